@@ -1,0 +1,31 @@
+"""What the examples share: the command line and the MNIST arrays."""
+
+import argparse
+
+import kerascnn as keras
+
+
+def make_parser(description, batch_size):
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--data", help="folder with MNIST's four IDX files, or an .npz file")
+    parser.add_argument("--device", help="cpu, gpu or gpu:1; without it the first usable GPU")
+    parser.add_argument("--epochs", type=int, default=6, help="passes over the training images")
+    parser.add_argument("--batch-size", type=int, default=batch_size, help="images per step")
+    parser.add_argument("--seed", type=int, default=0, help="same seed, same result")
+    return parser
+
+
+def set_up(args):
+    """Chooses the device and the random numbers. Call it before building a model."""
+    if args.device:
+        keras.config.set_device(args.device)
+    keras.utils.set_random_seed(args.seed)
+
+
+def load_mnist(data=None):
+    """MNIST with the channel axis that convolutions expect: images of shape (28, 28, 1)."""
+    mnist = keras.datasets.mnist
+    (x_train, y_train), (x_test, y_test) = mnist.load_data(data) if data else mnist.load_data()
+    return (x_train[..., None], y_train), (x_test[..., None], y_test)
