@@ -1,0 +1,140 @@
+// The one interface between the core and a device. A backend knows ops and memory, never layers.
+//
+// Plan, then run: whatever costs time (descriptors, choice of algorithm, workspace size, code generation)
+// happens in a PlanFunction; Kernel::run only launches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/attributes.h"
+#include "core/base/device.h"
+#include "core/base/shape.h"
+#include "core/memory/allocator.h"
+#include "core/ops/op.h"
+
+namespace kerascnn {
+
+// Buffers of one call. Every tensor is contiguous (row-major); zero-size tensors may have null pointers.
+struct KernelArgs {
+  std::span<const void* const> inputs;
+  std::span<void* const> outputs;  // null for an optional output that nobody reads
+  void* workspace = nullptr;       // workspace_bytes() bytes, aligned to 256
+  void* stream = nullptr;          // cudaStream_t on CUDA, null on a CPU
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+
+  // Launches on args.stream. Never allocates, never synchronizes; may be captured into a CUDA graph.
+  virtual void run(const KernelArgs& args) = 0;
+  virtual int64_t workspace_bytes() const { return 0; }
+  // The library and kernel that run, for people: "oneDNN brgconv:avx512_core", "kerascnn elementwise".
+  virtual std::string description() const = 0;
+};
+
+struct PlanRequest {
+  const OpDef& op;
+  const Attributes& attributes;
+  Specs inputs;
+  Specs outputs;
+  // May the kernel use TF32 (CUDA convolutions and matmuls on float32)?
+  bool allow_tf32 = true;
+};
+
+// Throws TypeError for a dtype that the kernel does not take.
+using PlanFunction = std::unique_ptr<Kernel> (*)(const PlanRequest& request);
+
+// One row of a backend's visible table (kernel_table.cpp), which has one row for every op but views.
+struct KernelTableRow {
+  std::string_view op;
+  PlanFunction plan;
+};
+
+// One kernel call of a program with its final addresses.
+struct Instruction {
+  std::shared_ptr<Kernel> kernel;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  void* workspace = nullptr;
+  std::string label;  // "conv2d (layer conv2d_1)", for errors and profiles
+};
+
+// A program's instructions, ready to be repeated. On CUDA: a captured graph with the loop on the device.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Runs all instructions in order, `steps` times. Returns when the work is enqueued (CUDA) or done (CPU).
+  virtual void run(int64_t steps) = 0;
+};
+
+// Counts since the process began.
+struct LaunchStats {
+  int64_t kernel_launches = 0;  // kernels launched one by one by the host
+  int64_t graph_launches = 0;   // whole graphs launched by the host
+  int64_t graph_captures = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual Device device() const = 0;
+  // Makes the device current for the calling thread; plan_kernel() calls it before it plans.
+  virtual void activate() {}
+  virtual std::string description() const = 0;  // "NVIDIA H200, 139.7 GiB, compute capability 9.0"
+  virtual Allocator& allocator() = 0;
+  virtual std::span<const KernelTableRow> kernel_table() const = 0;
+  virtual std::unique_ptr<Executor> make_executor(std::vector<Instruction> instructions) = 0;
+  virtual LaunchStats launch_stats() const = 0;
+
+  // Runs one kernel at once on the backend's stream (eager ops).
+  virtual void launch(Kernel& kernel, const KernelArgs& args) = 0;
+
+  // All copies and fills are ordered with the backend's stream. from_host returns when the source may be
+  // reused; to_host when the data has arrived.
+  virtual void copy_from_host(void* destination, const void* source, int64_t bytes) = 0;
+  virtual void copy_to_host(void* destination, const void* source, int64_t bytes) = 0;
+  virtual void copy(void* destination, const void* source, int64_t bytes) = 0;
+  virtual void fill_zero(void* destination, int64_t bytes) = 0;
+  virtual void synchronize() = 0;
+  virtual void* stream() = 0;  // cudaStream_t, or null
+
+  // Makes the backend's stream wait for work on a foreign stream (DLPack import), and the other way
+  // round (export). Nothing to do on a CPU. `stream` follows the DLPack protocol's numbering.
+  virtual void wait_for_stream(intptr_t stream) = 0;
+  virtual void make_stream_wait(intptr_t stream) = 0;
+};
+
+// The backend of a device; loads the CUDA library on first use. Throws DeviceError with the reason and the
+// remedy where the device can't be used.
+Backend& backend(Device device);
+
+struct DeviceStatus {
+  Device device;
+  bool usable = false;
+  std::string description;  // what it is, or why it can't be used and what to do
+};
+
+// The CPU, every GPU, or one entry "cuda:0" that is not usable with its reason. Loads the CUDA library.
+std::vector<DeviceStatus> list_devices();
+
+// Plans through the backend's table and names op and device in the error where there is no row.
+std::unique_ptr<Kernel> plan_kernel(Backend& backend, const PlanRequest& request);
+
+// What libkerascnn_cuda exports, found by name with dlsym after dlopen.
+struct CudaPlugin {
+  int (*device_count)();                 // number of usable GPUs; never throws
+  std::string (*unavailable_reason)();   // why device_count() is 0
+  Backend& (*backend)(int index);        // throws DeviceError
+  std::string (*versions)();             // "CUDA runtime 13.0, driver 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0"
+};
+constexpr const char* kCudaPluginSymbol = "kerascnn_cuda_plugin";  // const CudaPlugin* (*)()
+
+}  // namespace kerascnn

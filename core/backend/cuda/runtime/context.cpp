@@ -1,0 +1,50 @@
+#include "core/backend/cuda/runtime/context.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace kerascnn::cuda {
+
+Context::Context(int index) : index_(index) {
+  check(cudaSetDevice(index), "cudaSetDevice");
+  check(cudaGetDeviceProperties(&properties_, index), "cudaGetDeviceProperties");
+  stream_ = make_stream();
+}
+
+Context& Context::of_device(int index) {
+  static std::mutex mutex;
+  // Never destroyed: at process exit the driver may be gone before this library's static objects are.
+  static auto* contexts = new std::map<int, std::unique_ptr<Context>>();
+  std::lock_guard lock(mutex);
+  auto& context = (*contexts)[index];
+  if (!context) context = std::make_unique<Context>(index);
+  return *context;
+}
+
+Context& Context::current() {
+  int index = 0;
+  check(cudaGetDevice(&index), "cudaGetDevice");
+  return of_device(index);
+}
+
+cublasLtHandle_t Context::cublas_lt() {
+  if (!cublas_lt_) {
+    cublasLtHandle_t handle = nullptr;
+    check(cublasLtCreate(&handle), "cublasLtCreate");
+    cublas_lt_ = CublasLtHandle(handle);
+  }
+  return cublas_lt_.get();
+}
+
+cudnnHandle_t Context::cudnn() {
+  if (!cudnn_) {
+    cudnnHandle_t handle = nullptr;
+    check(cudnnCreate(&handle), "cudnnCreate");
+    cudnn_ = CudnnHandle(handle);
+    check(cudnnSetStream(handle, stream_.get()), "cudnnSetStream");
+  }
+  return cudnn_.get();
+}
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,34 @@
+// What kernels need of the device they are planned for: its properties, the stream, library handles.
+#pragma once
+
+#include "core/backend/cuda/runtime/handles.h"
+
+namespace kerascnn::cuda {
+
+class Context {
+ public:
+  explicit Context(int index);
+
+  // Of the device that is current for the calling thread (Backend::activate() makes one current).
+  static Context& current();
+  static Context& of_device(int index);  // created on first use, alive until the process ends
+
+  int index() const { return index_; }
+  int multiprocessors() const { return properties_.multiProcessorCount; }
+  const cudaDeviceProp& properties() const { return properties_; }
+  int compute_capability() const { return properties_.major * 10 + properties_.minor; }
+  cudaStream_t stream() const { return stream_.get(); }
+
+  // Created on first use: loading cuDNN takes a tenth of a second that not every program needs.
+  cublasLtHandle_t cublas_lt();
+  cudnnHandle_t cudnn();
+
+ private:
+  int index_;
+  cudaDeviceProp properties_{};
+  Stream stream_;
+  CublasLtHandle cublas_lt_;
+  CudnnHandle cudnn_;
+};
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,102 @@
+#include "core/base/attributes.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/base/error.h"
+
+namespace kerascnn {
+namespace {
+
+template <typename T>
+const T& require(const Attribute* attribute, std::string_view name, const char* kind) {
+  if (attribute == nullptr) throw ValueError(message("attribute \"", name, "\" is missing"));
+  const T* value = std::get_if<T>(attribute);
+  if (value == nullptr) throw ValueError(message("attribute \"", name, "\" must be ", kind));
+  return *value;
+}
+
+struct KeyWriter {
+  std::string& out;
+
+  void operator()(bool value) const { out += value ? "b1" : "b0"; }
+  void operator()(int64_t value) const { out += "i" + std::to_string(value); }
+  // The bit pattern, so that 0.1 and 0.1000001 differ and NaN equals itself.
+  void operator()(double value) const { out += "d" + std::to_string(std::bit_cast<uint64_t>(value)); }
+  void operator()(const std::string& value) const {
+    out += "s" + std::to_string(value.size()) + ":" + value;
+  }
+  template <typename T>
+  void operator()(const std::vector<T>& values) const {
+    out += "[";
+    for (T value : values) (*this)(value);
+    out += "]";
+  }
+};
+
+}  // namespace
+
+Attributes::Attributes(std::initializer_list<std::pair<std::string, Attribute>> entries) {
+  for (const auto& [name, value] : entries) set(name, value);
+}
+
+void Attributes::set(std::string name, Attribute value) {
+  auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
+                             [](const auto& entry, const auto& key) { return entry.first < key; });
+  if (at != entries_.end() && at->first == name) {
+    at->second = std::move(value);
+  } else {
+    entries_.emplace(at, std::move(name), std::move(value));
+  }
+}
+
+const Attribute* Attributes::find(std::string_view name) const {
+  for (const auto& [key, value] : entries_) {
+    if (key == name) return &value;
+  }
+  return nullptr;
+}
+
+bool Attributes::has(std::string_view name) const { return find(name) != nullptr; }
+
+bool Attributes::get_bool(std::string_view name) const {
+  return require<bool>(find(name), name, "a bool");
+}
+
+int64_t Attributes::get_int(std::string_view name) const {
+  return require<int64_t>(find(name), name, "an integer");
+}
+
+double Attributes::get_double(std::string_view name) const {
+  const Attribute* attribute = find(name);
+  if (attribute != nullptr) {
+    if (const int64_t* integer = std::get_if<int64_t>(attribute)) {
+      return static_cast<double>(*integer);
+    }
+  }
+  return require<double>(attribute, name, "a number");
+}
+
+const std::string& Attributes::get_string(std::string_view name) const {
+  return require<std::string>(find(name), name, "a string");
+}
+
+const std::vector<int64_t>& Attributes::get_ints(std::string_view name) const {
+  return require<std::vector<int64_t>>(find(name), name, "a list of integers");
+}
+
+DType Attributes::get_dtype(std::string_view name) const {
+  return dtype_from_name(get_string(name));
+}
+
+std::string Attributes::key() const {
+  std::string key;
+  for (const auto& [name, value] : entries_) {
+    key += name + "=";
+    std::visit(KeyWriter{key}, value);
+    key += ";";
+  }
+  return key;
+}
+
+}  // namespace kerascnn

@@ -1,0 +1,97 @@
+// What an op is: shape rule, gradient and a few facts that planning needs. No device code. Adding one is
+// described in docs/adding_an_op.md; the one list of all ops is op_list.h.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/attributes.h"
+#include "core/base/error.h"
+#include "core/base/shape.h"
+
+namespace kerascnn {
+
+class Graph;
+struct Node;
+
+using ValueId = int32_t;
+constexpr ValueId kNoValue = -1;
+
+using Specs = std::span<const TensorSpec>;
+
+// Checks the call and returns the specs of its outputs. Throws ValueError or TypeError that starts with the
+// op's name and prints the shapes received.
+using InferFunction = std::vector<TensorSpec> (*)(const Attributes& attributes, Specs inputs);
+
+// What a gradient rule sees of the call that it differentiates, and how it adds nodes to the graph.
+class GradientContext {
+ public:
+  GradientContext(Graph& graph, const Node& node, std::span<const ValueId> output_gradients);
+
+  ValueId input(size_t index) const;
+  ValueId output(size_t index) const;
+  size_t num_inputs() const;
+  ValueId output_gradient(size_t index = 0) const;  // kNoValue where nothing depends on that output
+  const Attributes& attributes() const;
+  const TensorSpec& spec(ValueId value) const;
+
+  ValueId apply(std::string_view op, const std::vector<ValueId>& inputs,
+                const Attributes& attributes = {});
+  std::vector<ValueId> apply_all(std::string_view op, const std::vector<ValueId>& inputs,
+                                 const Attributes& attributes = {});
+  // A constant of the shape and dtype of `like` with every element equal to `value`.
+  ValueId full_like(ValueId like, double value);
+  // Sums `gradient` over the axes that broadcasting added, so that it has the shape of `target`.
+  ValueId sum_to_shape_of(ValueId gradient, ValueId target);
+
+ private:
+  Graph& graph_;
+  // Copies: applying ops may move the graph's nodes.
+  std::vector<ValueId> inputs_;
+  std::vector<ValueId> outputs_;
+  std::vector<ValueId> output_gradients_;
+  Attributes attributes_;
+};
+
+// One gradient for each input, kNoValue where there is none (integers, labels, random state).
+using GradientFunction = std::vector<ValueId> (*)(GradientContext& context);
+
+// A pair (output, input) that may share memory: the kernel reads each input element before it writes there.
+// The planner uses it only where both specs are equal and nobody else reads the input afterwards.
+struct InPlace {
+  size_t output;
+  size_t input;
+};
+using InPlaceFunction = std::vector<InPlace> (*)(const Attributes& attributes, size_t num_inputs);
+
+struct OpDef {
+  std::string_view name;
+  InferFunction infer = nullptr;
+  GradientFunction gradient = nullptr;
+  // The reason, where there is no gradient. Exactly one of the two is set.
+  std::string_view not_differentiable = {};
+  InPlaceFunction in_place = nullptr;
+  // Output 0 is the memory of input 0 under another shape: no kernel runs.
+  bool is_view = false;
+  // A function of each element alone (after broadcasting): may join a fused_elementwise node.
+  bool is_elementwise = false;
+  // Equal inputs and attributes need not be evaluated only once or at compile time.
+  bool is_stateful = false;
+  // Outputs from this index on may be left out: the kernel gets null where nobody reads one.
+  size_t first_optional_output = SIZE_MAX;
+};
+
+// Throws ValueError naming the op where there is none of that name.
+const OpDef& find_op(std::string_view name);
+const std::vector<const OpDef*>& all_ops();
+
+// Helpers for shape rules; all messages start with the op's name.
+void check_num_inputs(std::string_view op, Specs inputs, size_t expected);
+void check_rank(std::string_view op, std::string_view argument, const TensorSpec& spec, size_t rank);
+void check_same_dtype(std::string_view op, Specs inputs);
+void check_floating(std::string_view op, std::string_view argument, const TensorSpec& spec);
+
+}  // namespace kerascnn

@@ -1,0 +1,52 @@
+// A tensor: dtype, shape and strides over shared storage on one device. Cheap to copy; copies share storage.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/shape.h"
+#include "core/memory/storage.h"
+
+namespace kerascnn {
+
+class Tensor {
+ public:
+  Tensor() = default;  // no storage; only to be assigned to
+  Tensor(StoragePtr storage, TensorSpec spec, Shape strides, int64_t byte_offset = 0,
+         bool read_only = false);
+
+  static Tensor empty(const TensorSpec& spec, Device device);
+  static Tensor zeros(const TensorSpec& spec, Device device);
+  // Copies contiguous host data; the source may be reused on return.
+  static Tensor from_host(const void* data, const TensorSpec& spec, Device device);
+  template <typename T>
+  static Tensor scalar(DType dtype, T value, Device device);
+
+  bool defined() const { return storage_ != nullptr; }
+  const TensorSpec& spec() const { return spec_; }
+  DType dtype() const { return spec_.dtype; }
+  const Shape& shape() const { return spec_.shape; }
+  const Shape& strides() const { return strides_; }  // in elements
+  int64_t size() const { return num_elements(spec_.shape); }
+  int64_t bytes() const { return num_bytes(spec_); }
+  Device device() const { return storage_->device(); }
+  const StoragePtr& storage() const { return storage_; }
+  bool read_only() const { return read_only_; }
+  void* data() const { return static_cast<char*>(storage_->data()) + byte_offset_; }
+
+  bool is_contiguous() const;
+  Tensor contiguous() const;                    // itself where it already is
+  Tensor view(const Shape& shape) const;        // contiguous only; the same number of elements
+  Tensor to(Device device) const;               // itself where it is there; else contiguous copy
+  void copy_from(const Tensor& source) const;   // same spec, contiguous target, any device; into this memory
+  void copy_to_host(void* destination) const;   // contiguous order; waits until the data is there
+
+ private:
+  StoragePtr storage_;
+  TensorSpec spec_;
+  Shape strides_;
+  int64_t byte_offset_ = 0;
+  bool read_only_ = false;
+};
+
+}  // namespace kerascnn
