@@ -1,0 +1,535 @@
+// The one definition of every op that works on one element at a time. CPU kernels, CUDA kernels and
+// fused groups all call these templates, so that an op gives the same number wherever it runs.
+//
+// T is the compute type: float for float16, bfloat16 and float32, double for float64, and the type
+// itself for integers and bool. Kernels convert on load and on store. Integers wrap around. NaN
+// propagates through maximum, minimum, clip and the relu family. Functions of analysis (exp, tanh,
+// ...) are defined for float and double only; shape rules reject other dtypes before a kernel is
+// planned.
+//
+// The header includes nothing under NVRTC, so it can be part of sources compiled at run time.
+#pragma once
+
+#include "core/base/host_device.h"
+
+#ifndef __CUDACC_RTC__
+#include <cmath>
+#include <cstdint>
+#endif
+
+namespace kerascnn {
+
+// OP(name, number of tensor operands, number of parameters, result is bool). The parameters are:
+// clip (min, max), leaky_relu and its gradient (negative_slope), clipped_relu (max_value), elu
+// (alpha), gelu (approximate as 0 or 1). The numbering is part of fused_elementwise's code: append
+// only.
+// clang-format off
+#define KERASCNN_ELEMENT_OP_LIST(OP)                                                              \
+  OP(add, 2, 0, false) OP(subtract, 2, 0, false) OP(multiply, 2, 0, false)                        \
+  OP(divide, 2, 0, false) OP(power, 2, 0, false)                                                  \
+  OP(maximum, 2, 0, false) OP(minimum, 2, 0, false)                                               \
+  OP(equal, 2, 0, true) OP(not_equal, 2, 0, true) OP(less, 2, 0, true)                            \
+  OP(less_equal, 2, 0, true) OP(greater, 2, 0, true) OP(greater_equal, 2, 0, true)                \
+  OP(logical_and, 2, 0, true) OP(logical_or, 2, 0, true) OP(logical_not, 1, 0, true)              \
+  OP(where, 3, 0, false)                                                                          \
+  OP(negative, 1, 0, false) OP(absolute, 1, 0, false) OP(sign, 1, 0, false)                       \
+  OP(reciprocal, 1, 0, false) OP(square, 1, 0, false) OP(sqrt, 1, 0, false)                       \
+  OP(rsqrt, 1, 0, false) OP(exp, 1, 0, false) OP(log, 1, 0, false) OP(log1p, 1, 0, false)         \
+  OP(floor, 1, 0, false) OP(clip, 1, 2, false) OP(isfinite, 1, 0, true) OP(cast, 1, 0, false)     \
+  OP(relu, 1, 0, false) OP(leaky_relu, 1, 1, false) OP(clipped_relu, 1, 1, false)                 \
+  OP(elu, 1, 1, false) OP(sigmoid, 1, 0, false) OP(tanh, 1, 0, false) OP(gelu, 1, 1, false)       \
+  OP(silu, 1, 0, false) OP(softplus, 1, 0, false)                                                 \
+  OP(relu_grad, 2, 0, false) OP(leaky_relu_grad, 2, 1, false) OP(clipped_relu_grad, 2, 1, false)  \
+  OP(elu_grad, 2, 1, false) OP(sigmoid_grad, 2, 0, false) OP(tanh_grad, 2, 0, false)              \
+  OP(gelu_grad, 2, 1, false) OP(silu_grad, 2, 0, false) OP(softplus_grad, 2, 0, false)
+// clang-format on
+
+// ElementOp::add, ElementOp::relu_grad, ...: the op's own name.
+enum class ElementOp : unsigned char {
+#define KERASCNN_ENUMERATOR(name, operands, parameters, is_bool) name,
+  KERASCNN_ELEMENT_OP_LIST(KERASCNN_ENUMERATOR)
+#undef KERASCNN_ENUMERATOR
+      count_
+};
+
+constexpr int kNumElementOps = static_cast<int>(ElementOp::count_);
+
+KERASCNN_HOST_DEVICE constexpr int element_num_operands(ElementOp op) {
+  switch (op) {
+#define KERASCNN_CASE(name, operands, parameters, is_bool) \
+  case ElementOp::name:                                    \
+    return operands;
+    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
+#undef KERASCNN_CASE
+    default:
+      return 0;
+  }
+}
+
+KERASCNN_HOST_DEVICE constexpr int element_num_parameters(ElementOp op) {
+  switch (op) {
+#define KERASCNN_CASE(name, operands, parameters, is_bool) \
+  case ElementOp::name:                                    \
+    return parameters;
+    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
+#undef KERASCNN_CASE
+    default:
+      return 0;
+  }
+}
+
+KERASCNN_HOST_DEVICE constexpr bool element_result_is_bool(ElementOp op) {
+  switch (op) {
+#define KERASCNN_CASE(name, operands, parameters, is_bool) \
+  case ElementOp::name:                                    \
+    return is_bool;
+    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
+#undef KERASCNN_CASE
+    default:
+      return false;
+  }
+}
+
+constexpr const char* element_op_name(ElementOp op) {
+  switch (op) {
+#define KERASCNN_CASE(name, operands, parameters, is_bool) \
+  case ElementOp::name:                                    \
+    return #name;
+    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
+#undef KERASCNN_CASE
+    default:
+      return "";
+  }
+}
+
+namespace element {
+
+template <typename T>
+constexpr bool is_float = false;
+template <>
+inline constexpr bool is_float<float> = true;
+template <>
+inline constexpr bool is_float<double> = true;
+
+// Where integers are added and multiplied, so that overflow wraps instead of being undefined.
+template <typename T>
+struct Arithmetic {
+  using type = unsigned long long;
+};
+template <>
+struct Arithmetic<float> {
+  using type = float;
+};
+template <>
+struct Arithmetic<double> {
+  using type = double;
+};
+template <typename T>
+using arithmetic_t = typename Arithmetic<T>::type;
+
+#ifdef __CUDACC_RTC__
+#define KERASCNN_STD
+#else
+#define KERASCNN_STD std::
+#endif
+
+template <typename T>
+KERASCNN_HOST_DEVICE T add(T a, T b) {
+  using A = arithmetic_t<T>;
+  return static_cast<T>(static_cast<A>(a) + static_cast<A>(b));
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T subtract(T a, T b) {
+  using A = arithmetic_t<T>;
+  return static_cast<T>(static_cast<A>(a) - static_cast<A>(b));
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T multiply(T a, T b) {
+  using A = arithmetic_t<T>;
+  return static_cast<T>(static_cast<A>(a) * static_cast<A>(b));
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T divide(T a, T b) {
+  if constexpr (is_float<T>) {
+    return a / b;
+  } else {
+    return T(0);
+  }
+}
+
+// Integers: by squaring; a negative exponent gives the exact quotient truncated (0 but for bases 1,
+// -1).
+template <typename T>
+KERASCNN_HOST_DEVICE T power(T a, T b) {
+  if constexpr (is_float<T>) {
+    return KERASCNN_STD pow(a, b);
+  } else {
+    if (b < T(0)) return a == T(1) ? T(1) : (a == static_cast<T>(-1) ? (b % 2 ? a : T(1)) : T(0));
+    unsigned long long result = 1, factor = static_cast<unsigned long long>(a);
+    for (auto n = static_cast<unsigned long long>(b); n != 0; n >>= 1) {
+      if (n & 1) result *= factor;
+      factor *= factor;
+    }
+    return static_cast<T>(result);
+  }
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T maximum(T a, T b) {
+  return (a >= b || a != a) ? a : b;
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T minimum(T a, T b) {
+  return (a <= b || a != a) ? a : b;
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE bool equal(T a, T b) {
+  return a == b;
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE bool not_equal(T a, T b) {
+  return a != b;
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE bool less(T a, T b) {
+  return a < b;
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE bool less_equal(T a, T b) {
+  return a <= b;
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE bool greater(T a, T b) {
+  return a > b;
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE bool greater_equal(T a, T b) {
+  return a >= b;
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE bool logical_and(T a, T b) {
+  return a != T(0) && b != T(0);
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE bool logical_or(T a, T b) {
+  return a != T(0) || b != T(0);
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE bool logical_not(T a) {
+  return a == T(0);
+}
+
+template <typename Condition, typename T>
+KERASCNN_HOST_DEVICE T where(Condition condition, T a, T b) {
+  return condition != Condition(0) ? a : b;
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T negative(T a) {
+  if constexpr (is_float<T>) {
+    return -a;
+  } else {
+    return subtract(T(0), a);
+  }
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T absolute(T a) {
+  if constexpr (is_float<T>) {
+    return KERASCNN_STD fabs(a);
+  } else {
+    return a < T(0) ? negative(a) : a;
+  }
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T sign(T a) {
+  return a > T(0) ? T(1) : (a < T(0) ? static_cast<T>(-1) : a);
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T reciprocal(T a) {
+  return divide(T(1), a);
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T square(T a) {
+  return multiply(a, a);
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T floor(T a) {
+  if constexpr (is_float<T>) {
+    return KERASCNN_STD floor(a);
+  } else {
+    return a;
+  }
+}
+
+// One function of analysis; T is float or double wherever a kernel is planned.
+#define KERASCNN_ANALYTIC(name, expression) \
+  template <typename T>                     \
+  KERASCNN_HOST_DEVICE T name(T a) {        \
+    if constexpr (is_float<T>) {            \
+      return expression;                    \
+    } else {                                \
+      return T(0);                          \
+    }                                       \
+  }
+KERASCNN_ANALYTIC(sqrt, KERASCNN_STD sqrt(a))
+KERASCNN_ANALYTIC(rsqrt, T(1) / KERASCNN_STD sqrt(a))
+KERASCNN_ANALYTIC(exp, KERASCNN_STD exp(a))
+KERASCNN_ANALYTIC(log, KERASCNN_STD log(a))
+KERASCNN_ANALYTIC(log1p, KERASCNN_STD log1p(a))
+KERASCNN_ANALYTIC(expm1, KERASCNN_STD expm1(a))
+KERASCNN_ANALYTIC(tanh, KERASCNN_STD tanh(a))
+KERASCNN_ANALYTIC(erf, KERASCNN_STD erf(a))
+#undef KERASCNN_ANALYTIC
+
+template <typename T>
+KERASCNN_HOST_DEVICE T clip(T a, T low, T high) {
+  return a < low ? low : (a > high ? high : a);
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE bool isfinite(T a) {
+  if constexpr (is_float<T>) {
+    return a - a == T(0);
+  } else {
+    return true;
+  }
+}
+
+// Number to bool is x != 0. Floating to integer truncates towards zero and saturates at the limits
+// of the 64-bit integers; NaN gives 0: the bare conversion is undefined there, and devices differ.
+template <typename To, typename From>
+KERASCNN_HOST_DEVICE To cast(From a) {
+  if constexpr (is_float<From> && !is_float<To>) {
+    if constexpr (static_cast<To>(2) == static_cast<To>(1)) {
+      return a != From(0);
+    } else {
+      if (!(a > From(-9223372036854775808.0))) {
+        return a != a ? To(0) : static_cast<To>(-9223372036854775807LL - 1);
+      }
+      if (a >= From(9223372036854775808.0)) return static_cast<To>(9223372036854775807LL);
+      return static_cast<To>(static_cast<long long>(a));
+    }
+  } else {
+    return static_cast<To>(a);  // to bool: x != 0
+  }
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T relu(T a) {
+  return a <= T(0) ? T(0) : a;
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T leaky_relu(T a, T negative_slope) {
+  return a > T(0) ? a : multiply(negative_slope, a);
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T clipped_relu(T a, T max_value) {
+  return a <= T(0) ? T(0) : (a >= max_value ? max_value : a);
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T elu(T a, T alpha) {
+  return a > T(0) ? a : multiply(alpha, expm1(a));
+}
+
+// exp of a negative number only, so that nothing overflows.
+template <typename T>
+KERASCNN_HOST_DEVICE T sigmoid(T a) {
+  const T e = exp(negative(absolute(a)));
+  return divide(a >= T(0) ? T(1) : (a < T(0) ? e : a), add(T(1), e));
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T silu(T a) {
+  return multiply(a, sigmoid(a));
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T softplus(T a) {
+  return add(maximum(a, T(0)), log1p(exp(negative(absolute(a)))));
+}
+
+constexpr double kSqrtHalf = 0.70710678118654752440;          // sqrt(1/2)
+constexpr double kInverseSqrtTwoPi = 0.39894228040143267794;  // 1/sqrt(2 pi)
+constexpr double kSqrtTwoOverPi = 0.79788456080286535588;     // sqrt(2/pi)
+constexpr double kGeluCubic = 0.044715;
+
+// approximate != 0: the tanh formula of Hendrycks and Gimpel (arXiv:1606.08415), else the exact
+// one.
+template <typename T>
+KERASCNN_HOST_DEVICE T gelu(T a, T approximate) {
+  if constexpr (is_float<T>) {
+    const T half = T(0.5) * a;
+    if (approximate != T(0)) {
+      return half * (T(1) + tanh(T(kSqrtTwoOverPi) * (a + T(kGeluCubic) * a * a * a)));
+    }
+    return half * (T(1) + erf(a * T(kSqrtHalf)));
+  } else {
+    return T(0);
+  }
+}
+
+// Gradients: g is the gradient of the result, y the activation's result, x its argument.
+template <typename T>
+KERASCNN_HOST_DEVICE T relu_grad(T g, T y) {
+  return y > T(0) ? g : T(0);
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T leaky_relu_grad(T g, T y, T negative_slope) {
+  return y > T(0) ? g : multiply(negative_slope, g);
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T clipped_relu_grad(T g, T y, T max_value) {
+  return y > T(0) && y < max_value ? g : T(0);
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T elu_grad(T g, T y, T alpha) {
+  return y > T(0) ? g : multiply(g, add(y, alpha));
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T sigmoid_grad(T g, T y) {
+  return multiply(g, multiply(y, subtract(T(1), y)));
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T tanh_grad(T g, T y) {
+  return multiply(g, subtract(T(1), multiply(y, y)));
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T silu_grad(T g, T x) {
+  const T s = sigmoid(x);
+  return multiply(g, multiply(s, add(T(1), multiply(x, subtract(T(1), s)))));
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T softplus_grad(T g, T x) {
+  return multiply(g, sigmoid(x));
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T gelu_grad(T g, T x, T approximate) {
+  if constexpr (is_float<T>) {
+    if (approximate != T(0)) {
+      const T t = tanh(T(kSqrtTwoOverPi) * (x + T(kGeluCubic) * x * x * x));
+      const T inner = T(kSqrtTwoOverPi) * (T(1) + T(3 * kGeluCubic) * x * x);
+      return g * T(0.5) * (T(1) + t + x * (T(1) - t * t) * inner);
+    }
+    const T cdf = T(0.5) * (T(1) + erf(x * T(kSqrtHalf)));
+    return g * (cdf + x * T(kInverseSqrtTwoPi) * exp(T(-0.5) * x * x));
+  } else {
+    return T(0);
+  }
+}
+
+#undef KERASCNN_STD
+
+template <bool is_bool, typename T>
+struct Result {
+  using type = T;
+};
+template <typename T>
+struct Result<true, T> {
+  using type = bool;
+};
+
+}  // namespace element
+
+// What an element op gives: bool for comparisons, logic and isfinite, else the compute type.
+template <ElementOp op, typename T>
+using element_result_t = typename element::Result<element_result_is_bool(op), T>::type;
+
+// Applies one op, known at compile time. Operands and parameters that the op does not have are
+// ignored. `where` tests a against 0 and chooses b or c. cast is the identity here: see
+// element::cast.
+template <ElementOp op, typename T>
+KERASCNN_HOST_DEVICE element_result_t<op, T> element_apply(T a, T b = T(), T c = T(), T p0 = T(),
+                                                           T p1 = T()) {
+  // clang-format off
+  if constexpr (op == ElementOp::where) return element::where(a, b, c);
+  else if constexpr (op == ElementOp::cast) return a;
+  else if constexpr (op == ElementOp::clip) return element::clip(a, p0, p1);
+#define KERASCNN_CALL_A(name) else if constexpr (op == ElementOp::name) return element::name(a);
+#define KERASCNN_CALL_AB(name) else if constexpr (op == ElementOp::name) return element::name(a, b);
+#define KERASCNN_CALL_AP(name) else if constexpr (op == ElementOp::name) return element::name(a, p0);
+#define KERASCNN_CALL_ABP(name) else if constexpr (op == ElementOp::name) return element::name(a, b, p0);
+  KERASCNN_CALL_AB(add) KERASCNN_CALL_AB(subtract) KERASCNN_CALL_AB(multiply)
+  KERASCNN_CALL_AB(divide) KERASCNN_CALL_AB(power) KERASCNN_CALL_AB(maximum)
+  KERASCNN_CALL_AB(minimum) KERASCNN_CALL_AB(equal) KERASCNN_CALL_AB(not_equal)
+  KERASCNN_CALL_AB(less) KERASCNN_CALL_AB(less_equal) KERASCNN_CALL_AB(greater)
+  KERASCNN_CALL_AB(greater_equal) KERASCNN_CALL_AB(logical_and) KERASCNN_CALL_AB(logical_or)
+  KERASCNN_CALL_A(logical_not) KERASCNN_CALL_A(negative) KERASCNN_CALL_A(absolute)
+  KERASCNN_CALL_A(sign) KERASCNN_CALL_A(reciprocal) KERASCNN_CALL_A(square) KERASCNN_CALL_A(sqrt)
+  KERASCNN_CALL_A(rsqrt) KERASCNN_CALL_A(exp) KERASCNN_CALL_A(log) KERASCNN_CALL_A(log1p)
+  KERASCNN_CALL_A(floor) KERASCNN_CALL_A(isfinite) KERASCNN_CALL_A(relu)
+  KERASCNN_CALL_AP(leaky_relu) KERASCNN_CALL_AP(clipped_relu) KERASCNN_CALL_AP(elu)
+  KERASCNN_CALL_A(sigmoid) KERASCNN_CALL_A(tanh) KERASCNN_CALL_AP(gelu) KERASCNN_CALL_A(silu)
+  KERASCNN_CALL_A(softplus) KERASCNN_CALL_AB(relu_grad) KERASCNN_CALL_ABP(leaky_relu_grad)
+  KERASCNN_CALL_ABP(clipped_relu_grad) KERASCNN_CALL_ABP(elu_grad)
+  KERASCNN_CALL_AB(sigmoid_grad) KERASCNN_CALL_AB(tanh_grad) KERASCNN_CALL_ABP(gelu_grad)
+  KERASCNN_CALL_AB(silu_grad) KERASCNN_CALL_AB(softplus_grad)
+#undef KERASCNN_CALL_A
+#undef KERASCNN_CALL_AB
+#undef KERASCNN_CALL_AP
+#undef KERASCNN_CALL_ABP
+  // clang-format on
+}
+
+// The same with the op known at run time; a bool result is 0 or 1 in T.
+template <typename T>
+KERASCNN_HOST_DEVICE T element_apply(ElementOp op, T a, T b, T c, T p0, T p1) {
+  switch (op) {
+#define KERASCNN_CASE(name, operands, parameters, is_bool) \
+  case ElementOp::name:                                    \
+    return static_cast<T>(element_apply<ElementOp::name, T>(a, b, c, p0, p1));
+    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
+#undef KERASCNN_CASE
+    default:
+      return T();
+  }
+}
+
+template <ElementOp value>
+struct ElementOpConstant {
+  static constexpr ElementOp op = value;
+};
+
+// Calls function(ElementOpConstant<op>()), so that a kernel's loop can be compiled for each op.
+template <typename Function>
+decltype(auto) dispatch_element_op(ElementOp op, Function&& function) {
+  switch (op) {
+#define KERASCNN_CASE(name, operands, parameters, is_bool) \
+  case ElementOp::name:                                    \
+    return function(ElementOpConstant<ElementOp::name>());
+    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
+#undef KERASCNN_CASE
+    default:
+      return function(ElementOpConstant<ElementOp::add>());
+  }
+}
+
+}  // namespace kerascnn
