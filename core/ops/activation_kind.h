@@ -21,8 +21,8 @@ enum class Activation : uint8_t {
   Softplus,
 };
 
-// An activation with its one parameter: negative_slope of leaky_relu, max_value of clipped_relu, alpha of
-// elu, approximate (not 0) of gelu; unused by the others.
+// An activation with its one parameter: negative_slope of leaky_relu, max_value of clipped_relu,
+// alpha of elu, approximate (not 0) of gelu; unused by the others.
 struct ActivationCall {
   Activation kind = Activation::Linear;
   double alpha = 0.0;
@@ -40,8 +40,8 @@ constexpr bool gradient_uses_output(Activation activation) {
 // From the attributes "activation" and "activation_alpha" of dense and conv2d.
 ActivationCall fused_activation(std::string_view op, const Attributes& attributes);
 
-// From the attributes of an activation op or of its gradient op: "negative_slope", "max_value", "alpha" or
-// "approximate". `activation` is what the op's name says.
+// From the attributes of an activation op or of its gradient op: "negative_slope", "max_value",
+// "alpha" or "approximate". `activation` is what the op's name says.
 ActivationCall activation_call(Activation activation, const Attributes& attributes);
 
 // The attributes of the activation op (and of its gradient op) that `call` stands for.

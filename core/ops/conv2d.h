@@ -42,8 +42,8 @@ struct Conv2DGeometry {
   Shape output_shape() const { return {batch, output_height, output_width, output_channels}; }
 };
 
-// `op` is "conv2d", "conv2d_dgrad" or "conv2d_wgrad"; `inputs` are that op's inputs. Checks everything and
-// throws ValueError that starts with the op's name.
+// `op` is "conv2d", "conv2d_dgrad" or "conv2d_wgrad"; `inputs` are that op's inputs. Checks
+// everything and throws ValueError that starts with the op's name.
 Conv2DGeometry conv2d_geometry(std::string_view op, const Attributes& attributes, Specs inputs);
 
 }  // namespace kerascnn

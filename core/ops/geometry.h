@@ -1,4 +1,5 @@
-// Shapes seen as kernels want them: few, long axes with strides. Device-independent; both backends plan with it.
+// Shapes seen as kernels want them: few, long axes with strides. Device-independent; both backends
+// plan with it.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 
 namespace kerascnn {
 
-// One axis singled out: element (o, i, r) of a row-major array is at (o * length + i) * inner + r. Softmax,
-// argmax, gather, concatenate (each input has its own length).
+// One axis singled out: element (o, i, r) of a row-major array is at (o * length + i) * inner + r.
+// Softmax, argmax, gather, concatenate (each input has its own length).
 struct AxisGeometry {
   int64_t outer = 1;
   int64_t length = 1;
@@ -19,21 +20,24 @@ struct AxisGeometry {
 AxisGeometry axis_geometry(const Shape& shape, int64_t axis);  // axis in [0, rank)
 
 // Walks `extents` in row-major order (the order of a contiguous output); operand k's element is at
-// sum(index[d] * strides[k][d]). Neighbouring axes that every operand steps through alike are merged, axes of
-// extent 1 are dropped; at least one axis is left. A stride of 0 is a broadcast axis.
+// sum(index[d] * strides[k][d]). Neighbouring axes that every operand steps through alike are
+// merged, axes of extent 1 are dropped; at least one axis is left. A stride of 0 is a broadcast
+// axis.
 struct BroadcastGeometry {
   Shape extents;
   std::vector<Shape> strides;
   int64_t size = 0;
 
-  bool is_contiguous(size_t operand) const;  // the operand is read in order from the first element to the last
-  bool is_scalar(size_t operand) const;      // the operand is one element
+  bool is_contiguous(
+      size_t operand) const;  // the operand is read in order from the first element to the last
+  bool is_scalar(size_t operand) const;  // the operand is one element
 };
 // Each input's shape broadcasts to `output`.
 BroadcastGeometry broadcast_geometry(const Shape& output, Specs inputs);
 
-// A strided reading of one contiguous array: output element `index` is at offset + sum(index[d] * strides[d]).
-// Merged like BroadcastGeometry. transpose and slice read through it, slice_grad writes through it.
+// A strided reading of one contiguous array: output element `index` is at offset + sum(index[d] *
+// strides[d]). Merged like BroadcastGeometry. transpose and slice read through it, slice_grad
+// writes through it.
 struct StridedGeometry {
   Shape extents;
   Shape strides;
@@ -46,8 +50,9 @@ StridedGeometry slice_geometry(const Shape& shape, const std::vector<int64_t>& s
                                const std::vector<int64_t>& strides);
 
 // A reduction of a row-major array. Where the reduced axes are neighbours (is_simple) it is
-// (outer, reduce, inner) -> (outer, inner). In any case output element o (row-major over kept_extents) starts
-// at sum(o[d] * kept_strides[d]) and reads reduce elements at + sum(r[d] * reduced_strides[d]).
+// (outer, reduce, inner) -> (outer, inner). In any case output element o (row-major over
+// kept_extents) starts at sum(o[d] * kept_strides[d]) and reads reduce elements at + sum(r[d] *
+// reduced_strides[d]).
 struct ReduceGeometry {
   bool is_simple = true;
   int64_t outer = 1;

@@ -1,5 +1,5 @@
-// What an op is: shape rule, gradient and a few facts that planning needs. No device code. Adding one is
-// described in docs/adding_an_op.md; the one list of all ops is op_list.h.
+// What an op is: shape rule, gradient and a few facts that planning needs. No device code. Adding
+// one is described in docs/adding_an_op.md; the one list of all ops is op_list.h.
 #pragma once
 
 #include <span>
@@ -22,8 +22,8 @@ constexpr ValueId kNoValue = -1;
 
 using Specs = std::span<const TensorSpec>;
 
-// Checks the call and returns the specs of its outputs. Throws ValueError or TypeError that starts with the
-// op's name and prints the shapes received.
+// Checks the call and returns the specs of its outputs. Throws ValueError or TypeError that starts
+// with the op's name and prints the shapes received.
 using InferFunction = std::vector<TensorSpec> (*)(const Attributes& attributes, Specs inputs);
 
 // What a gradient rule sees of the call that it differentiates, and how it adds nodes to the graph.
@@ -59,8 +59,9 @@ class GradientContext {
 // One gradient for each input, kNoValue where there is none (integers, labels, random state).
 using GradientFunction = std::vector<ValueId> (*)(GradientContext& context);
 
-// A pair (output, input) that may share memory: the kernel reads each input element before it writes there.
-// The planner uses it only where both specs are equal and nobody else reads the input afterwards.
+// A pair (output, input) that may share memory: the kernel reads each input element before it
+// writes there. The planner uses it only where both specs are equal and nobody else reads the input
+// afterwards.
 struct InPlace {
   size_t output;
   size_t input;
@@ -90,7 +91,8 @@ const std::vector<const OpDef*>& all_ops();
 
 // Helpers for shape rules; all messages start with the op's name.
 void check_num_inputs(std::string_view op, Specs inputs, size_t expected);
-void check_rank(std::string_view op, std::string_view argument, const TensorSpec& spec, size_t rank);
+void check_rank(std::string_view op, std::string_view argument, const TensorSpec& spec,
+                size_t rank);
 void check_same_dtype(std::string_view op, Specs inputs);
 void check_floating(std::string_view op, std::string_view argument, const TensorSpec& spec);
 

@@ -6,8 +6,8 @@
 
 namespace kerascnn {
 
-// sgd_update(learning_rate, parameters[n], gradients[n], momenta[n]) -> (parameters[n], momenta[n]); the momenta
-// are there only where momentum > 0.
+// sgd_update(learning_rate, parameters[n], gradients[n], momenta[n]) -> (parameters[n],
+// momenta[n]); the momenta are there only where momentum > 0.
 struct SgdLayout {
   size_t count;
   bool has_momentum;
@@ -23,7 +23,8 @@ struct SgdLayout {
   size_t num_outputs() const { return (has_momentum ? 2 : 1) * count; }
 };
 
-// adam_update(learning_rate, iterations, parameters[n], gradients[n], first moments[n], second moments[n])
+// adam_update(learning_rate, iterations, parameters[n], gradients[n], first moments[n], second
+// moments[n])
 // -> (parameters[n], first moments[n], second moments[n]).
 struct AdamLayout {
   size_t count;

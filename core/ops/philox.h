@@ -1,19 +1,16 @@
-// Philox 4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as
-// easy as 1, 2, 3" (SC 2011), and the conversions of its words. This header is the one implementation for C++
-// and CUDA: uniform numbers and keep decisions are the same bits on every device.
+// Philox 4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random
+// numbers: as easy as 1, 2, 3" (SC 2011), and the conversions of its words. This header is the one
+// implementation for C++ and CUDA: uniform numbers and keep decisions are the same bits on every
+// device.
 //
-// Element i of a call takes word i % 4 of the block with the key {seed low, seed high} and the counter
-// {i / 4 low, i / 4 high, state counter low, stream}.
+// Element i of a call takes word i % 4 of the block with the key {seed low, seed high} and the
+// counter {i / 4 low, i / 4 high, state counter low, stream}.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define KERASCNN_HOST_DEVICE __host__ __device__
-#else
-#define KERASCNN_HOST_DEVICE
-#endif
+#include "core/base/host_device.h"
 
 namespace kerascnn {
 
@@ -35,7 +32,8 @@ KERASCNN_HOST_DEVICE inline PhiloxBlock philox(uint32_t key0, uint32_t key1, Phi
   return counter;
 }
 
-// The words of the elements 4 * block ... 4 * block + 3. `state` is the random state {seed, counter}.
+// The words of the elements 4 * block ... 4 * block + 3. `state` is the random state {seed,
+// counter}.
 KERASCNN_HOST_DEVICE inline PhiloxBlock philox_block(const int64_t* state, uint32_t stream,
                                                      uint64_t block) {
   const uint64_t seed = static_cast<uint64_t>(state[0]);
@@ -52,8 +50,8 @@ KERASCNN_HOST_DEVICE inline double philox_unit_double(uint32_t word) {
   return static_cast<double>(word) * 0x1p-32;
 }
 
-// In [low, high). One fma, so that no compiler contracts it on one device only; the rounded result may reach
-// `high`, which then becomes `low`.
+// In [low, high). One fma, so that no compiler contracts it on one device only; the rounded result
+// may reach `high`, which then becomes `low`.
 KERASCNN_HOST_DEVICE inline float philox_uniform(uint32_t word, float low, float high) {
   const float value = std::fma(philox_unit_float(word), high - low, low);
   return value < high ? value : low;
@@ -63,7 +61,8 @@ KERASCNN_HOST_DEVICE inline double philox_uniform(uint32_t word, double low, dou
   return value < high ? value : low;
 }
 
-// An element is kept (bernoulli: is 1) where (word >> 8) < threshold, which is (word >> 8) / 2^24 < p.
+// An element is kept (bernoulli: is 1) where (word >> 8) < threshold, which is (word >> 8) / 2^24 <
+// p.
 inline uint32_t philox_threshold(double probability) {
   return static_cast<uint32_t>(std::ceil(probability * 0x1p24));
 }
@@ -71,8 +70,8 @@ KERASCNN_HOST_DEVICE inline bool philox_keep(uint32_t word, uint32_t threshold) 
   return (word >> 8) < threshold;
 }
 
-// Two standard normal numbers from two words (Box and Muller, 1958), in the precision of Real: words 0 and 1 of
-// a block give its elements 0 and 1, words 2 and 3 its elements 2 and 3.
+// Two standard normal numbers from two words (Box and Muller, 1958), in the precision of Real:
+// words 0 and 1 of a block give its elements 0 and 1, words 2 and 3 its elements 2 and 3.
 template <typename Real>
 KERASCNN_HOST_DEVICE inline void philox_normal_pair(uint32_t word0, uint32_t word1, Real& even,
                                                     Real& odd) {

@@ -37,9 +37,9 @@ struct Pool2DGeometry {
   }
 };
 
-// For the forward ops `shape` is the input's shape; for the gradient ops the attribute "input_shape". Padding
-// is smaller than the window, so every window holds at least one element of the input. Throws ValueError
-// that starts with `op`.
+// For the forward ops `shape` is the input's shape; for the gradient ops the attribute
+// "input_shape". Padding is smaller than the window, so every window holds at least one element of
+// the input. Throws ValueError that starts with `op`.
 Pool2DGeometry pool2d_geometry(std::string_view op, const Attributes& attributes,
                                const Shape& shape);
 
