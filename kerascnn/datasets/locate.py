@@ -51,8 +51,10 @@ def locate(source: DataSource, path: str | os.PathLike[str]) -> Path:
         return Path(named).expanduser()
     if given.exists():
         return given
-    may_download = given.suffix == ".npz" if source.is_archive else str(given) == source.cache_name
-    if not may_download or (given.is_absolute() and not given.parent.is_dir()):
+    names_the_cache = str(given) == source.cache_name or (
+        source.is_archive and given.suffix == ".npz" and given.name == str(given)
+    )
+    if not names_the_cache:
         raise FileNotFoundError(
             f"{given} does not exist. Expected a folder with the IDX files of {source.title}, an "
             f".npz archive, or {source.cache_name!r}, which stands for the copy in the cache, "
@@ -62,7 +64,7 @@ def locate(source: DataSource, path: str | os.PathLike[str]) -> Path:
 
 
 def _cached_or_downloaded(source: DataSource, name: Path) -> Path:
-    cached = file_utils.dataset_folder() / name  # an absolute name stays itself, as in Keras
+    cached = file_utils.dataset_folder() / name
     keras_home = Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
     for place in (cached, keras_home / "datasets" / source.cache_name):
         if all(file_utils.is_intact(_file_in(source, place, file), file) for file in source.files):

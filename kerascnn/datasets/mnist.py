@@ -29,8 +29,8 @@ def load_data(path: str | os.PathLike[str] = "mnist.npz") -> tuple[Arrays, Array
     Args:
         path: a folder with the four IDX files of MNIST (`train-images-idx3-ubyte`, ..., plain or
             .gz), or an .npz archive with the arrays `x_train`, `y_train`, `x_test`, `y_test`.
-            An .npz name that does not exist is, as in Keras, a name in the cache
-            (`~/.kerascnn/datasets`, or `datasets` below the environment variable
+            A bare .npz name that is no file in the working folder is, as in Keras, a name in the
+            cache (`~/.kerascnn/datasets`, or `datasets` below the environment variable
             `KERASCNN_HOME`): the data set is read from there, else from Keras' own cache, else
             downloaded (11 MB), checked by SHA-256 and stored. The default, `"mnist.npz"`, first
             follows the environment variable `KERASCNN_MNIST`, a folder or an archive.

@@ -18,7 +18,7 @@ _TIMEOUT_SECONDS = 20.0
 
 
 class RemoteFile(NamedTuple):
-    """A file whose content is known: where it can be had and how to tell that it is the right one."""
+    """A file of known content: where it can be had, and how to tell that it is the right one."""
 
     name: str
     sha256: str

@@ -1,0 +1,35 @@
+import socket
+
+import pytest
+
+from .helpers import running_server
+
+
+@pytest.fixture(autouse=True)
+def no_real_home_or_network(monkeypatch, tmp_path):
+    """Each test gets an empty cache; nothing reads the user's files or leaves this machine."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("KERASCNN_MNIST", "KERASCNN_FASHION_MNIST", "KERAS_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USERPROFILE", str(home))
+    monkeypatch.setenv("KERASCNN_HOME", str(home / "kerascnn"))
+    monkeypatch.setenv("no_proxy", "*")
+
+    resolve = socket.getaddrinfo
+
+    def resolve_loopback_only(host, *args, **kwargs):
+        if host != "127.0.0.1":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return resolve(host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_loopback_only)
+    monkeypatch.chdir(home)
+    return home
+
+
+@pytest.fixture
+def server():
+    with running_server() as running:
+        yield running
