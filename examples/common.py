@@ -6,14 +6,12 @@ import kerascnn as keras
 
 
 def make_parser(description, batch_size):
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", help="folder with MNIST's four IDX files, or an .npz file")
-    parser.add_argument("--device", help="cpu, gpu or gpu:1; without it the first usable GPU")
-    parser.add_argument("--epochs", type=int, default=6, help="passes over the training images")
-    parser.add_argument("--batch-size", type=int, default=batch_size, help="images per step")
-    parser.add_argument("--seed", type=int, default=0, help="same seed, same result")
+    parser.add_argument("--device", help="cpu, gpu or gpu:1; default the first usable GPU")
+    parser.add_argument("--epochs", type=int, default=6, help="default 6")
+    parser.add_argument("--batch-size", type=int, default=batch_size, help=f"default {batch_size}")
+    parser.add_argument("--seed", type=int, default=0, help="same seed, same result; default 0")
     return parser
 
 

@@ -31,10 +31,10 @@ def lenet(activation_name, pooling_name):
             layers.Rescaling(1 / 255),
             layers.Conv2D(6, 5),
             activation(activation_name),
-            pooling(),
+            pooling(2),
             layers.Conv2D(16, 5),
             activation(activation_name),
-            pooling(),
+            pooling(2),
             layers.Flatten(),
             layers.Dense(120),
             activation(activation_name),
@@ -44,9 +44,9 @@ def lenet(activation_name, pooling_name):
 
 
 parser = make_parser(__doc__.splitlines()[0], batch_size=64)
-parser.add_argument("--activation", choices=ACTIVATIONS, default="relu", help="after each layer")
-parser.add_argument("--pooling", choices=list(POOLINGS), default="max", help="over 2x2 pixels")
-parser.add_argument("--learning-rate", type=float, default=0.01, help="of the descent")
+parser.add_argument("--activation", choices=ACTIVATIONS, default="relu", help="default relu")
+parser.add_argument("--pooling", choices=list(POOLINGS), default="max", help="default max")
+parser.add_argument("--learning-rate", type=float, default=0.01, help="default 0.01")
 args = parser.parse_args()
 set_up(args)
 (x_train, y_train), (x_test, y_test) = load_mnist(args.data)

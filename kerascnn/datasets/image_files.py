@@ -7,8 +7,9 @@ data. The IDX format is described on the MNIST page, http://yann.lecun.com/exdb/
 from __future__ import annotations
 
 import os
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -67,14 +68,14 @@ def read_idx(path: str | os.PathLike[str], rank: int) -> np.ndarray:
     with open(path, "rb") as raw:
         compressed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
-        stream: IO[bytes] = gzip.GzipFile(fileobj=raw) if compressed else raw
+        stream: BufferedIOBase = gzip.GzipFile(fileobj=raw) if compressed else raw
         try:
             return _parse_idx(path, stream, rank)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             _fail(path, "a whole gzip file", f"a damaged or truncated one ({error})", error)
 
 
-def _parse_idx(path: Path, stream: IO[bytes], rank: int) -> np.ndarray:
+def _parse_idx(path: Path, stream: BufferedIOBase, rank: int) -> np.ndarray:
     header_size = 4 + 4 * rank
     header = stream.read(header_size)
     magic = bytes((0, 0, _IDX_UBYTE, rank))
