@@ -128,6 +128,12 @@ std::vector<DeviceStatus> list_devices();
 // Plans through the backend's table and names op and device in the error where there is no row.
 std::unique_ptr<Kernel> plan_kernel(Backend& backend, const PlanRequest& request);
 
+// Null where the backend has no kernel for the op.
+const KernelTableRow* find_kernel_row(const Backend& backend, std::string_view op);
+
+// What the CUDA library reports of itself and the libraries it uses, empty where it can't be loaded.
+std::string cuda_versions();
+
 // What libkerascnn_cuda exports, found by name with dlsym after dlopen.
 struct CudaPlugin {
   int (*device_count)();                 // number of usable GPUs; never throws

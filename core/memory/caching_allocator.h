@@ -1,5 +1,5 @@
-// An allocator that keeps freed blocks and hands them out again. The CPU and every GPU share it; they differ
-// in where raw memory comes from.
+// An allocator that keeps freed blocks and hands them out again. The CPU and every GPU share it;
+// they differ in where raw memory comes from.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,21 @@ class RawMemory {
  public:
   virtual ~RawMemory() = default;
 
-  // Aligned to 256; null where there is not enough. `bytes` is positive. Throws for any other failure.
+  // Aligned to 256; null where there is not enough. `bytes` is positive. Throws for any other
+  // failure.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void free(void* data) noexcept = 0;
   virtual int64_t available() const = 0;  // free bytes at this moment
 };
 
-// The size that a request is rounded up to, so that nearly equal requests can use one another's blocks:
-// a multiple of 256 and, above 2 KiB, of an eighth of the power of two below (at most 12.5% is lost).
+// The size that a request is rounded up to, so that nearly equal requests can use one another's
+// blocks: a multiple of 256 and, above 2 KiB, of an eighth of the power of two below (at most 12.5%
+// is lost).
 int64_t rounded_block_size(int64_t bytes);
 
-// A block may be handed out again as soon as it is freed. That is right on a CPU, where work is done when a
-// call returns, and on a GPU whose work all goes through one stream: the next owner's work is enqueued behind
-// the last one's.
+// A block may be handed out again as soon as it is freed. That is right on a CPU, where work is
+// done when a call returns, and on a GPU whose work all goes through one stream: the next owner's
+// work is enqueued behind the last one's.
 class CachingAllocator : public Allocator {
  public:
   CachingAllocator(Device device, std::unique_ptr<RawMemory> raw);
@@ -39,8 +41,9 @@ class CachingAllocator : public Allocator {
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
-  // The smallest cached block that fits and is at most twice as large, else a new one. Where the device is
-  // full, gives all cached blocks back, tries once more, and then throws OutOfMemoryError.
+  // The smallest cached block that fits and is at most twice as large, else a new one. Where the
+  // device is full, gives all cached blocks back, tries once more, and then throws
+  // OutOfMemoryError.
   void* allocate(int64_t bytes) override;
   // A pointer that is not in use here is left alone.
   void free(void* data) noexcept override;

@@ -1,0 +1,97 @@
+#include "core/backend/cpu/cpu_backend.h"
+
+#include <cstring>
+#include <fstream>
+
+#include "core/backend/cpu/kernel_table.h"
+#include "core/backend/cpu/parallel.h"
+#include "core/base/error.h"
+#include "core/memory/cpu_memory.h"
+
+namespace kerascnn {
+namespace {
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "CPU";
+}
+
+}  // namespace
+
+class CpuExecutor : public Executor {
+ public:
+  CpuExecutor(CpuBackend& backend, std::vector<Instruction> instructions)
+      : backend_(backend), instructions_(std::move(instructions)) {}
+
+  void run(int64_t steps) override {
+    ++backend_.program_runs_;
+    const Instruction* current = nullptr;
+    try {
+      for (int64_t step = 0; step < steps; ++step) {
+        for (const Instruction& instruction : instructions_) {
+          current = &instruction;
+          instruction.kernel->run(
+              KernelArgs{instruction.inputs, instruction.outputs, instruction.workspace, nullptr});
+        }
+      }
+    } catch (const Error& error) {
+      throw DeviceError(message(current->label, ": ", error.what()));
+    }
+  }
+
+ private:
+  CpuBackend& backend_;
+  std::vector<Instruction> instructions_;
+};
+
+CpuBackend::CpuBackend() : allocator_(Device{}, std::make_unique<CpuMemory>()) {}
+
+std::string CpuBackend::description() const {
+  const int threads = cpu::num_threads();
+  return message(processor_name(), ", ", threads, threads == 1 ? " thread" : " threads");
+}
+
+std::span<const KernelTableRow> CpuBackend::kernel_table() const { return cpu_kernel_table(); }
+
+std::unique_ptr<Executor> CpuBackend::make_executor(std::vector<Instruction> instructions) {
+  return std::make_unique<CpuExecutor>(*this, std::move(instructions));
+}
+
+LaunchStats CpuBackend::launch_stats() const {
+  return {
+      .kernel_launches = kernel_launches_, .graph_launches = program_runs_, .graph_captures = 0};
+}
+
+void CpuBackend::launch(Kernel& kernel, const KernelArgs& args) {
+  ++kernel_launches_;
+  kernel.run(args);
+}
+
+void CpuBackend::copy_from_host(void* destination, const void* source, int64_t bytes) {
+  copy(destination, source, bytes);
+}
+
+void CpuBackend::copy_to_host(void* destination, const void* source, int64_t bytes) {
+  copy(destination, source, bytes);
+}
+
+void CpuBackend::copy(void* destination, const void* source, int64_t bytes) {
+  if (bytes > 0) std::memmove(destination, source, bytes);
+}
+
+void CpuBackend::fill_zero(void* destination, int64_t bytes) {
+  if (bytes > 0) std::memset(destination, 0, bytes);
+}
+
+CpuBackend& cpu_backend() {
+  // Never destroyed: tensors of a script's last lines outlive the static objects of this library.
+  static CpuBackend& instance = *new CpuBackend;
+  return instance;
+}
+
+}  // namespace kerascnn

@@ -1,0 +1,47 @@
+// The CPU as a backend: main memory, kernels that have finished when they return.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/backend/backend.h"
+#include "core/memory/caching_allocator.h"
+
+namespace kerascnn {
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend();
+
+  Device device() const override { return {}; }
+  std::string description() const override;  // "AMD EPYC 9654, 2 threads"
+  Allocator& allocator() override { return allocator_; }
+  std::span<const KernelTableRow> kernel_table() const override;
+  std::unique_ptr<Executor> make_executor(std::vector<Instruction> instructions) override;
+  LaunchStats launch_stats() const override;
+
+  void launch(Kernel& kernel, const KernelArgs& args) override;
+
+  void copy_from_host(void* destination, const void* source, int64_t bytes) override;
+  void copy_to_host(void* destination, const void* source, int64_t bytes) override;
+  void copy(void* destination, const void* source, int64_t bytes) override;
+  void fill_zero(void* destination, int64_t bytes) override;
+  void synchronize() override {}
+  void* stream() override { return nullptr; }
+  void wait_for_stream(intptr_t) override {}
+  void make_stream_wait(intptr_t) override {}
+
+ private:
+  friend class CpuExecutor;
+
+  CachingAllocator allocator_;
+  std::atomic<int64_t> kernel_launches_{0};
+  std::atomic<int64_t> program_runs_{0};
+};
+
+CpuBackend& cpu_backend();
+
+}  // namespace kerascnn

@@ -1,0 +1,147 @@
+// Which backends there are. The CUDA library is looked for beside this one, and only when somebody
+// asks for a GPU or for the list of devices.
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <string>
+
+#include "core/backend/backend.h"
+#include "core/backend/cpu/cpu_backend.h"
+#include "core/base/build_info.h"
+#include "core/base/error.h"
+
+namespace kerascnn {
+namespace {
+
+constexpr const char* kInstallRemedy = "pip install \"kerascnn[cuda13]\"";
+
+struct LoadedPlugin {
+  const CudaPlugin* plugin = nullptr;
+  std::string reason;  // why there is none, and what to do
+};
+
+std::filesystem::path library_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&library_folder), &info) == 0 ||
+      info.dli_fname == nullptr) {
+    return {};
+  }
+  return std::filesystem::path(info.dli_fname).parent_path();
+}
+
+std::string missing_library_reason(const std::filesystem::path& path) {
+  const std::string built_without = build_info::kCudaMissingReason;
+  if (!built_without.empty()) {
+    return message("kerascnn was built without its CUDA backend (", built_without,
+                   "); install a wheel that has it, or build with -DKERASCNN_CUDA=ON");
+  }
+  return message("the CUDA backend ", path.filename().string(), " is not beside libkerascnn in ",
+                 path.parent_path().string(), "; reinstall kerascnn");
+}
+
+// dlerror names the library that could not be found; those of CUDA come with an extra of the
+// package.
+std::string load_failure_reason(const std::string& error) {
+  for (const char* library :
+       {"libcudart", "libcudnn", "libcublas", "libnvrtc", "libcupti", "libnvJitLink"}) {
+    if (error.find(library) != std::string::npos) {
+      return message("the CUDA libraries are missing or don't fit (", error,
+                     "); install them with: ", kInstallRemedy);
+    }
+  }
+  return message("the CUDA backend can't be loaded (", error, "); reinstall kerascnn");
+}
+
+LoadedPlugin load_plugin() {
+  const std::filesystem::path path = library_folder() / "libkerascnn_cuda.so";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {nullptr, missing_library_reason(path)};
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* error = dlerror();
+    return {nullptr, load_failure_reason(error != nullptr ? error : "unknown error")};
+  }
+  using Entry = const CudaPlugin* (*)();
+  const Entry entry = reinterpret_cast<Entry>(dlsym(library, kCudaPluginSymbol));
+  if (entry == nullptr) {
+    return {nullptr,
+            message(path.string(), " is not a CUDA backend of this version; reinstall kerascnn")};
+  }
+  return {entry(), ""};
+}
+
+const LoadedPlugin& cuda_plugin() {
+  static const LoadedPlugin loaded = load_plugin();
+  return loaded;
+}
+
+// Empty where the device is there.
+std::string cuda_unavailable_reason() {
+  const LoadedPlugin& loaded = cuda_plugin();
+  if (loaded.plugin == nullptr) return loaded.reason;
+  if (loaded.plugin->device_count() > 0) return "";
+  return loaded.plugin->unavailable_reason();
+}
+
+Backend& cuda_backend(Device device) {
+  const std::string reason = cuda_unavailable_reason();
+  if (!reason.empty()) {
+    throw DeviceError(message("device ", device_name(device), " can't be used: ", reason));
+  }
+  const int count = cuda_plugin().plugin->device_count();
+  if (device.index >= count) {
+    throw DeviceError(message("device ", device_name(device), " can't be used: there ",
+                              count == 1 ? "is 1 GPU" : message("are ", count, " GPUs"),
+                              ", from cuda:0 to cuda:", count - 1,
+                              "; CUDA_VISIBLE_DEVICES may hide others"));
+  }
+  return cuda_plugin().plugin->backend(device.index);
+}
+
+}  // namespace
+
+Backend& backend(Device device) {
+  return device.type == DeviceType::Cpu ? cpu_backend() : cuda_backend(device);
+}
+
+std::vector<DeviceStatus> list_devices() {
+  std::vector<DeviceStatus> devices = {{Device{}, true, cpu_backend().description()}};
+  const std::string reason = cuda_unavailable_reason();
+  if (!reason.empty()) {
+    devices.push_back({Device{DeviceType::Cuda, 0}, false, reason});
+    return devices;
+  }
+  const int count = cuda_plugin().plugin->device_count();
+  for (int index = 0; index < count; ++index) {
+    const Device device{DeviceType::Cuda, index};
+    try {
+      devices.push_back({device, true, cuda_backend(device).description()});
+    } catch (const Error& error) {
+      devices.push_back({device, false, error.what()});
+    }
+  }
+  return devices;
+}
+
+std::string cuda_versions() {
+  const LoadedPlugin& loaded = cuda_plugin();
+  return loaded.plugin != nullptr ? loaded.plugin->versions() : "";
+}
+
+const KernelTableRow* find_kernel_row(const Backend& backend, std::string_view op) {
+  for (const KernelTableRow& row : backend.kernel_table()) {
+    if (row.op == op) return &row;
+  }
+  return nullptr;
+}
+
+std::unique_ptr<Kernel> plan_kernel(Backend& backend, const PlanRequest& request) {
+  const KernelTableRow* row = find_kernel_row(backend, request.op.name);
+  if (row == nullptr) {
+    throw DeviceError(message(request.op.name, ": there is no kernel for this op on ",
+                              device_name(backend.device()), "; run it on another device"));
+  }
+  return row->plan(request);
+}
+
+}  // namespace kerascnn

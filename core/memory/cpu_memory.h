@@ -1,0 +1,15 @@
+// Main memory as the source of the CPU's caching allocator.
+#pragma once
+
+#include "core/memory/caching_allocator.h"
+
+namespace kerascnn {
+
+class CpuMemory : public RawMemory {
+ public:
+  void* allocate(int64_t bytes) override;
+  void free(void* data) noexcept override;
+  int64_t available() const override;
+};
+
+}  // namespace kerascnn

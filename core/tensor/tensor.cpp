@@ -1,0 +1,199 @@
+#include "core/tensor/tensor.h"
+
+#include <cstring>
+
+#include "core/backend/backend.h"
+#include "core/base/error.h"
+#include "core/base/half.h"
+#include "core/tensor/strided_copy.h"
+
+namespace kerascnn {
+namespace {
+
+// Kernels read and write vectors of this many bytes.
+constexpr uintptr_t kKernelAlignment = 16;
+
+bool is_aligned(const void* data) {
+  return reinterpret_cast<uintptr_t>(data) % kKernelAlignment == 0;
+}
+
+template <typename Stored>
+void store(void* destination, Stored value) {
+  std::memcpy(destination, &value, sizeof(value));
+}
+
+template <typename T>
+void store_as(void* destination, DType dtype, T value) {
+  switch (dtype) {
+    case DType::Bool:
+      return store<uint8_t>(destination, value != T(0));
+    case DType::UInt8:
+      return store(destination, static_cast<uint8_t>(value));
+    case DType::Int8:
+      return store(destination, static_cast<int8_t>(value));
+    case DType::Int16:
+      return store(destination, static_cast<int16_t>(value));
+    case DType::Int32:
+      return store(destination, static_cast<int32_t>(value));
+    case DType::Int64:
+      return store(destination, static_cast<int64_t>(value));
+    case DType::Float16:
+      return store(destination, half_bits_from_float(static_cast<float>(value)));
+    case DType::BFloat16:
+      return store(destination, bfloat16_bits_from_float(static_cast<float>(value)));
+    case DType::Float32:
+      return store(destination, static_cast<float>(value));
+    case DType::Float64:
+      return store(destination, static_cast<double>(value));
+  }
+}
+
+// Fills in the one extent that may be given as -1.
+Shape resolve_shape(const Shape& shape, const Shape& from) {
+  Shape resolved = shape;
+  int64_t known = 1;
+  int64_t unknown = -1;
+  bool valid = true;
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    if (shape[axis] == -1) {
+      valid = valid && unknown < 0;
+      unknown = static_cast<int64_t>(axis);
+    } else {
+      valid = valid && shape[axis] >= 0;
+      known *= shape[axis];
+    }
+  }
+  const int64_t size = num_elements(from);
+  if (valid && unknown >= 0) {
+    valid = known > 0 && size % known == 0;
+    if (valid) resolved[unknown] = size / known;
+  } else if (valid) {
+    valid = num_elements(shape) == size;
+  }
+  if (!valid) {
+    throw ValueError(message("reshape: a tensor of shape ", shape_string(from), " with ", size,
+                             " elements can't take the shape ", shape_string(shape)));
+  }
+  return resolved;
+}
+
+}  // namespace
+
+Tensor::Tensor(StoragePtr storage, TensorSpec spec, Shape strides, int64_t byte_offset,
+               bool read_only)
+    : storage_(std::move(storage)),
+      spec_(std::move(spec)),
+      strides_(std::move(strides)),
+      byte_offset_(byte_offset),
+      read_only_(read_only) {}
+
+Tensor Tensor::empty(const TensorSpec& spec, Device device) {
+  return Tensor(allocate_storage(num_bytes(spec), device), spec, contiguous_strides(spec.shape));
+}
+
+Tensor Tensor::zeros(const TensorSpec& spec, Device device) {
+  Tensor tensor = empty(spec, device);
+  if (tensor.bytes() > 0) backend(device).fill_zero(tensor.data(), tensor.bytes());
+  return tensor;
+}
+
+Tensor Tensor::from_host(const void* data, const TensorSpec& spec, Device device) {
+  Tensor tensor = empty(spec, device);
+  if (tensor.bytes() > 0) backend(device).copy_from_host(tensor.data(), data, tensor.bytes());
+  return tensor;
+}
+
+template <typename T>
+Tensor Tensor::scalar(DType dtype, T value, Device device) {
+  alignas(8) char element[8];
+  store_as(element, dtype, value);
+  return from_host(element, TensorSpec{dtype, {}}, device);
+}
+
+template Tensor Tensor::scalar(DType, bool, Device);
+template Tensor Tensor::scalar(DType, int, Device);
+template Tensor Tensor::scalar(DType, int64_t, Device);
+template Tensor Tensor::scalar(DType, float, Device);
+template Tensor Tensor::scalar(DType, double, Device);
+
+bool Tensor::is_contiguous() const {
+  int64_t expected = 1;
+  bool packed = true;
+  for (size_t axis = shape().size(); axis-- > 0;) {
+    if (shape()[axis] == 0) return true;
+    // The stride of an axis of one element is never used, and other libraries put anything there.
+    if (shape()[axis] != 1 && strides_[axis] != expected) packed = false;
+    expected *= shape()[axis];
+  }
+  return packed;
+}
+
+Tensor Tensor::contiguous() const {
+  if (is_contiguous() && is_aligned(data())) {
+    Tensor same = *this;
+    same.strides_ = contiguous_strides(shape());
+    return same;
+  }
+  Tensor result = empty(spec_, device());
+  if (result.bytes() == 0) return result;
+  if (is_contiguous()) {
+    backend(device()).copy(result.data(), data(), bytes());
+  } else {
+    strided_copy(result, *this);
+  }
+  return result;
+}
+
+Tensor Tensor::view(const Shape& shape) const {
+  if (!is_contiguous()) {
+    throw ValueError(message("view: a tensor of shape ", shape_string(spec_.shape), " and strides ",
+                             shape_string(strides_),
+                             " is not contiguous in memory; call contiguous() first"));
+  }
+  const Shape resolved = resolve_shape(shape, spec_.shape);
+  return Tensor(storage_, TensorSpec{spec_.dtype, resolved}, contiguous_strides(resolved),
+                byte_offset_, read_only_);
+}
+
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  Tensor result = empty(spec_, device);
+  result.copy_from(*this);
+  return result;
+}
+
+void Tensor::copy_from(const Tensor& source) const {
+  if (read_only_) {
+    throw ValueError("copy_from: the target is read-only memory of another library; copy it first");
+  }
+  if (!is_contiguous()) {
+    throw ValueError(message("copy_from: the target of shape ", shape_string(shape()),
+                             " must be contiguous, its strides are ", shape_string(strides_)));
+  }
+  if (source.spec() != spec_) {
+    throw ValueError(message("copy_from: the target is ", spec_string(spec_), ", the source is ",
+                             spec_string(source.spec())));
+  }
+  if (bytes() == 0) return;
+  if (device().type == DeviceType::Cpu) return source.copy_to_host(data());
+  const Tensor packed = source.contiguous();
+  Backend& target = backend(device());
+  if (packed.device().type == DeviceType::Cpu) {
+    target.copy_from_host(data(), packed.data(), bytes());
+  } else if (packed.device() == device()) {
+    target.copy(data(), packed.data(), bytes());
+  } else {
+    // Two GPUs: neither stream knows of the other's work, so both are waited for.
+    backend(packed.device()).synchronize();
+    target.copy(data(), packed.data(), bytes());
+    target.synchronize();
+  }
+}
+
+void Tensor::copy_to_host(void* destination) const {
+  if (bytes() == 0) return;
+  const Tensor packed = is_contiguous() ? *this : contiguous();
+  backend(device()).copy_to_host(destination, packed.data(), bytes());
+}
+
+}  // namespace kerascnn
