@@ -71,6 +71,10 @@ class Graph {
  private:
   friend class GraphRewriter;
   ValueId add_value(Value value);
+  std::vector<ValueId> add_node(const OpDef& op, const Attributes& attributes,
+                                const std::vector<ValueId>& inputs,
+                                std::vector<TensorSpec> output_specs, const std::string& scope);
+  std::string current_scope() const;
 
   std::vector<Value> values_;
   std::vector<Node> nodes_;

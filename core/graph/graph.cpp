@@ -1,0 +1,173 @@
+#include "core/graph/graph.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "core/base/error.h"
+#include "core/graph/error_context.h"
+
+namespace kerascnn {
+namespace {
+
+struct AttributePrinter {
+  std::ostream& out;
+
+  void operator()(bool value) const { out << (value ? "true" : "false"); }
+  void operator()(int64_t value) const { out << value; }
+  void operator()(double value) const { out << value; }
+  void operator()(const std::string& value) const { out << '"' << value << '"'; }
+  template <typename T>
+  void operator()(const std::vector<T>& values) const {
+    out << '[';
+    for (size_t i = 0; i < values.size(); ++i) out << (i ? ", " : "") << values[i];
+    out << ']';
+  }
+};
+
+void print_values(std::ostream& out, const std::vector<ValueId>& values) {
+  for (size_t i = 0; i < values.size(); ++i) out << (i ? ", " : "") << '%' << values[i];
+}
+
+void print_node(std::ostream& out, const Graph& graph, const Node& node) {
+  print_values(out, node.outputs);
+  out << " = " << node.op->name << '(';
+  print_values(out, node.inputs);
+  out << ')';
+  const auto& entries = node.attributes.entries();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    out << (i ? ", " : " {") << entries[i].first << '=';
+    std::visit(AttributePrinter{out}, entries[i].second);
+  }
+  out << (entries.empty() ? "" : "}") << " : ";
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    out << (i ? ", " : "") << spec_string(graph.value(node.outputs[i]).spec);
+  }
+  if (!node.scope.empty()) out << "  # " << node.scope;
+  out << '\n';
+}
+
+}  // namespace
+
+ValueId Graph::add_value(Value value) {
+  values_.push_back(std::move(value));
+  return static_cast<ValueId>(values_.size() - 1);
+}
+
+ValueId Graph::input(std::string name, const TensorSpec& spec) {
+  num_bytes(spec);  // throws where an extent is negative or the size overflows
+  const ValueId id = add_value({spec, ValueKind::Input, static_cast<int32_t>(input_names_.size())});
+  input_names_.push_back(std::move(name));
+  inputs_.push_back(id);
+  return id;
+}
+
+ValueId Graph::constant(const Tensor& tensor) {
+  if (!tensor.defined()) throw ValueError("constant: the tensor has no storage");
+  const ValueId id =
+      add_value({tensor.spec(), ValueKind::Constant, static_cast<int32_t>(constants_.size())});
+  constants_.push_back(tensor.contiguous());
+  return id;
+}
+
+ValueId Graph::full(const TensorSpec& spec, double value) {
+  const ValueId element = constant(Tensor::scalar(spec.dtype, value, Device{}));
+  if (spec.shape.empty()) return element;
+  return apply("broadcast_to", {element}, {{"shape", spec.shape}})[0];
+}
+
+std::vector<ValueId> Graph::apply(std::string_view op, const std::vector<ValueId>& inputs,
+                                  const Attributes& attributes) {
+  const std::string scope = current_scope();
+  return with_scope(scope, [&] {
+    const OpDef& definition = find_op(op);
+    std::vector<TensorSpec> specs;
+    specs.reserve(inputs.size());
+    for (ValueId id : inputs) {
+      if (id < 0 || static_cast<size_t>(id) >= values_.size()) {
+        throw ValueError(message(op, ": value %", id, " is not part of this graph, which has ",
+                                 values_.size(), " values"));
+      }
+      specs.push_back(values_[id].spec);
+    }
+    return add_node(definition, attributes, inputs, infer_outputs(definition, attributes, specs),
+                    scope);
+  });
+}
+
+std::vector<ValueId> Graph::add_node(const OpDef& op, const Attributes& attributes,
+                                     const std::vector<ValueId>& inputs,
+                                     std::vector<TensorSpec> output_specs,
+                                     const std::string& scope) {
+  const auto index = static_cast<int32_t>(nodes_.size());
+  std::vector<ValueId> outputs;
+  outputs.reserve(output_specs.size());
+  for (size_t i = 0; i < output_specs.size(); ++i) {
+    outputs.push_back(
+        add_value({std::move(output_specs[i]), ValueKind::Result, index, static_cast<int32_t>(i)}));
+  }
+  nodes_.push_back({&op, attributes, inputs, outputs, scope});
+  return outputs;
+}
+
+std::string Graph::current_scope() const {
+  std::string scope;
+  for (const std::string& part : scopes_) scope += (scope.empty() ? "" : "/") + part;
+  return scope;
+}
+
+ValueId Graph::read(const VariablePtr& variable) {
+  const auto [at, is_new] =
+      state_index_.try_emplace(variable.get(), static_cast<int32_t>(states_.size()));
+  if (is_new) {
+    const ValueId id = add_value({variable->value().spec(), ValueKind::State, at->second});
+    states_.push_back(variable);
+    state_values_.push_back(id);
+    current_values_.push_back(id);
+  }
+  return current_values_[at->second];
+}
+
+void Graph::assign(const VariablePtr& variable, ValueId value) {
+  const TensorSpec& expected = variable->value().spec();
+  const TensorSpec& received = values_.at(value).spec;
+  if (expected != received) {
+    throw ValueError(message("assign: variable \"", variable->name(), "\" is ",
+                             spec_string(expected), " and can't take a value of ",
+                             spec_string(received), "; cast or reshape the value first"));
+  }
+  read(variable);
+  current_values_[state_index_.at(variable.get())] = value;
+}
+
+std::vector<Assignment> Graph::assignments() const {
+  std::vector<Assignment> result;
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (current_values_[i] != state_values_[i]) {
+      result.push_back({static_cast<int32_t>(i), current_values_[i]});
+    }
+  }
+  return result;
+}
+
+std::string Graph::to_string() const {
+  std::ostringstream out;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    out << '%' << inputs_[i] << " = input \"" << input_names_[i]
+        << "\" : " << spec_string(values_[inputs_[i]].spec) << '\n';
+  }
+  for (size_t i = 0; i < states_.size(); ++i) {
+    out << '%' << state_values_[i] << " = variable \"" << states_[i]->name()
+        << "\" : " << spec_string(values_[state_values_[i]].spec) << '\n';
+  }
+  for (size_t id = 0; id < values_.size(); ++id) {
+    if (values_[id].kind != ValueKind::Constant) continue;
+    out << '%' << id << " = constant : " << spec_string(values_[id].spec) << '\n';
+  }
+  for (const Node& node : nodes_) print_node(out, *this, node);
+  for (const Assignment& assignment : assignments()) {
+    out << "assign \"" << states_[assignment.state]->name() << "\" = %" << assignment.value << '\n';
+  }
+  return out.str();
+}
+
+}  // namespace kerascnn
