@@ -1,0 +1,146 @@
+#include "core/backend/cuda/cublaslt_gemm.h"
+
+#include "core/base/error.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+constexpr int64_t kMaxWorkspace = 32 << 20;  // what cuBLASLt asks for on Hopper at most
+
+cudaDataType_t data_type(const std::string& op, DType dtype) {
+  switch (dtype) {
+    case DType::Float16:
+      return CUDA_R_16F;
+    case DType::BFloat16:
+      return CUDA_R_16BF;
+    case DType::Float32:
+      return CUDA_R_32F;
+    case DType::Float64:
+      return CUDA_R_64F;
+    default:
+      throw TypeError(message(op, ": dtype ", dtype_name(dtype),
+                              " is not supported on CUDA; cast to a floating dtype first"));
+  }
+}
+
+cublasLtEpilogue_t epilogue_kind(GemmEpilogue epilogue) {
+  switch (epilogue) {
+    case GemmEpilogue::Bias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case GemmEpilogue::BiasRelu:
+      return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case GemmEpilogue::Relu:
+      return CUBLASLT_EPILOGUE_RELU;
+    default:
+      return CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+
+template <typename T>
+void set_attribute(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
+                   const T& value) {
+  check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof(value)),
+        "cublasLtMatmulDescSetAttribute");
+}
+
+// cuBLASLt is column-major: a row-major (rows, columns) matrix is a column-major (columns, rows) one.
+cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t columns,
+                                   int64_t batch) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  check(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, columns),
+        "cublasLtMatrixLayoutCreate");
+  if (batch > 1) {
+    const int32_t count = static_cast<int32_t>(batch);
+    const int64_t stride = rows * columns;
+    check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                           sizeof(count)),
+          "cublasLtMatrixLayoutSetAttribute");
+    check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                           &stride, sizeof(stride)),
+          "cublasLtMatrixLayoutSetAttribute");
+  }
+  return layout;
+}
+
+}  // namespace
+
+CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const GemmShape& shape,
+                           GemmEpilogue epilogue, bool allow_tf32)
+    : op_(std::move(op)), context_(context), shape_(shape) {
+  const cudaDataType_t type = data_type(op_, dtype);
+  double_precision_ = dtype == DType::Float64;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  if (double_precision_) compute = CUBLAS_COMPUTE_64F;
+  if (dtype == DType::Float32 && allow_tf32) compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+
+  cublasLtMatmulDesc_t operation = nullptr;
+  check(cublasLtMatmulDescCreate(&operation, compute, double_precision_ ? CUDA_R_64F : CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
+  operation_ = decltype(operation_)(operation);
+  // c = a @ b in row-major is c^T = b^T @ a^T in column-major: b comes first and the transposes stay.
+  const cublasOperation_t transpose_left = shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t transpose_right = shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  set_attribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, transpose_left);
+  set_attribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, transpose_right);
+  set_attribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_kind(epilogue));
+  if (epilogue == GemmEpilogue::Bias || epilogue == GemmEpilogue::BiasRelu) {
+    set_attribute(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
+  }
+  left_ = decltype(left_)(shape.transpose_b ? make_layout(type, shape.n, shape.k, shape.batch)
+                                            : make_layout(type, shape.k, shape.n, shape.batch));
+  right_ = decltype(right_)(shape.transpose_a ? make_layout(type, shape.k, shape.m, shape.batch)
+                                              : make_layout(type, shape.m, shape.k, shape.batch));
+  result_ = decltype(result_)(make_layout(type, shape.m, shape.n, shape.batch));
+  choose_algorithm();
+}
+
+CublasLtGemm::~CublasLtGemm() = default;
+
+// The heuristics' first choice, not a timed one: the same on every run, so that results are reproducible.
+void CublasLtGemm::choose_algorithm() {
+  cublasLtMatmulPreference_t raw = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
+  UniqueHandle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(raw);
+  const size_t workspace = kMaxWorkspace;
+  check(cublasLtMatmulPreferenceSetAttribute(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace, sizeof(workspace)),
+        "cublasLtMatmulPreferenceSetAttribute");
+  cublasLtMatmulHeuristicResult_t choice{};
+  int found = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      context_.cublas_lt(), operation_.get(), left_.get(), right_.get(), result_.get(),
+      result_.get(), raw, 1, &choice, &found);
+  const std::string call =
+      message(op_, ": cublasLtMatmulAlgoGetHeuristic for (", shape_.m, ", ", shape_.k, ") @ (",
+              shape_.k, ", ", shape_.n, "), batch ", shape_.batch);
+  check(status, call);
+  if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, call);
+  algorithm_ = choice.algo;
+  workspace_bytes_ = static_cast<int64_t>(choice.workspaceSize);
+}
+
+void CublasLtGemm::run(const void* a, const void* b, const void* bias, void* c, void* workspace,
+                       cudaStream_t stream) {
+  if (bias != nullptr) set_attribute(operation_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  const float one = 1, zero = 0;
+  const double double_one = 1, double_zero = 0;
+  const void* alpha = double_precision_ ? static_cast<const void*>(&double_one) : &one;
+  const void* beta = double_precision_ ? static_cast<const void*>(&double_zero) : &zero;
+  check(cublasLtMatmul(context_.cublas_lt(), operation_.get(), alpha, b, left_.get(), a,
+                       right_.get(), beta, c, result_.get(), c, result_.get(), &algorithm_,
+                       workspace, static_cast<size_t>(workspace_bytes_), stream),
+        message(op_, ": cublasLtMatmul"));
+}
+
+std::string CublasLtGemm::description() const {
+  int id = 0;
+  int tile = 0;
+  size_t written = 0;
+  (void)cublasLtMatmulAlgoConfigGetAttribute(&algorithm_, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof(id),
+                                             &written);
+  (void)cublasLtMatmulAlgoConfigGetAttribute(&algorithm_, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile,
+                                             sizeof(tile), &written);
+  return message("cuBLASLt algorithm ", id, " tile ", tile);
+}
+
+}  // namespace kerascnn::cuda

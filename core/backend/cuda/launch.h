@@ -1,0 +1,61 @@
+// Launch geometry and kernel wrappers, computed in 64 bits on the host.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/backend/backend.h"
+
+namespace kerascnn::cuda {
+
+constexpr int kThreads = 256;
+// More blocks than any GPU runs at once; kernels loop over the rest (grid-stride loops).
+constexpr int64_t kMaxBlocks = 65535;
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline unsigned grid_for(int64_t items, int64_t items_per_block = kThreads) {
+  return static_cast<unsigned>(
+      std::clamp<int64_t>(ceil_div(items, items_per_block), 1, kMaxBlocks));
+}
+
+// A kernel that is one function of its buffers; `function` owns what planning computed.
+class FunctionKernel final : public Kernel {
+ public:
+  FunctionKernel(std::string description, std::function<void(const KernelArgs&)> function,
+                 int64_t workspace_bytes = 0)
+      : description_(std::move(description)),
+        function_(std::move(function)),
+        workspace_bytes_(workspace_bytes) {}
+
+  void run(const KernelArgs& args) override { function_(args); }
+  int64_t workspace_bytes() const override { return workspace_bytes_; }
+  std::string description() const override { return description_; }
+
+ private:
+  std::string description_;
+  std::function<void(const KernelArgs&)> function_;
+  int64_t workspace_bytes_;
+};
+
+inline std::unique_ptr<Kernel> make_kernel(std::string description,
+                                           std::function<void(const KernelArgs&)> function,
+                                           int64_t workspace_bytes = 0) {
+  return std::make_unique<FunctionKernel>(std::move(description), std::move(function),
+                                          workspace_bytes);
+}
+
+template <typename T>
+const T* input(const KernelArgs& args, size_t index) {
+  return static_cast<const T*>(args.inputs[index]);
+}
+template <typename T>
+T* output(const KernelArgs& args, size_t index) {
+  return static_cast<T*>(args.outputs[index]);
+}
+
+}  // namespace kerascnn::cuda

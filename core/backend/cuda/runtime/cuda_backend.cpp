@@ -1,0 +1,138 @@
+#include "core/backend/cuda/runtime/cuda_backend.h"
+
+#include "core/backend/cuda/kernel_table.h"
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/memory/caching_allocator.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+class DeviceMemory final : public RawMemory {
+ public:
+  explicit DeviceMemory(int index) : index_(index) {}
+
+  void* allocate(int64_t bytes) override {
+    check(cudaSetDevice(index_), "cudaSetDevice");
+    void* data = nullptr;
+    const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
+    if (status == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      return nullptr;
+    }
+    check(status, "cudaMalloc");
+    return data;
+  }
+
+  void free(void* data) noexcept override { (void)cudaFree(data); }
+
+  int64_t available() const override {
+    check(cudaSetDevice(index_), "cudaSetDevice");
+    size_t free_bytes = 0, total_bytes = 0;
+    check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    return static_cast<int64_t>(free_bytes);
+  }
+
+ private:
+  int index_;
+};
+
+// A stream in the numbering of the DLPack protocol: 1 is the legacy default stream, 2 the per-thread one, larger
+// numbers are handles. 0 would be ambiguous and stands for the legacy stream, as PyTorch reads it.
+cudaStream_t dlpack_stream(intptr_t stream) {
+  if (stream == 0 || stream == 1) return cudaStreamLegacy;
+  if (stream == 2) return cudaStreamPerThread;
+  return reinterpret_cast<cudaStream_t>(stream);
+}
+
+void order(cudaStream_t first, cudaStream_t second) {
+  if (first == second) return;
+  const Event event = make_event();
+  check(cudaEventRecord(event.get(), first), "cudaEventRecord");
+  check(cudaStreamWaitEvent(second, event.get(), 0), "cudaStreamWaitEvent");
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(int index) : context_(Context::of_device(index)) {
+  allocator_ = std::make_unique<CachingAllocator>(device(), std::make_unique<DeviceMemory>(index));
+}
+
+void CudaBackend::activate() { check(cudaSetDevice(context_.index()), "cudaSetDevice"); }
+
+std::string CudaBackend::description() const {
+  const cudaDeviceProp& p = context_.properties();
+  const double gib = static_cast<double>(p.totalGlobalMem) / (1 << 30);
+  return message(p.name, ", ", static_cast<int64_t>(gib * 10) / 10.0, " GiB, compute capability ",
+                 p.major, ".", p.minor);
+}
+
+std::span<const KernelTableRow> CudaBackend::kernel_table() const { return cuda::kernel_table(); }
+
+std::unique_ptr<Executor> CudaBackend::make_executor(std::vector<Instruction> instructions) {
+  if (env_flag("KERASCNN_CUDA_GRAPHS", true)) {
+    return std::make_unique<GraphExecutor>(context_, std::move(instructions), counters_);
+  }
+  return std::make_unique<LaunchExecutor>(context_, std::move(instructions), counters_);
+}
+
+LaunchStats CudaBackend::launch_stats() const {
+  return {counters_.kernel_launches, counters_.graph_launches, counters_.graph_captures};
+}
+
+void CudaBackend::launch(Kernel& kernel, const KernelArgs& args) {
+  activate();
+  kernel.run(args);
+  ++counters_.kernel_launches;
+}
+
+void CudaBackend::copy_from_host(void* destination, const void* source, int64_t bytes) {
+  if (bytes == 0) return;
+  activate();
+  check(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes), cudaMemcpyHostToDevice,
+                        context_.stream()),
+        "cudaMemcpyAsync to the device");
+  // Pinned sources are read after the call returns.
+  check(cudaStreamSynchronize(context_.stream()), "cudaStreamSynchronize");
+}
+
+void CudaBackend::copy_to_host(void* destination, const void* source, int64_t bytes) {
+  if (bytes == 0) return;
+  activate();
+  check(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
+                        context_.stream()),
+        "cudaMemcpyAsync to the host");
+  check(cudaStreamSynchronize(context_.stream()), "cudaStreamSynchronize");
+}
+
+void CudaBackend::copy(void* destination, const void* source, int64_t bytes) {
+  if (bytes == 0) return;
+  activate();
+  check(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
+                        context_.stream()),
+        "cudaMemcpyAsync on the device");
+}
+
+void CudaBackend::fill_zero(void* destination, int64_t bytes) {
+  if (bytes == 0) return;
+  activate();
+  check(cudaMemsetAsync(destination, 0, static_cast<size_t>(bytes), context_.stream()),
+        "cudaMemsetAsync");
+}
+
+void CudaBackend::synchronize() {
+  activate();
+  check(cudaStreamSynchronize(context_.stream()), "cudaStreamSynchronize");
+}
+
+void CudaBackend::wait_for_stream(intptr_t stream) {
+  activate();
+  order(dlpack_stream(stream), context_.stream());
+}
+
+void CudaBackend::make_stream_wait(intptr_t stream) {
+  activate();
+  order(context_.stream(), dlpack_stream(stream));
+}
+
+}  // namespace kerascnn::cuda

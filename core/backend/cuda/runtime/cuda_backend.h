@@ -1,0 +1,40 @@
+// The backend of one GPU: its memory, its stream, its kernels and its graph executor.
+#pragma once
+
+#include <memory>
+
+#include "core/backend/backend.h"
+#include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/graph_executor.h"
+
+namespace kerascnn::cuda {
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(int index);
+
+  Device device() const override { return {DeviceType::Cuda, context_.index()}; }
+  void activate() override;
+  std::string description() const override;
+  Allocator& allocator() override { return *allocator_; }
+  std::span<const KernelTableRow> kernel_table() const override;
+  std::unique_ptr<Executor> make_executor(std::vector<Instruction> instructions) override;
+  LaunchStats launch_stats() const override;
+
+  void launch(Kernel& kernel, const KernelArgs& args) override;
+  void copy_from_host(void* destination, const void* source, int64_t bytes) override;
+  void copy_to_host(void* destination, const void* source, int64_t bytes) override;
+  void copy(void* destination, const void* source, int64_t bytes) override;
+  void fill_zero(void* destination, int64_t bytes) override;
+  void synchronize() override;
+  void* stream() override { return context_.stream(); }
+  void wait_for_stream(intptr_t stream) override;
+  void make_stream_wait(intptr_t stream) override;
+
+ private:
+  Context& context_;
+  std::unique_ptr<Allocator> allocator_;
+  LaunchCounters counters_;
+};
+
+}  // namespace kerascnn::cuda

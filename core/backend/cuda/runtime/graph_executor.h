@@ -1,0 +1,57 @@
+// Runs a program as a CUDA graph whose loop over steps is on the device, so that any number of steps is at most
+// two launches from the host.
+#pragma once
+
+#include <vector>
+
+#include "core/backend/backend.h"
+#include "core/backend/cuda/runtime/context.h"
+
+namespace kerascnn::cuda {
+
+// Shared by the executors of one device: what the host has launched.
+struct LaunchCounters {
+  int64_t kernel_launches = 0;
+  int64_t graph_launches = 0;
+  int64_t graph_captures = 0;
+};
+
+class GraphExecutor : public Executor {
+ public:
+  GraphExecutor(Context& context, std::vector<Instruction> instructions, LaunchCounters& counters);
+  ~GraphExecutor() override;
+
+  void run(int64_t steps) override;
+
+ private:
+  // A graph that is one WHILE node; each turn of its body runs the instructions `unroll` times.
+  struct Loop {
+    int64_t unroll = 1;
+    CudaGraph graph;
+    CudaGraphExec exec;
+  };
+
+  Loop capture(int64_t unroll);
+  void launch_loop(Loop& loop, int64_t turns);
+  void run_instructions();
+
+  Context& context_;
+  std::vector<Instruction> instructions_;
+  LaunchCounters& counters_;
+  int64_t* remaining_turns_ = nullptr;  // on the device: what the loop counts down
+  std::vector<Loop> loops_;             // by descending unroll; the last unrolls nothing
+};
+
+// Runs the instructions one by one, without graphs: for finding the kernel that fails (KERASCNN_CUDA_GRAPHS=0).
+class LaunchExecutor : public Executor {
+ public:
+  LaunchExecutor(Context& context, std::vector<Instruction> instructions, LaunchCounters& counters);
+  void run(int64_t steps) override;
+
+ private:
+  Context& context_;
+  std::vector<Instruction> instructions_;
+  LaunchCounters& counters_;
+};
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,83 @@
+// What libkerascnn finds in this library after it has opened it.
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "core/backend/cuda/runtime/cuda_backend.h"
+#include "core/base/error.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+std::string version_text(int version) {
+  return message(version / 1000, ".", version % 1000 / 10);
+}
+
+int count_devices(std::string* reason) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return count;
+  (void)cudaGetLastError();
+  int driver = 0, runtime = 0;
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
+  const std::string built = "kerascnn's CUDA library uses the CUDA runtime " + version_text(runtime);
+  if (status == cudaErrorInsufficientDriver && driver == 0) {
+    *reason = "no NVIDIA driver was found (" + built +
+              "); install a driver for CUDA 13 or newer, or use the device \"cpu\"";
+  } else if (status == cudaErrorInsufficientDriver) {
+    *reason = "the NVIDIA driver supports CUDA " + version_text(driver) + ", but " + built +
+              "; install a newer driver";
+  } else if (status == cudaSuccess || status == cudaErrorNoDevice) {
+    *reason = "the driver reports no GPU (" + built +
+              "); check nvidia-smi and CUDA_VISIBLE_DEVICES";
+  } else {
+    *reason = message("cudaGetDeviceCount failed with ", cudaGetErrorName(status), " (",
+                      cudaGetErrorString(status), "; ", built, ", driver ", version_text(driver), ")");
+  }
+  return 0;
+}
+
+int device_count() {
+  std::string reason;
+  return count_devices(&reason);
+}
+
+std::string unavailable_reason() {
+  std::string reason;
+  count_devices(&reason);
+  return reason;
+}
+
+Backend& backend_of(int index) {
+  static std::mutex mutex;
+  // Never destroyed: see Context::of_device.
+  static auto* backends = new std::map<int, std::unique_ptr<CudaBackend>>();
+  std::lock_guard lock(mutex);
+  auto& backend = (*backends)[index];
+  if (!backend) backend = std::make_unique<CudaBackend>(index);
+  return *backend;
+}
+
+std::string versions() {
+  int driver = 0, runtime = 0;
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
+  const size_t cudnn = cudnnGetVersion();
+  const size_t cublas = cublasLtGetVersion();
+  return message("CUDA runtime ", version_text(runtime), ", driver ",
+                 driver > 0 ? version_text(driver) : "none", ", cuDNN ", cudnn / 10000, ".",
+                 cudnn % 10000 / 100, ".", cudnn % 100, ", cuBLASLt ", cublas / 10000, ".",
+                 cublas % 10000 / 100, ".", cublas % 100);
+}
+
+}  // namespace
+}  // namespace kerascnn::cuda
+
+extern "C" __attribute__((visibility("default"))) const kerascnn::CudaPlugin*
+kerascnn_cuda_plugin() {
+  static const kerascnn::CudaPlugin plugin = {
+      kerascnn::cuda::device_count, kerascnn::cuda::unavailable_reason,
+      kerascnn::cuda::backend_of, kerascnn::cuda::versions};
+  return &plugin;
+}

@@ -1,0 +1,34 @@
+#include "core/base/env.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "core/base/error.h"
+
+namespace kerascnn {
+
+bool env_flag(const char* name, bool fallback) {
+  const char* raw = std::getenv(name);
+  if (raw == nullptr || *raw == '\0') return fallback;
+  const std::string_view text = raw;
+  if (text == "1" || text == "true" || text == "on" || text == "yes") return true;
+  if (text == "0" || text == "false" || text == "off" || text == "no") return false;
+  throw ValueError(message("environment variable ", name, "=\"", text,
+                           "\" is not understood; expected 1 or 0"));
+}
+
+int64_t env_positive(const char* name, int64_t fallback) {
+  const char* raw = std::getenv(name);
+  if (raw == nullptr || *raw == '\0') return fallback;
+  const std::string_view text = raw;
+  int64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || value <= 0) {
+    throw ValueError(message("environment variable ", name, "=\"", text,
+                             "\" is not understood; expected a positive integer"));
+  }
+  return value;
+}
+
+}  // namespace kerascnn
