@@ -1,0 +1,29 @@
+"""Loads a freshly linked libkerascnn_cuda.so, as a machine without a driver must be able to.
+
+python tests/gpu/check_library.py <folder with libkerascnn.so and libkerascnn_cuda.so>
+"""
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+
+def main(folder: Path) -> None:
+    # RTLD_LAZY would hide symbols that nobody defines.
+    library = ctypes.CDLL(str(folder / "libkerascnn_cuda.so"), mode=os.RTLD_NOW)
+    plugin = library.kerascnn_cuda_plugin
+    plugin.restype = ctypes.c_void_p
+    if not plugin():
+        sys.exit("kerascnn_cuda_plugin() returned null")
+    maps = Path("/proc/self/maps").read_text()
+    for needed in ("libcudart.so.13", "libcublasLt.so.13", "libcudnn.so.9"):
+        if needed not in maps:
+            sys.exit(f"{needed} was not loaded with libkerascnn_cuda.so")
+    if "libcuda.so" in maps:
+        sys.exit("loading libkerascnn_cuda.so loaded the driver")
+    print(f"{folder / 'libkerascnn_cuda.so'} loads without the driver")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())
