@@ -1,0 +1,309 @@
+#include "core/graph/program.h"
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <sstream>
+
+#include "core/base/error.h"
+#include "core/graph/error_context.h"
+#include "core/graph/passes/passes.h"
+#include "core/graph/schedule.h"
+
+namespace kerascnn {
+namespace {
+
+// Programs that are run with a few sets of buffers in turn (double buffering, a partial last batch)
+// don't make a new executor each time: on CUDA that is a new capture.
+constexpr size_t kMaxExecutors = 4;
+// Kernels read and write vectors of this many bytes.
+constexpr uintptr_t kInputAlignment = 16;
+
+// Where a kernel's argument is. Only inputs are unknown until a run.
+struct Operand {
+  enum class Kind : uint8_t { Fixed, Input } kind = Kind::Fixed;
+  int32_t input = -1;
+  void* data = nullptr;
+};
+
+struct PlannedNode {
+  std::shared_ptr<Kernel> kernel;
+  std::vector<Operand> inputs;
+  std::vector<void*> outputs;
+  void* workspace = nullptr;
+  std::string label;
+  std::string output_specs;
+};
+
+std::string node_label(const Node& node) {
+  std::string label(node.op->name);
+  if (!node.scope.empty()) label += " (" + node.scope + ")";
+  return label;
+}
+
+bool overlaps(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(a), second = reinterpret_cast<uintptr_t>(b);
+  return first < second + static_cast<uintptr_t>(b_bytes) &&
+         second < first + static_cast<uintptr_t>(a_bytes);
+}
+
+}  // namespace
+
+struct Program::Impl {
+  Device device;
+  ProgramStats stats;
+  Schedule schedule;
+  std::vector<Tensor> constants;  // on the device; undefined where no kernel reads it
+  StoragePtr arena;
+  std::vector<PlannedNode> nodes;
+  std::vector<Tensor> outputs;
+
+  // Guards what a run changes.
+  std::mutex mutex;
+  std::vector<Tensor> bound_inputs;  // kept alive until the next run
+  std::vector<Tensor> staging;       // private copies of inputs that can't be read where they are
+  struct BoundExecutor {
+    std::vector<void*> inputs;
+    std::unique_ptr<Executor> executor;
+  };
+  std::list<BoundExecutor> executors;  // the one used last first
+
+  void plan(const CompileOptions& options);
+  std::vector<std::unique_ptr<Kernel>> plan_kernels(const CompileOptions& options);
+  void place(std::vector<std::unique_ptr<Kernel>> kernels);
+  void move_constants();
+  void check_states() const;
+  void run(const std::vector<Tensor>& inputs, int64_t steps);
+  Tensor usable_input(size_t index, const Tensor& input);
+  bool is_overwritten(const Tensor& input) const;
+  Executor& executor_for(const std::vector<void*>& inputs);
+};
+
+void Program::Impl::check_states() const {
+  for (const VariablePtr& variable : schedule.graph.states()) {
+    const Device where = variable->value().device();
+    if (where == device) continue;
+    throw DeviceError(message("variable \"", variable->name(), "\" is on ", device_name(where),
+                              ", but the program is compiled for ", device_name(device),
+                              "; create the model and the program on one device"));
+  }
+}
+
+void Program::Impl::plan(const CompileOptions& options) {
+  check_states();
+  std::vector<std::unique_ptr<Kernel>> kernels = plan_kernels(options);
+  move_constants();
+  place(std::move(kernels));
+}
+
+// One entry for each position of the order; null where there is nothing to compute.
+std::vector<std::unique_ptr<Kernel>> Program::Impl::plan_kernels(const CompileOptions& options) {
+  const Graph& graph = schedule.graph;
+  Backend& device_backend = backend(device);
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::vector<TensorSpec> inputs, outputs;
+  for (int32_t index : schedule.order) {
+    const Node& node = graph.nodes()[index];
+    inputs.clear();
+    outputs.clear();
+    for (ValueId id : node.inputs) inputs.push_back(graph.value(id).spec);
+    for (ValueId id : node.outputs) outputs.push_back(graph.value(id).spec);
+    const bool is_empty = std::all_of(outputs.begin(), outputs.end(), [](const TensorSpec& spec) {
+      return num_elements(spec.shape) == 0;
+    });
+    const PlanRequest request{*node.op, node.attributes, inputs, outputs, options.allow_tf32};
+    kernels.push_back(is_empty ? nullptr : with_scope(node.scope, [&] {
+      return plan_kernel(device_backend, request);
+    }));
+  }
+  return kernels;
+}
+
+// Only constants that a kernel reads are worth device memory.
+void Program::Impl::move_constants() {
+  const Graph& graph = schedule.graph;
+  constants.resize(graph.constants().size());
+  for (int32_t index : schedule.order) {
+    for (ValueId id : graph.nodes()[index].inputs) {
+      const Value& source = graph.value(schedule.roots[id]);
+      if (source.kind != ValueKind::Constant || constants[source.source].defined()) continue;
+      constants[source.source] = graph.constants()[source.source].to(device);
+      stats.constant_bytes += constants[source.source].bytes();
+    }
+  }
+}
+
+void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
+  const Graph& graph = schedule.graph;
+  std::vector<int64_t> workspace_bytes;
+  for (const auto& kernel : kernels) {
+    workspace_bytes.push_back(kernel == nullptr ? 0 : kernel->workspace_bytes());
+  }
+  const BufferPlan buffers = plan_buffers(schedule, workspace_bytes);
+  const MemoryPlan memory = plan_memory(buffers.buffers);
+  arena = allocate_storage(memory.bytes, device);
+  stats.arena_bytes = memory.bytes;
+
+  const auto buffer_data = [&](int32_t buffer) -> void* {
+    if (buffer == kNoBuffer || buffers.buffers[buffer].bytes == 0) return nullptr;
+    return static_cast<char*>(arena->data()) + memory.offsets[buffer];
+  };
+  const auto operand = [&](ValueId id) -> Operand {
+    const ValueId root = schedule.roots[id];
+    const Value& source = graph.value(root);
+    switch (source.kind) {
+      case ValueKind::Input:
+        return {Operand::Kind::Input, source.source, nullptr};
+      case ValueKind::State:
+        return {Operand::Kind::Fixed, -1, graph.states()[source.source]->value().data()};
+      case ValueKind::Constant:
+        return {Operand::Kind::Fixed, -1, constants[source.source].data()};
+      case ValueKind::Result:
+        break;
+    }
+    const int32_t state = schedule.home_states[root];
+    if (state >= 0) return {Operand::Kind::Fixed, -1, graph.states()[state]->value().data()};
+    return {Operand::Kind::Fixed, -1, buffer_data(buffers.value_buffers[root])};
+  };
+
+  for (size_t position = 0; position < schedule.order.size(); ++position) {
+    if (kernels[position] == nullptr) continue;
+    const Node& node = graph.nodes()[schedule.order[position]];
+    PlannedNode planned;
+    planned.kernel = std::move(kernels[position]);
+    planned.label = node_label(node);
+    for (ValueId id : node.inputs) planned.inputs.push_back(operand(id));
+    for (ValueId id : node.outputs) {
+      planned.outputs.push_back(operand(id).data);
+      planned.output_specs += (planned.output_specs.empty() ? "" : ", ");
+      planned.output_specs += spec_string(graph.value(id).spec);
+    }
+    planned.workspace = buffer_data(buffers.workspace_buffers[position]);
+    nodes.push_back(std::move(planned));
+  }
+  stats.num_instructions = static_cast<int64_t>(nodes.size());
+
+  for (ValueId id : schedule.outputs) {
+    const int32_t buffer = buffers.value_buffers[schedule.roots[id]];
+    const TensorSpec& spec = graph.value(id).spec;
+    outputs.emplace_back(arena, spec, contiguous_strides(spec.shape), memory.offsets[buffer]);
+  }
+}
+
+// Is the input's memory part of what the program writes?
+bool Program::Impl::is_overwritten(const Tensor& input) const {
+  if (overlaps(input.data(), input.bytes(), arena->data(), stats.arena_bytes)) return true;
+  for (const Assignment& assignment : schedule.graph.assignments()) {
+    const Tensor& state = schedule.graph.states()[assignment.state]->value();
+    if (overlaps(input.data(), input.bytes(), state.data(), state.bytes())) return true;
+  }
+  return false;
+}
+
+// The input itself, or where kernels can't read it there, a copy whose address stays the same.
+Tensor Program::Impl::usable_input(size_t index, const Tensor& input) {
+  const bool is_aligned = reinterpret_cast<uintptr_t>(input.data()) % kInputAlignment == 0;
+  if (input.bytes() == 0) return input;
+  if (input.is_contiguous() && is_aligned && !is_overwritten(input)) return input;
+  if (!staging[index].defined()) staging[index] = Tensor::empty(input.spec(), device);
+  staging[index].copy_from(input);
+  return staging[index];
+}
+
+Executor& Program::Impl::executor_for(const std::vector<void*>& inputs) {
+  const auto found = std::find_if(executors.begin(), executors.end(),
+                                  [&](const auto& bound) { return bound.inputs == inputs; });
+  if (found != executors.end()) {
+    executors.splice(executors.begin(), executors, found);
+    return *executors.front().executor;
+  }
+  std::vector<Instruction> instructions;
+  instructions.reserve(nodes.size());
+  for (const PlannedNode& node : nodes) {
+    Instruction instruction{node.kernel, {}, node.outputs, node.workspace, node.label};
+    for (const Operand& operand : node.inputs) {
+      const bool is_input = operand.kind == Operand::Kind::Input;
+      instruction.inputs.push_back(is_input ? inputs[operand.input] : operand.data);
+    }
+    instructions.push_back(std::move(instruction));
+  }
+  std::unique_ptr<Executor> executor = backend(device).make_executor(std::move(instructions));
+  if (executors.size() == kMaxExecutors) executors.pop_back();
+  executors.push_front({inputs, std::move(executor)});
+  return *executors.front().executor;
+}
+
+void Program::Impl::run(const std::vector<Tensor>& inputs, int64_t steps) {
+  const Graph& graph = schedule.graph;
+  if (steps < 0) throw ValueError(message("program: steps must not be negative, received ", steps));
+  if (inputs.size() != graph.inputs().size()) {
+    throw ValueError(
+        message("program: expected ", graph.inputs().size(), " inputs, received ", inputs.size()));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorSpec& expected = graph.value(graph.inputs()[i]).spec;
+    if (!inputs[i].defined() || inputs[i].spec() != expected) {
+      throw ValueError(message("program: input \"", graph.input_names()[i], "\" must be ",
+                               spec_string(expected), ", received ",
+                               inputs[i].defined() ? spec_string(inputs[i].spec()) : "nothing"));
+    }
+    if (inputs[i].device() != device) {
+      throw DeviceError(message("program: input \"", graph.input_names()[i], "\" is on ",
+                                device_name(inputs[i].device()), ", but the program runs on ",
+                                device_name(device), "; move it there first"));
+    }
+  }
+  const std::lock_guard lock(mutex);
+  if (steps == 0) return;
+  std::vector<Tensor> usable;
+  std::vector<void*> pointers;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    usable.push_back(usable_input(i, inputs[i]));
+    pointers.push_back(usable.back().data());
+  }
+  Executor& executor = executor_for(pointers);
+  // The inputs of the run before are released here, which is safe: memory is reused in stream
+  // order.
+  bound_inputs = std::move(usable);
+  executor.run(steps);
+}
+
+Program::Program() : impl_(std::make_unique<Impl>()) {}
+Program::~Program() = default;
+
+std::shared_ptr<Program> Program::compile(const Graph& graph, const std::vector<ValueId>& outputs,
+                                          Device device, const CompileOptions& options) {
+  for (ValueId id : outputs) {
+    if (id < 0 || static_cast<size_t>(id) >= graph.values().size()) {
+      throw ValueError(message("compile: output %", id, " is not a value of the graph"));
+    }
+  }
+  std::shared_ptr<Program> program(new Program);
+  Impl& impl = *program->impl_;
+  impl.device = device;
+  impl.stats.num_nodes_traced = static_cast<int64_t>(graph.nodes().size());
+  RootedGraph rooted{graph, outputs};
+  if (options.optimize) run_passes(rooted);
+  impl.schedule = make_schedule(rooted);
+  impl.staging.resize(graph.inputs().size());
+  impl.plan(options);
+  return program;
+}
+
+void Program::run(const std::vector<Tensor>& inputs, int64_t steps) { impl_->run(inputs, steps); }
+
+std::vector<Tensor> Program::outputs() const { return impl_->outputs; }
+
+Device Program::device() const { return impl_->device; }
+
+ProgramStats Program::stats() const { return impl_->stats; }
+
+std::string Program::to_string() const {
+  std::ostringstream out;
+  for (const PlannedNode& node : impl_->nodes) {
+    out << node.label << ": " << node.kernel->description() << " -> " << node.output_specs << '\n';
+  }
+  return out.str();
+}
+
+}  // namespace kerascnn

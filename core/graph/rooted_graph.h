@@ -1,0 +1,16 @@
+// A graph together with what is asked of it: the form that passes work on.
+#pragma once
+
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace kerascnn {
+
+// The values whose computation is asked for. The graph's assignments are to be carried out as well.
+struct RootedGraph {
+  Graph graph;
+  std::vector<ValueId> outputs;
+};
+
+}  // namespace kerascnn
