@@ -32,6 +32,8 @@ class Attributes {
   double get_double(std::string_view name) const;
   const std::string& get_string(std::string_view name) const;
   const std::vector<int64_t>& get_ints(std::string_view name) const;
+  // A list of integers is accepted too: an empty list has no type of its own.
+  std::vector<double> get_doubles(std::string_view name) const;
   DType get_dtype(std::string_view name) const;
 
   const std::vector<std::pair<std::string, Attribute>>& entries() const { return entries_; }
