@@ -144,6 +144,12 @@ Tensor Tensor::contiguous() const {
   return result;
 }
 
+Tensor Tensor::copy() const {
+  Tensor result = empty(spec_, device());
+  result.copy_from(*this);
+  return result;
+}
+
 Tensor Tensor::view(const Shape& shape) const {
   if (!is_contiguous()) {
     throw ValueError(message("view: a tensor of shape ", shape_string(spec_.shape), " and strides ",

@@ -1,4 +1,5 @@
-// A tensor: dtype, shape and strides over shared storage on one device. Cheap to copy; copies share storage.
+// A tensor: dtype, shape and strides over shared storage on one device. Cheap to copy; copies share
+// storage.
 #pragma once
 
 #include <cstdint>
@@ -35,11 +36,13 @@ class Tensor {
   void* data() const { return static_cast<char*>(storage_->data()) + byte_offset_; }
 
   bool is_contiguous() const;
-  Tensor contiguous() const;                    // itself where it already is
-  Tensor view(const Shape& shape) const;        // contiguous only; the same number of elements
-  Tensor to(Device device) const;               // itself where it is there; else contiguous copy
-  void copy_from(const Tensor& source) const;   // same spec, contiguous target, any device; into this memory
-  void copy_to_host(void* destination) const;   // contiguous order; waits until the data is there
+  Tensor contiguous() const;              // itself where it already is, and aligned for kernels
+  Tensor copy() const;                    // contiguous memory of its own
+  Tensor view(const Shape& shape) const;  // contiguous only; the same number of elements
+  Tensor to(Device device) const;         // itself where it is there; else contiguous copy
+  void copy_from(
+      const Tensor& source) const;  // same spec, contiguous target, any device; into this memory
+  void copy_to_host(void* destination) const;  // contiguous order; waits until the data is there
 
  private:
   StoragePtr storage_;

@@ -1,5 +1,5 @@
-// Named state that outlives a step: weights, optimizer slots, metric sums, counters. Programs read and write
-// a variable's memory in place, so the tensor's storage stays the same from creation on.
+// Named state that outlives a step: weights, optimizer slots, metric sums, counters. Programs read
+// and write a variable's memory in place, so the tensor's storage stays the same from creation on.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,15 @@ namespace kerascnn {
 
 class Variable {
  public:
-  Variable(std::string name, Tensor value) : name_(std::move(name)), value_(std::move(value)) {}
+  // Takes the tensor's own memory where it is contiguous, which no one else should go on writing
+  // to.
+  Variable(std::string name, const Tensor& value)
+      : name_(std::move(name)), value_(value.contiguous()) {}
 
   const std::string& name() const { return name_; }
   const Tensor& value() const { return value_; }
+  // Copies into place. Throws ValueError naming the variable where shape or dtype differ.
+  void assign(const Tensor& value) const;
 
  private:
   std::string name_;

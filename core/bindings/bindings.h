@@ -1,0 +1,48 @@
+// What the binding files share. They only translate: arguments in, results out, errors by class.
+// Whatever decides or explains something belongs in the core.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <string>
+
+#include "core/base/attributes.h"
+#include "core/base/shape.h"
+
+namespace kerascnn::bindings {
+
+namespace nb = nanobind;
+
+void bind_errors(nb::module_& m);
+void bind_tensor(nb::module_& m);
+void bind_dlpack(nb::module_& m);
+void bind_ops(nb::module_& m);
+void bind_variable(nb::module_& m);
+void bind_graph(nb::module_& m);
+void bind_program(nb::module_& m);
+void bind_device(nb::module_& m);
+
+// The attributes of an op call as Python passes them.
+using AttributeMap = std::map<std::string, Attribute>;
+
+inline Attributes to_attributes(const AttributeMap& map) {
+  Attributes attributes;
+  for (const auto& [name, value] : map) attributes.set(name, value);
+  return attributes;
+}
+
+inline nb::typed<nb::tuple, int64_t, nb::ellipsis> to_tuple(const Shape& shape) {
+  nb::list items;
+  for (const int64_t extent : shape) items.append(extent);
+  return nb::borrow<nb::typed<nb::tuple, int64_t, nb::ellipsis>>(nb::tuple(items));
+}
+
+}  // namespace kerascnn::bindings

@@ -1,0 +1,91 @@
+#include "core/base/device.h"
+
+#include <nanobind/stl/tuple.h>
+
+#include "core/backend/backend.h"
+#include "core/base/build_info.h"
+#include "core/bindings/bindings.h"
+
+namespace kerascnn::bindings {
+namespace {
+
+Backend& backend_of(const std::string& device) { return backend(device_from_name(device)); }
+
+nb::dict memory_stats(const std::string& device) {
+  Allocator& allocator = backend_of(device).allocator();
+  const MemoryStats stats = allocator.stats();
+  nb::dict result;
+  result["allocated"] = stats.allocated;
+  result["cached"] = stats.cached;
+  result["peak"] = stats.peak;
+  result["num_allocations"] = stats.num_allocations;
+  result["available"] = allocator.available();
+  return result;
+}
+
+nb::dict launch_stats(const std::string& device) {
+  const LaunchStats stats = backend_of(device).launch_stats();
+  nb::dict result;
+  result["kernel_launches"] = stats.kernel_launches;
+  result["graph_launches"] = stats.graph_launches;
+  result["graph_captures"] = stats.graph_captures;
+  return result;
+}
+
+std::vector<std::tuple<std::string, bool, std::string>> devices() {
+  std::vector<std::tuple<std::string, bool, std::string>> result;
+  for (const DeviceStatus& status : list_devices()) {
+    result.emplace_back(device_name(status.device), status.usable, status.description);
+  }
+  return result;
+}
+
+nb::dict build_information() {
+  nb::dict info;
+  info["version"] = build_info::kVersion;
+  info["compiler"] = build_info::kCompiler;
+  info["build_type"] = build_info::kBuildType;
+  info["platform"] = build_info::kPlatform;
+  info["openmp"] = build_info::kOpenMpVersion;
+  info["onednn"] = build_info::kOneDnnVersion;
+  info["onednn_missing_reason"] = build_info::kOneDnnMissingReason;
+  info["cuda"] = build_info::kCudaVersion;
+  info["cuda_architectures"] = build_info::kCudaArchitectures;
+  info["cudnn"] = build_info::kCudnnVersion;
+  info["cuda_missing_reason"] = build_info::kCudaMissingReason;
+  return info;
+}
+
+}  // namespace
+
+void bind_device(nb::module_& m) {
+  m.def("list_devices", &devices,
+        "(name, usable, description or reason) of the CPU and every GPU. Looks for GPUs.");
+  m.def(
+      "synchronize",
+      [](const std::string& device) {
+        Backend& target = backend_of(device);
+        nb::gil_scoped_release released;
+        target.synchronize();
+      },
+      nb::arg("device"), "Waits until all work on the device is done.");
+  m.def("memory_stats", &memory_stats, nb::arg("device"),
+        nb::sig("def memory_stats(device: str) -> dict[str, int]"),
+        "Bytes allocated, cached, peak and available, and the number of allocations.");
+  m.def(
+      "reset_peak_memory",
+      [](const std::string& device) { backend_of(device).allocator().reset_peak(); },
+      nb::arg("device"));
+  m.def(
+      "release_cached",
+      [](const std::string& device) { backend_of(device).allocator().release_cached(); },
+      nb::arg("device"), "Gives unused cached memory back to the system.");
+  m.def("launch_stats", &launch_stats, nb::arg("device"),
+        nb::sig("def launch_stats(device: str) -> dict[str, int]"),
+        "Kernels and graphs launched by the host, and graphs captured, since the process began.");
+  m.def("build_info", &build_information, nb::sig("def build_info() -> dict[str, str]"));
+  m.def("cuda_versions", &cuda_versions,
+        "Versions of the CUDA libraries in use; empty where the CUDA backend can't be loaded.");
+}
+
+}  // namespace kerascnn::bindings

@@ -1,0 +1,63 @@
+#include "core/base/error.h"
+
+#include "core/bindings/bindings.h"
+#include "core/tensor/dlpack.h"
+
+namespace kerascnn::bindings {
+namespace {
+
+struct ErrorTypes {
+  PyObject* device;
+  PyObject* out_of_memory;
+};
+
+PyObject* new_error_type(nb::module_& m, const char* name, const char* doc, PyObject* base) {
+  const std::string full_name = nb::cast<std::string>(m.attr("__name__")) + "." + name;
+  PyObject* type = PyErr_NewExceptionWithDoc(full_name.c_str(), doc, base, nullptr);
+  if (type == nullptr) nb::raise_python_error();
+  m.attr(name) = nb::borrow(type);
+  return type;
+}
+
+void set_out_of_memory(PyObject* type, const OutOfMemoryError& error) {
+  nb::object instance = nb::borrow(type)(error.what());
+  instance.attr("requested") = error.requested;
+  instance.attr("allocated") = error.allocated;
+  instance.attr("cached") = error.cached;
+  instance.attr("free") = error.free;
+  PyErr_SetObject(type, instance.ptr());
+}
+
+void translate(const std::exception_ptr& thrown, void* payload) {
+  const ErrorTypes& types = *static_cast<ErrorTypes*>(payload);
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const ValueError& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const TypeError& error) {
+    PyErr_SetString(PyExc_TypeError, error.what());
+  } catch (const BufferError& error) {
+    PyErr_SetString(PyExc_BufferError, error.what());
+  } catch (const DeviceError& error) {
+    PyErr_SetString(types.device, error.what());
+  } catch (const OutOfMemoryError& error) {
+    set_out_of_memory(types.out_of_memory, error);
+  }
+}
+
+}  // namespace
+
+void bind_errors(nb::module_& m) {
+  static ErrorTypes types;
+  types.device = new_error_type(m, "DeviceError",
+                                "A device that is missing, failed, or is mixed with another; or a "
+                                "failed call into a library.",
+                                PyExc_RuntimeError);
+  types.out_of_memory =
+      new_error_type(m, "OutOfMemoryError",
+                     "Memory ran out. Attributes in bytes: requested, allocated, cached, free.",
+                     PyExc_MemoryError);
+  nb::register_exception_translator(translate, &types);
+}
+
+}  // namespace kerascnn::bindings

@@ -1,0 +1,101 @@
+#include "core/bindings/graph.h"
+
+#include "core/base/error.h"
+#include "core/bindings/bindings.h"
+
+namespace kerascnn::bindings {
+namespace {
+
+using GraphPtr = std::shared_ptr<Graph>;
+
+TensorSpec spec_of(const Shape& shape, const std::string& dtype) {
+  return {dtype_from_name(dtype), shape};
+}
+
+std::vector<GraphValue> apply_in(const GraphPtr& graph, const std::string& op,
+                                 const std::vector<GraphValue>& inputs,
+                                 const AttributeMap& attributes) {
+  std::vector<GraphValue> outputs;
+  for (const ValueId id : graph->apply(op, ids_in(graph, inputs), to_attributes(attributes))) {
+    outputs.push_back({graph, id});
+  }
+  return outputs;
+}
+
+std::vector<std::optional<GraphValue>> gradients_in(const GraphPtr& graph, const GraphValue& loss,
+                                                    const std::vector<GraphValue>& wrt) {
+  std::vector<std::optional<GraphValue>> gradients;
+  for (const ValueId id : graph->gradients(id_in(graph, loss), ids_in(graph, wrt))) {
+    gradients.push_back(id == kNoValue ? std::nullopt : std::optional(GraphValue{graph, id}));
+  }
+  return gradients;
+}
+
+}  // namespace
+
+ValueId id_in(const GraphPtr& graph, const GraphValue& value) {
+  if (value.graph != graph) {
+    throw ValueError(
+        message("value ", value.id, " (", spec_string(value.spec()),
+                ") belongs to another graph; values can't outlive the trace they come from"));
+  }
+  return value.id;
+}
+
+std::vector<ValueId> ids_in(const GraphPtr& graph, const std::vector<GraphValue>& values) {
+  std::vector<ValueId> ids;
+  ids.reserve(values.size());
+  for (const GraphValue& value : values) ids.push_back(id_in(graph, value));
+  return ids;
+}
+
+void bind_graph(nb::module_& m) {
+  nb::class_<Graph> graph(m, "Graph", nb::is_weak_referenceable(), "A traced computation.");
+  nb::class_<GraphValue>(m, "Value",
+                         "A value of a traced computation, with static shape and dtype.")
+      .def_prop_ro("shape", [](const GraphValue& v) { return to_tuple(v.spec().shape); })
+      .def_prop_ro("dtype", [](const GraphValue& v) { return dtype_name(v.spec().dtype); })
+      .def_prop_ro("ndim", [](const GraphValue& v) { return v.spec().shape.size(); })
+      .def_prop_ro("graph", [](const GraphValue& v) { return v.graph; })
+      .def_prop_ro("id", [](const GraphValue& v) { return v.id; });
+
+  graph.def(nb::new_([] { return std::make_shared<Graph>(); }))
+      .def(
+          "input",
+          [](const GraphPtr& g, std::string name, const Shape& shape, const std::string& dtype) {
+            return GraphValue{g, g->input(std::move(name), spec_of(shape, dtype))};
+          },
+          nb::arg("name"), nb::arg("shape"), nb::arg("dtype"))
+      .def(
+          "constant",
+          [](const GraphPtr& g, const Tensor& value) { return GraphValue{g, g->constant(value)}; },
+          nb::arg("value"))
+      .def(
+          "full",
+          [](const GraphPtr& g, const Shape& shape, const std::string& dtype, double value) {
+            return GraphValue{g, g->full(spec_of(shape, dtype), value)};
+          },
+          nb::arg("shape"), nb::arg("dtype"), nb::arg("value"))
+      .def("apply", &apply_in, nb::arg("op"), nb::arg("inputs"), nb::arg("attrs") = AttributeMap{},
+           nb::sig("def apply(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, bool | "
+                   "int | float "
+                   "| str | Sequence[int] | Sequence[float]] = {}) -> list[Value]"))
+      .def(
+          "read", [](const GraphPtr& g, const VariablePtr& v) { return GraphValue{g, g->read(v)}; },
+          nb::arg("variable"), "The variable's value at this point of the trace.")
+      .def(
+          "assign",
+          [](const GraphPtr& g, const VariablePtr& variable, const GraphValue& value) {
+            g->assign(variable, id_in(g, value));
+          },
+          nb::arg("variable"), nb::arg("value"), "Written to the variable when the step ends.")
+      .def("gradients", &gradients_in, nb::arg("loss"), nb::arg("wrt"),
+           "d loss / d value for each of `wrt`; None where the loss does not depend on it.")
+      .def("push_scope", &Graph::push_scope, nb::arg("name"))
+      .def("pop_scope", &Graph::pop_scope)
+      .def_prop_ro("states", &Graph::states, nb::rv_policy::copy,
+                   "The variables that are read or assigned.")
+      .def("to_string", &Graph::to_string);
+}
+
+}  // namespace kerascnn::bindings

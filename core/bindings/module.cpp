@@ -1,0 +1,14 @@
+#include "core/bindings/bindings.h"
+
+NB_MODULE(_core, m) {
+  using namespace kerascnn::bindings;
+  m.doc() = "The core of kerascnn: tensors, ops, traced graphs, compiled programs, devices.";
+  bind_errors(m);
+  bind_tensor(m);
+  bind_dlpack(m);
+  bind_ops(m);
+  bind_variable(m);
+  bind_graph(m);
+  bind_program(m);
+  bind_device(m);
+}

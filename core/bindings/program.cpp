@@ -1,0 +1,42 @@
+#include "core/graph/program.h"
+
+#include "core/bindings/bindings.h"
+#include "core/bindings/graph.h"
+
+namespace kerascnn::bindings {
+namespace {
+
+std::shared_ptr<Program> compile(const std::shared_ptr<Graph>& graph,
+                                 const std::vector<GraphValue>& outputs, const std::string& device,
+                                 bool optimize, bool allow_tf32) {
+  return Program::compile(*graph, ids_in(graph, outputs), device_from_name(device),
+                          CompileOptions{optimize, allow_tf32});
+}
+
+nb::dict stats(const Program& program) {
+  const ProgramStats stats = program.stats();
+  nb::dict result;
+  result["arena_bytes"] = stats.arena_bytes;
+  result["constant_bytes"] = stats.constant_bytes;
+  result["num_instructions"] = stats.num_instructions;
+  result["num_nodes_traced"] = stats.num_nodes_traced;
+  return result;
+}
+
+}  // namespace
+
+void bind_program(nb::module_& m) {
+  nb::class_<Program>(m, "Program", nb::is_weak_referenceable(),
+                      "A graph made ready to run on one device.")
+      .def_static("compile", &compile, nb::arg("graph"), nb::arg("outputs"), nb::arg("device"),
+                  nb::arg("optimize") = true, nb::arg("allow_tf32") = true)
+      .def("run", &Program::run, nb::arg("inputs"), nb::arg("steps") = 1,
+           nb::call_guard<nb::gil_scoped_release>(),
+           "Runs `steps` steps with these inputs, in the order in which they were declared.")
+      .def("outputs", &Program::outputs, "The last step's results, overwritten by the next run.")
+      .def_prop_ro("device", [](const Program& p) { return device_name(p.device()); })
+      .def("stats", &stats, nb::sig("def stats(self) -> dict[str, int]"))
+      .def("to_string", &Program::to_string);
+}
+
+}  // namespace kerascnn::bindings

@@ -1,0 +1,126 @@
+#include "core/tensor/tensor.h"
+
+#include <nanobind/ndarray.h>
+
+#include "core/base/error.h"
+#include "core/bindings/bindings.h"
+#include "core/tensor/dlpack.h"
+
+namespace kerascnn::bindings {
+namespace {
+
+nb::dlpack::dtype numpy_dtype(DType dtype) {
+  const auto code = [&] {
+    if (dtype == DType::Bool) return nb::dlpack::dtype_code::Bool;
+    // NumPy has no bfloat16 of its own: the bits go over as integers and are viewed as ml_dtypes'
+    // type.
+    if (dtype == DType::UInt8 || dtype == DType::BFloat16) return nb::dlpack::dtype_code::UInt;
+    return is_floating(dtype) ? nb::dlpack::dtype_code::Float : nb::dlpack::dtype_code::Int;
+  }();
+  return {static_cast<uint8_t>(code), static_cast<uint8_t>(itemsize(dtype) * 8), 1};
+}
+
+// An array over the memory of a tensor on the CPU; `owner` is the Python object that keeps it
+// alive.
+template <typename... Options>
+nb::object array_over(const Tensor& tensor, nb::handle owner) {
+  const std::vector<size_t> shape(tensor.shape().begin(), tensor.shape().end());
+  return nb::cast(nb::ndarray<nb::numpy, Options...>(
+      tensor.data(), shape.size(), shape.data(), owner, tensor.strides().data(),
+      numpy_dtype(tensor.dtype()), nb::device::cpu::value));
+}
+
+nb::object to_numpy(nb::handle self) {
+  const Tensor& tensor = nb::cast<const Tensor&>(self);
+  nb::object owner = nb::borrow(self);
+  if (tensor.device().type != DeviceType::Cpu) {
+    owner = nb::cast([&] {
+      nb::gil_scoped_release released;
+      return tensor.to(Device{});
+    }());
+  }
+  const Tensor& here = nb::cast<const Tensor&>(owner);
+  nb::object array = here.read_only() ? array_over<nb::ro>(here, owner) : array_over<>(here, owner);
+  if (here.dtype() != DType::BFloat16) return array;
+  return array.attr("view")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
+}
+
+nb::object to_array(nb::handle self, nb::object dtype, std::optional<bool> copy) {
+  const bool copied = nb::cast<const Tensor&>(self).device().type != DeviceType::Cpu;
+  nb::object array = to_numpy(self);
+  const bool converts = !dtype.is_none() && !array.attr("dtype").equal(dtype);
+  if (copy == false && (copied || converts)) {
+    throw ValueError(
+        "__array__: this tensor can't become such an array without a copy; leave out copy=False");
+  }
+  if (converts) return array.attr("astype")(dtype);
+  if (copy == true && !copied) return array.attr("copy")();
+  return array;
+}
+
+Tensor from_numpy(nb::handle object, const std::string& device) {
+  const Device target = device_from_name(device);
+  nb::object numpy = nb::module_::import_("numpy");
+  nb::object array = numpy.attr("asarray")(object);
+  const DType dtype = dtype_from_name(nb::cast<std::string>(array.attr("dtype").attr("name")));
+  const TensorSpec spec{dtype, nb::cast<Shape>(array.attr("shape"))};
+  if (!nb::cast<bool>(array.attr("dtype").attr("isnative"))) {
+    array = array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="));
+  }
+  if (!nb::cast<bool>(array.attr("flags").attr("c_contiguous"))) array = array.attr("copy")();
+  nb::dict interface = array.attr("__array_interface__");
+  const auto* data = reinterpret_cast<const void*>(nb::cast<uintptr_t>(interface["data"][0]));
+  nb::gil_scoped_release released;
+  return Tensor::from_host(data, spec, target);
+}
+
+Tensor empty(const Shape& shape, const std::string& dtype, const std::string& device) {
+  return Tensor::empty({dtype_from_name(dtype), shape}, device_from_name(device));
+}
+
+Tensor zeros(const Shape& shape, const std::string& dtype, const std::string& device) {
+  return Tensor::zeros({dtype_from_name(dtype), shape}, device_from_name(device));
+}
+
+Tensor to_device(const Tensor& tensor, const std::string& device) {
+  const Device target = device_from_name(device);
+  nb::gil_scoped_release released;
+  return tensor.to(target);
+}
+
+}  // namespace
+
+void bind_tensor(nb::module_& m) {
+  nb::class_<Tensor>(m, "Tensor", nb::is_weak_referenceable(),
+                     "An array on one device. Its dtype and shape are fixed.")
+      .def_prop_ro("shape", [](const Tensor& t) { return to_tuple(t.shape()); })
+      .def_prop_ro(
+          "strides", [](const Tensor& t) { return to_tuple(t.strides()); }, "In elements.")
+      .def_prop_ro("dtype", [](const Tensor& t) { return dtype_name(t.dtype()); })
+      .def_prop_ro("device", [](const Tensor& t) { return device_name(t.device()); })
+      .def_prop_ro("size", &Tensor::size)
+      .def_prop_ro("ndim", [](const Tensor& t) { return t.shape().size(); })
+      .def_prop_ro("nbytes", &Tensor::bytes)
+      .def_prop_ro("is_contiguous", &Tensor::is_contiguous)
+      .def_prop_ro("read_only", &Tensor::read_only)
+      .def("numpy", &to_numpy, nb::sig("def numpy(self) -> numpy.ndarray"),
+           "The values as a NumPy array: this memory itself on a CPU, a copy from a GPU.")
+      .def("__array__", &to_array, nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
+           nb::sig("def __array__(self, dtype: object = None, copy: bool | None = None) -> "
+                   "numpy.ndarray"))
+      .def("to", &to_device, nb::arg("device"),
+           "This tensor where it is there already, else a copy.")
+      .def("contiguous", &Tensor::contiguous, "This tensor where it is contiguous, else a copy.")
+      .def(
+          "reshape", [](const Tensor& t, const Shape& shape) { return t.contiguous().view(shape); },
+          nb::arg("shape"),
+          "Shares the memory where this tensor is contiguous. One extent may be -1.");
+
+  m.def("from_numpy", &from_numpy, nb::arg("array"), nb::arg("device"),
+        nb::sig("def from_numpy(array: object, device: str) -> Tensor"),
+        "Copies an array (or what numpy.asarray takes) to a device.");
+  m.def("empty", &empty, nb::arg("shape"), nb::arg("dtype"), nb::arg("device"));
+  m.def("zeros", &zeros, nb::arg("shape"), nb::arg("dtype"), nb::arg("device"));
+}
+
+}  // namespace kerascnn::bindings

@@ -1,0 +1,29 @@
+#include "core/tensor/variable.h"
+
+#include "core/bindings/bindings.h"
+
+namespace kerascnn::bindings {
+
+void bind_variable(nb::module_& m) {
+  nb::class_<Variable>(m, "Variable", nb::is_weak_referenceable(),
+                       "Named state whose memory stays in place: programs update it there.")
+      .def(nb::new_([](std::string name, const Tensor& value) {
+             return std::make_shared<Variable>(std::move(name), value.copy());
+           }),
+           nb::arg("name"), nb::arg("value"), "Starts from a copy of `value`.")
+      .def_prop_ro("name", &Variable::name)
+      .def_prop_ro("value", &Variable::value, nb::rv_policy::copy, "Shares the variable's memory.")
+      .def_prop_ro("dtype", [](const Variable& v) { return dtype_name(v.value().dtype()); })
+      .def_prop_ro("shape", [](const Variable& v) { return to_tuple(v.value().shape()); })
+      .def_prop_ro("device", [](const Variable& v) { return device_name(v.value().device()); })
+      .def(
+          "assign",
+          [](const Variable& variable, const Tensor& value) {
+            nb::gil_scoped_release released;
+            variable.assign(value);
+          },
+          nb::arg("value"),
+          "Copies a tensor of the same shape and dtype, from any device, into place.");
+}
+
+}  // namespace kerascnn::bindings

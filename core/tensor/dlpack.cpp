@@ -1,0 +1,296 @@
+#include "core/tensor/dlpack.h"
+
+#include <memory>
+#include <utility>
+
+#include "core/backend/backend.h"
+
+namespace kerascnn {
+namespace {
+
+// The protocol's numbers for the two streams that every CUDA program has.
+constexpr intptr_t kLegacyDefaultStream = 1;
+constexpr intptr_t kPerThreadDefaultStream = 2;
+constexpr intptr_t kNoSynchronization = -1;
+
+DLDataType dlpack_dtype(DType dtype) {
+  const uint8_t bits = static_cast<uint8_t>(itemsize(dtype) * 8);
+  switch (dtype) {
+    case DType::Bool:
+      return {kDLBool, bits, 1};
+    case DType::UInt8:
+      return {kDLUInt, bits, 1};
+    case DType::BFloat16:
+      return {kDLBfloat, bits, 1};
+    default:
+      return {is_floating(dtype) ? kDLFloat : kDLInt, bits, 1};
+  }
+}
+
+std::string dlpack_dtype_string(DLDataType dtype) {
+  const char* kind = "type code ";
+  switch (dtype.code) {
+    case kDLInt:
+      kind = "int";
+      break;
+    case kDLUInt:
+      kind = "uint";
+      break;
+    case kDLFloat:
+      kind = "float";
+      break;
+    case kDLBfloat:
+      kind = "bfloat";
+      break;
+    case kDLComplex:
+      kind = "complex";
+      break;
+    case kDLBool:
+      kind = "bool";
+      break;
+    default:
+      return message(kind, int{dtype.code}, " of ", int{dtype.bits}, " bits");
+  }
+  if (dtype.lanes != 1) return message(kind, int{dtype.bits}, "x", dtype.lanes);
+  return message(kind, int{dtype.bits});
+}
+
+DType dtype_from_dlpack(DLDataType dtype) {
+  constexpr DType kAll[] = {DType::Bool,    DType::UInt8,  DType::Int8,    DType::Int16,
+                            DType::Int32,   DType::Int64,  DType::Float16, DType::BFloat16,
+                            DType::Float32, DType::Float64};
+  for (const DType candidate : kAll) {
+    const DLDataType known = dlpack_dtype(candidate);
+    if (known.code == dtype.code && known.bits == dtype.bits && known.lanes == dtype.lanes) {
+      return candidate;
+    }
+  }
+  throw TypeError(
+      message("from_dlpack: dtype ", dlpack_dtype_string(dtype),
+              " is not supported; expected bool, uint8, int8, int16, int32, int64, float16, "
+              "bfloat16, float32 or float64"));
+}
+
+// The bytes from the lowest element to the end of the highest, and where the lowest is relative to
+// element 0.
+struct Extent {
+  int64_t lowest = 0;
+  int64_t bytes = 0;
+};
+
+Extent extent_of(const TensorSpec& spec, const Shape& strides) {
+  const int64_t size = static_cast<int64_t>(itemsize(spec.dtype));
+  if (num_elements(spec.shape) == 0) return {};
+  int64_t lowest = 0;
+  int64_t highest = 0;
+  for (size_t axis = 0; axis < spec.shape.size(); ++axis) {
+    const int64_t reach = strides[axis] * (spec.shape[axis] - 1);
+    (reach < 0 ? lowest : highest) += reach;
+  }
+  return {lowest * size, (highest - lowest + 1) * size};
+}
+
+// Called when the last tensor is gone; does nothing until it is armed.
+class Release {
+ public:
+  explicit Release(Device device) : device_(device) {}
+  void arm(std::function<void()> release) { release_ = std::move(release); }
+
+  void operator()() const {
+    if (!release_) return;
+    if (device_.type == DeviceType::Cuda) {
+      try {
+        // The producer may reuse its memory on another stream as soon as it has it back.
+        backend(device_).synchronize();
+      } catch (const Error&) {
+        // A device that failed runs nothing any more; the memory still goes back to its owner.
+      }
+    }
+    release_();
+  }
+
+ private:
+  Device device_;
+  std::function<void()> release_;
+};
+
+// Memory whose elements lie across their own alignment, which no kernel and no cast may touch.
+Tensor copy_unaligned(const Tensor& tensor) {
+  Tensor copy = Tensor::empty(tensor.spec(), tensor.device());
+  // As single bytes along a last axis of their own.
+  Shape shape = tensor.shape();
+  Shape strides = tensor.strides();
+  const int64_t size = static_cast<int64_t>(itemsize(tensor.dtype()));
+  for (int64_t& stride : strides) stride *= size;
+  shape.push_back(size);
+  strides.push_back(1);
+  const int64_t offset =
+      static_cast<char*>(tensor.data()) - static_cast<char*>(tensor.storage()->data());
+  const Tensor source(tensor.storage(), TensorSpec{DType::UInt8, shape}, strides, offset);
+  const Tensor target(copy.storage(), source.spec(), contiguous_strides(shape));
+  target.copy_from(source);
+  return copy;
+}
+
+// What a structure handed to another library owns.
+template <typename Managed>
+struct Handed {
+  Managed managed{};
+  Tensor tensor;
+  Shape shape;
+  Shape strides;
+  std::optional<intptr_t> stream;
+
+  ~Handed() {
+    if (!stream) return;
+    try {
+      Backend& device = backend(tensor.device());
+      // The consumer's last kernels may still read the memory. A default stream always exists; of
+      // any other it is not known whether its owner has destroyed it, so everything is waited for.
+      if (*stream == kLegacyDefaultStream || *stream == kPerThreadDefaultStream) {
+        device.wait_for_stream(*stream);
+      } else {
+        device.synchronize();
+      }
+    } catch (const Error&) {
+      // A device that failed runs nothing any more.
+    }
+  }
+};
+
+template <typename Managed>
+Managed* hand_over(const DLPackExport& exported) {
+  auto handed = std::make_unique<Handed<Managed>>();
+  handed->tensor = exported.tensor;
+  handed->stream = exported.stream;
+  const Tensor& tensor = handed->tensor;
+  handed->shape = tensor.shape();
+  handed->strides = tensor.is_contiguous() ? contiguous_strides(tensor.shape()) : tensor.strides();
+
+  DLTensor& out = handed->managed.dl_tensor;
+  out.data = tensor.size() > 0 ? tensor.data() : nullptr;
+  out.device = dlpack_device(tensor.device());
+  out.ndim = static_cast<int32_t>(handed->shape.size());
+  out.dtype = dlpack_dtype(tensor.dtype());
+  out.shape = handed->shape.data();
+  out.strides = handed->strides.data();
+  out.byte_offset = 0;
+  handed->managed.manager_ctx = handed.get();
+  handed->managed.deleter = [](Managed* self) {
+    delete static_cast<Handed<Managed>*>(self->manager_ctx);
+  };
+  return &handed.release()->managed;
+}
+
+bool same_device(DLDevice a, DLDevice b) {
+  return a.device_type == b.device_type && a.device_id == b.device_id;
+}
+
+void check_stream(Device device, std::optional<intptr_t> stream) {
+  if (!stream) return;
+  if (device.type == DeviceType::Cpu ? *stream != kNoSynchronization
+                                     : *stream == 0 || *stream < kNoSynchronization) {
+    throw ValueError(message(
+        "__dlpack__: stream ", *stream, " can't be used for a tensor on ", device_name(device),
+        device.type == DeviceType::Cpu
+            ? "; a CPU has no streams, leave it out"
+            : "; expected -1 (no synchronization), 1 (legacy default stream), 2 "
+              "(per-thread default stream) or a stream's address"));
+  }
+}
+
+}  // namespace
+
+Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<void()> release) {
+  TensorSpec spec{dtype_from_dlpack(source.dtype),
+                  source.ndim > 0 ? Shape(source.shape, source.shape + source.ndim) : Shape()};
+  const Shape strides = source.strides != nullptr && source.ndim > 0
+                            ? Shape(source.strides, source.strides + source.ndim)
+                            : contiguous_strides(spec.shape);
+  const Device device = device_from_dlpack(source.device);
+  backend(device);  // throws where it can't be used
+  const Extent extent = extent_of(spec, strides);
+  char* first = static_cast<char*>(source.data) + source.byte_offset;
+  char* lowest = first + extent.lowest;
+  const bool aligned = reinterpret_cast<uintptr_t>(first) % itemsize(spec.dtype) == 0;
+
+  const auto owner = std::make_shared<Release>(device);
+  auto storage = std::make_shared<Storage>(lowest, extent.bytes, device, [owner] { (*owner)(); });
+  Tensor tensor(std::move(storage), std::move(spec), strides, first - lowest, read_only);
+  Tensor result = aligned || extent.bytes == 0 ? tensor : copy_unaligned(tensor);
+  // Armed last: where something above throws, the memory stays the caller's.
+  owner->arm(std::move(release));
+  return result;
+}
+
+void check_dlpack_version(DLPackVersion version) {
+  if (version.major == kDLPackVersion.major) return;
+  throw BufferError(message("from_dlpack: the producer uses version ", version.major, ".",
+                            version.minor, " of DLPack; expected 1.x"));
+}
+
+DLDevice dlpack_device(Device device) {
+  if (device.type == DeviceType::Cpu) return {kDLCPU, 0};
+  return {kDLCUDA, device.index};
+}
+
+Device device_from_dlpack(DLDevice device) {
+  switch (device.device_type) {
+    case kDLCPU:
+    case kDLCUDAHost:
+      return Device{DeviceType::Cpu, 0};
+    case kDLCUDA:
+    case kDLCUDAManaged:
+      return Device{DeviceType::Cuda, device.device_id};
+    default:
+      throw BufferError(
+          message("from_dlpack: DLPack device type ", device.device_type,
+                  " is not supported; expected a tensor on a CPU (1) or a CUDA device (2); "
+                  "move it there first"));
+  }
+}
+
+DLPackExport prepare_dlpack(const Tensor& tensor, const DLPackRequest& request) {
+  const Device device = tensor.device();
+  check_stream(device, request.stream);
+  DLPackExport exported{tensor, false, std::nullopt};
+  if (request.device && !same_device(*request.device, dlpack_device(device))) {
+    if (!same_device(*request.device, dlpack_device(Device{})) || request.copy == false) {
+      throw BufferError(message(
+          "__dlpack__: a tensor on ", device_name(device), " can't be handed over as device (",
+          request.device->device_type, ", ", request.device->device_id, ")",
+          request.copy == false ? " without a copy" : "; use .to(device) first"));
+    }
+    return {tensor.to(Device{}), true, std::nullopt};
+  }
+  if (request.copy == true) {
+    exported.tensor = tensor.copy();
+    exported.copied = true;
+  }
+  if (device.type == DeviceType::Cuda) {
+    const intptr_t stream = request.stream.value_or(kLegacyDefaultStream);
+    if (stream != kNoSynchronization) backend(device).make_stream_wait(stream);
+    exported.stream = stream;
+  }
+  return exported;
+}
+
+DLManagedTensor* make_dlpack(const DLPackExport& exported) {
+  if (exported.tensor.read_only()) {
+    throw BufferError(
+        "__dlpack__: this tensor is read-only, which only DLPack 1.0 and newer can express; ask "
+        "with "
+        "max_version=(1, 0) or for a copy");
+  }
+  return hand_over<DLManagedTensor>(exported);
+}
+
+DLManagedTensorVersioned* make_dlpack_versioned(const DLPackExport& exported) {
+  DLManagedTensorVersioned* managed = hand_over<DLManagedTensorVersioned>(exported);
+  managed->version = kDLPackVersion;
+  managed->flags =
+      (exported.tensor.read_only() ? kDLPackReadOnly : 0) | (exported.copied ? kDLPackCopied : 0);
+  return managed;
+}
+
+}  // namespace kerascnn
