@@ -1,0 +1,103 @@
+"""The package as installed: what it holds, what it needs, what importing it costs."""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kerascnn
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(kerascnn.__file__).resolve().parent
+
+
+def run_python(code, tmp_path, **environment):
+    """Runs code in a fresh interpreter, away from the checkout."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout
+
+
+def test_the_installed_package_is_tested_not_the_checkout():
+    assert CHECKOUT not in PACKAGE.parents or "site-packages" in PACKAGE.parts
+
+
+def test_version_is_the_same_everywhere():
+    from kerascnn import _core
+
+    version = importlib.metadata.version("kerascnn")
+    assert kerascnn.__version__ == version
+    assert _core.build_info()["version"] == version
+
+
+@pytest.mark.parametrize("name", ["py.typed", "_core.pyi", "datasets/digits.npz"])
+def test_data_files_are_installed(name):
+    assert (PACKAGE / name).is_file()
+
+
+def test_nothing_is_installed_outside_the_package():
+    files = importlib.metadata.files("kerascnn")
+    tops = {file.parts[0] for file in files}
+    assert tops == {"kerascnn", f"kerascnn-{kerascnn.__version__}.dist-info"}
+
+
+def test_no_gpu_or_framework_package_is_required():
+    required = [
+        requirement
+        for requirement in importlib.metadata.requires("kerascnn")
+        if "extra ==" not in requirement
+    ]
+    names = {re.match(r"[\w.-]+", requirement).group().lower() for requirement in required}
+    assert names == {"numpy", "ml-dtypes", "ml_dtypes", "rich", "onednn-cpu-gomp"} & names
+    assert {"numpy", "rich"} <= names
+
+
+def test_import_is_quick(tmp_path):
+    code = (
+        "import time; start = time.perf_counter(); import kerascnn; "
+        "print(time.perf_counter() - start)"
+    )
+    # The best of several, because the machine does other things; the bar is a promise to users.
+    assert min(float(run_python(code, tmp_path)) for _ in range(7)) <= 0.25
+
+
+def test_import_does_not_touch_the_driver_or_the_cuda_libraries(tmp_path):
+    loaded = run_python(
+        "import kerascnn; print(open('/proc/self/maps').read())", tmp_path
+    ).splitlines()
+    libraries = {Path(line.split()[-1]).name for line in loaded if ".so" in line}
+    assert any(name.startswith("libkerascnn.so") for name in libraries)
+    unwanted = re.compile(r"libcuda|libcudart|libcudnn|libcublas|libnvrtc|libkerascnn_cuda")
+    assert not [name for name in libraries if unwanted.match(name)]
+
+
+def test_import_brings_no_framework(tmp_path):
+    modules = run_python("import sys, kerascnn; print(*sys.modules)", tmp_path).split()
+    assert not {"torch", "jax", "tensorflow", "keras", "matplotlib", "h5py"} & set(modules)
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="readelf is not installed")
+def test_libraries_look_only_where_something_can_be():
+    """A folder of the build that is gone by now would mean that the build was not self-contained."""
+    libraries = sorted(PACKAGE.glob("*.so"))
+    assert len(libraries) >= 2
+    for library in libraries:
+        dynamic = subprocess.run(
+            ["readelf", "-d", library], capture_output=True, text=True, check=True
+        ).stdout
+        assert "libcuda.so" not in dynamic
+        paths = re.findall(r"Library runpath: \[(.*)\]", dynamic)
+        assert len(paths) == 1 and "$ORIGIN" in paths[0].split(":")
+        for path in paths[0].split(":"):
+            assert path.startswith("$ORIGIN") or Path(path).is_dir(), f"{library.name}: {path}"

@@ -1,0 +1,82 @@
+"""pyproject.toml and README.md, which people read and copy from, say what is true."""
+
+import gzip
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def pyproject():
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no TOML parser")
+    return tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_cuda_switch_brings_the_toolchain_of_the_group(pyproject):
+    (override,) = (
+        override
+        for override in pyproject["tool"]["scikit-build"]["overrides"]
+        if "KERASCNN_CUDA" in override["if"]["env"]
+    )
+    assert override["build"]["requires"] == pyproject["dependency-groups"]["cuda-build"]
+
+
+def test_the_cuda_extra_has_the_versions_that_are_built_against(pyproject):
+    built = set(pyproject["dependency-groups"]["cuda-build"])
+    loaded = pyproject["project"]["optional-dependencies"]["cuda13"]
+    assert loaded and {requirement.split(";")[0].strip() for requirement in loaded} <= built
+
+
+def test_the_group_build_holds_what_an_isolated_build_requires(pyproject):
+    group = set(pyproject["dependency-groups"]["build"])
+    assert set(pyproject["build-system"]["requires"]) <= group
+
+
+def test_oneDNN_is_the_same_version_to_build_and_to_run(pyproject):
+    (run,) = (r for r in pyproject["project"]["dependencies"] if r.startswith("onednn"))
+    assert run in pyproject["build-system"]["requires"]
+
+
+def write_idx(path, array):
+    header = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+    with gzip.open(path, "wb") as file:
+        file.write(header + array.tobytes())
+
+
+def test_the_readme_example_runs(tmp_path, monkeypatch):
+    """As written, on MNIST's file format with few random images."""
+    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    rng = np.random.default_rng(0)
+    for part, count in (("train", 300), ("t10k", 70)):
+        images = rng.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        labels = rng.integers(0, 10, count, dtype=np.uint8)
+        write_idx(tmp_path / f"{part}-images-idx3-ubyte.gz", images)
+        write_idx(tmp_path / f"{part}-labels-idx1-ubyte.gz", labels)
+    monkeypatch.setenv("KERASCNN_MNIST", str(tmp_path))
+    checks = (
+        "assert len(history.history['val_accuracy']) == 5\n"
+        "assert probabilities.shape == (70, 10)\n"
+        "assert abs(probabilities.sum(axis=1) - 1).max() < 1e-5\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", example + checks],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "val_accuracy" in done.stdout
+
+
+def test_the_files_the_readme_links_to_exist():
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in link]
+    assert links and [link for link in links if not (CHECKOUT / link).is_file()] == []
