@@ -17,7 +17,7 @@ struct AxisGeometry {
   int64_t length = 1;
   int64_t inner = 1;
 };
-AxisGeometry axis_geometry(const Shape& shape, int64_t axis);  // axis in [0, rank)
+AxisGeometry axis_geometry(const Shape& shape, int64_t axis);  // axis in [-rank, rank)
 
 // Walks `extents` in row-major order (the order of a contiguous output); operand k's element is at
 // sum(index[d] * strides[k][d]). Neighbouring axes that every operand steps through alike are
@@ -62,6 +62,7 @@ struct ReduceGeometry {
   Shape kept_extents, kept_strides;        // merged, at least one axis
   Shape reduced_extents, reduced_strides;  // merged, at least one axis
 };
-ReduceGeometry reduce_geometry(const Shape& shape, const std::vector<int64_t>& axes);  // empty: all
+// `axes` in [-rank, rank); an empty list stands for all axes.
+ReduceGeometry reduce_geometry(const Shape& shape, const std::vector<int64_t>& axes);
 
 }  // namespace kerascnn

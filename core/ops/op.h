@@ -44,6 +44,8 @@ class GradientContext {
                                  const Attributes& attributes = {});
   // A constant of the shape and dtype of `like` with every element equal to `value`.
   ValueId full_like(ValueId like, double value);
+  // A constant of shape () and the dtype of `like`, for the broadcasting ops.
+  ValueId scalar_like(ValueId like, double value);
   // Sums `gradient` over the axes that broadcasting added, so that it has the shape of `target`.
   ValueId sum_to_shape_of(ValueId gradient, ValueId target);
 
@@ -85,15 +87,29 @@ struct OpDef {
   size_t first_optional_output = SIZE_MAX;
 };
 
+// Calls op.infer; a missing or mistyped attribute is reported under the op's name too.
+std::vector<TensorSpec> infer_outputs(const OpDef& op, const Attributes& attributes, Specs inputs);
+
 // Throws ValueError naming the op where there is none of that name.
 const OpDef& find_op(std::string_view name);
 const std::vector<const OpDef*>& all_ops();
 
 // Helpers for shape rules; all messages start with the op's name.
+std::string specs_string(Specs specs);                        // "float32 (2, 3), int32 (2,)"
+std::string ints_string(const std::vector<int64_t>& values);  // "[2, 2]"
 void check_num_inputs(std::string_view op, Specs inputs, size_t expected);
 void check_rank(std::string_view op, std::string_view argument, const TensorSpec& spec,
                 size_t rank);
+void check_shape(std::string_view op, std::string_view argument, const TensorSpec& spec,
+                 const Shape& shape);
 void check_same_dtype(std::string_view op, Specs inputs);
+void check_same_spec(std::string_view op, Specs inputs);
 void check_floating(std::string_view op, std::string_view argument, const TensorSpec& spec);
+void check_number(std::string_view op, std::string_view argument, const TensorSpec& spec);
+// int32 or int64.
+void check_index(std::string_view op, std::string_view argument, const TensorSpec& spec);
+// A list attribute with `count` entries, none smaller than `minimum`.
+const std::vector<int64_t>& check_ints(std::string_view op, const Attributes& attributes,
+                                       std::string_view name, size_t count, int64_t minimum);
 
 }  // namespace kerascnn

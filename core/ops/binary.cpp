@@ -1,0 +1,110 @@
+// Arithmetic of two tensors with broadcasting.
+#include "core/ops/definitions.h"
+#include "core/ops/gradient_expression.h"
+
+namespace kerascnn {
+namespace {
+
+template <OpName name>
+std::vector<TensorSpec> infer_arithmetic(const Attributes&, Specs inputs) {
+  check_num_inputs(name, inputs, 2);
+  check_number(name, "the first input", inputs[0]);
+  check_same_dtype(name, inputs);
+  return {{inputs[0].dtype, broadcast_shapes(name.string(), inputs[0].shape, inputs[1].shape)}};
+}
+
+std::vector<TensorSpec> infer_divide(const Attributes& attributes, Specs inputs) {
+  std::vector<TensorSpec> outputs = infer_arithmetic<"divide">(attributes, inputs);
+  check_floating("divide", "the first input", inputs[0]);
+  return outputs;
+}
+
+// Both gradients are of the output's shape; where an input was broadcast, its copies' gradients add
+// up.
+std::vector<ValueId> reduced(GradientContext& context, Expression a, Expression b) {
+  return {context.sum_to_shape_of(a.id, context.input(0)),
+          context.sum_to_shape_of(b.id, context.input(1))};
+}
+
+struct Operands {
+  explicit Operands(GradientContext& context)
+      : gy{&context, context.output_gradient()},
+        a{&context, context.input(0)},
+        b{&context, context.input(1)},
+        y{&context, context.output(0)} {}
+  Expression gy, a, b, y;
+};
+
+std::vector<ValueId> add_gradient(GradientContext& context) {
+  const Operands v(context);
+  return reduced(context, v.gy, v.gy);
+}
+
+std::vector<ValueId> subtract_gradient(GradientContext& context) {
+  const Operands v(context);
+  return reduced(context, v.gy, -v.gy);
+}
+
+std::vector<ValueId> multiply_gradient(GradientContext& context) {
+  const Operands v(context);
+  return reduced(context, v.gy * v.b, v.gy * v.a);
+}
+
+std::vector<ValueId> divide_gradient(GradientContext& context) {
+  const Operands v(context);
+  const Expression ga = v.gy / v.b;
+  return reduced(context, ga, -(ga * v.y));
+}
+
+// d a^b / da = b a^(b-1), and 0 where b is 0, also at a = 0. d a^b / db = a^b log a, and 0 at a = 0
+// where the power itself is 0 or constant (b >= 0).
+std::vector<ValueId> power_gradient(GradientContext& context) {
+  const Operands v(context);
+  const Expression zero = v.gy.number(0.0);
+  const Expression slope = v.b * v.a.call("power", v.b + -1.0);
+  const ValueId ga =
+      context.apply("where", {v.b.call("equal", zero).id, zero.id, (v.gy * slope).id});
+  const Expression flat =
+      v.a.call("equal", zero).call("logical_and", v.b.call("greater_equal", zero));
+  const ValueId gb =
+      context.apply("where", {flat.id, zero.id, (v.gy * (v.y * v.a.call("log"))).id});
+  return reduced(context, {&context, ga}, {&context, gb});
+}
+
+// Equal elements share the gradient.
+template <OpName name>
+std::vector<ValueId> extremum_gradient(GradientContext& context) {
+  constexpr bool is_maximum = std::string_view(name) == "maximum";
+  const Operands v(context);
+  const Expression wins = v.a.indicator(is_maximum ? "greater" : "less", v.b);
+  const Expression share = wins + 0.5 * v.a.indicator("equal", v.b);
+  return reduced(context, v.gy * share, v.gy * (1.0 - share));
+}
+
+}  // namespace
+
+#define KERASCNN_ARITHMETIC(op_name, gradient_rule) \
+  const OpDef op_##op_name = {                      \
+      .name = #op_name,                             \
+      .infer = infer_arithmetic<#op_name>,          \
+      .gradient = gradient_rule,                    \
+      .in_place = in_place_both,                    \
+      .is_elementwise = true,                       \
+  };
+KERASCNN_ARITHMETIC(add, add_gradient)
+KERASCNN_ARITHMETIC(subtract, subtract_gradient)
+KERASCNN_ARITHMETIC(multiply, multiply_gradient)
+KERASCNN_ARITHMETIC(power, power_gradient)
+KERASCNN_ARITHMETIC(maximum, extremum_gradient<"maximum">)
+KERASCNN_ARITHMETIC(minimum, extremum_gradient<"minimum">)
+#undef KERASCNN_ARITHMETIC
+
+const OpDef op_divide = {
+    .name = "divide",
+    .infer = infer_divide,
+    .gradient = divide_gradient,
+    .in_place = in_place_both,
+    .is_elementwise = true,
+};
+
+}  // namespace kerascnn

@@ -1,0 +1,114 @@
+// Selection of elements by index tensors. Indices outside an axis are clamped to it by the kernels,
+// which can't raise; whoever has the values on the host checks them before.
+#include "core/ops/definitions.h"
+
+namespace kerascnn {
+namespace {
+
+void check_not_empty(std::string_view op, const Shape& shape, int64_t axis, const Shape& indices) {
+  if (shape[axis] == 0 && num_elements(indices) > 0) {
+    throw ValueError(message(op, ": there is nothing to select from: axis ", axis, " of shape ",
+                             shape_string(shape), " is empty"));
+  }
+}
+
+Shape gathered_shape(std::string_view op, const Shape& shape, int64_t axis, const Shape& indices) {
+  axis = normalize_axis(std::string(op), axis, static_cast<int64_t>(shape.size()));
+  check_not_empty(op, shape, axis, indices);
+  Shape result(shape.begin(), shape.begin() + axis);
+  result.insert(result.end(), indices.begin(), indices.end());
+  result.insert(result.end(), shape.begin() + axis + 1, shape.end());
+  return result;
+}
+
+std::vector<TensorSpec> infer_gather(const Attributes& attributes, Specs inputs) {
+  check_num_inputs("gather", inputs, 2);
+  check_index("gather", "the indices", inputs[1]);
+  return {{inputs[0].dtype,
+           gathered_shape("gather", inputs[0].shape, attributes.get_int("axis"), inputs[1].shape)}};
+}
+
+std::vector<ValueId> gather_gradient(GradientContext& context) {
+  Attributes attributes = context.attributes();
+  attributes.set("input_shape", context.spec(context.input(0)).shape);
+  return {context.apply("gather_grad", {context.output_gradient(), context.input(1)}, attributes),
+          kNoValue};
+}
+
+std::vector<TensorSpec> infer_gather_grad(const Attributes& attributes, Specs inputs) {
+  check_num_inputs("gather_grad", inputs, 2);
+  check_floating("gather_grad", "the gradient", inputs[0]);
+  check_index("gather_grad", "the indices", inputs[1]);
+  const Shape& shape = attributes.get_ints("input_shape");
+  check_shape("gather_grad", "the gradient", inputs[0],
+              gathered_shape("gather_grad", shape, attributes.get_int("axis"), inputs[1].shape));
+  return {{inputs[0].dtype, shape}};
+}
+
+std::vector<ValueId> gather_grad_gradient(GradientContext& context) {
+  const Attributes axis = {{"axis", context.attributes().get_int("axis")}};
+  return {context.apply("gather", {context.output_gradient(), context.input(1)}, axis), kNoValue};
+}
+
+std::vector<TensorSpec> infer_one_hot(const Attributes& attributes, Specs inputs) {
+  check_num_inputs("one_hot", inputs, 1);
+  check_index("one_hot", "the indices", inputs[0]);
+  const int64_t depth = attributes.get_int("depth");
+  if (depth < 1) throw ValueError(message("one_hot: depth must be positive, received ", depth));
+  Shape shape = inputs[0].shape;
+  shape.push_back(depth);
+  return {{attributes.get_dtype("dtype"), shape}};
+}
+
+std::vector<TensorSpec> infer_take_batch(const Attributes& attributes, Specs inputs) {
+  check_num_inputs("take_batch", inputs, 3);
+  if (inputs[0].shape.empty()) {
+    throw ValueError("take_batch: the data must have at least 1 axis, received a scalar");
+  }
+  check_rank("take_batch", "the order", inputs[1], 1);
+  if (inputs[1].dtype != DType::Int32) {
+    throw TypeError(
+        message("take_batch: the order must be int32, received ", spec_string(inputs[1])));
+  }
+  if (inputs[2] != TensorSpec{DType::Int64, {}}) {
+    throw ValueError(
+        message("take_batch: the step must be int64 (), received ", spec_string(inputs[2])));
+  }
+  const int64_t batch_size = attributes.get_int("batch_size");
+  if (batch_size < 1) {
+    throw ValueError(message("take_batch: batch_size must be positive, received ", batch_size));
+  }
+  check_not_empty("take_batch", inputs[0].shape, 0, {batch_size});
+  check_not_empty("take_batch", inputs[1].shape, 0, {batch_size});
+  TensorSpec batch = inputs[0];
+  batch.shape[0] = batch_size;
+  return {batch};
+}
+
+}  // namespace
+
+const OpDef op_gather = {
+    .name = "gather",
+    .infer = infer_gather,
+    .gradient = gather_gradient,
+};
+
+const OpDef op_gather_grad = {
+    .name = "gather_grad",
+    .infer = infer_gather_grad,
+    .gradient = gather_grad_gradient,
+};
+
+const OpDef op_one_hot = {
+    .name = "one_hot",
+    .infer = infer_one_hot,
+    .not_differentiable = "its input is an integer index",
+};
+
+const OpDef op_take_batch = {
+    .name = "take_batch",
+    .infer = infer_take_batch,
+    .not_differentiable = "it reads samples out of a data set, which is not trained; use gather",
+};
+
+}  // namespace kerascnn

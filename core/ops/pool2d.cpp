@@ -1,0 +1,147 @@
+#include "core/ops/pool2d.h"
+
+#include "core/ops/definitions.h"
+
+namespace kerascnn {
+namespace {
+
+int64_t pooled_extent(std::string_view op, const char* direction, int64_t input, int64_t window,
+                      int64_t stride, int64_t before, int64_t after) {
+  if (before >= window || after >= window) {
+    throw ValueError(message(op, ": padding must be smaller than the window, received ", before,
+                             " and ", after, " for a window of ", direction, " ", window));
+  }
+  const int64_t padded = input + before + after;
+  if (input < 1 || window > padded) {
+    throw ValueError(message(
+        op, ": a window of ", direction, " ", window, " is larger than the input's ", direction,
+        " ", input, padded > input ? message(" (", padded, " with padding)") : std::string(),
+        "; use a smaller pool_size, padding \"same\", or larger images"));
+  }
+  return (padded - window) / stride + 1;
+}
+
+}  // namespace
+
+Pool2DGeometry pool2d_geometry(std::string_view op, const Attributes& attributes,
+                               const Shape& shape) {
+  if (shape.size() != 4) {
+    throw ValueError(message(op,
+                             ": the input must have 4 axes (batch, height, width, channels), "
+                             "received shape ",
+                             shape_string(shape)));
+  }
+  Pool2DGeometry g;
+  const auto& window = check_ints(op, attributes, "window", 2, 1);
+  const auto& strides = check_ints(op, attributes, "strides", 2, 1);
+  const auto& padding = check_ints(op, attributes, "padding", 4, 0);
+  g.batch = shape[0];
+  g.input_height = shape[1];
+  g.input_width = shape[2];
+  g.channels = shape[3];
+  g.window_height = window[0];
+  g.window_width = window[1];
+  g.stride_height = strides[0];
+  g.stride_width = strides[1];
+  g.pad_top = padding[0];
+  g.pad_bottom = padding[1];
+  g.pad_left = padding[2];
+  g.pad_right = padding[3];
+  g.output_height = pooled_extent(op, "height", g.input_height, g.window_height, g.stride_height,
+                                  g.pad_top, g.pad_bottom);
+  g.output_width = pooled_extent(op, "width", g.input_width, g.window_width, g.stride_width,
+                                 g.pad_left, g.pad_right);
+  return g;
+}
+
+namespace {
+
+template <OpName name>
+std::vector<TensorSpec> infer_pool(const Attributes& attributes, Specs inputs) {
+  check_num_inputs(name, inputs, 1);
+  check_floating(name, "the input", inputs[0]);
+  const Pool2DGeometry g = pool2d_geometry(name, attributes, inputs[0].shape);
+  std::vector<TensorSpec> outputs = {{inputs[0].dtype, g.output_shape()}};
+  if (std::string_view(name) == "max_pool2d") {
+    outputs.push_back({g.index_dtype(), g.output_shape()});
+  }
+  return outputs;
+}
+
+Pool2DGeometry gradient_geometry(std::string_view op, const Attributes& attributes, Specs inputs) {
+  check_floating(op, "the gradient", inputs[0]);
+  const Shape& shape = attributes.get_ints("input_shape");
+  const Pool2DGeometry g = pool2d_geometry(op, attributes, shape);
+  check_shape(op, "the gradient", inputs[0], g.output_shape());
+  return g;
+}
+
+std::vector<TensorSpec> infer_max_pool2d_grad(const Attributes& attributes, Specs inputs) {
+  check_num_inputs("max_pool2d_grad", inputs, 2);
+  const Pool2DGeometry g = gradient_geometry("max_pool2d_grad", attributes, inputs);
+  if (inputs[1] != TensorSpec{g.index_dtype(), g.output_shape()}) {
+    throw ValueError(message("max_pool2d_grad: the index must be ",
+                             spec_string({g.index_dtype(), g.output_shape()}), ", received ",
+                             spec_string(inputs[1])));
+  }
+  return {{inputs[0].dtype, g.input_shape()}};
+}
+
+std::vector<TensorSpec> infer_avg_pool2d_grad(const Attributes& attributes, Specs inputs) {
+  check_num_inputs("avg_pool2d_grad", inputs, 1);
+  const Pool2DGeometry g = gradient_geometry("avg_pool2d_grad", attributes, inputs);
+  return {{inputs[0].dtype, g.input_shape()}};
+}
+
+Attributes with_input_shape(const GradientContext& context) {
+  Attributes attributes = context.attributes();
+  attributes.set("input_shape", context.spec(context.input(0)).shape);
+  return attributes;
+}
+
+std::vector<ValueId> max_pool2d_gradient(GradientContext& context) {
+  return {context.apply("max_pool2d_grad", {context.output_gradient(0), context.output(1)},
+                        with_input_shape(context))};
+}
+
+std::vector<ValueId> avg_pool2d_gradient(GradientContext& context) {
+  return {context.apply("avg_pool2d_grad", {context.output_gradient()}, with_input_shape(context))};
+}
+
+// avg_pool2d_grad is the transpose of the linear map avg_pool2d.
+std::vector<ValueId> avg_pool2d_grad_gradient(GradientContext& context) {
+  const Attributes& attributes = context.attributes();
+  return {context.apply("avg_pool2d", {context.output_gradient()},
+                        {{"window", attributes.get_ints("window")},
+                         {"strides", attributes.get_ints("strides")},
+                         {"padding", attributes.get_ints("padding")}})};
+}
+
+}  // namespace
+
+const OpDef op_max_pool2d = {
+    .name = "max_pool2d",
+    .infer = infer_pool<"max_pool2d">,
+    .gradient = max_pool2d_gradient,
+    .first_optional_output = 1,
+};
+
+const OpDef op_max_pool2d_grad = {
+    .name = "max_pool2d_grad",
+    .infer = infer_max_pool2d_grad,
+    .not_differentiable = kNoSecondDerivative,
+};
+
+const OpDef op_avg_pool2d = {
+    .name = "avg_pool2d",
+    .infer = infer_pool<"avg_pool2d">,
+    .gradient = avg_pool2d_gradient,
+};
+
+const OpDef op_avg_pool2d_grad = {
+    .name = "avg_pool2d_grad",
+    .infer = infer_avg_pool2d_grad,
+    .gradient = avg_pool2d_grad_gradient,
+};
+
+}  // namespace kerascnn
