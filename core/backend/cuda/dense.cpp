@@ -1,0 +1,57 @@
+// dense = activation(x @ w + bias): one cuBLASLt product, with bias and relu in its epilogue where it has one.
+#include "core/backend/cuda/bias_activation.h"
+#include "core/backend/cuda/cublaslt_gemm.h"
+#include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/plans.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+GemmEpilogue epilogue_for(bool has_bias, Activation activation) {
+  const bool relu = activation == Activation::Relu;
+  if (has_bias) return relu ? GemmEpilogue::BiasRelu : GemmEpilogue::Bias;
+  return relu ? GemmEpilogue::Relu : GemmEpilogue::None;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
+  const DType dtype = request.inputs[0].dtype;
+  const bool has_bias = request.inputs.size() == 3;
+  const ActivationCall activation = fused_activation("dense", request.attributes);
+  GemmShape shape;
+  shape.m = request.inputs[0].shape[0];
+  shape.k = request.inputs[0].shape[1];
+  shape.n = request.inputs[1].shape[1];
+  const int64_t bytes = num_bytes(request.outputs[0]);
+
+  std::shared_ptr<CublasLtGemm> gemm;
+  // cuBLASLt's epilogues don't exist for float64; other activations than relu follow in a kernel of their own.
+  const bool in_epilogue = dtype != DType::Float64 && (activation.kind == Activation::Linear ||
+                                                       activation.kind == Activation::Relu);
+  if (bytes > 0 && shape.k > 0) {
+    gemm = std::make_shared<CublasLtGemm>(
+        "dense", Context::current(), dtype, shape,
+        in_epilogue ? epilogue_for(has_bias, activation.kind) : GemmEpilogue::None,
+        request.allow_tf32);
+  }
+  return make_kernel(
+      gemm ? gemm->description() : "kerascnn zero fill",
+      [=](const KernelArgs& args) {
+        const auto stream = static_cast<cudaStream_t>(args.stream);
+        const void* bias = has_bias ? args.inputs[2] : nullptr;
+        if (gemm) {
+          gemm->run(args.inputs[0], args.inputs[1], in_epilogue ? bias : nullptr, args.outputs[0],
+                    args.workspace, stream);
+        } else if (bytes > 0) {
+          check(cudaMemsetAsync(args.outputs[0], 0, static_cast<size_t>(bytes), stream),
+                "dense: cudaMemsetAsync");
+        }
+        if (!gemm || !in_epilogue) {
+          launch_bias_activation(dtype, args.outputs[0], bias, shape.m, shape.n, activation, stream);
+        }
+      },
+      gemm ? gemm->workspace_bytes() : 0);
+}
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,35 @@
+// An activation chosen at run time, for the ends of kernels.
+#pragma once
+
+#include "core/ops/activation_kind.h"
+#include "core/ops/element_functions.h"
+
+namespace kerascnn::cuda {
+
+template <typename T>
+__device__ __forceinline__ T activate(Activation kind, T x, T alpha) {
+  switch (kind) {
+    case Activation::Relu:
+      return element::relu(x);
+    case Activation::LeakyRelu:
+      return element::leaky_relu(x, alpha);
+    case Activation::ClippedRelu:
+      return element::clipped_relu(x, alpha);
+    case Activation::Elu:
+      return element::elu(x, alpha);
+    case Activation::Sigmoid:
+      return element::sigmoid(x);
+    case Activation::Tanh:
+      return element::tanh(x);
+    case Activation::Gelu:
+      return element::gelu(x, alpha);
+    case Activation::Silu:
+      return element::silu(x);
+    case Activation::Softplus:
+      return element::softplus(x);
+    default:
+      return x;
+  }
+}
+
+}  // namespace kerascnn::cuda
