@@ -11,7 +11,7 @@ namespace {
 
 // The attribute's own message, under the op's name.
 std::string with_op_name(std::string_view op, const std::string& text) {
-  return text.starts_with(op) ? text : message(op, ": ", text);
+  return text.starts_with(message(op, ":")) ? text : message(op, ": ", text);
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ PlanPtr make_plan(const OpDef& op, const Attributes& attributes, Specs inputs, D
                   bool allow_tf32) {
   auto plan = std::make_shared<Plan>();
   with_op_name(op.name, [&] {
-    plan->outputs = op.infer(attributes, inputs);
+    plan->outputs = infer_outputs(op, attributes, inputs);
     if (!op.is_view && !all_empty(plan->outputs)) {
       plan->kernel = plan_kernel(backend(device),
                                  PlanRequest{op, attributes, inputs, plan->outputs, allow_tf32});
