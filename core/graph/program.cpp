@@ -283,7 +283,7 @@ std::shared_ptr<Program> Program::compile(const Graph& graph, const std::vector<
   impl.device = device;
   impl.stats.num_nodes_traced = static_cast<int64_t>(graph.nodes().size());
   RootedGraph rooted{graph, outputs};
-  if (options.optimize) run_passes(rooted);
+  if (options.optimize) rooted = run_passes(rooted);
   impl.schedule = make_schedule(rooted);
   impl.staging.resize(graph.inputs().size());
   impl.plan(options);

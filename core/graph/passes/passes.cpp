@@ -2,6 +2,19 @@
 
 namespace kerascnn {
 
-void run_passes(RootedGraph&) {}
+RootedGraph run_passes(const RootedGraph& source) {
+  RootedGraph rooted = eliminate_dead_code(source);
+  rooted = merge_common_subexpressions(rooted);
+  rooted = fold_constants(rooted);
+  rooted = merge_common_subexpressions(rooted);  // folding makes nodes alike
+  rooted = eliminate_dead_code(rooted);
+  // The pattern passes look at who reads a value, so nothing dead may be left.
+  rooted = fuse_softmax_cross_entropy(rooted);
+  rooted = eliminate_dead_code(rooted);
+  rooted = fuse_epilogues(rooted);
+  rooted = fuse_elementwise(rooted);
+  rooted = materialize_constants(rooted);
+  return eliminate_dead_code(rooted);
+}
 
 }  // namespace kerascnn

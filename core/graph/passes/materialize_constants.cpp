@@ -1,0 +1,31 @@
+#include "core/graph/passes/passes.h"
+#include "core/graph/passes/rewriter.h"
+#include "core/tensor/eager.h"
+
+namespace kerascnn {
+namespace {
+
+// What a copy of this size costs in memory is less than a kernel launch in each step.
+constexpr int64_t kMaxMaterializedBytes = 1 << 18;
+
+}  // namespace
+
+RootedGraph materialize_constants(const RootedGraph& source) {
+  const Graph& graph = source.graph;
+  GraphRewriter rewriter(source);
+  for (const Node& node : graph.nodes()) {
+    const bool is_broadcast = node.op->name == "broadcast_to";
+    const Value& input = graph.value(node.inputs.empty() ? node.outputs[0] : node.inputs[0]);
+    if (is_broadcast && input.kind == ValueKind::Constant &&
+        num_bytes(graph.value(node.outputs[0]).spec) <= kMaxMaterializedBytes) {
+      const Tensor& constant = graph.constants()[input.source];
+      const Tensor full = apply("broadcast_to", {constant.to(Device{})}, node.attributes)[0];
+      rewriter.replace(node.outputs[0], rewriter.constant(full));
+    } else {
+      rewriter.copy(node);
+    }
+  }
+  return rewriter.finish();
+}
+
+}  // namespace kerascnn

@@ -1,0 +1,149 @@
+#include "core/graph/passes/rewriter.h"
+
+#include <cstring>
+
+#include "core/base/half.h"
+#include "core/graph/error_context.h"
+
+namespace kerascnn {
+namespace {
+
+template <typename T>
+T load(const void* data) {
+  T value;
+  std::memcpy(&value, data, sizeof(T));
+  return value;
+}
+
+// Beyond this a double skips integers.
+constexpr int64_t kMaxExactInteger = int64_t{1} << 53;
+
+std::optional<double> element_as_double(const Tensor& tensor) {
+  char bytes[8];
+  tensor.copy_to_host(bytes);
+  switch (tensor.dtype()) {
+    case DType::Bool:
+      return load<uint8_t>(bytes) != 0 ? 1.0 : 0.0;
+    case DType::UInt8:
+      return load<uint8_t>(bytes);
+    case DType::Int8:
+      return load<int8_t>(bytes);
+    case DType::Int16:
+      return load<int16_t>(bytes);
+    case DType::Int32:
+      return load<int32_t>(bytes);
+    case DType::Int64: {
+      const auto value = load<int64_t>(bytes);
+      if (value < -kMaxExactInteger || value > kMaxExactInteger) return std::nullopt;
+      return static_cast<double>(value);
+    }
+    case DType::Float16:
+      return float_from_half_bits(load<uint16_t>(bytes));
+    case DType::BFloat16:
+      return float_from_bfloat16_bits(load<uint16_t>(bytes));
+    case DType::Float32:
+      return load<float>(bytes);
+    case DType::Float64:
+      return load<double>(bytes);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+GraphRewriter::GraphRewriter(const RootedGraph& source) : source_(source) {
+  const Graph& graph = source.graph;
+  map_.assign(graph.values().size(), kNoValue);
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const ValueId id = graph.inputs()[i];
+    map_[id] = target_.input(graph.input_names()[i], graph.value(id).spec);
+  }
+  for (size_t id = 0; id < graph.values().size(); ++id) {
+    const Value& value = graph.values()[id];
+    if (value.kind == ValueKind::State) map_[id] = target_.read(graph.states()[value.source]);
+  }
+}
+
+ValueId GraphRewriter::map(ValueId source_value) {
+  ValueId& mapped = map_.at(source_value);
+  if (mapped == kNoValue) {
+    const Value& value = source().value(source_value);
+    if (value.kind != ValueKind::Constant) {
+      throw ValueError(message("a graph pass read value %", source_value,
+                               " before it was computed; this is a fault of kerascnn"));
+    }
+    mapped = target_.constant(source().constants()[value.source]);
+  }
+  return mapped;
+}
+
+std::vector<ValueId> GraphRewriter::map(const std::vector<ValueId>& source_values) {
+  std::vector<ValueId> mapped;
+  mapped.reserve(source_values.size());
+  for (ValueId id : source_values) mapped.push_back(map(id));
+  return mapped;
+}
+
+void GraphRewriter::copy(const Node& node) { copy_with_inputs(node, map(node.inputs)); }
+
+void GraphRewriter::copy_with_inputs(const Node& node, const std::vector<ValueId>& target_inputs) {
+  std::vector<TensorSpec> specs;
+  for (ValueId id : node.outputs) specs.push_back(source().value(id).spec);
+  const std::vector<ValueId> outputs =
+      target_.add_node(*node.op, node.attributes, target_inputs, std::move(specs), node.scope);
+  for (size_t i = 0; i < outputs.size(); ++i) map_[node.outputs[i]] = outputs[i];
+}
+
+std::vector<ValueId> GraphRewriter::apply(std::string_view op,
+                                          const std::vector<ValueId>& target_inputs,
+                                          const Attributes& attributes, const std::string& scope) {
+  const OpDef& definition = find_op(op);
+  std::vector<TensorSpec> specs;
+  for (ValueId id : target_inputs) specs.push_back(target_.value(id).spec);
+  return target_.add_node(
+      definition, attributes, target_inputs,
+      with_scope(scope, [&] { return infer_outputs(definition, attributes, specs); }), scope);
+}
+
+RootedGraph GraphRewriter::finish() {
+  for (const Assignment& assignment : source().assignments()) {
+    target_.assign(source().states()[assignment.state], map(assignment.value));
+  }
+  const std::vector<ValueId> outputs = map(source_.outputs);
+  return {std::move(target_), outputs};
+}
+
+Readers::Readers(const RootedGraph& rooted)
+    : nodes_(rooted.graph.values().size()), is_root_(rooted.graph.values().size(), false) {
+  for (size_t i = 0; i < rooted.graph.nodes().size(); ++i) {
+    for (ValueId id : rooted.graph.nodes()[i].inputs) nodes_[id].push_back(static_cast<int32_t>(i));
+  }
+  for (ValueId id : rooted.outputs) is_root_[id] = true;
+  for (const Assignment& assignment : rooted.graph.assignments()) is_root_[assignment.value] = true;
+}
+
+std::optional<int32_t> Readers::only_reader(ValueId value) const {
+  if (is_root(value) || nodes_[value].size() != 1) return std::nullopt;
+  return nodes_[value].front();
+}
+
+const Node* producer(const Graph& graph, ValueId value) {
+  const Value& source = graph.value(value);
+  return source.kind == ValueKind::Result ? &graph.nodes()[source.source] : nullptr;
+}
+
+const Node* producer(const Graph& graph, ValueId value, std::string_view op) {
+  const Node* node = producer(graph, value);
+  return node != nullptr && node->op->name == op ? node : nullptr;
+}
+
+std::optional<double> uniform_constant(const Graph& graph, ValueId value) {
+  while (const Node* node = producer(graph, value, "broadcast_to")) value = node->inputs[0];
+  const Value& source = graph.value(value);
+  if (source.kind != ValueKind::Constant) return std::nullopt;
+  const Tensor& tensor = graph.constants()[source.source];
+  if (tensor.size() != 1) return std::nullopt;
+  return element_as_double(tensor);
+}
+
+}  // namespace kerascnn

@@ -1,0 +1,68 @@
+// The tool of every pass: builds a new graph from an old one, node by node in order.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/graph/rooted_graph.h"
+
+namespace kerascnn {
+
+class GraphRewriter {
+ public:
+  // The target starts with the inputs and variables of the source, in the same order.
+  explicit GraphRewriter(const RootedGraph& source);
+
+  const Graph& source() const { return source_.graph; }
+  const Graph& target() const { return target_; }
+
+  // The target's value for one of the source, whose node was copied or replaced before. Constants are
+  // taken over when they are first asked for.
+  ValueId map(ValueId source_value);
+  std::vector<ValueId> map(const std::vector<ValueId>& source_values);
+  void replace(ValueId source_value, ValueId target_value) { map_[source_value] = target_value; }
+
+  void copy(const Node& node);
+  // The node with other inputs, which are values of the target; its outputs keep their specs.
+  void copy_with_inputs(const Node& node, const std::vector<ValueId>& target_inputs);
+  // A new node in the target; checks it as tracing does.
+  std::vector<ValueId> apply(std::string_view op, const std::vector<ValueId>& target_inputs,
+                             const Attributes& attributes, const std::string& scope);
+  ValueId constant(const Tensor& tensor) { return target_.constant(tensor); }
+
+  // Carries outputs and assignments over.
+  RootedGraph finish();
+
+ private:
+  const RootedGraph& source_;
+  Graph target_;
+  std::vector<ValueId> map_;  // by source value; kNoValue before it is known
+};
+
+// Who reads each value of a graph.
+class Readers {
+ public:
+  explicit Readers(const RootedGraph& rooted);
+
+  // Indices of nodes in order; a node that reads the value twice is there twice.
+  const std::vector<int32_t>& nodes(ValueId value) const { return nodes_[value]; }
+  // Is the value an output or assigned to a variable?
+  bool is_root(ValueId value) const { return is_root_[value]; }
+  // The one node that reads the value, where nothing else needs it.
+  std::optional<int32_t> only_reader(ValueId value) const;
+
+ private:
+  std::vector<std::vector<int32_t>> nodes_;
+  std::vector<bool> is_root_;
+};
+
+// The node that computes the value; null for inputs, variables and constants.
+const Node* producer(const Graph& graph, ValueId value);
+// The same where it is an `op`, else null.
+const Node* producer(const Graph& graph, ValueId value, std::string_view op);
+
+// The one element of a constant, or of a broadcast constant, where a double holds it exactly.
+std::optional<double> uniform_constant(const Graph& graph, ValueId value);
+
+}  // namespace kerascnn
