@@ -52,7 +52,7 @@ class CudnnConvolution {
   template <typename ConvolutionAttributes>
   ConvolutionAttributes attributes() const;
   void add_operation();
-  void throw_error(const fe::error_t& error, const char* call) const;
+  [[noreturn]] void throw_error(fe::error_t error, const char* call) const;
 
   Conv2DCall call_;
   Context& context_;
@@ -64,7 +64,7 @@ class CudnnConvolution {
 CudnnConvolution::CudnnConvolution(const Conv2DCall& call)
     : call_(call), context_(Context::current()) {}
 
-void CudnnConvolution::throw_error(const fe::error_t& error, const char* call) const {
+void CudnnConvolution::throw_error(fe::error_t error, const char* call) const {
   throw LibraryError(message(call_.op, ": ", call, " failed for input ",
                              shape_string(call_.geometry.input_shape()), ", kernel ",
                              shape_string(call_.geometry.kernel_shape()), ", ",
