@@ -1,0 +1,191 @@
+// Batch normalization over the last axis with the batch's own statistics, and its gradient. Column
+// sums are taken in double over a fixed number of row blocks, so they don't depend on the number of
+// threads.
+#include <cmath>
+
+#include "core/backend/cpu/kernel_util.h"
+#include "core/backend/cpu/kernels.h"
+#include "core/backend/cpu/parallel.h"
+
+namespace kerascnn::cpu {
+
+namespace {
+
+struct Columns {
+  int64_t rows;
+  int64_t channels;
+  int64_t blocks;
+
+  explicit Columns(const TensorSpec& x) : channels(x.shape.back()), blocks(1) {
+    rows = channels > 0 ? size_of(x) / channels : 0;
+    blocks = std::clamp<int64_t>(rows * channels / 32768, 1, 32);
+  }
+  int64_t first_row(int64_t block) const { return rows * block / blocks; }
+  int64_t workspace_bytes(int64_t sums) const {
+    return (blocks + 1) * sums * channels * static_cast<int64_t>(sizeof(double));
+  }
+};
+
+// Calls body(row, sums) for all rows, where sums points at num_sums * channels accumulators, and
+// leaves their totals at the start of the workspace.
+template <typename Body>
+double* sum_columns(const Columns& columns, int64_t num_sums, void* workspace, const Body& body) {
+  const int64_t width = num_sums * columns.channels;
+  double* totals = static_cast<double*>(workspace);
+  double* partial = totals + width;
+  parallel_for(columns.blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      double* sums = partial + block * width;
+      std::fill(sums, sums + width, 0.0);
+      for (int64_t row = columns.first_row(block); row < columns.first_row(block + 1); ++row) {
+        body(row, sums);
+      }
+    }
+  });
+  std::fill(totals, totals + width, 0.0);
+  for (int64_t block = 0; block < columns.blocks; ++block) {
+    for (int64_t i = 0; i < width; ++i) totals[i] += partial[block * width + i];
+  }
+  return totals;
+}
+
+template <typename Body>
+void for_each_row_range(const Columns& columns, const Body& body) {
+  const int64_t grain =
+      std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, columns.channels));
+  parallel_for(columns.rows, grain, body);
+}
+
+template <typename T, typename P>
+void batch_norm_forward(const Columns& columns, double epsilon, const KernelArgs& args) {
+  using C = compute_t<T>;
+  const T* x = input<T>(args, 0);
+  const P* gamma = input<P>(args, 1);
+  const P* beta = input<P>(args, 2);
+  T* y = output<T>(args, 0);
+  const int64_t channels = columns.channels;
+  const double count = static_cast<double>(columns.rows);
+  double* mean = sum_columns(columns, 1, args.workspace, [&](int64_t row, double* sums) {
+    for (int64_t c = 0; c < channels; ++c) sums[c] += static_cast<C>(x[row * channels + c]);
+  });
+  // The means lie in front of the second pass' sums, which must not overwrite them.
+  for (int64_t c = 0; c < channels; ++c) mean[c] /= count;
+  double* variance = sum_columns(columns, 1, mean + channels, [&](int64_t row, double* sums) {
+    for (int64_t c = 0; c < channels; ++c) {
+      const double centered = static_cast<C>(x[row * channels + c]) - mean[c];
+      sums[c] += centered * centered;
+    }
+  });
+  for (int64_t c = 0; c < channels; ++c) {
+    variance[c] /= count;
+    const double inverse = 1 / std::sqrt(variance[c] + epsilon);
+    if (args.outputs[1] != nullptr)
+      output<P>(args, 1)[c] = static_cast<P>(static_cast<compute_t<P>>(mean[c]));
+    if (args.outputs[2] != nullptr) {
+      output<P>(args, 2)[c] = static_cast<P>(static_cast<compute_t<P>>(variance[c]));
+    }
+    if (args.outputs[3] != nullptr) {
+      output<P>(args, 3)[c] = static_cast<P>(static_cast<compute_t<P>>(inverse));
+    }
+    variance[c] = inverse;
+  }
+  const double* inverse = variance;
+  for_each_row_range(columns, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      for (int64_t c = 0; c < channels; ++c) {
+        const C centered = static_cast<C>(static_cast<C>(x[row * channels + c]) - mean[c]);
+        const C scale = static_cast<C>(static_cast<compute_t<P>>(gamma[c]) * inverse[c]);
+        y[row * channels + c] = static_cast<T>(
+            static_cast<C>(centered * scale + static_cast<C>(static_cast<compute_t<P>>(beta[c]))));
+      }
+    }
+  });
+}
+
+// gx = gamma * inverse / n * (n * gy - sum(gy) - xhat * sum(gy * xhat)), xhat = (x - mean) *
+// inverse.
+template <typename T, typename P>
+void batch_norm_backward(const Columns& columns, const KernelArgs& args) {
+  using C = compute_t<T>;
+  using Q = compute_t<P>;
+  const T* gy = input<T>(args, 0);
+  const T* x = input<T>(args, 1);
+  const P* gamma = input<P>(args, 2);
+  const P* mean = input<P>(args, 3);
+  const P* inverse = input<P>(args, 4);
+  T* gx = output<T>(args, 0);
+  const int64_t channels = columns.channels;
+  const auto normalized = [&](int64_t at, int64_t c) {
+    return (static_cast<double>(static_cast<C>(x[at])) - static_cast<Q>(mean[c])) *
+           static_cast<Q>(inverse[c]);
+  };
+  const double* sums = sum_columns(columns, 2, args.workspace, [&](int64_t row, double* partial) {
+    for (int64_t c = 0; c < channels; ++c) {
+      const int64_t at = row * channels + c;
+      const double g = static_cast<C>(gy[at]);
+      partial[c] += g;
+      partial[channels + c] += g * normalized(at, c);
+    }
+  });
+  for (int64_t c = 0; c < channels; ++c) {
+    if (args.outputs[1] != nullptr) {
+      output<P>(args, 1)[c] = static_cast<P>(static_cast<Q>(sums[channels + c]));
+    }
+    if (args.outputs[2] != nullptr) output<P>(args, 2)[c] = static_cast<P>(static_cast<Q>(sums[c]));
+  }
+  if (gx == nullptr) return;
+  const double count = static_cast<double>(columns.rows);
+  for_each_row_range(columns, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      for (int64_t c = 0; c < channels; ++c) {
+        const int64_t at = row * channels + c;
+        const double scale =
+            static_cast<double>(static_cast<Q>(gamma[c])) * static_cast<Q>(inverse[c]);
+        const double value =
+            static_cast<C>(gy[at]) - (sums[c] + normalized(at, c) * sums[channels + c]) / count;
+        gx[at] = static_cast<T>(static_cast<C>(scale * value));
+      }
+    }
+  });
+}
+
+// x and the parameters may differ in dtype: 16-bit data with float32 parameters.
+template <typename Function>
+std::unique_ptr<Kernel> dispatch_pair(const PlanRequest& request, DType data, DType parameters,
+                                      const Function& function) {
+  return dispatch_floating(request, data, [&]<typename T>(Type<T> type) {
+    if (parameters == data) return function(type, type);
+    if (parameters != DType::Float32) throw_unsupported_dtype(request, parameters);
+    return function(type, Type<float>());
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_batch_norm(const PlanRequest& request) {
+  const Columns columns(request.inputs[0]);
+  const double epsilon = request.attributes.get_double("epsilon");
+  return dispatch_pair(request, request.inputs[0].dtype, request.inputs[1].dtype,
+                       [&]<typename T, typename P>(Type<T>, Type<P>) {
+                         return make_kernel(
+                             "kerascnn batch_norm",
+                             [columns, epsilon](const KernelArgs& args) {
+                               batch_norm_forward<T, P>(columns, epsilon, args);
+                             },
+                             columns.workspace_bytes(1) + columns.workspace_bytes(1));
+                       });
+}
+
+std::unique_ptr<Kernel> plan_batch_norm_grad(const PlanRequest& request) {
+  const Columns columns(request.inputs[1]);
+  return dispatch_pair(
+      request, request.inputs[1].dtype, request.inputs[2].dtype,
+      [&]<typename T, typename P>(Type<T>, Type<P>) {
+        return make_kernel(
+            "kerascnn batch_norm gradient",
+            [columns](const KernelArgs& args) { batch_norm_backward<T, P>(columns, args); },
+            columns.workspace_bytes(2));
+      });
+}
+
+}  // namespace kerascnn::cpu

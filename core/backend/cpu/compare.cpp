@@ -1,0 +1,80 @@
+// Comparisons and logic with broadcasting, and where.
+#include "core/backend/cpu/binary.h"
+#include "core/backend/cpu/kernels.h"
+
+namespace kerascnn::cpu {
+
+namespace {
+
+template <ElementOp op>
+std::unique_ptr<Kernel> plan_comparison(const PlanRequest& request) {
+  return dispatch_any(request, request.inputs[0].dtype,
+                      [&]<typename T>(Type<T>) { return make_binary_kernel<op, T>(request); });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_equal(const PlanRequest& request) {
+  return plan_comparison<ElementOp::equal>(request);
+}
+std::unique_ptr<Kernel> plan_not_equal(const PlanRequest& request) {
+  return plan_comparison<ElementOp::not_equal>(request);
+}
+std::unique_ptr<Kernel> plan_less(const PlanRequest& request) {
+  return plan_comparison<ElementOp::less>(request);
+}
+std::unique_ptr<Kernel> plan_less_equal(const PlanRequest& request) {
+  return plan_comparison<ElementOp::less_equal>(request);
+}
+std::unique_ptr<Kernel> plan_greater(const PlanRequest& request) {
+  return plan_comparison<ElementOp::greater>(request);
+}
+std::unique_ptr<Kernel> plan_greater_equal(const PlanRequest& request) {
+  return plan_comparison<ElementOp::greater_equal>(request);
+}
+std::unique_ptr<Kernel> plan_logical_and(const PlanRequest& request) {
+  return plan_comparison<ElementOp::logical_and>(request);
+}
+std::unique_ptr<Kernel> plan_logical_or(const PlanRequest& request) {
+  return plan_comparison<ElementOp::logical_or>(request);
+}
+
+std::unique_ptr<Kernel> plan_logical_not(const PlanRequest& request) {
+  const int64_t size = size_of(request.outputs[0]);
+  return dispatch_any(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return make_kernel("kerascnn elementwise", [size](const KernelArgs& args) {
+      const T* x = input<T>(args, 0);
+      bool* out = output<bool>(args, 0);
+      parallel_for(size, kElementGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          out[i] = element::logical_not(static_cast<compute_t<T>>(x[i]));
+        }
+      });
+    });
+  });
+}
+
+// Only moves elements, so it is compiled for each element size.
+std::unique_ptr<Kernel> plan_where(const PlanRequest& request) {
+  const BroadcastGeometry geometry = broadcast_geometry(request.outputs[0].shape, request.inputs);
+  return dispatch_size(request.outputs[0].dtype, [&]<typename T>(Type<T>) {
+    return make_kernel("kerascnn elementwise", [geometry](const KernelArgs& args) {
+      const bool* condition = input<bool>(args, 0);
+      const T* a = input<T>(args, 1);
+      const T* b = input<T>(args, 2);
+      T* out = output<T>(args, 0);
+      const int64_t steps[3] = {geometry.strides[0].back(), geometry.strides[1].back(),
+                                geometry.strides[2].back()};
+      parallel_for(geometry.size, kElementGrain, [&](int64_t begin, int64_t end) {
+        for_each_run<3>(geometry, begin, end, [&](int64_t at, const auto& offsets, int64_t count) {
+          for (int64_t i = 0; i < count; ++i) {
+            out[at + i] = condition[offsets[0] + i * steps[0]] ? a[offsets[1] + i * steps[1]]
+                                                               : b[offsets[2] + i * steps[2]];
+          }
+        });
+      });
+    });
+  });
+}
+
+}  // namespace kerascnn::cpu

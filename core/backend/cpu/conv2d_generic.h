@@ -1,0 +1,19 @@
+// Convolution for every geometry, for float and double, by unfolding patches (im2col) and matrix
+// products.
+#pragma once
+
+#include "core/backend/backend.h"
+#include "core/ops/activation_kind.h"
+#include "core/ops/conv2d.h"
+
+namespace kerascnn::cpu {
+
+template <typename T>
+std::unique_ptr<Kernel> make_generic_conv2d(const Conv2DGeometry& geometry, bool has_bias,
+                                            const ActivationCall& activation);
+template <typename T>
+std::unique_ptr<Kernel> make_generic_conv2d_dgrad(const Conv2DGeometry& geometry);
+template <typename T>
+std::unique_ptr<Kernel> make_generic_conv2d_wgrad(const Conv2DGeometry& geometry);
+
+}  // namespace kerascnn::cpu

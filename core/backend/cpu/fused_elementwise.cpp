@@ -1,0 +1,293 @@
+// fused_elementwise: an interpreter that runs each instruction over a block of elements, so that
+// decoding costs little and the loops vectorize. Registers live in the first-level cache.
+#include "core/ops/fused_elementwise.h"
+
+#include <algorithm>
+
+#include "core/backend/cpu/broadcast.h"
+#include "core/backend/cpu/kernel_util.h"
+#include "core/backend/cpu/kernels.h"
+#include "core/backend/cpu/parallel.h"
+
+namespace kerascnn::cpu {
+
+namespace {
+
+constexpr int64_t kBlock = 256;
+
+// A register's type: float for the 16-bit types and float32, double, int64 for integers and bool.
+enum class Kind { Float, Double, Integer };
+
+Kind kind_of(DType dtype) {
+  if (dtype == DType::Float64) return Kind::Double;
+  return is_floating(dtype) ? Kind::Float : Kind::Integer;
+}
+
+template <typename Function>
+void with_kind(DType dtype, const Function& function) {
+  switch (kind_of(dtype)) {
+    case Kind::Float:
+      return function(Type<float>());
+    case Kind::Double:
+      return function(Type<double>());
+    case Kind::Integer:
+      return function(Type<int64_t>());
+  }
+}
+
+template <typename Function>
+void with_storage(DType dtype, const Function& function) {
+  switch (dtype) {
+    case DType::Bool:
+      return function(Type<bool>());
+    case DType::UInt8:
+      return function(Type<uint8_t>());
+    case DType::Int8:
+      return function(Type<int8_t>());
+    case DType::Int16:
+      return function(Type<int16_t>());
+    case DType::Int32:
+      return function(Type<int32_t>());
+    case DType::Int64:
+      return function(Type<int64_t>());
+    case DType::Float16:
+      return function(Type<Half>());
+    case DType::BFloat16:
+      return function(Type<BFloat16>());
+    case DType::Float32:
+      return function(Type<float>());
+    case DType::Float64:
+      return function(Type<double>());
+  }
+}
+
+template <typename T>
+struct RegisterOf {
+  using type = int64_t;
+};
+template <>
+struct RegisterOf<float> {
+  using type = float;
+};
+template <>
+struct RegisterOf<Half> {
+  using type = float;
+};
+template <>
+struct RegisterOf<BFloat16> {
+  using type = float;
+};
+template <>
+struct RegisterOf<double> {
+  using type = double;
+};
+
+// A result rounded or wrapped to `dtype` at once, as fused_elementwise.h asks.
+template <typename Register, typename Value>
+Register to_register(DType dtype, Value value) {
+  const ElementValue made = make_element<HostRounding>(dtype, value);
+  if constexpr (std::is_same_v<Register, float>) return made.f;
+  if constexpr (std::is_same_v<Register, double>) return made.d;
+  if constexpr (std::is_same_v<Register, int64_t>) return made.i;
+}
+
+union alignas(64) RegisterBlock {
+  float f[kBlock];
+  double d[kBlock];
+  int64_t i[kBlock];
+
+  template <typename T>
+  T* as() {
+    if constexpr (std::is_same_v<T, float>) return f;
+    if constexpr (std::is_same_v<T, double>) return d;
+    if constexpr (std::is_same_v<T, int64_t>) return i;
+  }
+};
+
+// Where a register's elements are: its block, or an input's or output's own memory.
+using RegisterPointers = const void* [kMaxElementRegisters];
+
+template <typename T>
+void load_block(const T* from, int64_t step, int64_t count, RegisterBlock& block) {
+  using R = typename RegisterOf<T>::type;
+  R* to = block.as<R>();
+  const auto convert = [](T value) { return static_cast<R>(static_cast<compute_t<T>>(value)); };
+  if (step == 0) {
+    std::fill(to, to + count, convert(*from));
+  } else if (step == 1) {
+    for (int64_t i = 0; i < count; ++i) to[i] = convert(from[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = convert(from[i * step]);
+  }
+}
+
+// The result may share the memory of an operand; the same element only, which ivdep promises.
+template <ElementOp op, typename T, typename Result>
+void apply_block(const ElementInstruction& instruction, const RegisterPointers& registers,
+                 Result* to, int64_t count) {
+  const T* a = static_cast<const T*>(registers[instruction.operands[0]]);
+  const T* b = static_cast<const T*>(registers[instruction.operands[1]]);
+  const T p0 = element::cast<T>(instruction.parameters[0]);
+  const T p1 = element::cast<T>(instruction.parameters[1]);
+  const DType dtype = instruction.result_dtype;
+  constexpr bool is_unary = element_num_operands(op) == 1;
+  if (std::is_same_v<T, Result> && (dtype == DType::Float32 || dtype == DType::Float64)) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < count; ++i) {
+      to[i] = static_cast<Result>(element_apply<op, T>(a[i], is_unary ? T() : b[i], T(), p0, p1));
+    }
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      to[i] = to_register<Result>(dtype,
+                                  element_apply<op, T>(a[i], is_unary ? T() : b[i], T(), p0, p1));
+    }
+  }
+}
+
+template <typename T>
+void where_block(const ElementInstruction& instruction, const RegisterPointers& registers, T* to,
+                 int64_t count) {
+  const auto* condition = static_cast<const int64_t*>(registers[instruction.operands[0]]);
+  const T* a = static_cast<const T*>(registers[instruction.operands[1]]);
+  const T* b = static_cast<const T*>(registers[instruction.operands[2]]);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) to[i] = condition[i] != 0 ? a[i] : b[i];
+}
+
+void run_instruction(const ElementInstruction& instruction, const RegisterPointers& registers,
+                     void* to, int64_t count) {
+  if (instruction.op == ElementOp::where) {
+    return with_kind(instruction.result_dtype, [&]<typename T>(Type<T>) {
+      where_block(instruction, registers, static_cast<T*>(to), count);
+    });
+  }
+  with_kind(instruction.operand_dtype, [&]<typename T>(Type<T>) {
+    dispatch_element_op(instruction.op, [&](auto constant) {
+      constexpr ElementOp op = decltype(constant)::op;
+      if constexpr (op == ElementOp::cast || element_result_is_bool(op)) {
+        with_kind(instruction.result_dtype, [&]<typename R>(Type<R>) {
+          apply_block<op, T, R>(instruction, registers, static_cast<R*>(to), count);
+        });
+      } else if constexpr (op != ElementOp::where) {
+        apply_block<op, T, T>(instruction, registers, static_cast<T*>(to), count);
+      }
+    });
+  });
+}
+
+class FusedElementwise {
+ public:
+  explicit FusedElementwise(const PlanRequest& request)
+      : program_(decode_element_program(request.attributes, request.inputs)),
+        geometry_(broadcast_geometry(request.outputs[0].shape, request.inputs)) {
+    for (int k = 0; k < program_.num_outputs; ++k) {
+      last_is_direct_ = last_is_direct_ && program_.outputs[k] >= program_.first_result();
+    }
+    const int last = program_.first_result() + program_.num_instructions - 1;
+    const DType dtype = program_.register_dtypes[last];
+    const bool is_plain =
+        dtype == DType::Float32 || dtype == DType::Float64 || dtype == DType::Int64;
+    direct_output_ = -1;
+    for (int k = 0; k < program_.num_outputs && last_is_direct_ && is_plain; ++k) {
+      if (program_.outputs[k] == last && direct_output_ < 0) direct_output_ = k;
+    }
+  }
+
+  int num_registers() const { return program_.first_result() + program_.num_instructions; }
+  std::string name() const { return element_program_name(program_); }
+
+  int64_t workspace_bytes() const {
+    return num_threads() * num_registers() * static_cast<int64_t>(sizeof(RegisterBlock));
+  }
+
+  void run(const KernelArgs& args) const {
+    auto* blocks = static_cast<RegisterBlock*>(args.workspace);
+    const int64_t grain = std::max<int64_t>(kBlock, kElementGrain / program_.num_instructions);
+    // One task for each thread, so that the task's number names the thread's registers.
+    const int64_t tasks = std::clamp<int64_t>(geometry_.size / grain, 1, num_threads());
+    parallel_tasks(tasks, [&](int64_t task, int64_t) {
+      run_range(args, blocks + task * num_registers(), geometry_.size * task / tasks,
+                geometry_.size * (task + 1) / tasks);
+    });
+  }
+
+ private:
+  void run_range(const KernelArgs& args, RegisterBlock* blocks, int64_t begin, int64_t end) const {
+    RegisterPointers registers;
+    for (int r = 0; r < num_registers(); ++r) registers[r] = &blocks[r];
+    for (int k = 0; k < program_.num_constants; ++k) {
+      const int r = program_.first_constant() + k;
+      with_kind(program_.register_dtypes[r], [&]<typename T>(Type<T>) {
+        std::fill_n(blocks[r].as<T>(), kBlock,
+                    to_register<T>(program_.register_dtypes[r], program_.constants[k]));
+      });
+    }
+    for_each_run<kMaxElementInputs>(geometry_, begin, end,
+                                    [&](int64_t at, const auto& offsets, int64_t count) {
+                                      for (int64_t done = 0; done < count; done += kBlock) {
+                                        run_block(args, blocks, registers, at + done, offsets, done,
+                                                  std::min(kBlock, count - done));
+                                      }
+                                    });
+  }
+
+  template <typename Offsets>
+  void run_block(const KernelArgs& args, RegisterBlock* blocks, RegisterPointers& registers,
+                 int64_t at, const Offsets& offsets, int64_t done, int64_t count) const {
+    for (int k = 0; k < program_.num_inputs; ++k) {
+      const int64_t step = geometry_.strides[k].back();
+      with_storage(program_.register_dtypes[k], [&]<typename T>(Type<T>) {
+        const T* from = input<T>(args, static_cast<size_t>(k)) + offsets[k] + done * step;
+        if (step == 1 && std::is_same_v<T, typename RegisterOf<T>::type>) {
+          registers[k] = from;
+        } else {
+          load_block(from, step, count, blocks[k]);
+        }
+      });
+    }
+    for (int n = 0; n < program_.num_instructions; ++n) {
+      const int r = program_.first_result() + n;
+      void* to = &blocks[r];
+      if (n == program_.num_instructions - 1 && direct_output_ >= 0) {
+        to = output<char>(args, static_cast<size_t>(direct_output_)) +
+             at * static_cast<int64_t>(itemsize(program_.register_dtypes[r]));
+      }
+      run_instruction(program_.instructions[n], registers, to, count);
+    }
+    store_outputs(args, registers, at, count);
+  }
+
+  void store_outputs(const KernelArgs& args, const RegisterPointers& registers, int64_t at,
+                     int64_t count) const {
+    for (int k = 0; k < program_.num_outputs; ++k) {
+      if (k == direct_output_) continue;
+      const int r = program_.outputs[k];
+      with_storage(program_.register_dtypes[r], [&]<typename T>(Type<T>) {
+        using R = typename RegisterOf<T>::type;
+        const bool is_direct = direct_output_ >= 0 && r == program_.outputs[direct_output_];
+        const R* from = is_direct ? reinterpret_cast<const R*>(
+                                        output<T>(args, static_cast<size_t>(direct_output_)) + at)
+                                  : static_cast<const R*>(registers[r]);
+        T* to = output<T>(args, static_cast<size_t>(k)) + at;
+        for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i]);
+      });
+    }
+  }
+
+  ElementProgram program_;
+  BroadcastGeometry geometry_;
+  bool last_is_direct_ = true;
+  int direct_output_ = -1;  // the output that the last instruction writes itself
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_fused_elementwise(const PlanRequest& request) {
+  FusedElementwise fused(request);
+  const int64_t workspace = fused.workspace_bytes();
+  std::string description = "kerascnn elementwise " + fused.name();
+  return make_kernel(
+      std::move(description), [fused](const KernelArgs& args) { fused.run(args); }, workspace);
+}
+
+}  // namespace kerascnn::cpu

@@ -1,0 +1,148 @@
+// gather and its adjoint, one_hot, take_batch. Indices outside the axis are clamped to it.
+#include <algorithm>
+#include <cstring>
+
+#include "core/backend/cpu/kernel_util.h"
+#include "core/backend/cpu/kernels.h"
+#include "core/backend/cpu/parallel.h"
+#include "core/ops/geometry.h"
+
+namespace kerascnn::cpu {
+
+namespace {
+
+AxisGeometry gathered_axis(const PlanRequest& request, const Shape& shape) {
+  const int64_t axis =
+      normalize_axis(std::string(request.op.name), request.attributes.get_int("axis"),
+                     static_cast<int64_t>(shape.size()));
+  return axis_geometry(shape, axis);
+}
+
+template <typename Index>
+int64_t clamp_index(Index index, int64_t length) {
+  return std::clamp<int64_t>(static_cast<int64_t>(index), 0, length - 1);
+}
+
+template <typename T, typename Index>
+std::unique_ptr<Kernel> make_gather_grad(const AxisGeometry& geometry, int64_t count) {
+  using C = compute_t<T>;
+  const int64_t size = geometry.outer * geometry.length * geometry.inner;
+  // 16-bit types are summed in float, in the workspace.
+  constexpr bool is_narrow = !std::is_same_v<T, C>;
+  return make_kernel(
+      "kerascnn gather gradient",
+      [geometry, count, size](const KernelArgs& args) {
+        const T* gy = input<T>(args, 0);
+        const Index* indices = input<Index>(args, 1);
+        T* gx = output<T>(args, 0);
+        C* sums = nullptr;
+        if constexpr (is_narrow) {
+          sums = static_cast<C*>(args.workspace);
+        } else {
+          sums = gx;
+        }
+        // Each task owns a range of positions in (outer, inner), so equal indices never race and
+        // are summed in order.
+        const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, count));
+        parallel_for(geometry.outer * geometry.inner, grain, [&](int64_t begin, int64_t end) {
+          for (int64_t outer = begin / geometry.inner; outer * geometry.inner < end; ++outer) {
+            const int64_t first = std::max(begin - outer * geometry.inner, int64_t{0});
+            const int64_t last = std::min(end - outer * geometry.inner, geometry.inner);
+            C* rows = sums + outer * geometry.length * geometry.inner;
+            const T* gradients = gy + outer * count * geometry.inner;
+            for (int64_t row = 0; row < geometry.length; ++row) {
+              std::fill(rows + row * geometry.inner + first, rows + row * geometry.inner + last,
+                        C(0));
+            }
+            for (int64_t i = 0; i < count; ++i) {
+              C* to = rows + clamp_index(indices[i], geometry.length) * geometry.inner;
+              const T* from = gradients + i * geometry.inner;
+              for (int64_t j = first; j < last; ++j) to[j] += static_cast<C>(from[j]);
+            }
+          }
+        });
+        if constexpr (is_narrow) {
+          for (int64_t i = 0; i < size; ++i) gx[i] = static_cast<T>(sums[i]);
+        }
+      },
+      is_narrow ? align_up(size * static_cast<int64_t>(sizeof(C))) : 0);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_gather(const PlanRequest& request) {
+  const AxisGeometry geometry = gathered_axis(request, request.inputs[0].shape);
+  const int64_t count = size_of(request.inputs[1]);
+  const int64_t bytes = geometry.inner * static_cast<int64_t>(itemsize(request.inputs[0].dtype));
+  const bool is_empty = geometry.length == 0;
+  return dispatch_integer(request, request.inputs[1].dtype, [&]<typename Index>(Type<Index>) {
+    return make_kernel("kerascnn gather", [=](const KernelArgs& args) {
+      if (is_empty || bytes == 0) return;
+      const Index* indices = input<Index>(args, 1);
+      const int64_t grain = std::max<int64_t>(1, 65536 / bytes);
+      parallel_for(geometry.outer * count, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t from =
+              row / count * geometry.length + clamp_index(indices[row % count], geometry.length);
+          std::memcpy(output<char>(args, 0) + row * bytes, input<char>(args, 0) + from * bytes,
+                      static_cast<size_t>(bytes));
+        }
+      });
+    });
+  });
+}
+
+std::unique_ptr<Kernel> plan_gather_grad(const PlanRequest& request) {
+  const AxisGeometry geometry = gathered_axis(request, request.outputs[0].shape);
+  const int64_t count = size_of(request.inputs[1]);
+  return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return dispatch_integer(request, request.inputs[1].dtype, [&]<typename Index>(Type<Index>) {
+      return make_gather_grad<T, Index>(geometry, count);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> plan_one_hot(const PlanRequest& request) {
+  const int64_t depth = request.attributes.get_int("depth");
+  const int64_t count = size_of(request.inputs[0]);
+  return dispatch_integer(request, request.inputs[0].dtype, [&]<typename Index>(Type<Index>) {
+    return dispatch_any(request, request.outputs[0].dtype, [&]<typename T>(Type<T>) {
+      return make_kernel("kerascnn one_hot", [=](const KernelArgs& args) {
+        const Index* indices = input<Index>(args, 0);
+        T* out = output<T>(args, 0);
+        const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, depth));
+        parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            std::fill(out + i * depth, out + (i + 1) * depth, static_cast<T>(0));
+            const int64_t index = static_cast<int64_t>(indices[i]);
+            // A row of zeros for an index outside [0, depth), as in Keras.
+            if (index >= 0 && index < depth) out[i * depth + index] = static_cast<T>(1);
+          }
+        });
+      });
+    });
+  });
+}
+
+// data (n, ...), order int32 (m,), step int64 () -> (batch_size, ...)
+std::unique_ptr<Kernel> plan_take_batch(const PlanRequest& request) {
+  const TensorSpec& data = request.inputs[0];
+  const int64_t rows = data.shape[0];
+  const int64_t order_length = size_of(request.inputs[1]);
+  const int64_t batch_size = request.attributes.get_int("batch_size");
+  const int64_t bytes = rows > 0 ? num_bytes(data) / rows : 0;
+  return make_kernel("kerascnn take_batch", [=](const KernelArgs& args) {
+    if (bytes == 0 || order_length == 0) return;
+    const int32_t* order = input<int32_t>(args, 1);
+    const int64_t start = *input<int64_t>(args, 2) * batch_size;
+    parallel_for(batch_size, std::max<int64_t>(1, 65536 / bytes), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t from = clamp_index(order[clamp_index(start + i, order_length)], rows);
+        std::memcpy(output<char>(args, 0) + i * bytes, input<char>(args, 0) + from * bytes,
+                    static_cast<size_t>(bytes));
+      }
+    });
+  });
+}
+
+}  // namespace kerascnn::cpu

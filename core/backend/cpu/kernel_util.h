@@ -1,0 +1,145 @@
+// What every CPU kernel file uses: kernels made of functions, dispatch on dtypes, typed access to
+// buffers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "core/backend/backend.h"
+#include "core/base/half.h"
+
+namespace kerascnn::cpu {
+
+template <typename Run>
+class FunctionKernel final : public Kernel {
+ public:
+  FunctionKernel(std::string description, int64_t workspace, Run run)
+      : description_(std::move(description)), workspace_(workspace), run_(std::move(run)) {}
+
+  void run(const KernelArgs& args) override { run_(args); }
+  int64_t workspace_bytes() const override { return workspace_; }
+  std::string description() const override { return description_; }
+
+ private:
+  std::string description_;
+  int64_t workspace_;
+  Run run_;
+};
+
+// `run(const KernelArgs&)` must not allocate: whatever it needs is captured or in the workspace.
+template <typename Run>
+std::unique_ptr<Kernel> make_kernel(std::string description, Run run, int64_t workspace = 0) {
+  return std::make_unique<FunctionKernel<Run>>(std::move(description), workspace, std::move(run));
+}
+
+// The type in which elements of storage type T are computed.
+template <typename T>
+struct Compute {
+  using type = T;
+};
+template <>
+struct Compute<Half> {
+  using type = float;
+};
+template <>
+struct Compute<BFloat16> {
+  using type = float;
+};
+template <typename T>
+using compute_t = typename Compute<T>::type;
+
+template <typename T>
+constexpr bool is_floating_storage =
+    std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
+template <typename T>
+struct Type {
+  using type = T;
+};
+
+[[noreturn]] void throw_unsupported_dtype(const PlanRequest& request, DType dtype);
+
+// Each calls function(Type<T>()) with the C++ type of `dtype`, and throws TypeError that names the
+// op where the dtype is not of that kind.
+template <typename Function>
+auto dispatch_floating(const PlanRequest& request, DType dtype, Function&& function) {
+  switch (dtype) {
+    case DType::Float16:
+      return function(Type<Half>());
+    case DType::BFloat16:
+      return function(Type<BFloat16>());
+    case DType::Float32:
+      return function(Type<float>());
+    case DType::Float64:
+      return function(Type<double>());
+    default:
+      throw_unsupported_dtype(request, dtype);
+  }
+}
+
+template <typename Function>
+auto dispatch_integer(const PlanRequest& request, DType dtype, Function&& function) {
+  switch (dtype) {
+    case DType::UInt8:
+      return function(Type<uint8_t>());
+    case DType::Int8:
+      return function(Type<int8_t>());
+    case DType::Int16:
+      return function(Type<int16_t>());
+    case DType::Int32:
+      return function(Type<int32_t>());
+    case DType::Int64:
+      return function(Type<int64_t>());
+    default:
+      throw_unsupported_dtype(request, dtype);
+  }
+}
+
+template <typename Function>
+auto dispatch_number(const PlanRequest& request, DType dtype, Function&& function) {
+  return is_floating(dtype) ? dispatch_floating(request, dtype, function)
+                            : dispatch_integer(request, dtype, function);
+}
+
+template <typename Function>
+auto dispatch_any(const PlanRequest& request, DType dtype, Function&& function) {
+  return dtype == DType::Bool ? function(Type<bool>()) : dispatch_number(request, dtype, function);
+}
+
+// For kernels that only move elements: calls function(Type<uintN_t>()) of the element's size.
+template <typename Function>
+auto dispatch_size(DType dtype, Function&& function) {
+  switch (itemsize(dtype)) {
+    case 1:
+      return function(Type<uint8_t>());
+    case 2:
+      return function(Type<uint16_t>());
+    case 4:
+      return function(Type<uint32_t>());
+    default:
+      return function(Type<uint64_t>());
+  }
+}
+
+template <typename T>
+const T* input(const KernelArgs& args, size_t index) {
+  return static_cast<const T*>(args.inputs[index]);
+}
+
+template <typename T>
+T* output(const KernelArgs& args, size_t index) {
+  return static_cast<T*>(args.outputs[index]);
+}
+
+inline int64_t size_of(const TensorSpec& spec) { return num_elements(spec.shape); }
+
+// Workspaces are cut into pieces of this alignment.
+constexpr int64_t kAlignment = 64;
+inline int64_t align_up(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace kerascnn::cpu

@@ -1,0 +1,162 @@
+#include "core/backend/cpu/onednn/primitives.h"
+
+#include "core/backend/cpu/onednn/primitive_kernel.h"
+
+namespace kerascnn::cpu::onednn {
+
+namespace {
+
+using dnnl::memory;
+using Argument = PrimitiveKernel::Argument;
+using Tag = memory::format_tag;
+
+// Runs `make`, which creates a primitive descriptor and the kernel, and turns oneDNN's errors into
+// ours.
+template <typename Make>
+std::unique_ptr<Kernel> make_checked(const PlanRequest& request, const Make& make) {
+  try {
+    return make();
+  } catch (const dnnl::error& error) {
+    throw_library_error(call_string(request), error);
+  }
+}
+
+template <typename Primitive, typename Descriptor>
+std::unique_ptr<Kernel> make_primitive_kernel(const PlanRequest& request,
+                                              const Descriptor& descriptor,
+                                              const std::vector<Argument>& arguments) {
+  return std::make_unique<PrimitiveKernel>(call_string(request), descriptor.impl_info_str(),
+                                           Primitive(descriptor), descriptor.scratchpad_desc(),
+                                           arguments);
+}
+
+// oneDNN's sizes of a convolution. Its images are logically NCHW and its kernels OIHW or GOIHW,
+// whatever the memory layout, and its dilation counts the gaps.
+struct ConvolutionSizes {
+  memory::dims strides, dilations, pad_begin, pad_end;
+  memory::desc x, y;        // as they are in memory: channels last
+  memory::desc kernel;      // as it is in memory: HWIO
+  memory::desc any_kernel;  // for oneDNN to choose
+  memory::desc bias;
+
+  explicit ConvolutionSizes(const Conv2DGeometry& g)
+      : strides{g.stride_height, g.stride_width},
+        dilations{g.dilation_height - 1, g.dilation_width - 1},
+        pad_begin{g.pad_top, g.pad_left},
+        pad_end{g.pad_bottom, g.pad_right},
+        x(plain({g.batch, g.input_channels, g.input_height, g.input_width}, Tag::nhwc)),
+        y(plain({g.batch, g.output_channels, g.output_height, g.output_width}, Tag::nhwc)),
+        bias(plain({g.output_channels}, Tag::x)) {
+    const int64_t c = g.group_input_channels();
+    const int64_t k = g.group_output_channels();
+    if (g.groups == 1) {
+      const memory::dims dims{k, c, g.kernel_height, g.kernel_width};
+      kernel = plain(dims, Tag::hwio);
+      any_kernel = any_layout(dims);
+    } else {
+      // (kh, kw, c / groups, groups * k): the group is the slower half of the last axis.
+      const memory::dims dims{g.groups, k, c, g.kernel_height, g.kernel_width};
+      const int64_t row = g.output_channels;
+      const memory::dims steps{k, 1, row, g.kernel_width * c * row, c * row};
+      kernel = memory::desc(dims, memory::data_type::f32, steps);
+      any_kernel = any_layout(dims);
+    }
+  }
+};
+
+dnnl::convolution_forward::primitive_desc forward_descriptor(const ConvolutionSizes& sizes,
+                                                             bool has_bias,
+                                                             const ActivationCall& activation) {
+  const auto attributes = make_attributes(activation);
+  return dnnl::convolution_forward::primitive_desc(
+      engine(), dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, sizes.x,
+      sizes.any_kernel, has_bias ? sizes.bias : memory::desc(), sizes.y, sizes.strides,
+      sizes.dilations, sizes.pad_begin, sizes.pad_end, attributes);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request, const Conv2DGeometry& g,
+                                    bool has_bias, const ActivationCall& activation) {
+  return make_checked(request, [&] {
+    const ConvolutionSizes sizes(g);
+    const auto descriptor = forward_descriptor(sizes, has_bias, activation);
+    std::vector<Argument> arguments{
+        {DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc()},
+        {DNNL_ARG_WEIGHTS, false, 1, sizes.kernel, descriptor.weights_desc()},
+        {DNNL_ARG_DST, true, 0, sizes.y, descriptor.dst_desc()}};
+    if (has_bias) {
+      arguments.push_back({DNNL_ARG_BIAS, false, 2, sizes.bias, descriptor.bias_desc()});
+    }
+    return make_primitive_kernel<dnnl::convolution_forward>(request, descriptor, arguments);
+  });
+}
+
+std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request, const Conv2DGeometry& g) {
+  return make_checked(request, [&] {
+    const ConvolutionSizes sizes(g);
+    const dnnl::convolution_backward_data::primitive_desc descriptor(
+        engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_kernel, sizes.y,
+        sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
+        forward_descriptor(sizes, false, {}), make_attributes({}));
+    return make_primitive_kernel<dnnl::convolution_backward_data>(
+        request, descriptor,
+        {{DNNL_ARG_DIFF_DST, false, 0, sizes.y, descriptor.diff_dst_desc()},
+         {DNNL_ARG_WEIGHTS, false, 1, sizes.kernel, descriptor.weights_desc()},
+         {DNNL_ARG_DIFF_SRC, true, 0, sizes.x, descriptor.diff_src_desc()}});
+  });
+}
+
+std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request, const Conv2DGeometry& g) {
+  return make_checked(request, [&] {
+    const ConvolutionSizes sizes(g);
+    const dnnl::convolution_backward_weights::primitive_desc descriptor(
+        engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_kernel, sizes.y,
+        sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
+        forward_descriptor(sizes, false, {}), make_attributes({}));
+    return make_primitive_kernel<dnnl::convolution_backward_weights>(
+        request, descriptor,
+        {{DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc()},
+         {DNNL_ARG_DIFF_DST, false, 1, sizes.y, descriptor.diff_dst_desc()},
+         {DNNL_ARG_DIFF_WEIGHTS, true, 0, sizes.kernel, descriptor.diff_weights_desc()}});
+  });
+}
+
+std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request, const MatmulSizes& sizes) {
+  return make_checked(request, [&] {
+    const auto [batch, m, n, k, transpose_a, transpose_b] = sizes;
+    const memory::desc a = plain({batch, m, k}, transpose_a ? Tag::acb : Tag::abc);
+    const memory::desc b = plain({batch, k, n}, transpose_b ? Tag::acb : Tag::abc);
+    const memory::desc out = plain({batch, m, n}, Tag::abc);
+    const dnnl::matmul::primitive_desc descriptor(engine(), a, b, out, make_attributes({}));
+    return make_primitive_kernel<dnnl::matmul>(
+        request, descriptor,
+        {{DNNL_ARG_SRC, false, 0, a, descriptor.src_desc()},
+         {DNNL_ARG_WEIGHTS, false, 1, b, descriptor.weights_desc()},
+         {DNNL_ARG_DST, true, 0, out, descriptor.dst_desc()}});
+  });
+}
+
+std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
+  return make_checked(request, [&] {
+    const int64_t rows = request.outputs[0].shape[0];
+    const int64_t columns = request.outputs[0].shape[1];
+    const int64_t depth = request.inputs[1].shape[0];
+    const bool has_bias = request.inputs.size() > 2;
+    const memory::desc x = plain({rows, depth}, Tag::ab);
+    const memory::desc weights = plain({depth, columns}, Tag::ab);
+    const memory::desc bias = has_bias ? plain({1, columns}, Tag::ab) : memory::desc();
+    const memory::desc out = plain({rows, columns}, Tag::ab);
+    const dnnl::matmul::primitive_desc descriptor(
+        engine(), x, weights, bias, out,
+        make_attributes(fused_activation("dense", request.attributes)));
+    std::vector<Argument> arguments{
+        {DNNL_ARG_SRC, false, 0, x, descriptor.src_desc()},
+        {DNNL_ARG_WEIGHTS, false, 1, weights, descriptor.weights_desc()},
+        {DNNL_ARG_DST, true, 0, out, descriptor.dst_desc()}};
+    if (has_bias) arguments.push_back({DNNL_ARG_BIAS, false, 2, bias, bias});
+    return make_primitive_kernel<dnnl::matmul>(request, descriptor, arguments);
+  });
+}
+
+}  // namespace kerascnn::cpu::onednn

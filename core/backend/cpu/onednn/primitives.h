@@ -1,0 +1,24 @@
+// Float32 kernels on oneDNN: primitives, memory objects and reorders are made when planned; running
+// sets data handles. Activations are plain NHWC, weights HWIO or (k, m) outside; where oneDNN
+// prefers another weight layout, a reorder runs inside the kernel.
+#pragma once
+
+#include "core/backend/backend.h"
+#include "core/backend/cpu/matmul.h"
+#include "core/ops/activation_kind.h"
+#include "core/ops/conv2d.h"
+
+namespace kerascnn::cpu::onednn {
+
+// All throw LibraryError naming op, shapes and oneDNN's version where oneDNN can't make the
+// primitive.
+std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request, const MatmulSizes& sizes);
+std::unique_ptr<Kernel> plan_dense(const PlanRequest& request);
+std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request, const Conv2DGeometry& geometry,
+                                    bool has_bias, const ActivationCall& activation);
+std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request,
+                                          const Conv2DGeometry& geometry);
+std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request,
+                                          const Conv2DGeometry& geometry);
+
+}  // namespace kerascnn::cpu::onednn

@@ -1,0 +1,171 @@
+// SGD and Adam for all parameters in one kernel: every parameter's elements are cut into ranges
+// that threads share, so that many small parameters cost one wake-up of the threads.
+#include "core/ops/optimizer_updates.h"
+
+#include <cmath>
+
+#include "core/backend/cpu/kernel_util.h"
+#include "core/backend/cpu/kernels.h"
+#include "core/backend/cpu/parallel.h"
+
+namespace kerascnn::cpu {
+
+namespace {
+
+struct Parameter {
+  DType dtype;
+  int64_t size;
+  int64_t first;  // its first element's number among all parameters' elements
+};
+
+std::vector<Parameter> parameters_of(const PlanRequest& request, size_t first, size_t count) {
+  std::vector<Parameter> parameters;
+  int64_t total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const TensorSpec& spec = request.inputs[first + i];
+    // Throws here, at planning, for a dtype that the kernel does not take.
+    dispatch_floating(request, spec.dtype, []<typename T>(Type<T>) {});
+    parameters.push_back({spec.dtype, size_of(spec), total});
+    total += parameters.back().size;
+  }
+  return parameters;
+}
+
+// Calls body(parameter index, begin, end) for ranges that cover all elements of all parameters.
+template <typename Body>
+void for_each_range(const std::vector<Parameter>& parameters, const Body& body) {
+  if (parameters.empty()) return;
+  const int64_t total = parameters.back().first + parameters.back().size;
+  parallel_for(total, kElementGrain / 2, [&](int64_t begin, int64_t end) {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const int64_t from = std::max<int64_t>(begin - parameters[i].first, 0);
+      const int64_t to = std::min(end - parameters[i].first, parameters[i].size);
+      if (from < to) body(i, from, to);
+    }
+  });
+}
+
+template <typename Function>
+void with_type(DType dtype, const Function& function) {
+  switch (dtype) {
+    case DType::Float16:
+      return function(Type<Half>());
+    case DType::BFloat16:
+      return function(Type<BFloat16>());
+    case DType::Float64:
+      return function(Type<double>());
+    default:
+      return function(Type<float>());
+  }
+}
+
+double scalar_value(const void* data, DType dtype) {
+  double value = 0;
+  with_type(dtype, [&]<typename T>(Type<T>) {
+    value = static_cast<compute_t<T>>(*static_cast<const T*>(data));
+  });
+  return value;
+}
+
+template <typename T>
+void sgd_range(const T* p, const T* g, T* new_p, int64_t begin, int64_t end, compute_t<T> rate) {
+  using C = compute_t<T>;
+  for (int64_t i = begin; i < end; ++i) {
+    new_p[i] = static_cast<T>(static_cast<C>(p[i]) - rate * static_cast<C>(g[i]));
+  }
+}
+
+template <typename T>
+void momentum_range(const T* p, const T* g, const T* m, T* new_p, T* new_m, int64_t begin,
+                    int64_t end, compute_t<T> rate, compute_t<T> momentum, bool nesterov) {
+  using C = compute_t<T>;
+  for (int64_t i = begin; i < end; ++i) {
+    const C step = rate * static_cast<C>(g[i]);
+    const C velocity = momentum * static_cast<C>(m[i]) - step;
+    const C change = nesterov ? momentum * velocity - step : velocity;
+    new_p[i] = static_cast<T>(static_cast<C>(p[i]) + change);
+    new_m[i] = static_cast<T>(velocity);
+  }
+}
+
+struct AdamScalars {
+  double alpha, beta_1, beta_2, epsilon;
+};
+
+template <typename T>
+void adam_range(const T* p, const T* g, const T* m, const T* v, T* new_p, T* new_m, T* new_v,
+                int64_t begin, int64_t end, const AdamScalars& scalars) {
+  using C = compute_t<T>;
+  const C alpha = static_cast<C>(scalars.alpha);
+  const C rest_1 = static_cast<C>(1 - scalars.beta_1);
+  const C rest_2 = static_cast<C>(1 - scalars.beta_2);
+  const C epsilon = static_cast<C>(scalars.epsilon);
+  for (int64_t i = begin; i < end; ++i) {
+    const C gradient = static_cast<C>(g[i]);
+    const C first = static_cast<C>(m[i]) + (gradient - static_cast<C>(m[i])) * rest_1;
+    const C second = static_cast<C>(v[i]) + (gradient * gradient - static_cast<C>(v[i])) * rest_2;
+    new_p[i] = static_cast<T>(static_cast<C>(p[i]) - first * alpha / (std::sqrt(second) + epsilon));
+    new_m[i] = static_cast<T>(first);
+    new_v[i] = static_cast<T>(second);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_sgd_update(const PlanRequest& request) {
+  const double momentum = request.attributes.get_double("momentum");
+  const bool nesterov = request.attributes.get_bool("nesterov");
+  const SgdLayout layout{static_cast<size_t>(request.attributes.get_int("count")), momentum > 0};
+  const DType rate_dtype = request.inputs[layout.learning_rate()].dtype;
+  return make_kernel(
+      "kerascnn sgd_update",
+      [parameters = parameters_of(request, layout.parameter(0), layout.count), layout, momentum,
+       nesterov, rate_dtype](const KernelArgs& args) {
+        const double rate = scalar_value(args.inputs[layout.learning_rate()], rate_dtype);
+        for_each_range(parameters, [&](size_t i, int64_t begin, int64_t end) {
+          with_type(parameters[i].dtype, [&]<typename T>(Type<T>) {
+            using C = compute_t<T>;
+            const T* p = input<T>(args, layout.parameter(i));
+            const T* g = input<T>(args, layout.gradient(i));
+            T* new_p = output<T>(args, layout.new_parameter(i));
+            if (layout.has_momentum) {
+              momentum_range(p, g, input<T>(args, layout.momentum(i)), new_p,
+                             output<T>(args, layout.new_momentum(i)), begin, end,
+                             static_cast<C>(rate), static_cast<C>(momentum), nesterov);
+            } else {
+              sgd_range(p, g, new_p, begin, end, static_cast<C>(rate));
+            }
+          });
+        });
+      });
+}
+
+std::unique_ptr<Kernel> plan_adam_update(const PlanRequest& request) {
+  const AdamLayout layout{static_cast<size_t>(request.attributes.get_int("count"))};
+  const double beta_1 = request.attributes.get_double("beta_1");
+  const double beta_2 = request.attributes.get_double("beta_2");
+  const double epsilon = request.attributes.get_double("epsilon");
+  const DType rate_dtype = request.inputs[layout.learning_rate()].dtype;
+  return make_kernel(
+      "kerascnn adam_update",
+      [parameters = parameters_of(request, layout.parameter(0), layout.count), layout, beta_1,
+       beta_2, epsilon, rate_dtype](const KernelArgs& args) {
+        const double rate = scalar_value(args.inputs[layout.learning_rate()], rate_dtype);
+        const double step = static_cast<double>(*input<int64_t>(args, layout.iterations())) + 1;
+        const AdamScalars scalars{
+            rate * std::sqrt(1 - std::pow(beta_2, step)) / (1 - std::pow(beta_1, step)), beta_1,
+            beta_2, epsilon};
+        for_each_range(parameters, [&](size_t i, int64_t begin, int64_t end) {
+          with_type(parameters[i].dtype, [&]<typename T>(Type<T>) {
+            adam_range(input<T>(args, layout.parameter(i)), input<T>(args, layout.gradient(i)),
+                       input<T>(args, layout.first_moment(i)),
+                       input<T>(args, layout.second_moment(i)),
+                       output<T>(args, layout.new_parameter(i)),
+                       output<T>(args, layout.new_first_moment(i)),
+                       output<T>(args, layout.new_second_moment(i)), begin, end, scalars);
+          });
+        });
+      });
+}
+
+}  // namespace kerascnn::cpu

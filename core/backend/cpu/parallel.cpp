@@ -1,0 +1,51 @@
+#include "core/backend/cpu/parallel.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+
+namespace kerascnn::cpu {
+
+namespace {
+
+// CPUs' worth of time that the container may use, 0 where there is no limit. Reads cgroup version
+// 2, then 1.
+int quota_threads() {
+  double quota = 0;
+  double period = 0;
+  std::string text;
+  if (std::ifstream file("/sys/fs/cgroup/cpu.max"); file >> text >> period) {
+    quota = text == "max" ? 0 : std::atof(text.c_str());
+  } else {
+    std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+    std::ifstream period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+    if (!(quota_file >> quota) || !(period_file >> period)) return 0;
+  }
+  if (quota <= 0 || period <= 0) return 0;
+  return std::max(1, static_cast<int>(std::floor(quota / period + 0.5)));
+}
+
+int find_num_threads() {
+#ifdef _OPENMP
+  int threads = omp_get_max_threads();
+  if (const char* text = std::getenv("KERASCNN_NUM_THREADS")) {
+    const int asked = std::atoi(text);
+    if (asked > 0) threads = asked;
+  }
+  const int quota = quota_threads();
+  return quota > 0 ? std::min(threads, quota) : threads;
+#else
+  return 1;
+#endif
+}
+
+}  // namespace
+
+int num_threads() {
+  static const int threads = find_num_threads();
+  return threads;
+}
+
+}  // namespace kerascnn::cpu

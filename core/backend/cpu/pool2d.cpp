@@ -1,0 +1,230 @@
+// Max and average pooling over channels-last images, and their gradients.
+#include "core/ops/pool2d.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/backend/cpu/kernel_util.h"
+#include "core/backend/cpu/kernels.h"
+#include "core/backend/cpu/parallel.h"
+
+namespace kerascnn::cpu {
+
+namespace {
+
+// The part of a window that lies inside the input, as positions inside the window.
+struct WindowPart {
+  int64_t row_begin, row_end, column_begin, column_end;
+  int64_t top, left;  // of the whole window, in the input; negative in the padding
+
+  WindowPart(const Pool2DGeometry& g, int64_t output_row, int64_t output_column)
+      : top(output_row * g.stride_height - g.pad_top),
+        left(output_column * g.stride_width - g.pad_left) {
+    row_begin = std::max<int64_t>(0, -top);
+    row_end = std::min(g.window_height, g.input_height - top);
+    column_begin = std::max<int64_t>(0, -left);
+    column_end = std::min(g.window_width, g.input_width - left);
+  }
+  int64_t count() const { return (row_end - row_begin) * (column_end - column_begin); }
+};
+
+// Calls body(image, output row) for all rows of output pixels.
+template <typename Body>
+void for_each_output_row(const Pool2DGeometry& g, const Body& body) {
+  const int64_t row_elements = g.output_width * g.channels * g.window_height * g.window_width;
+  const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, row_elements));
+  parallel_for(g.batch * g.output_height, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) body(row / g.output_height, row % g.output_height);
+  });
+}
+
+// Calls body(image) in parallel; gradients of one image are added by one thread, in order.
+template <typename Body>
+void for_each_image(const Pool2DGeometry& g, const Body& body) {
+  const int64_t image_elements = g.input_height * g.input_width * g.channels;
+  const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, image_elements));
+  parallel_for(g.batch, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t image = begin; image < end; ++image) body(image);
+  });
+}
+
+template <typename T, typename Index>
+void max_pool_pixel(const Pool2DGeometry& g, const WindowPart& part, const T* image, T* y,
+                    Index* index) {
+  using C = compute_t<T>;
+  for (int64_t channel = 0; channel < g.channels; ++channel) {
+    C largest = 0;
+    int64_t best = -1;
+    for (int64_t i = part.row_begin; i < part.row_end; ++i) {
+      for (int64_t j = part.column_begin; j < part.column_end; ++j) {
+        const int64_t at = (part.top + i) * g.input_width + part.left + j;
+        const C value = static_cast<C>(image[at * g.channels + channel]);
+        const bool is_first_nan = value != value && largest == largest;
+        if (best < 0 || value > largest || is_first_nan) {
+          largest = value;
+          best = i * g.window_width + j;
+        }
+      }
+    }
+    y[channel] = static_cast<T>(largest);
+    if (index != nullptr) index[channel] = static_cast<Index>(best);
+  }
+}
+
+template <typename T, typename Index>
+std::unique_ptr<Kernel> make_max_pool(const Pool2DGeometry& g) {
+  return make_kernel("kerascnn max_pool2d", [g](const KernelArgs& args) {
+    const T* x = input<T>(args, 0);
+    T* y = output<T>(args, 0);
+    Index* index = output<Index>(args, 1);
+    for_each_output_row(g, [&](int64_t image, int64_t row) {
+      const T* from = x + image * g.input_height * g.input_width * g.channels;
+      for (int64_t column = 0; column < g.output_width; ++column) {
+        const int64_t at = ((image * g.output_height + row) * g.output_width + column) * g.channels;
+        max_pool_pixel(g, WindowPart(g, row, column), from, y + at,
+                       index != nullptr ? index + at : nullptr);
+      }
+    });
+  });
+}
+
+template <typename T, typename Index>
+std::unique_ptr<Kernel> make_max_pool_grad(const Pool2DGeometry& g) {
+  return make_kernel("kerascnn max_pool2d gradient", [g](const KernelArgs& args) {
+    using C = compute_t<T>;
+    const int64_t image_size = g.input_height * g.input_width * g.channels;
+    const int64_t output_size = g.output_height * g.output_width * g.channels;
+    for_each_image(g, [&](int64_t image) {
+      const T* gy = input<T>(args, 0) + image * output_size;
+      const Index* index = input<Index>(args, 1) + image * output_size;
+      T* gx = output<T>(args, 0) + image * image_size;
+      std::fill(gx, gx + image_size, static_cast<T>(0));
+      for (int64_t row = 0; row < g.output_height; ++row) {
+        for (int64_t column = 0; column < g.output_width; ++column) {
+          const WindowPart part(g, row, column);
+          for (int64_t channel = 0; channel < g.channels; ++channel, ++gy, ++index) {
+            const int64_t i =
+                std::clamp<int64_t>(*index / g.window_width, part.row_begin, part.row_end - 1);
+            const int64_t j = std::clamp<int64_t>(*index % g.window_width, part.column_begin,
+                                                  part.column_end - 1);
+            T& to = gx[((part.top + i) * g.input_width + part.left + j) * g.channels + channel];
+            to = static_cast<T>(static_cast<C>(to) + static_cast<C>(*gy));
+          }
+        }
+      }
+    });
+  });
+}
+
+template <typename T>
+std::unique_ptr<Kernel> make_avg_pool(const Pool2DGeometry& g) {
+  return make_kernel("kerascnn avg_pool2d", [g](const KernelArgs& args) {
+    using C = compute_t<T>;
+    const T* x = input<T>(args, 0);
+    T* y = output<T>(args, 0);
+    for_each_output_row(g, [&](int64_t image, int64_t row) {
+      const T* from = x + image * g.input_height * g.input_width * g.channels;
+      for (int64_t column = 0; column < g.output_width; ++column) {
+        const WindowPart part(g, row, column);
+        const C scale = C(1) / static_cast<C>(part.count());
+        T* to = y + ((image * g.output_height + row) * g.output_width + column) * g.channels;
+        for (int64_t channel = 0; channel < g.channels; ++channel) {
+          C sum = 0;
+          for (int64_t i = part.row_begin; i < part.row_end; ++i) {
+            for (int64_t j = part.column_begin; j < part.column_end; ++j) {
+              const int64_t at = (part.top + i) * g.input_width + part.left + j;
+              sum += static_cast<C>(from[at * g.channels + channel]);
+            }
+          }
+          to[channel] = static_cast<T>(sum * scale);
+        }
+      }
+    });
+  });
+}
+
+// The windows along one axis that hold a position: [first, second).
+std::pair<int64_t, int64_t> windows_with(int64_t position, int64_t pad, int64_t window,
+                                         int64_t stride, int64_t count) {
+  const int64_t last = (position + pad) / stride;
+  const int64_t before =
+      position + pad - window;  // the last position that a window may not start at
+  const int64_t first = before < 0 ? 0 : before / stride + 1;
+  return {first, std::min(last + 1, count)};
+}
+
+// Each input pixel collects from the windows that hold it: nothing is accumulated in 16 bits.
+template <typename T>
+void avg_pool_grad_pixel(const Pool2DGeometry& g, int64_t row, int64_t column, const T* gy, T* gx) {
+  using C = compute_t<T>;
+  const auto [row_begin, row_end] =
+      windows_with(row, g.pad_top, g.window_height, g.stride_height, g.output_height);
+  const auto [column_begin, column_end] =
+      windows_with(column, g.pad_left, g.window_width, g.stride_width, g.output_width);
+  for (int64_t channel = 0; channel < g.channels; ++channel) {
+    C sum = 0;
+    for (int64_t i = row_begin; i < row_end; ++i) {
+      for (int64_t j = column_begin; j < column_end; ++j) {
+        const C count = static_cast<C>(WindowPart(g, i, j).count());
+        sum += static_cast<C>(gy[(i * g.output_width + j) * g.channels + channel]) / count;
+      }
+    }
+    gx[channel] = static_cast<T>(sum);
+  }
+}
+
+template <typename T>
+std::unique_ptr<Kernel> make_avg_pool_grad(const Pool2DGeometry& g) {
+  return make_kernel("kerascnn avg_pool2d gradient", [g](const KernelArgs& args) {
+    for_each_image(g, [&](int64_t image) {
+      const T* gy = input<T>(args, 0) + image * g.output_height * g.output_width * g.channels;
+      T* gx = output<T>(args, 0) + image * g.input_height * g.input_width * g.channels;
+      for (int64_t row = 0; row < g.input_height; ++row) {
+        for (int64_t column = 0; column < g.input_width; ++column, gx += g.channels) {
+          avg_pool_grad_pixel(g, row, column, gy, gx);
+        }
+      }
+    });
+  });
+}
+
+template <typename Function>
+std::unique_ptr<Kernel> with_index_type(const Pool2DGeometry& g, const Function& function) {
+  return g.index_dtype() == DType::UInt8 ? function(Type<uint8_t>()) : function(Type<int32_t>());
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_max_pool2d(const PlanRequest& request) {
+  const Pool2DGeometry g =
+      pool2d_geometry("max_pool2d", request.attributes, request.inputs[0].shape);
+  return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return with_index_type(g,
+                           [&]<typename Index>(Type<Index>) { return make_max_pool<T, Index>(g); });
+  });
+}
+
+std::unique_ptr<Kernel> plan_max_pool2d_grad(const PlanRequest& request) {
+  const Pool2DGeometry g =
+      pool2d_geometry("max_pool2d_grad", request.attributes, request.outputs[0].shape);
+  return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return with_index_type(
+        g, [&]<typename Index>(Type<Index>) { return make_max_pool_grad<T, Index>(g); });
+  });
+}
+
+std::unique_ptr<Kernel> plan_avg_pool2d(const PlanRequest& request) {
+  const Pool2DGeometry g =
+      pool2d_geometry("avg_pool2d", request.attributes, request.inputs[0].shape);
+  return dispatch_floating(request, request.inputs[0].dtype,
+                           [&]<typename T>(Type<T>) { return make_avg_pool<T>(g); });
+}
+
+std::unique_ptr<Kernel> plan_avg_pool2d_grad(const PlanRequest& request) {
+  const Pool2DGeometry g =
+      pool2d_geometry("avg_pool2d_grad", request.attributes, request.outputs[0].shape);
+  return dispatch_floating(request, request.inputs[0].dtype,
+                           [&]<typename T>(Type<T>) { return make_avg_pool_grad<T>(g); });
+}
+
+}  // namespace kerascnn::cpu

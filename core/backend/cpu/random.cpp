@@ -1,0 +1,128 @@
+// Random numbers: Philox, counted by the state {seed, counter}, so that a call gives the same
+// numbers whatever the number of threads.
+#include "core/backend/cpu/kernel_util.h"
+#include "core/backend/cpu/kernels.h"
+#include "core/backend/cpu/parallel.h"
+#include "core/ops/philox.h"
+
+namespace kerascnn::cpu {
+
+namespace {
+
+constexpr int64_t kBlockGrain = 1024;
+
+// Calls body(first element, number of elements, words) for every Philox block of `size` elements.
+template <typename Body>
+void for_each_block(const int64_t* state, uint32_t stream, int64_t size, const Body& body) {
+  parallel_for((size + 3) / 4, kBlockGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      body(block * 4, std::min<int64_t>(4, size - block * 4),
+           philox_block(state, stream, static_cast<uint64_t>(block)).words);
+    }
+  });
+}
+
+uint32_t stream_of(const PlanRequest& request) {
+  return static_cast<uint32_t>(request.attributes.get_int("stream"));
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_random_uniform(const PlanRequest& request) {
+  const int64_t size = size_of(request.outputs[0]);
+  const uint32_t stream = stream_of(request);
+  const double low = request.attributes.get_double("minval");
+  const double high = request.attributes.get_double("maxval");
+  return dispatch_floating(request, request.outputs[0].dtype, [&]<typename T>(Type<T>) {
+    using C = compute_t<T>;
+    return make_kernel("kerascnn Philox", [size, stream, low = static_cast<C>(low),
+                                           high = static_cast<C>(high)](const KernelArgs& args) {
+      T* out = output<T>(args, 0);
+      for_each_block(input<int64_t>(args, 0), stream, size,
+                     [&](int64_t at, int64_t count, const uint32_t* words) {
+                       for (int64_t i = 0; i < count; ++i) {
+                         out[at + i] = static_cast<T>(philox_uniform(words[i], low, high));
+                       }
+                     });
+    });
+  });
+}
+
+std::unique_ptr<Kernel> plan_random_normal(const PlanRequest& request) {
+  const int64_t size = size_of(request.outputs[0]);
+  const uint32_t stream = stream_of(request);
+  const double mean = request.attributes.get_double("mean");
+  const double stddev = request.attributes.get_double("stddev");
+  return dispatch_floating(request, request.outputs[0].dtype, [&]<typename T>(Type<T>) {
+    using C = compute_t<T>;
+    return make_kernel(
+        "kerascnn Philox", [size, stream, mean = static_cast<C>(mean),
+                            stddev = static_cast<C>(stddev)](const KernelArgs& args) {
+          T* out = output<T>(args, 0);
+          for_each_block(input<int64_t>(args, 0), stream, size,
+                         [&](int64_t at, int64_t count, const uint32_t* words) {
+                           C normal[4];
+                           philox_normal_pair(words[0], words[1], normal[0], normal[1]);
+                           philox_normal_pair(words[2], words[3], normal[2], normal[3]);
+                           for (int64_t i = 0; i < count; ++i) {
+                             out[at + i] = static_cast<T>(mean + stddev * normal[i]);
+                           }
+                         });
+        });
+  });
+}
+
+std::unique_ptr<Kernel> plan_random_bernoulli(const PlanRequest& request) {
+  const int64_t size = size_of(request.outputs[0]);
+  const uint32_t stream = stream_of(request);
+  const uint32_t threshold = philox_threshold(request.attributes.get_double("p"));
+  return dispatch_any(request, request.outputs[0].dtype, [&]<typename T>(Type<T>) {
+    return make_kernel("kerascnn Philox", [size, stream, threshold](const KernelArgs& args) {
+      T* out = output<T>(args, 0);
+      for_each_block(input<int64_t>(args, 0), stream, size,
+                     [&](int64_t at, int64_t count, const uint32_t* words) {
+                       for (int64_t i = 0; i < count; ++i) {
+                         out[at + i] = static_cast<T>(philox_keep(words[i], threshold) ? 1 : 0);
+                       }
+                     });
+    });
+  });
+}
+
+std::unique_ptr<Kernel> plan_dropout(const PlanRequest& request) {
+  const int64_t size = size_of(request.outputs[0]);
+  const uint32_t stream = stream_of(request);
+  const double rate = request.attributes.get_double("rate");
+  const uint32_t threshold = philox_threshold(1 - rate);
+  return dispatch_floating(request, request.outputs[0].dtype, [&]<typename T>(Type<T>) {
+    using C = compute_t<T>;
+    const C scale = rate < 1 ? static_cast<C>(1 / (1 - rate)) : C(0);
+    return make_kernel(
+        "kerascnn dropout", [size, stream, threshold, scale](const KernelArgs& args) {
+          const T* x = input<T>(args, 0);
+          T* out = output<T>(args, 0);
+          for_each_block(input<int64_t>(args, 1), stream, size,
+                         [&](int64_t at, int64_t count, const uint32_t* words) {
+                           for (int64_t i = at; i < at + count; ++i) {
+                             out[i] = philox_keep(words[i - at], threshold)
+                                          ? static_cast<T>(static_cast<C>(x[i]) * scale)
+                                          : static_cast<T>(0);
+                           }
+                         });
+        });
+  });
+}
+
+std::unique_ptr<Kernel> plan_random_advance(const PlanRequest& request) {
+  const int64_t amount =
+      request.attributes.has("amount") ? request.attributes.get_int("amount") : 1;
+  return make_kernel("kerascnn random_advance", [amount](const KernelArgs& args) {
+    const int64_t* state = input<int64_t>(args, 0);
+    int64_t* next = output<int64_t>(args, 0);
+    const uint64_t counter = static_cast<uint64_t>(state[1]) + static_cast<uint64_t>(amount);
+    next[0] = state[0];
+    next[1] = static_cast<int64_t>(counter);
+  });
+}
+
+}  // namespace kerascnn::cpu

@@ -1,0 +1,247 @@
+// Reductions. Sums of floating numbers are accumulated in double and split at fixed places, so that
+// they don't depend on the number of threads.
+#include <cmath>
+#include <limits>
+
+#include "core/backend/cpu/kernel_util.h"
+#include "core/backend/cpu/kernels.h"
+#include "core/backend/cpu/parallel.h"
+#include "core/ops/element_functions.h"
+#include "core/ops/geometry.h"
+
+namespace kerascnn::cpu {
+
+namespace {
+
+template <typename T>
+struct Sum {
+  using Accumulator = std::conditional_t<is_floating_storage<T>, double, uint64_t>;
+  static constexpr Accumulator initial() { return 0; }
+  static Accumulator load(T x) { return static_cast<Accumulator>(static_cast<compute_t<T>>(x)); }
+  static Accumulator combine(Accumulator a, Accumulator b) { return a + b; }
+};
+
+template <typename T>
+struct Max {
+  using Accumulator = compute_t<T>;
+  static constexpr Accumulator initial() {
+    if constexpr (is_floating_storage<T>) return -std::numeric_limits<Accumulator>::infinity();
+    return std::numeric_limits<Accumulator>::lowest();
+  }
+  static Accumulator load(T x) { return static_cast<Accumulator>(x); }
+  static Accumulator combine(Accumulator a, Accumulator b) { return element::maximum(a, b); }
+};
+
+template <typename T>
+struct Min {
+  using Accumulator = compute_t<T>;
+  static constexpr Accumulator initial() {
+    if constexpr (is_floating_storage<T>) return std::numeric_limits<Accumulator>::infinity();
+    return std::numeric_limits<Accumulator>::max();
+  }
+  static Accumulator load(T x) { return static_cast<Accumulator>(x); }
+  static Accumulator combine(Accumulator a, Accumulator b) { return element::minimum(a, b); }
+};
+
+// The result in storage type T; sums are divided by `divisor` (1 for a plain sum).
+template <typename T, typename Accumulator>
+T finish(Accumulator value, double divisor) {
+  if constexpr (is_floating_storage<T>) {
+    return static_cast<T>(static_cast<compute_t<T>>(
+        divisor == 1 ? value : static_cast<Accumulator>(value / divisor)));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+// Independent lanes let the compiler vectorize without reordering what was written.
+template <typename T, typename Op>
+typename Op::Accumulator reduce_contiguous(const T* x, int64_t count) {
+  constexpr int64_t kLanes = 16;
+  typename Op::Accumulator lanes[kLanes];
+  for (auto& lane : lanes) lane = Op::initial();
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = Op::combine(lanes[lane], Op::load(x[i + lane]));
+    }
+  }
+  for (int64_t lane = 0; i < count; ++i, ++lane) {
+    lanes[lane] = Op::combine(lanes[lane], Op::load(x[i]));
+  }
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t lane = 0; lane < half; ++lane) {
+      lanes[lane] = Op::combine(lanes[lane], lanes[lane + half]);
+    }
+  }
+  return lanes[0];
+}
+
+// (outer, reduce, inner) cut into `pieces` along reduce: partial results (outer, pieces, inner).
+struct ReduceSplit {
+  int64_t pieces = 1;
+  int64_t rows = 1;  // of a piece, but for the last
+};
+
+ReduceSplit split_reduction(const ReduceGeometry& geometry) {
+  constexpr int64_t kPieceElements = 32768;
+  constexpr int64_t kEnoughTasks = 64;
+  ReduceSplit split{1, geometry.reduce};
+  if (geometry.outer >= kEnoughTasks || geometry.reduce * geometry.inner < 2 * kPieceElements) {
+    return split;
+  }
+  const int64_t wanted = std::min(geometry.reduce * geometry.inner / kPieceElements,
+                                  (kEnoughTasks + geometry.outer - 1) / geometry.outer);
+  split.rows = (geometry.reduce + wanted - 1) / std::max<int64_t>(1, wanted);
+  split.pieces = (geometry.reduce + split.rows - 1) / split.rows;
+  return split;
+}
+
+template <typename T, typename Op>
+void reduce_columns(const T* x, int64_t rows, int64_t inner, typename Op::Accumulator* out) {
+  std::fill(out, out + inner, Op::initial());
+  for (int64_t row = 0; row < rows; ++row) {
+    const T* from = x + row * inner;
+    for (int64_t j = 0; j < inner; ++j) out[j] = Op::combine(out[j], Op::load(from[j]));
+  }
+}
+
+template <typename T, typename Op>
+std::unique_ptr<Kernel> make_simple_reduce(const ReduceGeometry& geometry, double divisor) {
+  using Accumulator = typename Op::Accumulator;
+  const ReduceSplit split = split_reduction(geometry);
+  const int64_t partials = geometry.outer * split.pieces * geometry.inner;
+  return make_kernel(
+      "kerascnn reduce",
+      [geometry, split, divisor](const KernelArgs& args) {
+        const T* x = input<T>(args, 0);
+        T* out = output<T>(args, 0);
+        auto* partial = static_cast<Accumulator*>(args.workspace);
+        const int64_t inner = geometry.inner;
+        const int64_t work = split.rows * inner;
+        const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, work));
+        parallel_for(geometry.outer * split.pieces, grain, [&](int64_t begin, int64_t end) {
+          for (int64_t task = begin; task < end; ++task) {
+            const int64_t first = task % split.pieces * split.rows;
+            const int64_t rows = std::min(split.rows, geometry.reduce - first);
+            const T* from = x + (task / split.pieces * geometry.reduce + first) * inner;
+            if (inner == 1) {
+              partial[task] = reduce_contiguous<T, Op>(from, rows);
+            } else {
+              reduce_columns<T, Op>(from, rows, inner, partial + task * inner);
+            }
+          }
+        });
+        parallel_for(geometry.outer * inner, kElementGrain, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const Accumulator* from = partial + i / inner * split.pieces * inner + i % inner;
+            Accumulator value = from[0];
+            for (int64_t piece = 1; piece < split.pieces; ++piece) {
+              value = Op::combine(value, from[piece * inner]);
+            }
+            out[i] = finish<T>(value, divisor);
+          }
+        });
+      },
+      align_up(partials * static_cast<int64_t>(sizeof(Accumulator))));
+}
+
+int64_t offset_of(int64_t linear, const Shape& extents, const Shape& strides) {
+  int64_t offset = 0;
+  for (size_t d = extents.size(); d-- > 0;) {
+    offset += linear % extents[d] * strides[d];
+    linear /= extents[d];
+  }
+  return offset;
+}
+
+// Reduced axes that are not neighbours: each output element by itself.
+template <typename T, typename Op>
+std::unique_ptr<Kernel> make_general_reduce(const ReduceGeometry& geometry, double divisor) {
+  using Accumulator = typename Op::Accumulator;
+  return make_kernel("kerascnn reduce", [geometry, divisor](const KernelArgs& args) {
+    const T* x = input<T>(args, 0);
+    T* out = output<T>(args, 0);
+    const int64_t length = geometry.reduced_extents.back();
+    const int64_t step = geometry.reduced_strides.back();
+    const int64_t grain =
+        std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, geometry.reduce));
+    parallel_for(geometry.outputs, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o) {
+        const T* base = x + offset_of(o, geometry.kept_extents, geometry.kept_strides);
+        Accumulator value = Op::initial();
+        for (int64_t r = 0; r < geometry.reduce; r += length) {
+          const T* from = base + offset_of(r, geometry.reduced_extents, geometry.reduced_strides);
+          for (int64_t i = 0; i < length; ++i) value = Op::combine(value, Op::load(from[i * step]));
+        }
+        out[o] = finish<T>(value, divisor);
+      }
+    });
+  });
+}
+
+template <template <typename> typename Op>
+std::unique_ptr<Kernel> plan_reduce(const PlanRequest& request, bool is_mean) {
+  const ReduceGeometry geometry =
+      reduce_geometry(request.inputs[0].shape, request.attributes.get_ints("axes"));
+  const double divisor = is_mean ? static_cast<double>(geometry.reduce) : 1.0;
+  return dispatch_number(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return geometry.is_simple ? make_simple_reduce<T, Op<T>>(geometry, divisor)
+                              : make_general_reduce<T, Op<T>>(geometry, divisor);
+  });
+}
+
+// The first maximum; the first NaN where there is one, as in NumPy.
+template <typename T>
+int64_t argmax_line(const T* x, int64_t length, int64_t step) {
+  using C = compute_t<T>;
+  int64_t best = 0;
+  C largest = static_cast<C>(x[0]);
+  for (int64_t i = 1; i < length && largest == largest; ++i) {
+    const C value = static_cast<C>(x[i * step]);
+    if (value > largest || value != value) {
+      best = i;
+      largest = value;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_reduce_sum(const PlanRequest& request) {
+  return plan_reduce<Sum>(request, false);
+}
+std::unique_ptr<Kernel> plan_reduce_mean(const PlanRequest& request) {
+  return plan_reduce<Sum>(request, true);
+}
+std::unique_ptr<Kernel> plan_reduce_max(const PlanRequest& request) {
+  return plan_reduce<Max>(request, false);
+}
+std::unique_ptr<Kernel> plan_reduce_min(const PlanRequest& request) {
+  return plan_reduce<Min>(request, false);
+}
+
+std::unique_ptr<Kernel> plan_argmax(const PlanRequest& request) {
+  const Shape& shape = request.inputs[0].shape;
+  const int64_t axis = normalize_axis("argmax", request.attributes.get_int("axis"),
+                                      static_cast<int64_t>(shape.size()));
+  const AxisGeometry geometry = axis_geometry(shape, axis);
+  return dispatch_any(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return make_kernel("kerascnn argmax", [geometry](const KernelArgs& args) {
+      const T* x = input<T>(args, 0);
+      int32_t* out = output<int32_t>(args, 0);
+      const int64_t grain =
+          std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, geometry.length));
+      parallel_for(geometry.outer * geometry.inner, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t at =
+              i / geometry.inner * geometry.length * geometry.inner + i % geometry.inner;
+          out[i] = static_cast<int32_t>(argmax_line(x + at, geometry.length, geometry.inner));
+        }
+      });
+    });
+  });
+}
+
+}  // namespace kerascnn::cpu

@@ -1,0 +1,106 @@
+// softmax and log_softmax along one axis, and their gradients.
+#include <cmath>
+#include <limits>
+
+#include "core/backend/cpu/kernel_util.h"
+#include "core/backend/cpu/kernels.h"
+#include "core/backend/cpu/parallel.h"
+#include "core/ops/geometry.h"
+
+namespace kerascnn::cpu {
+
+namespace {
+
+// Calls body(offset) for the first element of each line along the axis; its elements are `inner`
+// apart.
+template <typename Body>
+void for_each_line(const AxisGeometry& geometry, const Body& body) {
+  const int64_t grain = std::max<int64_t>(1, 2048 / std::max<int64_t>(1, geometry.length));
+  parallel_for(geometry.outer * geometry.inner, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t line = begin; line < end; ++line) {
+      const int64_t outer = line / geometry.inner;
+      body(outer * geometry.length * geometry.inner + line % geometry.inner);
+    }
+  });
+}
+
+template <typename T, bool is_log>
+void softmax_line(const T* x, T* y, int64_t length, int64_t step) {
+  using C = compute_t<T>;
+  C largest = -std::numeric_limits<C>::infinity();
+  for (int64_t i = 0; i < length; ++i) largest = std::max(largest, static_cast<C>(x[i * step]));
+  C sum = 0;
+  for (int64_t i = 0; i < length; ++i) sum += std::exp(static_cast<C>(x[i * step]) - largest);
+  const C log_sum = std::log(sum);
+  for (int64_t i = 0; i < length; ++i) {
+    const C shifted = static_cast<C>(x[i * step]) - largest;
+    y[i * step] = static_cast<T>(is_log ? shifted - log_sum : std::exp(shifted) / sum);
+  }
+}
+
+// softmax: gx = y * (gy - sum(gy * y)); log_softmax: gx = gy - exp(y) * sum(gy).
+template <typename T, bool is_log>
+void softmax_grad_line(const T* gy, const T* y, T* gx, int64_t length, int64_t step) {
+  using C = compute_t<T>;
+  C sum = 0;
+  for (int64_t i = 0; i < length; ++i) {
+    const C g = static_cast<C>(gy[i * step]);
+    sum += is_log ? g : g * static_cast<C>(y[i * step]);
+  }
+  for (int64_t i = 0; i < length; ++i) {
+    const C g = static_cast<C>(gy[i * step]);
+    const C value = static_cast<C>(y[i * step]);
+    gx[i * step] = static_cast<T>(is_log ? g - std::exp(value) * sum : value * (g - sum));
+  }
+}
+
+AxisGeometry softmax_geometry(const PlanRequest& request) {
+  const Shape& shape = request.outputs[0].shape;
+  const int64_t axis =
+      normalize_axis(std::string(request.op.name), request.attributes.get_int("axis"),
+                     static_cast<int64_t>(shape.size()));
+  return axis_geometry(shape, axis);
+}
+
+template <bool is_log>
+std::unique_ptr<Kernel> plan_forward(const PlanRequest& request) {
+  const AxisGeometry geometry = softmax_geometry(request);
+  return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return make_kernel("kerascnn softmax", [geometry](const KernelArgs& args) {
+      for_each_line(geometry, [&](int64_t at) {
+        softmax_line<T, is_log>(input<T>(args, 0) + at, output<T>(args, 0) + at, geometry.length,
+                                geometry.inner);
+      });
+    });
+  });
+}
+
+template <bool is_log>
+std::unique_ptr<Kernel> plan_grad(const PlanRequest& request) {
+  const AxisGeometry geometry = softmax_geometry(request);
+  return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return make_kernel("kerascnn softmax gradient", [geometry](const KernelArgs& args) {
+      for_each_line(geometry, [&](int64_t at) {
+        softmax_grad_line<T, is_log>(input<T>(args, 0) + at, input<T>(args, 1) + at,
+                                     output<T>(args, 0) + at, geometry.length, geometry.inner);
+      });
+    });
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_softmax(const PlanRequest& request) {
+  return plan_forward<false>(request);
+}
+std::unique_ptr<Kernel> plan_log_softmax(const PlanRequest& request) {
+  return plan_forward<true>(request);
+}
+std::unique_ptr<Kernel> plan_softmax_grad(const PlanRequest& request) {
+  return plan_grad<false>(request);
+}
+std::unique_ptr<Kernel> plan_log_softmax_grad(const PlanRequest& request) {
+  return plan_grad<true>(request);
+}
+
+}  // namespace kerascnn::cpu

@@ -1,0 +1,12 @@
+// Runs an op on float16 or bfloat16 tensors through its float32 kernel: inputs are widened into the
+// workspace and the result is rounded once, at the end.
+#pragma once
+
+#include "core/backend/backend.h"
+
+namespace kerascnn::cpu {
+
+// `plan` is the op's own plan function, called again with every floating spec float32. One output.
+std::unique_ptr<Kernel> plan_in_float32(const PlanRequest& request, PlanFunction plan);
+
+}  // namespace kerascnn::cpu
