@@ -64,27 +64,28 @@ void check_throws(const Body& body, const std::string& part, const char* text, c
 
 }  // namespace kerascnn::testing
 
-#define TEST(name)                                                                       \
-  static void test_##name();                                                             \
+#define TEST(name)                                                                              \
+  static void test_##name();                                                                    \
   static const ::kerascnn::testing::Registration register_##name(__FILE__, #name, test_##name); \
   static void test_##name()
 
-#define CHECK(condition)                                                              \
-  do {                                                                                \
+#define CHECK(condition)                                                                      \
+  do {                                                                                        \
     if (!(condition)) ::kerascnn::testing::fail(__FILE__, __LINE__, #condition, " is false"); \
   } while (false)
 
 #define CHECK_EQUAL(left, right) \
   ::kerascnn::testing::check_equal((left), (right), #left " == " #right, __FILE__, __LINE__)
 
-#define CHECK_NEAR(left, right, tolerance)                                                        \
-  do {                                                                                            \
-    const double left_value = (left), right_value = (right);                                      \
-    if (!(std::abs(left_value - right_value) <= (tolerance)))                                     \
-      ::kerascnn::testing::fail(__FILE__, __LINE__, #left, " is ", left_value, ", not within ",   \
-                                (tolerance), " of ", right_value);                                \
+#define CHECK_NEAR(left, right, tolerance)                                                      \
+  do {                                                                                          \
+    const double left_value = (left), right_value = (right);                                    \
+    if (!(std::abs(left_value - right_value) <= (tolerance)))                                   \
+      ::kerascnn::testing::fail(__FILE__, __LINE__, #left, " is ", left_value, ", not within ", \
+                                (tolerance), " of ", right_value);                              \
   } while (false)
 
 // The statement throws Error (or a class of it) with `part` in its message.
-#define CHECK_THROWS(Error, part, ...) \
-  ::kerascnn::testing::check_throws<Error>([&] { __VA_ARGS__; }, part, #__VA_ARGS__, __FILE__, __LINE__)
+#define CHECK_THROWS(Error, part, ...)                                                         \
+  ::kerascnn::testing::check_throws<Error>([&] { __VA_ARGS__; }, part, #__VA_ARGS__, __FILE__, \
+                                           __LINE__)
