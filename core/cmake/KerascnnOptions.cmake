@@ -66,6 +66,10 @@ target_compile_options(kerascnn_flags INTERFACE
   # GCC 12 sees overlapping copies in std::string's operator+ where there are none (GCC bug 105651).
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${KERASCNN_WERROR}>>:-Werror>)
+if(NOT KERASCNN_SANITIZE AND NOT APPLE)
+  # A missing definition ends the link, not the first import.
+  set(KERASCNN_SHARED_LINK_OPTIONS LINKER:--no-undefined)
+endif()
 foreach(sanitizer IN LISTS KERASCNN_SANITIZE)
   target_compile_options(kerascnn_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${sanitizer};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g>)
