@@ -9,6 +9,7 @@
 #include "core/graph/error_context.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/schedule.h"
+#include "core/ops/fused_elementwise.h"
 
 namespace kerascnn {
 namespace {
@@ -35,8 +36,14 @@ struct PlannedNode {
   std::string output_specs;
 };
 
-std::string node_label(const Node& node) {
+// Of a fused group: the ops in it.
+std::string node_label(const Graph& graph, const Node& node) {
   std::string label(node.op->name);
+  if (node.op->name == "fused_elementwise") {
+    std::vector<TensorSpec> inputs;
+    for (ValueId id : node.inputs) inputs.push_back(graph.value(id).spec);
+    label = element_program_name(decode_element_program(node.attributes, inputs));
+  }
   if (!node.scope.empty()) label += " (" + node.scope + ")";
   return label;
 }
@@ -171,7 +178,7 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
     const Node& node = graph.nodes()[schedule.order[position]];
     PlannedNode planned;
     planned.kernel = std::move(kernels[position]);
-    planned.label = node_label(node);
+    planned.label = node_label(graph, node);
     for (ValueId id : node.inputs) planned.inputs.push_back(operand(id));
     for (ValueId id : node.outputs) {
       planned.outputs.push_back(operand(id).data);

@@ -1,5 +1,6 @@
-// What is done to a graph between tracing and planning. The same graph always gives the same result. Passes
-// run after differentiation. Each keeps results bit by bit unless its comment says how they may differ.
+// What is done to a graph between tracing and planning. The same graph always gives the same
+// result. Passes run after differentiation. Each keeps results bit by bit unless its comment says
+// how they may differ.
 #pragma once
 
 #include "core/graph/rooted_graph.h"
@@ -12,22 +13,23 @@ RootedGraph run_passes(const RootedGraph& source);
 // Drops nodes that neither an output nor an assignment depends on.
 RootedGraph eliminate_dead_code(const RootedGraph& source);
 
-// Evaluates small nodes whose inputs are constants, on the CPU, and drops operations that change nothing:
-// x * 1, x / 1, x + 0, x - 0 (where -0 may become 0), cast to the same dtype, and reshape, transpose and
-// broadcast_to that are the identity or follow their own kind. Element ops read what was broadcast instead
-// of the broadcast copy.
+// Evaluates small nodes whose inputs are constants, on the CPU, and drops operations that change
+// nothing: x * 1, x / 1, x + 0, x - 0 (where -0 may become 0), cast to the same dtype, and reshape,
+// transpose and broadcast_to that are the identity or follow their own kind. Element ops read what
+// was broadcast instead of the broadcast copy.
 RootedGraph fold_constants(const RootedGraph& source);
 
-// Evaluates nodes with equal op, attributes and inputs once. Random ops count: with the same state and stream
-// they give the same numbers.
+// Evaluates nodes with equal op, attributes and inputs once. Random ops count: with the same state
+// and stream they give the same numbers.
 RootedGraph merge_common_subexpressions(const RootedGraph& source);
 
-// softmax followed by sparse_cross_entropy, and their gradients, become sparse_softmax_cross_entropy. Its loss
-// and gradient are those of the pair up to rounding; the probabilities keep their readers.
+// softmax followed by sparse_cross_entropy, and their gradients, become
+// sparse_softmax_cross_entropy. Its loss and gradient are those of the pair up to rounding; the
+// probabilities keep their readers.
 RootedGraph fuse_softmax_cross_entropy(const RootedGraph& source);
 
-// Bias and activation move into the matmul, dense or conv2d before them. In float16 and bfloat16 the sum is
-// then rounded once instead of after each op.
+// Bias and activation move into the matmul, dense or conv2d before them. In float16 and bfloat16
+// the sum is then rounded once instead of after each op.
 RootedGraph fuse_epilogues(const RootedGraph& source);
 
 // Makes groups of element ops that have one output shape into fused_elementwise nodes.

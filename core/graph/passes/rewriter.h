@@ -17,8 +17,8 @@ class GraphRewriter {
   const Graph& source() const { return source_.graph; }
   const Graph& target() const { return target_; }
 
-  // The target's value for one of the source, whose node was copied or replaced before. Constants are
-  // taken over when they are first asked for.
+  // The target's value for one of the source, whose node was copied or replaced before. Constants
+  // are taken over when they are first asked for.
   ValueId map(ValueId source_value);
   std::vector<ValueId> map(const std::vector<ValueId>& source_values);
   void replace(ValueId source_value, ValueId target_value) { map_[source_value] = target_value; }

@@ -1,0 +1,168 @@
+#include "core/graph/passes/element_groups.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <set>
+
+#include "core/ops/fused_elementwise.h"
+
+namespace kerascnn {
+namespace {
+
+// A search for dependencies ends here and counts as a dependency: the time for a graph stays
+// linear.
+constexpr size_t kMaxVisited = 4096;
+// Nodes up to this size also join groups that they have nothing to do with.
+constexpr int64_t kMaxIndependentSize = 1 << 14;
+constexpr size_t kMaxIndependentCandidates = 4;
+
+}  // namespace
+
+ElementGroups::ElementGroups(const RootedGraph& rooted)
+    : graph_(rooted.graph),
+      readers_(rooted),
+      group_of_(rooted.graph.nodes().size(), -1),
+      is_element_(rooted.graph.nodes().size(), false) {
+  for (size_t i = 0; i < graph_.nodes().size(); ++i) place(static_cast<int32_t>(i));
+}
+
+bool ElementGroups::is_candidate(const Node& node) const {
+  return node.op->is_elementwise && node.outputs.size() == 1 &&
+         find_element_op(node.op->name).has_value() &&
+         num_elements(graph_.value(node.outputs[0]).spec.shape) > 0;
+}
+
+void ElementGroups::place(int32_t index) {
+  const Node& node = graph_.nodes()[index];
+  const auto group = static_cast<int32_t>(members_.size());
+  members_.push_back({index});
+  group_of_[index] = group;
+  if (!is_candidate(node)) return;
+  is_element_[index] = true;
+  const Shape& shape = graph_.value(node.outputs[0]).spec.shape;
+
+  std::vector<int32_t> candidates;
+  for (ValueId input : node.inputs) {
+    const Value& source = graph_.value(input);
+    if (source.kind == ValueKind::Result && source.spec.shape == shape) {
+      candidates.push_back(source.source);
+    }
+  }
+  std::vector<int32_t>& recent = recent_[shape];
+  if (num_elements(shape) <= kMaxIndependentSize) {
+    const size_t count = std::min(recent.size(), kMaxIndependentCandidates);
+    candidates.insert(candidates.end(), recent.rbegin(), recent.rbegin() + count);
+  }
+  for (int32_t candidate : candidates) {
+    if (is_element_[candidate]) try_merge(group_of_[index], group_of_[candidate]);
+  }
+  // One entry for each group, so that the latest few are different groups.
+  if (recent.empty() || group_of_[recent.back()] != group_of_[index]) recent.push_back(index);
+}
+
+// Merges `other` into `group`, or leaves both where limits or a circle forbid it.
+bool ElementGroups::try_merge(int32_t group, int32_t other) {
+  if (group == other) return false;
+  std::vector<int32_t> members;
+  std::merge(members_[group].begin(), members_[group].end(), members_[other].begin(),
+             members_[other].end(), std::back_inserter(members));
+  if (!fits_limits(members)) return false;
+  // A single new node has no successors yet, so nothing can depend on it.
+  if (depends_on(group, other, group)) return false;
+  if (members_[group].size() > 1 && depends_on(other, group, other)) return false;
+  for (int32_t node : members_[other]) group_of_[node] = group;
+  members_[group] = std::move(members);
+  members_[other].clear();
+  return true;
+}
+
+bool ElementGroups::fits_limits(const std::vector<int32_t>& members) const {
+  if (members.size() > static_cast<size_t>(kMaxElementInstructions)) return false;
+  const auto is_member = [&](int32_t node) {
+    return std::binary_search(members.begin(), members.end(), node);
+  };
+  std::set<ValueId> inputs, constants;
+  int outputs = 0;
+  for (int32_t index : members) {
+    const Node& node = graph_.nodes()[index];
+    for (ValueId id : node.inputs) {
+      const Value& source = graph_.value(id);
+      if (source.kind == ValueKind::Result && is_member(source.source)) continue;
+      (uniform_constant(graph_, id) ? constants : inputs).insert(id);
+    }
+    const std::vector<int32_t>& readers = readers_.nodes(node.outputs[0]);
+    const bool is_output = readers_.is_root(node.outputs[0]) ||
+                           !std::all_of(readers.begin(), readers.end(), is_member);
+    outputs += is_output ? 1 : 0;
+  }
+  return inputs.size() <= static_cast<size_t>(kMaxElementInputs) &&
+         constants.size() <= static_cast<size_t>(kMaxElementConstants) &&
+         outputs <= kMaxElementOutputs;
+}
+
+std::vector<int32_t> ElementGroups::producers_outside(int32_t group) const {
+  std::vector<int32_t> groups;
+  for (int32_t node : members_[group]) {
+    for (ValueId id : graph_.nodes()[node].inputs) {
+      const Value& source = graph_.value(id);
+      if (source.kind != ValueKind::Result || group_of_[source.source] == group) continue;
+      groups.push_back(group_of_[source.source]);
+    }
+  }
+  return groups;
+}
+
+// Does `group` depend on `target` through at least one other group? Direct edges are what merging
+// is for.
+bool ElementGroups::depends_on(int32_t group, int32_t target, int32_t ignored) const {
+  std::vector<int32_t> open;
+  std::set<int32_t> seen = {ignored, target};
+  for (int32_t next : producers_outside(group)) {
+    if (seen.insert(next).second) open.push_back(next);
+  }
+  while (!open.empty()) {
+    const int32_t current = open.back();
+    open.pop_back();
+    for (int32_t next : producers_outside(current)) {
+      if (next == target) return true;
+      if (!seen.insert(next).second) continue;
+      if (seen.size() > kMaxVisited) return true;
+      open.push_back(next);
+    }
+  }
+  return false;
+}
+
+std::vector<std::vector<int32_t>> ElementGroups::ordered_units() const {
+  std::vector<std::vector<int32_t>> successors(members_.size());
+  std::vector<int32_t> waiting_for(members_.size(), 0);
+  for (size_t group = 0; group < members_.size(); ++group) {
+    std::vector<int32_t> producers = producers_outside(static_cast<int32_t>(group));
+    std::sort(producers.begin(), producers.end());
+    producers.erase(std::unique(producers.begin(), producers.end()), producers.end());
+    for (int32_t producer : producers) successors[producer].push_back(static_cast<int32_t>(group));
+    waiting_for[group] = static_cast<int32_t>(producers.size());
+  }
+  // As in the graph, each group at the place of its last node.
+  using Entry = std::pair<int32_t, int32_t>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  const auto add_ready = [&](int32_t group) {
+    if (!members_[group].empty()) ready.push({members_[group].back(), group});
+  };
+  for (size_t group = 0; group < members_.size(); ++group) {
+    if (waiting_for[group] == 0) add_ready(static_cast<int32_t>(group));
+  }
+  std::vector<std::vector<int32_t>> units;
+  while (!ready.empty()) {
+    const int32_t group = ready.top().second;
+    ready.pop();
+    units.push_back(members_[group]);
+    for (int32_t next : successors[group]) {
+      if (--waiting_for[next] == 0) add_ready(next);
+    }
+  }
+  return units;
+}
+
+}  // namespace kerascnn

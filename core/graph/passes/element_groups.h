@@ -1,0 +1,40 @@
+// Which element ops of a graph run together. Used by the fusion pass.
+#pragma once
+
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "core/graph/passes/rewriter.h"
+
+namespace kerascnn {
+
+// Grows groups node by node in the order of the graph. Each node joins the groups that compute its
+// operands, and small nodes also groups that they don't depend on, since a launch costs more than
+// their arithmetic. A group never depends on itself through nodes outside, so all groups and the
+// other nodes can be put in order.
+class ElementGroups {
+ public:
+  explicit ElementGroups(const RootedGraph& rooted);
+
+  // Units in an order that respects what depends on what. A unit is a group, or a node by itself;
+  // its nodes are in the graph's order.
+  std::vector<std::vector<int32_t>> ordered_units() const;
+
+ private:
+  void place(int32_t node);
+  bool try_merge(int32_t group, int32_t other);
+  bool fits_limits(const std::vector<int32_t>& members) const;
+  bool depends_on(int32_t group, int32_t target, int32_t ignored) const;
+  std::vector<int32_t> producers_outside(int32_t group) const;
+  bool is_candidate(const Node& node) const;
+
+  const Graph& graph_;
+  Readers readers_;
+  std::vector<int32_t> group_of_;              // by node; every node has one once it is placed
+  std::vector<std::vector<int32_t>> members_;  // by group; empty where it was merged into another
+  std::vector<bool> is_element_;               // by node: may it share a group?
+  std::map<Shape, std::vector<int32_t>> recent_;  // nodes by shape, the latest last
+};
+
+}  // namespace kerascnn
