@@ -13,9 +13,10 @@ namespace kerascnn::cpu {
 
 namespace {
 
+constexpr int64_t kBlockRows = 16;
+
 template <typename T>
 std::unique_ptr<Kernel> make_generic_dense(const PlanRequest& request) {
-  constexpr int64_t kBlockRows = 16;
   const int64_t rows = request.outputs[0].shape[0];
   const int64_t columns = request.outputs[0].shape[1];
   const int64_t depth = request.inputs[1].shape[0];

@@ -27,11 +27,11 @@ MatmulSizes matmul_sizes(const PlanRequest& request) {
 
 namespace {
 
+// Rows of one batch entry are shared out in blocks, so that one large product uses all threads too.
+constexpr int64_t kBlockRows = 16;
+
 template <typename T>
 std::unique_ptr<Kernel> make_generic_matmul(const MatmulSizes& sizes) {
-  // Rows of one batch entry are shared out in blocks, so that one large product uses all threads
-  // too.
-  constexpr int64_t kBlockRows = 16;
   return make_kernel("kerascnn generic gemm", [sizes](const KernelArgs& args) {
     const int64_t m = sizes.m, n = sizes.n, k = sizes.k;
     const int64_t blocks = (m + kBlockRows - 1) / kBlockRows;
