@@ -26,14 +26,25 @@ bool is_small(const Conv2DGeometry& g) {
          g.kernel_height * g.kernel_width * g.input_channels <= 64;
 }
 
+// Up to here one launch with the bias in it beats cuDNN's engines, which need two or three; beyond, arithmetic
+// counts and theirs is better.
+bool has_few_channels(const Conv2DGeometry& g) {
+  return g.input_channels <= 128 && g.output_channels <= 128;
+}
+
 bool is_empty(const Conv2DGeometry& g) {
   return num_elements(g.input_shape()) == 0 || num_elements(g.output_shape()) == 0 ||
          num_elements(g.kernel_shape()) == 0;
 }
 
-std::unique_ptr<Kernel> choose(const Conv2DCall& call, bool prefer_direct,
-                               std::unique_ptr<Kernel> (*direct)(const Conv2DCall&)) {
+using PlanCall = std::unique_ptr<Kernel> (*)(const Conv2DCall&);
+
+std::unique_ptr<Kernel> choose(const Conv2DCall& call, bool prefer_direct, PlanCall direct,
+                               PlanCall tensor_core) {
   if (prefer_direct || call.dtype == DType::Float64 || is_empty(call.geometry)) return direct(call);
+  if (has_few_channels(call.geometry)) {
+    if (auto kernel = tensor_core(call)) return kernel;
+  }
   if (auto kernel = plan_conv2d_cudnn(call)) return kernel;
   return direct(call);
 }
@@ -44,16 +55,18 @@ std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
   Conv2DCall call = make_call(request);
   call.has_bias = request.inputs.size() == 3;
   call.activation = fused_activation("conv2d", request.attributes);
-  return choose(call, is_small(call.geometry), plan_conv2d_direct);
+  return choose(call, is_small(call.geometry), plan_conv2d_direct, plan_conv2d_tf32);
 }
 
 std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
-  return choose(make_call(request), false, plan_conv2d_dgrad_direct);
+  return choose(make_call(request), false, plan_conv2d_dgrad_direct,
+                plan_conv2d_dgrad_tf32);
 }
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
   const Conv2DCall call = make_call(request);
-  return choose(call, is_small(call.geometry), plan_conv2d_wgrad_direct);
+  return choose(call, is_small(call.geometry), plan_conv2d_wgrad_direct,
+                plan_conv2d_wgrad_tf32);
 }
 
 }  // namespace kerascnn::cuda

@@ -1,0 +1,57 @@
+// Tensor-core products of float32 matrices in TF32, and asynchronous copies to shared memory (sm_80 and newer).
+#pragma once
+
+#include <cstdint>
+
+namespace kerascnn::cuda {
+
+// Rounds to the nearest of TF32's 10-bit mantissas; the hardware alone would truncate.
+__device__ __forceinline__ uint32_t to_tf32(float value) {
+  uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return bits;
+}
+
+// d (16, 8) += a (16, 8) @ b (8, 8), spread over a warp. Lane l, with g = l / 4 and t = l % 4, holds
+// a[g][t], a[g + 8][t], a[g][t + 4], a[g + 8][t + 4]; b[t][g], b[t + 4][g];
+// d[g][2t], d[g][2t + 1], d[g + 8][2t], d[g + 8][2t + 1].
+__device__ __forceinline__ void multiply_tf32(float (&d)[4], const uint32_t (&a)[4],
+                                              const uint32_t (&b)[2]) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+  __trap();  // planned for sm_80 and newer only
+#endif
+}
+
+// Starts copying 16 bytes to shared memory; where not `valid`, fills them with zeros and reads nothing.
+__device__ __forceinline__ void copy_async_16(void* shared, const void* global, bool valid) {
+#if __CUDA_ARCH__ >= 800
+  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const int bytes = valid ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(bytes)
+               : "memory");
+#else
+  __trap();
+#endif
+}
+
+__device__ __forceinline__ void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until at most kPending of the committed groups are still under way.
+template <int kPending>
+__device__ __forceinline__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+#endif
+}
+
+}  // namespace kerascnn::cuda
