@@ -3,6 +3,7 @@
 // A label outside [0, classes) gives NaN in its row's loss and gradient; nothing is read out of bounds.
 #include <limits>
 
+#include "core/backend/cuda/device/grid.cuh"
 #include "core/backend/cuda/device/indices.cuh"
 #include "core/backend/cuda/device/rows.cuh"
 #include "core/backend/cuda/device/types.cuh"
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
   }
 }
 
-// With q = p / s, s = sum(p) and loss = -log q[label]: d loss / d p[i] = (1 - [i = label] / q[label]) / s.
+// With s = sum(p) and loss = -log(p[label] / s): d loss / d p[i] = 1 / s - [i = label] / p[label].
 template <typename T, typename Label, int kLanes>
 __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
     sparse_cross_entropy_grad(const T* __restrict__ gy, const T* __restrict__ probabilities,
@@ -73,10 +74,9 @@ __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
     C sum = 0;
     for (int64_t i = Threads::lane(); i < params.classes; i += kLanes) sum += load(p[i]);
     sum = Threads::reduce(sum, Sum());
-    const C q = chosen / sum;
     C others = g / sum;
-    C own = others - others / q;
-    if (is_clipped(q, params)) others = own = 0;
+    C own = others - g / chosen;
+    if (is_clipped(chosen / sum, params)) others = own = 0;
     if (!is_valid) others = own = not_a_number<C>();
     for (int64_t i = Threads::lane(); i < params.classes; i += kLanes) {
       gradient[row * params.classes + i] = store<T>(i == label ? own : others);
@@ -131,8 +131,7 @@ __global__ void sparse_softmax_cross_entropy_grad(const T* __restrict__ gy, cons
                                                   CrossEntropyParams params) {
   using C = compute_t<T>;
   const int64_t size = params.rows * params.classes;
-  for (int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; i < size;
-       i += static_cast<int64_t>(gridDim.x) * blockDim.x) {
+  for (int64_t i = first_item(); i < size; i += item_step()) {
     const Division at = divide(i, params.classes);
     const int64_t label = static_cast<int64_t>(labels[at.quotient]);
     C value = not_a_number<C>();

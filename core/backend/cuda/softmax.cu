@@ -1,7 +1,7 @@
 // softmax and log_softmax along one axis, and their gradients.
 #include <limits>
 
-#include "core/backend/cuda/device/indices.cuh"
+#include "core/backend/cuda/device/grid.cuh"
 #include "core/backend/cuda/device/rows.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
@@ -79,8 +79,7 @@ template <typename T, bool kLog>
 __global__ void softmax_lines(const T* x, T* y, AxisGeometry g) {
   using C = compute_t<T>;
   const int64_t lines = g.outer * g.inner;
-  for (int64_t line = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; line < lines;
-       line += static_cast<int64_t>(gridDim.x) * blockDim.x) {
+  for (int64_t line = first_item(); line < lines; line += item_step()) {
     const Division at = divide(line, g.inner);
     const int64_t begin = at.quotient * g.length * g.inner + at.remainder;
     const int64_t end = begin + g.length * g.inner;
@@ -128,8 +127,7 @@ template <typename T, bool kLog>
 __global__ void softmax_grad_lines(const T* gy, const T* y, T* gx, AxisGeometry g) {
   using C = compute_t<T>;
   const int64_t lines = g.outer * g.inner;
-  for (int64_t line = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; line < lines;
-       line += static_cast<int64_t>(gridDim.x) * blockDim.x) {
+  for (int64_t line = first_item(); line < lines; line += item_step()) {
     const Division at = divide(line, g.inner);
     const int64_t begin = at.quotient * g.length * g.inner + at.remainder;
     const int64_t end = begin + g.length * g.inner;

@@ -25,21 +25,4 @@ __device__ __forceinline__ int64_t clamp_index(int64_t index, int64_t length) {
   return index < 0 ? 0 : (index < length ? index : length - 1);
 }
 
-// Quotient and remainder of sizes that are not negative; in 32 bits, which is several times faster, where
-// they fit.
-struct Division {
-  int64_t quotient;
-  int64_t remainder;
-};
-__device__ __forceinline__ Division divide(int64_t a, int64_t b) {
-  Division result;
-  if (((a | b) >> 32) == 0) {
-    result.quotient = static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
-  } else {
-    result.quotient = a / b;
-  }
-  result.remainder = a - result.quotient * b;
-  return result;
-}
-
 }  // namespace kerascnn::cuda
