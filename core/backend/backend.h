@@ -107,7 +107,8 @@ class Backend {
   virtual void* stream() = 0;  // cudaStream_t, or null
 
   // Makes the backend's stream wait for work on a foreign stream (DLPack import), and the other way
-  // round (export). Nothing to do on a CPU. `stream` follows the DLPack protocol's numbering.
+  // round (export). Nothing to do on a CPU. `stream` follows the DLPack protocol's numbering;
+  // wait_for_stream(-1) waits for every stream of the device, for work whose stream is not known.
   virtual void wait_for_stream(intptr_t stream) = 0;
   virtual void make_stream_wait(intptr_t stream) = 0;
 };

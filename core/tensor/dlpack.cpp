@@ -144,14 +144,10 @@ struct Handed {
   ~Handed() {
     if (!stream) return;
     try {
-      Backend& device = backend(tensor.device());
-      // The consumer's last kernels may still read the memory. A default stream always exists; of
-      // any other it is not known whether its owner has destroyed it, so everything is waited for.
-      if (*stream == kLegacyDefaultStream || *stream == kPerThreadDefaultStream) {
-        device.wait_for_stream(*stream);
-      } else {
-        device.synchronize();
-      }
+      // The consumer's last kernels may still read the memory. A default stream always exists; of any
+      // other it is not known whether its owner has destroyed it, so all of them are waited for.
+      const bool exists = *stream == kLegacyDefaultStream || *stream == kPerThreadDefaultStream;
+      backend(tensor.device()).wait_for_stream(exists ? *stream : -1);
     } catch (const Error&) {
       // A device that failed runs nothing any more.
     }

@@ -127,6 +127,10 @@ void CudaBackend::synchronize() {
 
 void CudaBackend::wait_for_stream(intptr_t stream) {
   activate();
+  if (stream == -1) {
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    return;
+  }
   order(dlpack_stream(stream), context_.stream());
 }
 
