@@ -1,0 +1,98 @@
+"""The base class of callbacks: hooks that training, evaluation and prediction call."""
+
+from typing import Any
+
+_BATCH_HOOKS = {
+    "train": ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end"),
+    "test": ("on_test_batch_begin", "on_test_batch_end"),
+    "predict": ("on_predict_batch_begin", "on_predict_batch_end"),
+}
+
+
+class Callback:
+    """Base class of callbacks: override the hooks you need.
+
+    Hooks for epochs cost nothing. A callback that overrides a hook for batches makes `fit` run step
+    by step instead of many steps at once: every batch is seen, and every step pays for a return to
+    Python (roughly 20 microseconds, and the wait for the device where the hook reads its logs).
+
+    Attributes:
+        model: the model that is trained.
+        params: `verbose`, `epochs` and `steps`.
+
+    >>> class Printer(keras.callbacks.Callback):
+    ...     def on_epoch_end(self, epoch, logs=None):
+    ...         print(epoch, sorted(logs))
+    """
+
+    def __init__(self) -> None:
+        self.params: dict | None = None
+        self._model: Any = None
+
+    @property
+    def model(self) -> Any:
+        return self._model
+
+    def set_params(self, params: dict) -> None:
+        self.params = params
+
+    def set_model(self, model: Any) -> None:
+        self._model = model
+
+    def uses_batch_hooks(self, kind: str) -> bool:
+        """Whether hooks for batches are overridden; `kind` is "train", "test" or "predict"."""
+        return any(
+            getattr(type(self), hook, None) is not getattr(Callback, hook)
+            or hook in getattr(self, "__dict__", {})
+            for hook in _BATCH_HOOKS[kind]
+        )
+
+    def on_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        """An older name of `on_train_batch_begin`."""
+
+    def on_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """An older name of `on_train_batch_end`."""
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Before the first batch of an epoch; `epoch` counts from 0."""
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """After an epoch; `logs` has its metrics, and those of its validation with `val_`."""
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        """Before a training batch; `batch` counts from 0 in each epoch."""
+        self.on_batch_begin(batch, logs=logs)
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """After a training batch; `logs` has the metrics since the epoch began."""
+        self.on_batch_end(batch, logs=logs)
+
+    def on_test_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        """Before a batch of `evaluate` or of validation."""
+
+    def on_test_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """After a batch of `evaluate` or of validation."""
+
+    def on_predict_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        """Before a batch of `predict`."""
+
+    def on_predict_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """After a batch of `predict`; `logs["outputs"]` has its results."""
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Before the first epoch."""
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        """After the last epoch; `logs` are those of its end."""
+
+    def on_test_begin(self, logs: dict | None = None) -> None:
+        """Before `evaluate` or validation."""
+
+    def on_test_end(self, logs: dict | None = None) -> None:
+        """After `evaluate` or validation."""
+
+    def on_predict_begin(self, logs: dict | None = None) -> None:
+        """Before `predict`."""
+
+    def on_predict_end(self, logs: dict | None = None) -> None:
+        """After `predict`."""

@@ -1,0 +1,136 @@
+"""All callbacks of a fit as one."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kerascnn import trees
+from kerascnn.callbacks.callback import Callback
+from kerascnn.callbacks.history import History
+from kerascnn.callbacks.progbar_logger import ProgbarLogger
+
+
+class CallbackList(Callback):
+    """Calls each callback in the order in which they were given.
+
+    Args:
+        callbacks: a list of callbacks, or one.
+        add_history: whether to add a `History` where there is none.
+        add_progbar: whether to add a `ProgbarLogger` where there is none.
+        model: the model.
+        **params: handed to each callback's `set_params`.
+
+    Raises:
+        TypeError: where one of them is not a `Callback`.
+    """
+
+    def __init__(
+        self,
+        callbacks: Any = None,
+        add_history: bool = False,
+        add_progbar: bool = False,
+        model: Any = None,
+        **params: Any,
+    ):
+        super().__init__()
+        self.callbacks = trees.flatten(callbacks) if callbacks else []
+        for callback in self.callbacks:
+            if not isinstance(callback, Callback):
+                raise TypeError(
+                    "Each of `callbacks` has to be an instance of keras.callbacks.Callback. "
+                    f"Received: {callback!r}"
+                )
+        self._history = self._find_or_add(History, add_history)
+        self._find_or_add(ProgbarLogger, add_progbar)
+        if model is not None:
+            self.set_model(model)
+        self.set_params(params)
+
+    def _find_or_add(self, cls: type, add: bool) -> Any:
+        found = next((c for c in reversed(self.callbacks) if isinstance(c, cls)), None)
+        if found is None and add:
+            found = cls()
+            self.callbacks.append(found)
+        return found
+
+    def append(self, callback: Callback) -> None:
+        self.callbacks.append(callback)
+
+    def set_params(self, params: dict) -> None:
+        self.params = params
+        for callback in self.callbacks:
+            callback.set_params(params)
+
+    def set_model(self, model: Any) -> None:
+        super().set_model(model)
+        if self._history is not None:
+            model.history = self._history
+        for callback in self.callbacks:
+            callback.set_model(model)
+
+    def uses_batch_hooks(self, kind: str) -> bool:
+        return any(callback.uses_batch_hooks(kind) for callback in self.callbacks)
+
+    def on_steps(self, kind: str, seen: int, logs: Callable[[], dict]) -> None:
+        """After some steps; `logs` reads the metrics from the device, for those that want them."""
+        for callback in self.callbacks:
+            if isinstance(callback, ProgbarLogger):
+                callback.on_steps(kind, seen, logs)
+
+    def on_invalid_loss(self, batch: int) -> None:
+        """After steps of which one, `batch`, made the loss infinite or not a number."""
+        for callback in self.callbacks:
+            handler = getattr(callback, "on_invalid_loss", None)
+            if handler is not None:
+                handler(batch)
+
+    def close(self) -> None:
+        """Leaves displays as they are; called where training is interrupted."""
+        for callback in self.callbacks:
+            if isinstance(callback, ProgbarLogger):
+                callback.close()
+
+    def _call(self, hook: str, *args: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, hook)(*args)
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._call("on_epoch_begin", epoch, logs)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        self._call("on_epoch_end", epoch, logs)
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        self._call("on_train_batch_begin", batch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        self._call("on_train_batch_end", batch, logs)
+
+    def on_test_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        self._call("on_test_batch_begin", batch, logs)
+
+    def on_test_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        self._call("on_test_batch_end", batch, logs)
+
+    def on_predict_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        self._call("on_predict_batch_begin", batch, logs)
+
+    def on_predict_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        self._call("on_predict_batch_end", batch, logs)
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        self._call("on_train_begin", logs)
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        self._call("on_train_end", logs)
+
+    def on_test_begin(self, logs: dict | None = None) -> None:
+        self._call("on_test_begin", logs)
+
+    def on_test_end(self, logs: dict | None = None) -> None:
+        self._call("on_test_end", logs)
+
+    def on_predict_begin(self, logs: dict | None = None) -> None:
+        self._call("on_predict_begin", logs)
+
+    def on_predict_end(self, logs: dict | None = None) -> None:
+        self._call("on_predict_end", logs)

@@ -1,0 +1,129 @@
+"""Saves weights while training."""
+
+import os
+import warnings
+from typing import Any
+
+from kerascnn.callbacks.monitor_callback import MonitorCallback
+
+
+class ModelCheckpoint(MonitorCallback):
+    """Saves the model or its weights, at every epoch's end or after a number of batches.
+
+    Args:
+        filepath: where to save; `{epoch}`, `{batch}` and the names in the logs are filled in, as in
+            `"{epoch:02d}-{val_loss:.2f}.weights.h5"`. Ends with `.weights.h5` for weights.
+        monitor: the value's name in the logs that `save_best_only` looks at.
+        verbose: 1 prints what is saved.
+        save_best_only: whether to save only where the monitored value improved.
+        save_weights_only: whether to save weights (`model.save_weights`) or all (`model.save`).
+        mode: `"min"`, `"max"` or `"auto"`.
+        save_freq: `"epoch"`, or a number of batches; then fit runs step by step.
+        initial_value_threshold: save only what is better than this.
+
+    Raises:
+        ValueError: for an unknown `save_freq` or a wrong ending of `filepath`.
+    """
+
+    def __init__(
+        self,
+        filepath: str | os.PathLike,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_best_only: bool = False,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: str | int = "epoch",
+        initial_value_threshold: float | None = None,
+    ):
+        super().__init__(monitor, mode, initial_value_threshold)
+        self.filepath = os.fspath(filepath)
+        self.verbose = verbose
+        self.save_best_only = save_best_only
+        self.save_weights_only = save_weights_only
+        self.save_freq = save_freq
+        self._batches_since_saving = 0
+        self._epoch = 0
+        if save_freq != "epoch" and not isinstance(save_freq, int):
+            raise ValueError(
+                f"`save_freq` has to be 'epoch' or a number of batches. Received: {save_freq!r}"
+            )
+        endings = (".weights.h5",) if save_weights_only else (".keras", ".h5")
+        if not self.filepath.endswith(endings):
+            raise ValueError(
+                f"ModelCheckpoint with save_weights_only={save_weights_only} needs a file name "
+                f"that ends with {' or '.join(endings)}. Received: filepath={self.filepath}"
+            )
+
+    def uses_batch_hooks(self, kind: str) -> bool:
+        if type(self).on_train_batch_end is ModelCheckpoint.on_train_batch_end:
+            return kind == "train" and self.save_freq != "epoch"
+        return super().uses_batch_hooks(kind)
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        if self.save_freq == "epoch":
+            return
+        self._batches_since_saving += 1
+        if self._batches_since_saving >= self.save_freq:
+            self._batches_since_saving = 0
+            self._save(self._epoch, batch, logs)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        if self.save_freq == "epoch":
+            self._save(epoch, None, logs)
+
+    def _save(self, epoch: int, batch: int | None, logs: dict | None) -> None:
+        logs = dict(logs or {})
+        path = self._file_path(epoch, batch, logs)
+        if not self._should_save(epoch, logs, path):
+            return
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        if self.save_weights_only:
+            self.model.save_weights(path, overwrite=True)
+        else:
+            self.model.save(path, overwrite=True)
+        if self.verbose > 0:
+            print(f"\nEpoch {epoch + 1}: finished saving model to {path}")
+
+    def _should_save(self, epoch: int, logs: dict[str, Any], path: str) -> bool:
+        if not self.save_best_only:
+            if self.verbose > 0:
+                print(f"\nEpoch {epoch + 1}: saving model to {path}")
+            return True
+        current = logs.get(self.monitor)
+        if current is None:
+            warnings.warn(
+                f"ModelCheckpoint watches '{self.monitor}', which is not in the logs "
+                f"({', '.join(logs)}): it saves without comparing.",
+                stacklevel=2,
+            )
+            return True
+        if self.monitor_op is None:
+            self._set_monitor_op()
+        best = "None" if self.best is None else f"{self.best:.5f}"
+        if self._is_improvement(current, self.best):
+            self.best = current
+            if self.verbose > 0:
+                print(
+                    f"\nEpoch {epoch + 1}: {self.monitor} improved from {best} to {current:.5f}, "
+                    f"saving model to {path}"
+                )
+            return True
+        if self.verbose > 0:
+            print(f"\nEpoch {epoch + 1}: {self.monitor} did not improve from {best}")
+        return False
+
+    def _file_path(self, epoch: int, batch: int | None, logs: dict[str, Any]) -> str:
+        values = {"epoch": epoch + 1, **logs}
+        if batch is not None:
+            values.setdefault("batch", batch + 1)
+        try:
+            return self.filepath.format(**values)
+        except KeyError as error:
+            raise KeyError(
+                f"The file name {self.filepath!r} asks for {error}, but there are only "
+                f"{', '.join(values)}."
+            ) from error

@@ -1,0 +1,120 @@
+"""The base class of losses, and how per-sample values become one number."""
+
+from typing import Any
+
+from kerascnn import config, ops
+from kerascnn.naming import auto_name, to_snake_case
+from kerascnn.trees import map_structure
+
+REDUCTIONS = ("sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none", None)
+
+
+class Loss:
+    """Base class of losses: subclasses implement `call(y_true, y_pred)`.
+
+    `call` returns one value per sample, shape `(batch_size, ...)`; calling the object reduces them.
+
+    Args:
+        name: the loss' name in logs; made from the class' name where it is `None`.
+        reduction: `"sum_over_batch_size"` or `"mean"` (sum divided by the number of values),
+            `"sum"`, `"mean_with_sample_weight"` (sum divided by the sum of the weights), `"none"`
+            or `None` (the values as they are).
+        dtype: dtype of the computation; `keras.config.floatx()` where it is `None`.
+
+    Raises:
+        ValueError: for an unknown `reduction`.
+
+    >>> class AbsoluteError(keras.losses.Loss):
+    ...     def call(self, y_true, y_pred):
+    ...         return keras.ops.mean(keras.ops.abs(y_pred - y_true), axis=-1)
+    >>> float(AbsoluteError()(np.zeros((2, 2)), np.array([[1.0, 3.0], [2.0, 2.0]])))
+    2.0
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: str | None = None,
+    ):
+        self.name = name or auto_name(to_snake_case(type(self).__name__))
+        self.reduction = standardize_reduction(reduction)
+        self._dtype = dtype
+
+    @property
+    def dtype(self) -> str:
+        return self._dtype or config.floatx()
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        y_pred = map_structure(self._as_floating, y_pred)
+        y_true = map_structure(self._convert_target, y_true)
+        values = self._as_floating(self.call(y_true, y_pred))
+        return reduce_weighted_values(values, sample_weight, self.reduction)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement call(self, y_true, y_pred) and return one value "
+            "per sample."
+        )
+
+    def _as_floating(self, value: Any) -> Any:
+        return ops.convert_to_tensor(value, dtype=self.dtype)
+
+    def _convert_target(self, y_true: Any) -> Any:
+        return self._as_floating(y_true)
+
+    def get_config(self) -> dict:
+        return {"name": self.name, "reduction": self.reduction}
+
+    @classmethod
+    def from_config(cls, config: dict) -> "Loss":
+        return cls(**config)
+
+
+def standardize_reduction(reduction: str | None) -> str | None:
+    if reduction not in REDUCTIONS:
+        raise ValueError(
+            "Invalid value for argument `reduction`. Expected one of "
+            f"{', '.join(map(repr, REDUCTIONS))}. Received: reduction={reduction!r}"
+        )
+    return reduction
+
+
+def squeeze_or_expand_to_same_rank(x1: Any, x2: Any, expand_rank_1: bool = True) -> tuple[Any, Any]:
+    """Makes two ranks that differ by one equal, by a last axis of extent 1 dropped or added."""
+    rank1, rank2 = len(x1.shape), len(x2.shape)
+    if rank1 == rank2 + 1 and x1.shape[-1] == 1:
+        if rank2 == 1 and expand_rank_1:
+            x2 = ops.expand_dims(x2, axis=-1)
+        else:
+            x1 = ops.squeeze(x1, axis=-1)
+    elif rank2 == rank1 + 1 and x2.shape[-1] == 1:
+        if rank1 == 1 and expand_rank_1:
+            x1 = ops.expand_dims(x1, axis=-1)
+        else:
+            x2 = ops.squeeze(x2, axis=-1)
+    return x1, x2
+
+
+def reduce_weighted_values(
+    values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size"
+) -> Any:
+    """Weighs per-sample `values` and reduces them as `reduction` says."""
+    if sample_weight is not None:
+        sample_weight = ops.convert_to_tensor(sample_weight, dtype=str(values.dtype))
+        values, sample_weight = squeeze_or_expand_to_same_rank(values, sample_weight)
+        values = ops.multiply(values, sample_weight)
+    if reduction in (None, "none") or len(values.shape) == 0:
+        return values
+    if reduction == "sum":
+        return ops.sum(values)
+    if reduction == "mean_with_sample_weight" and sample_weight is not None:
+        return divide_no_nan(ops.sum(values), ops.sum(sample_weight))
+    return ops.mean(values)
+
+
+def divide_no_nan(numerator: Any, denominator: Any) -> Any:
+    """The quotient, 0 where the denominator is 0."""
+    is_zero = ops.equal(denominator, 0.0)
+    quotient = ops.divide(numerator, ops.where(is_zero, ops.ones_like(denominator), denominator))
+    return ops.where(is_zero, ops.zeros_like(quotient), quotient)

@@ -1,0 +1,153 @@
+"""Sums and means of the values seen since the last reset."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kerascnn import ops
+from kerascnn.losses.loss import divide_no_nan, squeeze_or_expand_to_same_rank
+from kerascnn.metrics.metric import Metric
+from kerascnn.metrics.recording import current_recording
+
+
+def _one_value_per_sample(
+    values: Any, sample_weight: Any, reduce: Callable, dtype: str
+) -> tuple[Any, Any]:
+    """Weighted values reduced to one per sample, and the weights in the same form (or `None`)."""
+    values = ops.cast(values, dtype)
+    if sample_weight is not None:
+        sample_weight = ops.convert_to_tensor(sample_weight, dtype=dtype)
+        values, sample_weight = squeeze_or_expand_to_same_rank(values, sample_weight)
+        weight_rank, rank = len(sample_weight.shape), len(values.shape)
+        if rank > weight_rank:
+            values = reduce(values, axis=list(range(weight_rank, rank)))
+        sample_weight = ops.broadcast_to(sample_weight, tuple(values.shape))
+        values = ops.multiply(values, sample_weight)
+        if weight_rank > 1:
+            sample_weight = reduce(sample_weight, axis=list(range(1, weight_rank)))
+    if len(values.shape) > 1:
+        values = reduce(values, axis=list(range(1, len(values.shape))))
+    return values, sample_weight
+
+
+def _sum(values: Any) -> Any:
+    return ops.sum(values) if len(values.shape) else values
+
+
+class Sum(Metric):
+    """The (weighted) sum of the values.
+
+    >>> metric = keras.metrics.Sum()
+    >>> metric.update_state([1.0, 3.0], sample_weight=[1.0, 0.5])
+    >>> float(metric.result())
+    2.5
+    """
+
+    def __init__(self, name: str = "sum", dtype: str | None = None):
+        super().__init__(name=name, dtype=dtype)
+        self.total = self.add_variable((), "zeros", name="total")
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+        values, _ = _one_value_per_sample(values, sample_weight, ops.sum, self.dtype)
+        self.total.assign_add(_sum(values))
+
+    def result(self) -> Any:
+        return self.total.value
+
+
+class Mean(Metric):
+    """The (weighted) mean of the values.
+
+    `total` holds the sum of the weighted values and `count` the sum of the weights. Where weights
+    are absent, or one number that is known when a step is traced, the count is kept on the host.
+
+    >>> metric = keras.metrics.Mean()
+    >>> metric.update_state([1.0, 3.0, 5.0, 7.0])
+    >>> float(metric.result())
+    4.0
+    """
+
+    def __init__(self, name: str = "mean", dtype: str | None = None):
+        super().__init__(name=name, dtype=dtype)
+        self.total = self.add_variable((), "zeros", name="total")
+        self._count = self.add_variable((), "zeros", name="count")
+        self._count_on_host = 0.0
+
+    @property
+    def count(self) -> Any:
+        """The sum of the weights, a variable."""
+        if self._count_on_host and current_recording() is None:
+            amount, self._count_on_host = self._count_on_host, 0.0
+            self._count.assign_add(amount)
+        return self._count
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+        fixed_weight = isinstance(sample_weight, (int, float))
+        weights = None if fixed_weight else sample_weight
+        values, weights = _one_value_per_sample(values, weights, ops.mean, self.dtype)
+        samples = values.shape[0] if len(values.shape) else 1
+        if fixed_weight:
+            values = ops.multiply(values, float(sample_weight))
+            samples *= sample_weight
+        self.total.assign_add(_sum(values))
+        if weights is None:
+            self._add_to_count(samples)
+        else:
+            self._count.assign_add(_sum(weights))
+
+    def _add_to_count(self, samples: float) -> None:
+        recording = current_recording()
+        if recording is None:
+            self._count_on_host += samples
+        elif recording.results_on_device:
+            self._count.assign_add(float(samples))
+        else:
+            recording.each_step(lambda steps: self._count_steps(steps * samples))
+
+    def _count_steps(self, samples: float) -> None:
+        self._count_on_host += samples
+
+    def reset_state(self) -> None:
+        self._count_on_host = 0.0
+        super().reset_state()
+
+    def result(self) -> Any:
+        return divide_no_nan(self.total.value, self.count.value)
+
+    def result_on_host(self) -> float:
+        """The mean as a number, read without any work or allocation on the device."""
+        total = float(self.total.numpy())
+        count = float(self._count.numpy()) + self._count_on_host
+        return total / count if count else 0.0
+
+
+class MeanMetricWrapper(Mean):
+    """The mean of what a function of `(y_true, y_pred)` returns for each sample.
+
+    Args:
+        fn: the function.
+        name: see `Metric`.
+        dtype: see `Metric`.
+        **kwargs: passed on to the function.
+
+    >>> metric = keras.metrics.MeanMetricWrapper(lambda t, p: keras.ops.abs(p - t), name="distance")
+    >>> metric.update_state(np.zeros(2, "float32"), np.array([1.0, 3.0], "float32"))
+    >>> float(metric.result())
+    2.0
+    """
+
+    def __init__(
+        self, fn: Callable, name: str | None = None, dtype: str | None = None, **kwargs: Any
+    ):
+        super().__init__(name=name or getattr(fn, "__name__", None), dtype=dtype)
+        self._fn = fn
+        self._fn_kwargs = kwargs
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        values = self._fn(y_true, y_pred, **self._fn_kwargs)
+        super().update_state(values, sample_weight=sample_weight)
+
+    def get_config(self) -> dict:
+        config_dict = {"name": self.name, "dtype": self.dtype}
+        if type(self) is MeanMetricWrapper:
+            config_dict["fn"] = self._fn
+        return {**config_dict, **self._fn_kwargs}

@@ -1,0 +1,61 @@
+"""What is checked before anything runs, beyond what arrays alone can tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerascnn.training.compile_utils import CompileLoss
+
+
+def check_labels(compile_loss: CompileLoss | None, y: Any, shapes: Any) -> None:
+    """Checks the class numbers that sparse losses get: whole numbers from 0 on, below the classes.
+
+    Args:
+        compile_loss: the built losses.
+        y: the targets, on the host.
+        shapes: objects with the shapes of the model's outputs, nested like them.
+
+    Raises:
+        ValueError: naming the range expected and what was found.
+    """
+    if compile_loss is None or not compile_loss.built or y is None:
+        return
+    for loss, labels in zip(compile_loss.losses, compile_loss.targets(y, shapes), strict=True):
+        if loss.is_sparse and isinstance(labels, np.ndarray):
+            axis = loss.loss._fn_kwargs.get("axis", -1)
+            output = shapes
+            for key in loss.path:
+                output = output[key]
+            _check_sparse(labels, int(output.shape[axis]), loss)
+
+
+def _check_sparse(labels: np.ndarray, num_classes: int, loss: Any) -> None:
+    name = loss.loss.name
+    if loss.ignore_class is not None:
+        labels = labels[labels != loss.ignore_class]
+    if not labels.size:
+        return
+    low, high = labels.min(), labels.max()
+    if labels.dtype.kind not in "iub":
+        whole = np.isfinite(labels).all() and bool((labels == np.floor(labels)).all())
+        if not whole:
+            raise ValueError(
+                f"The loss '{name}' needs class numbers, whole numbers from 0 to "
+                f"{num_classes - 1}. Received labels of dtype {labels.dtype} from {low} to {high} "
+                "that are not whole. For probabilities of classes use categorical_crossentropy, "
+                "for numbers to be predicted mean_squared_error."
+            )
+    if low < 0 or high >= num_classes:
+        wrong = int(((labels < 0) | (labels >= num_classes)).sum())
+        raise ValueError(
+            f"The loss '{name}' needs class numbers from 0 to {num_classes - 1}, as the model's "
+            f"output has {num_classes} classes. Received labels from {low} to {high} ({wrong} of "
+            f"{labels.size} out of range). "
+            + (
+                f"Give the last layer {int(high) + 1} units, or number the classes from 0."
+                if low >= 0
+                else "Number the classes from 0, or pass ignore_class to the loss."
+            )
+        )

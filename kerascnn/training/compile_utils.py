@@ -1,0 +1,341 @@
+"""The losses and metrics of `compile`, matched with the outputs of the model."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple
+
+from kerascnn import losses as losses_module
+from kerascnn import metrics as metrics_module
+from kerascnn import naming, ops, trees
+from kerascnn.losses.losses import LossFunctionWrapper, sparse_categorical_crossentropy
+from kerascnn.training.structure import at_path, is_nested, paths
+
+
+class OutputLoss(NamedTuple):
+    """One loss of one output."""
+
+    path: tuple
+    loss: Any
+    weight: float | None
+    name: str
+    tracker: Any  # a Mean of this loss alone; None in models with a single loss
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the targets are class numbers."""
+        return getattr(self.loss, "fn", None) is sparse_categorical_crossentropy
+
+    @property
+    def ignore_class(self) -> int | None:
+        return getattr(self.loss, "_fn_kwargs", {}).get("ignore_class")
+
+
+def output_names_of(y_pred: Any, names: list[str] | None) -> list[str | None]:
+    """A name for each output: the dictionary's keys, else the model's names, else `None`."""
+    if isinstance(y_pred, dict) and all(not is_nested(value) for value in y_pred.values()):
+        return sorted(y_pred)
+    count = len(trees.flatten(y_pred))
+    return list(names) if names and len(names) == count else [None] * count
+
+
+def per_output(value: Any, y_pred: Any, names: list, what: str) -> list:
+    """`value` (one for all, or a list or dictionary of them) as a list with one for each output.
+
+    Raises:
+        ValueError: where a list has the wrong length or a dictionary has unknown keys.
+    """
+    outputs = paths(y_pred)
+    if isinstance(value, dict):
+        unknown = [key for key in value if key not in names]
+        if unknown and not (len(outputs) == 1 and len(value) == 1):
+            raise ValueError(
+                f"The keys of `{what}` must be names of outputs. The model has "
+                f"{', '.join(map(repr, names))}. Received: {', '.join(map(repr, value))}"
+            )
+        return list(value.values()) if unknown else [value.get(name) for name in names]
+    if isinstance(value, (list, tuple)):
+        if len(value) != len(outputs):
+            raise ValueError(
+                f"`{what}` must have one entry for each of the {len(outputs)} outputs. Received "
+                f"{len(value)}: {value}"
+            )
+        return list(value)
+    return [value] * len(outputs)
+
+
+def match_targets(y: Any, y_pred: Any, names: list, wanted: list[bool]) -> list:
+    """The target of each output, `None` where none is `wanted`.
+
+    Raises:
+        ValueError: where `y` doesn't have the outputs' structure.
+    """
+    outputs = paths(y_pred)
+    if isinstance(y, dict) and all(
+        name in y for name, want in zip(names, wanted, strict=True) if want
+    ):
+        return [y[name] if want else None for name, want in zip(names, wanted, strict=True)]
+    leaves = trees.flatten(y)
+    if isinstance(y, dict) and isinstance(y_pred, dict):
+        leaves = None
+    elif len(leaves) == len(outputs):
+        return [leaf if want else None for leaf, want in zip(leaves, wanted, strict=True)]
+    elif len(leaves) == sum(wanted):
+        rest = iter(leaves)
+        return [next(rest) if want else None for want in wanted]
+    raise ValueError(
+        "The targets don't match the model's outputs. The model has "
+        f"{_describe(y_pred, names)}; y has {_describe(y, [])}."
+    )
+
+
+def _describe(structure: Any, names: list) -> str:
+    if isinstance(structure, dict):
+        return f"the keys {', '.join(map(repr, sorted(structure)))}"
+    count = len(trees.flatten(structure))
+    known = [repr(name) for name in names if name]
+    return f"{count} array{'s' if count != 1 else ''}" + (f" ({', '.join(known)})" if known else "")
+
+
+def _is_binary_or_sparse(y_true: Any, y_pred: Any) -> tuple[bool, bool]:
+    is_binary = y_pred.shape[-1] == 1
+    is_sparse = len(y_true.shape) < len(y_pred.shape) or (
+        y_true.shape[-1] == 1 and y_pred.shape[-1] > 1
+    )
+    return is_binary, is_sparse
+
+
+def resolve_loss(identifier: Any, y_true: Any, y_pred: Any) -> Any:
+    """A `Loss` for a name, function, class or object; "crossentropy" goes by the shapes."""
+    if str(identifier).lower() in ("crossentropy", "ce"):
+        is_binary, is_sparse = _is_binary_or_sparse(y_true, y_pred)
+        if is_binary:
+            identifier = "binary_crossentropy"
+        else:
+            identifier = (
+                "sparse_categorical_crossentropy" if is_sparse else "categorical_crossentropy"
+            )
+    loss = losses_module.get(identifier)
+    if not isinstance(loss, losses_module.Loss):
+        name = identifier if isinstance(identifier, str) else _object_name(loss)
+        loss = LossFunctionWrapper(loss, name=name)
+    return loss
+
+
+def resolve_metric(identifier: Any, y_true: Any, y_pred: Any) -> metrics_module.Metric:
+    """A `Metric` for a name, function, class or object; "accuracy" goes by the shapes."""
+    if str(identifier).lower() in ("accuracy", "acc"):
+        is_binary, is_sparse = _is_binary_or_sparse(y_true, y_pred)
+        if is_binary:
+            metric = metrics_module.BinaryAccuracy()
+        elif is_sparse:
+            metric = metrics_module.SparseCategoricalAccuracy()
+        else:
+            metric = metrics_module.CategoricalAccuracy()
+    else:
+        metric = metrics_module.get(identifier)
+    if not isinstance(metric, metrics_module.Metric):
+        metric = metrics_module.MeanMetricWrapper(metric, name=_object_name(metric))
+    if isinstance(identifier, str):
+        metric.name = identifier
+    return metric
+
+
+def _object_name(obj: Any) -> str:
+    if hasattr(obj, "name"):
+        return obj.name
+    if inspect.isfunction(obj):
+        return obj.__name__
+    return naming.to_snake_case(type(obj).__name__)
+
+
+class OutputShape:
+    """The shape of an output, kept after its trace."""
+
+    def __init__(self, shape: tuple):
+        self.shape = shape
+
+
+class CompileLoss:
+    """The total loss of a model: a loss for each output, weighted and added up.
+
+    Args:
+        loss: a loss, or a list or dictionary of them, one for each output.
+        loss_weights: numbers in the same form.
+        output_names: the names of the model's outputs.
+    """
+
+    def __init__(self, loss: Any, loss_weights: Any = None, output_names: list | None = None):
+        if loss_weights is not None and not isinstance(
+            loss_weights, (list, tuple, dict, float, int)
+        ):
+            raise ValueError(
+                "`loss_weights` must be a number, or a list or dictionary of them. Received: "
+                f"{loss_weights!r}"
+            )
+        self._user_loss = loss
+        self._user_weights = loss_weights
+        self.output_names = output_names
+        self.losses: list[OutputLoss] = []
+        self.output_shapes: Any = None  # of the model's outputs, for checks of labels
+        self._names: list = []
+        self._wanted: list[bool] = []
+        self.built = False
+
+    @property
+    def metrics(self) -> list:
+        return [loss.tracker for loss in self.losses if loss.tracker is not None]
+
+    def build(self, y: Any, y_pred: Any) -> None:
+        self._names = output_names_of(y_pred, self.output_names)
+        identifiers = per_output(self._user_loss, y_pred, self._names, "loss")
+        weights = per_output(self._user_weights, y_pred, self._names, "loss_weights")
+        self._wanted = [identifier is not None for identifier in identifiers]
+        targets = match_targets(y, y_pred, self._names, self._wanted)
+        several = sum(self._wanted) > 1
+        self.losses = []
+        for path, name, identifier, weight, y_true in zip(
+            paths(y_pred), self._names, identifiers, weights, targets, strict=True
+        ):
+            if identifier is None:
+                continue
+            loss = resolve_loss(identifier, y_true, at_path(y_pred, path))
+            name = name or loss.name
+            tracker = metrics_module.Mean(name=f"{name}_loss") if several else None
+            self.losses.append(OutputLoss(path, loss, weight, name, tracker))
+        self.built = True
+
+    def targets(self, y: Any, y_pred: Any) -> list[Any]:
+        """The target of each loss, in the order of `losses`."""
+        matched = match_targets(y, y_pred, self._names, self._wanted)
+        return [target for target, want in zip(matched, self._wanted, strict=True) if want]
+
+    def __call__(self, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        if y is None:
+            raise ValueError("The loss needs targets, but y is None: pass y.")
+        if not self.built:
+            self.build(y, y_pred)
+        self.output_shapes = trees.map_structure(lambda t: OutputShape(tuple(t.shape)), y_pred)
+        targets = self.targets(y, y_pred)
+        weights = [sample_weight] * len(targets)
+        if is_nested(sample_weight):
+            weights = self.targets(sample_weight, y_pred)
+        total = None
+        for loss, y_true, weight in zip(self.losses, targets, weights, strict=True):
+            prediction = at_path(y_pred, loss.path)
+            value = _call_loss(loss, y_true, prediction, weight)
+            if loss.tracker is not None:
+                loss.tracker.update_state(value, sample_weight=int(prediction.shape[0]))
+            if loss.weight is not None:
+                value = ops.multiply(value, float(loss.weight))
+            total = value if total is None else ops.add(total, value)
+        return total
+
+
+def _call_loss(loss: OutputLoss, y_true: Any, y_pred: Any, weight: Any) -> Any:
+    value = loss.loss(y_true, y_pred, weight)
+    if len(value.shape) != 0:
+        raise ValueError(
+            f"The loss '{loss.loss.name}' returned values of shape {tuple(value.shape)} instead of "
+            "one number. Use a loss with a reduction, such as reduction='sum_over_batch_size'."
+        )
+    return value
+
+
+class CompileMetrics:
+    """The metrics of `compile`, for each output, and their names in the logs.
+
+    Args:
+        metrics: a list of metrics, or a list or dictionary with one or a list for each output.
+        weighted_metrics: the same; these take `sample_weight` into account.
+        output_names: the names of the model's outputs.
+    """
+
+    name = "compile_metrics"
+
+    def __init__(self, metrics: Any, weighted_metrics: Any, output_names: list | None = None):
+        for argument, value in (("metrics", metrics), ("weighted_metrics", weighted_metrics)):
+            if value and not isinstance(value, (list, tuple, dict)):
+                raise ValueError(
+                    f"`{argument}` must be a list, tuple, or dictionary, for example "
+                    f"{argument}=['accuracy']. Received: {value!r} of type {type(value).__name__}"
+                )
+        self._user_metrics = metrics
+        self._user_weighted = weighted_metrics
+        self.output_names = output_names
+        self._names: list = []
+        # (place of the output, metric, whether sample weights count)
+        self._entries: list[tuple[int, metrics_module.Metric, bool]] = []
+        self.built = False
+
+    @property
+    def metrics(self) -> list[metrics_module.Metric]:
+        return [metric for _, metric, _ in self._entries]
+
+    @property
+    def variables(self) -> list:
+        return [variable for metric in self.metrics for variable in metric.variables]
+
+    def build(self, y: Any, y_pred: Any) -> None:
+        self._names = output_names_of(y_pred, self.output_names)
+        outputs = trees.flatten(y_pred)
+        given = [
+            (self._for_outputs(self._user_metrics, y_pred, "metrics"), False),
+            (self._for_outputs(self._user_weighted, y_pred, "weighted_metrics"), True),
+        ]
+        wanted = [any(of_all[place] for of_all, _ in given) for place in range(len(outputs))]
+        targets = match_targets(y, y_pred, self._names, wanted)
+        for of_all, weighted in given:
+            for place, identifiers in enumerate(of_all):
+                for identifier in identifiers:
+                    metric = resolve_metric(identifier, targets[place], outputs[place])
+                    self._entries.append((place, metric, weighted))
+        self.built = True
+
+    def _for_outputs(self, value: Any, y_pred: Any, what: str) -> list[list]:
+        outputs = len(trees.flatten(y_pred))
+        if not value:
+            return [[] for _ in range(outputs)]
+        if outputs == 1 and not isinstance(value, dict):
+            return [trees.flatten(value)]
+        chosen = per_output(value, y_pred, self._names, what)
+        return [
+            [] if item is None else (list(item) if is_nested(item) else [item]) for item in chosen
+        ]
+
+    def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        if not self.built:
+            self.build(y, y_pred)
+        if not self._entries:
+            return
+        outputs = trees.flatten(y_pred)
+        wanted = [any(place == p for p, _, _ in self._entries) for place in range(len(outputs))]
+        targets = match_targets(y, y_pred, self._names, wanted)
+        weights = [sample_weight] * len(outputs)
+        if is_nested(sample_weight):
+            weights = match_targets(sample_weight, y_pred, self._names, wanted)
+        for place, metric, weighted in self._entries:
+            weight = weights[place] if weighted else None
+            metric.update_state(targets[place], outputs[place], sample_weight=weight)
+
+    def reset_state(self) -> None:
+        for metric in self.metrics:
+            metric.reset_state()
+
+    def named(self) -> dict[str, metrics_module.Metric]:
+        """The metrics by their names in the logs: with the output's name where there are more."""
+        several = len(self._names) > 1
+        result: dict[str, metrics_module.Metric] = {}
+        uses: dict[str, int] = {}
+        for place, metric, weighted in self._entries:
+            prefix = f"{self._names[place]}_" if several and self._names[place] else ""
+            name = prefix + metric.name
+            if name in uses and weighted:
+                name = f"{prefix}weighted_{metric.name}"
+            count = uses.get(name, 0)
+            uses[name] = count + 1
+            result[f"{name}_{count}" if count else name] = metric
+        return result
+
+    def result(self) -> dict[str, Any]:
+        return {name: metric.result() for name, metric in self.named().items()}

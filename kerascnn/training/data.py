@@ -1,0 +1,274 @@
+"""Arrays as `fit` takes them: converted, checked, split, weighted. All on the host."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kerascnn import _core, config, dtypes, trees
+from kerascnn.training.structure import is_nested
+
+# Wider unsigned integers don't exist on the device: each becomes the next type that holds it.
+_UNSIGNED = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
+
+
+class ArrayData:
+    """`x`, `y` and `sample_weight` with one array per leaf, all of the same length.
+
+    Args:
+        x: array, or list, tuple or dictionary of arrays, each of shape `(num_samples, ...)`.
+        y: the same for targets, or `None`.
+        sample_weight: weights of shape `(num_samples,)` or one for each of `y`, or `None`.
+
+    Raises:
+        TypeError: for strings, objects and other things that don't hold numbers.
+        ValueError: for different lengths, no samples at all, or wrong shapes of the weights.
+    """
+
+    def __init__(self, x: Any, y: Any = None, sample_weight: Any = None):
+        if x is None:
+            raise ValueError("No input data: x is None. Pass an array of shape (num_samples, ...).")
+        self.x = _as_arrays(x, "x")
+        self.y = None if y is None else _compact_labels(_as_arrays(y, "y"))
+        self.sample_weight = None
+        if sample_weight is not None:
+            self.sample_weight = _spread_weights(_as_arrays(sample_weight, "sample_weight"), self.y)
+        self.num_samples = self._check_lengths()
+        if self.sample_weight is not None:
+            _check_weights(self.sample_weight, self.y)
+
+    @property
+    def structure(self) -> tuple:
+        """`(x, y, sample_weight)`, nested as given."""
+        return self.x, self.y, self.sample_weight
+
+    def arrays(self) -> list[np.ndarray]:
+        """All arrays from left to right, without the absent ones."""
+        return [leaf for leaf in trees.flatten(self.structure) if leaf is not None]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(array.nbytes for array in {id(a): a for a in self.arrays()}.values())
+
+    def _check_lengths(self) -> int:
+        sizes = {
+            name: [len(leaf) for leaf in trees.flatten(part) if leaf is not None]
+            for name, part in zip(("x", "y", "sample_weight"), self.structure, strict=True)
+        }
+        lengths = {length for of_part in sizes.values() for length in of_part}
+        if len(lengths) != 1:
+            received = ", ".join(
+                f"{name}: {' and '.join(map(str, of_part))}"
+                for name, of_part in sizes.items()
+                if of_part
+            )
+            raise ValueError(
+                "All arrays must have the same number of samples (their first axis). Received "
+                f"{received}."
+            )
+        (num_samples,) = lengths
+        if num_samples == 0:
+            shapes = ", ".join(str(a.shape) for a in trees.flatten(self.x))
+            raise ValueError(f"There are no samples in the data: x has shape {shapes}.")
+        return num_samples
+
+    def split(self, fraction: float) -> tuple[ArrayData, ArrayData]:
+        """The first part for training and the last `fraction` for validation, in this order."""
+        check_validation_split(fraction)
+        at = math.floor(self.num_samples * (1.0 - fraction))
+        if at in (0, self.num_samples):
+            raise ValueError(
+                f"validation_split={fraction} of {self.num_samples} samples leaves nothing for "
+                f"{'training' if at == 0 else 'validation'}. Provide more data or another fraction."
+            )
+        return self._slice(slice(0, at)), self._slice(slice(at, None))
+
+    def _slice(self, which: slice) -> ArrayData:
+        part = object.__new__(ArrayData)
+        part.x, part.y, part.sample_weight = trees.map_structure(
+            lambda leaf: None if leaf is None else leaf[which], self.structure
+        )
+        part.num_samples = len(trees.flatten(part.x)[0])
+        return part
+
+    def weigh_classes(self, class_weight: dict) -> None:
+        """Makes `class_weight` sample weights. Raises `ValueError` where it can't be."""
+        check_class_weight(class_weight)
+        if self.sample_weight is not None:
+            raise ValueError(
+                "class_weight and sample_weight can't both be given: multiply the weight of each "
+                "sample's class into sample_weight."
+            )
+        if self.y is None or is_nested(self.y):
+            raise ValueError("class_weight is only supported for models with a single output.")
+        self.sample_weight = class_weights_of(self.y, class_weight)
+
+
+def class_weights_of(y: np.ndarray, class_weight: dict) -> np.ndarray:
+    """The weight of each sample's class, shape (num_samples,); 1 for classes not listed."""
+    if y.ndim > 1:
+        y = np.argmax(y, axis=-1) if y.shape[-1] != 1 else y[..., 0]
+    labels = np.round(y).astype(np.int64)
+    classes, places = np.unique(labels, return_inverse=True)
+    weights = [float(class_weight.get(int(label), 1.0)) for label in classes]
+    return np.asarray(weights, config.floatx())[places.reshape(labels.shape)]
+
+
+def unpack_validation_data(validation_data: Any) -> ArrayData:
+    """`(x, y)` or `(x, y, sample_weight)` as `ArrayData`."""
+    if isinstance(validation_data, ArrayData):
+        return validation_data
+    if not isinstance(validation_data, (tuple, list)) or len(validation_data) not in (1, 2, 3):
+        raise ValueError(
+            "validation_data must be a tuple (x, y) or (x, y, sample_weight). Received: "
+            f"{type(validation_data).__name__}"
+            + (f" of {len(validation_data)} items" if hasattr(validation_data, "__len__") else "")
+        )
+    return ArrayData(*validation_data)
+
+
+def check_validation_split(fraction: float) -> None:
+    if isinstance(fraction, bool) or not 0 < fraction < 1:
+        raise ValueError(
+            "validation_split must be a number between 0 and 1, for example 0.1. Received: "
+            f"validation_split={fraction}"
+        )
+
+
+def check_class_weight(class_weight: dict) -> None:
+    if not isinstance(class_weight, dict):
+        raise ValueError(
+            "class_weight must be a dictionary from class numbers to weights, for example "
+            f"{{0: 1.0, 1: 5.0}}. Received: {type(class_weight).__name__}"
+        )
+    for key, weight in class_weight.items():
+        if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or key < 0:
+            raise ValueError(
+                "The keys of class_weight must be class numbers, integers from 0 on. Received: "
+                f"{key!r}"
+            )
+        if not isinstance(weight, (int, float, np.number)) or not np.isfinite(weight):
+            raise ValueError(
+                f"class_weight must hold finite numbers. Received: {weight!r} for class {key}"
+            )
+
+
+def check_positive_int(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1. Received: {name}={value!r}")
+    return int(value)
+
+
+def _as_arrays(structure: Any, name: str) -> Any:
+    def convert(path: tuple, leaf: Any) -> Any:
+        return _as_array(leaf, name + "".join(f"[{key!r}]" for key in path))
+
+    def walk(part: Any, path: tuple) -> Any:
+        if isinstance(part, dict):
+            return {key: walk(item, (*path, key)) for key, item in part.items()}
+        if isinstance(part, (list, tuple)):
+            _reject_numbers(part, name)
+            return type(part)([walk(item, (*path, i)) for i, item in enumerate(part)])
+        return convert(path, part)
+
+    return walk(structure, ())
+
+
+def _reject_numbers(items: Any, name: str) -> None:
+    if not items:
+        raise ValueError(f"There are no samples in the data: {name} is an empty list.")
+    if all(isinstance(item, (bool, int, float, str, bytes)) for item in items):
+        raise TypeError(
+            f"{name} is a list of {type(items[0]).__name__}: lists are read as one array for each "
+            f"of the model's inputs or outputs. Pass an array, np.asarray({name})."
+        )
+
+
+def _as_array(value: Any, name: str) -> np.ndarray | None:
+    """A NumPy array of a dtype that the device has; floats become `floatx`."""
+    if value is None:
+        return None
+    if isinstance(value, _core.Tensor):
+        value = value.numpy()
+    elif not isinstance(value, np.ndarray):
+        if not hasattr(value, "__array__") and not hasattr(value, "__dlpack__"):
+            raise TypeError(
+                f"{name} must be an array. Received: {type(value).__name__}. Lists and tuples are "
+                "read as one array for each input or output of the model."
+            )
+        value = np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
+    if value.ndim == 0:
+        raise ValueError(
+            f"{name} must have an axis of samples, shape (num_samples, ...). Received a single "
+            f"value: {value!r}"
+        )
+    return _standardize_dtype(value, name)
+
+
+def _standardize_dtype(array: np.ndarray, name: str) -> np.ndarray:
+    dtype = array.dtype.name
+    if array.dtype.kind in "OSUaM" or array.dtype.kind == "m":
+        kind = {"O": "Python objects", "M": "dates", "m": "time spans"}.get(
+            array.dtype.kind, "strings"
+        )
+        raise TypeError(
+            f"{name} holds {kind} (dtype {array.dtype}), but models take numbers. Convert it "
+            f"first, for example {name}.astype('float32')"
+            + (", or np.stack it where its items are arrays." if kind == "Python objects" else ".")
+        )
+    if dtype in _UNSIGNED:
+        if array.size and array.max() > np.iinfo(_UNSIGNED[dtype]).max:
+            raise TypeError(f"{name} has values of dtype {dtype} that don't fit into int64.")
+        return array.astype(_UNSIGNED[dtype])
+    if dtype not in dtypes.ALL:
+        raise TypeError(
+            f"{name} has the dtype {array.dtype}, which is not supported. Use one of "
+            f"{', '.join(dtypes.ALL)}, for example {name}.astype('float32')."
+        )
+    if dtypes.is_float(dtype) and dtype != config.floatx():
+        return array.astype(dtypes.numpy_dtype(config.floatx()))
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _compact_labels(y: Any) -> Any:
+    """Class numbers as int32, which losses and metrics compare in: converted once, here."""
+
+    def convert(leaf: np.ndarray | None) -> np.ndarray | None:
+        if leaf is None or leaf.dtype.kind not in "iu":
+            return leaf
+        is_labels = leaf.ndim == 1 or (leaf.ndim == 2 and leaf.shape[1] == 1)
+        if not is_labels or not leaf.size:
+            return leaf
+        limits = np.iinfo(np.int32)
+        fits = leaf.min() >= limits.min and leaf.max() <= limits.max
+        return leaf.astype(np.int32, copy=False) if fits else leaf
+
+    return trees.map_structure(convert, y)
+
+
+def _spread_weights(weights: Any, y: Any) -> Any:
+    """One array of weights for several outputs serves each of them."""
+    if is_nested(y) and not is_nested(weights):
+        if weights.ndim > 2 or (weights.ndim == 2 and weights.shape[1] != 1):
+            raise ValueError(
+                "For a model with several outputs a single sample_weight array must have one "
+                f"weight per sample, shape (num_samples,). Received: shape {weights.shape}. Pass "
+                "one array for each output instead."
+            )
+        return trees.map_structure(lambda _: weights, y)
+    return weights
+
+
+def _check_weights(weights: Any, y: Any) -> None:
+    if y is None:
+        raise ValueError("sample_weight was given without y.")
+    if is_nested(weights) and len(trees.flatten(weights)) != len(trees.flatten(y)):
+        raise ValueError(
+            "Pass one sample_weight array for each array of y. Received "
+            f"{len(trees.flatten(weights))} for {len(trees.flatten(y))}."
+        )
+    for weight in trees.flatten(weights):
+        if weight is not None and weight.dtype.kind not in "iufbV":
+            raise TypeError(f"sample_weight must hold numbers. Received dtype {weight.dtype}.")

@@ -1,0 +1,201 @@
+"""Batches for compiled steps: data on the device, the order of each pass, the last short batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kerascnn import _core
+from kerascnn.training import memory
+from kerascnn.training.data import ArrayData
+from kerascnn.training.device_state import StagedTensor, StepState
+from kerascnn.training.steps import BatchSource, CompiledStep, describe_source
+
+if TYPE_CHECKING:
+    from kerascnn.training.trainer import Trainer
+
+
+class Segment(NamedTuple):
+    """Steps of one program over data that is on the device once `load` was called."""
+
+    step: CompiledStep
+    inputs: list[Any]
+    num_steps: int
+    load: Callable[[], None]
+
+
+class Feed:
+    """The batches of one data set for one kind of step.
+
+    Making a feed traces and compiles its steps, for whole batches and for the last, shorter one;
+    only then does data go to the device: all at once where it fits, else in chunks of batches.
+
+    Args:
+        model: the model.
+        kind: `"train"`, `"test"` or `"predict"`.
+        data: the arrays.
+        batch_size: samples per step.
+        state: the counters that steps read and write.
+        generator: draws the order of each pass; `None` keeps the order of the data.
+    """
+
+    def __init__(
+        self,
+        model: Trainer,
+        kind: str,
+        data: ArrayData,
+        batch_size: int,
+        state: StepState,
+        generator: np.random.Generator | None = None,
+    ):
+        self._data = data
+        self._arrays = list({id(array): array for array in data.arrays()}.values())
+        self._batch_size = batch_size
+        self._state = state
+        self._generator = generator
+        self._next_order: np.ndarray | None = None
+        self._full, self._rest = divmod(data.num_samples, batch_size)
+        self.num_batches = self._full + bool(self._rest)
+        device = state.device
+        per_batch = max(1, sum(a[:1].nbytes for a in self._arrays) * batch_size)
+        self.is_resident = memory.fits_on_device(data.num_bytes, device)
+        if self.is_resident:
+            self._chunk = self._full
+        else:
+            self._chunk = memory.chunk_batches(per_batch, max(1, self._full), device)
+        self._compile(model, kind)
+        self._upload()
+        self._segments: Iterator[Segment] | None = None
+        self._segment: Segment | None = None
+        self._done = 0  # steps of the current segment
+        self._left = 0  # steps of the current pass
+
+    def _compile(self, model: Trainer, kind: str) -> None:
+        rows = self._chunk * self._batch_size
+        length = None if self.is_resident else max(rows, self._rest)
+        self._main = self._tail = None
+        if self._full:
+            self._main = model._compiled_step(
+                kind, self._source(self._batch_size, rows, True, length), self._state
+            )
+        if self._rest:
+            self._tail = model._compiled_step(
+                kind, self._source(self._rest, self._rest, False, length), self._state
+            )
+
+    def _source(self, batch_size: int, rows: int, counts: bool, length: int | None) -> BatchSource:
+        return describe_source(self._data.structure, self._arrays, batch_size, rows, counts, length)
+
+    def _upload(self) -> None:
+        device = self._state.device
+        rows = self._chunk * self._batch_size
+        self._order = StagedTensor("order", (rows,), "int32", device) if self._main else None
+        self._tail_order = StagedTensor("order", (self._rest,), "int32", device)
+        self._loaded_in_order = False
+        if self.is_resident:
+            self._tensors = [_core.from_numpy(array, device) for array in self._arrays]
+            return
+        length = max(rows, self._rest)
+        self._buffers = [
+            StagedTensor("chunk", (length, *a.shape[1:]), a.dtype.name, device)
+            for a in self._arrays
+        ]
+        self._tensors = [buffer.tensor for buffer in self._buffers]
+        if self._order is not None:
+            self._order.write(np.arange(rows, dtype=np.int32))
+        self._tail_order.write(np.arange(self._rest, dtype=np.int32))
+
+    # One pass over the data --------------------------------------------------------------------
+
+    def begin_pass(self) -> None:
+        """The next step is the first of a pass in a new order."""
+        order = self._take_order()
+        make = self._resident_segments if self.is_resident else self._streamed_segments
+        self._segments = make(order)
+        self._segment = None
+        self._left = self.num_batches
+
+    @property
+    def steps_left(self) -> int:
+        """Steps until the pass is over."""
+        return self._left
+
+    def plan_ahead(self) -> None:
+        """Draws the next order; called while a GPU is busy with the steps before."""
+        if self._generator is not None and self._next_order is None:
+            self._next_order = self._draw_order()
+
+    def _take_order(self) -> np.ndarray | None:
+        if self._generator is None:
+            return None
+        order, self._next_order = self._next_order, None
+        return self._draw_order() if order is None else order
+
+    def _draw_order(self) -> np.ndarray:
+        return self._generator.permutation(self._data.num_samples).astype(np.int32)
+
+    def run(self, limit: int) -> tuple[CompiledStep, int]:
+        """Up to `limit` steps with one program; which program, and how many it were."""
+        if self._segment is None:
+            self._segment = next(self._segments)
+            self._segment.load()
+            self._done = 0
+        segment = self._segment
+        count = min(limit, segment.num_steps - self._done)
+        segment.step.run(segment.inputs, count)
+        self._done += count
+        self._left -= count
+        if self._done == segment.num_steps:
+            self._segment = None
+        return segment.step, count
+
+    def _resident_segments(self, order: np.ndarray | None) -> Iterator[Segment]:
+        split = self._full * self._batch_size
+        write = order is not None or not self._loaded_in_order
+        if order is None:
+            order = np.arange(self._data.num_samples, dtype=np.int32) if write else order
+            self._loaded_in_order = True
+
+        def load_main() -> None:
+            if write:
+                self._order.write(order[:split])
+            self._state.step.write(0)
+
+        def load_tail() -> None:
+            if write:
+                self._tail_order.write(order[split:])
+
+        if self._main is not None:
+            inputs = [*self._tensors, self._order.tensor]
+            yield Segment(self._main, inputs, self._full, load_main)
+        if self._tail is not None:
+            inputs = [*self._tensors, self._tail_order.tensor]
+            yield Segment(self._tail, inputs, 1, load_tail)
+
+    def _streamed_segments(self, order: np.ndarray | None) -> Iterator[Segment]:
+        def loader(start: int, stop: int) -> Callable[[], None]:
+            def load() -> None:
+                # The chunk before may still be in use.
+                _core.synchronize(self._state.device)
+                for array, buffer in zip(self._arrays, self._buffers, strict=True):
+                    into = buffer.host[: stop - start]
+                    if order is None:
+                        into[...] = array[start:stop]
+                    else:
+                        np.take(array, order[start:stop], axis=0, out=into, mode="clip")
+                    buffer.flush()
+                self._state.step.write(0)
+
+            return load
+
+        size = self._batch_size
+        for first in range(0, self._full, self._chunk):
+            count = min(self._chunk, self._full - first)
+            inputs = [*self._tensors, self._order.tensor]
+            load = loader(first * size, (first + count) * size)
+            yield Segment(self._main, inputs, count, load)
+        if self._tail is not None:
+            inputs = [*self._tensors, self._tail_order.tensor]
+            yield Segment(self._tail, inputs, 1, loader(self._full * size, self._data.num_samples))

@@ -1,0 +1,109 @@
+"""Logs: metrics as numbers, read from the device when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from kerascnn import metrics as metrics_module
+from kerascnn.training.compile_utils import CompileMetrics
+
+
+def host_results(metrics: list) -> dict[str, float]:
+    """The results of metrics by name, as numbers, in the order of the metrics."""
+    results: dict[str, Any] = {}
+    for metric in metrics:
+        named = metric.named() if isinstance(metric, CompileMetrics) else {metric.name: metric}
+        for name, item in named.items():
+            value = _on_host(item)
+            results.update(value if isinstance(value, dict) else {name: value})
+    return results
+
+
+def _on_host(metric: Any) -> Any:
+    if type(metric).result in _MEAN_RESULTS:
+        return metric.result_on_host()
+    result = metric.result()
+    if isinstance(result, dict):
+        return {name: as_number(value) for name, value in result.items()}
+    return as_number(result)
+
+
+# A subclass with a `result` of its own is asked for that.
+_MEAN_RESULTS = (metrics_module.Mean.result,)
+
+
+def as_number(value: Any) -> Any:
+    """A Python float for anything with one element; the value itself otherwise."""
+    array = np.asarray(value)
+    return float(array.astype(np.float64).reshape(())) if array.size == 1 else value
+
+
+def sorted_logs(results: dict[str, Any]) -> dict[str, Any]:
+    """Logs as callbacks and the history see them: names in alphabetical order, as in Keras."""
+    return {name: results[name] for name in sorted(results)}
+
+
+class LazyLogs(dict):
+    """Logs of a batch, read from the device at the first look at them."""
+
+    def __init__(self, read: Callable[[], dict]):
+        super().__init__()
+        self._read: Callable[[], dict] | None = read
+
+    def _fill(self) -> None:
+        if self._read is not None:
+            read, self._read = self._read, None
+            super().update(read())
+
+    def __getitem__(self, name: str) -> Any:
+        self._fill()
+        return super().__getitem__(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._fill()
+        super().__setitem__(name, value)
+
+    def __contains__(self, name: object) -> bool:
+        self._fill()
+        return super().__contains__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        self._fill()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._fill()
+        return super().__len__()
+
+    def __eq__(self, other: object) -> bool:
+        self._fill()
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        self._fill()
+        return super().__repr__()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._fill()
+        return super().get(name, default)
+
+    def keys(self) -> Any:
+        self._fill()
+        return super().keys()
+
+    def values(self) -> Any:
+        self._fill()
+        return super().values()
+
+    def items(self) -> Any:
+        self._fill()
+        return super().items()
+
+    def copy(self) -> dict:
+        self._fill()
+        return dict(super().items())

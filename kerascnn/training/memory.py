@@ -1,0 +1,93 @@
+"""What to say, and whether to stream the data, when memory is short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerascnn import _core
+
+# Data that takes more than this share of the free memory is streamed: steps need room as well.
+RESIDENT_SHARE = 0.5
+# A chunk of streamed data: large enough that a copy to a GPU runs at full speed.
+CHUNK_BYTES = 64 << 20
+# What a batch size may use of the free memory to be called fitting; the allocator rounds blocks up.
+_FITTING_SHARE = 0.9
+
+
+class OutOfMemoryError(_core.OutOfMemoryError):
+    """A batch size for which the device has not enough memory.
+
+    Attributes:
+        requested: bytes asked for.
+        allocated: bytes in use.
+        cached: bytes that the allocator keeps for reuse.
+        free: bytes that are free.
+        batch_size: the batch size that does not fit.
+        fitting_batch_size: an estimate of the largest that would, 0 where none does.
+    """
+
+
+def fits_on_device(num_bytes: int, device: str) -> bool:
+    """Whether data of this size can live on the device beside everything else."""
+    return num_bytes <= RESIDENT_SHARE * _core.memory_stats(device)["available"]
+
+
+def chunk_batches(bytes_per_batch: int, num_batches: int, device: str) -> int:
+    """How many batches a chunk of streamed data has."""
+    room = min(CHUNK_BYTES, int(_core.memory_stats(device)["available"] * RESIDENT_SHARE / 2))
+    return max(1, min(num_batches, room // max(1, bytes_per_batch)))
+
+
+def explain(
+    error: Any,
+    what: str,
+    batch_size: int,
+    device: str,
+    compile_with: Callable[[int], Any],
+) -> OutOfMemoryError:
+    """An error that says what was asked, used and free, and which batch size would fit.
+
+    Args:
+        error: the core's error.
+        what: what was being made ready: "training", "evaluation" or "prediction".
+        batch_size: the batch size that did not fit.
+        device: the device.
+        compile_with: compiles the same step for another batch size.
+    """
+    fitting = _fitting_batch_size(batch_size, device, compile_with)
+    if fitting:
+        advice = f"A batch_size of up to about {fitting} fits."
+    else:
+        advice = "Not even one sample fits: use a smaller model or smaller inputs."
+    result = OutOfMemoryError(
+        f"Out of memory on {device}: {what} with batch_size={batch_size} asked for "
+        f"{_megabytes(error.requested)}, {_megabytes(error.allocated)} are in use, "
+        f"{_megabytes(error.cached)} cached and {_megabytes(error.free)} free. {advice} The model "
+        "and its weights are as before."
+    )
+    for name in ("requested", "allocated", "cached", "free"):
+        setattr(result, name, getattr(error, name))
+    result.batch_size = batch_size
+    result.fitting_batch_size = fitting
+    return result
+
+
+def _fitting_batch_size(batch_size: int, device: str, compile_with: Callable[[int], Any]) -> int:
+    """From the memory that two small batches take: what a step needs grows linearly."""
+    small = max(1, min(16, batch_size // 2))
+    try:
+        first = compile_with(1).program.stats()["arena_bytes"]
+        second = compile_with(small).program.stats()["arena_bytes"] if small > 1 else first
+    except _core.OutOfMemoryError:
+        return 0
+    _core.release_cached(device)
+    room = _core.memory_stats(device)["available"] * _FITTING_SHARE
+    per_sample = (second - first) / (small - 1) if small > 1 else first
+    fixed = first - per_sample
+    fitting = int((room - fixed) / per_sample) if per_sample > 0 else batch_size - 1
+    return max(1, min(fitting, batch_size - 1))
+
+
+def _megabytes(num_bytes: int) -> str:
+    return f"{num_bytes / (1 << 20):,.1f} MiB"

@@ -1,0 +1,183 @@
+"""The progress display: a moving line in terminals and notebooks, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+_BAR_WIDTH = 20
+_REFRESH_SECONDS = 0.05
+
+
+class ProgressDisplay:
+    """Progress of one epoch, evaluation or prediction.
+
+    Args:
+        target: how many steps there will be; `None` where that is unknown.
+        verbose: 0 shows nothing, 1 a line that moves (in a terminal), 2 one line at the end.
+        title: a line to begin with, such as "Epoch 1/5".
+    """
+
+    def __init__(self, target: int | None, verbose: int = 1, title: str | None = None):
+        self.target = target
+        self.verbose = verbose
+        self._seen = 0
+        self._start = time.perf_counter()
+        self._first_update: tuple[int, float] | None = None
+        self._last_update = self._start
+        self._last_drawn = 0.0
+        self._live: Any = None
+        self._moves = verbose == 1 and moves_here()
+        if title and verbose:
+            print(title, flush=True)
+
+    def update(self, seen: int, logs: Callable[[], dict]) -> None:
+        """After the step number `seen`; `logs` is called only where the display is drawn anew."""
+        now = time.perf_counter()
+        self._seen = seen
+        self._last_update = now
+        if self._first_update is None:
+            self._first_update = (seen, now)
+        if self._moves and now - self._last_drawn >= _REFRESH_SECONDS:
+            self._last_drawn = now
+            self._draw(self._line(now, dict(logs()), final=False))
+
+    def finish(self, logs: dict) -> None:
+        """Shows the last line. `logs` are final, those of validation included."""
+        if not self.verbose:
+            return
+        if self.target is None:
+            self.target = self._seen
+        now = time.perf_counter()
+        if self._moves:
+            self._draw(self._line(now, logs, final=True))
+            self.close()
+        elif self.verbose == 1:
+            print(self._line(now, logs, final=True).plain(), flush=True)
+        else:
+            print(self._summary(now, logs), flush=True)
+
+    def close(self) -> None:
+        """Ends the moving line where it is."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _seconds_per_step(self) -> float:
+        """Without the first steps where there are others: they wait for what first use makes."""
+        if self._first_update is not None and self._seen > self._first_update[0]:
+            steps, since = self._first_update
+            return (self._last_update - since) / (self._seen - steps)
+        return (self._last_update - self._start) / self._seen if self._seen else 0.0
+
+    def _line(self, now: float, logs: dict, final: bool) -> _Line:
+        per_step = self._seconds_per_step()
+        line = _Line()
+        seen = self.target if final else self._seen
+        if self.target:
+            digits = int(math.log10(self.target)) + 1
+            line.add(f"{seen:{digits}d}/{self.target} ", "bold")
+            done = int(_BAR_WIDTH * seen / self.target)
+            line.add_bar(done, _BAR_WIDTH - done)
+        else:
+            line.add(f"{seen:7d}/Unknown", "bold")
+        if final or not self.target:
+            line.add(f" {now - self._start:.0f}s", "bold")
+        else:
+            line.add(f" {format_duration(per_step * (self.target - seen))}", "bold")
+        line.add(f" {format_step_time(per_step)}")
+        line.add(format_logs(logs))
+        return line
+
+    def _summary(self, now: float, logs: dict) -> str:
+        step_time = format_step_time(self._seconds_per_step())
+        seconds = f"{now - self._start:.0f}s"
+        return f"{self.target}/{self.target} - {seconds} - {step_time}{format_logs(logs)}"
+
+    def _draw(self, line: _Line) -> None:
+        if self._live is None:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(), auto_refresh=False, redirect_stderr=False)
+            self._live.start()
+        self._live.update(line.rich(), refresh=True)
+
+
+class _Line:
+    """Pieces of text with styles, drawn by rich or as plain text."""
+
+    def __init__(self) -> None:
+        self._pieces: list[tuple[str, str | None]] = []
+
+    def add(self, text: str, style: str | None = None) -> None:
+        self._pieces.append((text, style))
+
+    def add_bar(self, done: int, left: int) -> None:
+        stroke = _bar_stroke()
+        self.add(stroke * done, "green")
+        self.add(stroke * left, "bright_black")
+
+    def plain(self) -> str:
+        return "".join(text for text, _ in self._pieces)
+
+    def rich(self) -> Any:
+        from rich.text import Text
+
+        return Text.assemble(*((text, style or "") for text, style in self._pieces))
+
+
+def moves_here() -> bool:
+    """Whether the output is a terminal or a notebook, where a line can be drawn over."""
+    is_terminal = hasattr(sys.stdout, "isatty") and sys.stdout.isatty()
+    return is_terminal or "ipykernel" in sys.modules
+
+
+def _bar_stroke() -> str:
+    try:
+        "━".encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return "="
+    return "━"
+
+
+def format_logs(logs: dict) -> str:
+    """Metrics as they follow the time: " - accuracy: 0.9312 - loss: 0.2204".
+
+    >>> format_logs({"accuracy": 0.93125, "loss": 0.0002204})
+    ' - accuracy: 0.9313 - loss: 2.2040e-04'
+    """
+    parts = []
+    for name, value in logs.items():
+        number = float(value)
+        digits = f"{number:.4f}" if abs(number) > 1e-3 or number != number else f"{number:.4e}"
+        parts.append(f" - {name}: {digits}")
+    return "".join(parts)
+
+
+def format_duration(seconds: float) -> str:
+    """Time left: "7s", "2:05" or "1:02:05".
+
+    >>> format_duration(7), format_duration(125), format_duration(3725)
+    ('7s', '2:05', '1:02:05')
+    """
+    whole = int(seconds)
+    if whole > 3600:
+        return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+    return f"{whole // 60}:{whole % 60:02d}" if whole > 60 else f"{whole}s"
+
+
+def format_step_time(seconds: float) -> str:
+    """Time of a step: "6ms/step", "85us/step" or "2s/step".
+
+    >>> format_step_time(0.006), format_step_time(8.5e-05), format_step_time(2.2)
+    ('6ms/step', '85us/step', '2s/step')
+    """
+    if seconds >= 1 or seconds == 0:
+        return f"{seconds:.0f}s/step"
+    if seconds >= 1e-3:
+        return f"{seconds * 1e3:.0f}ms/step"
+    return f"{seconds * 1e6:.0f}us/step"

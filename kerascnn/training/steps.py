@@ -1,0 +1,144 @@
+"""One step of training, testing or prediction: traced through the model's own code and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kerascnn import _core, config, trees
+from kerascnn import device as device_module
+from kerascnn.metrics.recording import StepRecording, record_step
+from kerascnn.ops import dispatch
+from kerascnn.tracing import Trace
+from kerascnn.training.device_state import StepState
+
+if TYPE_CHECKING:
+    from kerascnn.training.trainer import Trainer
+
+TRAIN, TEST, PREDICT = "train", "test", "predict"
+
+
+class BatchSource(NamedTuple):
+    """Where a step's batches come from: whole arrays on the device, and how to pick from them.
+
+    `rows` is the length of the order that batches are gathered by, and `counts` whether the step is
+    one of several that a counter on the device walks through. Without an order (`rows` is None) the
+    arrays are the batch.
+    """
+
+    structure: (
+        Any  # (x, y, sample_weight) with an index into `specs` or None in place of each array
+    )
+    specs: tuple[tuple[tuple[int, ...], str], ...]  # (shape, dtype) of each array
+    batch_size: int
+    rows: int | None
+    counts: bool
+
+    @property
+    def key(self) -> tuple:
+        return repr(self.structure), self.specs, self.batch_size, self.rows, self.counts
+
+    def with_batch_size(self, batch_size: int) -> BatchSource:
+        """The same for another batch size, to find out what it takes."""
+        if self.rows is not None:
+            return self._replace(batch_size=batch_size)
+        specs = tuple(((batch_size, *shape[1:]), dtype) for shape, dtype in self.specs)
+        return self._replace(batch_size=batch_size, specs=specs)
+
+
+def describe_source(
+    structure: Any,
+    arrays: Sequence[np.ndarray],
+    batch_size: int,
+    rows: int | None,
+    counts: bool,
+    length: int | None = None,
+) -> BatchSource:
+    """The source for `arrays` (`length` rows of them where not all are on the device at once)."""
+    places = {id(array): place for place, array in enumerate(arrays)}
+    indexed = trees.map_structure(
+        lambda leaf: None if leaf is None else places[id(leaf)], structure
+    )
+    specs = tuple(
+        ((len(a) if length is None else length, *a.shape[1:]), a.dtype.name) for a in arrays
+    )
+    return BatchSource(indexed, specs, batch_size, rows, counts)
+
+
+class CompiledStep:
+    """A program, what it does on the host beside, and the form of its outputs."""
+
+    def __init__(self, program: Any, recording: StepRecording, outputs: Any):
+        self.program = program
+        self._recording = recording
+        self._outputs = outputs  # the structure of what the step returned
+        self.staged: list[Any] | None = None  # inputs with a fixed place, for steps on one batch
+
+    def run(self, inputs: list[Any], steps: int) -> None:
+        self.program.run(inputs, steps)
+        self._recording.run_effects(steps)
+
+    def outputs(self) -> Any:
+        """What the last step returned, as NumPy arrays that the next run overwrites."""
+        arrays = [tensor.numpy() for tensor in self.program.outputs()]
+        return trees.pack_as(self._outputs, arrays)
+
+    @property
+    def has_outputs(self) -> bool:
+        return bool(trees.flatten(self._outputs))
+
+    @property
+    def notes_finite_loss(self) -> bool:
+        """Whether each step adds to the count of steps before the loss became NaN or infinite."""
+        return self._recording.notes_finite_loss
+
+
+def compile_step(model: Trainer, kind: str, source: BatchSource, state: StepState) -> CompiledStep:
+    """Traces `model`'s step of this kind for batches from `source` and compiles it."""
+    recording = StepRecording(results_on_device=model._returns_own_logs(kind))
+    with (
+        device_module.device(state.device),
+        Trace(state.device) as trace,
+        record_step(recording),
+    ):
+        batch = _gather_batch(trace, source, state)
+        step = {TRAIN: model.train_step, TEST: model.test_step, PREDICT: model.predict_step}[kind]
+        results = step(batch)
+        if results is None:
+            results = {}
+        if source.counts:
+            counter = trace.graph.read(state.step.core)
+            one = trace.graph.full([], "int64", 1)
+            trace.graph.assign(state.step.core, dispatch.apply_one("add", [counter, one]))
+        leaves = [dispatch.convert(leaf) for leaf in trees.flatten(results)]
+    program = _core.Program.compile(
+        trace.graph, leaves, state.device, optimize=not model.run_eagerly, allow_tf32=config.tf32()
+    )
+    return CompiledStep(program, recording, results_structure(results))
+
+
+def results_structure(results: Any) -> Any:
+    """The form of what a step returned, without its values: these must not outlive the trace."""
+    return trees.map_structure(lambda _: 0, results)
+
+
+def _gather_batch(trace: Trace, source: BatchSource, state: StepState) -> tuple:
+    inputs = [
+        trace.graph.input(f"data_{place}", list(shape), dtype)
+        for place, (shape, dtype) in enumerate(source.specs)
+    ]
+    if source.rows is not None:
+        order = trace.graph.input("order", [source.rows], "int32")
+        if source.counts:
+            step = trace.graph.read(state.step.core)
+        else:
+            step = trace.graph.full([], "int64", 0)
+        attributes = {"batch_size": source.batch_size}
+        inputs = [
+            dispatch.apply_one("take_batch", [array, order, step], attributes) for array in inputs
+        ]
+    return trees.map_structure(
+        lambda place: None if place is None else inputs[place], source.structure
+    )

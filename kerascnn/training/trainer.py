@@ -1,0 +1,629 @@
+"""compile, fit, evaluate and predict, mixed into every model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerascnn import _core, config, ops, optimizers, random, tracing, trees
+from kerascnn import device as device_module
+from kerascnn import metrics as metrics_module
+from kerascnn.callbacks.callback_list import CallbackList
+from kerascnn.callbacks.history import History
+from kerascnn.metrics.recording import current_recording
+from kerascnn.training import memory
+from kerascnn.training.checks import check_labels
+from kerascnn.training.compile_utils import CompileLoss, CompileMetrics
+from kerascnn.training.data import (
+    ArrayData,
+    check_positive_int,
+    unpack_validation_data,
+)
+from kerascnn.training.device_state import StagedTensor, StepState, device_of, move_to
+from kerascnn.training.feed import Feed
+from kerascnn.training.logs import host_results
+from kerascnn.training.loops import (
+    StepRunner,
+    Validation,
+    run_epochs,
+    run_predict,
+    run_test,
+    step_logs,
+)
+from kerascnn.training.steps import (
+    PREDICT,
+    TEST,
+    TRAIN,
+    BatchSource,
+    CompiledStep,
+    compile_step,
+    describe_source,
+)
+
+# Programs kept per model, each with its memory: one fit has four (whole and last batches, training
+# and validation), and a second batch size should not push them out.
+_MAX_PROGRAMS = 16
+_WHAT = {TRAIN: "training", TEST: "evaluation", PREDICT: "prediction"}
+
+
+class Trainer:
+    """Mixed into `Model`: configures, trains and evaluates it.
+
+    The step of each kind is traced through the model's own `call` once per input signature and
+    compiled into a program that runs many steps without Python; see `kerascnn.training.steps`.
+    """
+
+    compiled = False
+    optimizer: Any = None
+    loss: Any = None
+    stop_training = False
+    stop_evaluating = False
+    stop_predicting = False
+    run_eagerly = False
+    steps_per_execution = 1
+    history: History
+    _compile_loss: CompileLoss | None = None
+    _compile_metrics: CompileMetrics | None = None
+    _loss_tracker: Any = None
+    _state: StepState | None = None
+    _programs: dict | None = None
+
+    # Configuration -----------------------------------------------------------------------------
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: str | bool = "auto",
+        auto_scale_loss: bool = True,
+    ) -> None:
+        """Configures the model for training.
+
+        Args:
+            optimizer: name of an optimizer, or an instance.
+            loss: name of a loss, a `Loss`, or a function of `(y_true, y_pred)` that returns one
+                value per sample; for several outputs a list or dictionary of them.
+            loss_weights: numbers that the outputs' losses are multiplied by, a list or dictionary.
+            metrics: a list of names, functions or `Metric` objects; for several outputs a list or
+                dictionary. `"accuracy"` means binary, categorical or sparse categorical accuracy,
+                by the shapes of targets and outputs.
+            weighted_metrics: the same for metrics that take sample weights into account.
+            run_eagerly: compiles steps without optimizing them: each recorded op runs by itself.
+            steps_per_execution: accepted for compatibility; as many steps as possible always run
+                without a return to Python.
+            jit_compile: accepted for compatibility; steps are always compiled.
+            auto_scale_loss: whether float16 training scales the loss.
+
+        Raises:
+            ValueError: for unknown names or arguments of a wrong form.
+
+        >>> softmax = keras.layers.Dense(3, activation="softmax")
+        >>> model = keras.Sequential([keras.Input((4,)), softmax])
+        >>> model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+        >>> history = model.fit(np.zeros((8, 4)), np.zeros(8, int), epochs=2, verbose=0)
+        >>> sorted(history.history)
+        ['accuracy', 'loss']
+        """
+        check_positive_int("steps_per_execution", steps_per_execution)
+        names = getattr(self, "output_names", None)
+        self.optimizer = optimizers.get(optimizer)
+        self._compile_loss = None
+        self._compile_metrics = None
+        if loss is not None:
+            self._compile_loss = CompileLoss(loss, loss_weights, names)
+        if metrics is not None or weighted_metrics is not None:
+            self._compile_metrics = CompileMetrics(metrics, weighted_metrics, names)
+        self.loss = loss
+        self.run_eagerly = run_eagerly
+        self.steps_per_execution = steps_per_execution
+        self.stop_training = False
+        with device_module.device(self._device()):
+            self._loss_tracker = metrics_module.Mean(name="loss")
+        self._programs = {}
+        self.compiled = True
+
+    @property
+    def metrics(self) -> list:
+        """The loss, what `compile` was given, and metrics that are attributes of the model."""
+        found = []
+        if self.compiled:
+            found.append(self._loss_tracker)
+            if self._compile_metrics is not None:
+                found.append(self._compile_metrics)
+            if self._compile_loss is not None:
+                found.extend(self._compile_loss.metrics)
+        for layer in (self, *self._sublayers()):
+            own = (m for m in vars(layer).values() if isinstance(m, metrics_module.Metric))
+            found.extend(m for m in own if m is not self._loss_tracker)
+        return found
+
+    @property
+    def metrics_names(self) -> list[str]:
+        return [metric.name for metric in self.metrics]
+
+    def reset_metrics(self) -> None:
+        """Forgets what the metrics have seen."""
+        for metric in self.metrics:
+            metric.reset_state()
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """The metrics' results by name."""
+        recording = current_recording()
+        if recording is not None and not recording.results_on_device:
+            # Inside of a compiled step nobody would look at them; they are read when it has run.
+            return {}
+        results: dict[str, Any] = {}
+        for metric in self.metrics:
+            result = metric.result()
+            results.update(result if isinstance(result, dict) else {metric.name: result})
+        return results
+
+    # What a step does; override these for training of your own -----------------------------------
+
+    def train_step(self, data: tuple) -> dict[str, Any]:
+        """One step of training: forward, loss, metrics, gradients, update.
+
+        This is traced, not run with values: use `keras.ops`. A model of your own may override it
+        and return a dictionary of scalars; these become the logs.
+
+        Args:
+            data: `(x, y, sample_weight)` of one batch; absent parts are `None`.
+        """
+        x, y, sample_weight = data
+        y_pred = self(x, training=True)
+        loss = self.compute_loss(x, y, y_pred, sample_weight, training=True)
+        self._track_loss(loss, x)
+        variables = self.trainable_variables
+        if not variables:
+            raise ValueError(
+                f"The model '{self.name}' has no trainable weights, so there is nothing for fit to "
+                "train. Set `trainable = True` on the layers to be trained."
+            )
+        trace = tracing.current()
+        gradients = trace.graph.gradients(loss, [v.value for v in variables])
+        self.optimizer.apply(gradients, variables)
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def test_step(self, data: tuple) -> dict[str, Any]:
+        """One step of evaluation; see `train_step`."""
+        x, y, sample_weight = data
+        y_pred = self(x, training=False)
+        loss = self.compute_loss(x, y, y_pred, sample_weight, training=False)
+        self._track_loss(loss, x)
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def predict_step(self, data: tuple) -> Any:
+        """One step of prediction; see `train_step`."""
+        return self(data[0], training=False)
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """The total loss of a batch, a scalar: that of `compile` plus what layers add."""
+        losses = []
+        if self._compile_loss is not None:
+            losses.append(self._compile_loss(y, y_pred, sample_weight))
+        losses.extend(ops.sum(loss) for loss in getattr(self, "losses", []))
+        if not losses:
+            raise ValueError(
+                "No loss to compute. Pass `loss` to compile(), for example "
+                "model.compile(optimizer='adam', loss='sparse_categorical_crossentropy')."
+            )
+        total = losses[0]
+        for loss in losses[1:]:
+            total = ops.add(total, loss)
+        return total
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Any]:
+        """Updates the metrics of `compile` and returns all results."""
+        if self._compile_metrics is not None:
+            self._compile_metrics.update_state(y, y_pred, sample_weight)
+        return self.get_metrics_result()
+
+    def _track_loss(self, loss: Any, x: Any) -> None:
+        first = next(leaf for leaf in trees.flatten(x) if leaf is not None)
+        self._loss_tracker.update_state(loss, sample_weight=int(first.shape[0]))
+        recording = current_recording()
+        if recording is not None and tracing.current() is not None and self._state is not None:
+            # The sum stays NaN or infinite once it is: counting the steps before is one small op.
+            finite = ops.cast(ops.isfinite(self._loss_tracker.total.value), "float32")
+            graph = tracing.current().graph
+            before = graph.read(self._state.finite_steps.core)
+            graph.assign(self._state.finite_steps.core, ops.add(before, finite))
+            recording.notes_finite_loss = True
+
+    # Training ------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: str | int = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        class_weight: dict | None = None,
+        sample_weight: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        validation_freq: Any = 1,
+    ) -> History:
+        """Trains the model.
+
+        Args:
+            x: array of shape `(num_samples, ...)`; for several inputs a list or dictionary of them.
+            y: targets in the same form.
+            batch_size: samples per step, 32 by default.
+            epochs: the number of the last epoch; without `initial_epoch` how many there are.
+            verbose: 0 silent, 1 or `"auto"` a progress bar, 2 one line per epoch.
+            callbacks: a list of `keras.callbacks.Callback`. One that overrides hooks of batches
+                makes training run step by step, which costs speed.
+            validation_split: this last share of the data is used for validation, not for training.
+            validation_data: `(x, y)` or `(x, y, sample_weight)` for validation.
+            shuffle: whether each epoch has a new order (`keras.utils.set_random_seed` makes the
+                orders repeat).
+            class_weight: weights of the classes, a dictionary from class number to weight.
+            sample_weight: weights of the samples, shape `(num_samples,)`.
+            initial_epoch: the epoch to begin with, to go on with an earlier training.
+            steps_per_epoch: steps of an epoch; the next epoch goes on where the last one ended.
+            validation_steps: batches of a validation, all of them by default.
+            validation_batch_size: `batch_size` by default.
+            validation_freq: validate every so many epochs, or after the epochs of a list (from 1).
+
+        Returns:
+            A `History`: its `history` has a list of values for each metric.
+
+        Raises:
+            ValueError: before `compile`, and for data or arguments that don't fit.
+            TypeError: for data that are no numbers.
+            MemoryError: where a step does not fit on the device; says which batch size would.
+            KeyboardInterrupt: on Ctrl-C, at the end of a step: the weights are those of that step.
+        """
+        self._assert_compile_called("fit")
+        data = ArrayData(x, y, sample_weight)
+        if class_weight is not None:
+            data.weigh_classes(class_weight)
+        if validation_split and validation_data is None:
+            data, validation_data = data.split(validation_split)
+        _check_epochs(epochs, initial_epoch, validation_freq, shuffle)
+        batch_size = _batch_size(batch_size, data, steps_per_epoch, "steps_per_epoch")
+        if validation_data is not None:
+            validation_data = unpack_validation_data(validation_data)
+        feed = self._feed(TRAIN, data, batch_size, _shuffler() if shuffle else None)
+        validation = None
+        if validation_data is not None:
+            size = validation_batch_size or (batch_size if not validation_steps else None)
+            size = _batch_size(size, validation_data, validation_steps, "validation_steps")
+            validation = Validation(
+                self._feed(TEST, validation_data, size), validation_steps, validation_freq
+            )
+        callback_list = self._callback_list(
+            callbacks, verbose, epochs, steps_per_epoch or feed.num_batches, add_history=True
+        )
+        with self._running(callback_list):
+            run_epochs(
+                self, feed, callback_list, initial_epoch, epochs, steps_per_epoch, validation
+            )
+        return self.history
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: str | int = "auto",
+        sample_weight: Any = None,
+        steps: int | None = None,
+        callbacks: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """The loss and the metrics on data, which the model does not learn from.
+
+        Args:
+            x: see `fit`.
+            y: see `fit`.
+            batch_size: samples per step, 32 by default.
+            verbose: see `fit`.
+            sample_weight: see `fit`.
+            steps: how many batches, all of them by default.
+            callbacks: see `fit`.
+            return_dict: whether to return a dictionary by name.
+
+        Returns:
+            The loss; with metrics a list of the loss and the metrics; or a dictionary.
+
+        Raises:
+            As `fit`.
+        """
+        self._assert_compile_called("evaluate")
+        data = ArrayData(x, y, sample_weight)
+        feed = self._feed(TEST, data, _batch_size(batch_size, data, steps, "steps"))
+        callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
+        runner = StepRunner(self, TEST, feed, callback_list, lambda: self.stop_evaluating)
+        with self._running(callback_list):
+            logs = run_test(self, runner, feed, steps, callback_list)
+        return logs if return_dict else self._flatten_metrics_in_order(logs)
+
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: str | int = "auto",
+        steps: int | None = None,
+        callbacks: Any = None,
+    ) -> Any:
+        """The model's outputs for data.
+
+        Args:
+            x: see `fit`.
+            batch_size: samples per step, 32 by default.
+            verbose: see `fit`.
+            steps: how many batches, all of them by default.
+            callbacks: see `fit`.
+
+        Returns:
+            An array of shape `(num_samples, ...)`, or the model's structure of them.
+
+        Raises:
+            ValueError: for data that don't fit the model.
+            TypeError: for data that are no numbers.
+        """
+        data = ArrayData(x)
+        feed = self._feed(PREDICT, data, _batch_size(batch_size, data, steps, "steps"))
+        callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
+        with self._running(callback_list):
+            return run_predict(self, feed, steps, callback_list)
+
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: dict | None = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """One step of training on one batch; returns its loss and metrics as `evaluate` does.
+
+        The metrics are reset first. Each new batch size or shape is compiled once.
+        """
+        self._assert_compile_called("train_on_batch")
+        logs = self._run_on_batch(TRAIN, ArrayData(x, y, sample_weight), class_weight)
+        return logs if return_dict else self._flatten_metrics_in_order(logs)
+
+    def test_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
+    ) -> Any:
+        """The loss and metrics on one batch, as `evaluate` returns them. Resets the metrics."""
+        self._assert_compile_called("test_on_batch")
+        logs = self._run_on_batch(TEST, ArrayData(x, y, sample_weight))
+        return logs if return_dict else self._flatten_metrics_in_order(logs)
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """The model's outputs for one batch, as arrays."""
+        step = self._run_step(PREDICT, ArrayData(x))
+        return trees.map_structure(np.array, step.outputs())
+
+    # Machinery -----------------------------------------------------------------------------------
+
+    def _sublayers(self) -> list:
+        return [layer for layer in self._flatten_layers() if layer is not self]
+
+    def _all_metrics(self) -> list:
+        """All metrics, those of `compile` one by one."""
+        return [
+            metric
+            for item in self.metrics
+            for metric in (item.metrics if isinstance(item, CompileMetrics) else [item])
+        ]
+
+    def _metric_logs(self) -> dict[str, Any]:
+        return host_results(self.metrics)
+
+    def _device(self) -> str:
+        return device_of(self.variables, device_module.current())
+
+    def _prepare(self) -> StepState:
+        """The state for steps on the model's device, where the metrics are brought as well."""
+        device = self._device()
+        if self._state is None or self._state.device != device:
+            self._state = StepState(device)
+            self._programs = {}
+        for metric in self._all_metrics():
+            for variable in metric.variables:
+                move_to(variable, device)
+        return self._state
+
+    def _returns_own_logs(self, kind: str) -> bool:
+        """Whether results are needed within the step: a method of the user's own returns them."""
+        steps = {TRAIN: "train_step", TEST: "test_step"}
+        if kind not in steps:
+            return False
+        return any(
+            getattr(type(self), name) is not getattr(Trainer, name)
+            for name in (steps[kind], "compute_metrics", "get_metrics_result")
+        )
+
+    def _compiled_step(self, kind: str, source: BatchSource, state: StepState) -> CompiledStep:
+        """The step from the cache, or traced and compiled: once for each signature."""
+        key = (
+            kind,
+            source.key,
+            state.device,
+            tuple(id(variable) for variable in self.trainable_variables),
+            tuple(layer.trainable for layer in self._flatten_layers()),
+            (config.tf32(), config.floatx(), config.epsilon(), self.run_eagerly),
+        )
+        programs = self._programs if self._programs is not None else {}
+        self._programs = programs
+        step = programs.pop(key, None)
+        if step is None:
+            step = self._compile_step(kind, source, state)
+            if len(programs) >= _MAX_PROGRAMS:
+                programs.pop(next(iter(programs)))
+        programs[key] = step
+        return step
+
+    def _compile_step(self, kind: str, source: BatchSource, state: StepState) -> CompiledStep:
+        try:
+            return compile_step(self, kind, source, state)
+        except _core.OutOfMemoryError as error:
+            failure = error
+        # Programs for other batch sizes hold memory that this one may need.
+        self._programs.clear()
+        _core.release_cached(state.device)
+        try:
+            return compile_step(self, kind, source, state)
+        except _core.OutOfMemoryError as error:
+            failure = error
+        raise memory.explain(
+            failure,
+            _WHAT[kind],
+            source.batch_size,
+            state.device,
+            lambda size: compile_step(self, kind, source.with_batch_size(size), state),
+        ) from None
+
+    def _feed(
+        self,
+        kind: str,
+        data: ArrayData,
+        batch_size: int,
+        generator: np.random.Generator | None = None,
+    ) -> Feed:
+        feed = Feed(self, kind, data, batch_size, self._prepare(), generator)
+        if kind != PREDICT:
+            self._check_labels(data)
+        return feed
+
+    def _check_labels(self, data: ArrayData) -> None:
+        loss = self._compile_loss
+        if loss is not None and loss.built:
+            check_labels(loss, data.y, loss.output_shapes)
+
+    def _run_step(self, kind: str, data: ArrayData) -> CompiledStep:
+        state = self._prepare()
+        arrays = list({id(array): array for array in data.arrays()}.values())
+        source = describe_source(data.structure, arrays, data.num_samples, None, False)
+        step = self._compiled_step(kind, source, state)
+        if kind != PREDICT:
+            self._check_labels(data)
+        if step.staged is None:
+            step.staged = [
+                StagedTensor("batch", array.shape, array.dtype.name, state.device)
+                for array in arrays
+            ]
+        for staged, array in zip(step.staged, arrays, strict=True):
+            staged.write(array)
+        step.run([staged.tensor for staged in step.staged], 1)
+        return step
+
+    def _run_on_batch(self, kind: str, data: ArrayData, class_weight: dict | None = None) -> dict:
+        if class_weight is not None:
+            data.weigh_classes(class_weight)
+        self.reset_metrics()
+        step = self._run_step(kind, data)
+        return step_logs(self, step)
+
+    def _callback_list(
+        self, callbacks: Any, verbose: Any, epochs: int, steps: int, add_history: bool = False
+    ) -> CallbackList:
+        verbose = _verbosity(verbose)
+        if isinstance(callbacks, CallbackList):
+            return callbacks
+        return CallbackList(
+            callbacks,
+            add_history=add_history,
+            add_progbar=verbose != 0,
+            model=self,
+            verbose=verbose,
+            epochs=epochs,
+            steps=steps,
+        )
+
+    def _running(self, callbacks: CallbackList) -> _Running:
+        return _Running(callbacks, self._state.device)
+
+    def _assert_compile_called(self, method: str) -> None:
+        if not self.compiled:
+            raise ValueError(
+                f"You must call `compile()` before `{method}()`. For a classifier with integer "
+                "labels: model.compile(optimizer='adam', loss='sparse_categorical_crossentropy', "
+                "metrics=['accuracy'])"
+            )
+
+    def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:
+        """The values of `logs` in the order of `metrics`, the rest by name; one value by itself."""
+        names = [metric.name for metric in self._all_metrics()]
+        results = [logs[name] for name in names if name in logs]
+        results += [logs[name] for name in sorted(logs) if name not in names]
+        return results[0] if len(results) == 1 else results
+
+
+class _Running:
+    """While steps run: leaves display and device in order when they are interrupted."""
+
+    def __init__(self, callbacks: CallbackList, device: str):
+        self._callbacks = callbacks
+        self._device = device
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is None:
+            return
+        self._callbacks.close()
+        # Steps under way on a GPU end before anybody looks at the weights.
+        _core.synchronize(self._device)
+
+
+def _shuffler() -> np.random.Generator:
+    """Draws the orders of a fit; `keras.utils.set_random_seed` makes them repeat."""
+    return np.random.default_rng(random.make_default_seed())
+
+
+def _verbosity(verbose: Any) -> int:
+    if verbose == "auto":
+        return 1
+    if verbose not in (0, 1, 2):
+        raise ValueError(f"verbose must be 'auto', 0, 1 or 2. Received: verbose={verbose!r}")
+    return int(verbose)
+
+
+def _batch_size(batch_size: Any, data: ArrayData, steps: Any, steps_name: str) -> int:
+    if steps is not None:
+        check_positive_int(steps_name, steps)
+    if batch_size is None:
+        return -(-data.num_samples // steps) if steps else 32
+    return check_positive_int("batch_size", batch_size)
+
+
+def _check_epochs(epochs: Any, initial_epoch: Any, validation_freq: Any, shuffle: Any) -> None:
+    check_positive_int("epochs", epochs)
+    if isinstance(initial_epoch, bool) or not isinstance(initial_epoch, int) or initial_epoch < 0:
+        raise ValueError(f"initial_epoch must be 0 or more. Received: {initial_epoch!r}")
+    if not isinstance(validation_freq, (int, list, tuple, set)) or validation_freq == 0:
+        raise ValueError(
+            "validation_freq must be an integer from 1 on or a list of epochs. Received: "
+            f"validation_freq={validation_freq!r} of type {type(validation_freq).__name__}"
+        )
+    if not isinstance(shuffle, (bool, np.bool_)):
+        raise ValueError(f"shuffle must be True or False. Received: shuffle={shuffle!r}")
