@@ -33,7 +33,7 @@ class Validation(NamedTuple):
 
 
 def step_logs(model: Trainer, step: CompiledStep | None) -> dict[str, Any]:
-    """The metrics so far, or what a step of the user's own returned where that is something else."""
+    """The metrics so far, or what a step of the user's own returned where those are others."""
     metrics = model._metric_logs()
     if step is not None and step.has_outputs:
         outputs = trees.map_structure(as_number, step.outputs())

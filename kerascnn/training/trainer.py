@@ -6,20 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, config, ops, optimizers, random, tracing, trees
+from kerascnn import _core, config, ops, optimizers, tracing, trees
 from kerascnn import device as device_module
 from kerascnn import metrics as metrics_module
 from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.callbacks.history import History
 from kerascnn.metrics.recording import current_recording
 from kerascnn.training import memory
+from kerascnn.training.arguments import (
+    Running,
+    check_epochs,
+    make_shuffler,
+    standardize_batch_size,
+    standardize_verbosity,
+)
 from kerascnn.training.checks import check_labels
 from kerascnn.training.compile_utils import CompileLoss, CompileMetrics
-from kerascnn.training.data import (
-    ArrayData,
-    check_positive_int,
-    unpack_validation_data,
-)
+from kerascnn.training.data import ArrayData, check_positive_int, unpack_validation_data
 from kerascnn.training.device_state import StagedTensor, StepState, device_of, move_to
 from kerascnn.training.feed import Feed
 from kerascnn.training.logs import host_results
@@ -138,7 +141,7 @@ class Trainer:
                 found.append(self._compile_metrics)
             if self._compile_loss is not None:
                 found.extend(self._compile_loss.metrics)
-        for layer in (self, *self._sublayers()):
+        for layer in self._flatten_layers():
             own = (m for m in vars(layer).values() if isinstance(m, metrics_module.Metric))
             found.extend(m for m in own if m is not self._loss_tracker)
         return found
@@ -303,15 +306,17 @@ class Trainer:
             data.weigh_classes(class_weight)
         if validation_split and validation_data is None:
             data, validation_data = data.split(validation_split)
-        _check_epochs(epochs, initial_epoch, validation_freq, shuffle)
-        batch_size = _batch_size(batch_size, data, steps_per_epoch, "steps_per_epoch")
+        check_epochs(epochs, initial_epoch, validation_freq, shuffle)
+        batch_size = standardize_batch_size(batch_size, data, steps_per_epoch, "steps_per_epoch")
         if validation_data is not None:
             validation_data = unpack_validation_data(validation_data)
-        feed = self._feed(TRAIN, data, batch_size, _shuffler() if shuffle else None)
+        feed = self._feed(TRAIN, data, batch_size, make_shuffler() if shuffle else None)
         validation = None
         if validation_data is not None:
             size = validation_batch_size or (batch_size if not validation_steps else None)
-            size = _batch_size(size, validation_data, validation_steps, "validation_steps")
+            size = standardize_batch_size(
+                size, validation_data, validation_steps, "validation_steps"
+            )
             validation = Validation(
                 self._feed(TEST, validation_data, size), validation_steps, validation_freq
             )
@@ -355,7 +360,7 @@ class Trainer:
         """
         self._assert_compile_called("evaluate")
         data = ArrayData(x, y, sample_weight)
-        feed = self._feed(TEST, data, _batch_size(batch_size, data, steps, "steps"))
+        feed = self._feed(TEST, data, standardize_batch_size(batch_size, data, steps, "steps"))
         callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
         runner = StepRunner(self, TEST, feed, callback_list, lambda: self.stop_evaluating)
         with self._running(callback_list):
@@ -387,7 +392,7 @@ class Trainer:
             TypeError: for data that are no numbers.
         """
         data = ArrayData(x)
-        feed = self._feed(PREDICT, data, _batch_size(batch_size, data, steps, "steps"))
+        feed = self._feed(PREDICT, data, standardize_batch_size(batch_size, data, steps, "steps"))
         callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
         with self._running(callback_list):
             return run_predict(self, feed, steps, callback_list)
@@ -422,9 +427,6 @@ class Trainer:
         return trees.map_structure(np.array, step.outputs())
 
     # Machinery -----------------------------------------------------------------------------------
-
-    def _sublayers(self) -> list:
-        return [layer for layer in self._flatten_layers() if layer is not self]
 
     def _all_metrics(self) -> list:
         """All metrics, those of `compile` one by one."""
@@ -545,7 +547,7 @@ class Trainer:
     def _callback_list(
         self, callbacks: Any, verbose: Any, epochs: int, steps: int, add_history: bool = False
     ) -> CallbackList:
-        verbose = _verbosity(verbose)
+        verbose = standardize_verbosity(verbose)
         if isinstance(callbacks, CallbackList):
             return callbacks
         return CallbackList(
@@ -558,8 +560,8 @@ class Trainer:
             steps=steps,
         )
 
-    def _running(self, callbacks: CallbackList) -> _Running:
-        return _Running(callbacks, self._state.device)
+    def _running(self, callbacks: CallbackList) -> Running:
+        return Running(callbacks, self._state.device)
 
     def _assert_compile_called(self, method: str) -> None:
         if not self.compiled:
@@ -575,55 +577,3 @@ class Trainer:
         results = [logs[name] for name in names if name in logs]
         results += [logs[name] for name in sorted(logs) if name not in names]
         return results[0] if len(results) == 1 else results
-
-
-class _Running:
-    """While steps run: leaves display and device in order when they are interrupted."""
-
-    def __init__(self, callbacks: CallbackList, device: str):
-        self._callbacks = callbacks
-        self._device = device
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if kind is None:
-            return
-        self._callbacks.close()
-        # Steps under way on a GPU end before anybody looks at the weights.
-        _core.synchronize(self._device)
-
-
-def _shuffler() -> np.random.Generator:
-    """Draws the orders of a fit; `keras.utils.set_random_seed` makes them repeat."""
-    return np.random.default_rng(random.make_default_seed())
-
-
-def _verbosity(verbose: Any) -> int:
-    if verbose == "auto":
-        return 1
-    if verbose not in (0, 1, 2):
-        raise ValueError(f"verbose must be 'auto', 0, 1 or 2. Received: verbose={verbose!r}")
-    return int(verbose)
-
-
-def _batch_size(batch_size: Any, data: ArrayData, steps: Any, steps_name: str) -> int:
-    if steps is not None:
-        check_positive_int(steps_name, steps)
-    if batch_size is None:
-        return -(-data.num_samples // steps) if steps else 32
-    return check_positive_int("batch_size", batch_size)
-
-
-def _check_epochs(epochs: Any, initial_epoch: Any, validation_freq: Any, shuffle: Any) -> None:
-    check_positive_int("epochs", epochs)
-    if isinstance(initial_epoch, bool) or not isinstance(initial_epoch, int) or initial_epoch < 0:
-        raise ValueError(f"initial_epoch must be 0 or more. Received: {initial_epoch!r}")
-    if not isinstance(validation_freq, (int, list, tuple, set)) or validation_freq == 0:
-        raise ValueError(
-            "validation_freq must be an integer from 1 on or a list of epochs. Received: "
-            f"validation_freq={validation_freq!r} of type {type(validation_freq).__name__}"
-        )
-    if not isinstance(shuffle, (bool, np.bool_)):
-        raise ValueError(f"shuffle must be True or False. Received: shuffle={shuffle!r}")

@@ -1,0 +1,63 @@
+"""Arguments of fit, evaluate and predict, checked, and what surrounds a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerascnn import _core, random
+from kerascnn.callbacks.callback_list import CallbackList
+from kerascnn.training.data import ArrayData, check_positive_int
+
+
+class Running:
+    """While steps run: leaves display and device in order when they are interrupted."""
+
+    def __init__(self, callbacks: CallbackList, device: str):
+        self._callbacks = callbacks
+        self._device = device
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is None:
+            return
+        self._callbacks.close()
+        # Steps under way on a GPU end before anybody looks at the weights.
+        _core.synchronize(self._device)
+
+
+def make_shuffler() -> np.random.Generator:
+    """Draws the orders of a fit; `keras.utils.set_random_seed` makes them repeat."""
+    return np.random.default_rng(random.make_default_seed())
+
+
+def standardize_verbosity(verbose: Any) -> int:
+    if verbose == "auto":
+        return 1
+    if verbose not in (0, 1, 2):
+        raise ValueError(f"verbose must be 'auto', 0, 1 or 2. Received: verbose={verbose!r}")
+    return int(verbose)
+
+
+def standardize_batch_size(batch_size: Any, data: ArrayData, steps: Any, steps_name: str) -> int:
+    if steps is not None:
+        check_positive_int(steps_name, steps)
+    if batch_size is None:
+        return -(-data.num_samples // steps) if steps else 32
+    return check_positive_int("batch_size", batch_size)
+
+
+def check_epochs(epochs: Any, initial_epoch: Any, validation_freq: Any, shuffle: Any) -> None:
+    check_positive_int("epochs", epochs)
+    if isinstance(initial_epoch, bool) or not isinstance(initial_epoch, int) or initial_epoch < 0:
+        raise ValueError(f"initial_epoch must be 0 or more. Received: {initial_epoch!r}")
+    if not isinstance(validation_freq, (int, list, tuple, set)) or validation_freq == 0:
+        raise ValueError(
+            "validation_freq must be an integer from 1 on or a list of epochs. Received: "
+            f"validation_freq={validation_freq!r} of type {type(validation_freq).__name__}"
+        )
+    if not isinstance(shuffle, (bool, np.bool_)):
+        raise ValueError(f"shuffle must be True or False. Received: shuffle={shuffle!r}")
