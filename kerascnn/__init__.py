@@ -1,0 +1,86 @@
+"""kerascnn: Keras-style training of image classifiers over an own C++ and CUDA core.
+
+    import kerascnn as keras
+
+Names, arguments and meaning follow Keras 3. Nothing here asks a GPU driver before the first tensor
+or weight is made.
+"""
+
+from kerascnn import _core
+from kerascnn.tensor import Tensor, install_operators
+
+install_operators()
+
+from kerascnn import (  # noqa: E402 (operators first: what follows computes with them)
+    activations,
+    callbacks,
+    config,
+    constraints,
+    datasets,
+    dtype_policies,
+    initializers,
+    layers,
+    losses,
+    metrics,
+    models,
+    ops,
+    optimizers,
+    random,
+    regularizers,
+    utils,
+)
+from kerascnn.device import device  # noqa: E402
+from kerascnn.dtype_policies import DTypePolicy  # noqa: E402
+from kerascnn.initializers import Initializer  # noqa: E402
+from kerascnn.layers import Input, InputSpec, Layer  # noqa: E402
+from kerascnn.losses import Loss  # noqa: E402
+from kerascnn.metrics import Metric  # noqa: E402
+from kerascnn.models import Model, Sequential  # noqa: E402
+from kerascnn.naming import name_scope  # noqa: E402
+from kerascnn.optimizers import Optimizer  # noqa: E402
+from kerascnn.regularizers import Regularizer  # noqa: E402
+from kerascnn.symbolic.keras_tensor import KerasTensor  # noqa: E402
+from kerascnn.variable import Variable  # noqa: E402
+from kerascnn.versions import __version__, show_versions  # noqa: E402
+
+DeviceError = _core.DeviceError
+OutOfMemoryError = _core.OutOfMemoryError
+
+__all__ = [
+    "DTypePolicy",
+    "DeviceError",
+    "Initializer",
+    "Input",
+    "InputSpec",
+    "KerasTensor",
+    "Layer",
+    "Loss",
+    "Metric",
+    "Model",
+    "Optimizer",
+    "OutOfMemoryError",
+    "Regularizer",
+    "Sequential",
+    "Tensor",
+    "Variable",
+    "__version__",
+    "activations",
+    "callbacks",
+    "config",
+    "constraints",
+    "datasets",
+    "device",
+    "dtype_policies",
+    "initializers",
+    "layers",
+    "losses",
+    "metrics",
+    "models",
+    "name_scope",
+    "ops",
+    "optimizers",
+    "random",
+    "regularizers",
+    "show_versions",
+    "utils",
+]

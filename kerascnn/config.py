@@ -1,0 +1,169 @@
+"""Settings of the whole program, and what the devices have to say.
+
+Example:
+
+>>> import kerascnn as keras
+>>> keras.config.floatx(), keras.config.epsilon(), keras.config.image_data_format()
+('float32', 1e-07, 'channels_last')
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+_FLOATX_CHOICES = ("float16", "bfloat16", "float32", "float64")
+_DATA_FORMATS = ("channels_last", "channels_first")
+
+_settings: dict[str, Any] = {
+    "floatx": "float32",
+    "epsilon": 1e-7,
+    "image_data_format": "channels_last",
+    "tf32": None,
+}
+
+
+def floatx() -> str:
+    """The default floating type of weights and results, "float32" unless it was set."""
+    return _settings["floatx"]
+
+
+def set_floatx(value: str) -> None:
+    """Sets the default floating type: "float16", "bfloat16", "float32" or "float64".
+
+    Raises:
+        ValueError: for another name.
+    """
+    if value not in _FLOATX_CHOICES:
+        raise ValueError(
+            f"floatx must be one of {', '.join(_FLOATX_CHOICES)}. Received: {value!r}."
+        )
+    _settings["floatx"] = str(value)
+
+
+def epsilon() -> float:
+    """The small number that keeps logarithms and divisions finite, 1e-7 unless it was set."""
+    return _settings["epsilon"]
+
+
+def set_epsilon(value: float) -> None:
+    """Sets the small number that keeps logarithms and divisions finite."""
+    _settings["epsilon"] = float(value)
+
+
+def image_data_format() -> str:
+    """Where images have their channels: "channels_last" unless it was set."""
+    return _settings["image_data_format"]
+
+
+def set_image_data_format(data_format: str) -> None:
+    """Sets the default of the layers' argument `data_format`.
+
+    Raises:
+        ValueError: for anything but "channels_last" and "channels_first".
+    """
+    _settings["image_data_format"] = standardize_data_format(data_format)
+
+
+def standardize_data_format(data_format: str | None) -> str:
+    """The data format in lower case; None stands for `image_data_format()`.
+
+    Raises:
+        ValueError: for anything but "channels_last" and "channels_first".
+    """
+    if data_format is None:
+        return image_data_format()
+    name = str(data_format).lower()
+    if name not in _DATA_FORMATS:
+        raise ValueError(
+            "data_format must be 'channels_last' or 'channels_first'. "
+            f"Received: data_format={data_format!r}."
+        )
+    return name
+
+
+def backend() -> str:
+    """The name of what computes: always "kerascnn"."""
+    return "kerascnn"
+
+
+def tf32() -> bool:
+    """Whether float32 convolutions and products on NVIDIA GPUs may use TF32.
+
+    True unless `set_tf32(False)` was called or the environment has `KERASCNN_TF32=0`.
+    """
+    if _settings["tf32"] is None:
+        return os.environ.get("KERASCNN_TF32", "1") != "0"
+    return _settings["tf32"]
+
+
+def set_tf32(allowed: bool) -> None:
+    """Allows or forbids TF32 in programs that are compiled from now on."""
+    _settings["tf32"] = bool(allowed)
+
+
+def set_device(name: str | None) -> None:
+    """Makes a device the default: "cpu", "gpu", "gpu:1", "cuda:0"; None goes back to automatic.
+
+    Raises:
+        ValueError: for a name that is none.
+        RuntimeError: for a device that cannot be used, with the reason.
+    """
+    from kerascnn import device
+
+    device.set_default(name)
+
+
+def get_device() -> str:
+    """The device where new weights and tensors go: "cpu" or "cuda:0"."""
+    from kerascnn import device
+
+    return device.current()
+
+
+def list_devices() -> list[tuple[str, bool, str]]:
+    """All devices as (name, usable, description); the description says why one is not usable."""
+    from kerascnn import _core
+
+    return [tuple(entry) for entry in _core.list_devices()]
+
+
+def memory_stats(device: str | None = None) -> dict[str, int]:
+    """Bytes `allocated`, `cached` and at `peak`, and `num_allocations`, on a device.
+
+    Args:
+        device: By default the current device.
+    """
+    return dict(_core().memory_stats(_resolve(device)))
+
+
+def reset_peak_memory(device: str | None = None) -> None:
+    """Makes the peak of `memory_stats` what is allocated now."""
+    _core().reset_peak_memory(_resolve(device))
+
+
+def release_cached_memory(device: str | None = None) -> None:
+    """Gives the memory that the allocator keeps for reuse back to the system."""
+    _core().release_cached(_resolve(device))
+
+
+def launch_stats(device: str | None = None) -> dict[str, int]:
+    """Counters of the work that was handed to a device since the program began."""
+    return dict(_core().launch_stats(_resolve(device)))
+
+
+def synchronize(device: str | None = None) -> None:
+    """Waits until a device has done all it was given."""
+    _core().synchronize(_resolve(device))
+
+
+def _core() -> Any:
+    from kerascnn import _core
+
+    return _core
+
+
+def _resolve(name: str | None) -> str:
+    from kerascnn import device
+
+    return device.current() if name is None else device.canonical_name(name)

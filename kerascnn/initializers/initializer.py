@@ -1,0 +1,48 @@
+"""The base of initializers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn import _core, device, dtypes
+
+
+class Initializer:
+    """Makes first values of weights; subclasses implement `draw`, or override `__call__`.
+
+    Values are drawn on the host, so that one seed gives the same weights on every device.
+    """
+
+    def draw(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+        """The values as a NumPy array.
+
+        Args:
+            shape: Shape of the weights.
+            dtype: Name of their dtype.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement draw(shape, dtype).")
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
+        """The values as a tensor on the current device.
+
+        Args:
+            shape: Shape of the weights.
+            dtype: By default `floatx`.
+        """
+        name = dtypes.standardize_dtype(dtype)
+        array = self.draw(tuple(int(n) for n in shape), name)
+        return _core.from_numpy(array.astype(dtypes.numpy_dtype(name)), device.current())
+
+    def clone(self) -> Initializer:
+        """Another one of the same configuration."""
+        return self.from_config(self.get_config())
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Initializer:
+        return cls(**config)

@@ -1,0 +1,282 @@
+"""Initializers that draw from a distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn import random, serialization
+from kerascnn.initializers.initializer import Initializer
+
+# The standard deviation of a normal distribution that is cut off at two standard deviations.
+_TRUNCATED_STDDEV = 0.87962566103423978
+
+
+class RandomInitializer(Initializer):
+    """Base of initializers with a seed.
+
+    Args:
+        seed: An integer or None: the same values at every call; or a SeedGenerator: new values.
+
+    Raises:
+        ValueError: for another seed.
+    """
+
+    def __init__(self, seed: Any = None) -> None:
+        self._config_seed = seed
+        if seed is None:
+            seed = random.make_default_seed()
+        elif isinstance(seed, dict):
+            seed = serialization.deserialize_object(seed, place="kerascnn.random")
+        elif not isinstance(seed, (int, np.integer, random.SeedGenerator)):
+            raise ValueError(
+                "`seed` must be an integer, a keras.random.SeedGenerator or None. "
+                f"Received: seed={seed!r}"
+            )
+        self.seed = seed
+
+    def generator(self) -> np.random.Generator:
+        """NumPy's generator for one drawing of weights."""
+        seed = self.seed.next() if isinstance(self.seed, random.SeedGenerator) else int(self.seed)
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence(abs(seed))))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"seed": serialization.serialize_object(self._config_seed)}
+
+
+def _truncated_normal(
+    generator: np.random.Generator, shape: tuple[int, ...], mean: float, stddev: float
+) -> np.ndarray[Any, Any]:
+    """Normal numbers, those further than two standard deviations from the mean drawn again."""
+    values = generator.standard_normal(shape)
+    outside = np.abs(values) > 2
+    while outside.any():
+        values[outside] = generator.standard_normal(int(outside.sum()))
+        outside = np.abs(values) > 2
+    return values * stddev + mean
+
+
+class RandomNormal(RandomInitializer):
+    """Normally distributed values.
+
+    Args:
+        mean: Mean.
+        stddev: Standard deviation.
+        seed: An integer, a SeedGenerator or None.
+
+    Example:
+
+    >>> from kerascnn import initializers
+    >>> initializers.RandomNormal(stddev=0.01, seed=1)((3, 2)).shape
+    (3, 2)
+    """
+
+    def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: Any = None) -> None:
+        super().__init__(seed)
+        self.mean = mean
+        self.stddev = stddev
+
+    def draw(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+        return self.generator().standard_normal(shape) * self.stddev + self.mean
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "mean": self.mean, "stddev": self.stddev}
+
+
+class TruncatedNormal(RandomNormal):
+    """Normally distributed values no further than two standard deviations from the mean.
+
+    Args:
+        mean: Mean.
+        stddev: Standard deviation before the ends are cut off.
+        seed: An integer, a SeedGenerator or None.
+    """
+
+    def draw(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+        return _truncated_normal(self.generator(), shape, self.mean, self.stddev)
+
+
+class RandomUniform(RandomInitializer):
+    """Values spread evenly between two limits.
+
+    Args:
+        minval: Lower limit.
+        maxval: Upper limit.
+        seed: An integer, a SeedGenerator or None.
+    """
+
+    def __init__(self, minval: float = -0.05, maxval: float = 0.05, seed: Any = None) -> None:
+        super().__init__(seed)
+        self.minval = minval
+        self.maxval = maxval
+
+    def draw(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+        return self.generator().uniform(self.minval, self.maxval, shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "minval": self.minval, "maxval": self.maxval}
+
+
+def compute_fans(
+    shape: Sequence[int],
+    input_axes: Sequence[int] | None = None,
+    output_axes: Sequence[int] | None = None,
+) -> tuple[int, int]:
+    """How many inputs and outputs one unit of a weight has.
+
+    Args:
+        shape: A kernel's (..., inputs, outputs); leading axes count for both.
+        input_axes: The axes that stand for inputs, where that is not so.
+        output_axes: The axes that stand for outputs.
+
+    Example:
+
+    >>> from kerascnn.initializers import compute_fans
+    >>> compute_fans((3, 3, 16, 32))
+    (144, 288)
+    """
+    if input_axes is not None and output_axes is not None:
+        return (
+            math.prod(shape[axis] for axis in input_axes),
+            math.prod(shape[axis] for axis in output_axes),
+        )
+    if len(shape) < 2:
+        size = int(shape[0]) if shape else 1
+        return size, size
+    field = math.prod(shape[:-2])
+    return int(shape[-2] * field), int(shape[-1] * field)
+
+
+class VarianceScaling(RandomInitializer):
+    """Values whose variance is scale / n, n being the inputs, the outputs or their mean.
+
+    Args:
+        scale: A positive number.
+        mode: "fan_in", "fan_out" or "fan_avg".
+        distribution: "truncated_normal", "untruncated_normal" (or "normal", which is truncated),
+            or "uniform".
+        seed: An integer, a SeedGenerator or None.
+        input_axes: See `compute_fans`.
+        output_axes: See `compute_fans`.
+
+    Raises:
+        ValueError: for other values of these.
+    """
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        mode: str = "fan_in",
+        distribution: str = "truncated_normal",
+        seed: Any = None,
+        input_axes: Sequence[int] | None = None,
+        output_axes: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(seed)
+        if scale <= 0.0:
+            raise ValueError(f"`scale` must be positive. Received: scale={scale}")
+        if mode not in ("fan_in", "fan_out", "fan_avg"):
+            raise ValueError(
+                f"`mode` must be 'fan_in', 'fan_out' or 'fan_avg'. Received: mode={mode!r}"
+            )
+        distribution = str(distribution).lower()
+        if distribution == "normal":
+            distribution = "truncated_normal"
+        if distribution not in ("uniform", "truncated_normal", "untruncated_normal"):
+            raise ValueError(
+                "`distribution` must be 'uniform', 'truncated_normal' or 'untruncated_normal'. "
+                f"Received: distribution={distribution!r}"
+            )
+        self.scale = scale
+        self.mode = mode
+        self.distribution = distribution
+        self.input_axes = input_axes
+        self.output_axes = output_axes
+
+    def draw(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+        fan_in, fan_out = compute_fans(shape, self.input_axes, self.output_axes)
+        fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
+        variance = self.scale / max(1.0, fan)
+        generator = self.generator()
+        if self.distribution == "uniform":
+            limit = math.sqrt(3.0 * variance)
+            return generator.uniform(-limit, limit, shape)
+        stddev = math.sqrt(variance)
+        if self.distribution == "truncated_normal":
+            return _truncated_normal(generator, shape, 0.0, stddev / _TRUNCATED_STDDEV)
+        return generator.standard_normal(shape) * stddev
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "scale": self.scale,
+            "mode": self.mode,
+            "distribution": self.distribution,
+            "input_axes": self.input_axes,
+            "output_axes": self.output_axes,
+        }
+
+
+class _NamedScaling(VarianceScaling):
+    """A VarianceScaling of fixed scale, mode and distribution."""
+
+    _scale = 1.0
+    _mode = "fan_in"
+    _distribution = "uniform"
+
+    def __init__(
+        self,
+        seed: Any = None,
+        input_axes: Sequence[int] | None = None,
+        output_axes: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(self._scale, self._mode, self._distribution, seed, input_axes, output_axes)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "seed": serialization.serialize_object(self._config_seed),
+            "input_axes": self.input_axes,
+            "output_axes": self.output_axes,
+        }
+
+
+class GlorotUniform(_NamedScaling):
+    """Uniform within sqrt(6 / (inputs + outputs)), for sigmoid-like activations.
+
+    Source: Glorot and Bengio, 2010.
+    """
+
+    _mode = "fan_avg"
+
+
+class GlorotNormal(_NamedScaling):
+    """Truncated normal of variance 2 / (inputs + outputs). Source: Glorot and Bengio, 2010."""
+
+    _mode = "fan_avg"
+    _distribution = "truncated_normal"
+
+
+class HeUniform(_NamedScaling):
+    """Uniform within sqrt(6 / inputs), for relu-like activations. Source: He et al., 2015."""
+
+    _scale = 2.0
+
+
+class HeNormal(_NamedScaling):
+    """Truncated normal of variance 2 / inputs. Source: He et al., 2015."""
+
+    _scale = 2.0
+    _distribution = "truncated_normal"
+
+
+class LecunUniform(_NamedScaling):
+    """Uniform within sqrt(3 / inputs). Source: Klambauer et al., 2017."""
+
+
+class LecunNormal(_NamedScaling):
+    """Truncated normal of variance 1 / inputs. Source: Klambauer et al., 2017."""
+
+    _distribution = "truncated_normal"

@@ -1,0 +1,126 @@
+"""The fully connected layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerascnn import activations, constraints, initializers, ops, regularizers
+from kerascnn.layers.input_spec import InputSpec
+from kerascnn.layers.layer import Layer
+
+
+class Dense(Layer):
+    """activation(inputs @ kernel + bias) over the last axis.
+
+    Args:
+        units: Size of the output's last axis.
+        activation: A name or a function, None for none.
+        use_bias: Whether a number is added to each unit's output.
+        kernel_initializer: First values of the kernel.
+        bias_initializer: First values of the bias.
+        kernel_regularizer: A penalty on the kernel.
+        bias_regularizer: A penalty on the bias.
+        activity_regularizer: A penalty on the output.
+        kernel_constraint: A callable that the kernel goes through after each update.
+        bias_constraint: A callable that the bias goes through after each update.
+        lora_rank: Only None: low-rank adaptation is not available.
+        lora_alpha: Only None.
+        quantization_config: Only None: quantization is not available.
+
+    Input: (n, ..., inputs); any floating dtype.
+
+    Output: (n, ..., units)
+
+    Raises:
+        ValueError: for units that are not a positive integer.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.layers.Dense(10, activation="softmax")(keras.ops.ones((4, 32))).shape
+    (4, 10)
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
+        quantization_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        if isinstance(units, bool) or not isinstance(units, int) or units < 1:
+            raise ValueError(f"`units` must be a positive integer. Received: units={units!r}")
+        for name, value in (
+            ("lora_rank", lora_rank),
+            ("lora_alpha", lora_alpha),
+            ("quantization_config", quantization_config),
+        ):
+            if value is not None:
+                raise ValueError(f"Dense does not have {name}. Received: {name}={value!r}")
+        self.units = units
+        self.activation = activations.get(activation)
+        self.use_bias = use_bias
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.bias_regularizer = regularizers.get(bias_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.bias_constraint = constraints.get(bias_constraint)
+        self.input_spec = InputSpec(min_ndim=2)
+
+    def build(self, input_shape: Any) -> None:
+        inputs = input_shape[-1]
+        if inputs is None:
+            raise ValueError(
+                f"Layer '{self.name}' needs to know the size of its input's last axis. Received: "
+                f"input_shape={tuple(input_shape)}"
+            )
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(inputs, self.units),
+            initializer=self.kernel_initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        self.bias = None
+        if self.use_bias:
+            self.bias = self.add_weight(
+                name="bias",
+                shape=(self.units,),
+                initializer=self.bias_initializer,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+        self.input_spec = InputSpec(min_ndim=2, axes={-1: inputs})
+
+    def call(self, inputs: Any) -> Any:
+        return self.activation(ops.dense(inputs, self.kernel, self.bias))
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (*input_shape[:-1], self.units)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "activation": activations.serialize(self.activation),
+            "use_bias": self.use_bias,
+            "kernel_initializer": initializers.serialize(self.kernel_initializer),
+            "bias_initializer": initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": regularizers.serialize(self.kernel_regularizer),
+            "bias_regularizer": regularizers.serialize(self.bias_regularizer),
+            "kernel_constraint": constraints.serialize(self.kernel_constraint),
+            "bias_constraint": constraints.serialize(self.bias_constraint),
+            "quantization_config": None,
+        }

@@ -1,0 +1,360 @@
+"""Layer: weights and a computation. Everything that models are made of is one."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from kerascnn import _core, device, dtype_policies, dtypes, naming, regularizers, tracing, trees
+from kerascnn import serialization as _serialization
+from kerascnn.layers.input_spec import assert_input_compatibility
+from kerascnn.layers.state import LayerState
+from kerascnn.ops import dispatch
+from kerascnn.symbolic import inference
+from kerascnn.symbolic.keras_tensor import KerasTensor
+from kerascnn.symbolic.operation import Node, Operation, any_symbolic
+
+
+class CallContext(NamedTuple):
+    """What a call inside another call inherits from it."""
+
+    training: bool | None
+
+
+_context: contextvars.ContextVar[CallContext | None] = contextvars.ContextVar(
+    "call_context", default=None
+)
+
+
+class Layer(Operation, LayerState):
+    """Base of all layers and models.
+
+    A layer of one's own implements `call(inputs, training=...)` with `kerascnn.ops` and, where it has
+    weights, `build(input_shape)` with `add_weight`. Layers and variables among its attributes
+    belong to it.
+
+    Args:
+        activity_regularizer: A penalty on the outputs, per sample.
+        trainable: Whether training changes its weights.
+        dtype: What it computes in and keeps its weights in, by default `floatx`.
+        autocast: Whether floating inputs are cast to that dtype.
+        name: By default the class name with a number: dense, dense_1, ...
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> class Scale(keras.Layer):
+    ...     def build(self, input_shape):
+    ...         self.factor = self.add_weight((input_shape[-1],), "ones", name="factor")
+    ...
+    ...     def call(self, inputs):
+    ...         return inputs * self.factor
+    >>> Scale()(keras.ops.ones((2, 3))).shape
+    (2, 3)
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "build" in cls.__dict__:
+            cls.build = _wrap_build(cls.__dict__["build"])  # type: ignore[method-assign]
+
+    def __init__(
+        self,
+        *,
+        activity_regularizer: Any = None,
+        trainable: bool = True,
+        dtype: Any = None,
+        autocast: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        input_shape = kwargs.pop("input_shape", None)
+        input_dim = kwargs.pop("input_dim", None)
+        if kwargs:
+            known = [*inspect.signature(type(self).__init__).parameters, "name", "dtype"]
+            names = [k for k in dict.fromkeys([*known, "trainable"]) if k not in ("self", "kwargs")]
+            raise ValueError(
+                f"{type(self).__name__} does not have the argument(s) {sorted(kwargs)}. "
+                f"{_serialization.did_you_mean(next(iter(kwargs)), names)}"
+            )
+        Operation.__init__(self, name)
+        self._init_state(trainable)
+        self.dtype_policy = dtype_policies.get(dtype)
+        self.autocast = autocast
+        self.activity_regularizer = regularizers.get(activity_regularizer)
+        self.input_spec: Any = None
+        self.built = False
+        self._build_shapes: dict[str, Any] | None = None
+        self._in_call = False
+        # How Keras 2 gave the shape of a model's input to its first layer.
+        if input_dim is not None and input_shape is None:
+            input_shape = (input_dim,)
+        self._input_shape_argument = None if input_shape is None else tuple(input_shape)
+
+    @property
+    def compute_dtype(self) -> str:
+        """What this layer computes in."""
+        return self.dtype_policy.compute_dtype
+
+    @property
+    def variable_dtype(self) -> str:  # type: ignore[override]
+        """What this layer keeps its weights in."""
+        return self.dtype_policy.variable_dtype
+
+    @property
+    def dtype(self) -> str:
+        """The same as `variable_dtype`."""
+        return self.dtype_policy.variable_dtype
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the weights; subclasses override it.
+
+        Args:
+            input_shape: Shape of the first argument of `call`; or name the arguments
+                `<argument>_shape` to get the shapes of several.
+        """
+        self.built = True
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """The computation; subclasses override it."""
+        raise NotImplementedError(f"The layer {type(self).__name__} does not implement `call`.")
+
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shape of the output for inputs of a shape (sizes can be None)."""
+        shapes = (*args, *kwargs.values())
+        inputs = trees.map_shapes(lambda s: KerasTensor(s, self.compute_dtype), shapes)
+        outputs = inference.infer(self.call, tuple(inputs), {})
+        return trees.map_structure(lambda x: x.shape, outputs)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """KerasTensors of the output's shape and dtype, for inputs as KerasTensors."""
+        overridden = type(self).compute_output_shape is not Layer.compute_output_shape
+        tensors = [a for a in args if any_symbolic((a,), {})]
+        if not overridden or any_symbolic((), kwargs) or len(tensors) != 1:
+            return inference.infer(self.call, args, kwargs)
+        shape = self.compute_output_shape(trees.map_structure(lambda x: x.shape, tensors[0]))
+        return trees.map_shapes(lambda s: KerasTensor(s, self.compute_dtype), shape)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Builds the layer where that is still to do, and computes (or records) its output.
+
+        Raises:
+            ValueError: for inputs that are no tensors or do not fit `input_spec`.
+        """
+        self._check_initialized()
+        with self._home():
+            args, kwargs = self._convert_inputs(args, kwargs)
+            first = args[0] if args else next(iter(kwargs.values()), None)
+            assert_input_compatibility(self.input_spec, first, self.name)
+            context = _context.get()
+            kwargs, training = self._resolve_training(args, kwargs, context)
+            if context is None:
+                self._clear_losses()
+            token = _context.set(CallContext(training))
+            self._in_call, was_in_call = True, self._in_call
+            try:
+                with naming.name_scope(self.name), tracing.scope(self.name):
+                    self._maybe_build(args, kwargs)
+                    if any_symbolic(args, kwargs):
+                        return self._symbolic_call(args, kwargs)
+                    outputs = self._checked_call(args, kwargs)
+                    self._penalize(outputs)
+                    return outputs
+            finally:
+                self._in_call = was_in_call
+                _context.reset(token)
+
+    def _home(self) -> contextlib.AbstractContextManager[Any]:
+        """The device of the weights, for what an outermost call makes on the way."""
+        if _context.get() is not None or tracing.current() is not None:
+            return contextlib.nullcontext()
+        weights = self.weights
+        if not weights or weights[0].device == device.current():
+            return contextlib.nullcontext()
+        return device.device(weights[0].device)
+
+    def _convert_inputs(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arrays as tensors, floating ones in the layer's dtype."""
+
+        def convert(x: Any) -> Any:
+            if isinstance(x, KerasTensor):
+                from kerascnn import ops
+
+                cast = self.autocast and dtypes.is_float(x.dtype) and x.dtype != self.compute_dtype
+                return ops.cast(x, self.compute_dtype) if cast else x
+            if not dispatch.is_tensor(x):
+                if not dispatch.is_array_like(x):
+                    return x
+                x = dispatch.convert(x)
+            cast = self.autocast and dtypes.is_float(x.dtype)
+            return dispatch.convert(x, self.compute_dtype) if cast else x
+
+        args = trees.map_structure(convert, args)
+        kwargs = trees.map_structure(convert, kwargs)
+        for x in trees.leaves(args):
+            if x is not None and not isinstance(x, KerasTensor) and not dispatch.is_tensor(x):
+                raise ValueError(
+                    f"The layer '{self.name}' must be called on tensors or arrays; anything else "
+                    f"goes by keyword. Received: {x!r} (of type {type(x)}) in {_shown(args)}"
+                )
+        return args, kwargs
+
+    def _resolve_training(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], context: CallContext | None
+    ) -> tuple[dict[str, Any], bool | None]:
+        """`training` as given, else as in the call around this one, else `call`'s own default."""
+        parameters = _call_parameters(type(self))
+        takes = "training" in parameters
+        training = kwargs.get("training")
+        if training is None and context is not None:
+            training = context.training
+        if training is None and takes:
+            default = parameters["training"].default
+            training = None if default is inspect.Parameter.empty else default
+        if training is not None and not dispatch.is_tensor(training):
+            training = bool(training)
+        kwargs = {k: v for k, v in kwargs.items() if k != "training"}
+        if takes and training is not None:
+            kwargs["training"] = training
+        return kwargs, training
+
+    def _maybe_build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.built:
+            return
+        names = list(_call_parameters(type(self)))
+        shapes: dict[str, Any] = {}
+        for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
+            leaves = trees.flatten(value)
+            if leaves and all(hasattr(x, "shape") for x in leaves):
+                shapes[f"{name}_shape"] = trees.map_structure(lambda x: tuple(x.shape), value)
+        wanted = list(inspect.signature(self.build).parameters)
+        if any(name in shapes for name in wanted) and len(wanted) > 1:
+            self.build(**{name: shapes[name] for name in wanted if name in shapes})
+        else:
+            self.build(next(iter(shapes.values()), None))
+
+    def _symbolic_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        outputs = self.compute_output_spec(*args, **kwargs)
+        Node(self, args, kwargs, outputs)
+        return outputs
+
+    def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`call`, whose errors say which layer it was and what it was called on."""
+        try:
+            return self.call(*args, **kwargs)
+        except (ValueError, TypeError) as error:
+            if len(error.args) == 1 and not getattr(error, "_names_layer", False):
+                where = f"layer '{self.name}' ({type(self).__name__})"
+                error.args = (f"{error.args[0]}\nCalled in {where} on {_shown((args, kwargs))}",)
+                with contextlib.suppress(AttributeError):
+                    error._names_layer = True  # type: ignore[attr-defined]
+            raise
+
+    def _penalize(self, outputs: Any) -> None:
+        if self.activity_regularizer is None:
+            return
+        for x in trees.leaves(outputs):
+            loss = self.activity_regularizer(x)
+            self.add_loss(loss / x.shape[0] if x.shape else loss)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make another layer like this one, as plain values."""
+        config = {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": _serialization.serialize_object(self.dtype_policy),
+        }
+        if self.activity_regularizer is not None:
+            config["activity_regularizer"] = regularizers.serialize(self.activity_regularizer)
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """A layer of a configuration that `get_config` gave."""
+        try:
+            return cls(**config)
+        except TypeError as error:
+            raise TypeError(
+                f"{cls.__name__} cannot be made from the configuration {config}. A class with "
+                f"arguments of its own needs a `get_config` that returns them. ({error})"
+            ) from error
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """The shapes that this layer was built on."""
+        if not self._build_shapes:
+            return None
+        if len(self._build_shapes) == 1:
+            return {"input_shape": next(iter(self._build_shapes.values()))}
+        return {"shapes_dict": dict(self._build_shapes)}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Builds on shapes that `get_build_config` gave."""
+        if "input_shape" in config:
+            self.build(trees.map_shapes(tuple, config["input_shape"]))
+        elif "shapes_dict" in config:
+            self.build(**config["shapes_dict"])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}, built={getattr(self, 'built', False)}>"
+
+
+def _wrap_build(build: Callable[..., None]) -> Callable[..., None]:
+    """A `build` whose weights are made at once, under the layer's name, and which marks it built."""
+
+    @functools.wraps(build)
+    def wrapper(self: Layer, *args: Any, **kwargs: Any) -> None:
+        self._check_initialized()
+        if getattr(self, "_building", False):  # super().build(...)
+            return build(self, *args, **kwargs)
+        names = list(inspect.signature(build).parameters)[1:]
+        self._building = True
+        try:
+            with tracing.suspended(), _build_scope(self):
+                build(self, *args, **kwargs)
+        finally:
+            self._building = False
+        self._build_shapes = {**dict(zip(names, args, strict=False)), **kwargs}
+        self.built = True
+        if not self._trainable:
+            self.trainable = False  # for the weights that have come since it was set
+        return None
+
+    return wrapper
+
+
+@contextlib.contextmanager
+def _build_scope(layer: Layer) -> Iterator[None]:
+    if layer._in_call:
+        yield
+        return
+    with naming.name_scope(layer.name):
+        yield
+
+
+@functools.cache
+def _call_parameters(cls: type[Layer]) -> dict[str, inspect.Parameter]:
+    parameters = dict(inspect.signature(cls.call).parameters)
+    parameters.pop("self", None)
+    return parameters
+
+
+def _shown(structure: Any) -> str:
+    """Arguments of a call for an error message: shapes and dtypes in place of values."""
+
+    def show(x: Any) -> Any:
+        if isinstance(x, (_core.Tensor, _core.Value, KerasTensor)):
+            return f"{x.dtype} {tuple(x.shape)}"
+        return x
+
+    shown = trees.map_structure(show, structure)
+    if isinstance(shown, tuple) and len(shown) == 2 and isinstance(shown[1], dict):
+        positional = ", ".join(str(x) for x in shown[0])
+        keywords = ", ".join(f"{k}={v}" for k, v in shown[1].items())
+        return ", ".join(part for part in (positional, keywords) if part)
+    return str(shown)

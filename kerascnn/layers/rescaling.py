@@ -1,0 +1,58 @@
+"""Inputs brought to another range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerascnn import ops, serialization
+from kerascnn.layers.layer import Layer
+
+
+class Rescaling(Layer):
+    """inputs * scale + offset; integers become floating first.
+
+    Args:
+        scale: A number, or one for each channel.
+        offset: A number, or one for each channel.
+
+    Input: Any shape and dtype.
+
+    Output: The same shape, in the layer's dtype.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> keras.layers.Rescaling(1 / 255)(np.array([[0, 255]], "uint8")).numpy().tolist()
+    [[0.0, 1.0]]
+    """
+
+    def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scale = serialization.deserialize_object(scale)
+        self.offset = serialization.deserialize_object(offset)
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        x = ops.cast(inputs, self.compute_dtype)
+        x = ops.multiply(x, self._factor(self.scale))
+        if isinstance(self.offset, (int, float)) and self.offset == 0:
+            return x
+        return ops.add(x, self._factor(self.offset))
+
+    def _factor(self, value: Any) -> Any:
+        if isinstance(value, (int, float)) and not isinstance(value, np.generic):
+            return float(value)
+        return ops.convert_to_tensor(np.asarray(value), self.compute_dtype)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "scale": serialization.serialize_object(self.scale),
+            "offset": serialization.serialize_object(self.offset),
+        }

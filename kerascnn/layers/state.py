@@ -1,0 +1,247 @@
+"""What a layer owns: variables, layers, penalties. Found by looking through its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from kerascnn import initializers, naming
+from kerascnn.random import SeedGenerator
+from kerascnn.variable import Variable
+
+T = TypeVar("T")
+
+
+def find(value: Any, kind: type[T] | tuple[type, ...]) -> Iterator[Any]:
+    """The objects of a kind in an attribute's value: itself, or in lists and dictionaries."""
+    if isinstance(value, kind):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from find(item, kind)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from find(item, kind)
+
+
+def unique(objects: Iterable[T]) -> list[T]:
+    """The objects in their order, each once."""
+    return list({id(x): x for x in objects}.values())
+
+
+class LayerState:
+    """The part of `Layer` that knows its variables; see there."""
+
+    name: str
+    variable_dtype: str
+    # Attributes that only refer to layers and variables that something else owns.
+    _not_owned: tuple[str, ...] = ("_inbound_nodes", "_outbound_nodes", "_losses", "optimizer")
+
+    def _init_state(self, trainable: bool) -> None:
+        self._added: list[Variable] = []
+        self._losses: list[Any] = []
+        self._trainable = bool(trainable)
+
+    def _owned(self, kind: Any) -> list[Any]:
+        """The objects of a kind among the attributes, in the order in which these were set."""
+        own = (value for name, value in self.__dict__.items() if name not in self._not_owned)
+        return unique(x for value in own for x in find(value, kind))
+
+    def _sublayers(self) -> list[Any]:
+        from kerascnn.layers.layer import Layer
+
+        return [layer for layer in self._owned(Layer) if layer is not self]
+
+    def _flatten_layers(self, include_self: bool = True) -> list[Any]:
+        """This layer and all below it, each once, outer before inner."""
+        found: dict[int, Any] = {}
+        stack: list[Any] = [self]
+        while stack:
+            layer = stack.pop()
+            if id(layer) in found:
+                continue
+            found[id(layer)] = layer
+            stack.extend(reversed(layer._sublayers()))
+        layers = list(found.values())
+        return layers if include_self else layers[1:]
+
+    def _own_variables(self) -> list[Variable]:
+        """Own weights, those made as trainable first, however they are frozen now."""
+        found = self._owned(Variable)
+        trainable = [v for v in found if getattr(v, "_made_trainable", v.trainable)]
+        return trainable + [v for v in found if not getattr(v, "_made_trainable", v.trainable)]
+
+    def add_weight(
+        self,
+        shape: Sequence[int] | int | None = None,
+        initializer: Any = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        autocast: bool = True,
+        regularizer: Any = None,
+        constraint: Any = None,
+        aggregation: str = "none",
+        overwrite_with_gradient: bool = False,
+        name: str | None = None,
+    ) -> Variable:
+        """Makes a weight that belongs to this layer.
+
+        Args:
+            shape: By default ().
+            initializer: By default "glorot_uniform" for floating weights, else "zeros".
+            dtype: By default the layer's.
+            trainable: Whether training changes it.
+            autocast: Kept for Keras' signature.
+            regularizer: A penalty, see `kerascnn.regularizers`.
+            constraint: A callable that the weight goes through after each update.
+            aggregation: Kept for Keras' signature.
+            overwrite_with_gradient: Only False.
+            name: By default variable, variable_1, ...
+        """
+        from kerascnn import constraints, dtypes, regularizers
+
+        self._check_initialized()
+        if overwrite_with_gradient:
+            raise ValueError("overwrite_with_gradient=True is not available.")
+        sizes = (shape,) if isinstance(shape, int) else tuple(() if shape is None else shape)
+        if any(n is None for n in sizes):
+            raise ValueError(
+                f"A weight of layer '{self.name}' was to have shape {sizes}, with a size that is "
+                "not known. Give that size in the shape of keras.Input, or build the layer on it."
+            )
+        wanted = self.variable_dtype if dtype is None else dtypes.standardize_dtype(dtype)
+        if initializer is None:
+            initializer = "glorot_uniform" if dtypes.is_float(wanted) else "zeros"
+        variable = Variable(
+            initializers.get(initializer),
+            shape=sizes,
+            dtype=wanted,
+            trainable=trainable,
+            autocast=autocast,
+            aggregation=aggregation,
+            name=name,
+        )
+        variable.regularizer = regularizers.get(regularizer)
+        variable.constraint = constraints.get(constraint)
+        variable._made_trainable = bool(trainable)
+        self._added.append(variable)
+        return variable
+
+    def _check_initialized(self) -> None:
+        if "_added" not in self.__dict__:
+            raise RuntimeError(
+                f"`super().__init__()` was not called in the `__init__` of {type(self).__name__}. "
+                "Call it there first."
+            )
+
+    @property
+    def trainable(self) -> bool:
+        """Whether training changes this layer; setting it sets all layers below too."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        value = bool(value)
+        for layer in self._flatten_layers():
+            layer._trainable = value
+            for variable in layer._own_variables():
+                if getattr(variable, "_made_trainable", True):
+                    variable.trainable = value
+
+    @property
+    def weights(self) -> list[Variable]:
+        """The weights of this layer and those below; no states of random generators."""
+        parts = [self._own_variables(), *(layer.weights for layer in self._sublayers())]
+        return unique(v for part in parts for v in part)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All that this layer and those below keep: weights and states of random generators."""
+        seeds = [generator.state for generator in self._owned(SeedGenerator)]
+        parts = [self._own_variables(), seeds, *(layer.variables for layer in self._sublayers())]
+        return unique(v for part in parts for v in part)
+
+    @property
+    def trainable_weights(self) -> list[Variable]:
+        """The weights that training changes."""
+        return [v for v in self.weights if v.trainable] if self.trainable else []
+
+    @property
+    def non_trainable_weights(self) -> list[Variable]:
+        """The weights that training leaves to the layers themselves."""
+        return [v for v in self.weights if not v.trainable] if self.trainable else self.weights
+
+    @property
+    def trainable_variables(self) -> list[Variable]:
+        """The variables that training changes."""
+        return [v for v in self.variables if v.trainable] if self.trainable else []
+
+    @property
+    def non_trainable_variables(self) -> list[Variable]:
+        """The variables that training leaves to the layers themselves."""
+        return [v for v in self.variables if not v.trainable] if self.trainable else self.variables
+
+    def get_weights(self) -> list[np.ndarray[Any, Any]]:
+        """Copies of all weights, in the order of `weights`."""
+        return [v.numpy() for v in self.weights]
+
+    def set_weights(self, weights: Sequence[Any]) -> None:
+        """Gives all weights new values, in the order of `weights`; all or, on an error, none.
+
+        Raises:
+            ValueError: for a list of another length, or an array of another shape.
+        """
+        own = self.weights
+        if len(weights) != len(own):
+            raise ValueError(
+                f"`set_weights` of layer '{self.name}' got a list of {len(weights)} arrays, but the "
+                f"layer has {len(own)} weights"
+                f"{'' if own else ' (it may not be built yet: call it on data first)'}."
+            )
+        arrays = [np.asarray(value) for value in weights]
+        for variable, array in zip(own, arrays, strict=True):
+            if tuple(array.shape) != variable.shape:
+                raise ValueError(
+                    f"`set_weights` of layer '{self.name}': the weight '{variable.path}' has shape "
+                    f"{variable.shape}, but the array given for it has shape {tuple(array.shape)}."
+                )
+        for variable, array in zip(own, arrays, strict=True):
+            variable.assign(array)
+
+    def count_params(self) -> int:
+        """The number of elements of all weights.
+
+        Raises:
+            ValueError: for a layer that is not built.
+        """
+        if not getattr(self, "built", True):
+            raise ValueError(
+                f"The weights of layer '{self.name}' do not exist yet. Call it on data, or call "
+                "`build(input_shape)`."
+            )
+        return sum(v.size for v in self.weights)
+
+    def add_loss(self, loss: Any) -> None:
+        """Adds a scalar (or a list of them) to the loss; inside `call`, for that call only."""
+        self._losses.extend(x for x in (loss if isinstance(loss, (list, tuple)) else [loss]))
+
+    @property
+    def losses(self) -> list[Any]:
+        """Scalars added in the last call here and below, and the penalties on weights."""
+        layers = self._flatten_layers()
+        scalars = [loss for layer in layers for loss in layer._losses]
+        for variable in self.trainable_weights:
+            if variable.regularizer is not None:
+                scalars.append(variable.regularizer(variable))
+        return scalars
+
+    def _clear_losses(self) -> None:
+        for layer in self._flatten_layers():
+            layer._losses.clear()
+
+
+def scope_of(layer: Any) -> tuple[str, ...]:
+    """The scopes that a layer's weights are made in."""
+    return (*naming.current_scopes(), layer.name)

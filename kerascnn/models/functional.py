@@ -1,0 +1,185 @@
+"""Models made from their inputs and outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerascnn import trees
+from kerascnn.layers.input_spec import InputSpec
+from kerascnn.layers.layer import Layer
+from kerascnn.models.model import Model
+from kerascnn.ops import dispatch
+from kerascnn.symbolic.graph import OperationGraph
+from kerascnn.symbolic.keras_tensor import KerasTensor
+from kerascnn.symbolic.operation import Operation
+
+
+class Functional(Model):
+    """What `Model(inputs, outputs)` makes; see `Model`."""
+
+    def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
+        trainable = kwargs.pop("trainable", True)
+        Layer.__init__(self, name=name, **kwargs)
+        self._graph = OperationGraph(inputs, outputs, self.name)
+        self.built = True
+        self.input_spec = self._make_input_spec()
+        if not trainable:
+            self.trainable = False
+
+    @property
+    def operations(self) -> list[Operation]:
+        """Layers and functions of `kerascnn.ops`, from the inputs to the outputs."""
+        return list(self._graph.operations)
+
+    def _sublayers(self) -> list[Layer]:
+        return [op for op in self._graph.operations if isinstance(op, Layer)]
+
+    @property
+    def inputs(self) -> list[KerasTensor]:
+        """The KerasTensors that data comes in at."""
+        return self._graph.input_tensors
+
+    @property
+    def outputs(self) -> list[KerasTensor]:
+        """The KerasTensors that results come out of."""
+        return self._graph.output_tensors
+
+    @property
+    def input(self) -> Any:
+        return self._graph.inputs
+
+    @property
+    def output(self) -> Any:
+        return self._graph.outputs
+
+    @property
+    def input_shape(self) -> Any:
+        """Shape(s) of the inputs, nested as they are."""
+        return trees.map_structure(lambda x: x.shape, self._graph.inputs)
+
+    @property
+    def output_shape(self) -> Any:
+        """Shape(s) of the outputs, nested as they are."""
+        return trees.map_structure(lambda x: x.shape, self._graph.outputs)
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the inputs' layers."""
+        return [x._keras_history.operation.name for x in self.inputs]
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the layers that the outputs come out of."""
+        return [x._keras_history.operation.name for x in self.outputs]
+
+    def _make_input_spec(self) -> Any:
+        def spec(x: KerasTensor, name: str | None) -> InputSpec:
+            shape = (None, *x.shape[1:]) if x.shape else ()
+            optional = getattr(x._keras_history.operation, "optional", False)
+            return InputSpec(
+                shape=shape, allow_last_axis_squeeze=True, name=name, optional=optional
+            )
+
+        structure = self._graph.inputs
+        if isinstance(structure, dict):
+            return [spec(structure[key], key) for key in sorted(structure)]
+        if isinstance(structure, (list, tuple)):
+            return [spec(x, x.name) for x in trees.flatten(structure)]
+        return [spec(structure, structure.name)]
+
+    def build(self, input_shape: Any = None) -> None:
+        """Nothing: the layers were built when they were called on the inputs."""
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        values = self._standardize(inputs)
+        return self._graph.run(values, lambda operation: operation)  # type: ignore[arg-type, return-value]
+
+    def compute_output_spec(self, inputs: Any, **kwargs: Any) -> Any:
+        values = self._standardize(inputs)
+        return self._graph.run(values, lambda operation: operation.compute_output_spec)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        shapes = [input_shape] if trees.is_shape(input_shape) else trees.flatten_shapes(input_shape)
+        values = [KerasTensor(shape, x.dtype) for shape, x in zip(shapes, self.inputs, strict=True)]
+        outputs = self._graph.run(values, lambda operation: operation.compute_output_spec)
+        return trees.map_structure(lambda x: x.shape, outputs)
+
+    def _standardize(self, inputs: Any) -> list[Any]:
+        """One value for each input, in its order, with its dtype and number of axes."""
+        structure = self._graph.inputs
+        if isinstance(inputs, dict) and not isinstance(structure, dict):
+            names = self.input_names
+            inputs = [inputs[n] for n in names] if set(names) <= set(inputs) else inputs
+        if isinstance(inputs, dict) and isinstance(structure, dict):
+            flat = [inputs[key] for key in sorted(structure)]
+        else:
+            flat = trees.flatten(inputs)
+        if len(flat) != len(self.inputs):
+            raise ValueError(
+                f"Model '{self.name}' has {len(self.inputs)} inputs {self.input_names}. "
+                f"Received: {len(flat)}"
+            )
+        return [self._standardize_one(x, ref) for x, ref in zip(flat, self.inputs, strict=True)]
+
+    def _standardize_one(self, x: Any, reference: KerasTensor) -> Any:
+        from kerascnn import ops
+
+        if x is None:
+            return None
+        rank, wanted = len(x.shape), len(reference.shape)
+        if rank == wanted + 1 and x.shape[-1] == 1:
+            x = ops.squeeze(x, -1)
+        elif rank == wanted - 1 and reference.shape[-1] == 1:
+            x = ops.expand_dims(x, -1)
+        elif rank != wanted:
+            raise ValueError(
+                f"Model '{self.name}': its input '{reference.name}' has shape {reference.shape}. "
+                f"Received: shape={tuple(x.shape)}"
+            )
+        if isinstance(x, KerasTensor):
+            return x if x.dtype == reference.dtype else ops.cast(x, reference.dtype)
+        return dispatch.convert(x, reference.dtype)
+
+    def _convert_inputs(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        # Inputs are cast to what keras.Input was told, in `_standardize`, not to the model's dtype.
+        autocast, self.autocast = self.autocast, False
+        try:
+            return super()._convert_inputs(args, kwargs)
+        finally:
+            self.autocast = autocast
+
+    def get_config(self) -> dict[str, Any]:
+        from kerascnn.models import functional_config
+
+        if type(self) is not Functional:
+            return Model.get_config(self)
+        return functional_config.from_model(self)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """A model of a configuration that `get_config` gave, with new weights."""
+        from kerascnn.models import functional_config
+
+        if "layers" not in config or "output_layers" not in config:
+            return super().from_config(config)
+        return functional_config.to_model(cls, config, custom_objects)
+
+
+def make_functional(model: Model) -> None:
+    """Puts Functional under the class of a model whose `__init__` was given inputs and outputs."""
+    cls = type(model)
+    if isinstance(model, Functional):
+        return
+
+    def rebased(base: type) -> type:
+        if base is Model:
+            return Functional
+        if not issubclass(base, Model):
+            return base
+        if not issubclass(base, Functional):
+            base.__bases__ = tuple(rebased(b) for b in base.__bases__)
+        return base
+
+    cls.__bases__ = tuple(rebased(base) for base in cls.__bases__)

@@ -1,0 +1,155 @@
+"""Functional models as configuration dictionaries and back, in the form that Keras gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerascnn import serialization, trees
+from kerascnn.layers.layer import Layer
+from kerascnn.symbolic.keras_tensor import KerasTensor
+from kerascnn.symbolic.operation import Function, Node, Operation
+
+
+def from_model(model: Any) -> dict[str, Any]:
+    """Layers with their calls, and which calls are the model's inputs and outputs.
+
+    Raises:
+        ValueError: for a model with functions of `kerascnn.ops` among its layers.
+    """
+    kept = _kept_nodes(model)
+    layers = []
+    for operation in model.operations:
+        if isinstance(operation, Function):
+            raise ValueError(
+                f"Model '{model.name}' calls ops.{operation.function.__name__} outside of a layer, "
+                "which a configuration cannot hold. Put it into the `call` of a layer."
+            )
+        assert isinstance(operation, Layer)
+        entry = serialization.serialize_layer(operation)
+        entry["name"] = operation.name
+        entry["inbound_nodes"] = [
+            _serialize_call(node, kept)
+            for node in operation._inbound_nodes
+            if id(node) in kept and not node.is_input
+        ]
+        layers.append(entry)
+
+    def reference(tensor: KerasTensor) -> list[Any]:
+        operation, node_index, tensor_index = tensor._keras_history
+        node = operation._inbound_nodes[node_index]
+        return [operation.name, kept.get(id(node), 0), tensor_index]
+
+    return {
+        "name": model.name,
+        "trainable": model.trainable,
+        "layers": layers,
+        "input_layers": trees.map_structure(reference, model._graph.inputs),
+        "output_layers": trees.map_structure(reference, model._graph.outputs),
+    }
+
+
+def _kept_nodes(model: Any) -> dict[int, int]:
+    """The calls that belong to the model, numbered for each operation."""
+    inside = {id(node) for node in model._graph.nodes}
+    kept: dict[int, int] = {}
+    for operation in model.operations:
+        index = 0
+        for node in operation._inbound_nodes:
+            if id(node) in inside:
+                kept[id(node)] = index
+                index += 1
+    return kept
+
+
+def _serialize_call(node: Node, kept: dict[int, int]) -> dict[str, Any]:
+    def entry(x: Any) -> Any:
+        if not isinstance(x, KerasTensor):
+            return serialization.serialize_object(x)
+        operation, node_index, tensor_index = x._keras_history
+        parent = operation._inbound_nodes[node_index]
+        return {
+            "class_name": "__keras_tensor__",
+            "config": {
+                "shape": x.shape,
+                "dtype": x.dtype,
+                "keras_history": [operation.name, kept[id(parent)], tensor_index],
+            },
+        }
+
+    return {
+        "args": list(trees.map_structure(entry, node.args)),
+        "kwargs": trees.map_structure(entry, node.kwargs),
+    }
+
+
+def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> Any:
+    """The model that a configuration describes, with new weights.
+
+    Raises:
+        ValueError: where a call needs an output that no layer gives.
+    """
+    layers: dict[str, Operation] = {}
+    offsets: dict[str, int] = {}
+    waiting: list[tuple[str, dict[str, Any]]] = []
+    for entry in config["layers"]:
+        layer = serialization.deserialize_object(entry, custom_objects, "kerascnn.layers")
+        layers[entry["name"]] = layer
+        offsets[entry["name"]] = len(layer._inbound_nodes) if entry["inbound_nodes"] else 0
+        waiting += [(entry["name"], call) for call in entry["inbound_nodes"]]
+
+    def tensor(reference: Any) -> KerasTensor | None:
+        name, node_index, tensor_index = reference
+        nodes = layers[name]._inbound_nodes
+        index = offsets[name] + node_index
+        return nodes[index].output_tensors[tensor_index] if index < len(nodes) else None
+
+    while waiting:
+        later = []
+        blocked: set[str] = set()
+        for name, call in waiting:
+            arguments = _restore((call["args"], call["kwargs"]), tensor)
+            # The calls of one layer keep their order: they are numbered by it.
+            if arguments is None or name in blocked:
+                blocked.add(name)
+                later.append((name, call))
+                continue
+            layers[name](*arguments[0], **arguments[1])  # type: ignore[operator]
+        if len(later) == len(waiting):
+            raise ValueError(
+                f"The configuration of model '{config.get('name')}' does not connect: the calls of "
+                f"{sorted(blocked)} need outputs that no layer gives."
+            )
+        waiting = later
+
+    def ends(structure: Any) -> Any:
+        if isinstance(structure, dict):
+            return {key: ends(value) for key, value in structure.items()}
+        if len(structure) == 3 and isinstance(structure[0], str):
+            return tensor(structure)
+        return [ends(item) for item in structure]
+
+    inputs, outputs = ends(config["input_layers"]), ends(config["output_layers"])
+    model = cls(inputs, outputs, name=config.get("name"))
+    if config.get("trainable") is False:
+        model.trainable = False
+    return model
+
+
+def _restore(structure: Any, tensor: Any) -> Any:
+    """Arguments with their tensors, None where one does not exist yet."""
+    missing = False
+
+    def restore(x: Any) -> Any:
+        nonlocal missing
+        if isinstance(x, dict):
+            if x.get("class_name") == "__keras_tensor__":
+                found = tensor(x["config"]["keras_history"])
+                missing = missing or found is None
+                return found
+            return {key: restore(value) for key, value in x.items()}
+        if isinstance(x, (list, tuple)):
+            return type(x)(restore(item) for item in x)
+        return x
+
+    restored = restore(structure)
+    return None if missing else restored

@@ -1,0 +1,195 @@
+"""Model: layers that train together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from kerascnn import tracing, trees
+from kerascnn.layers.layer import Layer
+from kerascnn.symbolic.keras_tensor import KerasTensor
+from kerascnn.training.trainer import Trainer
+
+
+class Model(Trainer, Layer):
+    """A network with `compile`, `fit`, `evaluate` and `predict`.
+
+    There are two ways to make one: from inputs and outputs, `Model(inputs, outputs)`, or as a
+    subclass that makes layers in `__init__` and implements `call(inputs, training=...)`.
+
+    Args:
+        inputs: A keras.Input, or a list or dictionary of them.
+        outputs: What was computed from them by calling layers.
+        name: By default functional, or the name of the subclass, with a number.
+
+    Raises:
+        ValueError: where the outputs do not come from the inputs.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x = keras.Input((8,))
+    >>> hidden = keras.layers.Dense(4, activation="relu")(x)
+    >>> model = keras.Model(x, keras.layers.Dense(1)(hidden))
+    >>> model(keras.ops.ones((2, 8))).shape
+    (2, 1)
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is Model and _is_functional_call(args, kwargs):
+            from kerascnn.models.functional import Functional
+
+            return Functional.__new__(Functional, *args, **kwargs)
+        return super().__new__(cls)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        Trainer.__init__(self)
+        from kerascnn.models import functional
+
+        if _is_functional_call(args, kwargs):
+            # A subclass that makes a graph in its __init__ becomes a functional model.
+            functional.make_functional(self)
+            functional.Functional.__init__(self, *args, **kwargs)
+        else:
+            Layer.__init__(self, *args, **kwargs)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """The computation; subclasses override it."""
+        raise NotImplementedError(
+            f"The model {type(self).__name__} does not implement `call(inputs, training=...)`."
+        )
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers right below this model."""
+        return [layer for layer in self._sublayers() if isinstance(layer, Layer)]
+
+    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+        """A layer by its name or its place in `layers`.
+
+        Raises:
+            ValueError: where there is none, or not exactly one of the arguments is given.
+        """
+        if (name is None) == (index is None):
+            raise ValueError(f"Give `name` or `index`. Received: name={name!r}, index={index!r}")
+        layers = self.layers
+        if index is not None:
+            if not -len(layers) <= index < len(layers):
+                raise ValueError(
+                    f"Model '{self.name}' has {len(layers)} layers. Received: index={index}"
+                )
+            return layers[index]
+        for layer in layers:
+            if layer.name == name:
+                return layer
+        raise ValueError(
+            f"Model '{self.name}' has no layer named {name!r}. Its layers are "
+            f"{[layer.name for layer in layers]}."
+        )
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes all weights, for inputs of a shape with the batch (None for any size).
+
+        Args:
+            input_shape: A shape; a list or dictionary of shapes for several inputs.
+
+        Raises:
+            ValueError: where `call` cannot be run on tensors of this shape.
+        """
+        if self.built or input_shape is None or not self._overrides_call():
+            return
+        if self._in_call:  # the layers are built as the call goes on
+            return
+        self.build_on(trees.map_shapes(lambda s: KerasTensor(s, self.compute_dtype), input_shape))
+
+    def build_on(self, inputs: Any) -> None:
+        """Makes all weights by recording a call, without computing it.
+
+        Args:
+            inputs: Something with `shape` and `dtype` for each input, such as the data itself.
+        """
+        if all(layer.built for layer in self._flatten_layers()):
+            return
+        with tracing.Trace("cpu") as trace:
+
+            def stand_in(x: Any) -> Any:
+                shape = [2 if n is None else int(n) for n in x.shape]
+                return trace.graph.input("input", shape, str(x.dtype))
+
+            self(trees.map_structure(stand_in, inputs), training=False)
+
+    def _overrides_call(self) -> bool:
+        return type(self).call is not Model.call
+
+    def summary(
+        self,
+        line_length: int | None = None,
+        positions: list[float] | None = None,
+        print_fn: Callable[[str], None] | None = None,
+        expand_nested: bool = False,
+        show_trainable: bool = False,
+        layer_range: list[str] | tuple[str, str] | None = None,
+    ) -> None:
+        """Prints the layers, their output shapes and their numbers of weights.
+
+        Args:
+            line_length: Width of the table.
+            positions: Where its columns end, as shares of the width or as characters.
+            print_fn: Takes the text in place of standard output.
+            expand_nested: Whether models inside the model show their layers.
+            show_trainable: Whether a column tells which layers are trained.
+            layer_range: Names (or regular expressions) of the first and the last layer to show.
+        """
+        from kerascnn.models.summary import print_summary
+
+        print_summary(
+            self,
+            line_length=line_length,
+            positions=positions,
+            print_fn=print_fn,
+            expand_nested=expand_nested,
+            show_trainable=show_trainable,
+            layer_range=layer_range,
+        )
+
+    def save_weights(self, filepath: str | os.PathLike[str], overwrite: bool = True) -> None:
+        """Writes all weights to one file; see `kerascnn.models.weights_file`.
+
+        Args:
+            filepath: Ends in ".weights.safetensors" or ".safetensors".
+            overwrite: Whether a file of that name may be replaced.
+
+        Raises:
+            ValueError: for another ending, or a model that is not built.
+            FileExistsError: where there is a file and it may not be replaced.
+        """
+        from kerascnn.models import weights_file
+
+        weights_file.save(self, filepath, overwrite)
+
+    def load_weights(self, filepath: str | os.PathLike[str], skip_mismatch: bool = False) -> None:
+        """Reads weights that `save_weights` wrote; on an error nothing is changed.
+
+        Args:
+            filepath: The file.
+            skip_mismatch: Whether layers whose weights do not fit keep what they have.
+
+        Raises:
+            ValueError: for weights that don't fit (naming layer and shapes) or a damaged file.
+        """
+        from kerascnn.models import weights_file
+
+        weights_file.load(self, filepath, skip_mismatch)
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config()
+
+
+def _is_functional_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether these are `(inputs, outputs)`, in any spelling."""
+    return (
+        len(args) >= 2
+        or (len(args) == 1 and "outputs" in kwargs)
+        or ("inputs" in kwargs and "outputs" in kwargs)
+    )

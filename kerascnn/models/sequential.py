@@ -1,0 +1,234 @@
+"""A plain stack of layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerascnn import serialization, trees
+from kerascnn.layers.input_layer import InputLayer
+from kerascnn.layers.layer import Layer
+from kerascnn.models.functional import Functional
+from kerascnn.models.model import Model
+from kerascnn.symbolic.keras_tensor import KerasTensor
+
+
+class Sequential(Model):
+    """Layers one after the other, each with one input and one output.
+
+    With a `keras.Input` at the front the weights are made at once; without one, when data comes
+    or `build(input_shape)` is called.
+
+    Args:
+        layers: Layers, a keras.Input first if there is one.
+        trainable: Whether training changes its weights.
+        name: By default sequential, sequential_1, ...
+
+    Raises:
+        ValueError: for things that are no layers, and names that occur twice.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+    >>> model(keras.ops.ones((2, 8))).shape
+    (2, 1)
+    """
+
+    _not_owned = (*Model._not_owned, "_functional")
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return object.__new__(cls)
+
+    def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
+        Model.__init__(self, trainable=trainable, name=name)
+        self._functional: Functional | None = None
+        self._stack: list[Layer] = []
+        if layers is not None:
+            for layer in layers if isinstance(layers, (list, tuple)) else [layers]:
+                self.add(layer, rebuild=False)
+            self._rebuild()
+
+    def add(self, layer: Any, rebuild: bool = True) -> None:
+        """Puts a layer on top.
+
+        Args:
+            layer: A layer, or a keras.Input as the first.
+            rebuild: Whether to make weights right away where that is possible.
+
+        Raises:
+            ValueError: for things that are no layers, and names that occur twice.
+        """
+        if isinstance(layer, KerasTensor) and hasattr(layer, "_keras_history"):
+            layer = layer._keras_history.operation
+        if not isinstance(layer, Layer):
+            raise ValueError(
+                "Only layers (instances of keras.Layer) and a keras.Input can be in a Sequential "
+                f"model. Received: {layer!r} (of type {type(layer)})"
+                + ("; write it with parentheses." if isinstance(layer, type) else "")
+            )
+        if isinstance(layer, InputLayer) and self._stack:
+            raise ValueError(
+                f"Sequential model '{self.name}' already begins with '{self._stack[0].name}': a "
+                f"keras.Input ('{layer.name}') can only come first."
+            )
+        if any(layer.name == other.name for other in self._stack):
+            raise ValueError(
+                f"Model '{self.name}' has a layer named '{layer.name}' already. Give each layer a "
+                "`name` of its own."
+            )
+        first_shape = getattr(layer, "_input_shape_argument", None)
+        if not self._stack and first_shape is not None:
+            self._stack.append(InputLayer(shape=first_shape))
+        self._stack.append(layer)
+        if rebuild:
+            self._rebuild()
+        else:
+            self._forget_graph()
+
+    def pop(self, rebuild: bool = True) -> Layer:
+        """Takes the top layer off, and returns it."""
+        layer = self._stack.pop()
+        if rebuild:
+            self._rebuild()
+        else:
+            self._forget_graph()
+        return layer
+
+    def _forget_graph(self) -> None:
+        self._functional = None
+        self.built = False
+
+    def _rebuild(self) -> None:
+        self._forget_graph()
+        if len(self._stack) > 1 and isinstance(self._stack[0], InputLayer):
+            self.build(self._stack[0].batch_shape)
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes all weights, for inputs of a shape with the batch (None for any size).
+
+        Raises:
+            ValueError: without layers, or where the layers do not fit on one another.
+        """
+        if input_shape is None:
+            return
+        if not self._stack:
+            raise ValueError(f"Sequential model '{self.name}' cannot be built: it has no layers.")
+        if not isinstance(self._stack[0], InputLayer):
+            shape = (None, *tuple(input_shape)[1:])
+            self._stack.insert(0, InputLayer(batch_shape=shape, dtype=self._stack[0].compute_dtype))
+        inputs = self._stack[0].output
+        x = inputs
+        for layer in self._stack[1:]:
+            x = layer(x)
+            if len(trees.flatten(x)) != 1:
+                raise ValueError(
+                    f"Layer '{layer.name}' has {len(trees.flatten(x))} outputs: in a Sequential "
+                    "model each layer has one. Use keras.Model(inputs, outputs)."
+                )
+        functional = object.__new__(Functional)
+        Functional.__init__(functional, inputs, x, name=self.name)
+        self._functional = functional
+        self.input_spec = functional.input_spec
+        self.built = True
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        if self._functional is None:
+            raise ValueError(f"Sequential model '{self.name}' has no layers that could be called.")
+        return self._functional.call(inputs, training=training)
+
+    def _maybe_build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._functional is None:
+            flat = trees.flatten(args[0] if args else next(iter(kwargs.values()), None))
+            if len(flat) != 1:
+                raise ValueError(
+                    f"Sequential model '{self.name}' takes one input. Received: {len(flat)}"
+                )
+            self.build(tuple(flat[0].shape))
+
+    def _convert_inputs(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        autocast, self.autocast = self.autocast, False
+        try:
+            return super()._convert_inputs(args, kwargs)
+        finally:
+            self.autocast = autocast
+
+    def compute_output_spec(self, inputs: Any, **kwargs: Any) -> Any:
+        if self._functional is not None:
+            return self._functional.compute_output_spec(inputs)
+        return super().compute_output_spec(inputs, **kwargs)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        if self._functional is not None:
+            return self._functional.compute_output_shape(input_shape)
+        for layer in self._stack:
+            if not isinstance(layer, InputLayer):
+                input_shape = layer.compute_output_shape(input_shape)
+        return input_shape
+
+    def _sublayers(self) -> list[Layer]:
+        return list(self._stack)
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers, without the input."""
+        return [layer for layer in self._stack if not isinstance(layer, InputLayer)]
+
+    def _graph_of(self, what: str) -> Functional:
+        if self._functional is None:
+            raise ValueError(
+                f"Sequential model '{self.name}' has no defined {what} yet: begin it with a "
+                "keras.Input, or call it on data first."
+            )
+        return self._functional
+
+    @property
+    def inputs(self) -> list[KerasTensor]:
+        """The KerasTensor that data comes in at, as a list."""
+        return self._graph_of("input").inputs
+
+    @property
+    def outputs(self) -> list[KerasTensor]:
+        """The KerasTensor that results come out of, as a list."""
+        return self._graph_of("output").outputs
+
+    @property
+    def input(self) -> Any:
+        return self._graph_of("input").input
+
+    @property
+    def output(self) -> Any:
+        return self._graph_of("output").output
+
+    @property
+    def input_shape(self) -> Any:
+        """Shape of the input, with the batch."""
+        return self._graph_of("input shape").input_shape
+
+    @property
+    def output_shape(self) -> Any:
+        """Shape of the output, with the batch."""
+        return self._graph_of("output shape").output_shape
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        config["layers"] = [serialization.serialize_layer(layer) for layer in self._stack]
+        if self._functional is not None:
+            config["build_input_shape"] = self._stack[0].batch_shape
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """A model of a configuration that `get_config` gave, with new weights."""
+        model = cls(name=config.get("name"))
+        for entry in config["layers"]:
+            layer = serialization.deserialize_object(entry, custom_objects, "kerascnn.layers")
+            model.add(layer, rebuild=False)
+        model._rebuild()
+        shape = config.get("build_input_shape")
+        if model._functional is None and shape:
+            model.build(tuple(shape))
+        if config.get("trainable") is False:
+            model.trainable = False
+        return model

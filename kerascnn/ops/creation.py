@@ -1,0 +1,155 @@
+"""Making tensors, and going back to NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn import _core, config, dtypes, tracing
+from kerascnn.ops import dispatch
+from kerascnn.symbolic.operation import op
+
+
+def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Any:
+    """A tensor of an array, a list, a number or a variable.
+
+    Args:
+        x: Lists and numbers become `floatx` or int32; arrays keep their type.
+        dtype: What to cast to, by default none.
+        sparse: Only None and False: there are no sparse tensors.
+        ragged: Only None and False: there are no ragged tensors.
+
+    Raises:
+        TypeError: for strings, objects and other things that are no numbers.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.convert_to_tensor([1, 2, 3]).dtype
+    'int32'
+    """
+    if sparse or ragged:
+        raise ValueError(f"Tensors are dense. Received: sparse={sparse}, ragged={ragged}")
+    return cast(x, dtype) if dtype is not None else _convert(x)
+
+
+@op
+def _convert(x: Any) -> Any:
+    return dispatch.convert(x)
+
+
+def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array with the elements of a tensor; on the CPU it shares the tensor's memory."""
+    if isinstance(x, _core.Tensor):
+        return x.numpy()
+    return np.asarray(x)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor or, while a model is traced, stands for one."""
+    return dispatch.is_tensor(x)
+
+
+@op
+def cast(x: Any, dtype: Any) -> Any:
+    """The elements as another dtype; floats are cut to integers, and anything but 0 is True.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.cast([1.5, -1.5], "int32").numpy().tolist()
+    [1, -1]
+    """
+    return dispatch.convert(dispatch.convert(x), dtypes.standardize_dtype(dtype))
+
+
+def shape(x: Any) -> tuple[int | None, ...]:
+    """The shape as a tuple; sizes of a KerasTensor can be None."""
+    return tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
+
+
+def ndim(x: Any) -> int:
+    """The number of axes."""
+    return len(shape(x))
+
+
+def size(x: Any) -> int:
+    """The number of elements."""
+    return int(np.prod([-1 if n is None else n for n in shape(x)], dtype=np.int64))
+
+
+def full(shape: int | Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
+    """A tensor of one value.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.full((2, 2), 7).numpy().tolist()
+    [[7, 7], [7, 7]]
+    """
+    sizes = [shape] if isinstance(shape, int) else [int(n) for n in shape]
+    if dtype is None:
+        dtype = dispatch.type_of(fill_value)
+    name = dtypes.standardize_dtype(dtype)
+    trace = tracing.current()
+    if isinstance(fill_value, (bool, int, float)):
+        if trace is not None:
+            return trace.graph.full(sizes, name, float(fill_value))
+        return dispatch.convert(np.full(sizes, fill_value, dtypes.numpy_dtype(name)))
+    value = dispatch.convert(fill_value, name)
+    return dispatch.apply_one("broadcast_to", [value], {"shape": sizes})
+
+
+def zeros(shape: int | Sequence[int], dtype: Any = None) -> Any:
+    """A tensor of zeros, by default of `floatx`."""
+    return full(shape, 0, dtype or config.floatx())
+
+
+def ones(shape: int | Sequence[int], dtype: Any = None) -> Any:
+    """A tensor of ones, by default of `floatx`."""
+    return full(shape, 1, dtype or config.floatx())
+
+
+@op
+def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """A tensor of one value, in the shape (and by default the dtype) of `x`."""
+    x = dispatch.convert(x)
+    return full(tuple(x.shape), fill_value, dtype or x.dtype)
+
+
+@op
+def zeros_like(x: Any, dtype: Any = None) -> Any:
+    """Zeros in the shape and dtype of `x`."""
+    x = dispatch.convert(x)
+    return full(tuple(x.shape), 0, dtype or x.dtype)
+
+
+@op
+def ones_like(x: Any, dtype: Any = None) -> Any:
+    """Ones in the shape and dtype of `x`."""
+    x = dispatch.convert(x)
+    return full(tuple(x.shape), 1, dtype or x.dtype)
+
+
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
+    """Evenly spaced numbers, as NumPy's; integers are int32.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.arange(3).numpy().tolist()
+    [0, 1, 2]
+    """
+    if dtype is None:
+        given = [x for x in (start, stop, step) if x is not None]
+        dtype = dtypes.result_type(*(dispatch.type_of(x) for x in given))
+    limits = (0, start) if stop is None else (start, stop)
+    array = np.arange(*limits, 1 if step is None else step)
+    return dispatch.convert(array.astype(dtypes.numpy_dtype(dtypes.standardize_dtype(dtype))))
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+    """Ones on the k-th diagonal of an (N, M) matrix of zeros."""
+    return dispatch.convert(np.eye(N, M, k, dtypes.numpy_dtype(dtypes.standardize_dtype(dtype))))

@@ -1,0 +1,141 @@
+"""Cross-entropies per sample, from probabilities or from logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerascnn import config, dtypes
+from kerascnn.ops import activation, dispatch, elementwise, reduction, shaping
+from kerascnn.symbolic.operation import op
+
+
+def _same_shape(target: Any, output: Any, name: str) -> None:
+    if tuple(target.shape) != tuple(output.shape):
+        raise ValueError(
+            f"{name}: `target` and `output` must have the same shape. Received: "
+            f"target.shape={tuple(target.shape)}, output.shape={tuple(output.shape)}"
+        )
+
+
+def _floating(x: Any) -> Any:
+    x = dispatch.convert(x)
+    return x if dtypes.is_float(x.dtype) else dispatch.convert(x, dtypes.float_result_type(x.dtype))
+
+
+def _clip(probabilities: Any) -> Any:
+    return elementwise.clip(probabilities, config.epsilon(), 1.0 - config.epsilon())
+
+
+@op
+def categorical_crossentropy(
+    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+) -> Any:
+    """-sum(target * log(output)) along an axis.
+
+    Args:
+        target: Probabilities (often one-hot), of the shape of `output`.
+        output: Predicted probabilities, which are made to sum to 1 and kept off 0 and 1 by
+            `config.epsilon()`; or logits.
+        from_logits: Whether `output` holds logits.
+        axis: The axis of the classes.
+
+    Raises:
+        ValueError: where the shapes differ.
+    """
+    output = _floating(output)
+    target = dispatch.convert(target, output.dtype, like=output)
+    _same_shape(target, output, "categorical_crossentropy")
+    if from_logits:
+        log_probabilities = activation.log_softmax(output, axis=axis)
+    else:
+        total = reduction.sum(output, axis, keepdims=True)
+        log_probabilities = elementwise.log(_clip(elementwise.divide(output, total)))
+    products = elementwise.multiply(target, log_probabilities)
+    return elementwise.negative(reduction.sum(products, axis))
+
+
+@op
+def sparse_categorical_crossentropy(
+    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+) -> Any:
+    """As `categorical_crossentropy`, the target being the number of the class.
+
+    Args:
+        target: Integers of the shape of `output` without the axis of the classes (or with a 1
+            there).
+        output: Predicted probabilities or logits.
+        from_logits: Whether `output` holds logits.
+        axis: The axis of the classes.
+
+    Returns:
+        The loss of each sample; NaN for a class that does not exist.
+
+    Raises:
+        ValueError: where the shapes don't fit.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.sparse_categorical_crossentropy([1], [[0.5, 0.5]]).numpy().round(3).tolist()
+    [0.693]
+    """
+    output = _floating(output)
+    target = dispatch.convert(target, like=output)
+    rank = len(output.shape)
+    if not rank:
+        raise ValueError("sparse_categorical_crossentropy: `output` needs an axis of classes.")
+    axis = axis % rank
+    if len(target.shape) == rank and target.shape[axis] == 1:
+        target = shaping.squeeze(target, axis)
+    expected = (*output.shape[:axis], *output.shape[axis + 1 :])
+    if tuple(target.shape) != expected:
+        raise ValueError(
+            "sparse_categorical_crossentropy: `target` must have the shape of `output` without the "
+            f"axis of the classes, {expected}. Received: target.shape={tuple(target.shape)}, "
+            f"output.shape={tuple(output.shape)}"
+        )
+    if target.dtype not in ("int32", "int64"):
+        target = dispatch.convert(target, "int32")
+    if axis != rank - 1:
+        output = shaping.moveaxis(output, axis, -1)
+    rows = int(np.prod(expected, dtype=np.int64))
+    if rank != 2:
+        output = shaping.reshape(output, (rows, output.shape[-1]))
+        target = shaping.reshape(target, (rows,))
+    if from_logits:
+        loss = dispatch.apply_one(
+            "sparse_softmax_cross_entropy", [output, target], {"epsilon": 0.0}
+        )
+    else:
+        loss = dispatch.apply_one(
+            "sparse_cross_entropy", [output, target], {"epsilon": config.epsilon()}
+        )
+    return loss if rank == 2 else shaping.reshape(loss, expected)
+
+
+@op
+def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Any:
+    """-(target * log(output) + (1 - target) * log(1 - output)), element by element.
+
+    Args:
+        target: From 0 to 1, of the shape of `output`.
+        output: Predicted probabilities, kept off 0 and 1 by `config.epsilon()`; or logits.
+        from_logits: Whether `output` holds logits.
+
+    Raises:
+        ValueError: where the shapes differ.
+    """
+    output = _floating(output)
+    target = dispatch.convert(target, output.dtype, like=output)
+    _same_shape(target, output, "binary_crossentropy")
+    if from_logits:
+        return elementwise.subtract(
+            activation.softplus(output), elementwise.multiply(target, output)
+        )
+    output = _clip(output)
+    hit = elementwise.multiply(target, elementwise.log(output))
+    missed = elementwise.subtract(1.0, target)
+    miss = elementwise.multiply(missed, elementwise.log(elementwise.subtract(1.0, output)))
+    return elementwise.negative(elementwise.add(hit, miss))

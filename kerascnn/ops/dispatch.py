@@ -1,0 +1,170 @@
+"""The one place where op calls meet the core: conversion of arguments, and eager or recorded calls.
+
+Arguments can be tensors (computed at once), symbolic values (inside a trace, where everything is
+recorded), variables, NumPy and DLPack arrays, lists and Python numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn import _core, device, dtypes, tracing
+from kerascnn.symbolic.keras_tensor import KerasTensor
+from kerascnn.variable import Variable
+
+Attributes = dict[str, Any]
+
+
+def apply(name: str, inputs: Sequence[Any], attributes: Attributes | None = None) -> list[Any]:
+    """All results of a core op on tensors, or on symbolic values while a trace is open."""
+    trace = tracing.current()
+    if trace is not None:
+        values = [x if isinstance(x, _core.Value) else convert(x) for x in inputs]
+        return trace.graph.apply(name, values, attributes or {})
+    for x in inputs:
+        if isinstance(x, _core.Value):
+            raise ValueError(
+                f"{name}: a symbolic value was used after its trace had ended. Values made inside "
+                "`call` or a compiled step do not outlive it: return them, or keep what should "
+                "last in a keras.Variable."
+            )
+    return _core.apply(name, list(inputs), attributes or {})
+
+
+def apply_one(name: str, inputs: Sequence[Any], attributes: Attributes | None = None) -> Any:
+    """The first result of a core op."""
+    return apply(name, inputs, attributes)[0]
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor or a symbolic value of a trace."""
+    return isinstance(x, (_core.Tensor, _core.Value))
+
+
+def is_array_like(x: Any) -> bool:
+    """Whether `x` is an array of NumPy or of another library, or a variable."""
+    if isinstance(x, (KerasTensor, type)):
+        return False
+    return isinstance(x, Variable) or hasattr(x, "__array__") or hasattr(x, "__dlpack__")
+
+
+def to_numpy_array(x: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
+    """Host data as a contiguous array of a supported dtype.
+
+    Python floats become `floatx` and integers int32 where no dtype is asked for.
+
+    Raises:
+        TypeError: for strings, objects, complex numbers, and lists of unequal length.
+    """
+    if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
+        return np.asarray(x, dtypes.numpy_dtype(dtype or dtypes.standardize_dtype(type(x))))
+    is_list = isinstance(x, (list, tuple))
+    try:
+        if is_list and any(is_tensor(item) or isinstance(item, Variable) for item in x):
+            x = [np.asarray(item) for item in x]
+        array = np.asarray(x)
+    except ValueError as error:
+        raise TypeError(f"{_describe(x)} cannot be made a tensor: {error}") from None
+    if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype.name == "void"):
+        raise TypeError(
+            f"{_describe(x)} cannot be made a tensor: its elements are of type {array.dtype}. "
+            f"Tensors hold numbers ({', '.join(dtypes.ALL)}); convert the data first, for example "
+            "with np.asarray(x, dtype='float32')."
+        )
+    if dtype is None:
+        if is_list and array.dtype.kind in "iuf":
+            small = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
+            integer = "int32" if small else "int64"
+            dtype = dtypes.standardize_dtype(None) if array.dtype.kind == "f" else integer
+        else:
+            dtype = dtypes.standardize_dtype(array.dtype)
+    # ascontiguousarray alone would make one-element vectors of scalars.
+    return np.ascontiguousarray(array, dtypes.numpy_dtype(dtype)).reshape(array.shape)
+
+
+def to_tensor(x: Any, dtype: str | None = None, device_name: str | None = None) -> Any:
+    """An eager tensor of any argument that has values; a trace that is open does not matter."""
+    with tracing.suspended():
+        return convert(x, dtype, device_name=device_name)
+
+
+def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any = None) -> Any:
+    """A tensor, or inside a trace a symbolic value, of any argument of an op.
+
+    Args:
+        x: A tensor, symbolic value, variable, array, list or number.
+        dtype: What to cast to, by default none.
+        like: A tensor whose device new tensors go to.
+        device_name: The device to be on; by default that of `x` or `like`, else the current one.
+    """
+    trace = tracing.current()
+    if isinstance(x, Variable):
+        x = x.value
+    if isinstance(x, _core.Value):
+        return x if dtype is None or x.dtype == dtype else apply_one("cast", [x], {"dtype": dtype})
+    if isinstance(x, KerasTensor):
+        x._no_value()
+    if trace is not None and isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
+        return trace.graph.full([], dtype or dtypes.standardize_dtype(type(x)), float(x))
+    if not isinstance(x, _core.Tensor):
+        x = _import_array(x, dtype, device_name or _device_of(like))
+    elif device_name is not None and x.device != device_name:
+        x = x.to(device_name)
+    if trace is not None:
+        x = trace.graph.constant(x)
+    return x if dtype is None or x.dtype == dtype else apply_one("cast", [x], {"dtype": dtype})
+
+
+def _device_of(like: Any) -> str | None:
+    return like.device if isinstance(like, _core.Tensor) else None
+
+
+def _import_array(x: Any, dtype: str | None, device_name: str | None) -> Any:
+    target = device_name or ("cpu" if tracing.current() is not None else device.current())
+    if hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray):
+        tensor = _core.from_dlpack(x)
+        if tensor.device != target:
+            tensor = tensor.to(target)
+        return tensor
+    return _core.from_numpy(to_numpy_array(x, dtype), target)
+
+
+def first_tensor(*operands: Any) -> Any:
+    """The first eager tensor among operands (variables count): the others join it on its device."""
+    for x in operands:
+        if isinstance(x, _core.Tensor):
+            return x
+        if isinstance(x, Variable):
+            return x.core.value
+    return None
+
+
+def type_of(x: Any) -> Any:
+    """What promotion knows of an operand: a dtype name, or the type of a Python number."""
+    if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
+        return type(x)
+    return dtypes.standardize_dtype(x.dtype)
+
+
+def operands(*values: Any, result: Callable[..., str] | str = dtypes.result_type) -> list[Any]:
+    """Operands converted to the one dtype that they meet in.
+
+    Args:
+        values: Arguments of an op.
+        result: The promotion rule, or the dtype itself.
+    """
+    like = first_tensor(*values)
+    known = [
+        x if hasattr(x, "dtype") or (isinstance(x, (bool, int, float))) else convert(x, like=like)
+        for x in values
+    ]
+    dtype = result if isinstance(result, str) else result(*(type_of(x) for x in known))
+    return [convert(x, dtype, like=like) for x in known]
+
+
+def _describe(x: Any) -> str:
+    text = repr(x)
+    return f"{text[:80]}{'...' if len(text) > 80 else ''} (of type {type(x).__name__})"

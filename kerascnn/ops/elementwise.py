@@ -1,0 +1,348 @@
+"""Functions of single elements, with broadcasting where there are several operands."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from kerascnn import dtypes
+from kerascnn.ops import dispatch
+from kerascnn.symbolic.operation import op
+
+
+def _binary(name: str, x1: Any, x2: Any, result: Any = dtypes.result_type) -> Any:
+    return dispatch.apply_one(name, dispatch.operands(x1, x2, result=result))
+
+
+def _number(name: str, x1: Any, x2: Any) -> Any:
+    """Arithmetic, which bool has none of: True counts as 1 in int32."""
+
+    def result(*types: Any) -> str:
+        dtype = dtypes.result_type(*types)
+        return "int32" if dtype == "bool" else dtype
+
+    return _binary(name, x1, x2, result)
+
+
+def _unary(name: str, x: Any, attributes: dispatch.Attributes | None = None) -> Any:
+    return dispatch.apply_one(name, [dispatch.convert(x)], attributes)
+
+
+def _floating(name: str, x: Any, attributes: dispatch.Attributes | None = None) -> Any:
+    """A function of real numbers: integers become `floatx` first."""
+    x = dispatch.convert(x)
+    if not dtypes.is_float(x.dtype):
+        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    return dispatch.apply_one(name, [x], attributes)
+
+
+@op
+def add(x1: Any, x2: Any) -> Any:
+    """x1 + x2.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.add([1.0, 2.0], 1).numpy().tolist()
+    [2.0, 3.0]
+    """
+    result = dtypes.result_type(*(dispatch.type_of(x) for x in (x1, x2) if hasattr(x, "dtype")))
+    if result == "bool" and hasattr(x1, "dtype") and hasattr(x2, "dtype"):
+        return logical_or(x1, x2)
+    return _number("add", x1, x2)
+
+
+@op
+def subtract(x1: Any, x2: Any) -> Any:
+    """x1 - x2."""
+    return _number("subtract", x1, x2)
+
+
+@op
+def multiply(x1: Any, x2: Any) -> Any:
+    """x1 * x2, element by element."""
+    return _number("multiply", x1, x2)
+
+
+@op
+def divide(x1: Any, x2: Any) -> Any:
+    """x1 / x2; integers are divided as `floatx`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.divide([1, 2], 2).numpy().tolist()
+    [0.5, 1.0]
+    """
+    return _binary("divide", x1, x2, dtypes.float_result_type)
+
+
+def true_divide(x1: Any, x2: Any) -> Any:
+    """The same as `divide`."""
+    return divide(x1, x2)
+
+
+@op
+def floor_divide(x1: Any, x2: Any) -> Any:
+    """The largest whole number not above x1 / x2."""
+    x1, x2 = dispatch.operands(x1, x2)
+    dtype = x1.dtype
+    if dtypes.is_float(dtype):
+        return floor(_binary("divide", x1, x2))
+    # float64 holds every int32 exactly, so that the quotient is cut where it should be.
+    quotient = _binary("divide", x1, x2, "float64")
+    return dispatch.convert(floor(quotient), dtype)
+
+
+@op
+def mod(x1: Any, x2: Any) -> Any:
+    """What `floor_divide` leaves over; it has the sign of x2."""
+    x1, x2 = dispatch.operands(x1, x2)
+    return subtract(x1, multiply(floor_divide(x1, x2), x2))
+
+
+@op
+def power(x1: Any, x2: Any) -> Any:
+    """x1 to the power of x2.
+
+    Whole exponents up to 3 are products, which are faster and exact.
+    """
+    if isinstance(x2, (int, float)) and not isinstance(x2, bool) and x2 in (1, 2, 3):
+        base = dispatch.operands(x1, x2)[0]
+        if x2 == 1:
+            return base
+        squared = dispatch.apply_one("square", [base])
+        return squared if x2 == 2 else multiply(squared, base)
+    return _number("power", x1, x2)
+
+
+@op
+def maximum(x1: Any, x2: Any) -> Any:
+    """The larger of each pair."""
+    return _binary("maximum", x1, x2)
+
+
+@op
+def minimum(x1: Any, x2: Any) -> Any:
+    """The smaller of each pair."""
+    return _binary("minimum", x1, x2)
+
+
+@op
+def negative(x: Any) -> Any:
+    """-x."""
+    return _unary("negative", x)
+
+
+@op
+def absolute(x: Any) -> Any:
+    """The value without its sign."""
+    return _unary("absolute", x)
+
+
+def abs(x: Any) -> Any:
+    """The same as `absolute`."""
+    return absolute(x)
+
+
+@op
+def sign(x: Any) -> Any:
+    """-1, 0 or 1."""
+    return _unary("sign", x)
+
+
+@op
+def reciprocal(x: Any) -> Any:
+    """1 / x."""
+    return _floating("reciprocal", x)
+
+
+@op
+def square(x: Any) -> Any:
+    """x * x."""
+    x = dispatch.convert(x)
+    return _unary("square", dispatch.convert(x, "int32") if x.dtype == "bool" else x)
+
+
+@op
+def sqrt(x: Any) -> Any:
+    """The square root."""
+    return _floating("sqrt", x)
+
+
+@op
+def rsqrt(x: Any) -> Any:
+    """1 / sqrt(x)."""
+    return _floating("rsqrt", x)
+
+
+@op
+def exp(x: Any) -> Any:
+    """e to the power of x."""
+    return _floating("exp", x)
+
+
+@op
+def log(x: Any) -> Any:
+    """The natural logarithm."""
+    return _floating("log", x)
+
+
+@op
+def log1p(x: Any) -> Any:
+    """log(1 + x), exact for small x."""
+    return _floating("log1p", x)
+
+
+@op
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent."""
+    return _floating("tanh", x)
+
+
+@op
+def floor(x: Any) -> Any:
+    """The largest whole number not above x."""
+    return _floating("floor", x)
+
+
+@op
+def ceil(x: Any) -> Any:
+    """The smallest whole number not below x."""
+    return negative(floor(negative(_floating_input(x))))
+
+
+@op
+def clip(x: Any, x_min: Any, x_max: Any) -> Any:
+    """x, but not below x_min and not above x_max.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.clip([-1.0, 0.5, 2.0], 0.0, 1.0).numpy().tolist()
+    [0.0, 0.5, 1.0]
+    """
+    x = dispatch.convert(x)
+    if x.dtype == "bool":
+        x = dispatch.convert(x, "int32")
+    if isinstance(x_min, (int, float)) and isinstance(x_max, (int, float)):
+        return _unary("clip", x, {"min": float(x_min), "max": float(x_max)})
+    return minimum(maximum(x, dispatch.convert(x_min, x.dtype)), dispatch.convert(x_max, x.dtype))
+
+
+@op
+def isfinite(x: Any) -> Any:
+    """True where x is neither infinite nor NaN."""
+    x = dispatch.convert(x)
+    return _floating("isfinite", x)
+
+
+@op
+def isnan(x: Any) -> Any:
+    """True where x is not a number."""
+    x = dispatch.convert(x)
+    return _binary("not_equal", x, x)
+
+
+@op
+def isinf(x: Any) -> Any:
+    """True where x is infinite."""
+    x = dispatch.convert(x)
+    return logical_and(logical_not(isfinite(x)), _binary("equal", x, x))
+
+
+@op
+def equal(x1: Any, x2: Any) -> Any:
+    """x1 == x2, element by element."""
+    return _binary("equal", x1, x2)
+
+
+@op
+def not_equal(x1: Any, x2: Any) -> Any:
+    """x1 != x2, element by element."""
+    return _binary("not_equal", x1, x2)
+
+
+@op
+def less(x1: Any, x2: Any) -> Any:
+    """x1 < x2, element by element."""
+    return _binary("less", x1, x2)
+
+
+@op
+def less_equal(x1: Any, x2: Any) -> Any:
+    """x1 <= x2, element by element."""
+    return _binary("less_equal", x1, x2)
+
+
+@op
+def greater(x1: Any, x2: Any) -> Any:
+    """x1 > x2, element by element."""
+    return _binary("greater", x1, x2)
+
+
+@op
+def greater_equal(x1: Any, x2: Any) -> Any:
+    """x1 >= x2, element by element."""
+    return _binary("greater_equal", x1, x2)
+
+
+@op
+def logical_and(x1: Any, x2: Any) -> Any:
+    """True where both are; numbers count as True unless they are 0."""
+    return _binary("logical_and", x1, x2, "bool")
+
+
+@op
+def logical_or(x1: Any, x2: Any) -> Any:
+    """True where one of them is."""
+    return _binary("logical_or", x1, x2, "bool")
+
+
+@op
+def logical_not(x: Any) -> Any:
+    """True where x is False (or 0)."""
+    return dispatch.apply_one("logical_not", [dispatch.convert(x, "bool")])
+
+
+@op
+def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
+    """x1 where the condition is True, else x2.
+
+    Raises:
+        ValueError: without x1 and x2: how many elements are True is no fixed shape.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.where([True, False], 1.0, 0.0).numpy().tolist()
+    [1.0, 0.0]
+    """
+    if x1 is None or x2 is None:
+        raise ValueError("where needs x1 and x2: the positions of True have no fixed shape.")
+    x1, x2 = dispatch.operands(x1, x2)
+    return dispatch.apply_one("where", [dispatch.convert(condition, "bool"), x1, x2])
+
+
+def _floating_input(x: Any) -> Any:
+    x = dispatch.convert(x)
+    return x if dtypes.is_float(x.dtype) else dispatch.convert(x, dtypes.float_result_type(x.dtype))
+
+
+def round(x: Any, decimals: int = 0) -> Any:
+    """The nearest number with so many decimals, halves going to the even neighbour."""
+    return _round(x, decimals)
+
+
+@op
+def _round(x: Any, decimals: int) -> Any:
+    x = dispatch.convert(x)
+    if not dtypes.is_float(x.dtype):
+        return x
+    scale = builtins.float(10**decimals)
+    scaled = multiply(x, scale)
+    down = floor(scaled)
+    rest = subtract(scaled, down)
+    odd = not_equal(mod(down, 2.0), 0.0)
+    up = logical_or(greater(rest, 0.5), logical_and(equal(rest, 0.5), odd))
+    return divide(add(down, dispatch.convert(up, x.dtype)), scale)

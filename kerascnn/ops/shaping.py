@@ -1,0 +1,335 @@
+"""Shapes, axes, joining, taking apart and picking elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn import dtypes
+from kerascnn.ops import dispatch
+from kerascnn.symbolic.operation import op
+
+
+def _axis(axis: int, rank: int, name: str) -> int:
+    if not -rank <= axis < rank:
+        raise ValueError(f"{name}: axis {axis} does not exist in a tensor of {rank} axes.")
+    return axis % rank
+
+
+@op
+def reshape(x: Any, newshape: int | Sequence[int]) -> Any:
+    """The same elements in another shape; one size may be -1 and follows from the others.
+
+    Raises:
+        ValueError: where the number of elements differs.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.reshape(ops.arange(6), (2, -1)).numpy().tolist()
+    [[0, 1, 2], [3, 4, 5]]
+    """
+    x = dispatch.convert(x)
+    sizes = [newshape] if isinstance(newshape, int) else [int(n) for n in newshape]
+    total = int(np.prod(x.shape, dtype=np.int64))
+    if sizes.count(-1) == 1:
+        known = int(np.prod([n for n in sizes if n != -1], dtype=np.int64))
+        if known and total % known == 0:
+            sizes[sizes.index(-1)] = total // known
+    if any(n < 0 for n in sizes) or int(np.prod(sizes, dtype=np.int64)) != total:
+        raise ValueError(
+            f"reshape: a tensor of shape {tuple(x.shape)} has {total} elements; they cannot be "
+            f"arranged as {newshape if isinstance(newshape, int) else tuple(newshape)}."
+        )
+    return dispatch.apply_one("reshape", [x], {"shape": sizes})
+
+
+@op
+def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
+    """The axes in another order, by default the reverse."""
+    x = dispatch.convert(x)
+    rank = len(x.shape)
+    order = list(range(rank))[::-1] if axes is None else [a % rank if rank else a for a in axes]
+    if sorted(order) != list(range(rank)):
+        raise ValueError(
+            f"transpose: axes must name each of the {rank} axes once. Received: axes={axes}"
+        )
+    return dispatch.apply_one("transpose", [x], {"permutation": order})
+
+
+@op
+def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+    """Two axes in each other's place."""
+    x = dispatch.convert(x)
+    order = list(range(len(x.shape)))
+    order[axis1], order[axis2] = order[axis2], order[axis1]
+    return transpose(x, order)
+
+
+@op
+def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+    """Axes at other places, the rest in their old order."""
+    x = dispatch.convert(x)
+    rank = len(x.shape)
+    sources = [source] if isinstance(source, int) else list(source)
+    targets = [destination] if isinstance(destination, int) else list(destination)
+    sources = [a % rank for a in sources]
+    order = [a for a in range(rank) if a not in sources]
+    for target, moved in sorted((t % rank, s) for t, s in zip(targets, sources, strict=True)):
+        order.insert(target, moved)
+    return transpose(x, order)
+
+
+@op
+def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
+    """A new axis of size 1 at each place of `axis`."""
+    x = dispatch.convert(x)
+    places = [axis] if isinstance(axis, int) else list(axis)
+    rank = len(x.shape) + len(places)
+    taken = {_axis(place, rank, "expand_dims") for place in places}
+    sizes = iter(x.shape)
+    return reshape(x, [1 if i in taken else next(sizes) for i in range(rank)])
+
+
+@op
+def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """Without axes of size 1: those named, by default all of them.
+
+    Raises:
+        ValueError: where a named axis has another size.
+    """
+    x = dispatch.convert(x)
+    rank = len(x.shape)
+    if axis is None:
+        gone = {i for i, n in enumerate(x.shape) if n == 1}
+    else:
+        gone = {_axis(a, rank, "squeeze") for a in ([axis] if isinstance(axis, int) else axis)}
+    for i in gone:
+        if x.shape[i] != 1:
+            raise ValueError(
+                f"squeeze: axis {i} of a tensor of shape {tuple(x.shape)} has size {x.shape[i]}; "
+                "only axes of size 1 can be left out."
+            )
+    return reshape(x, [n for i, n in enumerate(x.shape) if i not in gone])
+
+
+@op
+def ravel(x: Any) -> Any:
+    """All elements in one axis."""
+    return reshape(x, -1)
+
+
+@op
+def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
+    """Repeated along axes of size 1 (and new leading ones) up to `shape`."""
+    return dispatch.apply_one("broadcast_to", [dispatch.convert(x)], {"shape": list(shape)})
+
+
+@op
+def concatenate(xs: Sequence[Any], axis: int = 0) -> Any:
+    """One after the other along an axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.concatenate([[1, 2], [3]], axis=0).numpy().tolist()
+    [1, 2, 3]
+    """
+    xs = dispatch.operands(*xs)
+    if len(xs) == 1:
+        return xs[0]
+    axis = _axis(axis, len(xs[0].shape), "concatenate")
+    return dispatch.apply_one("concatenate", xs, {"axis": axis})
+
+
+@op
+def stack(xs: Sequence[Any], axis: int = 0) -> Any:
+    """Side by side along a new axis."""
+    return concatenate([expand_dims(x, axis) for x in dispatch.operands(*xs)], axis)
+
+
+@op
+def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
+    """The slices along an axis, as a list."""
+    x = dispatch.convert(x)
+    axis = _axis(axis, len(x.shape), "unstack")
+    key = [slice(None)] * axis
+    return [get_item(x, (*key, i)) for i in range(x.shape[axis])]
+
+
+@op
+def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> Any:
+    """Parts along an axis: so many equal ones, or cut at the given indices.
+
+    Raises:
+        ValueError: where the axis does not divide into so many parts.
+    """
+    x = dispatch.convert(x)
+    axis = _axis(axis, len(x.shape), "split")
+    length = x.shape[axis]
+    if isinstance(indices_or_sections, int):
+        if length % indices_or_sections:
+            raise ValueError(
+                f"split: axis {axis} of size {length} does not divide into "
+                f"{indices_or_sections} equal parts."
+            )
+        part = length // indices_or_sections
+        cuts = [part * i for i in range(1, indices_or_sections)]
+    else:
+        cuts = [int(i) for i in indices_or_sections]
+    key = [slice(None)] * axis
+    bounds = zip([0, *cuts], [*cuts, length], strict=True)
+    return [get_item(x, (*key, slice(start, stop))) for start, stop in bounds]
+
+
+@op
+def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> Any:
+    """A border of constants around a tensor.
+
+    Args:
+        x: Input.
+        pad_width: ((before, after), ...) for each axis, or one pair or number for all.
+        mode: Only "constant".
+        constant_values: What the border holds, by default 0.
+    """
+    if mode != "constant":
+        raise ValueError(f"pad: only mode='constant' is available. Received: mode={mode!r}")
+    x = dispatch.convert(x)
+    widths = np.broadcast_to(np.asarray(pad_width, np.int64), (len(x.shape), 2)).tolist()
+    shape = [n + before + after for n, (before, after) in zip(x.shape, widths, strict=True)]
+    place = {
+        "input_shape": shape,
+        "starts": [before for before, _ in widths],
+        "sizes": list(x.shape),
+        "strides": [1] * len(shape),
+    }
+    padded = dispatch.apply_one("slice_grad", [x], place)
+    if not constant_values:
+        return padded
+    from kerascnn.ops import creation, elementwise
+
+    inside = dispatch.apply_one("slice_grad", [creation.ones_like(x)], place)
+    return elementwise.where(inside, padded, dispatch.convert(constant_values, x.dtype))
+
+
+@op
+def flip(x: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """The elements in reverse order along axes, by default along all."""
+    x = dispatch.convert(x)
+    rank = len(x.shape)
+    axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
+    for a in axes:
+        x = take(x, np.arange(x.shape[a])[::-1].astype("int32"), a)
+    return x
+
+
+@op
+def take(x: Any, indices: Any, axis: int | None = None) -> Any:
+    """The elements at `indices` along an axis (by default, of the flattened tensor).
+
+    Negative indices count from the end where they are given as numbers or arrays.
+
+    Raises:
+        IndexError: for an index out of range that is known here.
+    """
+    x = dispatch.convert(x)
+    if axis is None:
+        x, axis = reshape(x, -1), 0
+    axis = _axis(axis, len(x.shape), "take")
+    if not dispatch.is_tensor(indices) or not _is_symbolic(indices):
+        host = np.asarray(indices)
+        length = x.shape[axis]
+        if host.size and (host.min() < -length or host.max() >= length):
+            raise IndexError(
+                f"take: indices must be from {-length} to {length - 1} along axis {axis} of a "
+                f"tensor of shape {tuple(x.shape)}. Received: from {host.min()} to {host.max()}"
+            )
+        indices = np.where(host < 0, host + length, host).astype("int32")
+    indices = dispatch.convert(indices, like=x)
+    if indices.dtype not in ("int32", "int64"):
+        indices = dispatch.convert(indices, "int32")
+    return dispatch.apply_one("gather", [x, indices], {"axis": axis})
+
+
+def _is_symbolic(x: Any) -> bool:
+    return not hasattr(x, "numpy")
+
+
+@op
+def one_hot(
+    x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
+) -> Any:
+    """A new axis with 1 at the place that each integer names and 0 elsewhere.
+
+    Args:
+        x: Integers from 0 to num_classes - 1; others give zeros only.
+        num_classes: Size of the new axis.
+        axis: Where the new axis goes.
+        dtype: By default `floatx`.
+        sparse: Only False: there are no sparse tensors.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.one_hot([0, 2], 3).numpy().tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    if sparse:
+        raise ValueError("one_hot: there are no sparse tensors. Received: sparse=True")
+    x = dispatch.convert(x)
+    if x.dtype not in ("int32", "int64"):
+        x = dispatch.convert(x, "int32")
+    attributes = {"depth": int(num_classes), "dtype": dtypes.standardize_dtype(dtype)}
+    result = dispatch.apply_one("one_hot", [x], attributes)
+    return result if axis in (-1, len(x.shape)) else moveaxis(result, -1, axis)
+
+
+@op
+def get_item(x: Any, key: Any) -> Any:
+    """x[key]: integers, slices, None, ... and one array of integers, as in NumPy."""
+    x = dispatch.convert(x)
+    keys = list(key) if isinstance(key, tuple) else [key]
+    used = sum(k is not None and k is not Ellipsis for k in keys)
+    if used > len(x.shape):
+        raise IndexError(f"{used} indices for a tensor of {len(x.shape)} axes")
+    where = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
+    keys[where : where + 1] = [slice(None)] * (len(x.shape) - used)
+    starts, sizes, strides, shape, gathers = [], [], [], [], []
+    axis = 0
+    for k in keys:
+        if k is None:
+            shape.append(1)
+            continue
+        length = x.shape[axis]
+        start, size, stride = 0, length, 1
+        if isinstance(k, slice):
+            start, stop, stride = k.indices(length)
+            size = len(range(start, stop, stride))
+            if stride < 0:
+                gathers.append((len(shape), np.arange(start, stop, stride, dtype="int32")))
+                start, size, stride = 0, length, 1
+            shape.append(size)
+        elif isinstance(k, (int, np.integer)) and not isinstance(k, bool):
+            if not -length <= k < length:
+                raise IndexError(
+                    f"index {k} is out of range for axis {axis} of a tensor of shape "
+                    f"{tuple(x.shape)}"
+                )
+            start, size = int(k) % length, 1
+        else:
+            gathers.append((len(shape), k))
+            shape.append(length)
+        starts.append(start), sizes.append(size), strides.append(stride)
+        axis += 1
+    if len([g for g in gathers if not isinstance(g[1], np.ndarray)]) > 1:
+        raise IndexError("Only one index can be an array.")
+    if sizes != list(x.shape) or any(s != 1 for s in strides):
+        attributes = {"starts": starts, "sizes": sizes, "strides": strides}
+        x = dispatch.apply_one("slice", [x], attributes)
+    if shape != list(x.shape):
+        x = dispatch.apply_one("reshape", [x], {"shape": shape})
+    for place, indices in gathers:
+        x = take(x, indices, place)
+    return x

@@ -1,0 +1,262 @@
+"""Random numbers, drawn on the device by a counter-based generator (Philox 4x32-10).
+
+A generator's state is a variable {seed, counter}. At once, each draw moves the counter on; in a
+compiled step every draw has a stream of its own and the counter moves once per step, so that no two
+draws and no two steps share numbers, and a seed makes all of them repeatable.
+Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011.
+"""
+
+from __future__ import annotations
+
+import random as _python_random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn import dtypes, naming, tracing
+from kerascnn.ops import dispatch, elementwise
+from kerascnn.symbolic.operation import op
+from kerascnn.variable import Variable
+
+Seed = Any  # an integer, a SeedGenerator, or None for the generator of the whole program
+
+
+class SeedGenerator:
+    """A source of random numbers with a state of its own.
+
+    Args:
+        seed: An integer from 0 on; None picks one at random (`utils.set_random_seed` fixes it).
+        name: By default seed_generator, seed_generator_1, ...
+
+    Raises:
+        ValueError: for a seed that is negative or no integer.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> draw = lambda: keras.random.uniform((2,), seed=keras.random.SeedGenerator(7)).numpy()
+    >>> bool((draw() == draw()).all())
+    True
+    """
+
+    def __init__(self, seed: int | None = None, name: str | None = None) -> None:
+        if seed is None:
+            seed = make_default_seed()
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ValueError(f"A seed must be an integer from 0 on. Received: seed={seed!r}")
+        self.name = name or naming.auto_name("seed_generator")
+        self._initial_seed = int(seed)
+        self.state = _state(int(seed), self.name)
+
+    def next(self) -> int:
+        """A new seed, and the counter moved on by one."""
+        seed, counter = (int(v) for v in self.state.numpy())
+        self.state.assign(np.array([seed, counter + 1], np.int64))
+        return int(np.random.SeedSequence([seed, counter]).generate_state(1)[0])
+
+    def get_config(self) -> dict[str, Any]:
+        return {"seed": self._initial_seed}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> SeedGenerator:
+        return cls(**config)
+
+
+class _GlobalGenerator:
+    """The generator of whoever has none; one state on each device that draws."""
+
+    def __init__(self) -> None:
+        self.seed: int | None = None
+        self.states: dict[str, Variable] = {}
+
+    def state_on(self, device_name: str) -> Variable:
+        if self.seed is None:
+            self.seed = make_default_seed()
+        if device_name not in self.states:
+            name = "global_seed_generator_state"
+            self.states[device_name] = _state(self.seed, name, device_name)
+        return self.states[device_name]
+
+    def reset(self, seed: int) -> None:
+        """Starts anew in place, so that programs compiled before draw from the new seed too."""
+        self.seed = seed
+        for state in self.states.values():
+            state.assign(np.array([seed, 0], np.int64))
+
+
+_global_generator = _GlobalGenerator()
+
+
+def global_state(device_name: str | None = None) -> Variable:
+    """The state of the generator that is used where no seed is given, int64 (2,) {seed, counter}.
+
+    Args:
+        device_name: Each device has one; by default that of the current device.
+    """
+    from kerascnn import device
+
+    return _global_generator.state_on(device_name or device.current())
+
+
+def make_default_seed() -> int:
+    """A seed from Python's generator, which `utils.set_random_seed` fixes."""
+    return _python_random.randint(1, int(1e9))
+
+
+def reset_global_generator(seed: int) -> None:
+    """Starts the generator that is used where no seed is given anew."""
+    _global_generator.reset(seed)
+
+
+def _state(seed: int, name: str, device_name: str | None = None) -> Variable:
+    with naming.absolute_scope(()):
+        return Variable(
+            np.array([seed, 0], np.int64),
+            trainable=False,
+            name=f"{name}_state" if not name.endswith("_state") else name,
+            device_name=device_name,
+        )
+
+
+def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: Seed) -> Any:
+    """Runs or records one op that draws, from the state that `seed` stands for."""
+    trace = tracing.current()
+    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+        # A number is a whole generator: every draw with it gives the same.
+        like = dispatch.first_tensor(*inputs)
+        rng = dispatch.convert(np.array([int(seed), 0], np.int64), like=like)
+        return dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": 0})
+    if seed is not None and not isinstance(seed, SeedGenerator):
+        raise ValueError(
+            f"`seed` must be an integer, a keras.random.SeedGenerator or None. Received: {seed!r}"
+        )
+    if trace is not None:
+        state = seed.state if seed is not None else global_state(trace.device)
+        rng, stream = trace.draw(state)
+        return dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": stream})
+    if seed is not None:
+        state = seed.state
+    else:
+        like = dispatch.first_tensor(*inputs)
+        state = global_state(None if like is None else like.device)
+    result = dispatch.apply_one(name, [*inputs, state.value], {**attributes, "stream": 0})
+    state.core.assign(dispatch.apply_one("random_advance", [state.value], {"amount": 1}))
+    return result
+
+
+def _sizes(shape: Sequence[int]) -> list[int]:
+    return [int(n) for n in shape]
+
+
+def _floating(dtype: Any) -> str:
+    name = dtypes.standardize_dtype(dtype)
+    if not dtypes.is_float(name):
+        raise ValueError(f"Random numbers of this kind are floating. Received: dtype={name}")
+    return name
+
+
+def uniform(
+    shape: Sequence[int],
+    minval: float = 0.0,
+    maxval: float = 1.0,
+    dtype: Any = None,
+    seed: Seed = None,
+) -> Any:
+    """Numbers spread evenly over [minval, maxval).
+
+    Args:
+        shape: Shape of the result.
+        minval: Lower limit.
+        maxval: Upper limit.
+        dtype: A floating type, by default `floatx`; integers are drawn as by `randint`.
+        seed: An integer, a SeedGenerator, or None.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.random.uniform((2, 3), seed=1).shape
+    (2, 3)
+    """
+    name = dtypes.standardize_dtype(dtype)
+    if dtypes.is_integer(name):
+        return randint(shape, int(minval), int(maxval), name, seed)
+    attributes = {
+        "shape": _sizes(shape),
+        "dtype": _floating(name),
+        "minval": float(minval),
+        "maxval": float(maxval),
+    }
+    return _draw("random_uniform", [], attributes, seed)
+
+
+def normal(
+    shape: Sequence[int],
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: Any = None,
+    seed: Seed = None,
+) -> Any:
+    """Normally distributed numbers.
+
+    Args:
+        shape: Shape of the result.
+        mean: Mean.
+        stddev: Standard deviation.
+        dtype: A floating type, by default `floatx`.
+        seed: An integer, a SeedGenerator, or None.
+    """
+    attributes = {
+        "shape": _sizes(shape),
+        "dtype": _floating(dtype),
+        "mean": float(mean),
+        "stddev": float(stddev),
+    }
+    return _draw("random_normal", [], attributes, seed)
+
+
+def randint(
+    shape: Sequence[int], minval: int, maxval: int, dtype: Any = "int32", seed: Seed = None
+) -> Any:
+    """Integers from minval to maxval - 1.
+
+    Raises:
+        ValueError: where there is none, or for a dtype that is not an integer.
+    """
+    name = dtypes.standardize_dtype(dtype)
+    if not dtypes.is_integer(name) or minval >= maxval:
+        raise ValueError(
+            f"randint needs an integer dtype and minval < maxval. Received: minval={minval}, "
+            f"maxval={maxval}, dtype={name}"
+        )
+    draws = uniform(shape, 0.0, float(maxval - minval), "float64", seed)
+    return elementwise.add(dispatch.convert(draws, name), minval)
+
+
+@op
+def dropout(
+    inputs: Any, rate: float, noise_shape: Sequence[int | None] | None = None, seed: Seed = None
+) -> Any:
+    """Sets elements to 0 with probability `rate`, and divides the others by 1 - rate.
+
+    Args:
+        inputs: Input.
+        rate: From 0 on, below 1.
+        noise_shape: Where it has a 1, the elements along that axis share their fate; None keeps
+            the input's size.
+        seed: An integer, a SeedGenerator, or None.
+    """
+    x = dispatch.convert(inputs)
+    if not dtypes.is_float(x.dtype):
+        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    if rate <= 0:
+        return x
+    if rate >= 1:
+        return elementwise.multiply(x, 0.0)
+    if noise_shape is None:
+        return _draw("dropout", [x], {"rate": float(rate)}, seed)
+    sizes = [n if m is None else int(m) for n, m in zip(x.shape, noise_shape, strict=True)]
+    keep = 1.0 - float(rate)
+    attributes = {"shape": sizes, "dtype": x.dtype, "p": keep}
+    mask = _draw("random_bernoulli", [], attributes, seed)
+    return elementwise.multiply(x, elementwise.multiply(mask, 1.0 / keep))

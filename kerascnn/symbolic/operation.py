@@ -1,0 +1,157 @@
+"""Operation: what can be called on KerasTensors, and Node: one such call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from kerascnn import naming, trees
+from kerascnn.symbolic.keras_tensor import KerasHistory, KerasTensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def any_symbolic(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a KerasTensor is among the arguments of a call, however nested."""
+    return any(isinstance(x, KerasTensor) for x in trees.leaves((args, kwargs)))
+
+
+class Node:
+    """One call of an operation on KerasTensors: its arguments and what came out.
+
+    Args:
+        operation: What was called.
+        args: Positional arguments, with KerasTensors in them.
+        kwargs: Keyword arguments.
+        outputs: KerasTensors, nested as the operation returns them.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outputs: Any,
+    ) -> None:
+        self.operation = operation
+        self.args = args
+        self.kwargs = kwargs
+        self.outputs = outputs
+        self.input_tensors: list[KerasTensor] = [
+            x for x in trees.leaves((args, kwargs)) if isinstance(x, KerasTensor)
+        ]
+        self.output_tensors: list[KerasTensor] = trees.flatten(outputs)
+        index = len(operation._inbound_nodes)
+        for position, tensor in enumerate(self.output_tensors):
+            tensor._keras_history = KerasHistory(operation, index, position)
+        operation._inbound_nodes.append(self)
+        for parent in self.parent_nodes:
+            parent.operation._outbound_nodes.append(self)
+
+    @property
+    def is_input(self) -> bool:
+        return not self.input_tensors
+
+    @property
+    def parent_nodes(self) -> list[Node]:
+        """The calls that this call's arguments come from, without repetition."""
+        nodes: dict[int, Node] = {}
+        for tensor in self.input_tensors:
+            node = node_of(tensor)
+            nodes[id(node)] = node
+        return list(nodes.values())
+
+    def fill_in(self, values: dict[int, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with each KerasTensor replaced by `values[id(it)]`."""
+
+        def value(x: Any) -> Any:
+            return values[id(x)] if isinstance(x, KerasTensor) else x
+
+        return trees.map_structure(value, self.args), trees.map_structure(value, self.kwargs)
+
+
+def node_of(tensor: KerasTensor) -> Node:
+    """The call that a KerasTensor came out of."""
+    operation, node_index, _ = tensor._keras_history
+    return operation._inbound_nodes[node_index]
+
+
+class Operation:
+    """What can be called on KerasTensors: layers, models, and functions of `kerascnn.ops`."""
+
+    def __init__(self, name: str | None = None) -> None:
+        if name is None:
+            name = naming.auto_name(naming.to_snake_case(type(self).__name__))
+        if not isinstance(name, str) or "/" in name:
+            raise ValueError(
+                "The name of a layer must be a string without '/', which separates the names in a "
+                f"variable's path. Received: name={name!r} (of type {type(name)})"
+            )
+        self.name = name
+        self._inbound_nodes: list[Node] = []
+        self._outbound_nodes: list[Node] = []
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """The KerasTensors that calling with these arguments would give."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it returns.")
+
+    @property
+    def input(self) -> Any:
+        """The KerasTensor(s) that this was called on; ValueError unless it was called just once."""
+        tensors = self._only_node("input").input_tensors
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    @property
+    def output(self) -> Any:
+        """The KerasTensor(s) that came out; ValueError unless it was called just once."""
+        return self._only_node("output").outputs
+
+    def _only_node(self, what: str) -> Node:
+        if not self._inbound_nodes:
+            raise AttributeError(
+                f"The layer '{self.name}' has never been called on a keras.Input: it has no "
+                f"defined {what}."
+            )
+        first = self._inbound_nodes[0]
+        if len(self._inbound_nodes) > 1:
+            raise ValueError(
+                f"The layer '{self.name}' was called {len(self._inbound_nodes)} times: "
+                f"its {what} is not one thing. Use the tensors that the calls returned."
+            )
+        return first
+
+
+class Function(Operation):
+    """One call of a function of `kerascnn.ops` in a functional graph."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        title = "".join(part.capitalize() for part in function.__name__.split("_"))
+        super().__init__(naming.auto_name(naming.to_snake_case(title)))
+        self.function = function
+        self.title = title
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        from kerascnn.symbolic import inference
+
+        return inference.infer(self.function, args, kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not any_symbolic(args, kwargs):
+            return self.function(*args, **kwargs)
+        outputs = self.compute_output_spec(*args, **kwargs)
+        Node(self, args, kwargs, outputs)
+        return outputs
+
+
+def op(function: Callable[P, R]) -> Callable[P, R]:
+    """Makes a function of tensors take KerasTensors too: such a call becomes a node of the model."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if any_symbolic(args, kwargs):
+            return Function(call)(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call

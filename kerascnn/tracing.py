@@ -1,0 +1,102 @@
+"""Recording what `kerascnn.ops` are asked for, in place of doing it.
+
+Inside `with Trace() as trace:` every op call becomes a node of `trace.graph`; variables are read and
+assigned through the graph. What is recorded is compiled by `kerascnn._core.Program`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from kerascnn import _core, device
+
+if TYPE_CHECKING:
+    from kerascnn.variable import Variable
+
+_current: contextvars.ContextVar[Trace | None] = contextvars.ContextVar("trace", default=None)
+
+
+class Trace:
+    """A graph that records, and the state of the random numbers drawn in it.
+
+    Args:
+        device: Where the program will run, by default the current device. Random generators keep
+            their state there.
+
+    Example:
+
+    >>> from kerascnn import ops, _core
+    >>> from kerascnn.tracing import Trace
+    >>> with Trace("cpu") as trace:
+    ...     x = trace.graph.input("x", [2], "float32")
+    ...     y = ops.exp(x) + 1.0
+    >>> program = _core.Program.compile(trace.graph, [y], "cpu")
+    >>> program.run([ops.zeros((2,))])
+    >>> program.outputs()[0].numpy()
+    array([2., 2.], dtype=float32)
+    """
+
+    def __init__(self, device_name: str | None = None) -> None:
+        self.graph: Any = _core.Graph()
+        self.device = device.current() if device_name is None else device_name
+        self._streams: dict[int, tuple[Variable, int]] = {}
+        self._tokens: list[contextvars.Token[Trace | None]] = []
+
+    def draw(self, state: Variable) -> tuple[Any, int]:
+        """The value of a generator's state, and a stream number that nothing else here has."""
+        stream = self._streams.get(id(state), (state, 0))[1]
+        self._streams[id(state)] = (state, stream + 1)
+        return self.graph.read(state.core), stream
+
+    def __enter__(self) -> Trace:
+        self._tokens.append(_current.set(self))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _current.reset(self._tokens.pop())
+        if kind is not None:
+            return
+        # One step of the program, one step of each generator: the next replay draws fresh numbers.
+        for state, _ in self._streams.values():
+            before = self.graph.read(state.core)
+            after = self.graph.apply("random_advance", [before], {"amount": 1})[0]
+            self.graph.assign(state.core, after)
+        self._streams.clear()
+
+
+def current() -> Trace | None:
+    """The innermost trace that is recording, None outside of any."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def suspended() -> Iterator[None]:
+    """A block in which ops compute at once though a trace is open; weights are made in such."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextlib.contextmanager
+def scope(name: str) -> Iterator[None]:
+    """Names the part of the model that is being recorded, for errors and profiles."""
+    trace = _current.get()
+    if trace is None:
+        yield
+        return
+    trace.graph.push_scope(name)
+    try:
+        yield
+    finally:
+        trace.graph.pop_scope()

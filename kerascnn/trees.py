@@ -1,0 +1,82 @@
+"""Nested lists, tuples and dictionaries of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+def leaves(structure: Any) -> Iterator[Any]:
+    """The things in a structure, dictionaries in the order of their sorted keys."""
+    if isinstance(structure, dict):
+        for key in sorted(structure):
+            yield from leaves(structure[key])
+    elif isinstance(structure, (list, tuple)):
+        for item in structure:
+            yield from leaves(item)
+    else:
+        yield structure
+
+
+def flatten(structure: Any) -> list[Any]:
+    """The things in a structure as a list, in the order of `leaves`."""
+    return list(leaves(structure))
+
+
+def map_structure(function: Callable[..., Any], structure: Any, *others: Any) -> Any:
+    """The same structure with `function` applied to each thing (and to its like in `others`)."""
+    if isinstance(structure, dict):
+        return {
+            key: map_structure(function, value, *(other[key] for other in others))
+            for key, value in structure.items()
+        }
+    if isinstance(structure, (list, tuple)):
+        items = [
+            map_structure(function, value, *(other[i] for other in others))
+            for i, value in enumerate(structure)
+        ]
+        if hasattr(structure, "_fields"):
+            return type(structure)(*items)
+        return type(structure)(items)
+    return function(structure, *others)
+
+
+def pack_as(structure: Any, flat: list[Any]) -> Any:
+    """A structure like `structure` with the things of `flat` in it, in the order of `leaves`."""
+    items = iter(flat)
+
+    def build(part: Any) -> Any:
+        if isinstance(part, dict):
+            built = {key: build(part[key]) for key in sorted(part)}
+            return {key: built[key] for key in part}
+        if isinstance(part, (list, tuple)):
+            values = [build(item) for item in part]
+            return type(part)(*values) if hasattr(part, "_fields") else type(part)(values)
+        return next(items)
+
+    return build(structure)
+
+
+def map_shapes(function: Callable[[tuple[int | None, ...]], Any], structure: Any) -> Any:
+    """As `map_structure` where the things are shapes: tuples or lists of integers and None."""
+    if is_shape(structure):
+        return function(tuple(structure))
+    if isinstance(structure, dict):
+        return {key: map_shapes(function, value) for key, value in structure.items()}
+    return type(structure)(map_shapes(function, value) for value in structure)
+
+
+def flatten_shapes(structure: Any) -> list[tuple[int | None, ...]]:
+    """The shapes in a structure of shapes, dictionaries in the order of their sorted keys."""
+    if is_shape(structure):
+        return [tuple(structure)]
+    if isinstance(structure, dict):
+        return [shape for key in sorted(structure) for shape in flatten_shapes(structure[key])]
+    return [shape for item in structure for shape in flatten_shapes(item)]
+
+
+def is_shape(structure: Any) -> bool:
+    """Whether this is one shape rather than a structure of shapes."""
+    return isinstance(structure, (list, tuple)) and all(
+        item is None or (isinstance(item, int) and not isinstance(item, bool)) for item in structure
+    )

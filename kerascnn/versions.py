@@ -1,0 +1,73 @@
+"""What is installed here, what was found, and what to do about the rest."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+from typing import Any
+
+from kerascnn import _core
+
+try:
+    __version__ = importlib.metadata.version("kerascnn")
+except importlib.metadata.PackageNotFoundError:  # run from a source tree that is not installed
+    __version__ = str(_core.build_info().get("version", "0+unknown"))
+
+_REMEDY = (
+    "To train on an NVIDIA GPU, install the driver (CUDA 13 or later) and the CUDA libraries: "
+    'pip install "kerascnn[cuda13]". On the CPU everything works without them.'
+)
+
+
+def collect() -> dict[str, Any]:
+    """Versions, build settings and devices, as plain values."""
+    devices = [
+        {"name": name, "usable": bool(usable), "description": description}
+        for name, usable, description in _core.list_devices()
+    ]
+    packages = {}
+    for name in ("numpy", "ml_dtypes", "rich"):
+        try:
+            packages[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            packages[name] = "not installed"
+    return {
+        "kerascnn": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": packages,
+        "build": dict(_core.build_info()),
+        "devices": devices,
+    }
+
+
+def show_versions(file: Any = None) -> None:
+    """Prints versions, devices and libraries; for what is missing, the reason and the remedy.
+
+    Args:
+        file: Where to, by default standard output.
+    """
+    found = collect()
+    lines = [
+        f"kerascnn     {found['kerascnn']}",
+        f"Python       {found['python']} on {found['platform']}",
+        *(f"{name:<12} {version}" for name, version in found["packages"].items()),
+        "",
+        "Build",
+        *(f"  {name}: {value}" for name, value in found["build"].items()),
+        "",
+        "Devices",
+    ]
+    for entry in found["devices"]:
+        state = "usable" if entry["usable"] else "not usable"
+        lines.append(f"  {entry['name']}: {state}. {entry['description']}")
+    gpus = [entry for entry in found["devices"] if entry["name"] != "cpu" and entry["usable"]]
+    cuda = getattr(_core, "cuda_versions", None)
+    if gpus and cuda is not None:
+        lines.append(f"  CUDA libraries: {cuda()}")
+    if not gpus:
+        if len(found["devices"]) == 1:
+            lines.append("  cuda: not usable. This build found no CUDA library or no NVIDIA GPU.")
+        lines.append(f"  {_REMEDY}")
+    print("\n".join(lines), file=file or sys.stdout)
