@@ -109,16 +109,16 @@ def set_device(name: str | None) -> None:
         ValueError: for a name that is none.
         RuntimeError: for a device that cannot be used, with the reason.
     """
-    from kerascnn import device
+    from kerascnn.device import set_default
 
-    device.set_default(name)
+    set_default(name)
 
 
 def get_device() -> str:
     """The device where new weights and tensors go: "cpu" or "cuda:0"."""
-    from kerascnn import device
+    from kerascnn.device import current
 
-    return device.current()
+    return current()
 
 
 def list_devices() -> list[tuple[str, bool, str]]:
@@ -164,6 +164,6 @@ def _core() -> Any:
 
 
 def _resolve(name: str | None) -> str:
-    from kerascnn import device
+    from kerascnn.device import current
 
-    return device.current() if name is None else device.canonical_name(name)
+    return current() if name is None else device.canonical_name(name)

@@ -94,9 +94,9 @@ def global_state(device_name: str | None = None) -> Variable:
     Args:
         device_name: Each device has one; by default that of the current device.
     """
-    from kerascnn import device
+    from kerascnn.device import current
 
-    return _global_generator.state_on(device_name or device.current())
+    return _global_generator.state_on(device_name or current())
 
 
 def make_default_seed() -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kerascnn import _core, config, trees
-from kerascnn import device as device_module
+from kerascnn.device import device as on_device
 from kerascnn.metrics.recording import StepRecording, record_step
 from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
@@ -99,7 +99,7 @@ def compile_step(model: Trainer, kind: str, source: BatchSource, state: StepStat
     """Traces `model`'s step of this kind for batches from `source` and compiles it."""
     recording = StepRecording(results_on_device=model._returns_own_logs(kind))
     with (
-        device_module.device(state.device),
+        on_device(state.device),
         Trace(state.device) as trace,
         record_step(recording),
     ):

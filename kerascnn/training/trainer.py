@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core, config, ops, optimizers, tracing, trees
-from kerascnn import device as device_module
 from kerascnn import metrics as metrics_module
 from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.callbacks.history import History
+from kerascnn.device import current as current_device
+from kerascnn.device import device as on_device
 from kerascnn.metrics.recording import current_recording
 from kerascnn.training import memory
 from kerascnn.training.arguments import (
@@ -126,7 +127,7 @@ class Trainer:
         self.run_eagerly = run_eagerly
         self.steps_per_execution = steps_per_execution
         self.stop_training = False
-        with device_module.device(self._device()):
+        with on_device(self._device()):
             self._loss_tracker = metrics_module.Mean(name="loss")
         self._programs = {}
         self.compiled = True
@@ -440,7 +441,7 @@ class Trainer:
         return host_results(self.metrics)
 
     def _device(self) -> str:
-        return device_of(self.variables, device_module.current())
+        return device_of(self.variables, current_device())
 
     def _prepare(self) -> StepState:
         """The state for steps on the model's device, where the metrics are brought as well."""
