@@ -164,6 +164,6 @@ def _core() -> Any:
 
 
 def _resolve(name: str | None) -> str:
-    from kerascnn.device import current
+    from kerascnn.device import canonical_name, current
 
-    return current() if name is None else device.canonical_name(name)
+    return current() if name is None else canonical_name(name)
