@@ -33,8 +33,8 @@ _context: contextvars.ContextVar[CallContext | None] = contextvars.ContextVar(
 class Layer(Operation, LayerState):
     """Base of all layers and models.
 
-    A layer of one's own implements `call(inputs, training=...)` with `kerascnn.ops` and, where it has
-    weights, `build(input_shape)` with `add_weight`. Layers and variables among its attributes
+    A layer of one's own implements `call(inputs, training=...)` with `kerascnn.ops` and, where it
+    has weights, `build(input_shape)` with `add_weight`. Layers and variables among its attributes
     belong to it.
 
     Args:
@@ -151,6 +151,7 @@ class Layer(Operation, LayerState):
             first = args[0] if args else next(iter(kwargs.values()), None)
             assert_input_compatibility(self.input_spec, first, self.name)
             context = _context.get()
+            given = kwargs
             kwargs, training = self._resolve_training(args, kwargs, context)
             if context is None:
                 self._clear_losses()
@@ -160,7 +161,7 @@ class Layer(Operation, LayerState):
                 with naming.name_scope(self.name), tracing.scope(self.name):
                     self._maybe_build(args, kwargs)
                     if any_symbolic(args, kwargs):
-                        return self._symbolic_call(args, kwargs)
+                        return self._symbolic_call(args, kwargs, given)
                     outputs = self._checked_call(args, kwargs)
                     self._penalize(outputs)
                     return outputs
@@ -239,9 +240,12 @@ class Layer(Operation, LayerState):
         else:
             self.build(next(iter(shapes.values()), None))
 
-    def _symbolic_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _symbolic_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]
+    ) -> Any:
         outputs = self.compute_output_spec(*args, **kwargs)
-        Node(self, args, kwargs, outputs)
+        # `training` by default is for each call of the model to say, so it is not recorded here.
+        Node(self, args, {k: v for k, v in given.items() if k != "training" or v is not None}, outputs)
         return outputs
 
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -305,7 +309,7 @@ class Layer(Operation, LayerState):
 
 
 def _wrap_build(build: Callable[..., None]) -> Callable[..., None]:
-    """A `build` whose weights are made at once, under the layer's name, and which marks it built."""
+    """A `build` whose weights are made at once, under the layer's name; it marks the layer built."""
 
     @functools.wraps(build)
     def wrapper(self: Layer, *args: Any, **kwargs: Any) -> None:
