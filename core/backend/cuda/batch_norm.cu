@@ -1,8 +1,8 @@
-// Batch normalization over the last axis with the batch's own statistics, and its gradient: one launch for the
-// column sums, one for the elements.
+// Batch normalization over the last axis with the batch's own statistics, and its gradient: one
+// launch for the column sums, one for the elements.
 //
-// Column sums are split over blocks; the last block to finish combines the parts in a fixed order, so results
-// don't depend on timing.
+// Column sums are split over blocks; the last block to finish combines the parts in a fixed order,
+// so results don't depend on timing.
 #include <bit>
 
 #include "core/backend/cuda/device/block.cuh"
@@ -20,7 +20,8 @@ constexpr int kColumnThreads = 1024;
 constexpr int kBatch = 8;  // rows that a thread loads before it uses them
 constexpr int kWidth = 4;  // channels that a thread of the second launch takes where they divide
 
-// `lanes` threads side by side, a power of two, take neighbouring channels; the others take other rows.
+// `lanes` threads side by side, a power of two, take neighbouring channels; the others take other
+// rows.
 struct ColumnGeometry {
   int64_t rows = 0;
   int64_t channels = 0;
@@ -31,7 +32,8 @@ struct ColumnGeometry {
 };
 
 int lanes_for(int64_t columns) {
-  return static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::clamp<int64_t>(columns, 1, 32))));
+  return static_cast<int>(
+      std::bit_ceil(static_cast<uint64_t>(std::clamp<int64_t>(columns, 1, 32))));
 }
 
 ColumnGeometry column_geometry(const TensorSpec& x) {
@@ -49,8 +51,8 @@ ColumnGeometry column_geometry(const TensorSpec& x) {
   return g;
 }
 
-// A Reduction has a plain Value that is empty where all is zero, merge(a, b), accumulate() over some rows of one channel, and
-// finish(), which takes the value of a whole channel.
+// A Reduction has a plain Value that is empty where all is zero, merge(a, b), accumulate() over
+// some rows of one channel, and finish(), which takes the value of a whole channel.
 template <typename Reduction>
 __global__ void __launch_bounds__(kColumnThreads)
     reduce_columns(const __grid_constant__ Reduction reduction, typename Reduction::Value* partial,
@@ -99,8 +101,9 @@ __global__ void __launch_bounds__(kColumnThreads)
   if (is_writer) reduction.finish(channel, value);
 }
 
-// Mean and sum of squared deviations, merged as Chan, Golub and LeVeque do ("Updating formulae and a pairwise
-// algorithm for computing sample variances", 1979): exact where a plain sum of squares would cancel.
+// Mean and sum of squared deviations, merged as Chan, Golub and LeVeque do ("Updating formulae and
+// a pairwise algorithm for computing sample variances", 1979): exact where a plain sum of squares
+// would cancel.
 template <typename T>
 struct Statistics {
   using C = compute_t<T>;
@@ -218,8 +221,9 @@ struct GradientSums {
   }
 };
 
-// A Map has channel(c), which loads what a channel's elements share, and apply(shared, at, result), which
-// computes kVector neighbouring elements. Blocks of kThreads; lanes as in ColumnGeometry, of vectors.
+// A Map has channel(c), which loads what a channel's elements share, and apply(shared, at, result),
+// which computes kVector neighbouring elements. Blocks of kThreads; lanes as in ColumnGeometry, of
+// vectors.
 template <typename T, int kVector, typename Map>
 __global__ void __launch_bounds__(kThreads)
     map_columns(const __grid_constant__ Map map, T* __restrict__ y, int64_t rows, int64_t channels,
@@ -232,8 +236,8 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int k = 0; k < kVector; ++k) shared[k] = map.channel(channel + k);
   const int64_t step = static_cast<int64_t>(gridDim.y) * block_rows;
-  for (int64_t row = static_cast<int64_t>(blockIdx.y) * block_rows + threadIdx.x / lanes; row < rows;
-       row += step) {
+  for (int64_t row = static_cast<int64_t>(blockIdx.y) * block_rows + threadIdx.x / lanes;
+       row < rows; row += step) {
     Vector<T, kVector> result;
     map.template apply<kVector>(shared, row * channels + channel, result);
     *reinterpret_cast<Vector<T, kVector>*>(y + row * channels + channel) = result;
@@ -323,8 +327,8 @@ void launch_map(const Map& map, T* y, const ColumnGeometry& g, bool aligned, cud
   }
 }
 
-// What a planned reduction keeps: tickets of its blocks, and a workspace of two rows of channel results and the
-// parts of the splits.
+// What a planned reduction keeps: tickets of its blocks, and a workspace of two rows of channel
+// results and the parts of the splits.
 template <typename Reduction>
 struct ColumnPlan {
   using C = typename Reduction::C;
@@ -332,7 +336,8 @@ struct ColumnPlan {
 
   explicit ColumnPlan(const TensorSpec& x) : geometry(column_geometry(x)) {
     if (geometry.splits == 1) return;
-    tickets = std::make_shared<DeviceBuffer>(static_cast<size_t>(geometry.tiles) * sizeof(unsigned));
+    tickets =
+        std::make_shared<DeviceBuffer>(static_cast<size_t>(geometry.tiles) * sizeof(unsigned));
   }
 
   int64_t parts_offset() const {
@@ -385,15 +390,14 @@ void run_gradient(const ColumnPlan<GradientSums<T>>& plan, const KernelArgs& arg
   const T* mean = input<T>(args, 3);
   const T* inverse = input<T>(args, 4);
   T* gx = output<T>(args, 0);
-  plan.launch({gy, x, mean, inverse, g.channels, gradient, product, output<T>(args, 1),
-               output<T>(args, 2)},
-              args.workspace, stream);
+  plan.launch(
+      {gy, x, mean, inverse, g.channels, gradient, product, output<T>(args, 1), output<T>(args, 2)},
+      args.workspace, stream);
   if (gx == nullptr) return;
   const InputGradient<T> map{gy,      x,        input<T>(args, 2), mean,
                              inverse, gradient, product,           static_cast<C>(g.rows)};
   constexpr int64_t kBytes = sizeof(T) * kWidth;
-  const bool aligned =
-      is_aligned(gy, kBytes) && is_aligned(x, kBytes) && is_aligned(gx, kBytes);
+  const bool aligned = is_aligned(gy, kBytes) && is_aligned(x, kBytes) && is_aligned(gx, kBytes);
   launch_map<T>(map, gx, g, aligned, stream);
 }
 

@@ -1,6 +1,8 @@
-// Cross-entropy of integer labels with probabilities or logits, and the gradients: a warp or a block per row.
+// Cross-entropy of integer labels with probabilities or logits, and the gradients: a warp or a
+// block per row.
 //
-// A label outside [0, classes) gives NaN in its row's loss and gradient; nothing is read out of bounds.
+// A label outside [0, classes) gives NaN in its row's loss and gradient; nothing is read out of
+// bounds.
 #include <limits>
 
 #include "core/backend/cuda/device/grid.cuh"
@@ -111,15 +113,14 @@ __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
       const C shifted = chosen - largest;
       C value = chosen;
       if (is_valid) {
-        value = exact ? element::log(sum) - shifted
-                      : clipped_loss(element::exp(shifted) / sum, params);
+        value =
+            exact ? element::log(sum) - shifted : clipped_loss(element::exp(shifted) / sum, params);
       }
       loss[row] = store<T>(value);
     }
     if (probabilities == nullptr) continue;
     for (int64_t i = Threads::lane(); i < params.classes; i += kLanes) {
-      probabilities[row * params.classes + i] =
-          store<T>(element::exp(load(x[i]) - largest) / sum);
+      probabilities[row * params.classes + i] = store<T>(element::exp(load(x[i]) - largest) / sum);
     }
   }
 }
@@ -182,8 +183,8 @@ std::unique_ptr<Kernel> plan_sparse_cross_entropy(const PlanRequest& request) {
         return make_kernel("kerascnn sparse cross-entropy", [params](const KernelArgs& args) {
           if (params.rows == 0) return;
           const bool is_short = params.classes <= kWarpRowLength;
-          const auto kernel = is_short ? sparse_cross_entropy<T, Label, 32>
-                                       : sparse_cross_entropy<T, Label, 256>;
+          const auto kernel =
+              is_short ? sparse_cross_entropy<T, Label, 32> : sparse_cross_entropy<T, Label, 256>;
           const unsigned grid = is_short ? row_grid<32>(params) : row_grid<256>(params);
           const int threads = is_short ? RowThreads<32>::kBlock : RowThreads<256>::kBlock;
           kernel<<<grid, threads, 0, static_cast<cudaStream_t>(args.stream)>>>(

@@ -43,8 +43,9 @@ __global__ void gather(const Word* __restrict__ x, const Index* __restrict__ ind
 
 constexpr int kSums = 4;  // sums that a thread of gather_grad carries
 
-// gy (outer, count, inner) is added up into gx (outer, length, inner), which is zero before. The block of the
-// first position that names a row adds up all of the row's gradients, in order: no two blocks write one element.
+// gy (outer, count, inner) is added up into gx (outer, length, inner), which is zero before. The
+// block of the first position that names a row adds up all of the row's gradients, in order: no two
+// blocks write one element.
 template <typename T, typename Index>
 __global__ void __launch_bounds__(kThreads)
     gather_grad(const T* __restrict__ gy, const Index* __restrict__ indices, T* __restrict__ gx,
@@ -57,8 +58,7 @@ __global__ void __launch_bounds__(kThreads)
   const int warp = threadIdx.x / 32;
   const int64_t elements = g.outer * g.inner;
   const auto names = [&](int64_t position, int64_t end, int64_t row) {
-    return position < end &&
-           clamp_index(static_cast<int64_t>(indices[position]), g.length) == row;
+    return position < end && clamp_index(static_cast<int64_t>(indices[position]), g.length) == row;
   };
 
   for (int64_t i = blockIdx.x; i < count; i += gridDim.x) {
@@ -140,9 +140,9 @@ uint64_t bits_of_one(DType dtype) {
 }
 
 AxisGeometry gathered_axis(const PlanRequest& request, const Shape& shape) {
-  return axis_geometry(shape, normalize_axis(std::string(request.op.name),
-                                             request.attributes.get_int("axis"),
-                                             static_cast<int64_t>(shape.size())));
+  return axis_geometry(
+      shape, normalize_axis(std::string(request.op.name), request.attributes.get_int("axis"),
+                            static_cast<int64_t>(shape.size())));
 }
 
 // The word to copy with: `widest` where both buffers are aligned to it.
@@ -203,8 +203,9 @@ std::unique_ptr<Kernel> plan_one_hot(const PlanRequest& request) {
     return dispatch_size(request.outputs[0].dtype, [&]<typename Word>(Type<Word>) {
       return make_kernel("kerascnn one_hot", [=](const KernelArgs& args) {
         if (size == 0) return;
-        one_hot<Word, Index><<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
-            input<Index>(args, 0), output<Word>(args, 0), size, depth, static_cast<Word>(one));
+        one_hot<Word, Index>
+            <<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
+                input<Index>(args, 0), output<Word>(args, 0), size, depth, static_cast<Word>(one));
         check_launch("one_hot");
       });
     });

@@ -9,38 +9,36 @@ std::span<const KernelTableRow> kernel_table() {
   static constexpr KernelTableRow rows[] = {
       // elementwise.cu
       ROW(add) ROW(subtract) ROW(multiply) ROW(divide) ROW(power) ROW(maximum) ROW(minimum)
-      ROW(equal) ROW(not_equal) ROW(less) ROW(less_equal) ROW(greater) ROW(greater_equal)
-      ROW(logical_and) ROW(logical_or) ROW(logical_not) ROW(where)
-      ROW(negative) ROW(absolute) ROW(sign) ROW(reciprocal) ROW(square) ROW(sqrt) ROW(rsqrt)
-      ROW(exp) ROW(log) ROW(log1p) ROW(floor) ROW(clip) ROW(isfinite) ROW(cast)
-      ROW(relu) ROW(leaky_relu) ROW(clipped_relu) ROW(elu) ROW(sigmoid) ROW(tanh) ROW(gelu)
-      ROW(silu) ROW(softplus)
-      ROW(relu_grad) ROW(leaky_relu_grad) ROW(clipped_relu_grad) ROW(elu_grad)
-      ROW(sigmoid_grad) ROW(tanh_grad) ROW(gelu_grad) ROW(silu_grad) ROW(softplus_grad)
-      ROW(fused_elementwise)
+          ROW(equal) ROW(not_equal) ROW(less) ROW(less_equal) ROW(greater) ROW(greater_equal)
+              ROW(logical_and) ROW(logical_or) ROW(logical_not) ROW(where) ROW(negative)
+                  ROW(absolute) ROW(sign) ROW(reciprocal) ROW(square) ROW(sqrt) ROW(rsqrt) ROW(exp)
+                      ROW(log) ROW(log1p) ROW(floor) ROW(clip) ROW(isfinite) ROW(cast) ROW(relu)
+                          ROW(leaky_relu) ROW(clipped_relu) ROW(elu) ROW(sigmoid) ROW(tanh)
+                              ROW(gelu) ROW(silu) ROW(softplus) ROW(relu_grad) ROW(leaky_relu_grad)
+                                  ROW(clipped_relu_grad) ROW(elu_grad) ROW(sigmoid_grad)
+                                      ROW(tanh_grad) ROW(gelu_grad) ROW(silu_grad)
+                                          ROW(softplus_grad) ROW(fused_elementwise)
       // softmax.cu
       ROW(softmax) ROW(log_softmax) ROW(softmax_grad) ROW(log_softmax_grad)
       // reduce.cu
       ROW(reduce_sum) ROW(reduce_mean) ROW(reduce_max) ROW(reduce_min) ROW(argmax)
       // shape_ops.cu, indexing.cu
-      ROW(transpose) ROW(broadcast_to) ROW(concatenate) ROW(slice) ROW(slice_grad)
-      ROW(gather) ROW(gather_grad) ROW(one_hot) ROW(take_batch)
+      ROW(transpose) ROW(broadcast_to) ROW(concatenate) ROW(slice) ROW(slice_grad) ROW(gather)
+          ROW(gather_grad) ROW(one_hot) ROW(take_batch)
       // matmul and dense
       ROW(matmul) ROW(dense)
       // conv2d and pool2d
-      ROW(conv2d) ROW(conv2d_dgrad) ROW(conv2d_wgrad)
-      ROW(max_pool2d) ROW(max_pool2d_grad) ROW(avg_pool2d) ROW(avg_pool2d_grad)
+      ROW(conv2d) ROW(conv2d_dgrad) ROW(conv2d_wgrad) ROW(max_pool2d) ROW(max_pool2d_grad)
+          ROW(avg_pool2d) ROW(avg_pool2d_grad)
       // batch_norm.cu
       ROW(batch_norm) ROW(batch_norm_grad)
       // cross_entropy.cu
-      ROW(sparse_cross_entropy) ROW(sparse_cross_entropy_grad)
-      ROW(sparse_softmax_cross_entropy) ROW(sparse_softmax_cross_entropy_grad)
+      ROW(sparse_cross_entropy) ROW(sparse_cross_entropy_grad) ROW(sparse_softmax_cross_entropy)
+          ROW(sparse_softmax_cross_entropy_grad)
       // random.cu
-      ROW(random_uniform) ROW(random_normal) ROW(random_bernoulli) ROW(dropout)
-      ROW(random_advance)
+      ROW(random_uniform) ROW(random_normal) ROW(random_bernoulli) ROW(dropout) ROW(random_advance)
       // optimizer_updates.cu
-      ROW(sgd_update) ROW(adam_update)
-  };
+      ROW(sgd_update) ROW(adam_update)};
 #undef ROW
   return rows;
 }

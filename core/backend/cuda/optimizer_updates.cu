@@ -1,5 +1,6 @@
-// SGD and Adam over all parameters in one launch: a table of pointers goes along as the kernel's argument, and
-// blocks are dealt out to stretches of the tensors. More than kMaxTensors tensors take several launches.
+// SGD and Adam over all parameters in one launch: a table of pointers goes along as the kernel's
+// argument, and blocks are dealt out to stretches of the tensors. More than kMaxTensors tensors
+// take several launches.
 #include "core/ops/optimizer_updates.h"
 
 #include <cmath>
@@ -19,7 +20,8 @@ constexpr int64_t kStretch = kUpdateThreads * kWidth;
 // The table stays under 4 KiB, the limit for kernel arguments that every driver has.
 constexpr int kMaxTensors = 48;
 
-// The buffers of kSlots kinds for each tensor: the parameter and its slots, read from `old`, written to `updated`.
+// The buffers of kSlots kinds for each tensor: the parameter and its slots, read from `old`,
+// written to `updated`.
 template <int kSlots>
 struct UpdateTable {
   const void* gradient[kMaxTensors];
@@ -66,8 +68,8 @@ __device__ __forceinline__ void store_elements(void* data, int64_t at, int64_t s
   }
 }
 
-// Each rule changes one element: values[0] is the parameter, the others its slots. prepare() gives what all
-// elements share and depends on device memory.
+// Each rule changes one element: values[0] is the parameter, the others its slots. prepare() gives
+// what all elements share and depends on device memory.
 template <typename C>
 struct Sgd {
   static constexpr int kSlots = 1;
@@ -77,7 +79,8 @@ struct Sgd {
   const float* learning_rate;
 
   __device__ __forceinline__ Shared prepare() const { return {static_cast<C>(*learning_rate)}; }
-  __device__ __forceinline__ void operator()(const Shared& shared, C gradient, C (&values)[1]) const {
+  __device__ __forceinline__ void operator()(const Shared& shared, C gradient,
+                                             C (&values)[1]) const {
     values[0] -= shared.rate * gradient;
   }
 };
@@ -93,7 +96,8 @@ struct SgdMomentum {
   bool nesterov;
 
   __device__ __forceinline__ Shared prepare() const { return {static_cast<C>(*learning_rate)}; }
-  __device__ __forceinline__ void operator()(const Shared& shared, C gradient, C (&values)[2]) const {
+  __device__ __forceinline__ void operator()(const Shared& shared, C gradient,
+                                             C (&values)[2]) const {
     const C step = shared.rate * gradient;
     const C velocity = momentum * values[1] - step;
     values[0] += nesterov ? momentum * velocity - step : velocity;
@@ -113,22 +117,24 @@ struct Adam {
   C rest_1, rest_2;          // 1 - beta
   C epsilon;
 
-  // 1 - beta^t as -expm1(t log beta): the difference itself would lose most digits in the first steps.
+  // 1 - beta^t as -expm1(t log beta): the difference itself would lose most digits in the first
+  // steps.
   __device__ __forceinline__ Shared prepare() const {
     const C t = static_cast<C>(*iterations + 1);
     const C correction_1 = -element::expm1(t * log_beta_1);
     const C correction_2 = -element::expm1(t * log_beta_2);
     return {static_cast<C>(*learning_rate) * element::sqrt(correction_2) / correction_1};
   }
-  __device__ __forceinline__ void operator()(const Shared& shared, C gradient, C (&values)[3]) const {
+  __device__ __forceinline__ void operator()(const Shared& shared, C gradient,
+                                             C (&values)[3]) const {
     values[1] += (gradient - values[1]) * rest_1;
     values[2] += (gradient * gradient - values[2]) * rest_2;
     values[0] -= values[1] * shared.alpha / (element::sqrt(values[2]) + epsilon);
   }
 };
 
-// The tensor that a stretch belongs to: the last one that begins at or before it. Tensors without elements have
-// no stretches and are passed over.
+// The tensor that a stretch belongs to: the last one that begins at or before it. Tensors without
+// elements have no stretches and are passed over.
 template <int kSlots>
 __device__ __forceinline__ int find_tensor(const UpdateTable<kSlots>& table, int stretch) {
   int low = 0, high = table.count;
@@ -183,9 +189,9 @@ __global__ void __launch_bounds__(kUpdateThreads)
 // Where the buffers of tensor i are; the same numbering for both optimizers.
 struct UpdateLayout {
   size_t count = 0;
-  size_t parameter = 0;                     // input of the first parameter
-  size_t gradient = 0;                      // input of the first gradient
-  size_t slots[2] = {0, 0};                 // inputs of the first slots
+  size_t parameter = 0;      // input of the first parameter
+  size_t gradient = 0;       // input of the first gradient
+  size_t slots[2] = {0, 0};  // inputs of the first slots
   std::vector<int64_t> sizes;
 
   size_t old_input(int slot, size_t i) const {
@@ -238,7 +244,8 @@ std::unique_ptr<Kernel> make_update(std::string description, const UpdateLayout&
   });
 }
 
-// Throws where a tensor has more stretches than an int can number, which is a terabyte of parameters.
+// Throws where a tensor has more stretches than an int can number, which is a terabyte of
+// parameters.
 std::vector<int64_t> parameter_sizes(const PlanRequest& request, size_t first, size_t count) {
   std::vector<int64_t> sizes;
   int64_t total = 0;
@@ -247,8 +254,9 @@ std::vector<int64_t> parameter_sizes(const PlanRequest& request, size_t first, s
     total += ceil_div(sizes.back(), kStretch);
   }
   if (total > INT32_MAX) {
-    throw ValueError(message(request.op.name, ": the parameters have more elements than one update ",
-                             "can take (", INT32_MAX * kStretch, ")"));
+    throw ValueError(message(request.op.name,
+                             ": the parameters have more elements than one update ", "can take (",
+                             INT32_MAX * kStretch, ")"));
   }
   return sizes;
 }
@@ -273,11 +281,11 @@ std::unique_ptr<Kernel> plan_sgd_update(const PlanRequest& request) {
         return Sgd<C>{input<float>(args, SgdLayout::learning_rate())};
       });
     }
-    return make_update<T>(
-        "kerascnn sgd_update", layout,
-        [momentum = static_cast<C>(momentum), nesterov](const KernelArgs& args) {
-          return SgdMomentum<C>{input<float>(args, SgdLayout::learning_rate()), momentum, nesterov};
-        });
+    return make_update<T>("kerascnn sgd_update", layout,
+                          [momentum = static_cast<C>(momentum), nesterov](const KernelArgs& args) {
+                            return SgdMomentum<C>{input<float>(args, SgdLayout::learning_rate()),
+                                                  momentum, nesterov};
+                          });
   });
 }
 

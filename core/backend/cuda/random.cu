@@ -1,5 +1,5 @@
-// Random numbers (Philox, counted by the state {seed, counter}) and dropout. A thread takes one Philox block,
-// which is four elements.
+// Random numbers (Philox, counted by the state {seed, counter}) and dropout. A thread takes one
+// Philox block, which is four elements.
 #include "core/backend/cuda/device/copy.cuh"
 #include "core/backend/cuda/device/grid.cuh"
 #include "core/backend/cuda/device/types.cuh"
@@ -151,23 +151,21 @@ std::unique_ptr<Kernel> make_draw(const RandomParams& planned, const Distributio
 std::unique_ptr<Kernel> plan_random_uniform(const PlanRequest& request) {
   const double low = request.attributes.get_double("minval");
   const double high = request.attributes.get_double("maxval");
-  return dispatch_floating(
-      "random_uniform", request.outputs[0].dtype, [&]<typename T>(Type<T>) {
-        using C = compute_t<T>;
-        return make_draw<T>(make_params(request),
-                            Uniform<T>{static_cast<C>(low), static_cast<C>(high)});
-      });
+  return dispatch_floating("random_uniform", request.outputs[0].dtype, [&]<typename T>(Type<T>) {
+    using C = compute_t<T>;
+    return make_draw<T>(make_params(request),
+                        Uniform<T>{static_cast<C>(low), static_cast<C>(high)});
+  });
 }
 
 std::unique_ptr<Kernel> plan_random_normal(const PlanRequest& request) {
   const double mean = request.attributes.get_double("mean");
   const double stddev = request.attributes.get_double("stddev");
-  return dispatch_floating(
-      "random_normal", request.outputs[0].dtype, [&]<typename T>(Type<T>) {
-        using C = compute_t<T>;
-        return make_draw<T>(make_params(request),
-                            Normal<T>{static_cast<C>(mean), static_cast<C>(stddev)});
-      });
+  return dispatch_floating("random_normal", request.outputs[0].dtype, [&]<typename T>(Type<T>) {
+    using C = compute_t<T>;
+    return make_draw<T>(make_params(request),
+                        Normal<T>{static_cast<C>(mean), static_cast<C>(stddev)});
+  });
 }
 
 std::unique_ptr<Kernel> plan_random_bernoulli(const PlanRequest& request) {

@@ -1,4 +1,5 @@
-// transpose, broadcast_to, concatenate, slice and slice_grad: they move elements, whatever their dtype.
+// transpose, broadcast_to, concatenate, slice and slice_grad: they move elements, whatever their
+// dtype.
 #include "core/backend/cuda/device/copy.cuh"
 #include "core/backend/cuda/device/grid.cuh"
 #include "core/backend/cuda/device/strided.cuh"
@@ -27,8 +28,9 @@ struct StridedReading {
 
 template <typename Word>
 void launch_strided(const KernelArgs& args, const StridedReading& reading) {
-  strided_copy<Word><<<grid_for(reading.size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
-      input<Word>(args, 0), output<Word>(args, 0), reading.index, reading.size);
+  strided_copy<Word>
+      <<<grid_for(reading.size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
+          input<Word>(args, 0), output<Word>(args, 0), reading.index, reading.size);
   check_launch("strided copy");
 }
 
@@ -263,10 +265,10 @@ std::unique_ptr<Kernel> plan_broadcast_to(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_slice(const PlanRequest& request) {
-  return plan_strided("slice", request.inputs[0].dtype,
-                      slice_geometry(request.inputs[0].shape, request.attributes.get_ints("starts"),
-                                     request.attributes.get_ints("sizes"),
-                                     request.attributes.get_ints("strides")));
+  return plan_strided(
+      "slice", request.inputs[0].dtype,
+      slice_geometry(request.inputs[0].shape, request.attributes.get_ints("starts"),
+                     request.attributes.get_ints("sizes"), request.attributes.get_ints("strides")));
 }
 
 std::unique_ptr<Kernel> plan_slice_grad(const PlanRequest& request) {

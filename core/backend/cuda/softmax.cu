@@ -141,13 +141,14 @@ __global__ void softmax_grad_lines(const T* gy, const T* y, T* gx, AxisGeometry 
   }
 }
 
-constexpr int kLineThreads = 64;  // small blocks: lines are few and long, so they spread over the GPU
+constexpr int kLineThreads =
+    64;  // small blocks: lines are few and long, so they spread over the GPU
 
 AxisGeometry softmax_geometry(const PlanRequest& request) {
   const Shape& shape = request.outputs[0].shape;
-  return axis_geometry(shape, normalize_axis(std::string(request.op.name),
-                                             request.attributes.get_int("axis"),
-                                             static_cast<int64_t>(shape.size())));
+  return axis_geometry(
+      shape, normalize_axis(std::string(request.op.name), request.attributes.get_int("axis"),
+                            static_cast<int64_t>(shape.size())));
 }
 
 template <typename T, bool kLog>

@@ -10,8 +10,8 @@ namespace kerascnn::cuda {
 // Rows up to this length go to warps.
 constexpr int64_t kWarpRowLength = 1024;
 
-// kLanes threads (32 or 256) share a row. All of a block's threads take part in every reduction of a
-// block-wide row, and all of a warp's in a warp-wide one.
+// kLanes threads (32 or 256) share a row. All of a block's threads take part in every reduction of
+// a block-wide row, and all of a warp's in a warp-wide one.
 template <int kLanes>
 struct RowThreads {
   static constexpr int kRowsPerBlock = kLanes == 32 ? 4 : 1;

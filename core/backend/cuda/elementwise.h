@@ -1,0 +1,28 @@
+// Element functions that are compiled for one op each: the ones that training runs most.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "core/base/dtype.h"
+#include "core/ops/element_functions.h"
+
+namespace kerascnn::cuda {
+
+// One op over operands that are read in order or are one element.
+struct SingleElementOp {
+  const void* operands[3] = {};
+  bool is_scalar[3] = {};
+  float* result = nullptr;
+  int64_t size = 0;
+  float parameters[2] = {};
+  bool vectorized = false;  // operands and result are aligned to four of their elements
+};
+
+using SingleElementLaunch = void (*)(const SingleElementOp& call, cudaStream_t stream);
+
+// Null where there is none for these dtypes; fused_elementwise's interpreter runs those.
+SingleElementLaunch find_single_element_launch(ElementOp op, DType operand, DType result);
+
+}  // namespace kerascnn::cuda
