@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kerascnn import config, initializers
+from kerascnn import _core, config, initializers, tracing
 from kerascnn.naming import auto_name, to_snake_case
 from kerascnn.variable import Variable
 
@@ -40,6 +40,7 @@ class Metric:
         self._dtype = dtype
         self._variables: list[Variable] = []
         self._initial_values: list[Any] = []
+        self._initial_tensors: list[Any] = []
 
     @property
     def dtype(self) -> str:
@@ -96,8 +97,16 @@ class Metric:
 
     def reset_state(self) -> None:
         """Gives every variable its first value back."""
-        for variable, value in zip(self._variables, self._initial_values, strict=True):
-            variable.assign(value)
+        if tracing.current() is not None:
+            for variable, value in zip(self._variables, self._initial_values, strict=True):
+                variable.assign(value)
+            return
+        # Kept on the device: every epoch begins with a reset, which should allocate nothing.
+        if [t.device for t in self._initial_tensors] != [v.device for v in self._variables]:
+            pairs = zip(self._initial_values, self._variables, strict=True)
+            self._initial_tensors = [_core.from_numpy(value, v.device) for value, v in pairs]
+        for variable, tensor in zip(self._variables, self._initial_tensors, strict=True):
+            variable.core.assign(tensor)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.update_state(*args, **kwargs)

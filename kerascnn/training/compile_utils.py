@@ -166,9 +166,8 @@ class CompileLoss:
     """
 
     def __init__(self, loss: Any, loss_weights: Any = None, output_names: list | None = None):
-        if loss_weights is not None and not isinstance(
-            loss_weights, (list, tuple, dict, float, int)
-        ):
+        numbers = trees.flatten(loss_weights)
+        if not all(w is None or isinstance(w, (int, float)) for w in numbers):
             raise ValueError(
                 "`loss_weights` must be a number, or a list or dictionary of them. Received: "
                 f"{loss_weights!r}"
