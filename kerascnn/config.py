@@ -98,8 +98,9 @@ def tf32() -> bool:
 
 
 def set_tf32(allowed: bool) -> None:
-    """Allows or forbids TF32 in programs that are compiled from now on."""
+    """Allows or forbids TF32 from now on; programs that are compiled already stay as they are."""
     _settings["tf32"] = bool(allowed)
+    _core().set_allow_tf32(bool(allowed))
 
 
 def set_device(name: str | None) -> None:
@@ -125,7 +126,7 @@ def list_devices() -> list[tuple[str, bool, str]]:
     """All devices as (name, usable, description); the description says why one is not usable."""
     from kerascnn import _core
 
-    return [tuple(entry) for entry in _core.list_devices()]
+    return [(name, bool(usable), text) for name, usable, text in _core.list_devices()]
 
 
 def memory_stats(device: str | None = None) -> dict[str, int]:

@@ -129,7 +129,7 @@ def _takes_custom_objects(cls: Any) -> bool:
 def _find_class(
     name: str, config: dict[str, Any], custom_objects: Mapping[str, Any] | None, place: str | None
 ) -> Any:
-    for key in (config.get("registered_name"), name):
+    for key in (str(config.get("registered_name")), name):
         if custom_objects and key in custom_objects:
             return custom_objects[key]
     module_name = config.get("module")

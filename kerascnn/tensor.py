@@ -73,7 +73,7 @@ def _item(self: Any) -> Any:
     array = self.numpy()
     if array.size != 1:
         raise ValueError(
-            f"Only a tensor of one element can be made a Python number. Received: shape={array.shape}"
+            f"Only a tensor of one element can be a Python number. Received: shape={array.shape}"
         )
     return array.reshape(()).astype("float64" if array.dtype.kind == "V" else array.dtype).item()
 
@@ -133,19 +133,20 @@ def install_operators() -> None:
     """Gives the core's classes, KerasTensor and Variable their Python operators."""
     for cls in (_core.Tensor, _core.Value, KerasTensor, Variable):
         _add_operators(cls)
-    for cls in (_core.Tensor, _core.Value):
-        setattr(cls, "__eq__", _forward("equal"))  # noqa: B010 (mypy: assignment to a method)
-        setattr(cls, "__ne__", _forward("not_equal"))  # noqa: B010
-        setattr(cls, "__hash__", object.__hash__)  # noqa: B010
-    for name in ("__bool__", "__float__", "__int__"):
-        convert = {"__bool__": bool, "__float__": float, "__int__": int}[name]
-        setattr(_core.Tensor, name, lambda self, _convert=convert: _convert(_item(self)))
-        setattr(_core.Value, name, _without_value)
-    _core.Tensor.item = _item
-    _core.Tensor.__repr__ = _tensor_repr
-    _core.Tensor.__len__ = _tensor_len
-    _core.Tensor.__iter__ = _iterate
-    _core.Value.__repr__ = _value_repr
-    _core.Value.__iter__ = _without_value
-    _core.Value.__array__ = _without_value
-    _core.Value.ndim = property(lambda self: len(self.shape))
+    tensor: Any = _core.Tensor
+    value: Any = _core.Value
+    for cls in (tensor, value):
+        cls.__eq__ = _forward("equal")
+        cls.__ne__ = _forward("not_equal")
+        cls.__hash__ = object.__hash__
+    for name, number in {"__bool__": bool, "__float__": float, "__int__": int}.items():
+        setattr(tensor, name, lambda self, number=number: number(_item(self)))
+        setattr(value, name, _without_value)
+    tensor.item = _item
+    tensor.__repr__ = _tensor_repr
+    tensor.__len__ = _tensor_len
+    tensor.__iter__ = _iterate
+    value.__repr__ = _value_repr
+    value.__iter__ = _without_value
+    value.__array__ = _without_value
+    value.ndim = property(lambda self: len(self.shape))

@@ -1,7 +1,7 @@
 """Recording what `kerascnn.ops` are asked for, in place of doing it.
 
-Inside `with Trace() as trace:` every op call becomes a node of `trace.graph`; variables are read and
-assigned through the graph. What is recorded is compiled by `kerascnn._core.Program`.
+Inside `with Trace() as trace:` every op call becomes a node of `trace.graph`; variables are read
+and assigned through the graph. What is recorded is compiled by `kerascnn._core.Program`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from kerascnn import _core, device
+from kerascnn import _core
+from kerascnn.device import current as current_device
 
 if TYPE_CHECKING:
     from kerascnn.variable import Variable
@@ -24,8 +25,8 @@ class Trace:
     """A graph that records, and the state of the random numbers drawn in it.
 
     Args:
-        device: Where the program will run, by default the current device. Random generators keep
-            their state there.
+        device_name: Where the program will run, by default the current device. Random generators
+            keep their state there.
 
     Example:
 
@@ -42,7 +43,7 @@ class Trace:
 
     def __init__(self, device_name: str | None = None) -> None:
         self.graph: Any = _core.Graph()
-        self.device = device.current() if device_name is None else device_name
+        self.device = current_device() if device_name is None else device_name
         self._streams: dict[int, tuple[Variable, int]] = {}
         self._tokens: list[contextvars.Token[Trace | None]] = []
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, device, dtypes, naming, tracing
+from kerascnn import _core, dtypes, naming, tracing
+from kerascnn.device import current as current_device
 
 Initial = Any  # a callable (shape, dtype) -> array, or an array
 
@@ -15,8 +16,8 @@ Initial = Any  # a callable (shape, dtype) -> array, or an array
 class Variable:
     """A tensor that keeps its place and changes its value.
 
-    Inside a trace, reading gives a symbolic value and assigning takes effect at the end of each step
-    of the compiled program; outside, both happen at once.
+    Inside a trace, reading gives a symbolic value and assigning takes effect at the end of each
+    step of the compiled program; outside, both happen at once.
 
     Args:
         initializer: The first value: an array, a tensor, a number, the name of an initializer, or a
@@ -64,14 +65,10 @@ class Variable:
         self.constraint: Callable[[Any], Any] | None = None
         with tracing.suspended():
             value = _initial_value(initializer, shape, dtype)
-            target = device_name or device.current()
-            if isinstance(value, _core.Tensor):
-                value = _core.from_numpy(
-                    value.numpy(), target
-                )  # a copy: the variable owns its memory
-            else:
-                value = _core.from_numpy(value, target)
-        self.core: Any = _core.Variable(self.path, value)
+            tensor = _core.from_numpy(value, device_name or current_device())
+        self.core: Any = _core.Variable(self.path, tensor)
+        # Freezing changes `trainable`; the order of a layer's weights must not change with it.
+        self.made_trainable = self.trainable
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -159,6 +156,7 @@ def _initial_value(initializer: Initial, shape: Sequence[int] | None, dtype: Any
         from kerascnn import initializers
 
         initializer = initializers.get(initializer)
+    wanted: str | None
     is_array = hasattr(initializer, "__array__") or isinstance(initializer, _core.Tensor)
     if callable(initializer) and not is_array:
         if shape is None:
@@ -179,7 +177,7 @@ def _initial_value(initializer: Initial, shape: Sequence[int] | None, dtype: Any
     value = dispatch.to_numpy_array(value, wanted)
     if shape is not None and tuple(value.shape) != tuple(shape):
         raise ValueError(
-            f"The first value of a variable has shape {tuple(value.shape)}, but the variable was to "
-            f"have shape {tuple(shape)}."
+            f"The first value of a variable has shape {tuple(value.shape)}, but the variable was "
+            f"to have shape {tuple(shape)}."
         )
     return value

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, device, dtypes
+from kerascnn import _core, dtypes
+from kerascnn.device import current as current_device
 
 
 class Initializer:
@@ -34,7 +35,7 @@ class Initializer:
         """
         name = dtypes.standardize_dtype(dtype)
         array = self.draw(tuple(int(n) for n in shape), name)
-        return _core.from_numpy(array.astype(dtypes.numpy_dtype(name)), device.current())
+        return _core.from_numpy(array.astype(dtypes.numpy_dtype(name)), current_device())
 
     def clone(self) -> Initializer:
         """Another one of the same configuration."""

@@ -9,14 +9,19 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from kerascnn import _core, device, dtype_policies, dtypes, naming, regularizers, tracing, trees
+from kerascnn import _core, dtype_policies, dtypes, naming, regularizers, tracing, trees
 from kerascnn import serialization as _serialization
+from kerascnn.device import current as current_device
+from kerascnn.device import device as on_device
 from kerascnn.layers.input_spec import assert_input_compatibility
 from kerascnn.layers.state import LayerState
 from kerascnn.ops import dispatch
 from kerascnn.symbolic import inference
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import Node, Operation, any_symbolic
+
+# Begins the line that an error gets once, from the innermost layer that it passes.
+_CALLED_IN = "\nIn the call of layer "
 
 
 class CallContext(NamedTuple):
@@ -90,6 +95,7 @@ class Layer(Operation, LayerState):
         self.built = False
         self._build_shapes: dict[str, Any] | None = None
         self._in_call = False
+        self._building = False
         # How Keras 2 gave the shape of a model's input to its first layer.
         if input_dim is not None and input_shape is None:
             input_shape = (input_dim,)
@@ -174,9 +180,9 @@ class Layer(Operation, LayerState):
         if _context.get() is not None or tracing.current() is not None:
             return contextlib.nullcontext()
         weights = self.weights
-        if not weights or weights[0].device == device.current():
+        if not weights or weights[0].device == current_device():
             return contextlib.nullcontext()
-        return device.device(weights[0].device)
+        return on_device(weights[0].device)
 
     def _convert_inputs(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -210,7 +216,7 @@ class Layer(Operation, LayerState):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], context: CallContext | None
     ) -> tuple[dict[str, Any], bool | None]:
         """`training` as given, else as in the call around this one, else `call`'s own default."""
-        parameters = _call_parameters(type(self))
+        parameters = _call_parameters(type(self).call)
         takes = "training" in parameters
         training = kwargs.get("training")
         if training is None and context is not None:
@@ -228,7 +234,7 @@ class Layer(Operation, LayerState):
     def _maybe_build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.built:
             return
-        names = list(_call_parameters(type(self)))
+        names = list(_call_parameters(type(self).call))
         shapes: dict[str, Any] = {}
         for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
             leaves = trees.flatten(value)
@@ -245,7 +251,12 @@ class Layer(Operation, LayerState):
     ) -> Any:
         outputs = self.compute_output_spec(*args, **kwargs)
         # `training` by default is for each call of the model to say, so it is not recorded here.
-        Node(self, args, {k: v for k, v in given.items() if k != "training" or v is not None}, outputs)
+        Node(
+            self,
+            args,
+            {k: v for k, v in given.items() if k != "training" or v is not None},
+            outputs,
+        )
         return outputs
 
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -253,11 +264,10 @@ class Layer(Operation, LayerState):
         try:
             return self.call(*args, **kwargs)
         except (ValueError, TypeError) as error:
-            if len(error.args) == 1 and not getattr(error, "_names_layer", False):
-                where = f"layer '{self.name}' ({type(self).__name__})"
-                error.args = (f"{error.args[0]}\nCalled in {where} on {_shown((args, kwargs))}",)
-                with contextlib.suppress(AttributeError):
-                    error._names_layer = True  # type: ignore[attr-defined]
+            text = str(error.args[0]) if len(error.args) == 1 else None
+            if text is not None and _CALLED_IN not in text:
+                where = f"'{self.name}' ({type(self).__name__})"
+                error.args = (f"{text}{_CALLED_IN}{where} on {_shown((args, kwargs))}",)
             raise
 
     def _penalize(self, outputs: Any) -> None:
@@ -309,12 +319,12 @@ class Layer(Operation, LayerState):
 
 
 def _wrap_build(build: Callable[..., None]) -> Callable[..., None]:
-    """A `build` whose weights are made at once, under the layer's name; it marks the layer built."""
+    """A `build` whose weights are made at once, under the layer's name; marks it built."""
 
     @functools.wraps(build)
     def wrapper(self: Layer, *args: Any, **kwargs: Any) -> None:
         self._check_initialized()
-        if getattr(self, "_building", False):  # super().build(...)
+        if self._building:  # super().build(...)
             return build(self, *args, **kwargs)
         names = list(inspect.signature(build).parameters)[1:]
         self._building = True
@@ -342,8 +352,8 @@ def _build_scope(layer: Layer) -> Iterator[None]:
 
 
 @functools.cache
-def _call_parameters(cls: type[Layer]) -> dict[str, inspect.Parameter]:
-    parameters = dict(inspect.signature(cls.call).parameters)
+def _call_parameters(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    parameters = dict(inspect.signature(call).parameters)
     parameters.pop("self", None)
     return parameters
 

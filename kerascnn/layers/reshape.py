@@ -57,8 +57,8 @@ class Reshape(Layer):
         fits = total == known if -1 not in self.target_shape else known and total % known == 0
         if not fits:
             raise ValueError(
-                f"Layer '{self.name}': samples of shape {tuple(sizes)} have {total} elements, which "
-                f"cannot be arranged as target_shape={self.target_shape}."
+                f"Layer '{self.name}': samples of shape {tuple(sizes)} have {total} elements, "
+                f"which cannot be arranged as target_shape={self.target_shape}."
             )
         return tuple(total // known if n == -1 else n for n in self.target_shape)
 

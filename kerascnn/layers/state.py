@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from kerascnn import initializers, naming
+from kerascnn import initializers
 from kerascnn.random import SeedGenerator
 from kerascnn.variable import Variable
 
@@ -70,8 +70,7 @@ class LayerState:
     def _own_variables(self) -> list[Variable]:
         """Own weights, those made as trainable first, however they are frozen now."""
         found = self._owned(Variable)
-        trainable = [v for v in found if getattr(v, "_made_trainable", v.trainable)]
-        return trainable + [v for v in found if not getattr(v, "_made_trainable", v.trainable)]
+        return sorted(found, key=lambda v: not v.made_trainable)
 
     def add_weight(
         self,
@@ -125,7 +124,6 @@ class LayerState:
         )
         variable.regularizer = regularizers.get(regularizer)
         variable.constraint = constraints.get(constraint)
-        variable._made_trainable = bool(trainable)
         self._added.append(variable)
         return variable
 
@@ -147,7 +145,7 @@ class LayerState:
         for layer in self._flatten_layers():
             layer._trainable = value
             for variable in layer._own_variables():
-                if getattr(variable, "_made_trainable", True):
+                if variable.made_trainable:
                     variable.trainable = value
 
     @property
@@ -196,8 +194,8 @@ class LayerState:
         own = self.weights
         if len(weights) != len(own):
             raise ValueError(
-                f"`set_weights` of layer '{self.name}' got a list of {len(weights)} arrays, but the "
-                f"layer has {len(own)} weights"
+                f"`set_weights` of layer '{self.name}' got a list of {len(weights)} arrays, but "
+                f"the layer has {len(own)} weights"
                 f"{'' if own else ' (it may not be built yet: call it on data first)'}."
             )
         arrays = [np.asarray(value) for value in weights]
@@ -240,8 +238,3 @@ class LayerState:
     def _clear_losses(self) -> None:
         for layer in self._flatten_layers():
             layer._losses.clear()
-
-
-def scope_of(layer: Any) -> tuple[str, ...]:
-    """The scopes that a layer's weights are made in."""
-    return (*naming.current_scopes(), layer.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from kerascnn import tracing, trees
 from kerascnn.layers.layer import Layer
@@ -50,7 +50,7 @@ class Model(Trainer, Layer):
         if _is_functional_call(args, kwargs):
             # A subclass that makes a graph in its __init__ becomes a functional model.
             functional.make_functional(self)
-            functional.Functional.__init__(self, *args, **kwargs)
+            functional.Functional.__init__(cast(functional.Functional, self), *args, **kwargs)
         else:
             Layer.__init__(self, *args, **kwargs)
 

@@ -215,7 +215,7 @@ class Sequential(Model):
         config = super().get_config()
         config["layers"] = [serialization.serialize_layer(layer) for layer in self._stack]
         if self._functional is not None:
-            config["build_input_shape"] = self._stack[0].batch_shape
+            config["build_input_shape"] = self._functional.input_shape
         return config
 
     @classmethod

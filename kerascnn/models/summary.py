@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -90,11 +91,11 @@ def _column_widths(shares: Sequence[float], count: int, width: int) -> list[int]
     while len(ends) < count - 1:
         ends.append(width - 12 * (count - 1 - len(ends)))
     edges = [0, *ends, width - 1]
-    return [max(b - a - 3, 4) for a, b in zip(edges, edges[1:], strict=False)]
+    return [max(b - a - 3, 4) for a, b in itertools.pairwise(edges)]
 
 
 def _totals(model: Any) -> list[str]:
-    total, text = parameters_line(model.weights)
+    _, text = parameters_line(model.weights)
     lines = [f" [bold]Total params:[/] {text}"]
     lines.append(f" [bold]Trainable params:[/] {parameters_line(model.trainable_weights)[1]}")
     frozen = parameters_line(model.non_trainable_weights)[1]
@@ -118,7 +119,7 @@ def _operations(model: Any) -> list[Operation]:
 
 
 def _is_branched(model: Any) -> bool:
-    """Whether the calls are more than one after the other, so that a column says what feeds what."""
+    """Whether the calls are no plain chain, so that a column must say what feeds what."""
     from kerascnn.models.functional import Functional
 
     if not isinstance(model, Functional):

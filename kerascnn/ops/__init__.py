@@ -1,7 +1,7 @@
 """Functions of tensors, under the names of `keras.ops`.
 
-Each takes tensors (and computes at once), NumPy arrays, lists and numbers, variables, symbolic values
-while a step is traced, and KerasTensors while a model is put together.
+Each takes tensors (and computes at once), NumPy arrays, lists and numbers, variables, symbolic
+values while a step is traced, and KerasTensors while a model is put together.
 """
 
 from kerascnn.ops.activation import (

@@ -145,8 +145,9 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     if dtype is None:
         given = [x for x in (start, stop, step) if x is not None]
         dtype = dtypes.result_type(*(dispatch.type_of(x) for x in given))
-    limits = (0, start) if stop is None else (start, stop)
-    array = np.arange(*limits, 1 if step is None else step)
+    if stop is None:
+        start, stop = 0, start
+    array = np.arange(start, stop, 1 if step is None else step)
     return dispatch.convert(array.astype(dtypes.numpy_dtype(dtypes.standardize_dtype(dtype))))
 
 

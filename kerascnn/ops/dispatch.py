@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, device, dtypes, tracing
+from kerascnn import _core, dtypes, tracing
+from kerascnn.device import current as current_device
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.variable import Variable
 
@@ -123,7 +124,7 @@ def _device_of(like: Any) -> str | None:
 
 
 def _import_array(x: Any, dtype: str | None, device_name: str | None) -> Any:
-    target = device_name or ("cpu" if tracing.current() is not None else device.current())
+    target = device_name or ("cpu" if tracing.current() is not None else current_device())
     if hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray):
         tensor = _core.from_dlpack(x)
         if tensor.device != target:

@@ -321,7 +321,9 @@ def get_item(x: Any, key: Any) -> Any:
         else:
             gathers.append((len(shape), k))
             shape.append(length)
-        starts.append(start), sizes.append(size), strides.append(stride)
+        starts.append(start)
+        sizes.append(size)
+        strides.append(stride)
         axis += 1
     if len([g for g in gathers if not isinstance(g[1], np.ndarray)]) > 1:
         raise IndexError("Only one index can be an array.")

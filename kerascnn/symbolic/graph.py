@@ -40,8 +40,8 @@ class OperationGraph:
                     raise ValueError(
                         f"Graph disconnected in model '{name}': '{node.operation.name}' needs the "
                         f"tensor {tensor}, which does not come from the model's inputs "
-                        f"{[x.name for x in self.input_tensors]}. Add the keras.Input that it comes "
-                        f"from to `inputs`. Connected so far: {passed or 'nothing'}"
+                        f"{[x.name for x in self.input_tensors]}. Add the keras.Input that it "
+                        f"comes from to `inputs`. Connected so far: {passed or 'nothing'}"
                     )
             if not node.is_input:
                 known.update(id(x) for x in node.output_tensors)

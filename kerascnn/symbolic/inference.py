@@ -1,7 +1,7 @@
 """Shapes of results for inputs of partly unknown shape, found by recording a call twice.
 
-Any function made of `kerascnn.ops` gets its shape rule this way, from the one rule that each core op
-has. Unknown sizes are given two different values; what differs in the results is unknown there.
+Any function made of `kerascnn.ops` gets its shape rule this way, from the one rule that each core
+op has. Unknown sizes are given two different values; what differs in the results is unknown there.
 """
 
 from __future__ import annotations

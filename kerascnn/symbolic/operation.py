@@ -146,7 +146,7 @@ class Function(Operation):
 
 
 def op(function: Callable[P, R]) -> Callable[P, R]:
-    """Makes a function of tensors take KerasTensors too: such a call becomes a node of the model."""
+    """Makes a function of tensors take KerasTensors too; such a call is a node of the model."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

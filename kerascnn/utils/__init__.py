@@ -29,7 +29,7 @@ def set_random_seed(seed: int) -> None:
     from kerascnn import random
 
     _python_random.seed(int(seed))
-    np.random.seed(int(seed))
+    np.random.seed(int(seed))  # noqa: NPY002 (the one that users' scripts draw from)
     random.reset_global_generator(int(seed))
 
 
