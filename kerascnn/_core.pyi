@@ -1,0 +1,231 @@
+"""
+The core of kerascnn: tensors, ops, traced graphs, compiled programs, devices.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+
+class DeviceError(RuntimeError):
+    """
+    A device that is missing, failed, or is mixed with another; or a failed call into a library.
+    """
+
+class OutOfMemoryError(MemoryError):
+    """
+    Memory ran out. Attributes in bytes: requested, allocated, cached, free.
+    """
+
+class Tensor:
+    """An array on one device. Its dtype and shape are fixed."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In elements."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def device(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def ndim(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def is_contiguous(self) -> bool: ...
+
+    @property
+    def read_only(self) -> bool: ...
+
+    def numpy(self) -> numpy.ndarray:
+        """
+        The values as a NumPy array: this memory itself on a CPU, a copy from a GPU.
+        """
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> numpy.ndarray: ...
+
+    def to(self, device: str) -> Tensor:
+        """This tensor where it is there already, else a copy."""
+
+    def contiguous(self) -> Tensor:
+        """This tensor where it is contiguous, else a copy."""
+
+    def reshape(self, shape: Sequence[int]) -> Tensor:
+        """
+        Shares the memory where this tensor is contiguous. One extent may be -1.
+        """
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> object: ...
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+def from_numpy(array: object, device: str) -> Tensor:
+    """Copies an array (or what numpy.asarray takes) to a device."""
+
+def empty(shape: Sequence[int], dtype: str, device: str) -> Tensor: ...
+
+def zeros(shape: Sequence[int], dtype: str, device: str) -> Tensor: ...
+
+def from_dlpack(array: object) -> Tensor:
+    """
+    Shares the memory of another library's array (anything with __dlpack__, or a fresh capsule).
+    """
+
+def apply(op: str, inputs: Sequence[Tensor], attrs: Mapping[str, bool | int | float | str | Sequence[int] | Sequence[float]] = {}) -> list[Tensor]:
+    """Runs one op at once."""
+
+def op_names() -> list[str]: ...
+
+def op_info(name: str) -> dict[str, Any]:
+    """
+    Facts about an op: its gradient (or why there is none) and which devices have a kernel.
+    """
+
+def set_allow_tf32(allowed: bool) -> None:
+    """
+    May ops that run at once use TF32 on a GPU? Programs are told when they are compiled.
+    """
+
+def allow_tf32() -> bool: ...
+
+class Variable:
+    """Named state whose memory stays in place: programs update it there."""
+
+    def __init__(self, name: str, value: Tensor) -> None:
+        """Starts from a copy of `value`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def value(self) -> Tensor:
+        """Shares the variable's memory."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def device(self) -> str: ...
+
+    def assign(self, value: Tensor) -> None:
+        """
+        Copies a tensor of the same shape and dtype, from any device, into place.
+        """
+
+class Graph:
+    """A traced computation."""
+
+    def __init__(self) -> None: ...
+
+    def input(self, name: str, shape: Sequence[int], dtype: str) -> Value: ...
+
+    def constant(self, value: Tensor) -> Value: ...
+
+    def full(self, shape: Sequence[int], dtype: str, value: float) -> Value: ...
+
+    def apply(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, bool | int | float | str | Sequence[int] | Sequence[float]] = {}) -> list[Value]: ...
+
+    def read(self, variable: Variable) -> Value:
+        """The variable's value at this point of the trace."""
+
+    def assign(self, variable: Variable, value: Value) -> None:
+        """Written to the variable when the step ends."""
+
+    def gradients(self, loss: Value, wrt: Sequence[Value]) -> list[Value | None]:
+        """
+        d loss / d value for each of `wrt`; None where the loss does not depend on it.
+        """
+
+    def push_scope(self, name: str) -> None: ...
+
+    def pop_scope(self) -> None: ...
+
+    @property
+    def states(self) -> list[Variable]:
+        """The variables that are read or assigned."""
+
+    def to_string(self) -> str: ...
+
+class Value:
+    """A value of a traced computation, with static shape and dtype."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def ndim(self) -> int: ...
+
+    @property
+    def graph(self) -> Graph: ...
+
+    @property
+    def id(self) -> int: ...
+
+class Program:
+    """A graph made ready to run on one device."""
+
+    @staticmethod
+    def compile(graph: Graph, outputs: Sequence[Value], device: str, optimize: bool = True, allow_tf32: bool = True) -> Program: ...
+
+    def run(self, inputs: Sequence[Tensor], steps: int = 1) -> None:
+        """
+        Runs `steps` steps with these inputs, in the order in which they were declared.
+        """
+
+    def outputs(self) -> list[Tensor]:
+        """The last step's results, overwritten by the next run."""
+
+    @property
+    def device(self) -> str: ...
+
+    def stats(self) -> dict[str, int]: ...
+
+    def to_string(self) -> str: ...
+
+def list_devices() -> list[tuple[str, bool, str]]:
+    """
+    (name, usable, description or reason) of the CPU and every GPU. Looks for GPUs.
+    """
+
+def synchronize(device: str) -> None:
+    """Waits until all work on the device is done."""
+
+def memory_stats(device: str) -> dict[str, int]:
+    """
+    Bytes allocated, cached, peak and available, and the number of allocations.
+    """
+
+def reset_peak_memory(device: str) -> None: ...
+
+def release_cached(device: str) -> None:
+    """Gives unused cached memory back to the system."""
+
+def launch_stats(device: str) -> dict[str, int]:
+    """
+    Kernels and graphs launched by the host, and graphs captured, since the process began.
+    """
+
+def build_info() -> dict[str, str]: ...
+
+def cuda_versions() -> str:
+    """
+    Versions of the CUDA libraries in use; empty where the CUDA backend can't be loaded.
+    """
