@@ -2,8 +2,13 @@
 
 import importlib.util
 import os
+import secrets
 import sys
+import zlib
 from pathlib import Path
+
+import numpy as np
+import pytest
 
 # The tests prove the installed package. `python -m pytest` puts the checkout first on the import
 # path, and the kerascnn/ folder there has no compiled core.
@@ -12,3 +17,62 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _C
 
 # Tests that compare with Keras run it on PyTorch where that is installed, else on JAX.
 os.environ.setdefault("KERAS_BACKEND", "torch" if importlib.util.find_spec("torch") else "jax")
+
+# Float32 means float32 in the tests: read when kerascnn is imported.
+os.environ.setdefault("KERASCNN_TF32", "0")
+
+# Fresh inputs in every run; the same ones again with the seed that the header shows.
+TEST_SEED = int(os.environ.get("KERASCNN_TEST_SEED") or secrets.randbits(31))
+
+CUDA_DEVICE = "cuda:0"
+
+
+def pytest_report_header() -> str:
+    return f"kerascnn: KERASCNN_TEST_SEED={TEST_SEED}"
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line(f"repeat with KERASCNN_TEST_SEED={TEST_SEED}")
+
+
+@pytest.fixture
+def rng(request) -> np.random.Generator:
+    """Random numbers of this run's seed and this test's name, whatever else runs."""
+    return np.random.default_rng([TEST_SEED, zlib.crc32(request.node.nodeid.encode())])
+
+
+def _reason_against(device: str) -> str | None:
+    """Why the device can't be used, or None."""
+    from kerascnn import _core
+
+    for name, usable, description in _core.list_devices():
+        if name == device:
+            return None if usable else f"{device}: {description}"
+    return f"{device} is not among the devices of this machine"
+
+
+def _check_device(device: str, test: str) -> None:
+    """Ends the run where the GPU has failed: nothing that follows would mean anything."""
+    from kerascnn import _core
+
+    try:
+        _core.synchronize(device)
+    except _core.DeviceError as error:
+        pytest.exit(f"{device} failed in {test}: {error}", returncode=3)
+
+
+@pytest.fixture
+def cuda_device(request):
+    """The first GPU; the test is skipped, with the reason, where there is none."""
+    reason = _reason_against(CUDA_DEVICE)
+    if reason is not None:
+        pytest.skip(reason)
+    yield CUDA_DEVICE
+    _check_device(CUDA_DEVICE, request.node.nodeid)
+
+
+@pytest.fixture(params=["cpu", CUDA_DEVICE])
+def device(request) -> str:
+    """Every device in turn."""
+    return "cpu" if request.param == "cpu" else request.getfixturevalue("cuda_device")

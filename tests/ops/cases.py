@@ -1,0 +1,11 @@
+"""All rows: one op has one or a few of them, and a bad call. The tests follow from the rows."""
+
+from __future__ import annotations
+
+from . import cases_elementwise, cases_network, cases_shape, cases_state
+from .case import Bad, Case
+
+_FILES = (cases_elementwise, cases_shape, cases_network, cases_state)
+
+CASES: list[Case] = [case for file in _FILES for case in file.CASES]
+BAD: list[Bad] = [bad for file in _FILES for bad in file.BAD]

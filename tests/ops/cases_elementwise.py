@@ -1,0 +1,389 @@
+"""Rows of the ops that work on one element at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .case import (
+    INTEGERS,
+    Bad,
+    Case,
+    away_from,
+    few_values,
+    fixed,
+    integers,
+    large,
+    normal,
+    positive,
+    row,
+    zeros,
+)
+from .reference import DTYPE_NAMES, ELEMENT_FUNCTIONS
+
+# Each op with two inputs is broadcast in all these ways.
+SHAPES = {
+    "same": ((5, 7), (5, 7)),
+    "scalar": ((3, 5, 2), ()),
+    "row": ((6, 5), (5,)),
+    "column": ((4, 1), (4, 9)),
+    "both": ((3, 1, 5), (4, 1)),
+    "crossed": ((2, 1, 3, 1, 2), (1, 4, 1, 5, 2)),
+    "one_element": ((1, 1), (1,)),
+    "empty": ((0, 3), (3,)),
+}
+
+
+def _generated(*generators_and_shapes):
+    """Inputs from generator, shape, generator, shape, ..."""
+    generators, shapes = generators_and_shapes[::2], generators_and_shapes[1::2]
+    pairs = list(zip(generators, shapes, strict=True))
+    return lambda rng: ([generate(rng, *shape) for generate, shape in pairs], {})
+
+
+def _drawn_shapes(rng):
+    """Two random shapes that broadcast."""
+    full = rng.integers(1, 6, rng.integers(1, 6))
+    first, second = (np.where(rng.random(full.size) < 0.4, 1, full) for _ in range(2))
+    return tuple(map(int, first)), tuple(map(int, second[rng.integers(0, full.size) :]))
+
+
+def _binary(op, first, second, **options):
+    """`first` and `second` generate the inputs from a shape."""
+
+    def at(a, b):
+        return _generated(first, a, second, b)
+
+    def drawn(rng):
+        a, b = _drawn_shapes(rng)
+        return [first(rng, *a), second(rng, *b)], {}
+
+    rows = [row(op, id, at(a, b), **options) for id, (a, b) in SHAPES.items()]
+    rows.append(row(op, "drawn", drawn, **options))
+    rows.append(large(op, at((65_600, 3), (65_600, 1))))
+    return rows
+
+
+def _integer_binary(op, **second_options):
+    def make(rng, dtype):
+        return [integers(rng, dtype, 4, 5), integers(rng, dtype, 5, **second_options)], {}
+
+    return Case(op, "integers", make, dtypes=INTEGERS, gradient=False)
+
+
+def _grid(offset):
+    """Multiples of 0.1 plus an offset: numbers of two grids are never nearly equal."""
+    return lambda rng, *shape: rng.integers(-15, 15, shape) * 0.1 + offset
+
+
+def _bools(rng, *shape):
+    return rng.random(shape) < 0.5
+
+
+def _arithmetic():
+    rows = []
+    for op in ("add", "subtract", "multiply"):
+        rows += [*_binary(op, normal, normal), _integer_binary(op)]
+    rows += _binary("divide", normal, positive)
+    rows += [*_binary("power", positive, normal), _integer_binary("power", low=0, high=6)]
+    for op in ("maximum", "minimum"):
+        rows += [*_binary(op, _grid(0.0), _grid(0.05)), _integer_binary(op)]
+        nan = np.array([np.nan, 1.0, np.nan, np.inf])
+        rows.append(row(op, "nan", fixed([nan, nan[::-1].copy()]), gradient=False))
+
+    def negative_base(rng):
+        return [normal(rng, 9), rng.integers(-3, 4, 9).astype(np.float64)], {}
+
+    rows.append(row("power", "negative_base", negative_base, gradient=False))
+    return rows
+
+
+def _comparison():
+    rows = []
+    for op in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
+        rows += _binary(op, few_values, few_values)
+        rows.append(_integer_binary(op))
+    for op in ("logical_and", "logical_or"):
+        for id, (a, b) in SHAPES.items():
+            rows.append(row(op, id, _generated(_bools, a, _bools, b), dtypes=("bool",)))
+    rows.append(row("logical_not", "same", lambda rng: ([_bools(rng, 5, 3)], {}), dtypes=("bool",)))
+    for id, (a, b) in SHAPES.items():
+        rows.append(row("where", id, _generated(_bools, b, normal, a, normal, b)))
+    rows.append(
+        Case(
+            "where",
+            "integers",
+            lambda rng, dtype: (
+                [_bools(rng, 4, 1), integers(rng, dtype, 3), integers(rng, dtype, 4, 3)],
+                {},
+            ),
+            dtypes=INTEGERS,
+            gradient=False,
+        )
+    )
+    return rows
+
+
+def _unary(op, generate, attributes=None, id="", **options):
+    """`generate` gives the input from a shape."""
+    attributes = attributes or {}
+    shapes = {"vector": (37,), "matrix": (3, 11), "scalar": (), "empty": (2, 0), "one": (1, 1, 1)}
+    rows = [
+        row(
+            op,
+            f"{id}{name}",
+            lambda rng, shape=shape: ([generate(rng, *shape)], attributes),
+            **options,
+        )
+        for name, shape in shapes.items()
+    ]
+    rows.append(large(op, lambda rng: ([generate(rng, 65_537 * 3)], attributes), f"{id}large"))
+    return rows
+
+
+def _kinks(*points):
+    return lambda rng, *shape: away_from(rng, points, *shape)
+
+
+def _functions():
+    rows = [
+        *_unary("negative", normal),
+        *_unary("absolute", _kinks(0.0)),
+        *_unary("sign", _kinks(0.0)),
+        *_unary("reciprocal", positive),
+        *_unary("square", normal),
+        *_unary("sqrt", positive),
+        *_unary("rsqrt", positive),
+        *_unary("exp", normal),
+        *_unary("log", positive),
+        *_unary("log1p", positive),
+        *_unary("floor", _kinks(-2.0, -1.0, 0.0, 1.0, 2.0)),
+        *_unary("clip", _kinks(-0.5, 0.75), {"min": -0.5, "max": 0.75}),
+        *_unary("isfinite", normal),
+    ]
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -1.5, 65504.0])
+    for op in ("isfinite", "absolute", "sign", "square", "negative", "floor"):
+        rows.append(row(op, "special", fixed([special]), gradient=False))
+    for op in ("negative", "absolute", "sign", "square"):
+        rows.append(_integer_unary(op, {}))
+    rows.append(_integer_unary("clip", {"min": 2, "max": 7}))
+    return rows
+
+
+def _integer_unary(op, attributes, id="integers", **options):
+    def make(rng, dtype):
+        return [integers(rng, dtype, 3, 7, **options)], attributes
+
+    return Case(op, id, make, dtypes=INTEGERS, gradient=False)
+
+
+def _casts():
+    def quarters(rng):  # exact in every dtype; the fractions test truncation
+        return [rng.integers(0, 400, (4, 5)) / 4]
+
+    rows = []
+    for target in DTYPE_NAMES:
+        attributes = {"dtype": target}
+        rows += [
+            row("cast", f"to_{target}", _with(quarters, attributes), gradient=False),
+            _integer_unary("cast", attributes, f"integers_to_{target}", low=0),
+            row(
+                "cast",
+                f"bool_to_{target}",
+                _with(lambda rng: [_bools(rng, 9)], attributes),
+                dtypes=("bool",),
+                gradient=False,
+            ),
+        ]
+    to_float64 = {"dtype": "float64"}
+    rows.append(row("cast", "same", _with(lambda rng: [normal(rng, 3, 4)], to_float64)))
+    rows.append(large("cast", _with(lambda rng: [normal(rng, 65_537, 3)], to_float64)))
+    return rows
+
+
+def _with(generate, attributes):
+    return lambda rng: (generate(rng), attributes)
+
+
+ACTIVATIONS = {
+    "relu": {},
+    "leaky_relu": {"negative_slope": 0.3},
+    "clipped_relu": {"max_value": 0.8},
+    "elu": {"alpha": 0.7},
+    "sigmoid": {},
+    "tanh": {},
+    "gelu": {"approximate": False},
+    "silu": {},
+    "softplus": {},
+}
+_KINKS = {"relu": (0.0,), "leaky_relu": (0.0,), "clipped_relu": (0.0, 0.8), "elu": (0.0,)}
+_USES_INPUT = ("gelu", "silu", "softplus")
+
+
+def _activations():
+    rows = []
+    calls = [(op, attributes, "") for op, attributes in ACTIVATIONS.items()]
+    calls.append(("gelu", {"approximate": True}, "approximate_"))
+    calls.append(("leaky_relu", {"negative_slope": 0.0}, "flat_"))
+    for op, attributes, id in calls:
+        points = _KINKS.get(op, ())
+        rows += _unary(op, _kinks(*points), attributes, id)
+        special = np.array([np.nan, 30.0, -30.0, 1000.0, -1000.0])
+        rows.append(row(op, f"{id}special", fixed([special], attributes), gradient=False))
+
+        def gradient_call(rng, op=op, attributes=attributes, points=points, shape=(4, 9)):
+            # The second input is the activation's output, or its input.
+            x = away_from(rng, points, *shape)
+            if op in _USES_INPUT:
+                return [normal(rng, *shape), x], attributes
+            y = ELEMENT_FUNCTIONS[op](x, **attributes)
+            if op == "clipped_relu":  # its values at the kinks, 0 and max_value, moved off them
+                y = np.where(x <= 0, -0.2, np.where(x >= 0.8, 1.0, y))
+            return [normal(rng, *shape), np.where(y == 0, -0.2, y)], attributes
+
+        rows.append(row(f"{op}_grad", f"{id}matrix", gradient_call))
+        rows.append(
+            large(
+                f"{op}_grad",
+                lambda rng, call=gradient_call: call(rng, shape=(65_537, 3)),
+                f"{id}large",
+            )
+        )
+        empty = [zeros(0, 2, dtype="float64")] * 2
+        rows.append(row(f"{op}_grad", f"{id}empty", fixed(empty, attributes)))
+    return rows
+
+
+def _fused():
+    """code: op, dtype of the result, three registers; registers are inputs, constants, results."""
+    number = {name: i for i, name in enumerate(ELEMENT_FUNCTIONS)}
+
+    def chain(rng, dtype):
+        d = DTYPE_NAMES.index(dtype)
+        code = [
+            *(number["multiply"], d, 0, 1, -1),  # r4 = x * row
+            *(number["add"], d, 4, 3, -1),  # r5 = r4 + 0.5
+            *(number["leaky_relu"], d, 5, -1, -1),  # r6
+            *(number["clip"], d, 6, -1, -1),  # r7
+            *(number["subtract"], d, 7, 2, -1),  # r8 = r7 - scalar
+        ]
+        parameters = [0, 0, 0, 0, 0.1, 0, -1, 1.5, 0, 0]
+        x = [normal(rng, 6, 5), normal(rng, 5), normal(rng, 1)]
+        return x, {
+            "code": code,
+            "parameters": [float(p) for p in parameters],
+            "constants": [0.5],
+            "constant_dtypes": [d],
+            "outputs": [8, 6],
+            "shape": [6, 5],
+        }
+
+    def select(rng, dtype):
+        d, boolean = DTYPE_NAMES.index(dtype), DTYPE_NAMES.index("bool")
+        code = [
+            *(number["greater"], boolean, 0, 1, -1),
+            *(number["where"], d, 2, 0, 1),
+            *(number["tanh"], d, 3, -1, -1),
+        ]
+        return [normal(rng, 70_000), normal(rng, 70_000)], {
+            "code": code,
+            "parameters": [0.0] * 6,
+            "constants": [],
+            "constant_dtypes": [],
+            "outputs": [4],
+            "shape": [70_000],
+        }
+
+    # Every intermediate result is rounded to its dtype, as the separate ops would: a few roundings.
+    roundings = {"float16": 2.0**-8, "bfloat16": 2.0**-5}
+    why = "each of the fused ops rounds its result to 16 bits"
+    return [
+        row("fused_elementwise", "chain", chain, gradient=False, tolerance=roundings, reason=why),
+        row("fused_elementwise", "select", select, gradient=False, tolerance=roundings, reason=why),
+    ]
+
+
+CASES = [
+    *_arithmetic(),
+    *_comparison(),
+    *_functions(),
+    *_casts(),
+    *_activations(),
+    *_fused(),
+]
+
+
+def _bad():
+    rows = []
+    two, three = zeros(2), zeros(3)
+    binary = ("add", "subtract", "multiply", "divide", "power", "maximum", "minimum")
+    compare = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+    for op in binary + compare:
+        rows += [
+            Bad(op, [two, three], {}, ValueError, f"{op}: shapes (2,) and (3,) can't be broadcast"),
+            Bad(
+                op,
+                [two, zeros(2, dtype="int32")],
+                {},
+                TypeError,
+                f"{op}: all inputs must have one dtype",
+            ),
+        ]
+    flags = zeros(2, dtype="bool")
+    for op in (*binary, "less", "greater"):
+        rows.append(
+            Bad(
+                op,
+                [flags, flags],
+                {},
+                TypeError,
+                f"{op}: the first input must be integer or floating",
+            )
+        )
+    whole = zeros(2, dtype="int32")
+    rows.append(
+        Bad("divide", [whole, whole], {}, TypeError, "divide: the first input must be floating")
+    )
+    for op in ("logical_and", "logical_or"):
+        rows.append(Bad(op, [two, two], {}, TypeError, f"{op}: the first input must be bool"))
+    rows += [
+        Bad("logical_not", [two], {}, TypeError, "logical_not: the input must be bool"),
+        Bad("where", [two, two, two], {}, TypeError, "where: the condition must be bool"),
+        Bad("where", [flags, two, whole], {}, TypeError, "where: all inputs must have one dtype"),
+        Bad("clip", [two], {"min": 1.0, "max": 0.0}, ValueError, "clip: min must not exceed max"),
+        Bad("cast", [two], {"dtype": "complex64"}, TypeError, 'cast: dtype "complex64" is not'),
+        Bad("isfinite", [flags], {}, TypeError, "isfinite: the input must be integer or floating"),
+        Bad(
+            "leaky_relu", [two], {"negative_slope": -1.0}, ValueError, "leaky_relu: negative_slope"
+        ),
+        Bad("elu", [two], {"alpha": -0.1}, ValueError, "elu: alpha must not be negative"),
+        Bad("clipped_relu", [two], {"max_value": 0.0}, ValueError, "clipped_relu: max_value"),
+    ]
+    for op in ("negative", "absolute", "sign", "square"):
+        rows.append(Bad(op, [flags], {}, TypeError, f"{op}: the input must be integer or floating"))
+    for op in ("reciprocal", "sqrt", "rsqrt", "exp", "log", "log1p", "floor"):
+        rows.append(Bad(op, [whole], {}, TypeError, f"{op}: the input must be floating"))
+    for op, attributes in ACTIVATIONS.items():
+        rows += [
+            Bad(op, [whole], attributes, TypeError, f"{op}: the input must be floating"),
+            Bad(
+                f"{op}_grad",
+                [two, three],
+                attributes,
+                ValueError,
+                f"{op}_grad: all inputs must have one shape",
+            ),
+        ]
+    rows.append(
+        Bad(
+            "fused_elementwise",
+            [two],
+            {"code": [1, 2], "parameters": [0.0], "constants": [1.0], "constant_dtypes": [8],
+             "outputs": [1], "shape": [2]},
+            ValueError,
+            "don't fit together",
+        )
+    )  # fmt: skip
+    return rows
+
+
+BAD = _bad()

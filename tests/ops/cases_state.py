@@ -1,0 +1,207 @@
+"""Rows of random numbers and optimizer updates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .case import Bad, large, normal, row, zeros
+
+
+def _state(rng):
+    return rng.integers(-(2**62), 2**62, 2)
+
+
+def _drawn(op, attributes, *shape):
+    """A call with the tested dtype as attribute, from a random state."""
+
+    def make(rng, dtype):
+        stream = int(rng.integers(0, 2**32))
+        named = {"shape": list(shape), "dtype": dtype, "stream": stream}
+        return [_state(rng)], {**attributes, **named}
+
+    return make
+
+
+_KINDS = {
+    "random_uniform": {
+        "unit": {"minval": 0.0, "maxval": 1.0},
+        "around_zero": {"minval": -0.05, "maxval": 0.05},
+        "constant": {"minval": 2.0, "maxval": 2.0},
+    },
+    "random_normal": {
+        "standard": {"mean": 0.0, "stddev": 1.0},
+        "shifted": {"mean": -3.0, "stddev": 0.5},
+        "constant": {"mean": 1.0, "stddev": 0.0},
+    },
+    "random_bernoulli": {"often": {"p": 0.8}, "never": {"p": 0.0}, "always": {"p": 1.0}},
+}
+
+
+def _random():
+    rows = []
+    shapes = {"matrix": (13, 7), "scalar": (), "odd": (4099,), "empty": (0, 3)}
+    for op, kinds in _KINDS.items():
+        for kind, attributes in kinds.items():
+            for id, shape in shapes.items():
+                rows.append(row(op, f"{kind}_{id}", _drawn(op, attributes, *shape)))
+        rows.append(large(op, _drawn(op, next(iter(kinds.values())), 65_537, 5)))
+    for dtype in ("bool", "uint8", "int32"):
+        make = _drawn("random_bernoulli", {"p": 0.3}, 50)
+        rows.append(row("random_bernoulli", f"to_{dtype}", make, dtypes=(dtype,)))
+    for rate in (0.0, 0.25, 0.5, 1.0):
+        for id, shape in shapes.items():
+
+            def dropout(rng, rate=rate, shape=shape):
+                attributes = {"rate": rate, "stream": int(rng.integers(0, 2**32))}
+                return [normal(rng, *shape), _state(rng)], attributes
+
+            rows.append(row("dropout", f"{rate}_{id}", dropout, gradient=id != "odd"))
+    drop = {"rate": 0.5, "stream": 3}
+    rows.append(large("dropout", lambda rng: ([normal(rng, 65_537, 5), _state(rng)], drop)))
+    for amount in (1, 7):
+
+        def advance(rng, amount=amount):
+            return [_state(rng)], {"amount": amount}
+
+        rows.append(row("random_advance", f"by_{amount}", advance, dtypes=("int64",)))
+    return rows
+
+
+_SHAPES = [(3, 3, 2, 4), (4,), (7, 5), (1,), (), (1000,), (0, 2)]
+
+
+def _tensors(rng, shapes, groups):
+    return [normal(rng, *shape) for _ in range(groups) for shape in shapes]
+
+
+def _sgd(momentum, nesterov, shapes):
+    def make(rng):
+        tensors = _tensors(rng, shapes, 3 if momentum else 2)
+        attributes = {"count": len(shapes), "momentum": momentum, "nesterov": nesterov}
+        return [np.float32(0.01), *tensors], attributes
+
+    return make
+
+
+def _adam(shapes, iterations=None):
+    def make(rng):
+        count = len(shapes)
+        tensors = _tensors(rng, shapes, 4)
+        tensors[3 * count :] = [np.square(v) for v in tensors[3 * count :]]
+        done = np.int64(rng.integers(0, 2000) if iterations is None else iterations)
+        attributes = {"count": count, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
+        return [np.float32(0.003), done, *tensors], attributes
+
+    return make
+
+
+def _optimizers():
+    many = [(int(i % 5 + 1), 3) for i in range(150)]
+    big = [(65_537, 3), (2,)]
+    return [
+        row("sgd_update", "plain", _sgd(0.0, False, _SHAPES)),
+        row("sgd_update", "momentum", _sgd(0.9, False, _SHAPES)),
+        row("sgd_update", "nesterov", _sgd(0.9, True, _SHAPES)),
+        row("sgd_update", "one", _sgd(0.9, False, [(5,)])),
+        row("sgd_update", "many", _sgd(0.9, True, many)),
+        large("sgd_update", _sgd(0.9, False, big)),
+        row("adam_update", "later", _adam(_SHAPES)),
+        row("adam_update", "first_step", _adam(_SHAPES, 0)),
+        row("adam_update", "millionth_step", _adam(_SHAPES, 10**6)),
+        row("adam_update", "many", _adam(many)),
+        large("adam_update", _adam(big)),
+    ]
+
+
+CASES = [*_random(), *_optimizers()]
+
+
+def _bad():
+    state = zeros(2, dtype="int64")
+    drawn = {"shape": [3], "dtype": "float32", "stream": 0}
+    uniform = {**drawn, "minval": 0.0, "maxval": 1.0}
+    gaussian = {**drawn, "mean": 0.0, "stddev": 1.0}
+    rate = np.float32(0.1)
+    x, whole = zeros(3), zeros(2, dtype="int32")
+    sgd = {"count": 1, "momentum": 0.0, "nesterov": False}
+    adam = {"count": 1, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
+    step = np.int64(0)
+    v = ValueError
+    return [
+        Bad("random_uniform", [whole], uniform, v, "the random state must be int64 (2,)"),
+        Bad(
+            "random_uniform",
+            [state],
+            {**uniform, "minval": 2.0},
+            v,
+            "minval must not exceed maxval",
+        ),
+        Bad(
+            "random_uniform",
+            [state],
+            {**uniform, "dtype": "int32"},
+            TypeError,
+            "the result must be floating",
+        ),
+        Bad(
+            "random_uniform", [state], {**uniform, "shape": [-1]}, v, "extents must be non-negative"
+        ),
+        Bad(
+            "random_normal", [state], {**gaussian, "stddev": -1.0}, v, "stddev must not be negative"
+        ),
+        Bad("random_normal", [state], {**gaussian, "stream": -1}, v, "stream must be in [0, 2^32)"),
+        Bad(
+            "random_bernoulli",
+            [state],
+            {**drawn, "p": 1.5},
+            v,
+            "random_bernoulli: p must be in [0, 1]",
+        ),
+        Bad(
+            "dropout", [x, state], {"rate": -0.1, "stream": 0}, v, "dropout: rate must be in [0, 1]"
+        ),
+        Bad("dropout", [x, x], {"rate": 0.1, "stream": 0}, v, "dropout: the random state must be"),
+        Bad("random_advance", [x], {"amount": 1}, v, "random_advance: the random state must be"),
+        Bad(
+            "sgd_update",
+            [rate, x, zeros(4)],
+            sgd,
+            v,
+            "sgd_update: input 2 has shape (4,), but parameter 0",
+        ),
+        Bad("sgd_update", [rate, x], sgd, v, "sgd_update: expected 3 inputs, received 2"),
+        Bad("sgd_update", [x, x, x], sgd, v, "the learning rate must be float32 ()"),
+        Bad("sgd_update", [rate, x, x], {**sgd, "momentum": 1.0}, v, "momentum must be in [0, 1)"),
+        Bad(
+            "sgd_update",
+            [rate, x, zeros(3, dtype="float64")],
+            sgd,
+            TypeError,
+            "must have one dtype",
+        ),
+        Bad(
+            "adam_update",
+            [rate, step, x, x, x],
+            adam,
+            v,
+            "adam_update: expected 6 inputs, received 5",
+        ),
+        Bad("adam_update", [rate, rate, x, x, x, x], adam, v, "the iterations must be int64 ()"),
+        Bad(
+            "adam_update",
+            [rate, step, x, x, x, x],
+            {**adam, "beta_1": 1.0},
+            v,
+            "beta_1 must be in [0, 1)",
+        ),
+        Bad(
+            "adam_update",
+            [rate, step, x, x, x, x],
+            {**adam, "count": 0},
+            v,
+            "count must be positive",
+        ),
+    ]
+
+
+BAD = _bad()

@@ -1,0 +1,616 @@
+"""NumPy twins of every op: the truth that kernels are compared with.
+
+Each function takes the op's inputs as arrays (floating ones in float64) and the op's attributes as
+keywords, and gives an array or a tuple of arrays. Written from the definitions, for clarity;
+nothing here calls kerascnn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+Array = np.ndarray
+REFERENCES: dict[str, Callable[..., Any]] = {}
+
+
+def reference(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a function as the reference of the ops of these names."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            REFERENCES[name] = function
+        return function
+
+    return register
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    """The NumPy dtype of an op's dtype name; bfloat16 comes from ml_dtypes."""
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+def is_float_name(name: str) -> bool:
+    return "float" in name
+
+
+# Functions of one element, with broadcasting.
+
+
+def integer_power(a: Array, b: Array) -> Array:
+    """Wraps around like C++; a negative exponent gives the truncated quotient."""
+    a, b = np.broadcast_arrays(a, b)
+    positive = a ** np.maximum(b, 0)
+    odd = b % 2 != 0
+    quotient = np.where(a == 1, 1, np.where(a == -1, np.where(odd, -1, 1), 0))
+    return np.where(b < 0, quotient, positive).astype(a.dtype)
+
+
+def power(a: Array, b: Array) -> Array:
+    return integer_power(a, b) if np.issubdtype(a.dtype, np.integer) else np.power(a, b)
+
+
+def sigmoid(x: Array) -> Array:
+    return np.exp(-np.logaddexp(0.0, -x))
+
+
+def erf(x: Array) -> Array:
+    return np.vectorize(math.erf, otypes=[np.float64])(x)
+
+
+def gelu(x: Array, approximate: bool) -> Array:
+    if approximate:
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+
+
+def gelu_grad(gy: Array, x: Array, approximate: bool) -> Array:
+    if approximate:
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        slope = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x**2)
+        return gy * (0.5 * (1 + np.tanh(inner)) + 0.5 * x * slope / np.cosh(inner) ** 2)
+    density = np.exp(-0.5 * x**2) / math.sqrt(2 * math.pi)
+    return gy * (0.5 * (1 + erf(x / math.sqrt(2))) + x * density)
+
+
+def silu_grad(gy: Array, x: Array) -> Array:
+    return gy * (sigmoid(x) + x * sigmoid(x) * sigmoid(-x))
+
+
+def cast(x: Array, dtype: str) -> Array:
+    """Floats become integers by truncation; the result's own rounding is left to the comparison."""
+    if dtype == "bool":
+        return x != 0
+    if is_float_name(dtype):
+        return x.astype(np.float64)
+    return np.trunc(x).astype(np.int64).astype(dtype) if x.dtype.kind == "f" else x.astype(dtype)
+
+
+# In the order of the element ops' numbering, which fused_elementwise's code uses.
+ELEMENT_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "power": power,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_not": np.logical_not,
+    "where": np.where,
+    "negative": np.negative,
+    "absolute": np.absolute,
+    "sign": np.sign,
+    "reciprocal": lambda x: 1 / x,
+    "square": np.square,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "exp": np.exp,
+    "log": np.log,
+    "log1p": np.log1p,
+    "floor": np.floor,
+    "clip": lambda x, min, max: np.clip(x, min, max).astype(x.dtype),
+    "isfinite": np.isfinite,
+    "cast": cast,
+    "relu": lambda x: np.where(np.isnan(x), x, np.maximum(x, 0)),
+    "leaky_relu": lambda x, negative_slope: np.where(x > 0, x, negative_slope * x),
+    "clipped_relu": lambda x, max_value: np.clip(x, 0, max_value),
+    "elu": lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
+    "sigmoid": sigmoid,
+    "tanh": np.tanh,
+    "gelu": gelu,
+    "silu": lambda x: x * sigmoid(x),
+    "softplus": lambda x: np.logaddexp(0.0, x),
+    "relu_grad": lambda gy, y: np.where(y > 0, gy, 0),
+    "leaky_relu_grad": lambda gy, y, negative_slope: np.where(y > 0, gy, negative_slope * gy),
+    "clipped_relu_grad": lambda gy, y, max_value: np.where((y > 0) & (y < max_value), gy, 0),
+    "elu_grad": lambda gy, y, alpha: np.where(y > 0, gy, gy * (y + alpha)),
+    "sigmoid_grad": lambda gy, y: gy * y * (1 - y),
+    "tanh_grad": lambda gy, y: gy * (1 - y * y),
+    "gelu_grad": gelu_grad,
+    "silu_grad": silu_grad,
+    "softplus_grad": lambda gy, x: gy * sigmoid(x),
+}
+REFERENCES.update(ELEMENT_FUNCTIONS)
+
+# In the order of the core's dtype numbering.
+DTYPE_NAMES = [
+    *("bool", "uint8", "int8", "int16", "int32", "int64"),
+    *("float16", "bfloat16", "float32", "float64"),
+]
+ELEMENT_PARAMETERS = {
+    "clip": ["min", "max"],
+    "leaky_relu": ["negative_slope"],
+    "leaky_relu_grad": ["negative_slope"],
+    "clipped_relu": ["max_value"],
+    "clipped_relu_grad": ["max_value"],
+    "elu": ["alpha"],
+    "elu_grad": ["alpha"],
+    "gelu": ["approximate"],
+    "gelu_grad": ["approximate"],
+}
+
+
+@reference("fused_elementwise")
+def fused_elementwise(*inputs, code, parameters, constants, constant_dtypes, outputs, shape):
+    del constant_dtypes
+    registers = [*inputs, *(np.float64(value) for value in constants)]
+    for i in range(len(code) // 5):
+        number, dtype, *operands = code[5 * i : 5 * i + 5]
+        name = list(ELEMENT_FUNCTIONS)[number]
+        keywords = dict(
+            zip(ELEMENT_PARAMETERS.get(name, []), parameters[2 * i : 2 * i + 2], strict=False)
+        )
+        if name == "cast":
+            keywords = {"dtype": DTYPE_NAMES[dtype]}
+        values = [registers[register] for register in operands if register >= 0]
+        registers.append(ELEMENT_FUNCTIONS[name](*values, **keywords))
+    return tuple(np.broadcast_to(registers[register], shape) for register in outputs)
+
+
+# Softmax and reductions.
+
+
+@reference("softmax")
+def softmax(x, axis):
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@reference("log_softmax")
+def log_softmax(x, axis):
+    shifted = x - x.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+@reference("softmax_grad")
+def softmax_grad(gy, y, axis):
+    return y * (gy - (gy * y).sum(axis=axis, keepdims=True))
+
+
+@reference("log_softmax_grad")
+def log_softmax_grad(gy, y, axis):
+    return gy - np.exp(y) * gy.sum(axis=axis, keepdims=True)
+
+
+def _axes(axes: list[int]) -> tuple[int, ...] | None:
+    return tuple(axes) if len(axes) else None
+
+
+@reference("reduce_sum")
+def reduce_sum(x, axes, keepdims):
+    return x.sum(axis=_axes(axes), keepdims=keepdims, dtype=x.dtype)
+
+
+@reference("reduce_mean")
+def reduce_mean(x, axes, keepdims):
+    return x.mean(axis=_axes(axes), keepdims=keepdims)
+
+
+@reference("reduce_max")
+def reduce_max(x, axes, keepdims):
+    return x.max(axis=_axes(axes), keepdims=keepdims)
+
+
+@reference("reduce_min")
+def reduce_min(x, axes, keepdims):
+    return x.min(axis=_axes(axes), keepdims=keepdims)
+
+
+@reference("argmax")
+def argmax(x, axis):
+    return x.argmax(axis=axis).astype(np.int32)
+
+
+# Shape and indexing.
+
+
+@reference("reshape")
+def reshape(x, shape):
+    return x.reshape(shape)
+
+
+@reference("transpose")
+def transpose(x, permutation):
+    return x.transpose(permutation)
+
+
+@reference("broadcast_to")
+def broadcast_to(x, shape):
+    return np.broadcast_to(x, shape)
+
+
+@reference("concatenate")
+def concatenate(*inputs, axis):
+    return np.concatenate(inputs, axis=axis)
+
+
+def _positions(starts, sizes, strides):
+    return np.ix_(
+        *(
+            start + stride * np.arange(size)
+            for start, size, stride in zip(starts, sizes, strides, strict=True)
+        )
+    )
+
+
+@reference("slice")
+def slice_(x, starts, sizes, strides):
+    return x[_positions(starts, sizes, strides)] if x.ndim else x
+
+
+@reference("slice_grad")
+def slice_grad(gy, input_shape, starts, sizes, strides):
+    gx = np.zeros(input_shape, gy.dtype)
+    gx[_positions(starts, sizes, strides)] = gy
+    return gx
+
+
+@reference("gather")
+def gather(x, indices, axis):
+    return np.take(x, np.clip(indices, 0, max(x.shape[axis] - 1, 0)), axis=axis)
+
+
+@reference("gather_grad")
+def gather_grad(gy, indices, axis, input_shape):
+    gx = np.zeros(input_shape, gy.dtype)
+    axis %= len(input_shape)
+    moved = np.moveaxis(gx, axis, 0)
+    flat = np.clip(indices, 0, input_shape[axis] - 1).reshape(-1)
+    rows = gy.reshape(*input_shape[:axis], flat.size, *input_shape[axis + 1 :])
+    np.add.at(moved, flat, np.moveaxis(rows, axis, 0))
+    return gx
+
+
+@reference("one_hot")
+def one_hot(indices, depth, dtype):
+    return (indices[..., None] == np.arange(depth)).astype(
+        np.float64 if is_float_name(dtype) else dtype
+    )
+
+
+@reference("take_batch")
+def take_batch(data, order, step, batch_size):
+    positions = np.clip(int(step) * batch_size + np.arange(batch_size), 0, order.size - 1)
+    return data[np.clip(order[positions], 0, data.shape[0] - 1)]
+
+
+# Linear algebra, convolution, pooling.
+
+
+@reference("matmul")
+def matmul(a, b, transpose_a, transpose_b):
+    return (a.swapaxes(-1, -2) if transpose_a else a) @ (b.swapaxes(-1, -2) if transpose_b else b)
+
+
+def activate(z: Array, activation: str, alpha: float) -> Array:
+    if activation == "linear":
+        return z
+    names = ELEMENT_PARAMETERS.get(activation, [])
+    value = alpha != 0 if activation == "gelu" else alpha
+    return ELEMENT_FUNCTIONS[activation](z, **dict.fromkeys(names, value))
+
+
+@reference("dense")
+def dense(x, kernel, bias=0.0, *, activation, activation_alpha):
+    return activate(x @ kernel + bias, activation, activation_alpha)
+
+
+def _padded(x: Array, padding, value: float = 0.0) -> Array:
+    top, bottom, left, right = padding
+    return np.pad(x, [(0, 0), (top, bottom), (left, right), (0, 0)], constant_values=value)
+
+
+def _windows(shape, window, strides, padding, dilations=(1, 1)):
+    """For each kernel position: its index and the slices of the padded input that it meets."""
+    covered = [(window[i] - 1) * dilations[i] + 1 for i in range(2)]
+    padded = [shape[1] + padding[0] + padding[1], shape[2] + padding[2] + padding[3]]
+    extent = [(padded[i] - covered[i]) // strides[i] + 1 for i in range(2)]
+    for i in range(window[0]):
+        for j in range(window[1]):
+            rows, columns = (
+                slice(
+                    at * dilations[axis],
+                    at * dilations[axis] + (extent[axis] - 1) * strides[axis] + 1,
+                    strides[axis],
+                )
+                for axis, at in ((0, i), (1, j))
+            )
+            yield i, j, rows, columns
+
+
+def _by_group(x: Array, groups: int) -> Array:
+    return x.reshape(*x.shape[:-1], groups, x.shape[-1] // groups)
+
+
+@reference("conv2d")
+def conv2d(
+    x, kernel, bias=0.0, *, strides, padding, dilations, groups, activation, activation_alpha
+):
+    height, width, _, filters = kernel.shape
+    padded = _padded(x, padding)
+    grouped = _by_group(kernel, groups)
+    y = 0.0
+    for i, j, rows, columns in _windows(x.shape, (height, width), strides, padding, dilations):
+        met = _by_group(padded[:, rows, columns], groups)
+        y = y + np.einsum("nhwgc,cgk->nhwgk", met, grouped[i, j], optimize=True)
+    return activate(y.reshape(*y.shape[:3], filters) + bias, activation, activation_alpha)
+
+
+@reference("conv2d_dgrad")
+def conv2d_dgrad(gy, kernel, *, input_shape, strides, padding, dilations, groups):
+    height, width = kernel.shape[:2]
+    padded = _padded(np.zeros(input_shape, gy.dtype), padding)
+    grouped_kernel, grouped_gy = _by_group(kernel, groups), _by_group(gy, groups)
+    for i, j, rows, columns in _windows(input_shape, (height, width), strides, padding, dilations):
+        part = np.einsum("nhwgk,cgk->nhwgc", grouped_gy, grouped_kernel[i, j], optimize=True)
+        padded[:, rows, columns] += part.reshape(*gy.shape[:3], input_shape[3])
+    return _inside(padded, input_shape, padding)
+
+
+@reference("conv2d_wgrad")
+def conv2d_wgrad(x, gy, *, kernel_shape, strides, padding, dilations, groups):
+    padded = _padded(x, padding)
+    grouped_gy = _by_group(gy, groups)
+    gkernel = np.zeros(kernel_shape, x.dtype)
+    for i, j, rows, columns in _windows(x.shape, kernel_shape[:2], strides, padding, dilations):
+        met = _by_group(padded[:, rows, columns], groups)
+        part = np.einsum("nhwgc,nhwgk->cgk", met, grouped_gy, optimize=True)
+        gkernel[i, j] = part.reshape(kernel_shape[2:])
+    return gkernel
+
+
+def _inside(padded: Array, input_shape, padding) -> Array:
+    return padded[
+        :, padding[0] : padding[0] + input_shape[1], padding[2] : padding[2] + input_shape[2]
+    ]
+
+
+def _pooled(padded: Array, window, strides) -> Array:
+    """The windows' elements, row-major, on a new last axis."""
+    views = sliding_window_view(padded, window, axis=(1, 2))[:, :: strides[0], :: strides[1]]
+    return views.reshape(*views.shape[:4], window[0] * window[1])
+
+
+@reference("max_pool2d")
+def max_pool2d(x, window, strides, padding):
+    """The first maximum; padding never wins, also not over -inf; the first NaN wins over all."""
+    elements = _pooled(_padded(x, padding, -np.inf), window, strides)
+    inside = _pooled(_padded(np.ones(x.shape, bool), padding, False), window, strides)
+    y = elements.max(axis=-1)
+    wins = inside & ((elements == y[..., None]) | np.isnan(elements))
+    index_dtype = np.uint8 if window[0] * window[1] <= 256 else np.int32
+    return y, wins.argmax(axis=-1).astype(index_dtype)
+
+
+@reference("max_pool2d_grad")
+def max_pool2d_grad(gy, index, input_shape, window, strides, padding):
+    padded = _padded(np.zeros(input_shape, gy.dtype), padding)
+    for i, j, rows, columns in _windows(input_shape, window, strides, padding):
+        padded[:, rows, columns] += np.where(index == i * window[1] + j, gy, 0)
+    return _inside(padded, input_shape, padding)
+
+
+def _counts(input_shape, window, strides, padding) -> Array:
+    inside = _padded(np.ones((1, *input_shape[1:3], 1)), padding)
+    return sum(
+        inside[:, rows, columns] for _, _, rows, columns in
+        _windows(input_shape, window, strides, padding)
+    )  # fmt: skip
+
+
+@reference("avg_pool2d")
+def avg_pool2d(x, window, strides, padding):
+    padded = _padded(x, padding)
+    total = sum(
+        padded[:, rows, columns]
+        for _, _, rows, columns in _windows(x.shape, window, strides, padding)
+    )
+    return total / _counts(x.shape, window, strides, padding)
+
+
+@reference("avg_pool2d_grad")
+def avg_pool2d_grad(gy, input_shape, window, strides, padding):
+    padded = _padded(np.zeros(input_shape, gy.dtype), padding)
+    share = gy / _counts(input_shape, window, strides, padding)
+    for _, _, rows, columns in _windows(input_shape, window, strides, padding):
+        padded[:, rows, columns] += share
+    return _inside(padded, input_shape, padding)
+
+
+@reference("batch_norm")
+def batch_norm(x, gamma, beta, epsilon):
+    axes = tuple(range(x.ndim - 1))
+    mean, variance = x.mean(axis=axes), x.var(axis=axes)
+    inverse = 1 / np.sqrt(variance + epsilon)
+    return (x - mean) * inverse * gamma + beta, mean, variance, inverse
+
+
+@reference("batch_norm_grad")
+def batch_norm_grad(gy, x, gamma, mean, inverse_stddev):
+    axes = tuple(range(x.ndim - 1))
+    normalized = (x - mean) * inverse_stddev
+    ggamma, gbeta = (gy * normalized).sum(axis=axes), gy.sum(axis=axes)
+    count = x.size // x.shape[-1]
+    gx = gamma * inverse_stddev * (gy - gbeta / count - normalized * ggamma / count)
+    return gx, ggamma, gbeta
+
+
+# Losses. A label outside [0, classes) gives NaN.
+
+
+def _at_labels(rows: Array, labels: Array) -> Array:
+    picked = rows[np.arange(labels.size), np.clip(labels, 0, rows.shape[1] - 1)]
+    return np.where((labels >= 0) & (labels < rows.shape[1]), picked, np.nan)
+
+
+@reference("sparse_cross_entropy")
+def sparse_cross_entropy(probabilities, labels, epsilon):
+    p = _at_labels(probabilities / probabilities.sum(axis=1, keepdims=True), labels)
+    return -np.log(np.clip(p, epsilon, 1 - epsilon))
+
+
+@reference("sparse_cross_entropy_grad")
+def sparse_cross_entropy_grad(gy, probabilities, labels, epsilon):
+    total = probabilities.sum(axis=1)
+    p = _at_labels(probabilities / total[:, None], labels)
+    hot = one_hot(labels, probabilities.shape[1], "float64")
+    # d(-log p_l) / d q_j with p = q / sum(q)
+    slope = 1 / total[:, None] - hot / _at_labels(probabilities, labels)[:, None]
+    inside = (p >= epsilon) & (p <= 1 - epsilon)
+    return np.where(inside[:, None], gy[:, None] * slope, 0.0)
+
+
+@reference("sparse_softmax_cross_entropy")
+def sparse_softmax_cross_entropy(logits, labels, epsilon):
+    p = softmax(logits, -1)
+    if epsilon == 0:
+        return -_at_labels(log_softmax(logits, -1), labels), p
+    return -np.log(np.clip(_at_labels(p, labels), epsilon, 1 - epsilon)), p
+
+
+@reference("sparse_softmax_cross_entropy_grad")
+def sparse_softmax_cross_entropy_grad(gy, probabilities, labels, epsilon):
+    hot = one_hot(labels, probabilities.shape[1], "float64")
+    p = _at_labels(probabilities, labels)
+    inside = (epsilon == 0) | ((p >= epsilon) & (p <= 1 - epsilon))
+    return np.where(inside[:, None], gy[:, None] * (probabilities - hot), 0.0)
+
+
+# Random numbers: Philox 4x32-10, one block for four elements.
+
+
+def philox_words(rng: Array, stream: int, count: int) -> Array:
+    """The `count` 32-bit words (as uint64) of the elements 0, 1, ... of a call."""
+    mask = np.uint64(0xFFFFFFFF)
+    shift = np.uint64(32)
+    seed = int(np.asarray(rng[0]).astype(np.uint64))
+    key = [np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32)]
+    block = np.arange((count + 3) // 4, dtype=np.uint64)
+    state_counter = np.uint64(int(rng[1]) & 0xFFFFFFFF)
+    c = [block & mask, block >> shift, np.full_like(block, state_counter),
+         np.full_like(block, np.uint64(stream))]  # fmt: skip
+    for _ in range(10):
+        first = np.uint64(0xD2511F53) * c[0]
+        second = np.uint64(0xCD9E8D57) * c[2]
+        c = [(second >> shift) ^ c[1] ^ key[0], second & mask,
+             (first >> shift) ^ c[3] ^ key[1], first & mask]  # fmt: skip
+        key = [np.uint64((int(key[0]) + 0x9E3779B9) & 0xFFFFFFFF),
+               np.uint64((int(key[1]) + 0xBB67AE85) & 0xFFFFFFFF)]  # fmt: skip
+    return np.stack(c, axis=1).reshape(-1)[:count]
+
+
+def _size(shape) -> int:
+    return math.prod(shape)
+
+
+@reference("random_uniform")
+def random_uniform(rng, shape, dtype, minval, maxval, stream):
+    words = philox_words(rng, stream, _size(shape))
+    if dtype == "float64":
+        unit = words.astype(np.float64) * 2.0**-32
+    else:
+        minval, maxval = np.float32(minval), np.float32(maxval)
+        unit = (words >> np.uint64(8)).astype(np.float64) * 2.0**-24
+        value = unit * np.float64(maxval - minval) + np.float64(minval)
+        value = value.astype(np.float32)
+        return np.where(value < maxval, value, minval).astype(np.float64).reshape(shape)
+    value = unit * (maxval - minval) + minval
+    return np.where(value < maxval, value, minval).reshape(shape)
+
+
+@reference("random_normal")
+def random_normal(rng, shape, dtype, mean, stddev, stream):
+    del dtype
+    count = _size(shape)
+    words = (philox_words(rng, stream, count + count % 2) >> np.uint64(8)).astype(np.float64)
+    radius = np.sqrt(-2 * np.log((words[0::2] + 1) * 2.0**-24))
+    theta = 2 * np.pi * words[1::2] * 2.0**-24
+    pairs = np.stack([radius * np.cos(theta), radius * np.sin(theta)], axis=1)
+    return mean + stddev * pairs.reshape(-1)[:count].reshape(shape)
+
+
+def _kept(rng, probability: float, stream: int, shape) -> Array:
+    words = philox_words(rng, stream, _size(shape)) >> np.uint64(8)
+    return (words.astype(np.float64) * 2.0**-24 < probability).reshape(shape)
+
+
+@reference("random_bernoulli")
+def random_bernoulli(rng, shape, dtype, p, stream):
+    kept = _kept(rng, p, stream, shape)
+    return kept.astype(np.float64 if is_float_name(dtype) else dtype)
+
+
+@reference("dropout")
+def dropout(x, rng, rate, stream):
+    scale = 0.0 if rate == 1 else 1 / (1 - rate)
+    return np.where(_kept(rng, 1 - rate, stream, x.shape), x * scale, 0.0)
+
+
+@reference("random_advance")
+def random_advance(rng, amount):
+    return rng + np.array([0, amount])
+
+
+# Optimizers.
+
+
+@reference("sgd_update")
+def sgd_update(learning_rate, *tensors, count, momentum, nesterov):
+    groups = [tensors[i : i + count] for i in range(0, len(tensors), count)]
+    if momentum == 0:
+        return tuple(p - learning_rate * g for p, g in zip(*groups, strict=True))
+    momenta = [momentum * m - learning_rate * g for _, g, m in zip(*groups, strict=True)]
+    parameters = [
+        p + (momentum * m - learning_rate * g if nesterov else m)
+        for p, g, m in zip(groups[0], groups[1], momenta, strict=True)
+    ]
+    return (*parameters, *momenta)
+
+
+@reference("adam_update")
+def adam_update(learning_rate, iterations, *tensors, count, beta_1, beta_2, epsilon):
+    parameters, gradients, first, second = (
+        tensors[i : i + count] for i in range(0, len(tensors), count)
+    )
+    step = int(iterations) + 1
+    alpha = learning_rate * math.sqrt(1 - beta_2**step) / (1 - beta_1**step)
+    first = [m + (g - m) * (1 - beta_1) for m, g in zip(first, gradients, strict=True)]
+    second = [v + (g * g - v) * (1 - beta_2) for v, g in zip(second, gradients, strict=True)]
+    updated = [
+        p - m * alpha / (np.sqrt(v) + epsilon)
+        for p, m, v in zip(parameters, first, second, strict=True)
+    ]
+    return (*updated, *first, *second)

@@ -1,0 +1,106 @@
+"""Fails until every op of the core's list has all its parts."""
+
+from __future__ import annotations
+
+import pytest
+
+from kerascnn import _core
+
+from .cases import BAD, CASES
+from .reference import REFERENCES
+
+COMPLETE = {
+    "differentiable": True,
+    "reason": "",
+    "is_view": False,
+    "has_cpu_kernel": True,
+    "has_cuda_kernel": True,
+}
+
+
+def missing_parts(op: str, info: dict, references, cases, bad) -> list[str]:
+    """What `op` lacks. `info` is `op_info(op)`; has_cuda_kernel is None where no GPU was asked."""
+    missing = []
+    if not info["differentiable"] and not info["reason"]:
+        missing.append("a gradient, or the reason why it has none (OpDef in core/ops)")
+    if info["differentiable"] and info["reason"]:
+        missing.append("a choice: it has a gradient and a reason to have none")
+    if not info["is_view"] and not info["has_cpu_kernel"]:
+        missing.append("a row in core/backend/cpu/kernel_table.cpp")
+    if not info["is_view"] and info["has_cuda_kernel"] is False:
+        missing.append("a row in core/backend/cuda/kernel_table.cpp")
+    if op not in references:
+        missing.append("a reference in tests/ops/reference.py")
+    rows = [case for case in cases if case.op == op]
+    if not rows:
+        missing.append("a row in tests/ops/cases_*.py")
+    if rows and info["differentiable"] and not any(case.gradient for case in rows):
+        missing.append("a row whose gradient is checked")
+    if rows and not info["is_view"] and not any(case.dtypes for case in rows):
+        missing.append("a row with a dtype")
+    if not any(row.op == op for row in bad):
+        missing.append("a bad call in tests/ops/cases_*.py")
+    return missing
+
+
+@pytest.mark.parametrize("op", _core.op_names())
+def test_op_is_complete(op):
+    missing = missing_parts(op, _core.op_info(op), REFERENCES, CASES, BAD)
+    assert not missing, f"{op} lacks: {'; '.join(missing)}"
+
+
+def test_rows_and_references_belong_to_ops():
+    names = set(_core.op_names())
+    assert {case.op for case in CASES} <= names
+    assert {bad.op for bad in BAD} <= names
+    assert set(REFERENCES) <= names
+
+
+def test_names_are_unique():
+    ids = [str(case) for case in CASES]
+    assert len(ids) == len(set(ids))
+    assert len(_core.op_names()) == len(set(_core.op_names()))
+
+
+class TestTheTestItself:
+    """Each omission, in a made-up table, is reported."""
+
+    class Row:
+        op, gradient, dtypes = "halve", True, ("float32",)
+
+    def parts(self, references=None, cases=(Row,), bad=(Row,), **info):
+        references = {"halve": object()} if references is None else references
+        return missing_parts("halve", {**COMPLETE, **info}, references, cases, bad)
+
+    def test_a_complete_op_lacks_nothing(self):
+        assert self.parts() == []
+        assert self.parts(has_cuda_kernel=None) == []
+        assert self.parts(is_view=True, has_cpu_kernel=False, has_cuda_kernel=False) == []
+        assert self.parts(differentiable=False, reason="its result is boolean") == []
+
+    @pytest.mark.parametrize(
+        ("change", "named"),
+        [
+            ({"differentiable": False}, "a gradient"),
+            ({"reason": "none needed"}, "a choice"),
+            ({"has_cpu_kernel": False}, "cpu/kernel_table"),
+            ({"has_cuda_kernel": False}, "cuda/kernel_table"),
+            ({"references": {}}, "a reference"),
+            ({"cases": ()}, "a row in"),
+            ({"bad": ()}, "a bad call"),
+        ],
+    )
+    def test_an_omission_is_reported(self, change, named):
+        (missing,) = self.parts(**change)
+        assert named in missing
+
+    def test_an_unchecked_gradient_is_reported(self):
+        class Unchecked(self.Row):
+            gradient = False
+
+        (missing,) = self.parts(cases=(Unchecked,))
+        assert "gradient is checked" in missing
+
+    def test_an_unknown_op_in_the_core_is_an_error(self):
+        with pytest.raises(ValueError, match='there is no op named "halve"'):
+            _core.op_info("halve")
