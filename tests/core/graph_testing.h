@@ -44,15 +44,15 @@ inline size_t count_nodes(const Graph& graph, std::string_view op) {
   return count;
 }
 
-// A graph of random ops over 4x4 matrices, (4,) vectors and scalars, with variables that are read, updated in
-// place, swapped and assigned more than once.
+// A graph of random ops over 4x4 matrices, (4,) vectors and scalars, with variables that are read,
+// updated in place, swapped and assigned more than once.
 struct RandomGraph {
   explicit RandomGraph(unsigned seed, int num_nodes = 60) : random(seed) {
     matrices = {rooted.graph.input("a", f32({4, 4})), rooted.graph.input("b", f32({4, 4}))};
     vectors = {rooted.graph.input("v", f32({4}))};
     for (int i = 0; i < 4; ++i) {
-      variables.push_back(make_variable("variable_" + std::to_string(i), {4, 4},
-                                        0.1f * static_cast<float>(i + 1)));
+      variables.push_back(
+          make_variable("variable_" + std::to_string(i), {4, 4}, 0.1f * static_cast<float>(i + 1)));
       matrices.push_back(rooted.graph.read(variables.back()));
     }
     for (int i = 0; i < num_nodes; ++i) add_node();
@@ -91,7 +91,8 @@ struct RandomGraph {
         return matrices.push_back(call(graph, "reshape", {changed}, {{"shape", Shape{4, 4}}}));
       }
       case 7:
-        return matrices.push_back(call(graph, "softmax", {pick(matrices)}, {{"axis", int64_t{-1}}}));
+        return matrices.push_back(
+            call(graph, "softmax", {pick(matrices)}, {{"axis", int64_t{-1}}}));
       case 8: {
         const ValueId small = call(graph, "less", {pick(matrices), pick(matrices)});
         return matrices.push_back(call(graph, "where", {small, pick(matrices), pick(vectors)}));

@@ -104,12 +104,12 @@ class MemorySimulation {
     fill_buffer(buffers_.workspace_buffers[position], kGarbage);
     for (ValueId output : node.outputs) write(output);
     for (ValueId output : node.outputs) check_holds(output);
-    for (int32_t other : {buffers_.workspace_buffers[position]}) {
-      if (other != kNoBuffer) check_buffer(other, kGarbage);
-    }
+    const int32_t workspace = buffers_.workspace_buffers[position];
+    if (workspace != kNoBuffer) check_buffer(workspace, kGarbage);
   }
 
-  // A number for the memory of a root value: states, then buffers; unique for what is never written.
+  // A number for the memory of a root value: states, then buffers; unique for what is never
+  // written.
   int64_t place(ValueId id) const {
     const Value& value = schedule_.graph.value(id);
     if (value.kind == ValueKind::State) return value.source;
@@ -166,9 +166,7 @@ TEST(planned_buffers_never_overlap) {
   for (unsigned seed = 0; seed < 50; ++seed) check_plan(random_buffers(seed, 200), 200);
 }
 
-TEST(planned_buffers_never_overlap_in_long_programs) {
-  check_plan(random_buffers(7, 20000), 400);
-}
+TEST(planned_buffers_never_overlap_in_long_programs) { check_plan(random_buffers(7, 20000), 400); }
 
 TEST(a_chain_needs_the_memory_of_two_neighbours) {
   for (int64_t length : {100, 10000}) {

@@ -10,9 +10,10 @@
 namespace kerascnn {
 namespace {
 
-// A search for dependencies ends here and counts as a dependency: the time for a graph stays
-// linear.
-constexpr size_t kMaxVisited = 4096;
+// A search for dependencies that gets too long counts as a dependency. The bound keeps the sum over
+// all nodes in check: it is never felt below a few thousand nodes.
+constexpr size_t kMaxVisitedInAll = size_t{1} << 24;
+constexpr size_t kMinVisited = 32;
 // Nodes up to this size also join groups that they have nothing to do with.
 constexpr int64_t kMaxIndependentSize = 1 << 14;
 constexpr size_t kMaxIndependentCandidates = 4;
@@ -23,7 +24,8 @@ ElementGroups::ElementGroups(const RootedGraph& rooted)
     : graph_(rooted.graph),
       readers_(rooted),
       group_of_(rooted.graph.nodes().size(), -1),
-      is_element_(rooted.graph.nodes().size(), false) {
+      is_element_(rooted.graph.nodes().size(), false),
+      max_visited_(std::max(kMinVisited, kMaxVisitedInAll / (rooted.graph.nodes().size() + 1))) {
   for (size_t i = 0; i < graph_.nodes().size(); ++i) place(static_cast<int32_t>(i));
 }
 
@@ -69,8 +71,8 @@ bool ElementGroups::try_merge(int32_t group, int32_t other) {
              members_[other].end(), std::back_inserter(members));
   if (!fits_limits(members)) return false;
   // A single new node has no successors yet, so nothing can depend on it.
-  if (depends_on(group, other, group)) return false;
-  if (members_[group].size() > 1 && depends_on(other, group, other)) return false;
+  if (depends_on(group, other)) return false;
+  if (members_[group].size() > 1 && depends_on(other, group)) return false;
   for (int32_t node : members_[other]) group_of_[node] = group;
   members_[group] = std::move(members);
   members_[other].clear();
@@ -101,44 +103,51 @@ bool ElementGroups::fits_limits(const std::vector<int32_t>& members) const {
          outputs <= kMaxElementOutputs;
 }
 
-std::vector<int32_t> ElementGroups::producers_outside(int32_t group) const {
-  std::vector<int32_t> groups;
+// The groups outside that a group reads from; one may come several times.
+template <typename Visit>
+void ElementGroups::visit_producers(int32_t group, const Visit& visit) const {
   for (int32_t node : members_[group]) {
     for (ValueId id : graph_.nodes()[node].inputs) {
       const Value& source = graph_.value(id);
       if (source.kind != ValueKind::Result || group_of_[source.source] == group) continue;
-      groups.push_back(group_of_[source.source]);
+      visit(group_of_[source.source]);
     }
   }
-  return groups;
 }
 
 // Does `group` depend on `target` through at least one other group? Direct edges are what merging
 // is for.
-bool ElementGroups::depends_on(int32_t group, int32_t target, int32_t ignored) const {
+bool ElementGroups::depends_on(int32_t group, int32_t target) {
+  seen_.resize(graph_.nodes().size(), 0);
+  ++search_;
+  seen_[group] = seen_[target] = search_;
   std::vector<int32_t> open;
-  std::set<int32_t> seen = {ignored, target};
-  for (int32_t next : producers_outside(group)) {
-    if (seen.insert(next).second) open.push_back(next);
-  }
-  while (!open.empty()) {
+  size_t visited = 0;
+  bool found = false;
+  const auto enter = [&](int32_t next) {
+    if (seen_[next] == search_) return;
+    seen_[next] = search_;
+    open.push_back(next);
+  };
+  visit_producers(group, enter);
+  while (!open.empty() && !found) {
+    if (++visited > max_visited_) return true;
     const int32_t current = open.back();
     open.pop_back();
-    for (int32_t next : producers_outside(current)) {
-      if (next == target) return true;
-      if (!seen.insert(next).second) continue;
-      if (seen.size() > kMaxVisited) return true;
-      open.push_back(next);
-    }
+    visit_producers(current, [&](int32_t next) {
+      found = found || next == target;
+      enter(next);
+    });
   }
-  return false;
+  return found;
 }
 
 std::vector<std::vector<int32_t>> ElementGroups::ordered_units() const {
   std::vector<std::vector<int32_t>> successors(members_.size());
   std::vector<int32_t> waiting_for(members_.size(), 0);
   for (size_t group = 0; group < members_.size(); ++group) {
-    std::vector<int32_t> producers = producers_outside(static_cast<int32_t>(group));
+    std::vector<int32_t> producers;
+    visit_producers(static_cast<int32_t>(group), [&](int32_t next) { producers.push_back(next); });
     std::sort(producers.begin(), producers.end());
     producers.erase(std::unique(producers.begin(), producers.end()), producers.end());
     for (int32_t producer : producers) successors[producer].push_back(static_cast<int32_t>(group));

@@ -25,8 +25,9 @@ class ElementGroups {
   void place(int32_t node);
   bool try_merge(int32_t group, int32_t other);
   bool fits_limits(const std::vector<int32_t>& members) const;
-  bool depends_on(int32_t group, int32_t target, int32_t ignored) const;
-  std::vector<int32_t> producers_outside(int32_t group) const;
+  bool depends_on(int32_t group, int32_t target);
+  template <typename Visit>
+  void visit_producers(int32_t group, const Visit& visit) const;
   bool is_candidate(const Node& node) const;
 
   const Graph& graph_;
@@ -35,6 +36,9 @@ class ElementGroups {
   std::vector<std::vector<int32_t>> members_;  // by group; empty where it was merged into another
   std::vector<bool> is_element_;               // by node: may it share a group?
   std::map<Shape, std::vector<int32_t>> recent_;  // nodes by shape, the latest last
+  std::vector<uint32_t> seen_;                    // by group: the last search that came by
+  uint32_t search_ = 0;
+  size_t max_visited_;
 };
 
 }  // namespace kerascnn

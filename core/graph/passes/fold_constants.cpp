@@ -64,7 +64,9 @@ class Folder {
     if (name == "reshape" || name == "broadcast_to") {
       const Node* before = producer(graph_, inputs[0], name);
       if (before == nullptr) return false;
-      return becomes(node, name, ValueId{before->inputs[0]}, node.attributes);
+      const ValueId input = before->inputs[0];
+      if (spec(input) == output_spec(node)) return becomes(node, input);
+      return becomes(node, name, input, node.attributes);
     }
     if (name == "transpose") return simplify_transpose(node, inputs[0]);
     return false;
