@@ -12,17 +12,19 @@ class ModelCheckpoint(MonitorCallback):
 
     Args:
         filepath: where to save; `{epoch}`, `{batch}` and the names in the logs are filled in, as in
-            `"{epoch:02d}-{val_loss:.2f}.weights.h5"`. Ends with `.weights.h5` for weights.
+            `"{epoch:02d}-{val_loss:.2f}.weights.safetensors"`. Weights end with `.safetensors`.
         monitor: the value's name in the logs that `save_best_only` looks at.
         verbose: 1 prints what is saved.
         save_best_only: whether to save only where the monitored value improved.
-        save_weights_only: whether to save weights (`model.save_weights`) or all (`model.save`).
+        save_weights_only: whether to save weights (`model.save_weights`) or all (`model.save`, for
+            models that have it).
         mode: `"min"`, `"max"` or `"auto"`.
         save_freq: `"epoch"`, or a number of batches; then fit runs step by step.
         initial_value_threshold: save only what is better than this.
 
     Raises:
-        ValueError: for an unknown `save_freq` or a wrong ending of `filepath`.
+        ValueError: for an unknown `save_freq` or a wrong ending of `filepath`, and at the start of
+            training for a model that can't be saved as a whole.
     """
 
     def __init__(
@@ -48,12 +50,21 @@ class ModelCheckpoint(MonitorCallback):
             raise ValueError(
                 f"`save_freq` has to be 'epoch' or a number of batches. Received: {save_freq!r}"
             )
-        endings = (".weights.h5",) if save_weights_only else (".keras", ".h5")
+        endings = (".safetensors",) if save_weights_only else (".keras", ".h5")
         if not self.filepath.endswith(endings):
             raise ValueError(
                 f"ModelCheckpoint with save_weights_only={save_weights_only} needs a file name "
                 f"that ends with {' or '.join(endings)}. Received: filepath={self.filepath}"
             )
+
+    def set_model(self, model: Any) -> None:
+        # Better before training than after its first epoch.
+        if not self.save_weights_only and not hasattr(model, "save"):
+            raise ValueError(
+                f"The model '{model.name}' can only save its weights: pass save_weights_only=True and "
+                "a filepath that ends with .weights.safetensors to ModelCheckpoint."
+            )
+        super().set_model(model)
 
     def uses_batch_hooks(self, kind: str) -> bool:
         if type(self).on_train_batch_end is ModelCheckpoint.on_train_batch_end:

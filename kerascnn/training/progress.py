@@ -31,6 +31,7 @@ class ProgressDisplay:
         self._last_drawn = 0.0
         self._live: Any = None
         self._moves = verbose == 1 and moves_here()
+        self._stroke = bar_stroke()  # asked for now: while a line moves, rich stands in for stdout
         if title and verbose:
             print(title, flush=True)
 
@@ -81,7 +82,8 @@ class ProgressDisplay:
             digits = int(math.log10(self.target)) + 1
             line.add(f"{seen:{digits}d}/{self.target} ", "bold")
             done = int(_BAR_WIDTH * seen / self.target)
-            line.add_bar(done, _BAR_WIDTH - done)
+            line.add(self._stroke * done, "green")
+            line.add(self._stroke * (_BAR_WIDTH - done), "bright_black")
         else:
             line.add(f"{seen:7d}/Unknown", "bold")
         if final or not self.target:
@@ -116,11 +118,6 @@ class _Line:
     def add(self, text: str, style: str | None = None) -> None:
         self._pieces.append((text, style))
 
-    def add_bar(self, done: int, left: int) -> None:
-        stroke = _bar_stroke()
-        self.add(stroke * done, "green")
-        self.add(stroke * left, "bright_black")
-
     def plain(self) -> str:
         return "".join(text for text, _ in self._pieces)
 
@@ -136,7 +133,8 @@ def moves_here() -> bool:
     return is_terminal or "ipykernel" in sys.modules
 
 
-def _bar_stroke() -> str:
+def bar_stroke() -> str:
+    """What bars are drawn with, something plain where the output can't show lines."""
     try:
         "━".encode(getattr(sys.stdout, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):

@@ -5,6 +5,7 @@ import pytest
 
 import kerascnn as keras
 from kerascnn import layers
+
 from .helpers import (
     DenseReference,
     blobs,
@@ -143,9 +144,7 @@ def test_steps_per_epoch_goes_on_where_the_last_epoch_ended():
     x, y = blobs()
     model = compiled(learning_rate=0.0)
     reference = DenseReference(model, 0.0)
-    history = model.fit(
-        x, y, batch_size=4, steps_per_epoch=2, epochs=2, shuffle=False, verbose=0
-    )
+    history = model.fit(x, y, batch_size=4, steps_per_epoch=2, epochs=2, shuffle=False, verbose=0)
     expected = [reference.losses(x[:8], y[:8]).mean(), reference.losses(x[8:16], y[8:16]).mean()]
     np.testing.assert_allclose(history.history["loss"], expected, rtol=RTOL)
 
@@ -223,9 +222,7 @@ def test_learning_rates_weights_and_seeds_compile_nothing_anew():
         keras.utils.set_random_seed(5)
         model.fit(x, y, batch_size=16, class_weight={1: 9.0}, validation_split=0.2, verbose=0)
         schedule = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
-        model.fit(
-            x, y, 16, 2, 0, [schedule], 0.2, sample_weight=np.ones(40)
-        )
+        model.fit(x, y, 16, 2, 0, [schedule], 0.2, sample_weight=np.ones(40))
         assert kinds == ["train", "test"]
         model.fit(x, y, batch_size=15, verbose=0)
         assert kinds == ["train", "test", "train", "train"]

@@ -1,0 +1,232 @@
+"""Bad input gets an error that says what was expected, what came and what to do; nothing is lost."""
+
+import numpy as np
+import pytest
+
+import kerascnn as keras
+from kerascnn import layers
+
+from .helpers import blobs, classifier, count_compilations
+
+
+@pytest.fixture
+def model():
+    model = classifier()
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+def raises(kind, *parts):
+    """All `parts` have to be in the message."""
+    pattern = "".join(f"(?=.*{part})" for part in parts)
+    return pytest.raises(kind, match=f"(?s){pattern}")
+
+
+def check_untouched(model, x, y, **kwargs):
+    """fit fails before anything runs: weights and optimizer are as before, and the next fit works."""
+    before = model.get_weights()
+    try:
+        model.fit(x, y, **{"verbose": 0, **kwargs})
+    finally:
+        for old, new in zip(before, model.get_weights(), strict=True):
+            np.testing.assert_array_equal(old, new)
+        assert int(model.optimizer.iterations.numpy()) == 0
+        model.fit(*blobs(), verbose=0)
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
+def test_before_compile(method):
+    with raises(ValueError, r"call `compile\(\)`", method, r"model\.compile\(optimizer="):
+        getattr(classifier(), method)(*blobs())
+
+
+def test_no_loss():
+    model = classifier()
+    model.compile("sgd")
+    with raises(ValueError, "No loss to compute", r"compile\("):
+        model.fit(*blobs(), verbose=0)
+
+
+def test_lengths_that_differ(model):
+    x, y = blobs()
+    with raises(ValueError, "same number of samples", "x: 20", "y: 19"):
+        check_untouched(model, x, y[:-1])
+
+
+@pytest.mark.parametrize("empty", [np.zeros((0, 4)), []])
+def test_no_samples(model, empty):
+    with raises(ValueError, "no samples"):
+        check_untouched(model, empty, np.zeros(0, int))
+
+
+def test_no_x(model):
+    with raises(ValueError, "x is None"):
+        model.fit(None, np.zeros(3, int))
+
+
+def test_no_y(model):
+    with raises(ValueError, "y is None"):
+        model.fit(blobs()[0], verbose=0)
+
+
+def test_wrong_shape_names_the_layer_and_both_shapes(model):
+    with raises(ValueError, model.name, r"\(None, 4\)|4", "5"):
+        check_untouched(model, np.zeros((6, 5), "float32"), np.zeros(6, int))
+
+
+def test_wrong_rank_names_the_layer_and_both_shapes():
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            layers.Conv2D(2, 3, name="first"),
+            layers.Flatten(),
+            layers.Dense(3),
+        ]
+    )
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with raises(ValueError, "sequential|first", r"8, 8"):
+        model.fit(np.zeros((5, 8, 8), "float32"), np.zeros(5, int), verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("label", "parts"),
+    [
+        (3, ["from 0 to 2", "3 classes", "4 units"]),
+        (-1, ["from 0 to 2", "from -1", "from 0"]),
+    ],
+)
+def test_labels_out_of_range(model, label, parts):
+    x, y = blobs()
+    y[7] = label
+    with raises(ValueError, *parts):
+        check_untouched(model, x, y)
+    with raises(ValueError, *parts):
+        model.evaluate(x, y, verbose=0)
+    with raises(ValueError, *parts):
+        model.fit(*blobs(), validation_data=(x, y), verbose=0)
+    with raises(ValueError, *parts):
+        model.train_on_batch(x, y)
+
+
+def test_labels_that_are_no_whole_numbers(model):
+    x, y = blobs()
+    with raises(ValueError, "whole numbers", "float32", "0.5"):
+        check_untouched(model, x, y + 0.5)
+    # Whole numbers as floats are labels.
+    model.fit(x, y.astype("float32"), verbose=0)
+
+
+def test_one_hot_targets_for_a_sparse_loss(model):
+    x, y = blobs()
+    with raises(ValueError, "sparse_categorical_crossentropy", r"\(20, 3\)"):
+        check_untouched(model, x, np.eye(3)[y])
+
+
+def test_ignored_labels_are_no_error():
+    x, y = blobs()
+    model = classifier()
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(ignore_class=-1))
+    full = model.evaluate(x, y, verbose=0)
+    kept = y.copy()
+    kept[:10] = -1
+    half = model.evaluate(x, kept, verbose=0)
+    assert half == pytest.approx(model.evaluate(x[10:], y[10:], verbose=0) / 2, rel=1e-6)
+    assert half != pytest.approx(full)
+
+
+@pytest.mark.parametrize(
+    ("x", "parts"),
+    [
+        (np.array([["a"] * 4] * 20), ["strings", "astype"]),
+        (np.array([[object()] * 4] * 20), ["Python objects", "astype"]),
+        (np.zeros((20, 4), complex), ["complex128", "not supported", "float32"]),
+        (np.zeros((20, 4), "datetime64[s]"), ["dates"]),
+        ([1.0, 2.0], ["list of float", "np.asarray"]),
+        ("text", ["must be an array", "str"]),
+        (7, ["must be an array", "int"]),
+    ],
+)
+def test_things_that_are_no_numbers(model, x, parts):
+    with raises(TypeError, *parts):
+        check_untouched(model, x, blobs()[1])
+    with raises(TypeError, *parts):
+        model.predict(x, verbose=0)
+
+
+def test_a_single_value(model):
+    with raises(ValueError, "axis of samples"):
+        model.predict(np.float32(3), verbose=0)
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64", "int8", "bool", "float16", ">f4"])
+def test_other_dtypes_of_numbers_are_converted(model, dtype):
+    x = np.ones((4, 4)).astype(dtype)
+    expected = model.predict(np.ones((4, 4), "float32"), verbose=0)
+    np.testing.assert_array_equal(model.predict(x, verbose=0), expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ({"batch_size": 0}, ["batch_size", "at least 1", "=0"]),
+        ({"batch_size": -3}, ["batch_size", "=-3"]),
+        ({"batch_size": 2.5}, ["batch_size", "integer", "2.5"]),
+        ({"epochs": 0}, ["epochs"]),
+        ({"initial_epoch": -1}, ["initial_epoch"]),
+        ({"steps_per_epoch": 0}, ["steps_per_epoch"]),
+        ({"validation_split": 1.0}, ["validation_split", "between 0 and 1", "1.0"]),
+        ({"validation_split": -0.2}, ["validation_split", "-0.2"]),
+        ({"validation_split": 0.99}, ["20 samples", "nothing for training"]),
+        ({"validation_data": blobs()[0]}, ["validation_data", r"\(x, y\)"]),
+        ({"validation_data": blobs(), "validation_freq": 0}, ["validation_freq"]),
+        ({"shuffle": "batch"}, ["shuffle", "batch"]),
+        ({"verbose": 3}, ["verbose", "3"]),
+        ({"class_weight": [1, 2, 3]}, ["class_weight", "dictionary", "list"]),
+        ({"class_weight": {"0": 1.0}}, ["class_weight", "'0'"]),
+        ({"class_weight": {-1: 1.0}}, ["class_weight", "-1"]),
+        ({"class_weight": {0: float("nan")}}, ["class_weight", "nan"]),
+        ({"class_weight": {0: 2.0}, "sample_weight": np.ones(20)}, ["both"]),
+        ({"sample_weight": np.ones(7)}, ["same number of samples", "sample_weight: 7"]),
+    ],
+)
+def test_arguments_out_of_range(model, arguments, parts):
+    with raises(ValueError, *parts):
+        check_untouched(model, *blobs(), **arguments)
+
+
+def test_callbacks_that_are_none(model):
+    with raises(TypeError, "keras.callbacks.Callback", "lambda"):
+        model.fit(*blobs(), callbacks=[lambda: None], verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ({"optimizer": "adm", "loss": "mse"}, ["optimizer", "adm", "adam"]),
+        ({"optimizer": "sgd", "loss": "msee"}, ["loss", "msee", "mse"]),
+        ({"optimizer": "sgd", "loss": "mse", "metrics": "accuracy"}, ["metrics", "list"]),
+        ({"optimizer": "sgd", "loss": "mse", "loss_weights": ["a"]}, ["loss_weights", "number"]),
+    ],
+)
+def test_compile_with_unknown_names(arguments, parts):
+    with raises(ValueError, *parts):
+        model = classifier()
+        model.compile(**arguments)
+        model.fit(*blobs(), verbose=0)
+
+
+def test_an_unknown_metric_is_reported_where_it_is_first_used():
+    model = classifier()
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["acuracy"])
+    with raises(ValueError, "acuracy", "sparse_categorical_accuracy"):
+        model.fit(*blobs(), verbose=0)
+
+
+def test_a_failed_fit_compiles_nothing_that_a_good_one_has_to_repeat(model):
+    x, y = blobs()
+    model.fit(x, y, verbose=0)
+    with count_compilations() as kinds:
+        with pytest.raises(ValueError):
+            model.fit(x, y + 5, verbose=0)
+        model.fit(x, y, verbose=0)
+    assert kinds == []

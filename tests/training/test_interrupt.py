@@ -1,0 +1,68 @@
+"""Ctrl-C in the middle of a fit: a real signal to a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+SCRIPT = textwrap.dedent(
+    """
+    import sys
+    import numpy as np
+    import kerascnn as keras
+    from kerascnn import layers
+
+    model = keras.Sequential([
+        keras.Input((28, 28, 1)),
+        layers.Conv2D(16, 3, activation="relu"),
+        layers.Flatten(),
+        layers.Dense(10, activation="softmax"),
+    ])
+    model.compile("adam", "sparse_categorical_crossentropy")
+    rng = np.random.default_rng(0)
+    x = rng.random((4096, 28, 28, 1), dtype="float32")
+    y = rng.integers(0, 10, 4096)
+    model.fit(x[:64], y[:64], verbose=0)
+    before = int(model.optimizer.iterations.numpy())
+    print("ready", flush=True)
+    try:
+        model.fit(x, y, batch_size=32, epochs=10**6, verbose=VERBOSE)
+    except KeyboardInterrupt:
+        pass
+    else:
+        sys.exit("fit ended")
+    steps = int(model.optimizer.iterations.numpy()) - before
+    assert steps > 0, steps
+    weights = model.get_weights()
+    assert all(np.isfinite(w).all() for w in weights)
+    # Nothing goes on behind: the same weights later, and the model trains and predicts.
+    keras.config.synchronize()
+    assert all((a == b).all() for a, b in zip(weights, model.get_weights()))
+    model.fit(x[:64], y[:64], verbose=0)
+    assert model.predict(x[:8], verbose=0).shape == (8, 10)
+    print("good", flush=True)
+    """
+)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+@pytest.mark.parametrize("verbose", [0, 2])
+def test_ctrl_c_stops_between_steps_and_leaves_the_model_working(verbose):
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.replace("VERBOSE", str(verbose))],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=3)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert output.splitlines()[-1] == "good"
+    assert process.returncode == 0

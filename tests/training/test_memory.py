@@ -1,0 +1,64 @@
+"""Data that does not fit on the device, and batches that don't."""
+
+import numpy as np
+import pytest
+
+import kerascnn as keras
+from kerascnn import layers
+from kerascnn.training import memory
+
+from .helpers import blobs, classifier
+
+
+def stream_in_chunks(monkeypatch, chunk_bytes):
+    monkeypatch.setattr(memory, "RESIDENT_SHARE", 1e-12)
+    monkeypatch.setattr(
+        memory, "chunk_batches", lambda per_batch, *_: max(1, chunk_bytes // per_batch)
+    )
+
+
+@pytest.mark.parametrize("samples", [48, 50, 3, 5])
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("chunk_bytes", [1, 300])
+def test_streamed_data_train_the_same_weights(monkeypatch, samples, shuffle, chunk_bytes):
+    """A batch of 5 samples has 5 * (16 + 4) bytes: chunks of one batch and of three."""
+    x, y = blobs(samples)
+    results = []
+    for streamed in (False, True):
+        if streamed:
+            stream_in_chunks(monkeypatch, chunk_bytes)
+        keras.utils.set_random_seed(2)
+        model = classifier()
+        model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+        history = model.fit(
+            x, y, batch_size=5, epochs=3, shuffle=shuffle, validation_data=(x, y), verbose=0
+        )
+        evaluated = model.evaluate(x, y, batch_size=5, verbose=0)
+        predicted = model.predict(x, batch_size=5, verbose=0)
+        results.append((history.history, evaluated, predicted, model.get_weights()[0]))
+    resident, streamed = results
+    assert resident[:2] == streamed[:2]
+    np.testing.assert_array_equal(resident[2], streamed[2])
+    np.testing.assert_array_equal(resident[3], streamed[3])
+
+
+def test_a_batch_that_does_not_fit_says_which_one_would():
+    """400 GB of activations fit on no machine that runs tests."""
+    model = keras.Sequential(
+        [keras.Input((1,)), layers.Dense(100_000, activation="relu"), layers.Dense(1)]
+    )
+    model.compile("sgd", "mse")
+    x = np.zeros((1_000_000, 1), "float32")
+    before = model.get_weights()
+    with pytest.raises(MemoryError) as caught:
+        model.fit(x, x, batch_size=1_000_000, verbose=0)
+    error = caught.value
+    assert isinstance(error, keras.OutOfMemoryError)
+    assert error.requested > 400e9
+    assert error.batch_size == 1_000_000
+    assert 1 <= error.fitting_batch_size < 1_000_000
+    for part in ("batch_size=1000000", "asked for", "in use", "free", "batch_size of up to about"):
+        assert part in str(error)
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+    model.fit(x[:32], x[:32], batch_size=8, verbose=0)
