@@ -37,8 +37,8 @@ class L1L2(Regularizer):
     Example:
 
     >>> from kerascnn import regularizers
-    >>> float(regularizers.L1L2(l1=0.1, l2=0.0)([1.0, -2.0]).numpy().round(3))
-    0.3
+    >>> float(regularizers.L1L2(l1=0.5, l2=0.25)([1.0, -2.0]))
+    2.75
     """
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0) -> None:

@@ -6,7 +6,6 @@ takes) and `registered_name`.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any
@@ -146,6 +145,8 @@ def _find_class(
 
 def did_you_mean(name: Any, choices: Any) -> str:
     """The end of an error message: the names that come close, else all of them."""
+    import difflib  # for errors only: it would slow the import of the package
+
     names = sorted(str(c) for c in choices)
     close = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=0.6)
     if close:

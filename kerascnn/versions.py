@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import sys
 from typing import Any
 
 from kerascnn import _core
 
-try:
-    __version__ = importlib.metadata.version("kerascnn")
-except importlib.metadata.PackageNotFoundError:  # run from a source tree that is not installed
-    __version__ = str(_core.build_info().get("version", "0+unknown"))
+__version__: str = str(_core.build_info()["version"])
 
 _REMEDY = (
     "To train on an NVIDIA GPU, install the driver (CUDA 13 or later) and the CUDA libraries: "
@@ -22,6 +18,8 @@ _REMEDY = (
 
 def collect() -> dict[str, Any]:
     """Versions, build settings and devices, as plain values."""
+    import importlib.metadata
+
     devices = [
         {"name": name, "usable": bool(usable), "description": description}
         for name, usable, description in _core.list_devices()

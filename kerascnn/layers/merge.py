@@ -15,7 +15,7 @@ class Merge(Layer):
         super().__init__(**kwargs)
 
     def build(self, input_shape: Any) -> None:
-        self._checked(input_shape)
+        self.compute_output_shape(self._checked(input_shape))
 
     def _checked(self, shapes: Any) -> list[tuple[int | None, ...]]:
         many = isinstance(shapes, (list, tuple)) and all(
@@ -99,9 +99,6 @@ class Concatenate(Merge):
 
     def call(self, inputs: Any) -> Any:
         return ops.concatenate(inputs, self.axis)
-
-    def build(self, input_shape: Any) -> None:
-        self.compute_output_shape(input_shape)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         shapes = self._checked(input_shape)

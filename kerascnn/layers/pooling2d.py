@@ -111,3 +111,15 @@ class AveragePooling2D(Pooling2D):
     """
 
     _pool = staticmethod(ops.average_pool)
+
+    # Unlike in MaxPooling2D, Keras has no default for the window here.
+    def __init__(
+        self,
+        pool_size: int | Sequence[int],
+        strides: int | Sequence[int] | None = None,
+        padding: str = "valid",
+        data_format: str | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(pool_size, strides, padding, data_format, name, **kwargs)
