@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
@@ -92,9 +93,18 @@ struct AdamScalars {
   double alpha, beta_1, beta_2, epsilon;
 };
 
+void adam_range(const FloatKernels& kernels, const float* p, const float* g, const float* m,
+                const float* v, float* new_p, float* new_m, float* new_v, int64_t begin,
+                int64_t end, const AdamScalars& scalars) {
+  kernels.adam(p + begin, g + begin, m + begin, v + begin, new_p + begin, new_m + begin,
+               new_v + begin, end - begin,
+               {static_cast<float>(scalars.alpha), static_cast<float>(1 - scalars.beta_1),
+                static_cast<float>(1 - scalars.beta_2), static_cast<float>(scalars.epsilon)});
+}
+
 template <typename T>
-void adam_range(const T* p, const T* g, const T* m, const T* v, T* new_p, T* new_m, T* new_v,
-                int64_t begin, int64_t end, const AdamScalars& scalars) {
+void adam_range(const FloatKernels&, const T* p, const T* g, const T* m, const T* v, T* new_p,
+                T* new_m, T* new_v, int64_t begin, int64_t end, const AdamScalars& scalars) {
   using C = compute_t<T>;
   const C alpha = static_cast<C>(scalars.alpha);
   const C rest_1 = static_cast<C>(1 - scalars.beta_1);
@@ -149,7 +159,7 @@ std::unique_ptr<Kernel> plan_adam_update(const PlanRequest& request) {
   return make_kernel(
       "kerascnn adam_update",
       [parameters = parameters_of(request, layout.parameter(0), layout.count), layout, beta_1,
-       beta_2, epsilon, rate_dtype](const KernelArgs& args) {
+       beta_2, epsilon, rate_dtype, &kernels = float_kernels()](const KernelArgs& args) {
         const double rate = scalar_value(args.inputs[layout.learning_rate()], rate_dtype);
         const double step = static_cast<double>(*input<int64_t>(args, layout.iterations())) + 1;
         const AdamScalars scalars{
@@ -157,8 +167,8 @@ std::unique_ptr<Kernel> plan_adam_update(const PlanRequest& request) {
             beta_2, epsilon};
         for_each_range(parameters, [&](size_t i, int64_t begin, int64_t end) {
           with_type(parameters[i].dtype, [&]<typename T>(Type<T>) {
-            adam_range(input<T>(args, layout.parameter(i)), input<T>(args, layout.gradient(i)),
-                       input<T>(args, layout.first_moment(i)),
+            adam_range(kernels, input<T>(args, layout.parameter(i)),
+                       input<T>(args, layout.gradient(i)), input<T>(args, layout.first_moment(i)),
                        input<T>(args, layout.second_moment(i)),
                        output<T>(args, layout.new_parameter(i)),
                        output<T>(args, layout.new_first_moment(i)),

@@ -1,5 +1,6 @@
 // Random numbers: Philox, counted by the state {seed, counter}, so that a call gives the same
 // numbers whatever the number of threads.
+#include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
@@ -89,6 +90,23 @@ std::unique_ptr<Kernel> plan_random_bernoulli(const PlanRequest& request) {
   });
 }
 
+namespace {
+
+std::unique_ptr<Kernel> make_float_dropout(int64_t size, uint32_t stream, uint32_t threshold,
+                                           float scale) {
+  const FloatKernels& kernels = float_kernels();
+  return make_kernel(
+      message("kerascnn dropout:", kernels.name), [=, &kernels](const KernelArgs& args) {
+        parallel_for((size + 3) / 4, kBlockGrain, [&](int64_t begin, int64_t end) {
+          kernels.dropout(input<float>(args, 0) + 4 * begin, output<float>(args, 0) + 4 * begin,
+                          input<int64_t>(args, 1), stream, threshold, scale, begin,
+                          std::min(4 * end, size) - 4 * begin);
+        });
+      });
+}
+
+}  // namespace
+
 std::unique_ptr<Kernel> plan_dropout(const PlanRequest& request) {
   const int64_t size = size_of(request.outputs[0]);
   const uint32_t stream = stream_of(request);
@@ -97,6 +115,9 @@ std::unique_ptr<Kernel> plan_dropout(const PlanRequest& request) {
   return dispatch_floating(request, request.outputs[0].dtype, [&]<typename T>(Type<T>) {
     using C = compute_t<T>;
     const C scale = rate < 1 ? static_cast<C>(1 / (1 - rate)) : C(0);
+    if constexpr (std::is_same_v<T, float>) {
+      return make_float_dropout(size, stream, threshold, scale);
+    }
     return make_kernel(
         "kerascnn dropout", [size, stream, threshold, scale](const KernelArgs& args) {
           const T* x = input<T>(args, 0);

@@ -2,7 +2,9 @@
 // they don't depend on the number of threads.
 #include <cmath>
 #include <limits>
+#include <numeric>
 
+#include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
@@ -106,6 +108,26 @@ void reduce_columns(const T* x, int64_t rows, int64_t inner, typename Op::Accumu
   }
 }
 
+// Sums of float columns by the vector kernels. Narrow rows are seen as fewer, wider ones, so that
+// vectors are full, and folded afterwards.
+void sum_float_columns(const FloatKernels& kernels, const float* x, int64_t rows, int64_t inner,
+                       double* out) {
+  constexpr int64_t kNarrow = 64;
+  constexpr int64_t kVector = 16;  // elements of the widest vector
+  std::fill(out, out + inner, 0.0);
+  const int64_t fold = inner < kNarrow ? std::min(rows, kVector / std::gcd(kVector, inner)) : 1;
+  if (fold <= 1) {
+    kernels.sum_columns(x, rows, inner, out);
+    return;
+  }
+  double wide[kNarrow * kVector];
+  std::fill(wide, wide + fold * inner, 0.0);
+  const int64_t whole = rows / fold;
+  kernels.sum_columns(x, whole, fold * inner, wide);
+  for (int64_t i = 0; i < fold * inner; ++i) out[i % inner] += wide[i];
+  kernels.sum_columns(x + whole * fold * inner, rows - whole * fold, inner, out);
+}
+
 template <typename T, typename Op>
 std::unique_ptr<Kernel> make_simple_reduce(const ReduceGeometry& geometry, double divisor) {
   using Accumulator = typename Op::Accumulator;
@@ -113,7 +135,7 @@ std::unique_ptr<Kernel> make_simple_reduce(const ReduceGeometry& geometry, doubl
   const int64_t partials = geometry.outer * split.pieces * geometry.inner;
   return make_kernel(
       "kerascnn reduce",
-      [geometry, split, divisor](const KernelArgs& args) {
+      [geometry, split, divisor, &kernels = float_kernels()](const KernelArgs& args) {
         const T* x = input<T>(args, 0);
         T* out = output<T>(args, 0);
         auto* partial = static_cast<Accumulator*>(args.workspace);
@@ -127,6 +149,8 @@ std::unique_ptr<Kernel> make_simple_reduce(const ReduceGeometry& geometry, doubl
             const T* from = x + (task / split.pieces * geometry.reduce + first) * inner;
             if (inner == 1) {
               partial[task] = reduce_contiguous<T, Op>(from, rows);
+            } else if constexpr (std::is_same_v<Op, Sum<float>>) {
+              sum_float_columns(kernels, from, rows, inner, partial + task * inner);
             } else {
               reduce_columns<T, Op>(from, rows, inner, partial + task * inner);
             }

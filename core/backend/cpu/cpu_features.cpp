@@ -1,0 +1,38 @@
+#include "core/backend/cpu/cpu_features.h"
+
+#include <cstdlib>
+#include <string_view>
+
+namespace kerascnn::cpu {
+
+namespace {
+
+InstructionSet find_instruction_set() {
+#ifdef KERASCNN_X86_DISPATCH
+  InstructionSet best = InstructionSet::Plain;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("f16c")) {
+    best = InstructionSet::Avx2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+      best = InstructionSet::Avx512;
+    }
+  }
+  const char* text = std::getenv("KERASCNN_CPU_ISA");
+  const std::string_view asked = text != nullptr ? text : "";
+  if (asked == "plain") return InstructionSet::Plain;
+  if (asked == "avx2" && best == InstructionSet::Avx512) return InstructionSet::Avx2;
+  return best;
+#else
+  return InstructionSet::Plain;
+#endif
+}
+
+}  // namespace
+
+InstructionSet instruction_set() {
+  static const InstructionSet found = find_instruction_set();
+  return found;
+}
+
+}  // namespace kerascnn::cpu

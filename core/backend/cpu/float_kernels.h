@@ -1,0 +1,57 @@
+// Inner loops on float32 that are worth writing for the widest vectors of the machine, chosen when
+// the process starts.
+#pragma once
+
+#include <cstdint>
+
+namespace kerascnn::cpu {
+
+// A row of neighbouring output pixels of a pooling whose windows are clipped alike.
+struct PoolRow {
+  int64_t pixels;  // output pixels
+  int64_t channels;
+  int64_t rows, columns;  // of the window, as far as it lies inside the input
+  int64_t pixel_step;     // from one window to the next, in elements of the input
+  int64_t row_step;       // from one input row to the next
+  int64_t first_index;    // the index that the window's first element inside the input has
+  int64_t index_step;     // the width of the whole window
+};
+
+struct AdamStep {
+  float alpha, one_minus_beta_1, one_minus_beta_2, epsilon;
+};
+
+struct FloatKernels {
+  const char* name;  // "avx512", "avx2", "plain"
+
+  // y (pixels, channels) = maxima of the windows; index, where not null, their positions in the
+  // window.
+  void (*max_pool)(const PoolRow& row, const float* x, float* y, uint8_t* index);
+  // The windows don't overlap: writes every element of each of them, gy at the index, else 0.
+  void (*max_pool_grad)(const PoolRow& row, const float* gy, const uint8_t* index, float* gx);
+  // totals (width) += the sums of the columns of x (rows, width).
+  void (*sum_columns)(const float* x, int64_t rows, int64_t width, double* totals);
+  void (*adam)(const float* p, const float* g, const float* m, const float* v, float* new_p,
+               float* new_m, float* new_v, int64_t count, const AdamStep& step);
+  // out = kept(x) * scale for elements [4 * first_block, 4 * first_block + count) of dropout's
+  // numbering; x and out point at the first of them. `state` and `threshold` as in philox.h; count
+  // is a multiple of 4 but for the end of the tensor.
+  void (*dropout)(const float* x, float* out, const int64_t* state, uint32_t stream,
+                  uint32_t threshold, float scale, int64_t first_block, int64_t count);
+};
+
+const FloatKernels& float_kernels();
+
+namespace plain {
+extern const FloatKernels kFloatKernels;
+}
+#ifdef KERASCNN_X86_DISPATCH
+namespace avx2 {
+extern const FloatKernels kFloatKernels;
+}
+namespace avx512 {
+extern const FloatKernels kFloatKernels;
+}
+#endif
+
+}  // namespace kerascnn::cpu

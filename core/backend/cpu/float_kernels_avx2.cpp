@@ -1,0 +1,1 @@
+#include "core/backend/cpu/float_kernels_impl.h"

@@ -1,0 +1,240 @@
+// The loops of float_kernels.h, compiled once for each instruction set (see simd.h).
+#pragma once
+
+#include "core/backend/cpu/float_kernels.h"
+#include "core/backend/cpu/simd.h"
+
+namespace kerascnn::cpu::KERASCNN_SIMD {
+
+namespace {
+
+// NaN wins over everything, the first of equal maxima over the others.
+KERASCNN_INLINE void take_larger(Vec value, int32_t position, Vec& largest, IntVec& index) {
+  const IntVec take = (value > largest) | ((value != value) & (largest == largest));
+  largest = take ? value : largest;
+  index = take ? (position - IntVec{}) : index;
+}
+
+// `rows` and `columns` are given as constants where they are known, so that the loops unroll.
+template <int known_rows, int known_columns>
+KERASCNN_INLINE void max_pool_row(const PoolRow& row, const float* x, float* y, uint8_t* index) {
+  const int64_t rows = known_rows > 0 ? known_rows : row.rows;
+  const int64_t columns = known_columns > 0 ? known_columns : row.columns;
+  for (int64_t pixel = 0; pixel < row.pixels; ++pixel) {
+    for (int64_t c = 0; c < row.channels; c += kWidth) {
+      const int64_t count = row.channels - c < kWidth ? row.channels - c : kWidth;
+      const float* from = x + c;
+      const auto load_some = [&](const float* at) {
+        return count == kWidth ? load(at) : load_part(at, count);
+      };
+      Vec largest = load_some(from);
+      IntVec position = static_cast<int32_t>(row.first_index) - IntVec{};
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < columns; ++j) {
+          if (i == 0 && j == 0) continue;
+          take_larger(load_some(from + i * row.row_step + j * row.channels),
+                      static_cast<int32_t>(row.first_index + i * row.index_step + j), largest,
+                      position);
+        }
+      }
+      if (count == kWidth) {
+        store(y + c, largest);
+      } else {
+        store_part(y + c, largest, count);
+      }
+      if (index != nullptr) {
+        store_bytes(index + c, __builtin_convertvector(position, ByteVec), count);
+      }
+    }
+    x += row.pixel_step;
+    y += row.channels;
+    if (index != nullptr) index += row.channels;
+  }
+}
+
+void max_pool(const PoolRow& row, const float* x, float* y, uint8_t* index) {
+  if (row.rows == 2 && row.columns == 2) {
+    max_pool_row<2, 2>(row, x, y, index);
+  } else {
+    max_pool_row<0, 0>(row, x, y, index);
+  }
+}
+
+template <int known_rows, int known_columns>
+KERASCNN_INLINE void max_pool_grad_row(const PoolRow& row, const float* gy, const uint8_t* index,
+                                       float* gx) {
+  const int64_t rows = known_rows > 0 ? known_rows : row.rows;
+  const int64_t columns = known_columns > 0 ? known_columns : row.columns;
+  for (int64_t pixel = 0; pixel < row.pixels; ++pixel) {
+    for (int64_t c = 0; c < row.channels; c += kWidth) {
+      const int64_t count = row.channels - c < kWidth ? row.channels - c : kWidth;
+      const Vec gradient = count == kWidth ? load(gy + c) : load_part(gy + c, count);
+      const IntVec position = __builtin_convertvector(load_bytes(index + c, count), IntVec);
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < columns; ++j) {
+          const auto here = static_cast<int32_t>(row.first_index + i * row.index_step + j);
+          const Vec value = (position == here - IntVec{}) ? gradient : Vec{};
+          float* to = gx + c + i * row.row_step + j * row.channels;
+          if (count == kWidth) {
+            store(to, value);
+          } else {
+            store_part(to, value, count);
+          }
+        }
+      }
+    }
+    gx += row.pixel_step;
+    gy += row.channels;
+    index += row.channels;
+  }
+}
+
+void max_pool_grad(const PoolRow& row, const float* gy, const uint8_t* index, float* gx) {
+  if (row.rows == 2 && row.columns == 2) {
+    max_pool_grad_row<2, 2>(row, gy, index, gx);
+  } else {
+    max_pool_grad_row<0, 0>(row, gy, index, gx);
+  }
+}
+
+// Sums of up to kSumRows rows are kept in float, longer ones in double, so that a bias gradient
+// over hundreds of thousands of pixels keeps its digits.
+constexpr int64_t kSumRows = 64;
+
+template <int vectors>
+KERASCNN_INLINE void sum_column_block(const float* x, int64_t rows, int64_t width, double* totals) {
+  for (int64_t first = 0; first < rows; first += kSumRows) {
+    const int64_t last = first + kSumRows < rows ? first + kSumRows : rows;
+    Vec sums[vectors] = {};
+    for (int64_t row = first; row < last; ++row) {
+      for (int v = 0; v < vectors; ++v) sums[v] += load(x + row * width + v * kWidth);
+    }
+    for (int v = 0; v < vectors; ++v) {
+      for (int lane = 0; lane < kWidth; ++lane) totals[v * kWidth + lane] += sums[v][lane];
+    }
+  }
+}
+
+KERASCNN_INLINE void sum_last_columns(const float* x, int64_t rows, int64_t width, int64_t count,
+                                      double* totals) {
+  for (int64_t first = 0; first < rows; first += kSumRows) {
+    const int64_t last = first + kSumRows < rows ? first + kSumRows : rows;
+    Vec sums{};
+    for (int64_t row = first; row < last; ++row) sums += load_part(x + row * width, count);
+    for (int64_t lane = 0; lane < count; ++lane) totals[lane] += sums[lane];
+  }
+}
+
+void sum_columns(const float* x, int64_t rows, int64_t width, double* totals) {
+  int64_t column = 0;
+  for (; column + 4 * kWidth <= width; column += 4 * kWidth) {
+    sum_column_block<4>(x + column, rows, width, totals + column);
+  }
+  for (; column + kWidth <= width; column += kWidth) {
+    sum_column_block<1>(x + column, rows, width, totals + column);
+  }
+  if (column < width) sum_last_columns(x + column, rows, width, width - column, totals + column);
+}
+
+// New and old may be the same memory: each element is read before it is written, which ivdep
+// promises.
+void adam(const float* p, const float* g, const float* m, const float* v, float* new_p,
+          float* new_m, float* new_v, int64_t count, const AdamStep& step) {
+  const AdamStep s = step;
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const float first = m[i] + (g[i] - m[i]) * s.one_minus_beta_1;
+    const float second = v[i] + (g[i] * g[i] - v[i]) * s.one_minus_beta_2;
+    new_p[i] = p[i] - first * s.alpha / (__builtin_sqrtf(second) + s.epsilon);
+    new_m[i] = first;
+    new_v[i] = second;
+  }
+}
+
+// Philox on kWidth / 2 blocks at a time, each word in a 64-bit lane; see core/ops/philox.h, whose
+// bits these are.
+constexpr int kBlocks = kWidth / 2;
+typedef uint64_t WideVec __attribute__((vector_size(kWidth * 4)));
+
+// The 64-bit products of the lanes' low halves.
+KERASCNN_INLINE WideVec multiply_low(WideVec a, WideVec b) {
+#if defined(__AVX512F__)
+  // The masked form: GCC 12 warns of an uninitialized operand inside the plain one's header.
+  return reinterpret_cast<WideVec>(
+      _mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<WideVec>(
+      _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#else
+  return (a & 0xffffffffu) * (b & 0xffffffffu);
+#endif
+}
+
+struct WidePhilox {
+  WideVec words[4];  // the low halves count, the high ones are noise
+};
+
+KERASCNN_INLINE WidePhilox wide_philox(uint32_t key0, uint32_t key1, WidePhilox counter) {
+  const WideVec factor0 = uint64_t{0xD2511F53u} - WideVec{};
+  const WideVec factor1 = uint64_t{0xCD9E8D57u} - WideVec{};
+  for (int round = 0; round < 10; ++round) {
+    const WideVec product0 = multiply_low(counter.words[0], factor0);
+    const WideVec product1 = multiply_low(counter.words[2], factor1);
+    counter = {{(product1 >> 32) ^ counter.words[1] ^ uint64_t{key0}, product1,
+                (product0 >> 32) ^ counter.words[3] ^ uint64_t{key1}, product0}};
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+// The words of kBlocks blocks in the order of the elements.
+KERASCNN_INLINE void philox_words(const int64_t* state, uint32_t stream, uint64_t first_block,
+                                  uint32_t* words) {
+  const uint64_t seed = static_cast<uint64_t>(state[0]);
+  WideVec block;
+  for (int lane = 0; lane < kBlocks; ++lane)
+    block[lane] = first_block + static_cast<uint64_t>(lane);
+  const WideVec zero{};
+  const WidePhilox random =
+      wide_philox(static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32),
+                  {{block & uint64_t{0xffffffffu}, block >> 32,
+                    zero + uint64_t{static_cast<uint32_t>(static_cast<uint64_t>(state[1]))},
+                    zero + uint64_t{stream}}});
+  const uint64_t low = 0xffffffffu;
+  const WideVec first = (random.words[0] & low) | (random.words[1] << 32);
+  const WideVec second = (random.words[2] & low) | (random.words[3] << 32);
+  for (int lane = 0; lane < kBlocks; ++lane) {
+    const uint64_t pair[2] = {first[lane], second[lane]};
+    std::memcpy(words + 4 * lane, pair, sizeof(pair));
+  }
+}
+
+void dropout(const float* x, float* out, const int64_t* state, uint32_t stream, uint32_t threshold,
+             float scale, int64_t first_block, int64_t count) {
+  constexpr int64_t kElements = 4 * kBlocks;
+  for (int64_t at = 0; at < count; at += kElements) {
+    uint32_t words[kElements];
+    philox_words(state, stream, static_cast<uint64_t>(first_block + at / 4), words);
+    const int64_t here = count - at < kElements ? count - at : kElements;
+    if (here == kElements) {
+      for (int64_t i = 0; i < kElements; ++i) {
+        out[at + i] = (words[i] >> 8) < threshold ? x[at + i] * scale : 0.0f;
+      }
+    } else {
+      for (int64_t i = 0; i < here; ++i) {
+        out[at + i] = (words[i] >> 8) < threshold ? x[at + i] * scale : 0.0f;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+#define KERASCNN_STRING_OF(name) #name
+#define KERASCNN_STRING(name) KERASCNN_STRING_OF(name)
+extern const FloatKernels kFloatKernels;
+const FloatKernels kFloatKernels = {
+    KERASCNN_STRING(KERASCNN_SIMD), max_pool, max_pool_grad, sum_columns, adam, dropout};
+
+}  // namespace kerascnn::cpu::KERASCNN_SIMD

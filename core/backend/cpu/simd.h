@@ -1,0 +1,93 @@
+// Vectors of floats as wide as the file that includes this is compiled for. The same source is
+// compiled for AVX-512, for AVX2 and for whatever the compiler does by default, each time in a
+// namespace of its own, so that the linker never takes a function of one instruction set for that
+// of another. Include it in such files only (*_avx512.cpp, *_avx2.cpp and their plain sibling).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define KERASCNN_SIMD avx512
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#define KERASCNN_SIMD avx2
+#else
+#define KERASCNN_SIMD plain
+#endif
+
+namespace kerascnn::cpu::KERASCNN_SIMD {
+
+#if defined(__AVX512F__)
+constexpr int kWidth = 16;
+constexpr int kRegisters = 32;
+#elif defined(__AVX2__)
+constexpr int kWidth = 8;
+constexpr int kRegisters = 16;
+#else
+constexpr int kWidth = 4;
+constexpr int kRegisters = 16;
+#endif
+
+typedef float Vec __attribute__((vector_size(kWidth * 4)));
+typedef int32_t IntVec __attribute__((vector_size(kWidth * 4)));
+typedef uint8_t ByteVec __attribute__((vector_size(kWidth)));
+// For unaligned loads and stores of types that may alias anything.
+typedef float LooseVec __attribute__((vector_size(kWidth * 4), aligned(4), may_alias));
+typedef uint8_t LooseByteVec __attribute__((vector_size(kWidth), aligned(1), may_alias));
+
+#define KERASCNN_INLINE inline __attribute__((always_inline))
+
+KERASCNN_INLINE Vec splat(float value) { return value - Vec{}; }
+KERASCNN_INLINE Vec load(const float* from) { return *reinterpret_cast<const LooseVec*>(from); }
+KERASCNN_INLINE void store(float* to, Vec value) { *reinterpret_cast<LooseVec*>(to) = value; }
+
+// The first `count` elements, 0 < count <= kWidth; the others are 0.
+KERASCNN_INLINE Vec load_part(const float* from, int64_t count) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1u), from);
+#else
+  Vec value{};
+  std::memcpy(&value, from, static_cast<size_t>(count) * sizeof(float));
+  return value;
+#endif
+}
+
+KERASCNN_INLINE void store_part(float* to, Vec value, int64_t count) {
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1u << count) - 1u), value);
+#else
+  std::memcpy(to, &value, static_cast<size_t>(count) * sizeof(float));
+#endif
+}
+
+KERASCNN_INLINE Vec fma(Vec a, Vec b, Vec c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__AVX2__)
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+KERASCNN_INLINE ByteVec load_bytes(const uint8_t* from, int64_t count) {
+  ByteVec value{};
+  if (count >= kWidth) {
+    value = *reinterpret_cast<const LooseByteVec*>(from);
+  } else {
+    std::memcpy(&value, from, static_cast<size_t>(count));
+  }
+  return value;
+}
+
+KERASCNN_INLINE void store_bytes(uint8_t* to, ByteVec value, int64_t count) {
+  if (count >= kWidth) {
+    *reinterpret_cast<LooseByteVec*>(to) = value;
+  } else {
+    std::memcpy(to, &value, static_cast<size_t>(count));
+  }
+}
+
+}  // namespace kerascnn::cpu::KERASCNN_SIMD
