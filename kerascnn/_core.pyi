@@ -2,7 +2,7 @@
 The core of kerascnn: tensors, ops, traced graphs, compiled programs, devices.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -14,9 +14,15 @@ class DeviceError(RuntimeError):
     """
 
 class OutOfMemoryError(MemoryError):
-    """
-    Memory ran out. Attributes in bytes: requested, allocated, cached, free.
-    """
+    """Memory ran out. The sizes are in bytes."""
+
+    requested: int = 0
+
+    allocated: int = 0
+
+    cached: int = 0
+
+    free: int = 0
 
 class Tensor:
     """An array on one device. Its dtype and shape are fixed."""

@@ -33,6 +33,11 @@ void bind_device(nb::module_& m);
 // The attributes of an op call as Python passes them.
 using AttributeMap = std::map<std::string, Attribute>;
 
+// How AttributeMap reads in a signature.
+#define KERASCNN_ATTRIBUTES_TYPE                             \
+  "collections.abc.Mapping[str, bool | int | float | str | " \
+  "collections.abc.Sequence[int] | collections.abc.Sequence[float]]"
+
 inline Attributes to_attributes(const AttributeMap& map) {
   Attributes attributes;
   for (const auto& [name, value] : map) attributes.set(name, value);

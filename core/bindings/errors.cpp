@@ -11,9 +11,10 @@ struct ErrorTypes {
   PyObject* out_of_memory;
 };
 
-PyObject* new_error_type(nb::module_& m, const char* name, const char* doc, PyObject* base) {
+PyObject* new_error_type(nb::module_& m, const char* name, const char* doc, PyObject* base,
+                         const nb::dict& attributes = nb::dict()) {
   const std::string full_name = nb::cast<std::string>(m.attr("__name__")) + "." + name;
-  PyObject* type = PyErr_NewExceptionWithDoc(full_name.c_str(), doc, base, nullptr);
+  PyObject* type = PyErr_NewExceptionWithDoc(full_name.c_str(), doc, base, attributes.ptr());
   if (type == nullptr) nb::raise_python_error();
   m.attr(name) = nb::borrow(type);
   return type;
@@ -53,10 +54,11 @@ void bind_errors(nb::module_& m) {
                                 "A device that is missing, failed, or is mixed with another; or a "
                                 "failed call into a library.",
                                 PyExc_RuntimeError);
-  types.out_of_memory =
-      new_error_type(m, "OutOfMemoryError",
-                     "Memory ran out. Attributes in bytes: requested, allocated, cached, free.",
-                     PyExc_MemoryError);
+  // On the class, so that the stub declares them.
+  nb::dict sizes;
+  for (const char* size : {"requested", "allocated", "cached", "free"}) sizes[size] = 0;
+  types.out_of_memory = new_error_type(
+      m, "OutOfMemoryError", "Memory ran out. The sizes are in bytes.", PyExc_MemoryError, sizes);
   nb::register_exception_translator(translate, &types);
 }
 

@@ -77,9 +77,8 @@ void bind_graph(nb::module_& m) {
           },
           nb::arg("shape"), nb::arg("dtype"), nb::arg("value"))
       .def("apply", &apply_in, nb::arg("op"), nb::arg("inputs"), nb::arg("attrs") = AttributeMap{},
-           nb::sig("def apply(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, bool | "
-                   "int | float "
-                   "| str | Sequence[int] | Sequence[float]] = {}) -> list[Value]"))
+           nb::sig("def apply(self, op: str, inputs: collections.abc.Sequence[Value], "
+                   "attrs: " KERASCNN_ATTRIBUTES_TYPE " = {}) -> list[Value]"))
       .def(
           "read", [](const GraphPtr& g, const VariablePtr& v) { return GraphValue{g, g->read(v)}; },
           nb::arg("variable"), "The variable's value at this point of the trace.")

@@ -46,9 +46,8 @@ nb::dict op_info(const std::string& name) {
 
 void bind_ops(nb::module_& m) {
   m.def("apply", &apply_op, nb::arg("op"), nb::arg("inputs"), nb::arg("attrs") = AttributeMap{},
-        nb::sig("def apply(op: str, inputs: Sequence[Tensor], attrs: Mapping[str, bool | int | "
-                "float | str "
-                "| Sequence[int] | Sequence[float]] = {}) -> list[Tensor]"),
+        nb::sig("def apply(op: str, inputs: collections.abc.Sequence[Tensor], "
+                "attrs: " KERASCNN_ATTRIBUTES_TYPE " = {}) -> list[Tensor]"),
         "Runs one op at once.");
   m.def("op_names", &op_names);
   m.def("op_info", &op_info, nb::arg("name"),
