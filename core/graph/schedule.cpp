@@ -30,6 +30,7 @@ class Scheduler {
     build_edges();
     order_writes_after_reads();
     schedule_.order = sorted_nodes();
+    check_complete();
     schedule_.home_states.resize(schedule_.graph.values().size(), -1);
     return std::move(schedule_);
   }
@@ -207,6 +208,17 @@ class Scheduler {
       }
     }
     return order;
+  }
+
+  // A circle would leave nodes out, which must never go unnoticed.
+  void check_complete() const {
+    const std::vector<Node>& nodes = schedule_.graph.nodes();
+    const auto kernels = std::count_if(nodes.begin(), nodes.end(),
+                                       [](const Node& node) { return !node.op->is_view; });
+    if (static_cast<size_t>(kernels) != schedule_.order.size()) {
+      throw ValueError(message("scheduling ordered ", schedule_.order.size(), " of ", kernels,
+                               " nodes; this is a fault of kerascnn"));
+    }
   }
 
   Schedule schedule_;

@@ -69,7 +69,7 @@ struct RandomGraph {
 
   void add_node() {
     Graph& graph = rooted.graph;
-    switch (below(13)) {
+    switch (below(14)) {
       case 0:
         return matrices.push_back(call(graph, "add", {pick(matrices), pick(matrices)}));
       case 1:
@@ -104,6 +104,13 @@ struct RandomGraph {
         return vectors.push_back(call(graph, "tanh", {pick(vectors)}));
       case 11:
         return graph.assign(pick_variable(), pick(matrices));
+      case 12: {
+        // One buffer read under two shapes.
+        const ValueId x = pick(vectors);
+        const ValueId row = call(graph, "reshape", {x}, {{"shape", Shape{1, 4}}});
+        const ValueId sum = call(graph, "tanh", {call(graph, "add", {row, x})});
+        return vectors.push_back(call(graph, "reshape", {sum}, {{"shape", Shape{4}}}));
+      }
       default:
         return update_variables();
     }

@@ -7,8 +7,17 @@ import numpy as np
 from kerascnn import _core
 
 
+# Where tensors are made and programs run; set for each test by conftest.py.
+current_device = "cpu"
+
+
+def use_device(device: str) -> None:
+    global current_device
+    current_device = device
+
+
 def tensor(array, dtype=None) -> _core.Tensor:
-    return _core.from_numpy(np.array(array, dtype=dtype), "cpu")
+    return _core.from_numpy(np.array(array, dtype=dtype), current_device)
 
 
 def variable(name: str, array, dtype="float32") -> _core.Variable:
@@ -40,7 +49,7 @@ class Tracer:
         return self.matmul(a, b, transpose_a=False, transpose_b=False)
 
     def compile(self, *outputs, optimize=True) -> _core.Program:
-        return _core.Program.compile(self.graph, list(outputs), "cpu", optimize=optimize)
+        return _core.Program.compile(self.graph, list(outputs), current_device, optimize=optimize)
 
     def run(self, outputs, inputs, optimize=True, steps=1):
         program = self.compile(*outputs, optimize=optimize)
@@ -48,5 +57,9 @@ class Tracer:
         return [output.numpy().copy() for output in program.outputs()]
 
 
+def memory(name: str) -> int:
+    return _core.memory_stats(current_device)[name]
+
+
 def num_allocations() -> int:
-    return _core.memory_stats("cpu")["num_allocations"]
+    return memory("num_allocations")

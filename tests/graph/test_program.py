@@ -5,7 +5,7 @@ import pytest
 
 from kerascnn import _core
 
-from .helpers import Tracer, num_allocations, tensor, variable
+from .helpers import Tracer, memory, num_allocations, tensor, variable
 
 both = pytest.mark.parametrize("optimize", [True, False])
 
@@ -130,11 +130,11 @@ def test_outputs_do_not_change_with_the_variable():
 def test_the_variable_keeps_its_memory():
     t = Tracer()
     v = variable("v", np.zeros(1000))
-    view = v.value.numpy()
+    view = v.value
     t.graph.assign(v, t.add(t.graph.read(v), t.full([1000], 1.0)))
     program = t.compile()
     program.run([])
-    assert np.shares_memory(view, v.value.numpy()) and view[999] == 1.0
+    assert view.numpy()[999] == 1.0
     # The sum is computed where the variable is: no other memory, one instruction.
     assert program.stats()["arena_bytes"] == 0 and program.stats()["num_instructions"] == 1
 
@@ -192,7 +192,9 @@ def test_the_memory_of_an_updated_variable_can_be_an_input():
     np.testing.assert_array_equal(program.outputs()[0].numpy(), np.full(8, 16.0))
 
 
-def test_inputs_need_not_be_contiguous():
+def test_inputs_need_not_be_contiguous(device):
+    if device != "cpu":
+        pytest.skip("strided tensors come from other libraries' arrays, here NumPy's")
     t = Tracer()
     program = t.compile(t.exp(t.input([3, 2])))
     array = np.arange(6, dtype="float32").reshape(2, 3)
@@ -267,11 +269,11 @@ def test_too_large_programs_leave_nothing_behind():
     # 2^24 x 2^20 floats: 64 TiB.
     big = t.broadcast_to(t.reshape(x, shape=[1 << 24, 1]), shape=[1 << 24, 1 << 20])
     total = t.sum(t.softmax(big, axis=-1))
-    before = _core.memory_stats("cpu")["allocated"]
+    before = memory("allocated")
     with pytest.raises(_core.OutOfMemoryError) as error:
         t.compile(total)
     assert error.value.requested >= 1 << 46
-    assert _core.memory_stats("cpu")["allocated"] == before
+    assert memory("allocated") == before
     small = Tracer()
     assert small.run([small.exp(small.input([1]))], [np.zeros(1, "float32")])[0][0] == 1.0
 

@@ -1,0 +1,12 @@
+"""Every test of this folder runs on every device."""
+
+import pytest
+
+from . import helpers
+
+
+@pytest.fixture(autouse=True)
+def on_device(device):
+    helpers.use_device(device)
+    yield
+    helpers.use_device("cpu")
