@@ -35,7 +35,7 @@ namespace kerascnn {
 constexpr int kMaxElementInputs = 8;
 constexpr int kMaxElementConstants = 16;
 constexpr int kMaxElementInstructions = 32;
-constexpr int kMaxElementOutputs = 4;
+constexpr int kMaxElementOutputs = 8;
 constexpr int kMaxElementRegisters =
     kMaxElementInputs + kMaxElementConstants + kMaxElementInstructions;
 

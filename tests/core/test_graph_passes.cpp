@@ -244,6 +244,60 @@ TEST(labels_that_come_after_the_softmax_still_fuse) {
   check_close_results(before, after);
 }
 
+RootedGraph pooled_network(const Shape& strides, std::string_view activation) {
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  const ValueId x = graph.input("x", f32({2, 6, 6, 3})), b = graph.input("b", f32({3}));
+  const ValueId y = call(graph, activation, {call(graph, "add", {x, b})});
+  const ValueId p = call(graph, "max_pool2d", {y},
+                         {{"window", Shape{2, 2}}, {"strides", strides}, {"padding", Shape(4, 0)}});
+  const ValueId loss = call(graph, "reduce_sum", {call(graph, "square", {p})}, kAll);
+  rooted.outputs = graph.gradients(loss, {x, b});
+  return rooted;
+}
+
+TEST(gradients_before_max_pooling_are_taken_on_pooled_values) {
+  for (const int64_t stride : {2, 1}) {  // apart and overlapping
+    for (const char* activation : {"relu", "tanh", "sigmoid"}) {
+      const RootedGraph before = pooled_network({stride, stride}, activation);
+      const RootedGraph after = eliminate_dead_code(shrink_pooling_gradients(before));
+      const std::string gradient = std::string(activation) + "_grad";
+      const auto shape_of = [&](const Graph& graph, std::string_view op) {
+        for (const Node& node : graph.nodes()) {
+          if (node.op->name == op) return graph.value(node.inputs[0]).spec.shape;
+        }
+        return Shape{};
+      };
+      const int64_t pooled = stride == 2 ? 3 : 5;
+      CHECK_EQUAL(shape_of(before.graph, gradient), (Shape{2, 6, 6, 3}));
+      CHECK_EQUAL(shape_of(after.graph, gradient), (Shape{2, pooled, pooled, 3}));
+      for (const Node& node : after.graph.nodes()) {
+        if (node.op->name != "reduce_sum") continue;
+        CHECK(after.graph.value(node.inputs[0]).spec.shape != (Shape{2, 6, 6, 3}));
+      }
+      check_close_results(before, after);
+    }
+  }
+}
+
+TEST(activations_that_are_not_pooled_keep_their_gradient) {
+  RootedGraph before;
+  Graph& graph = before.graph;
+  const ValueId x = graph.input("x", f32({1, 4, 4, 1}));
+  const ValueId y = call(graph, "relu", {x});
+  const ValueId p =
+      call(graph, "max_pool2d", {y},
+           {{"window", Shape{2, 2}}, {"strides", Shape{2, 2}}, {"padding", Shape(4, 0)}});
+  // The activation has another reader, so its gradient is a sum.
+  const ValueId loss = call(graph, "add",
+                            {call(graph, "reduce_sum", {call(graph, "square", {p})}, kAll),
+                             call(graph, "reduce_sum", {call(graph, "exp", {y})}, kAll)});
+  before.outputs = graph.gradients(loss, {x});
+  const RootedGraph after = eliminate_dead_code(shrink_pooling_gradients(before));
+  CHECK_EQUAL(eliminate_dead_code(before).graph.nodes().size(), after.graph.nodes().size());
+  check_same_results(before, after);
+}
+
 TEST(bias_and_activation_move_into_the_product) {
   RootedGraph before;
   Graph& graph = before.graph;

@@ -32,8 +32,8 @@ class UnpoolingMover {
         .windows_overlap();
   }
 
-  // activation_grad(max_pool2d_grad(gy, index), y), where y is what was pooled: y at the position of a maximum is
-  // the pooled value itself, and everywhere else the gradient is zero.
+  // activation_grad(max_pool2d_grad(gy, index), y), where y is what was pooled: y at the position
+  // of a maximum is the pooled value itself, and everywhere else the gradient is zero.
   bool move_activation_gradient(const Node& node) {
     if (!is_mask(node.op->name) && !is_product(node.op->name)) return false;
     const Node* unpooling = producer(graph_, node.inputs[0], "max_pool2d_grad");
@@ -42,8 +42,7 @@ class UnpoolingMover {
     const Node* pooling = producer(graph_, unpooling->inputs[1], "max_pool2d");
     if (pooling == nullptr || pooling->inputs[0] != node.inputs[1]) return false;
     const std::vector<ValueId> gradient = rewriter_.apply(
-        node.op->name,
-        {rewriter_.map(unpooling->inputs[0]), rewriter_.map(pooling->outputs[0])},
+        node.op->name, {rewriter_.map(unpooling->inputs[0]), rewriter_.map(pooling->outputs[0])},
         node.attributes, node.scope);
     const std::vector<ValueId> unpooled =
         rewriter_.apply("max_pool2d_grad", {gradient[0], rewriter_.map(unpooling->inputs[1])},
@@ -52,7 +51,8 @@ class UnpoolingMover {
     return true;
   }
 
-  // reduce_sum(max_pool2d_grad(gy, index)) over images, rows and columns: each element of gy goes to one place.
+  // reduce_sum(max_pool2d_grad(gy, index)) over images, rows and columns: each element of gy goes
+  // to one place.
   bool move_sum(const Node& node) {
     if (node.op->name != "reduce_sum") return false;
     if (node.attributes.get_ints("axes") != std::vector<int64_t>{0, 1, 2}) return false;
