@@ -33,7 +33,6 @@ class Flatten(Layer):
         super().__init__(**kwargs)
         self.data_format = config.standardize_data_format(data_format)
         self.input_spec = InputSpec(min_ndim=1)
-        self.built = True
 
     def call(self, inputs: Any) -> Any:
         rank = len(inputs.shape)

@@ -123,6 +123,7 @@ class Layer(Operation, LayerState):
             input_shape: Shape of the first argument of `call`; or name the arguments
                 `<argument>_shape` to get the shapes of several.
         """
+        self._build_shapes = {"input_shape": input_shape}
         self.built = True
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -328,13 +329,16 @@ def _wrap_build(build: Callable[..., None]) -> Callable[..., None]:
             return build(self, *args, **kwargs)
         names = list(inspect.signature(build).parameters)[1:]
         self._building = True
+        self.built = True  # first, so that a `build` that has nothing to go by can take it back
         try:
             with tracing.suspended(), _build_scope(self):
                 build(self, *args, **kwargs)
+        except BaseException:
+            self.built = False
+            raise
         finally:
             self._building = False
         self._build_shapes = {**dict(zip(names, args, strict=False)), **kwargs}
-        self.built = True
         if not self._trainable:
             self.trainable = False  # for the weights that have come since it was set
         return None

@@ -33,7 +33,6 @@ class Rescaling(Layer):
         super().__init__(**kwargs)
         self.scale = serialization.deserialize_object(scale)
         self.offset = serialization.deserialize_object(offset)
-        self.built = True
 
     def call(self, inputs: Any) -> Any:
         x = ops.cast(inputs, self.compute_dtype)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from kerascnn import trees
+from kerascnn.layers.input_layer import Input
 from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
 from kerascnn.models.model import Model
 from kerascnn.ops import dispatch
 from kerascnn.symbolic.graph import OperationGraph
 from kerascnn.symbolic.keras_tensor import KerasTensor
-from kerascnn.symbolic.operation import Operation
+from kerascnn.symbolic.operation import Operation, history_of, node_of
 
 
 class Functional(Model):
@@ -20,11 +21,23 @@ class Functional(Model):
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
         trainable = kwargs.pop("trainable", True)
         Layer.__init__(self, name=name, **kwargs)
-        self._graph = OperationGraph(inputs, outputs, self.name)
+        self._graph = self._from_inputs(OperationGraph(inputs, outputs, self.name))
         self.built = True
         self.input_spec = self._make_input_spec()
         if not trainable:
             self.trainable = False
+
+    def _from_inputs(self, graph: OperationGraph) -> OperationGraph:
+        """The same calls from inputs of their own, where a model begins inside another."""
+        inner = [x for x in graph.input_tensors if not node_of(x).is_input]
+        if not inner:
+            return graph
+        fresh = [
+            Input(batch_shape=x.shape, dtype=x.dtype) if any(x is y for y in inner) else x
+            for x in graph.input_tensors
+        ]
+        outputs = graph.run(fresh, lambda operation: operation)  # type: ignore[arg-type, return-value]
+        return OperationGraph(trees.pack_as(graph.inputs, fresh), outputs, self.name)
 
     @property
     def operations(self) -> list[Operation]:
@@ -65,17 +78,17 @@ class Functional(Model):
     @property
     def input_names(self) -> list[str]:
         """The names of the inputs' layers."""
-        return [x._keras_history.operation.name for x in self.inputs]
+        return [history_of(x).operation.name for x in self.inputs]
 
     @property
     def output_names(self) -> list[str]:
         """The names of the layers that the outputs come out of."""
-        return [x._keras_history.operation.name for x in self.outputs]
+        return [history_of(x).operation.name for x in self.outputs]
 
     def _make_input_spec(self) -> Any:
         def spec(x: KerasTensor, name: str | None) -> InputSpec:
             shape = (None, *x.shape[1:]) if x.shape else ()
-            optional = getattr(x._keras_history.operation, "optional", False)
+            optional = getattr(history_of(x).operation, "optional", False)
             return InputSpec(
                 shape=shape, allow_last_axis_squeeze=True, name=name, optional=optional
             )

@@ -7,7 +7,7 @@ from typing import Any
 from kerascnn import serialization, trees
 from kerascnn.layers.layer import Layer
 from kerascnn.symbolic.keras_tensor import KerasTensor
-from kerascnn.symbolic.operation import Function, Node, Operation
+from kerascnn.symbolic.operation import Function, Node, Operation, history_of
 
 
 def from_model(model: Any) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def from_model(model: Any) -> dict[str, Any]:
         layers.append(entry)
 
     def reference(tensor: KerasTensor) -> list[Any]:
-        operation, node_index, tensor_index = tensor._keras_history
+        operation, node_index, tensor_index = history_of(tensor)
         node = operation._inbound_nodes[node_index]
         return [operation.name, kept.get(id(node), 0), tensor_index]
 
@@ -65,7 +65,7 @@ def _serialize_call(node: Node, kept: dict[int, int]) -> dict[str, Any]:
     def entry(x: Any) -> Any:
         if not isinstance(x, KerasTensor):
             return serialization.serialize_object(x)
-        operation, node_index, tensor_index = x._keras_history
+        operation, node_index, tensor_index = history_of(x)
         parent = operation._inbound_nodes[node_index]
         return {
             "class_name": "__keras_tensor__",

@@ -97,9 +97,10 @@ class Model(Trainer, Layer):
         Raises:
             ValueError: where `call` cannot be run on tensors of this shape.
         """
-        if self.built or input_shape is None or not self._overrides_call():
-            return
         if self._in_call:  # the layers are built as the call goes on
+            return
+        if input_shape is None or not self._overrides_call():
+            self.built = False
             return
         self.build_on(trees.map_shapes(lambda s: KerasTensor(s, self.compute_dtype), input_shape))
 

@@ -58,7 +58,7 @@ class Sequential(Model):
         Raises:
             ValueError: for things that are no layers, and names that occur twice.
         """
-        if isinstance(layer, KerasTensor) and hasattr(layer, "_keras_history"):
+        if isinstance(layer, KerasTensor) and layer._keras_history is not None:
             layer = layer._keras_history.operation
         if not isinstance(layer, Layer):
             raise ValueError(
@@ -110,6 +110,7 @@ class Sequential(Model):
             ValueError: without layers, or where the layers do not fit on one another.
         """
         if input_shape is None:
+            self.built = False
             return
         if not self._stack:
             raise ValueError(f"Sequential model '{self.name}' cannot be built: it has no layers.")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerascnn import dtypes, trees
 from kerascnn.layers.layer import Layer
-from kerascnn.symbolic.operation import Node, Operation, node_of
+from kerascnn.symbolic.operation import Node, Operation, history_of, node_of
 from kerascnn.variable import Variable
 
+_JUSTIFY: dict[str, Any] = {"Param #": "right", "Trainable": "center"}
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -53,22 +55,18 @@ def print_summary(
 
     branched = _is_branched(model)
     headers = ["Layer (type)", "Output Shape", "Param #"]
-    shares = list(positions or ([0.30, 0.52, 0.67] if branched else [0.45, 0.78]))
-    width = line_length or (98 if branched else 76)
+    ends = list(positions or ([0.3, 0.56, 0.74, 1.0] if branched else [0.45, 0.80, 1.0]))
     if branched:
         headers.append("Connected to")
     if show_trainable:
         headers.append("Trainable")
-        width += 0 if line_length else 12
-    shares = [s / width if s > 1 else s for s in shares]
+        ends = [end * 0.9 for end in ends] + [1.0]
+    widest = (108 if branched else 88) + (12 if show_trainable else 0)
+    width = line_length or min(widest, shutil.get_terminal_size().columns - 4)
     table = rich.table.Table(width=width, show_lines=True)
-    for header, columns in zip(headers, _column_widths(shares, len(headers), width), strict=True):
-        table.add_column(
-            header,
-            width=columns,
-            justify="right" if header == "Param #" else "left",
-            overflow="fold",
-        )
+    # These leave no room for the lines between the columns; rich takes that off all of them.
+    for header, columns in zip(headers, _column_widths(ends, width), strict=True):
+        table.add_column(header, width=columns, justify=_JUSTIFY.get(header, "left"))
     for row in _rows(model, branched, show_trainable, expand_nested, layer_range):
         table.add_row(*row)
 
@@ -85,13 +83,16 @@ def print_summary(
         rich.console.Console().file.write(text)
 
 
-def _column_widths(shares: Sequence[float], count: int, width: int) -> list[int]:
-    """Characters for the text of each column; each has two spaces and a line beside it."""
-    ends = [int(share * width) for share in shares[: count - 1]]
-    while len(ends) < count - 1:
-        ends.append(width - 12 * (count - 1 - len(ends)))
-    edges = [0, *ends, width - 1]
-    return [max(b - a - 3, 4) for a, b in itertools.pairwise(edges)]
+def _column_widths(ends: Sequence[float], width: int) -> list[int]:
+    """Characters of each column that ends at a share of the line (or, above 1, at a character)."""
+    places = [0, *(int(end * width if end <= 1 else end) for end in ends)]
+    widths = [b - a for a, b in itertools.pairwise(places)]
+    if min(widths) < 4:
+        raise ValueError(
+            f"{width} characters are not enough for the table of a model. Give a larger "
+            "`line_length`."
+        )
+    return widths
 
 
 def _totals(model: Any) -> list[str]:
@@ -147,7 +148,7 @@ def _rows(
     rows = []
     for operation in operations:
         title = getattr(operation, "title", type(operation).__name__)
-        indent = "  " * depth + ("└ " if depth else "")
+        indent = "   " * depth + ("└ " if depth else "")
         row = [
             f"{indent}{_escape(operation.name)} ([color(33)]{_escape(title)}[/])",
             _output_shape(operation),
@@ -227,9 +228,8 @@ def _parameter_count(operation: Any) -> str:
 
 def _trainable_mark(operation: Any) -> str:
     if not isinstance(operation, Layer) or not operation.weights:
-        return "-"
-    trained = operation.trainable and bool(operation.trainable_weights)
-    return "[color(34)]Y[/]" if trained else "[color(9)]N[/]"
+        return "[bold]-[/]"
+    return "[bold][color(34)]Y[/][/]" if operation.trainable else "[bold][color(9)]N[/][/]"
 
 
 def _connections(operation: Any, own: set[int]) -> str:
@@ -238,7 +238,7 @@ def _connections(operation: Any, own: set[int]) -> str:
         if id(node) not in own:
             continue
         for tensor in node.input_tensors:
-            source, node_index, tensor_index = tensor._keras_history
+            source, node_index, tensor_index = history_of(tensor)
             calls = [n for n in source._inbound_nodes if id(n) in own]
             place = node_of(tensor)
             index = next((i for i, n in enumerate(calls) if n is place), node_index)

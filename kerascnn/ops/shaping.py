@@ -145,9 +145,9 @@ def concatenate(xs: Sequence[Any], axis: int = 0) -> Any:
 
 
 @op
-def stack(xs: Sequence[Any], axis: int = 0) -> Any:
-    """Side by side along a new axis."""
-    return concatenate([expand_dims(x, axis) for x in dispatch.operands(*xs)], axis)
+def stack(x: Sequence[Any], axis: int = 0) -> Any:
+    """Tensors side by side along a new axis."""
+    return concatenate([expand_dims(part, axis) for part in dispatch.operands(*x)], axis)
 
 
 @op

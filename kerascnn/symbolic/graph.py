@@ -7,7 +7,7 @@ from typing import Any
 
 from kerascnn import trees
 from kerascnn.symbolic.keras_tensor import KerasTensor
-from kerascnn.symbolic.operation import Node, Operation, node_of
+from kerascnn.symbolic.operation import Node, Operation, history_of, node_of
 
 
 class OperationGraph:
@@ -28,6 +28,9 @@ class OperationGraph:
         self.input_tensors: list[KerasTensor] = _checked(inputs, "inputs", name)
         self.output_tensors: list[KerasTensor] = _checked(outputs, "outputs", name)
         found, order = _reach(self.output_tensors, self.input_tensors, name)
+        ends = {id(x) for x in self.input_tensors}
+        # What computes an input is no part of the model, though other outputs of it may be.
+        found = [n for n in found if n.is_input or not all(id(x) in ends for x in n.output_tensors)]
         self.nodes, self.operations = _sorted_by_depth(found, order, self.input_tensors)
         self._check_connected(name)
 
@@ -73,7 +76,7 @@ class OperationGraph:
 def _checked(tensors: Any, what: str, name: str) -> list[KerasTensor]:
     flat = trees.flatten(tensors)
     for x in flat:
-        if not isinstance(x, KerasTensor) or not hasattr(x, "_keras_history"):
+        if not isinstance(x, KerasTensor) or x._keras_history is None:
             raise ValueError(
                 f"The `{what}` of model '{name}' must be what keras.Input and the calls of layers "
                 f"return. Received: {x!r} (of type {type(x)})"
@@ -112,7 +115,8 @@ def _reach(
         open_nodes.add(id(node))
         stack.append((tensor, True))
         if not node.is_input and id(tensor) not in ends:
-            parents = [x for x in node.input_tensors if id(node_of(x)) not in finished]
+            known = [x for x in node.input_tensors if x._keras_history is not None]
+            parents = [x for x in known if id(node_of(x)) not in finished]
             stack.extend((x, False) for x in reversed(_without_repeats(parents)))
     return list(finished.values()), numbers
 
@@ -143,7 +147,7 @@ def _sorted_by_depth(
             if id(parent) in present:
                 node_depth[id(parent)] = max(depth + 1, node_depth.get(id(parent), 0))
     for tensor in inputs:  # inputs that nothing uses belong to the model too
-        operation = tensor._keras_history.operation
+        operation = history_of(tensor).operation
         if id(operation) not in operations:
             operations[id(operation)] = operation
             operation_depth[id(operation)] = 0

@@ -35,7 +35,8 @@ class KerasTensor:
     (None, 28, 28, 1)
     """
 
-    _keras_history: KerasHistory
+    # Where it comes from; None for one that was made by hand, to ask for shapes only.
+    _keras_history: KerasHistory | None = None
 
     def __init__(
         self, shape: Sequence[int | None], dtype: Any = "float32", name: str | None = None

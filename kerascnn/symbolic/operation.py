@@ -59,8 +59,9 @@ class Node:
         """The calls that this call's arguments come from, without repetition."""
         nodes: dict[int, Node] = {}
         for tensor in self.input_tensors:
-            node = node_of(tensor)
-            nodes[id(node)] = node
+            if tensor._keras_history is not None:
+                node = node_of(tensor)
+                nodes[id(node)] = node
         return list(nodes.values())
 
     def fill_in(self, values: dict[int, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -72,9 +73,20 @@ class Node:
         return trees.map_structure(value, self.args), trees.map_structure(value, self.kwargs)
 
 
+def history_of(tensor: KerasTensor) -> KerasHistory:
+    """Where a KerasTensor comes from.
+
+    Raises:
+        ValueError: for one that does not come from a keras.Input.
+    """
+    if tensor._keras_history is None:
+        raise ValueError(f"{tensor!r} does not come from a keras.Input or the call of a layer.")
+    return tensor._keras_history
+
+
 def node_of(tensor: KerasTensor) -> Node:
     """The call that a KerasTensor came out of."""
-    operation, node_index, _ = tensor._keras_history
+    operation, node_index, _ = history_of(tensor)
     return operation._inbound_nodes[node_index]
 
 
