@@ -1,4 +1,4 @@
-"""Bad input gets an error that says what was expected, what came and what to do; nothing is lost."""
+"""Bad input gets an error that says what was expected, what came and what to do."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def raises(kind, *parts):
 
 
 def check_untouched(model, x, y, **kwargs):
-    """fit fails before anything runs: weights and optimizer are as before, and the next fit works."""
+    """fit fails before anything runs: weights and optimizer stay, and the next fit works."""
     before = model.get_weights()
     try:
         model.fit(x, y, **{"verbose": 0, **kwargs})

@@ -1,4 +1,4 @@
-"""fit, evaluate and predict against a float64 NumPy model, and Keras' meaning of their arguments."""
+"""fit, evaluate and predict against a float64 NumPy model; arguments mean what Keras says."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ from .helpers import (
     count_compilations,
 )
 
-# float32 with sums over at most 20 samples of 4 features: errors stay within a few units of the last
-# place (6e-8) per step, and at most 12 steps follow each other here.
+# float32 with sums over at most 20 samples of 4 features: errors stay within a few units of the
+# last place (6e-8) per step, and at most 40 steps follow each other here.
 RTOL = 2e-6
 
 

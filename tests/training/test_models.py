@@ -124,7 +124,7 @@ def test_targets_of_another_structure_are_named():
     x, y = two_headed_data()
     with pytest.raises(ValueError, match=r"2 arrays \('kind', 'size'\).*y has 1 array"):
         two_headed(LOSSES).fit(list(x), y[0], verbose=0)
-    with pytest.raises(ValueError, match="names of outputs.*'kind', 'size'.*'sort'"):
+    with pytest.raises(ValueError, match=r"names of outputs.*'kind', 'size'.*'sort'"):
         two_headed({"sort": "mse"}).fit(list(x), list(y), verbose=0)
 
 
@@ -195,7 +195,7 @@ def test_single_batches_train_as_fit_does():
         for epoch in range(2):
             for start in range(0, 20, 5):
                 batch = slice(start, start + 5)
-                loss, accuracy = stepped.train_on_batch(x[batch], y[batch])
+                loss, _ = stepped.train_on_batch(x[batch], y[batch])
                 if epoch == start == 0:
                     expected = reference.losses(x[batch], y[batch]).mean()
                     assert loss == pytest.approx(expected, rel=2e-6)
