@@ -49,6 +49,14 @@ class SeedGenerator:
         self._initial_seed = int(seed)
         self.state = _state(int(seed), self.name)
 
+    def state_on(self, device_name: str) -> Variable:
+        """The state, moved to a device where it is not there."""
+        if self.state.device != device_name:
+            seed, counter = (int(v) for v in self.state.numpy())
+            self.state = _state(seed, self.state.name, device_name)
+            self.state.assign(np.array([seed, counter], np.int64))
+        return self.state
+
     def next(self) -> int:
         """A new seed, and the counter moved on by one."""
         seed, counter = (int(v) for v in self.state.numpy())
@@ -122,9 +130,9 @@ def _state(seed: int, name: str, device_name: str | None = None) -> Variable:
 def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: Seed) -> Any:
     """Runs or records one op that draws, from the state that `seed` stands for."""
     trace = tracing.current()
+    like = dispatch.first_tensor(*inputs)
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
         # A number is a whole generator: every draw with it gives the same.
-        like = dispatch.first_tensor(*inputs)
         rng = dispatch.convert(np.array([int(seed), 0], np.int64), like=like)
         return dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": 0})
     if seed is not None and not isinstance(seed, SeedGenerator):
@@ -132,14 +140,17 @@ def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: S
             f"`seed` must be an integer, a keras.random.SeedGenerator or None. Received: {seed!r}"
         )
     if trace is not None:
-        state = seed.state if seed is not None else global_state(trace.device)
+        if seed is None:
+            state = global_state(trace.device)
+        else:
+            state = seed.state if trace.scratch else seed.state_on(trace.device)
         rng, stream = trace.draw(state)
         return dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": stream})
-    if seed is not None:
-        state = seed.state
+    where = None if like is None else like.device
+    if seed is None:
+        state = global_state(where)
     else:
-        like = dispatch.first_tensor(*inputs)
-        state = global_state(None if like is None else like.device)
+        state = seed.state if where is None else seed.state_on(where)
     result = dispatch.apply_one(name, [*inputs, state.value], {**attributes, "stream": 0})
     state.core.assign(dispatch.apply_one("random_advance", [state.value], {"amount": 1}))
     return result

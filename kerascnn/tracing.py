@@ -27,6 +27,7 @@ class Trace:
     Args:
         device_name: Where the program will run, by default the current device. Random generators
             keep their state there.
+        scratch: Whether this is only to learn shapes, and never compiled.
 
     Example:
 
@@ -41,9 +42,10 @@ class Trace:
     array([2., 2.], dtype=float32)
     """
 
-    def __init__(self, device_name: str | None = None) -> None:
+    def __init__(self, device_name: str | None = None, scratch: bool = False) -> None:
         self.graph: Any = _core.Graph()
         self.device = current_device() if device_name is None else device_name
+        self.scratch = scratch
         self._streams: dict[int, tuple[Variable, int]] = {}
         self._tokens: list[contextvars.Token[Trace | None]] = []
 

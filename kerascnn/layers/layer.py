@@ -242,7 +242,9 @@ class Layer(Operation, LayerState):
             if leaves and all(hasattr(x, "shape") for x in leaves):
                 shapes[f"{name}_shape"] = trees.map_structure(lambda x: tuple(x.shape), value)
         wanted = list(inspect.signature(self.build).parameters)
-        if any(name in shapes for name in wanted) and len(wanted) > 1:
+        if not wanted:
+            self.build()  # type: ignore[call-arg]
+        elif any(name in shapes for name in wanted) and len(wanted) > 1:
             self.build(**{name: shapes[name] for name in wanted if name in shapes})
         else:
             self.build(next(iter(shapes.values()), None))

@@ -8,6 +8,7 @@ from kerascnn import trees
 from kerascnn.layers.input_layer import Input
 from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
+from kerascnn.layers.state import unique
 from kerascnn.models.model import Model
 from kerascnn.ops import dispatch
 from kerascnn.symbolic.graph import OperationGraph
@@ -45,7 +46,9 @@ class Functional(Model):
         return list(self._graph.operations)
 
     def _sublayers(self) -> list[Layer]:
-        return [op for op in self._graph.operations if isinstance(op, Layer)]
+        inside = [op for op in self._graph.operations if isinstance(op, Layer)]
+        # A subclass can keep more layers than its graph has, for a train_step of its own.
+        return unique([*inside, *super()._sublayers()])
 
     @property
     def inputs(self) -> list[KerasTensor]:

@@ -112,7 +112,7 @@ class Model(Trainer, Layer):
         """
         if all(layer.built for layer in self._flatten_layers()):
             return
-        with tracing.Trace("cpu") as trace:
+        with tracing.Trace("cpu", scratch=True) as trace:
 
             def stand_in(x: Any) -> Any:
                 shape = [2 if n is None else int(n) for n in x.shape]
@@ -183,8 +183,19 @@ class Model(Trainer, Layer):
 
         weights_file.load(self, filepath, skip_mismatch)
 
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config()
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """A model of a configuration that `get_config` gave, with new weights.
+
+        Args:
+            config: Of a functional model, or the arguments of a subclass.
+            custom_objects: Classes of one's own by name.
+        """
+        if cls is Model and "output_layers" in config:
+            from kerascnn.models.functional import Functional
+
+            return Functional.from_config(config, custom_objects)
+        return super().from_config(config)
 
 
 def _is_functional_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

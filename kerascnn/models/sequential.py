@@ -96,6 +96,7 @@ class Sequential(Model):
 
     def _forget_graph(self) -> None:
         self._functional = None
+        self._programs = None  # compiled from the layers that there were
         self.built = False
 
     def _rebuild(self) -> None:

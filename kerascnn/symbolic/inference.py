@@ -44,7 +44,7 @@ def infer(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 def _record(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], attempt: int
 ) -> Any:
-    with Trace("cpu") as trace:
+    with Trace("cpu", scratch=True) as trace:
         names = iter(range(1 << 30))
 
         def stand_in(x: Any) -> Any:

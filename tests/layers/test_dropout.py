@@ -77,6 +77,18 @@ def test_a_layer_with_a_seed_has_a_generator_of_its_own(device):
         assert a.weights == []
 
 
+def test_a_generator_goes_where_it_is_used(cuda_device):
+    with keras.device("cpu"):
+        layer = layers.Dropout(0.5, seed=1)
+    x = np.ones(SHAPE, "float32")
+    with keras.device(cuda_device):
+        moved = [layer(x, training=True).numpy() for _ in range(2)]
+    with keras.device("cpu"):
+        stayed = layers.Dropout(0.5, seed=1)
+        for drawn in moved:
+            np.testing.assert_array_equal(drawn, stayed(x, training=True).numpy())
+
+
 def test_noise_shape_shares_the_fate_along_an_axis(device):
     with keras.device(device):
         layer = layers.Dropout(0.5, noise_shape=(None, 1))

@@ -178,6 +178,28 @@ def test_subclass_that_gives_inputs_and_outputs_is_functional():
     assert model(np.ones((2, 4), "float32")).shape == (2, 3)
 
 
+def test_a_subclass_can_keep_layers_beside_its_graph():
+    class Graph(keras.Model):
+        def __init__(self):
+            x = keras.Input((4,))
+            super().__init__(x, layers.Dense(2)(x))
+            self.extra = layers.Dense(5)
+            self.extra.build((None, 2))
+
+    assert [w.shape for w in Graph().weights] == [(4, 2), (2,), (2, 5), (5,)]
+
+
+def test_layers_that_change_after_training_are_trained_anew(rng):
+    x, y = rng.random((8, 4)), rng.random((8, 3))
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3), layers.Activation("relu")])
+    model.compile("sgd", "mse")
+    model.fit(x, y, verbose=0)
+    assert model.predict(x, verbose=0).min() >= 0
+    model.pop()
+    model.add(layers.Activation(lambda t: -1.0 - t * t))
+    assert model.predict(x, verbose=0).max() <= -1
+
+
 def test_model_without_call():
     class Empty(keras.Model):
         pass
@@ -249,3 +271,7 @@ def test_custom_layers_in_configurations():
     again.set_weights(model.get_weights())
     x = np.ones((2, 4), "float32")
     np.testing.assert_array_equal(again(x).numpy(), model(x).numpy())
+    graph = keras.Model(model.input, model.output)
+    again = keras.Model.from_config(graph.get_config(), custom_objects={"Double": Double})
+    assert isinstance(again, keras.models.Functional)
+    assert [w.shape for w in again.weights] == [w.shape for w in graph.weights]
