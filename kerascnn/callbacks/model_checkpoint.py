@@ -61,8 +61,8 @@ class ModelCheckpoint(MonitorCallback):
         # Better before training than after its first epoch.
         if not self.save_weights_only and not hasattr(model, "save"):
             raise ValueError(
-                f"The model '{model.name}' can only save its weights: pass save_weights_only=True and "
-                "a filepath that ends with .weights.safetensors to ModelCheckpoint."
+                f"The model '{model.name}' can only save its weights: pass save_weights_only=True "
+                "and a filepath that ends with .weights.safetensors to ModelCheckpoint."
             )
         super().set_model(model)
 

@@ -18,7 +18,7 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> Any:
     Returns:
         Values of shape `(batch_size, ...)`.
 
-    >>> keras.losses.mean_squared_error(np.zeros((1, 2)), np.array([[1.0, 3.0]])).numpy()
+    >>> keras.losses.mean_squared_error([[0.0, 0.0]], [[1.0, 3.0]]).numpy()
     array([5.], dtype=float32)
     """
     y_pred = ops.convert_to_tensor(y_pred)
@@ -50,7 +50,7 @@ def categorical_crossentropy(
     Raises:
         ValueError: where the shapes differ, or `axis` is a bool.
 
-    >>> y_pred = np.array([[0.05, 0.95, 0.0], [0.1, 0.8, 0.1]])
+    >>> y_pred = [[0.05, 0.95, 0.0], [0.1, 0.8, 0.1]]
     >>> keras.losses.categorical_crossentropy([[0, 1, 0], [0, 0, 1]], y_pred).numpy().round(3)
     array([0.051, 2.303], dtype=float32)
     """
@@ -94,7 +94,7 @@ def sparse_categorical_crossentropy(
     Raises:
         ValueError: where the shapes don't fit, or `axis` is a bool.
 
-    >>> y_pred = np.array([[0.05, 0.95, 0.0], [0.1, 0.8, 0.1]])
+    >>> y_pred = [[0.05, 0.95, 0.0], [0.1, 0.8, 0.1]]
     >>> keras.losses.sparse_categorical_crossentropy([1, 2], y_pred).numpy().round(3)
     array([0.051, 2.303], dtype=float32)
     """
@@ -134,7 +134,7 @@ def binary_crossentropy(
     Raises:
         ValueError: where the shapes differ.
 
-    >>> y_pred = np.array([[0.6, 0.4], [0.4, 0.6]])
+    >>> y_pred = [[0.6, 0.4], [0.4, 0.6]]
     >>> keras.losses.binary_crossentropy([[0, 1], [0, 0]], y_pred).numpy().round(3)
     array([0.916, 0.714], dtype=float32)
     """

@@ -23,9 +23,9 @@ class Metric:
     ...         self.largest = self.add_variable((), "zeros", name="largest")
     ...     def update_state(self, y_true, y_pred, sample_weight=None):
     ...         value = keras.ops.max(keras.ops.convert_to_tensor(y_pred))
-    ...         self.largest.assign(keras.ops.maximum(self.largest, value))
+    ...         self.largest.assign(keras.ops.maximum(self.largest.value, value))
     ...     def result(self):
-    ...         return self.largest
+    ...         return self.largest.value
     >>> metric = Largest()
     >>> metric.update_state(None, np.array([1.0, 5.0], "float32"))
     >>> float(metric.result())

@@ -7,6 +7,7 @@ import numpy as np
 
 from kerascnn import config, device, naming, tracing
 from kerascnn.metrics.recording import current_recording
+from kerascnn.ops import dispatch
 from kerascnn.variable import Variable
 
 
@@ -140,7 +141,8 @@ class Optimizer:
                 "No gradient reaches any of the trainable variables: the loss does not depend on "
                 f"{', '.join(v.path for v in variables)}."
             )
-        self.update([g for g, _ in pairs], [v for _, v in pairs])
+        converted = [dispatch.convert(g, v.dtype, like=v.core.value) for g, v in pairs]
+        self.update(converted, [v for _, v in pairs])
         self._count_step()
 
     def apply_gradients(self, grads_and_vars: Sequence[tuple[Any, Variable]]) -> None:

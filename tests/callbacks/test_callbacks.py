@@ -163,7 +163,7 @@ def test_early_stopping_knows_the_direction_of_metrics():
     model.fit(x, y, callbacks=[stop], verbose=0)
     assert stop.monitor_op(2, 1)
     unknown = callbacks.EarlyStopping(monitor="learning_speed")
-    with pytest.raises(ValueError, match="learning_speed.*mode='max'"):
+    with pytest.raises(ValueError, match=r"learning_speed.*mode='max'"):
         model.fit(x, y, callbacks=[unknown], verbose=0)
 
 
@@ -295,7 +295,7 @@ def test_checkpoints_with_wrong_arguments(arguments, part):
 def test_checkpoint_names_with_unknown_fields():
     model, x, y = model_and_data()
     wrong = callbacks.ModelCheckpoint("{accuracy}.safetensors", save_weights_only=True)
-    with pytest.raises(KeyError, match="accuracy.*epoch, loss"):
+    with pytest.raises(KeyError, match=r"accuracy.*epoch, loss"):
         model.fit(x, y, callbacks=[wrong], verbose=0)
 
 

@@ -1,13 +1,14 @@
 """The losses of the first 20 steps of the four reference networks beside Keras' own.
 
-All start from the same weights and see the same batches, on a CPU. Dropout is left out of network D:
-the two libraries draw different random numbers.
+Both start from the same weights and see the same batches, on a CPU. Dropout is left out of network
+D: the two libraries draw different random numbers.
 
-Exact equality is no fair measure: rounding decides now and then which of two nearly equal numbers is
-the maximum of a pooling window or whether a relu is open, and later steps enlarge that. So the same
-training runs a third time in float64, and kerascnn may not be further from it than Keras is. Measured on an AVX-512 machine with Keras 3.15 and PyTorch 2.13, the largest
-relative difference from float64 of the 20 losses, kerascnn's and then Keras' own: A 5e-8
-and 8e-8, B 6e-8 and 1e-7, C 3e-6 and 3e-6, D 4e-7 and 4e-5 (Keras takes powers of beta in float32).
+Exact equality is no fair measure: rounding decides now and then which of two nearly equal numbers
+is the maximum of a pooling window or whether a relu is open, and later steps enlarge that. So the
+same training runs a third time in float64, and kerascnn may not be further from it than Keras is.
+Measured with AVX-512, Keras 3.15 and PyTorch 2.13: largest relative difference from float64 of the
+20 losses, kerascnn's and then Keras' own: A 5e-8 and 8e-8, B 6e-8 and 1e-7, C 3e-6 and 3e-6,
+D 4e-7 and 4e-5 (Keras takes the powers of Adam's betas in float32).
 """
 
 import numpy as np

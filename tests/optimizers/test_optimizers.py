@@ -1,0 +1,151 @@
+"""Optimizer updates against float64 NumPy, and their state."""
+
+import numpy as np
+import pytest
+
+import kerascnn as keras
+from kerascnn import optimizers
+
+# 25 updates in float32, each with some ten roundings of 6e-8.
+RTOL, ATOL = 1e-5, 1e-6
+STEPS = 25
+
+
+def weights_and_gradients(seed=0):
+    rng = np.random.default_rng(seed)
+    shapes = [(3, 4), (4,), (), (2, 1, 5)]
+    weights = [rng.normal(size=shape) for shape in shapes]
+    gradients = [[rng.normal(size=shape) for shape in shapes] for _ in range(STEPS)]
+    return weights, gradients
+
+
+def run(optimizer, weights, gradients):
+    variables = [keras.Variable(w.astype("float32")) for w in weights]
+    for of_step in gradients:
+        optimizer.apply([g.astype("float32") for g in of_step], variables)
+    return [v.numpy() for v in variables]
+
+
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
+def test_sgd(momentum, nesterov):
+    weights, gradients = weights_and_gradients()
+    optimizer = optimizers.SGD(0.05, momentum=momentum, nesterov=nesterov)
+    result = run(optimizer, weights, gradients)
+    expected, speeds = [w.copy() for w in weights], [np.zeros_like(w) for w in weights]
+    for of_step in gradients:
+        for i, g in enumerate(of_step):
+            speeds[i] = momentum * speeds[i] - 0.05 * g
+            move = momentum * speeds[i] - 0.05 * g if nesterov else speeds[i]
+            expected[i] = expected[i] + move
+    for a, b in zip(result, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=RTOL, atol=ATOL)
+
+
+def test_adam():
+    weights, gradients = weights_and_gradients(1)
+    optimizer = optimizers.Adam(0.02, beta_1=0.8, beta_2=0.99, epsilon=1e-3)
+    result = run(optimizer, weights, gradients)
+    expected = [w.copy() for w in weights]
+    m, v = ([np.zeros_like(w) for w in weights] for _ in range(2))
+    for step, of_step in enumerate(gradients, start=1):
+        alpha = 0.02 * np.sqrt(1 - 0.99**step) / (1 - 0.8**step)
+        for i, g in enumerate(of_step):
+            m[i] += (g - m[i]) * 0.2
+            v[i] += (g * g - v[i]) * 0.01
+            expected[i] = expected[i] - alpha * m[i] / (np.sqrt(v[i]) + 1e-3)
+    for a, b in zip(result, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=RTOL, atol=ATOL)
+    assert int(optimizer.iterations.numpy()) == STEPS
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("SGD", {}),
+        ("SGD", {"learning_rate": 0.1, "momentum": 0.5}),
+        ("SGD", {"learning_rate": 0.1, "momentum": 0.5, "nesterov": True}),
+        ("Adam", {}),
+        ("Adam", {"learning_rate": 0.1, "beta_1": 0.5, "beta_2": 0.9, "epsilon": 1e-4}),
+    ],
+)
+def test_updates_are_those_of_keras(name, arguments):
+    other = pytest.importorskip("keras")
+    weights, gradients = weights_and_gradients(2)
+    result = run(getattr(optimizers, name)(**arguments), weights, gradients)
+    variables = [other.Variable(w.astype("float32")) for w in weights]
+    theirs = getattr(other.optimizers, name)(**arguments)
+    for of_step in gradients:
+        theirs.apply([other.ops.convert_to_tensor(g.astype("float32")) for g in of_step], variables)
+    for a, b in zip(result, variables, strict=True):
+        # Keras takes Adam's 1 - beta**t in float32, which costs it four digits in the first steps.
+        np.testing.assert_allclose(a, b.numpy(), rtol=1e-4, atol=2e-5)
+
+
+def test_the_learning_rate_can_be_read_and_set():
+    optimizer = optimizers.SGD(0.5)
+    assert float(optimizer.learning_rate.numpy()) == 0.5
+    optimizer.learning_rate = 0.25
+    variable = keras.Variable([1.0])
+    optimizer.apply([np.array([1.0], "float32")], [variable])
+    assert variable.numpy()[0] == 0.75
+    optimizer.learning_rate = np.float32(2.0)
+    optimizer.apply([np.array([1.0], "float32")])
+    assert variable.numpy()[0] == -1.25
+    assert optimizer.get_config()["learning_rate"] == 2.0
+
+
+def test_state_is_listed_and_counted():
+    variables = [keras.Variable(np.zeros((2, 3))), keras.Variable([1.0])]
+    adam = optimizers.Adam()
+    adam.build(variables)
+    assert [v.shape for v in adam.variables] == [(), (), (2, 3), (1,), (2, 3), (1,)]
+    sgd = optimizers.SGD()
+    sgd.build(variables)
+    assert len(sgd.variables) == 2
+    sgd.apply_gradients([(np.ones((2, 3), "float32"), variables[0])])
+    assert int(sgd.iterations.numpy()) == 1
+    assert variables[1].numpy()[0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda: optimizers.SGD(1), "learning_rate=1 of type int"),
+        (lambda: optimizers.SGD("fast"), "learning_rate='fast'"),
+        (lambda: optimizers.SGD(momentum=2.0), "momentum=2.0"),
+        (lambda: optimizers.SGD(momentum=1), "momentum=1"),
+        (lambda: optimizers.get("adm"), "'adm'.*adam, sgd"),
+        (lambda: optimizers.get(7), "7"),
+    ],
+)
+def test_wrong_arguments(make, part):
+    with pytest.raises(ValueError, match=part):
+        make()
+
+
+def test_wrong_gradients():
+    variable, other = keras.Variable([1.0]), keras.Variable([2.0])
+    optimizer = optimizers.SGD(0.1)
+    optimizer.build([variable])
+    with pytest.raises(ValueError, match="one gradient for each of the 1 variables.*2 gradients"):
+        optimizer.apply([np.ones(1), np.ones(1)])
+    with pytest.raises(ValueError, match=r"built for other variables than .*new optimizer"):
+        optimizer.apply([np.ones(1)], [other])
+    with pytest.raises(ValueError, match="No gradient reaches"):
+        optimizer.apply([None])
+
+
+@pytest.mark.parametrize("identifier", ["adam", "Adam", optimizers.Adam, {"class_name": "Adam"}])
+def test_get_by_name(identifier):
+    optimizer = optimizers.get(identifier)
+    assert type(optimizer) is optimizers.Adam
+    config = optimizer.get_config()
+    config["learning_rate"] = pytest.approx(0.001, rel=1e-6)  # float32
+    expected = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
+    assert config == {"name": optimizer.name, "learning_rate": 0.001, **expected}
+
+
+def test_configs_make_equal_optimizers():
+    sgd = optimizers.SGD(0.5, momentum=0.75, nesterov=True, name="s")
+    assert optimizers.SGD.from_config(sgd.get_config()).get_config() == sgd.get_config()
