@@ -53,7 +53,7 @@ def show_versions(file: Any = None) -> None:
         *(f"{name:<12} {version}" for name, version in found["packages"].items()),
         "",
         "Build",
-        *(f"  {name}: {value}" for name, value in found["build"].items()),
+        *(f"  {name}: {value}" for name, value in found["build"].items() if value),
         "",
         "Devices",
     ]
