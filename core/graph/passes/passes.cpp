@@ -10,7 +10,6 @@ RootedGraph run_passes(const RootedGraph& source) {
   rooted = eliminate_dead_code(rooted);
   // The pattern passes look at who reads a value, so nothing dead may be left.
   rooted = fuse_softmax_cross_entropy(rooted);
-  rooted = move_gradients_before_unpooling(rooted);
   rooted = shrink_pooling_gradients(rooted);
   rooted = eliminate_dead_code(rooted);
   rooted = fuse_epilogues(rooted);

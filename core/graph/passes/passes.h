@@ -28,10 +28,6 @@ RootedGraph merge_common_subexpressions(const RootedGraph& source);
 // probabilities keep their readers.
 RootedGraph fuse_softmax_cross_entropy(const RootedGraph& source);
 
-// The gradient of an activation before max-pooling is taken on the pooled side, where there are
-// fewer elements, and so is a bias' sum. The sum may round differently.
-RootedGraph move_gradients_before_unpooling(const RootedGraph& source);
-
 // The gradient of an activation before max pooling is taken on the pooled values, and the sum of
 // the pooling's gradient (of a bias) before it is spread. Equal up to the order of additions.
 RootedGraph shrink_pooling_gradients(const RootedGraph& source);
