@@ -75,7 +75,7 @@ class ModelCheckpoint(MonitorCallback):
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        if self.save_freq == "epoch":
+        if not isinstance(self.save_freq, int):
             return
         self._batches_since_saving += 1
         if self._batches_since_saving >= self.save_freq:
@@ -112,8 +112,6 @@ class ModelCheckpoint(MonitorCallback):
                 stacklevel=2,
             )
             return True
-        if self.monitor_op is None:
-            self._set_monitor_op()
         best = "None" if self.best is None else f"{self.best:.5f}"
         if self._is_improvement(current, self.best):
             self.best = current

@@ -60,4 +60,7 @@ class MonitorCallback(Callback):
     def _is_improvement(self, value: float, reference: float | None) -> bool:
         if reference is None:
             return True
+        if self.monitor_op is None:
+            self._set_monitor_op()
+        assert self.monitor_op is not None
         return self.monitor_op(value - self.min_delta, reference)

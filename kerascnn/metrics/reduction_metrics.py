@@ -138,16 +138,19 @@ class MeanMetricWrapper(Mean):
     def __init__(
         self, fn: Callable, name: str | None = None, dtype: str | None = None, **kwargs: Any
     ):
-        super().__init__(name=name or getattr(fn, "__name__", None), dtype=dtype)
+        fallback = getattr(fn, "__name__", "mean_metric_wrapper")
+        super().__init__(name=str(name or fallback), dtype=dtype)
         self._fn = fn
         self._fn_kwargs = kwargs
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(  # type: ignore[override]
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> None:
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
         super().update_state(values, sample_weight=sample_weight)
 
     def get_config(self) -> dict:
-        config_dict = {"name": self.name, "dtype": self.dtype}
+        config_dict: dict[str, Any] = {"name": self.name, "dtype": self.dtype}
         if type(self) is MeanMetricWrapper:
             config_dict["fn"] = self._fn
         return {**config_dict, **self._fn_kwargs}

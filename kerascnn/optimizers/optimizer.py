@@ -34,8 +34,8 @@ class Optimizer:
                 f"Received: learning_rate={learning_rate!r} of type {type(learning_rate).__name__}"
             )
         self._initial_learning_rate = float(learning_rate)
-        self._learning_rate: Variable | None = None
-        self._iterations: Variable | None = None
+        self._learning_rate: Any = None  # variables, made with the state or when asked for
+        self._iterations: Any = None
         self._steps_on_host = 0
         self._slots: list[Variable] = []
         self._trainable_variables: list[Variable] = []

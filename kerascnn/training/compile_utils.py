@@ -76,11 +76,10 @@ def match_targets(y: Any, y_pred: Any, names: list, wanted: list[bool]) -> list:
     ):
         return [y[name] if want else None for name, want in zip(names, wanted, strict=True)]
     leaves = trees.flatten(y)
-    if isinstance(y, dict) and isinstance(y_pred, dict):
-        leaves = None
-    elif len(leaves) == len(outputs):
+    named = isinstance(y, dict) and isinstance(y_pred, dict)
+    if not named and len(leaves) == len(outputs):
         return [leaf if want else None for leaf, want in zip(leaves, wanted, strict=True)]
-    elif len(leaves) == sum(wanted):
+    if not named and len(leaves) == sum(wanted):
         rest = iter(leaves)
         return [next(rest) if want else None for want in wanted]
     raise ValueError(
@@ -127,11 +126,12 @@ def resolve_metric(identifier: Any, y_true: Any, y_pred: Any) -> metrics_module.
     if str(identifier).lower() in ("accuracy", "acc"):
         is_binary, is_sparse = _is_binary_or_sparse(y_true, y_pred)
         if is_binary:
-            metric = metrics_module.BinaryAccuracy()
+            identifier_class: type = metrics_module.BinaryAccuracy
         elif is_sparse:
-            metric = metrics_module.SparseCategoricalAccuracy()
+            identifier_class = metrics_module.SparseCategoricalAccuracy
         else:
-            metric = metrics_module.CategoricalAccuracy()
+            identifier_class = metrics_module.CategoricalAccuracy
+        metric = identifier_class()
     else:
         metric = metrics_module.get(identifier)
     if not isinstance(metric, metrics_module.Metric):

@@ -67,7 +67,7 @@ class Feed:
             self._chunk = memory.chunk_batches(per_batch, max(1, self._full), device)
         self._compile(model, kind)
         self._upload()
-        self._segments: Iterator[Segment] | None = None
+        self._segments: Iterator[Segment] = iter(())
         self._segment: Segment | None = None
         self._done = 0  # steps of the current segment
         self._left = 0  # steps of the current pass
@@ -75,7 +75,8 @@ class Feed:
     def _compile(self, model: Trainer, kind: str) -> None:
         rows = self._chunk * self._batch_size
         length = None if self.is_resident else max(rows, self._rest)
-        self._main = self._tail = None
+        self._main: CompiledStep | None = None
+        self._tail: CompiledStep | None = None
         if self._full:
             self._main = model._compiled_step(
                 kind, self._source(self._batch_size, rows, True, length), self._state
@@ -91,7 +92,7 @@ class Feed:
     def _upload(self) -> None:
         device = self._state.device
         rows = self._chunk * self._batch_size
-        self._order = StagedTensor("order", (rows,), "int32", device) if self._main else None
+        self._order = StagedTensor("order", (rows,), "int32", device)
         self._tail_order = StagedTensor("order", (self._rest,), "int32", device)
         self._loaded_in_order = False
         if self.is_resident:
@@ -103,8 +104,7 @@ class Feed:
             for a in self._arrays
         ]
         self._tensors = [buffer.tensor for buffer in self._buffers]
-        if self._order is not None:
-            self._order.write(np.arange(rows, dtype=np.int32))
+        self._order.write(np.arange(rows, dtype=np.int32))
         self._tail_order.write(np.arange(self._rest, dtype=np.int32))
 
     # One pass over the data --------------------------------------------------------------------
@@ -125,16 +125,16 @@ class Feed:
     def plan_ahead(self) -> None:
         """Draws the next order; called while a GPU is busy with the steps before."""
         if self._generator is not None and self._next_order is None:
-            self._next_order = self._draw_order()
+            self._next_order = self._draw_order(self._generator)
 
     def _take_order(self) -> np.ndarray | None:
         if self._generator is None:
             return None
         order, self._next_order = self._next_order, None
-        return self._draw_order() if order is None else order
+        return self._draw_order(self._generator) if order is None else order
 
-    def _draw_order(self) -> np.ndarray:
-        return self._generator.permutation(self._data.num_samples).astype(np.int32)
+    def _draw_order(self, generator: np.random.Generator) -> np.ndarray:
+        return generator.permutation(self._data.num_samples).astype(np.int32)
 
     def run(self, limit: int) -> tuple[CompiledStep, int]:
         """Up to `limit` steps with one program; which program, and how many it were."""
@@ -153,18 +153,17 @@ class Feed:
 
     def _resident_segments(self, order: np.ndarray | None) -> Iterator[Segment]:
         split = self._full * self._batch_size
-        write = order is not None or not self._loaded_in_order
-        if order is None:
-            order = np.arange(self._data.num_samples, dtype=np.int32) if write else order
+        if order is None and not self._loaded_in_order:
+            order = np.arange(self._data.num_samples, dtype=np.int32)
             self._loaded_in_order = True
 
         def load_main() -> None:
-            if write:
+            if order is not None:
                 self._order.write(order[:split])
             self._state.step.write(0)
 
         def load_tail() -> None:
-            if write:
+            if order is not None:
                 self._tail_order.write(order[split:])
 
         if self._main is not None:
@@ -191,7 +190,8 @@ class Feed:
             return load
 
         size = self._batch_size
-        for first in range(0, self._full, self._chunk):
+        for first in range(0, self._full if self._main is not None else 0, self._chunk):
+            assert self._main is not None
             count = min(self._chunk, self._full - first)
             inputs = [*self._tensors, self._order.tensor]
             load = loader(first * size, (first + count) * size)

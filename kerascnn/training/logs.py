@@ -82,7 +82,7 @@ class LazyLogs(dict):
         self._fill()
         return super().__eq__(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         self._fill()

@@ -138,9 +138,8 @@ def run_epochs(
     runner = StepRunner(model, TRAIN, feed, callbacks, lambda: model.stop_training)
     validator = None
     if validation is not None:
-        validator = StepRunner(
-            model, TEST, validation.feed, callbacks, lambda: model.stop_evaluating
-        )
+        feed_of_validation, stop = validation.feed, lambda: model.stop_evaluating
+        validator = StepRunner(model, TEST, feed_of_validation, callbacks, stop)
     logs: dict[str, Any] = {}
     callbacks.on_train_begin()
     for epoch in range(initial_epoch, epochs):
@@ -148,8 +147,8 @@ def run_epochs(
         model._state.finite_steps.write(0)
         callbacks.on_epoch_begin(epoch)
         logs = _run_epoch(runner, feed, steps_per_epoch, epoch)
-        if validation is not None and validation.is_due(epoch):
-            results = _validate(model, validator, validation, callbacks)
+        if validator is not None and validation is not None and validation.is_due(epoch):
+            results = run_test(model, validator, validation.feed, validation.steps, callbacks)
             logs.update({f"val_{name}": value for name, value in results.items()})
         callbacks.on_epoch_end(epoch, logs)
         if model.stop_training:
@@ -171,12 +170,6 @@ def _run_epoch(
             stacklevel=4,
         )
     return runner.run(steps, epoch)
-
-
-def _validate(
-    model: Trainer, validator: StepRunner, validation: Validation, callbacks: CallbackList
-) -> dict[str, Any]:
-    return run_test(model, validator, validation.feed, validation.steps, callbacks)
 
 
 def run_test(

@@ -27,6 +27,9 @@ class OutOfMemoryError(_core.OutOfMemoryError):
         fitting_batch_size: an estimate of the largest that would, 0 where none does.
     """
 
+    batch_size: int
+    fitting_batch_size: int
+
 
 def fits_on_device(num_bytes: int, device: str) -> bool:
     """Whether data of this size can live on the device beside everything else."""

@@ -77,19 +77,20 @@ class ProgressDisplay:
     def _line(self, now: float, logs: dict, final: bool) -> _Line:
         per_step = self._seconds_per_step()
         line = _Line()
-        seen = self.target if final else self._seen
-        if self.target:
-            digits = int(math.log10(self.target)) + 1
-            line.add(f"{seen:{digits}d}/{self.target} ", "bold")
-            done = int(_BAR_WIDTH * seen / self.target)
+        target = self.target or 0
+        if target:
+            seen = target if final else self._seen
+            digits = int(math.log10(target)) + 1
+            line.add(f"{seen:{digits}d}/{target} ", "bold")
+            done = int(_BAR_WIDTH * seen / target)
             line.add(self._stroke * done, "green")
             line.add(self._stroke * (_BAR_WIDTH - done), "bright_black")
         else:
-            line.add(f"{seen:7d}/Unknown", "bold")
-        if final or not self.target:
+            line.add(f"{self._seen:7d}/Unknown", "bold")
+        if final or not target:
             line.add(f" {now - self._start:.0f}s", "bold")
         else:
-            line.add(f" {format_duration(per_step * (self.target - seen))}", "bold")
+            line.add(f" {format_duration(per_step * (target - seen))}", "bold")
         line.add(f" {format_step_time(per_step)}")
         line.add(format_logs(logs))
         return line

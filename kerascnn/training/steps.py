@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kerascnn import _core, config, trees
+from kerascnn import _core, config, tracing, trees
 from kerascnn.device import device as on_device
 from kerascnn.metrics.recording import StepRecording, record_step
 from kerascnn.ops import dispatch
@@ -75,6 +75,7 @@ class CompiledStep:
         self._recording = recording
         self._outputs = outputs  # the structure of what the step returned
         self.staged: list[Any] | None = None  # inputs with a fixed place, for steps on one batch
+        self.owners: Any = None  # what the signature names
 
     def run(self, inputs: list[Any], steps: int) -> None:
         self.program.run(inputs, steps)
@@ -142,3 +143,14 @@ def _gather_batch(trace: Trace, source: BatchSource, state: StepState) -> tuple:
     return trees.map_structure(
         lambda place: None if place is None else inputs[place], source.structure
     )
+
+
+def current_graph() -> Any:
+    """The graph of the step that is being traced."""
+    trace = tracing.current()
+    if trace is None:
+        raise ValueError(
+            "train_step and test_step are traced by fit, evaluate and train_on_batch; they can't "
+            "be called on values."
+        )
+    return trace.graph

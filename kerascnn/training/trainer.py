@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerascnn import _core, config, ops, optimizers, tracing, trees
+from kerascnn import _core, config, ops, optimizers, trees
 from kerascnn import metrics as metrics_module
 from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.callbacks.history import History
@@ -42,6 +43,7 @@ from kerascnn.training.steps import (
     BatchSource,
     CompiledStep,
     compile_step,
+    current_graph,
     describe_source,
 )
 
@@ -70,8 +72,14 @@ class Trainer:
     _compile_loss: CompileLoss | None = None
     _compile_metrics: CompileMetrics | None = None
     _loss_tracker: Any = None
-    _state: StepState | None = None
-    _programs: dict | None = None
+    _state: Any = None  # a StepState, once a step was compiled
+    _programs: Any = None  # compiled steps by signature
+
+    if TYPE_CHECKING:
+        # What the layer has that this is mixed into.
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     # Configuration -----------------------------------------------------------------------------
 
@@ -189,8 +197,8 @@ class Trainer:
                 f"The model '{self.name}' has no trainable weights, so there is nothing for fit to "
                 "train. Set `trainable = True` on the layers to be trained."
             )
-        trace = tracing.current()
-        gradients = trace.graph.gradients(loss, [v.value for v in variables])
+        graph = current_graph()
+        gradients = graph.gradients(loss, [v.value for v in variables])
         self.optimizer.apply(gradients, variables)
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
@@ -241,10 +249,10 @@ class Trainer:
         first = next(leaf for leaf in trees.flatten(x) if leaf is not None)
         self._loss_tracker.update_state(loss, sample_weight=int(first.shape[0]))
         recording = current_recording()
-        if recording is not None and tracing.current() is not None and self._state is not None:
+        if recording is not None and self._state is not None:
             # The sum stays NaN or infinite once it is: counting the steps before is one small op.
             finite = ops.cast(ops.isfinite(self._loss_tracker.total.value), "float32")
-            graph = tracing.current().graph
+            graph = current_graph()
             before = graph.read(self._state.finite_steps.core)
             graph.assign(self._state.finite_steps.core, ops.add(before, finite))
             recording.notes_finite_loss = True
@@ -308,15 +316,15 @@ class Trainer:
         if validation_split and validation_data is None:
             data, validation_data = data.split(validation_split)
         check_epochs(epochs, initial_epoch, validation_freq, shuffle)
+        validation_batch_size = validation_batch_size or batch_size
         batch_size = standardize_batch_size(batch_size, data, steps_per_epoch, "steps_per_epoch")
         if validation_data is not None:
             validation_data = unpack_validation_data(validation_data)
         feed = self._feed(TRAIN, data, batch_size, make_shuffler() if shuffle else None)
         validation = None
         if validation_data is not None:
-            size = validation_batch_size or (batch_size if not validation_steps else None)
             size = standardize_batch_size(
-                size, validation_data, validation_steps, "validation_steps"
+                validation_batch_size, validation_data, validation_steps, "validation_steps"
             )
             validation = Validation(
                 self._feed(TEST, validation_data, size), validation_steps, validation_freq
@@ -443,8 +451,12 @@ class Trainer:
     def _device(self) -> str:
         return device_of(self.variables, current_device())
 
-    def _prepare(self) -> StepState:
+    def _prepare(self, data: ArrayData) -> StepState:
         """The state for steps on the model's device, where the metrics are brought as well."""
+        # Weights first: a step's signature names them. A model that has a train_step of its own
+        # and no call builds what it needs while it is traced.
+        with contextlib.suppress(NotImplementedError):
+            self.build_on(data.x)
         device = self._device()
         if self._state is None or self._state.device != device:
             self._state = StepState(device)
@@ -466,19 +478,21 @@ class Trainer:
 
     def _compiled_step(self, kind: str, source: BatchSource, state: StepState) -> CompiledStep:
         """The step from the cache, or traced and compiled: once for each signature."""
+        variables, layers = self.variables, self._flatten_layers()
         key = (
             kind,
             source.key,
             state.device,
-            tuple(id(variable) for variable in self.trainable_variables),
-            tuple(layer.trainable for layer in self._flatten_layers()),
+            tuple((id(variable), variable.trainable) for variable in variables),
+            tuple((id(layer), layer.trainable) for layer in layers),
             (config.tf32(), config.floatx(), config.epsilon(), self.run_eagerly),
         )
-        programs = self._programs if self._programs is not None else {}
-        self._programs = programs
+        programs = self._programs
         step = programs.pop(key, None)
         if step is None:
             step = self._compile_step(kind, source, state)
+            # Kept alive, so that the numbers in the key stay theirs; a first trace may build more.
+            step.owners = (variables, layers)
             if len(programs) >= _MAX_PROGRAMS:
                 programs.pop(next(iter(programs)))
         programs[key] = step
@@ -511,7 +525,7 @@ class Trainer:
         batch_size: int,
         generator: np.random.Generator | None = None,
     ) -> Feed:
-        feed = Feed(self, kind, data, batch_size, self._prepare(), generator)
+        feed = Feed(self, kind, data, batch_size, self._prepare(data), generator)
         if kind != PREDICT:
             self._check_labels(data)
         return feed
@@ -522,7 +536,7 @@ class Trainer:
             check_labels(loss, data.y, loss.output_shapes)
 
     def _run_step(self, kind: str, data: ArrayData) -> CompiledStep:
-        state = self._prepare()
+        state = self._prepare(data)
         arrays = list({id(array): array for array in data.arrays()}.values())
         source = describe_source(data.structure, arrays, data.num_samples, None, False)
         step = self._compiled_step(kind, source, state)

@@ -169,7 +169,7 @@ def test_get_knows_what_it_does_not_know():
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match="`reduction`.*'average'"):
+    with pytest.raises(ValueError, match=r"`reduction`.*'average'"):
         losses.MeanSquaredError(reduction="average")
     with pytest.raises(ValueError, match="same shape"):
         losses.categorical_crossentropy(np.zeros((2, 3)), np.ones((2, 4)))

@@ -128,7 +128,7 @@ def test_wrong_gradients():
     variable, other = keras.Variable([1.0]), keras.Variable([2.0])
     optimizer = optimizers.SGD(0.1)
     optimizer.build([variable])
-    with pytest.raises(ValueError, match="one gradient for each of the 1 variables.*2 gradients"):
+    with pytest.raises(ValueError, match=r"one gradient for each of the 1 variables.*2 gradients"):
         optimizer.apply([np.ones(1), np.ones(1)])
     with pytest.raises(ValueError, match=r"built for other variables than .*new optimizer"):
         optimizer.apply([np.ones(1)], [other])
