@@ -14,6 +14,7 @@ import pytest
 # path, and the kerascnn/ folder there has no compiled core.
 _CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _CHECKOUT]
+os.environ["PYTHONSAFEPATH"] = "1"  # the same for the interpreters that tests start
 
 # Tests that compare with Keras run it on PyTorch where that is installed, else on JAX.
 os.environ.setdefault("KERAS_BACKEND", "torch" if importlib.util.find_spec("torch") else "jax")
