@@ -5,9 +5,10 @@ from typing import Any
 
 from kerascnn.optimizers.adam import Adam
 from kerascnn.optimizers.optimizer import Optimizer
+from kerascnn.optimizers.rmsprop import RMSprop
 from kerascnn.optimizers.sgd import SGD
 
-_BY_NAME = {"adam": Adam, "sgd": SGD}
+_BY_NAME = {"adam": Adam, "rmsprop": RMSprop, "sgd": SGD}
 
 
 def get(identifier: Any) -> Optimizer:
@@ -35,4 +36,4 @@ def get(identifier: Any) -> Optimizer:
     return optimizer
 
 
-__all__ = ["SGD", "Adam", "Optimizer", "get"]
+__all__ = ["SGD", "Adam", "Optimizer", "RMSprop", "get"]

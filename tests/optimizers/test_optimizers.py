@@ -65,6 +65,9 @@ def test_adam():
         ("SGD", {}),
         ("SGD", {"learning_rate": 0.1, "momentum": 0.5}),
         ("SGD", {"learning_rate": 0.1, "momentum": 0.5, "nesterov": True}),
+        ("RMSprop", {}),
+        ("RMSprop", {"learning_rate": 0.1, "rho": 0.5, "momentum": 0.4, "epsilon": 1e-3}),
+        ("RMSprop", {"learning_rate": 0.1, "centered": True, "epsilon": 1e-3}),
         ("Adam", {}),
         ("Adam", {"learning_rate": 0.1, "beta_1": 0.5, "beta_2": 0.9, "epsilon": 1e-4}),
     ],
@@ -115,7 +118,7 @@ def test_state_is_listed_and_counted():
         (lambda: optimizers.SGD("fast"), "learning_rate='fast'"),
         (lambda: optimizers.SGD(momentum=2.0), "momentum=2.0"),
         (lambda: optimizers.SGD(momentum=1), "momentum=1"),
-        (lambda: optimizers.get("adm"), "'adm'.*adam, sgd"),
+        (lambda: optimizers.get("adm"), "'adm'.*adam, rmsprop, sgd"),
         (lambda: optimizers.get(7), "7"),
     ],
 )

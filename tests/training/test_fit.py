@@ -296,6 +296,15 @@ def test_nan_in_the_loss_is_warned_of_with_epoch_and_step():
         model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0)
 
 
+def test_compile_without_an_optimizer_means_rmsprop():
+    x, y = blobs()
+    model = classifier()
+    model.compile(loss="sparse_categorical_crossentropy")
+    history = model.fit(x, y, epochs=5, verbose=0)
+    assert type(model.optimizer) is keras.optimizers.RMSprop
+    assert history.history["loss"][-1] < history.history["loss"][0]
+
+
 def test_a_model_without_weights_can_be_evaluated_but_not_fitted():
     model = keras.Sequential([keras.Input((3,)), layers.Activation("softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy")

@@ -19,15 +19,13 @@ def compiled(model):
 
 
 def test_launches_of_an_epoch_do_not_grow_with_its_steps(cuda_device):
-    """Once the time of a step is known, an epoch of a second is one launch, its last batch another."""
+    """Once the time of a step is known, an epoch is one launch and its last batch another."""
     x, y = digits()
     counters = ("kernel_launches", "graph_launches")
     totals = []
     watch = keras.callbacks.Callback()
     watch.on_epoch_end = lambda epoch, logs=None: totals.append(
-        sum(
-            keras.config.launch_stats(cuda_device)[k] for k in ("kernel_launches", "graph_launches")
-        )
+        sum(keras.config.launch_stats(cuda_device)[k] for k in counters)
     )
     for batch_size in (128, 8):
         with keras.device(cuda_device):
