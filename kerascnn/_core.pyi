@@ -5,7 +5,7 @@ The core of kerascnn: tensors, ops, traced graphs, compiled programs, devices.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy
+from numpy import ndarray as NDArray
 
 
 class DeviceError(RuntimeError):
@@ -55,12 +55,12 @@ class Tensor:
     @property
     def read_only(self) -> bool: ...
 
-    def numpy(self) -> numpy.ndarray:
+    def numpy(self) -> NDArray:
         """
         The values as a NumPy array: this memory itself on a CPU, a copy from a GPU.
         """
 
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> numpy.ndarray: ...
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray: ...
 
     def to(self, device: str) -> Tensor:
         """This tensor where it is there already, else a copy."""
