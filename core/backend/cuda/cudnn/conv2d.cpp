@@ -140,6 +140,11 @@ bool CudnnConvolution::build() {
                                      fe::NumericalNote_t::WINOGRAD});
   }
   graph_.deselect_numeric_notes(unwanted);
+  const Conv2DGeometry& g = call_.geometry;
+  if (call_.op == "conv2d_wgrad" && (g.pad_top != g.pad_bottom || g.pad_left != g.pad_right)) {
+    // This engine of cuDNN 9.19 takes the padding before for the padding after as well.
+    graph_.deselect_engines({"eng1_"});
+  }
   graph_.deselect_workspace_greater_than(kMaxWorkspace);
   if (graph_.check_support().is_bad()) return false;
   if (graph_.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE).is_bad()) return false;
