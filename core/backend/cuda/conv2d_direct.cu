@@ -5,11 +5,10 @@
 // so the kernel is a (taps, output channels) matrix.
 #include "core/backend/cuda/conv2d.h"
 #include "core/backend/cuda/device/activation.cuh"
-#include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/partial_sums.h"
 #include "core/backend/cuda/runtime/context.h"
-#include "core/backend/cuda/runtime/device_buffer.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -144,20 +143,18 @@ __global__ void dgrad_kernel(const T* __restrict__ gy, const T* __restrict__ ker
 }
 
 struct WgradParams {
-  int lanes;             // threads side by side take neighbouring output channels
-  int tap_groups;        // grid.y: kTaps taps each
-  int splits;            // grid.z: a share of the output lines each
-  int64_t lines;         // batch * output_height
-  int64_t lines_per_split;
+  int lanes;       // threads side by side take neighbouring output channels
+  int tap_groups;  // grid.y: kTaps taps each
+  int splits;      // grid.z: a share of the output pixels each
+  int64_t pixels;
+  int64_t pixels_per_split;
 };
 
-// Each thread sums kTaps elements of the kernel's gradient over its share of the pixels; the threads of a block
-// with the same channel are summed in shared memory, the blocks' partial sums by the last block: always in the
-// same order.
-template <typename T, int kTaps>
-__global__ void wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy, T* __restrict__ gw,
-                             compute_t<T>* __restrict__ partial, unsigned* tickets, Conv c,
-                             WgradParams p) {
+// Each thread sums kTaps elements of the kernel's gradient over its share of the pixels, and the block sums what
+// its threads have for the same element. gw has one copy for each split.
+template <typename T, typename Out, int kTaps>
+__global__ void wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy, Out* __restrict__ gw,
+                             Conv c, WgradParams p) {
   using C = compute_t<T>;
   const int lane = threadIdx.x % p.lanes;
   const int row_thread = threadIdx.x / p.lanes;
@@ -165,117 +162,106 @@ __global__ void wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy, 
   const int channel = blockIdx.x * p.lanes + lane;
   const int first_tap = blockIdx.y * kTaps;
   const bool active = channel < c.output_channels;
-  // The block's lanes may straddle groups only where a lane is one channel of its own group's taps.
   const int first_input = active ? channel / c.group_outputs * c.group_inputs : 0;
 
-  int tap_row[kTaps], tap_column[kTaps], tap_offset[kTaps];
+  int tap_row[kTaps], tap_column[kTaps], tap_channel[kTaps];
 #pragma unroll
   for (int t = 0; t < kTaps; ++t) {
     const int tap = min(first_tap + t, c.taps - 1);
-    const int q = tap % c.group_inputs;
-    const int s = tap / c.group_inputs % c.kernel_width;
-    const int r = tap / c.group_inputs / c.kernel_width;
-    tap_row[t] = r * c.dilation_height - c.pad_top;
-    tap_column[t] = s * c.dilation_width - c.pad_left;
-    tap_offset[t] = first_input + q;
+    tap_channel[t] = first_input + tap % c.group_inputs;
+    tap_column[t] = tap / c.group_inputs % c.kernel_width * c.dilation_width - c.pad_left;
+    tap_row[t] = tap / c.group_inputs / c.kernel_width * c.dilation_height - c.pad_top;
   }
 
   C sum[kTaps] = {};
-  const int64_t begin = blockIdx.z * p.lines_per_split;
-  const int64_t end = min(begin + p.lines_per_split, p.lines);
+  const int64_t begin = blockIdx.z * p.pixels_per_split;
+  const int64_t end = min(begin + p.pixels_per_split, p.pixels);
   if (active) {
-    for (int64_t line = begin + row_thread; line < end; line += row_threads) {
-      const int64_t n = line / c.output_height;
-      const int output_row = static_cast<int>(line - n * c.output_height);
-      const T* gradients = gy + line * c.output_width * c.output_channels + channel;
-      const T* image = x + n * c.input_height * c.input_width * c.input_channels;
-      for (int output_column = 0; output_column < c.output_width; ++output_column) {
-        const C g = load(gradients[static_cast<int64_t>(output_column) * c.output_channels]);
+#pragma unroll 2
+    for (int64_t pixel = begin + row_thread; pixel < end; pixel += row_threads) {
+      const Pixel at(pixel, c.output_height, c.output_width);
+      const C g = load(gy[pixel * c.output_channels + channel]);
+      const T* image = x + at.n * c.input_height * c.input_width * c.input_channels;
 #pragma unroll
-        for (int t = 0; t < kTaps; ++t) {
-          const int row = output_row * c.stride_height + tap_row[t];
-          const int column = output_column * c.stride_width + tap_column[t];
-          if (static_cast<unsigned>(row) < static_cast<unsigned>(c.input_height) &&
-              static_cast<unsigned>(column) < static_cast<unsigned>(c.input_width)) {
-            sum[t] += g * load(image[(static_cast<int64_t>(row) * c.input_width + column) *
-                                         c.input_channels + tap_offset[t]]);
-          }
+      for (int t = 0; t < kTaps; ++t) {
+        const int row = at.row * c.stride_height + tap_row[t];
+        const int column = at.column * c.stride_width + tap_column[t];
+        if (static_cast<unsigned>(row) < static_cast<unsigned>(c.input_height) &&
+            static_cast<unsigned>(column) < static_cast<unsigned>(c.input_width)) {
+          sum[t] += g * load(image[(row * c.input_width + column) * c.input_channels +
+                                   tap_channel[t]]);
         }
       }
     }
   }
 
-  __shared__ C shared[kThreads];
-  const int64_t kernel_size = static_cast<int64_t>(c.taps) * c.output_channels;
-  for (int t = 0; t < kTaps; ++t) {
-    C value = 0;
+  extern __shared__ char shared[];
+  C* sums = reinterpret_cast<C*>(shared);  // (kTaps, kThreads)
 #pragma unroll
-    for (int u = 0; u < kTaps; ++u) {
-      if (u == t) value = sum[u];  // keeps `sum` in registers
-    }
-    shared[threadIdx.x] = value;
-    __syncthreads();
-    for (int half = row_threads / 2; half > 0; half /= 2) {
-      if (row_thread < half) shared[threadIdx.x] += shared[threadIdx.x + half * p.lanes];
-      __syncthreads();
-    }
-    if (row_thread == 0 && active && first_tap + t < c.taps) {
-      const int64_t element = static_cast<int64_t>(first_tap + t) * c.output_channels + channel;
-      if (p.splits == 1) {
-        gw[element] = store<T>(shared[lane]);
-      } else {
-        partial[blockIdx.z * kernel_size + element] = shared[lane];
-      }
-    }
-    __syncthreads();
-  }
-  if (p.splits == 1) return;
-  if (!is_last_block(tickets + blockIdx.y * gridDim.x + blockIdx.x, p.splits)) return;
+  for (int t = 0; t < kTaps; ++t) sums[t * kThreads + threadIdx.x] = sum[t];
+  __syncthreads();
+  Out* target = gw + blockIdx.z * static_cast<int64_t>(c.taps) * c.output_channels;
   for (int item = threadIdx.x; item < kTaps * p.lanes; item += kThreads) {
-    const int tap = first_tap + item / p.lanes;
-    const int out = blockIdx.x * p.lanes + item % p.lanes;
-    if (tap >= c.taps || out >= c.output_channels) continue;
-    const int64_t element = static_cast<int64_t>(tap) * c.output_channels + out;
+    const int t = item / p.lanes;
+    const int item_lane = item - t * p.lanes;
+    const int item_channel = blockIdx.x * p.lanes + item_lane;
+    if (first_tap + t >= c.taps || item_channel >= c.output_channels) continue;
     C total = 0;
-    for (int s = 0; s < p.splits; ++s) total += partial[s * kernel_size + element];
-    gw[element] = store<T>(total);
+#pragma unroll 4
+    for (int r = 0; r < row_threads; ++r) total += sums[t * kThreads + r * p.lanes + item_lane];
+    target[static_cast<int64_t>(first_tap + t) * c.output_channels + item_channel] =
+        store<Out>(static_cast<compute_t<Out>>(total));
   }
 }
 
 template <typename T, int kTaps>
-std::unique_ptr<Kernel> plan_wgrad(const Conv2DGeometry& g) {
+std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
+  using C = compute_t<T>;
+  const Conv2DGeometry& g = call.geometry;
   const Conv c(g);
   WgradParams p{};
   p.lanes = 8;
   while (p.lanes < 32 && p.lanes < c.output_channels) p.lanes *= 2;
   p.tap_groups = static_cast<int>(ceil_div(c.taps, kTaps));
-  p.lines = g.batch * g.output_height;
-  const int64_t tiles = ceil_div(c.output_channels, p.lanes) * p.tap_groups;
-  const int64_t rows = kThreads / p.lanes;
-  const int64_t wanted = ceil_div(2 * Context::current().multiprocessors(), tiles);
-  const int64_t splits = std::clamp<int64_t>(std::min(wanted, ceil_div(p.lines, rows)), 1, 1024);
-  p.lines_per_split = std::max<int64_t>(1, ceil_div(p.lines, splits));
-  p.splits = static_cast<int>(std::max<int64_t>(1, ceil_div(p.lines, p.lines_per_split)));
   if (p.tap_groups > 65535) {
     throw ValueError(message("conv2d_wgrad: a kernel of shape ", shape_string(g.kernel_shape()),
                              " has too many elements for the direct CUDA kernel"));
   }
+  p.pixels = g.batch * g.output_height * g.output_width;
+  const int64_t tiles = ceil_div(c.output_channels, p.lanes) * p.tap_groups;
+  // About two blocks per multiprocessor, each with at least two turns of its loop.
+  const int64_t wanted = ceil_div(2 * Context::current().multiprocessors(), std::max<int64_t>(tiles, 1));
+  const int64_t most = ceil_div(p.pixels, 2 * (kThreads / p.lanes));
+  const int64_t splits = std::clamp<int64_t>(std::min(wanted, most), 1, 1024);
+  p.pixels_per_split = std::max<int64_t>(1, ceil_div(p.pixels, splits));
+  p.splits = static_cast<int>(std::max<int64_t>(1, ceil_div(p.pixels, p.pixels_per_split)));
   const int64_t size = num_elements(g.kernel_shape());
-  std::shared_ptr<DeviceBuffer> tickets;
-  if (p.splits > 1) tickets = std::make_shared<DeviceBuffer>(tiles * sizeof(unsigned));
-  const int64_t workspace =
-      p.splits > 1 ? p.splits * size * static_cast<int64_t>(sizeof(compute_t<T>)) : 0;
+  const int64_t workspace = p.splits > 1 ? p.splits * size * static_cast<int64_t>(sizeof(C)) : 0;
+  const size_t shared = kTaps * kThreads * sizeof(C);
+  // The dynamic limit is 48 KiB unless asked for more (25 taps of doubles need 50).
+  check(cudaFuncSetAttribute(wgrad_kernel<T, C, kTaps>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared)),
+        "conv2d_wgrad: cudaFuncSetAttribute");
+  check(cudaFuncSetAttribute(wgrad_kernel<T, T, kTaps>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared)),
+        "conv2d_wgrad: cudaFuncSetAttribute");
   return make_kernel(
       "kerascnn conv2d_wgrad",
-      [=](const KernelArgs& args) {
+      [=, dtype = call.dtype](const KernelArgs& args) {
         if (size == 0) return;
+        const auto stream = static_cast<cudaStream_t>(args.stream);
         const dim3 grid(static_cast<unsigned>(ceil_div(c.output_channels, p.lanes)), p.tap_groups,
                         p.splits);
-        wgrad_kernel<T, kTaps><<<grid, kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
-            input<T>(args, 0), input<T>(args, 1), output<T>(args, 0),
-            static_cast<compute_t<T>*>(args.workspace),
-            tickets ? tickets->as<unsigned>() : nullptr, c, p);
+        if (p.splits == 1) {
+          wgrad_kernel<T, T, kTaps><<<grid, kThreads, shared, stream>>>(
+              input<T>(args, 0), input<T>(args, 1), output<T>(args, 0), c, p);
+          check_launch("conv2d_wgrad");
+          return;
+        }
+        wgrad_kernel<T, C, kTaps><<<grid, kThreads, shared, stream>>>(
+            input<T>(args, 0), input<T>(args, 1), static_cast<C*>(args.workspace), c, p);
         check_launch("conv2d_wgrad");
+        launch_sum_partials(dtype, args.workspace, args.outputs[0], p.splits, size, stream);
       },
       workspace);
 }
@@ -322,8 +308,8 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad_direct(const Conv2DCall& call) {
   return dispatch_floating("conv2d_wgrad", call.dtype, [&]<typename T>(Type<T>) {
     const int64_t taps = num_elements(call.geometry.kernel_shape()) /
                          std::max<int64_t>(call.geometry.output_channels, 1);
-    if (taps <= 9) return plan_wgrad<T, 9>(call.geometry);
-    return plan_wgrad<T, 25>(call.geometry);
+    if (taps <= 9) return plan_wgrad<T, 9>(call);
+    return plan_wgrad<T, 25>(call);
   });
 }
 

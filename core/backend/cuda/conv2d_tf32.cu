@@ -7,11 +7,10 @@
 // meanwhile.
 #include "core/backend/cuda/conv2d.h"
 #include "core/backend/cuda/device/activation.cuh"
-#include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/device/tf32.cuh"
 #include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/partial_sums.h"
 #include "core/backend/cuda/runtime/context.h"
-#include "core/backend/cuda/runtime/device_buffer.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -278,12 +277,12 @@ struct WgradSplit {
 };
 
 // gkernel (tap, input channel, output channel) = sum over pixels of x (pixel under the tap) * gy (pixel). A block
-// takes kTaps neighbouring taps of one kernel row, so that gy is read once for them, and a share of the pixels.
+// takes kTaps neighbouring taps of one kernel row, so that gy is read once for them, and a share of the pixels;
+// gkernel has one copy for each share.
 template <int kTaps>
 __global__ void __launch_bounds__(kBlock)
     wgrad_tf32_kernel(const float* __restrict__ x, const float* __restrict__ gy,
-                      float* __restrict__ gkernel, float* __restrict__ partial, unsigned* tickets,
-                      Gather g, WgradSplit split) {
+                      float* __restrict__ gkernel, Gather g, WgradSplit split) {
   extern __shared__ char shared[];
   auto& tiles = *reinterpret_cast<WgradTiles<kTaps>*>(shared);
   constexpr int kTilesDown = kWgradRows / 16, kTilesAcross = 2;  // each warp: all rows, 16 columns
@@ -369,7 +368,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 
   const int64_t size = static_cast<int64_t>(g.kernel_height) * g.kernel_width * inputs * outputs;
-  float* target = split.splits == 1 ? gkernel : partial + blockIdx.z * size;
+  float* target = gkernel + blockIdx.z * size;
   const int first_tap = tap_row * g.kernel_width + first_tap_column;
 #pragma unroll
   for (int t = 0; t < kTaps; ++t) {
@@ -390,22 +389,6 @@ __global__ void __launch_bounds__(kBlock)
       }
     }
   }
-  if (split.splits == 1) return;
-  if (!is_last_block(tickets + blockIdx.y * gridDim.x + blockIdx.x, split.splits)) return;
-  constexpr int kItems = kTaps * kWgradRows * (kWgradColumns / 4);
-  for (int item = thread; item < kItems; item += kBlock) {
-    const int output_channel = first_output + item % (kWgradColumns / 4) * 4;
-    const int input_channel = first_input + item / (kWgradColumns / 4) % kWgradRows;
-    const int tap = first_tap + item / (kWgradColumns / 4 * kWgradRows);
-    if (input_channel >= inputs || output_channel >= outputs) continue;
-    const int64_t element = (static_cast<int64_t>(tap) * inputs + input_channel) * outputs + output_channel;
-    float4 total = *reinterpret_cast<const float4*>(partial + element);
-    for (int s = 1; s < split.splits; ++s) {
-      const float4 part = *reinterpret_cast<const float4*>(partial + s * size + element);
-      total = {total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w};
-    }
-    *reinterpret_cast<float4*>(gkernel + element) = total;
-  }
 }
 
 template <int kTaps>
@@ -425,16 +408,18 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DGeometry& geometry) {
   split.pixels_per_split = static_cast<int>(ceil_div(ceil_div(pixels, splits), kDepth) * kDepth);
   split.splits = static_cast<int>(ceil_div(pixels, split.pixels_per_split));
   const int64_t size = num_elements(geometry.kernel_shape());
-  std::shared_ptr<DeviceBuffer> tickets;
-  if (split.splits > 1) tickets = std::make_shared<DeviceBuffer>(across * down * sizeof(unsigned));
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(down), split.splits);
   return make_kernel(
       "kerascnn conv2d_wgrad_tf32",
       [=](const KernelArgs& args) {
-        kernel<<<grid, kBlock, sizeof(Tiles), static_cast<cudaStream_t>(args.stream)>>>(
-            input<float>(args, 0), input<float>(args, 1), output<float>(args, 0),
-            static_cast<float*>(args.workspace), tickets ? tickets->as<unsigned>() : nullptr, g, split);
+        const auto stream = static_cast<cudaStream_t>(args.stream);
+        float* sums = split.splits > 1 ? static_cast<float*>(args.workspace) : output<float>(args, 0);
+        kernel<<<grid, kBlock, sizeof(Tiles), stream>>>(input<float>(args, 0), input<float>(args, 1),
+                                                        sums, g, split);
         check_launch("conv2d_wgrad_tf32");
+        if (split.splits > 1) {
+          launch_sum_partials(DType::Float32, sums, args.outputs[0], split.splits, size, stream);
+        }
       },
       split.splits > 1 ? split.splits * size * static_cast<int64_t>(sizeof(float)) : 0);
 }

@@ -75,6 +75,27 @@ struct ReduceParams {
   }
 };
 
+// Combines what the threads of a block have for the same output; the result is right in the first row.
+template <int kLanes, typename A, typename Combine>
+__device__ __forceinline__ A combine_rows(A* shared, bool* filled, A value, bool has_value,
+                                          Combine combine) {
+  constexpr int kRows = kThreads / kLanes;
+  const int row = threadIdx.x / kLanes;
+  shared[threadIdx.x] = value;
+  filled[threadIdx.x] = has_value;
+  __syncthreads();
+  for (int half = kRows / 2; half > 0; half /= 2) {
+    const int other = threadIdx.x + half * kLanes;
+    if (row < half && filled[other]) {
+      shared[threadIdx.x] =
+          filled[threadIdx.x] ? combine(shared[threadIdx.x], shared[other]) : shared[other];
+      filled[threadIdx.x] = true;
+    }
+    __syncthreads();
+  }
+  return shared[threadIdx.x];
+}
+
 // kLanes threads side by side take neighbouring outputs, kThreads / kLanes rows share a reduction.
 template <typename T, int kLanes, typename Combine>
 __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
@@ -92,44 +113,38 @@ __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
   __shared__ bool filled[kThreads];
 
   A value{};
-  bool has_value = false;
-  if (output < p.outputs) {
+  bool has_value = output < p.outputs && begin + row < end;
+  if (has_value) {
     const T* source = x + p.start(output);
-    for (int64_t r = begin + row; r < end; r += kRows) {
-      const A element = load(source[p.step(r)]);
-      value = has_value ? combine(value, element) : element;
-      has_value = true;
+    value = load(source[p.step(begin + row)]);
+#pragma unroll 4
+    for (int64_t r = begin + row + kRows; r < end; r += kRows) {
+      value = combine(value, static_cast<A>(load(source[p.step(r)])));
     }
   }
-  shared[threadIdx.x] = value;
-  filled[threadIdx.x] = has_value;
-  __syncthreads();
-  for (int half = kRows / 2; half > 0; half /= 2) {
-    const int other = threadIdx.x + half * kLanes;
-    if (row < half && filled[other]) {
-      shared[threadIdx.x] = filled[threadIdx.x] ? combine(shared[threadIdx.x], shared[other])
-                                                : shared[other];
-      filled[threadIdx.x] = true;
-    }
-    __syncthreads();
-  }
+  value = combine_rows<kLanes>(shared, filled, value, has_value, combine);
 
   auto finish = [&](A result) {
     if (p.scaled) result = static_cast<A>(result * static_cast<A>(p.scale));
     y[output] = store<T>(static_cast<compute_t<T>>(result));
   };
   if (p.splits == 1) {
-    if (row == 0 && output < p.outputs) finish(shared[threadIdx.x]);
+    if (row == 0 && output < p.outputs) finish(value);
     return;
   }
   // Every split has at least one element, so every partial result is filled.
-  if (row == 0 && output < p.outputs) partial[blockIdx.y * p.outputs + output] = shared[lane];
+  if (row == 0 && output < p.outputs) partial[blockIdx.y * p.outputs + output] = value;
   if (!is_last_block(tickets + blockIdx.x, static_cast<unsigned>(p.splits))) return;
-  if (row == 0 && output < p.outputs) {
-    A result = partial[output];
-    for (int64_t s = 1; s < p.splits; ++s) result = combine(result, partial[s * p.outputs + output]);
-    finish(result);
+  has_value = output < p.outputs && row < p.splits;
+  if (has_value) {
+    value = partial[row * p.outputs + output];
+#pragma unroll 4
+    for (int64_t s = row + kRows; s < p.splits; s += kRows) {
+      value = combine(value, partial[s * p.outputs + output]);
+    }
   }
+  value = combine_rows<kLanes>(shared, filled, value, has_value, combine);
+  if (row == 0 && output < p.outputs) finish(value);
 }
 
 template <typename T, int kLanes, typename Combine>
@@ -139,6 +154,7 @@ std::unique_ptr<Kernel> plan_lanes(const ReduceGeometry& g, bool mean) {
   // Enough blocks for two per multiprocessor, each with at least eight turns of its loop.
   const int64_t wanted = ceil_div(2 * Context::current().multiprocessors(), tiles);
   const int64_t most = std::max<int64_t>(1, g.reduce / (8 * kThreads / kLanes));
+  constexpr int64_t kMaxSplits = 128;  // the last block has to combine them
   ReduceParams p{};
   p.outputs = g.outputs;
   p.reduce = g.reduce;
@@ -148,7 +164,7 @@ std::unique_ptr<Kernel> plan_lanes(const ReduceGeometry& g, bool mean) {
     p.kept = StridedIndex("reduce", g.kept_extents, g.kept_strides);
     p.reduced = StridedIndex("reduce", g.reduced_extents, g.reduced_strides);
   }
-  p.splits = std::clamp<int64_t>(std::min(wanted, most), 1, 1024);
+  p.splits = std::clamp<int64_t>(std::min(wanted, most), 1, kMaxSplits);
   p.per_split = ceil_div(g.reduce, p.splits);
   p.splits = std::max<int64_t>(1, ceil_div(g.reduce, std::max<int64_t>(p.per_split, 1)));
   p.scaled = mean;
