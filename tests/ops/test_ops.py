@@ -120,6 +120,26 @@ def test_devices_agree(case, dtype, cuda_device, rng):
         assert_close(actual, wanted, 2 * harness.tolerance_of(case, dtype), f"{case} {dtype}", norm)
 
 
+TF32 = [
+    case
+    for case in CASES
+    if case.op in ("conv2d", "conv2d_dgrad", "conv2d_wgrad", "matmul", "dense")
+    and "float32" in case.dtypes
+]
+
+
+@pytest.mark.parametrize("case", TF32, ids=str)
+def test_tf32(case, cuda_device, rng):
+    inputs, attributes = draw(case, rng, "float32")
+    wanted = expected(case, inputs, attributes)
+    least = harness.least_norms(case, inputs, attributes)
+    _core.set_allow_tf32(True)  # until the end of the test: exact_arithmetic puts it back
+    outputs = run_eager(case, inputs, attributes, cuda_device)
+    for actual, correct, norm in zip(outputs, wanted, least, strict=True):
+        # Inputs are rounded to 11 significant bits: 2^-11 each, two of them in every product.
+        assert_close(actual, correct, 2.0**-10, f"{case} with TF32", norm)
+
+
 @pytest.mark.parametrize("bad", BAD, ids=str)
 def test_bad_call(bad, device):
     inputs = harness.to_device([np.asarray(x) for x in bad.inputs], device)
