@@ -84,15 +84,25 @@ void softmax_loss_row(const T* logits, int64_t label, const Rows& rows, T* loss,
   C largest = -std::numeric_limits<C>::infinity();
   for (int64_t i = 0; i < rows.classes; ++i) largest = std::max(largest, static_cast<C>(logits[i]));
   C sum = 0;
-  for (int64_t i = 0; i < rows.classes; ++i) sum += std::exp(static_cast<C>(logits[i]) - largest);
-  for (int64_t i = 0; i < rows.classes; ++i) {
-    probabilities[i] = static_cast<T>(std::exp(static_cast<C>(logits[i]) - largest) / sum);
+  const bool has_label = label >= 0 && label < rows.classes;
+  // Read now: the probabilities may be written over the logits.
+  const C shifted = has_label ? static_cast<C>(logits[label]) - largest : C(0);
+  if constexpr (std::is_same_v<T, C>) {
+    for (int64_t i = 0; i < rows.classes; ++i) {
+      probabilities[i] = std::exp(logits[i] - largest);
+      sum += probabilities[i];
+    }
+    for (int64_t i = 0; i < rows.classes; ++i) probabilities[i] /= sum;
+  } else {
+    for (int64_t i = 0; i < rows.classes; ++i) sum += std::exp(static_cast<C>(logits[i]) - largest);
+    for (int64_t i = 0; i < rows.classes; ++i) {
+      probabilities[i] = static_cast<T>(std::exp(static_cast<C>(logits[i]) - largest) / sum);
+    }
   }
-  if (label < 0 || label >= rows.classes) {
+  if (!has_label) {
     *loss = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
     return;
   }
-  const C shifted = static_cast<C>(logits[label]) - largest;
   *loss = static_cast<T>(rows.epsilon == 0 ? std::log(sum) - shifted
                                            : clipped_loss(std::exp(shifted) / sum, rows.epsilon));
 }

@@ -21,6 +21,11 @@ struct AdamStep {
   float alpha, one_minus_beta_1, one_minus_beta_2, epsilon;
 };
 
+struct MomentumStep {
+  float rate, momentum;
+  bool nesterov;
+};
+
 struct FloatKernels {
   const char* name;  // "avx512", "avx2", "plain"
 
@@ -33,6 +38,10 @@ struct FloatKernels {
   void (*sum_columns)(const float* x, int64_t rows, int64_t width, double* totals);
   void (*adam)(const float* p, const float* g, const float* m, const float* v, float* new_p,
                float* new_m, float* new_v, int64_t count, const AdamStep& step);
+  void (*sgd)(const float* p, const float* g, float* new_p, int64_t count, float rate);
+  void (*momentum)(const float* p, const float* g, const float* m, float* new_p, float* new_m,
+                   int64_t count, const MomentumStep& step);
+  void (*relu_grad)(const float* gy, const float* y, float* gx, int64_t count);
   // out = kept(x) * scale for elements [4 * first_block, 4 * first_block + count) of dropout's
   // numbering; x and out point at the first of them. `state` and `threshold` as in philox.h; count
   // is a multiple of 4 but for the end of the tensor.

@@ -151,6 +151,32 @@ void adam(const float* p, const float* g, const float* m, const float* v, float*
   }
 }
 
+void sgd(const float* p, const float* g, float* new_p, int64_t count, float rate) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) new_p[i] = p[i] - rate * g[i];
+}
+
+void momentum(const float* p, const float* g, const float* m, float* new_p, float* new_m,
+              int64_t count, const MomentumStep& step) {
+  const MomentumStep s = step;
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const float change = s.rate * g[i];
+    const float velocity = s.momentum * m[i] - change;
+    new_p[i] = p[i] + (s.nesterov ? s.momentum * velocity - change : velocity);
+    new_m[i] = velocity;
+  }
+}
+
+// element::relu_grad.
+void relu_grad(const float* gy, const float* y, float* gx, int64_t count) {
+  int64_t i = 0;
+  for (; i + kWidth <= count; i += kWidth) {
+    store(gx + i, (load(y + i) > Vec{}) ? load(gy + i) : Vec{});
+  }
+  for (; i < count; ++i) gx[i] = y[i] > 0.0f ? gy[i] : 0.0f;
+}
+
 // Philox on kWidth / 2 blocks at a time, each word in a 64-bit lane; see core/ops/philox.h, whose
 // bits these are.
 constexpr int kBlocks = kWidth / 2;
@@ -235,6 +261,15 @@ void dropout(const float* x, float* out, const int64_t* state, uint32_t stream, 
 #define KERASCNN_STRING(name) KERASCNN_STRING_OF(name)
 extern const FloatKernels kFloatKernels;
 const FloatKernels kFloatKernels = {
-    KERASCNN_STRING(KERASCNN_SIMD), max_pool, max_pool_grad, sum_columns, adam, dropout};
+    .name = KERASCNN_STRING(KERASCNN_SIMD),
+    .max_pool = max_pool,
+    .max_pool_grad = max_pool_grad,
+    .sum_columns = sum_columns,
+    .adam = adam,
+    .sgd = sgd,
+    .momentum = momentum,
+    .relu_grad = relu_grad,
+    .dropout = dropout,
+};
 
 }  // namespace kerascnn::cpu::KERASCNN_SIMD

@@ -68,17 +68,31 @@ double scalar_value(const void* data, DType dtype) {
   return value;
 }
 
+void sgd_range(const FloatKernels& kernels, const float* p, const float* g, float* new_p,
+               int64_t begin, int64_t end, float rate) {
+  kernels.sgd(p + begin, g + begin, new_p + begin, end - begin, rate);
+}
+
 template <typename T>
-void sgd_range(const T* p, const T* g, T* new_p, int64_t begin, int64_t end, compute_t<T> rate) {
+void sgd_range(const FloatKernels&, const T* p, const T* g, T* new_p, int64_t begin, int64_t end,
+               compute_t<T> rate) {
   using C = compute_t<T>;
   for (int64_t i = begin; i < end; ++i) {
     new_p[i] = static_cast<T>(static_cast<C>(p[i]) - rate * static_cast<C>(g[i]));
   }
 }
 
+void momentum_range(const FloatKernels& kernels, const float* p, const float* g, const float* m,
+                    float* new_p, float* new_m, int64_t begin, int64_t end, float rate,
+                    float momentum, bool nesterov) {
+  kernels.momentum(p + begin, g + begin, m + begin, new_p + begin, new_m + begin, end - begin,
+                   {rate, momentum, nesterov});
+}
+
 template <typename T>
-void momentum_range(const T* p, const T* g, const T* m, T* new_p, T* new_m, int64_t begin,
-                    int64_t end, compute_t<T> rate, compute_t<T> momentum, bool nesterov) {
+void momentum_range(const FloatKernels&, const T* p, const T* g, const T* m, T* new_p, T* new_m,
+                    int64_t begin, int64_t end, compute_t<T> rate, compute_t<T> momentum,
+                    bool nesterov) {
   using C = compute_t<T>;
   for (int64_t i = begin; i < end; ++i) {
     const C step = rate * static_cast<C>(g[i]);
@@ -130,7 +144,7 @@ std::unique_ptr<Kernel> plan_sgd_update(const PlanRequest& request) {
   return make_kernel(
       "kerascnn sgd_update",
       [parameters = parameters_of(request, layout.parameter(0), layout.count), layout, momentum,
-       nesterov, rate_dtype](const KernelArgs& args) {
+       nesterov, rate_dtype, &kernels = float_kernels()](const KernelArgs& args) {
         const double rate = scalar_value(args.inputs[layout.learning_rate()], rate_dtype);
         for_each_range(parameters, [&](size_t i, int64_t begin, int64_t end) {
           with_type(parameters[i].dtype, [&]<typename T>(Type<T>) {
@@ -139,11 +153,11 @@ std::unique_ptr<Kernel> plan_sgd_update(const PlanRequest& request) {
             const T* g = input<T>(args, layout.gradient(i));
             T* new_p = output<T>(args, layout.new_parameter(i));
             if (layout.has_momentum) {
-              momentum_range(p, g, input<T>(args, layout.momentum(i)), new_p,
+              momentum_range(kernels, p, g, input<T>(args, layout.momentum(i)), new_p,
                              output<T>(args, layout.new_momentum(i)), begin, end,
                              static_cast<C>(rate), static_cast<C>(momentum), nesterov);
             } else {
-              sgd_range(p, g, new_p, begin, end, static_cast<C>(rate));
+              sgd_range(kernels, p, g, new_p, begin, end, static_cast<C>(rate));
             }
           });
         });

@@ -73,21 +73,28 @@ KERASCNN_INLINE Vec fma(Vec a, Vec b, Vec c) {
 }
 
 KERASCNN_INLINE ByteVec load_bytes(const uint8_t* from, int64_t count) {
+  if (count >= kWidth) return *reinterpret_cast<const LooseByteVec*>(from);
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  return reinterpret_cast<ByteVec>(
+      _mm_maskz_loadu_epi8(static_cast<__mmask16>((1u << count) - 1u), from));
+#else
   ByteVec value{};
-  if (count >= kWidth) {
-    value = *reinterpret_cast<const LooseByteVec*>(from);
-  } else {
-    std::memcpy(&value, from, static_cast<size_t>(count));
-  }
+  std::memcpy(&value, from, static_cast<size_t>(count));
   return value;
+#endif
 }
 
 KERASCNN_INLINE void store_bytes(uint8_t* to, ByteVec value, int64_t count) {
   if (count >= kWidth) {
     *reinterpret_cast<LooseByteVec*>(to) = value;
-  } else {
-    std::memcpy(to, &value, static_cast<size_t>(count));
+    return;
   }
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  _mm_mask_storeu_epi8(to, static_cast<__mmask16>((1u << count) - 1u),
+                       reinterpret_cast<__m128i>(value));
+#else
+  std::memcpy(to, &value, static_cast<size_t>(count));
+#endif
 }
 
 }  // namespace kerascnn::cpu::KERASCNN_SIMD
