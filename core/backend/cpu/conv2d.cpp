@@ -2,6 +2,7 @@
 #include "core/ops/conv2d.h"
 
 #include "core/backend/cpu/conv2d_generic.h"
+#include "core/backend/cpu/conv2d_scatter.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/widen.h"
@@ -54,6 +55,9 @@ std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
 std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
   if (is_narrow(request.inputs[0].dtype)) return plan_in_float32(request, plan_conv2d_dgrad);
   const Conv2DGeometry g = conv2d_geometry("conv2d_dgrad", request.attributes, request.inputs);
+  if (request.inputs[0].dtype == DType::Float32 && !is_empty(g) && scatters_better(g)) {
+    return make_scatter_conv2d_dgrad(g);
+  }
 #ifdef KERASCNN_WITH_ONEDNN
   if (use_onednn(request, g)) return onednn::plan_conv2d_dgrad(request, g);
 #endif

@@ -26,6 +26,19 @@ struct MomentumStep {
   bool nesterov;
 };
 
+// One image of a convolution's data gradient, added into an image with its padding. One row of the
+// kernel, (kw, c), is `run` neighbouring elements of it.
+struct ScatterConvolution {
+  int64_t rows, columns;  // of gy
+  int64_t filters;
+  int64_t kernel_rows;
+  int64_t run;  // a multiple of kScatterAlignment: the kernel's rows are filled up with zeros
+  int64_t pixel_step;       // in gx, from one column of gy to the next
+  int64_t row_step;         // in gx, from one row of the kernel to the next
+  int64_t output_row_step;  // in gx, from one row of gy to the next
+};
+constexpr int64_t kScatterAlignment = 16;
+
 struct FloatKernels {
   const char* name;  // "avx512", "avx2", "plain"
 
@@ -42,6 +55,10 @@ struct FloatKernels {
   void (*momentum)(const float* p, const float* g, const float* m, float* new_p, float* new_m,
                    int64_t count, const MomentumStep& step);
   void (*relu_grad)(const float* gy, const float* y, float* gx, int64_t count);
+  // gx += the data gradient; gy (rows, columns, filters), kernel (kernel_rows, filters, run). gx
+  // has room for kScatterAlignment elements behind its last one.
+  void (*scatter_convolution)(const ScatterConvolution& sizes, const float* gy, const float* kernel,
+                              float* gx);
   // out = kept(x) * scale for elements [4 * first_block, 4 * first_block + count) of dropout's
   // numbering; x and out point at the first of them. `state` and `threshold` as in philox.h; count
   // is a multiple of 4 but for the end of the tensor.

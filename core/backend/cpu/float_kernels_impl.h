@@ -177,6 +177,65 @@ void relu_grad(const float* gy, const float* y, float* gx, int64_t count) {
   for (; i < count; ++i) gx[i] = y[i] > 0.0f ? gy[i] : 0.0f;
 }
 
+// `pixels` neighbouring pixels of gy times `vectors` vectors of a kernel row, summed over the
+// filters in registers, then added where the patches overlap.
+template <int pixels, int vectors>
+KERASCNN_INLINE void scatter_block(const ScatterConvolution& s, const float* gy,
+                                   const float* kernel, float* gx) {
+  Vec sums[pixels][vectors] = {};
+  for (int64_t filter = 0; filter < s.filters; ++filter) {
+    Vec weights[vectors];
+    for (int v = 0; v < vectors; ++v) weights[v] = load(kernel + filter * s.run + v * kWidth);
+    for (int p = 0; p < pixels; ++p) {
+      const Vec gradient = splat(gy[p * s.filters + filter]);
+      for (int v = 0; v < vectors; ++v) sums[p][v] = fma(gradient, weights[v], sums[p][v]);
+    }
+  }
+  for (int p = 0; p < pixels; ++p) {
+    float* to = gx + p * s.pixel_step;
+    for (int v = 0; v < vectors; ++v) store(to + v * kWidth, load(to + v * kWidth) + sums[p][v]);
+  }
+}
+
+constexpr int kMostPixels = kRegisters == 32 ? 12 : 6;
+
+template <int vectors, int pixels = kMostPixels>
+KERASCNN_INLINE void scatter_some(int64_t count, const ScatterConvolution& s, const float* gy,
+                                  const float* kernel, float* gx) {
+  if constexpr (pixels > 1) {
+    if (count < pixels) return scatter_some<vectors, pixels - 1>(count, s, gy, kernel, gx);
+  }
+  scatter_block<pixels, vectors>(s, gy, kernel, gx);
+}
+
+template <int vectors>
+KERASCNN_INLINE void scatter_row(const ScatterConvolution& s, const float* gy, const float* kernel,
+                                 float* gx) {
+  // Blocks of nearly equal size: a last one of a single pixel would leave most registers idle.
+  const int64_t blocks = (s.columns + kMostPixels - 1) / kMostPixels;
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t first = s.columns * block / blocks;
+    const int64_t count = s.columns * (block + 1) / blocks - first;
+    scatter_some<vectors>(count, s, gy + first * s.filters, kernel, gx + first * s.pixel_step);
+  }
+}
+
+void scatter_convolution(const ScatterConvolution& s, const float* gy, const float* kernel,
+                         float* gx) {
+  for (int64_t row = 0; row < s.rows; ++row) {
+    for (int64_t i = 0; i < s.kernel_rows; ++i) {
+      const float* gradients = gy + row * s.columns * s.filters;
+      const float* weights = kernel + i * s.filters * s.run;
+      float* to = gx + row * s.output_row_step + i * s.row_step;
+      int64_t at = 0;
+      for (; at + 2 * kWidth <= s.run; at += 2 * kWidth) {
+        scatter_row<2>(s, gradients, weights + at, to + at);
+      }
+      for (; at < s.run; at += kWidth) scatter_row<1>(s, gradients, weights + at, to + at);
+    }
+  }
+}
+
 // Philox on kWidth / 2 blocks at a time, each word in a 64-bit lane; see core/ops/philox.h, whose
 // bits these are.
 constexpr int kBlocks = kWidth / 2;
@@ -269,6 +328,7 @@ const FloatKernels kFloatKernels = {
     .sgd = sgd,
     .momentum = momentum,
     .relu_grad = relu_grad,
+    .scatter_convolution = scatter_convolution,
     .dropout = dropout,
 };
 
