@@ -1,11 +1,12 @@
-"""Microseconds per call of the CPU's kernels on the shapes of the four reference networks, beside PyTorch.
+"""Microseconds per call of the CPU's kernels on the reference networks' shapes, beside PyTorch.
 
     OMP_NUM_THREADS=2 python tests/benchmarks/cpu_kernels.py [--only conv,pool] [--threads 2]
 
-Each op is compiled into a program of its own and run many times without Python in between; PyTorch
-runs the same arithmetic on the same numbers, in plain and in channels-last layout, and the better one
-counts. The two take turns and the figures are lower quartiles, so a drift of the machine's speed or
-another process meets both. With one thread, CPU time is measured, which holds on a busy machine too.
+Each op is compiled into a program of its own and run many times without Python in between;
+PyTorch runs the same arithmetic on the same numbers, in plain and in channels-last layout, and
+the better one counts. The two take turns and the figures are lower quartiles, so a drift of the
+machine's speed or another process meets both. With one thread, CPU time is measured, which
+holds on a busy machine too.
 """
 
 import argparse
