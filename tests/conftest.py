@@ -1,6 +1,5 @@
 """What all tests share."""
 
-import importlib.util
 import os
 import secrets
 import sys
@@ -16,8 +15,8 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _CHECKOUT]
 os.environ["PYTHONSAFEPATH"] = "1"  # the same for the interpreters that tests start
 
-# Tests that compare with Keras run it on PyTorch where that is installed, else on JAX.
-os.environ.setdefault("KERAS_BACKEND", "torch" if importlib.util.find_spec("torch") else "jax")
+# Tests that compare with Keras run it on PyTorch, and are skipped where either is not installed.
+os.environ.setdefault("KERAS_BACKEND", "torch")
 
 # Float32 means float32 in the tests: read when kerascnn is imported.
 os.environ.setdefault("KERASCNN_TF32", "0")

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pytest
 
 import kerascnn
 from kerascnn import _core, ops
@@ -10,7 +11,7 @@ from kerascnn.tracing import Trace
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what other packages warn of on import is not our concern
-    import keras
+    keras = pytest.importorskip("keras")
 
 
 def relative_error(actual, expected):

@@ -1,12 +1,11 @@
 """Every layer gives Keras' numbers: output and gradients, same weights, same data."""
 
-import keras
 import numpy as np
 import pytest
 
 import kerascnn
 
-from .comparing import make_pair, relative_error, run_here, run_keras
+from .comparing import keras, make_pair, relative_error, run_here, run_keras
 
 # Keras' own conversion of tensors to NumPy.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

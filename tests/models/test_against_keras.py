@@ -12,7 +12,7 @@ from .networks import NETWORKS, input_shapes
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what other packages warn of on import is not our concern
-    import keras
+    keras = pytest.importorskip("keras")
 
 # Keras' own conversion of tensors to NumPy.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
