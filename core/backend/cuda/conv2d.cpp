@@ -19,11 +19,13 @@ Conv2DCall make_call(const PlanRequest& request) {
   return call;
 }
 
-// With so few products per result, convolution is bound by memory: plain cores keep up, and one launch beats
-// cuDNN's, which pads channels to the width of tensor cores.
+// With so little arithmetic a convolution is bound by memory and launches: plain cores keep up, and one launch beats
+// cuDNN's, which first pads channels to the width of tensor cores.
 bool is_small(const Conv2DGeometry& g) {
-  return g.groups == 1 && g.input_channels <= 4 &&
-         g.kernel_height * g.kernel_width * g.input_channels <= 64;
+  const int64_t taps = g.kernel_height * g.kernel_width * g.group_input_channels();
+  const int64_t products = num_elements(g.output_shape()) * taps;
+  constexpr int64_t kFewProducts = int64_t{1} << 24;
+  return (g.input_channels <= 4 && taps <= 64) || products <= kFewProducts;
 }
 
 // Up to here one launch with the bias in it beats cuDNN's engines, which need two or three; beyond, arithmetic
@@ -39,10 +41,15 @@ bool is_empty(const Conv2DGeometry& g) {
 
 using PlanCall = std::unique_ptr<Kernel> (*)(const Conv2DCall&);
 
-std::unique_ptr<Kernel> choose(const Conv2DCall& call, bool prefer_direct, PlanCall direct,
-                               PlanCall tensor_core) {
-  if (prefer_direct || call.dtype == DType::Float64 || is_empty(call.geometry)) return direct(call);
-  if (has_few_channels(call.geometry)) {
+// The first of these that takes the call, and cuDNN between the last two.
+std::unique_ptr<Kernel> choose(const Conv2DCall& call, PlanCall small, PlanCall tensor_core,
+                               PlanCall direct) {
+  const Conv2DGeometry& g = call.geometry;
+  if (call.dtype == DType::Float64 || is_empty(g)) return direct(call);
+  if (is_small(g)) {
+    if (auto kernel = small(call)) return kernel;
+  }
+  if (has_few_channels(g)) {
     if (auto kernel = tensor_core(call)) return kernel;
   }
   if (auto kernel = plan_conv2d_cudnn(call)) return kernel;
@@ -55,18 +62,18 @@ std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
   Conv2DCall call = make_call(request);
   call.has_bias = request.inputs.size() == 3;
   call.activation = fused_activation("conv2d", request.attributes);
-  return choose(call, is_small(call.geometry), plan_conv2d_direct, plan_conv2d_tf32);
+  return choose(call, plan_conv2d_tiled, plan_conv2d_tf32, plan_conv2d_direct);
 }
 
 std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
-  return choose(make_call(request), false, plan_conv2d_dgrad_direct,
-                plan_conv2d_dgrad_tf32);
+  // The direct kernel reads neighbouring output channels at once, which is enough for little arithmetic.
+  return choose(make_call(request), plan_conv2d_dgrad_direct, plan_conv2d_dgrad_tf32,
+                plan_conv2d_dgrad_direct);
 }
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
-  const Conv2DCall call = make_call(request);
-  return choose(call, is_small(call.geometry), plan_conv2d_wgrad_direct,
-                plan_conv2d_wgrad_tf32);
+  return choose(make_call(request), plan_conv2d_wgrad_tiled, plan_conv2d_wgrad_tf32,
+                plan_conv2d_wgrad_direct);
 }
 
 }  // namespace kerascnn::cuda

@@ -1,7 +1,8 @@
-// The three convolution ops on CUDA and what each implementation offers. conv2d.cpp chooses:
-//   own kernels (conv2d_direct.cu)            few input values per output (a first layer), float64, whatever cuDNN refuses
-//   own tensor-core kernels (conv2d_tf32.cu)  float32 with TF32 allowed and few channels
-//   cuDNN (cudnn/conv2d.cpp)                  everything else
+// The three convolution ops on CUDA and what each implementation offers. conv2d.cpp takes the first that fits:
+//   conv2d_tiled.cu   own, float32, little arithmetic: bands of the input in shared memory
+//   conv2d_tf32.cu    own, float32 with TF32 allowed, few channels: tensor cores
+//   cudnn/conv2d.cpp  cuDNN: larger convolutions, float16 and bfloat16
+//   conv2d_direct.cu  own, any floating dtype and geometry: float64, and whatever the others refuse
 #pragma once
 
 #include <memory>
@@ -25,6 +26,10 @@ struct Conv2DCall {
 std::unique_ptr<Kernel> plan_conv2d_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_dgrad_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_wgrad_direct(const Conv2DCall& call);
+
+// Null where the call does not fit (dtype, groups, a band of the input larger than shared memory).
+std::unique_ptr<Kernel> plan_conv2d_tiled(const Conv2DCall& call);
+std::unique_ptr<Kernel> plan_conv2d_wgrad_tiled(const Conv2DCall& call);
 
 // Null where the call does not fit (dtype, TF32 not allowed, groups, channel counts, stride).
 std::unique_ptr<Kernel> plan_conv2d_tf32(const Conv2DCall& call);

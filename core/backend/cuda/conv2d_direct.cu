@@ -5,6 +5,7 @@
 // so the kernel is a (taps, output channels) matrix.
 #include "core/backend/cuda/conv2d.h"
 #include "core/backend/cuda/device/activation.cuh"
+#include "core/backend/cuda/device/convolution.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/partial_sums.h"
@@ -12,33 +13,6 @@
 
 namespace kerascnn::cuda {
 namespace {
-
-struct Conv {
-  int64_t batch;
-  int input_height, input_width, input_channels, output_height, output_width, output_channels;
-  int kernel_height, kernel_width, stride_height, stride_width, pad_top, pad_left;
-  int dilation_height, dilation_width, group_inputs, group_outputs, taps;
-
-  explicit Conv(const Conv2DGeometry& g)
-      : batch(g.batch),
-        input_height(static_cast<int>(g.input_height)),
-        input_width(static_cast<int>(g.input_width)),
-        input_channels(static_cast<int>(g.input_channels)),
-        output_height(static_cast<int>(g.output_height)),
-        output_width(static_cast<int>(g.output_width)),
-        output_channels(static_cast<int>(g.output_channels)),
-        kernel_height(static_cast<int>(g.kernel_height)),
-        kernel_width(static_cast<int>(g.kernel_width)),
-        stride_height(static_cast<int>(g.stride_height)),
-        stride_width(static_cast<int>(g.stride_width)),
-        pad_top(static_cast<int>(g.pad_top)),
-        pad_left(static_cast<int>(g.pad_left)),
-        dilation_height(static_cast<int>(g.dilation_height)),
-        dilation_width(static_cast<int>(g.dilation_width)),
-        group_inputs(static_cast<int>(g.group_input_channels())),
-        group_outputs(static_cast<int>(g.group_output_channels())),
-        taps(kernel_height * kernel_width * group_inputs) {}
-};
 
 // Image, row and column of a position in (batch, height, width).
 struct Pixel {
@@ -107,7 +81,8 @@ __global__ void conv_kernel(const T* __restrict__ x, const T* __restrict__ kerne
 }
 
 // One thread makes one element of the input's gradient, from every output that read it.
-template <typename T>
+// kOutputs output channels are read at a time.
+template <typename T, int kOutputs>
 __global__ void dgrad_kernel(const T* __restrict__ gy, const T* __restrict__ kernel,
                              T* __restrict__ gx, Conv c, int64_t size) {
   using C = compute_t<T>;
@@ -135,7 +110,12 @@ __global__ void dgrad_kernel(const T* __restrict__ gy, const T* __restrict__ ker
         const T* weights =
             kernel + (static_cast<int64_t>(r * c.kernel_width + s) * c.group_inputs + q) *
                          c.output_channels + first_output;
-        for (int k = 0; k < c.group_outputs; ++k) sum += load(gradients[k]) * load(weights[k]);
+        for (int k = 0; k < c.group_outputs; k += kOutputs) {
+          const auto g = *reinterpret_cast<const Vector<T, kOutputs>*>(gradients + k);
+          const auto w = *reinterpret_cast<const Vector<T, kOutputs>*>(weights + k);
+#pragma unroll
+          for (int u = 0; u < kOutputs; ++u) sum += load(g.values[u]) * load(w.values[u]);
+        }
       }
     }
     gx[i] = store<T>(sum);
@@ -281,6 +261,19 @@ std::unique_ptr<Kernel> plan_forward(const Conv2DCall& call) {
   });
 }
 
+template <typename T, int kOutputs>
+std::unique_ptr<Kernel> plan_dgrad(const Conv2DCall& call) {
+  const Conv c(call.geometry);
+  const int64_t size = num_elements(call.geometry.input_shape());
+  return make_kernel("kerascnn conv2d_dgrad", [=](const KernelArgs& args) {
+    if (size == 0) return;
+    dgrad_kernel<T, kOutputs>
+        <<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
+            input<T>(args, 0), input<T>(args, 1), output<T>(args, 0), c, size);
+    check_launch("conv2d_dgrad");
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> plan_conv2d_direct(const Conv2DCall& call) {
@@ -293,14 +286,8 @@ std::unique_ptr<Kernel> plan_conv2d_direct(const Conv2DCall& call) {
 
 std::unique_ptr<Kernel> plan_conv2d_dgrad_direct(const Conv2DCall& call) {
   return dispatch_floating("conv2d_dgrad", call.dtype, [&]<typename T>(Type<T>) {
-    const Conv c(call.geometry);
-    const int64_t size = num_elements(call.geometry.input_shape());
-    return make_kernel("kerascnn conv2d_dgrad", [=](const KernelArgs& args) {
-      if (size == 0) return;
-      dgrad_kernel<T><<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
-          input<T>(args, 0), input<T>(args, 1), output<T>(args, 0), c, size);
-      check_launch("conv2d_dgrad");
-    });
+    if (call.geometry.group_output_channels() % 4 == 0) return plan_dgrad<T, 4>(call);
+    return plan_dgrad<T, 1>(call);
   });
 }
 
