@@ -6,7 +6,17 @@ Names, arguments and meaning follow Keras 3. Nothing here asks a GPU driver befo
 or weight is made.
 """
 
-from kerascnn import _core
+try:
+    from kerascnn import _core
+except ImportError as error:
+    from pathlib import Path
+
+    if any(Path(__file__).parent.glob("_core.*.so")):
+        raise
+    raise ImportError(
+        f"{Path(__file__).parent} holds kerascnn's sources without the compiled core. Install the "
+        "package (pip install .) and start Python in another folder than the checkout."
+    ) from error
 from kerascnn.tensor import Tensor, install_operators
 
 install_operators()

@@ -13,7 +13,6 @@ import pytest
 # path, and the kerascnn/ folder there has no compiled core.
 _CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _CHECKOUT]
-os.environ["PYTHONSAFEPATH"] = "1"  # the same for the interpreters that tests start
 
 # Tests that compare with Keras run it on PyTorch, and are skipped where either is not installed.
 os.environ.setdefault("KERAS_BACKEND", "torch")
@@ -34,6 +33,15 @@ def pytest_report_header() -> str:
 def pytest_terminal_summary(terminalreporter) -> None:
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(f"repeat with KERASCNN_TEST_SEED={TEST_SEED}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def away_from_the_checkout(tmp_path_factory):
+    """`python -c` in a test imports from the working folder: it must not be the checkout either."""
+    before = Path.cwd()
+    os.chdir(tmp_path_factory.mktemp("working_folder"))
+    yield
+    os.chdir(before)
 
 
 @pytest.fixture
