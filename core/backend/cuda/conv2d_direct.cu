@@ -81,8 +81,8 @@ __global__ void conv_kernel(const T* __restrict__ x, const T* __restrict__ kerne
 }
 
 // One thread makes one element of the input's gradient, from every output that read it.
-// kOutputs output channels are read at a time.
-template <typename T, int kOutputs>
+// kOutputs output channels are read at a time; kUnitStride spares two divisions for every tap.
+template <typename T, int kOutputs, bool kUnitStride>
 __global__ void dgrad_kernel(const T* __restrict__ gy, const T* __restrict__ kernel,
                              T* __restrict__ gx, Conv c, int64_t size) {
   using C = compute_t<T>;
@@ -96,17 +96,18 @@ __global__ void dgrad_kernel(const T* __restrict__ gy, const T* __restrict__ ker
     const int first_output = group * c.group_outputs;
     C sum = 0;
     for (int r = 0; r < c.kernel_height; ++r) {
-      const int row = at.row + c.pad_top - r * c.dilation_height;
-      if (row < 0 || row % c.stride_height != 0 || row / c.stride_height >= c.output_height) continue;
+      const int shifted_row = at.row + c.pad_top - r * c.dilation_height;
+      const int row = kUnitStride ? shifted_row : shifted_row / c.stride_height;
+      if (shifted_row < 0 || row >= c.output_height) continue;
+      if (!kUnitStride && row * c.stride_height != shifted_row) continue;
       for (int s = 0; s < c.kernel_width; ++s) {
-        const int column = at.column + c.pad_left - s * c.dilation_width;
-        if (column < 0 || column % c.stride_width != 0 ||
-            column / c.stride_width >= c.output_width) {
-          continue;
-        }
-        const T* gradients = gy + ((at.n * c.output_height + row / c.stride_height) * c.output_width +
-                                   column / c.stride_width) *
-                                      c.output_channels + first_output;
+        const int shifted_column = at.column + c.pad_left - s * c.dilation_width;
+        const int column = kUnitStride ? shifted_column : shifted_column / c.stride_width;
+        if (shifted_column < 0 || column >= c.output_width) continue;
+        if (!kUnitStride && column * c.stride_width != shifted_column) continue;
+        const T* gradients =
+            gy + ((at.n * c.output_height + row) * c.output_width + column) * c.output_channels +
+            first_output;
         const T* weights =
             kernel + (static_cast<int64_t>(r * c.kernel_width + s) * c.group_inputs + q) *
                          c.output_channels + first_output;
@@ -265,11 +266,13 @@ template <typename T, int kOutputs>
 std::unique_ptr<Kernel> plan_dgrad(const Conv2DCall& call) {
   const Conv c(call.geometry);
   const int64_t size = num_elements(call.geometry.input_shape());
+  const bool unit_stride = c.stride_height == 1 && c.stride_width == 1;
+  const auto kernel =
+      unit_stride ? dgrad_kernel<T, kOutputs, true> : dgrad_kernel<T, kOutputs, false>;
   return make_kernel("kerascnn conv2d_dgrad", [=](const KernelArgs& args) {
     if (size == 0) return;
-    dgrad_kernel<T, kOutputs>
-        <<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
-            input<T>(args, 0), input<T>(args, 1), output<T>(args, 0), c, size);
+    kernel<<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
+        input<T>(args, 0), input<T>(args, 1), output<T>(args, 0), c, size);
     check_launch("conv2d_dgrad");
   });
 }

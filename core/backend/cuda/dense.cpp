@@ -1,7 +1,9 @@
-// dense = activation(x @ w + bias): one cuBLASLt product, with bias and relu in its epilogue where it has one.
+// dense = activation(x @ w + bias): an own kernel for few units, else one cuBLASLt product, with bias and relu in
+// its epilogue where it has one.
 #include "core/backend/cuda/bias_activation.h"
 #include "core/backend/cuda/cublaslt_gemm.h"
 #include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/narrow_matmul.h"
 #include "core/backend/cuda/plans.h"
 
 namespace kerascnn::cuda {
@@ -23,6 +25,7 @@ std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
   shape.m = request.inputs[0].shape[0];
   shape.k = request.inputs[0].shape[1];
   shape.n = request.inputs[1].shape[1];
+  if (auto kernel = plan_narrow_matmul("dense", dtype, shape, has_bias, activation)) return kernel;
   const int64_t bytes = num_bytes(request.outputs[0]);
 
   std::shared_ptr<CublasLtGemm> gemm;

@@ -18,16 +18,43 @@ namespace {
 
 constexpr int kElementThreads = 128;
 
+// Ops of a few machine instructions. A kernel that knows only these is small enough to stay in the instruction
+// cache, which is worth more to a short program than anything else: the full interpreter's code is fetched anew
+// between the other kernels of a training step.
+KERASCNN_HOST_DEVICE constexpr bool is_compact(ElementOp op) {
+  switch (op) {
+    case ElementOp::add:
+    case ElementOp::subtract:
+    case ElementOp::multiply:
+    case ElementOp::equal:
+    case ElementOp::not_equal:
+    case ElementOp::less:
+    case ElementOp::greater:
+    case ElementOp::where:
+    case ElementOp::isfinite:
+    case ElementOp::cast:
+    case ElementOp::square:
+    case ElementOp::relu:
+    case ElementOp::relu_grad:
+      return true;
+    default:
+      return false;
+  }
+}
+
+template <bool kCompact>
 __device__ __forceinline__ Floats apply_floats(const FloatInstruction& instruction, const Floats& a,
                                                const Floats& b, const Floats& c) {
   Floats result;
   switch (instruction.op) {
 #define KERASCNN_CASE(name, operands, parameters_count, is_bool)                   \
   case ElementOp::name:                                                            \
-    _Pragma("unroll") for (int k = 0; k < kWidth; ++k) {                           \
-      result.values[k] = static_cast<float>(element_apply<ElementOp::name, float>( \
-          a.values[k], b.values[k], c.values[k], instruction.parameters[0],        \
-          instruction.parameters[1]));                                             \
+    if constexpr (!kCompact || is_compact(ElementOp::name)) {                      \
+      _Pragma("unroll") for (int k = 0; k < kWidth; ++k) {                         \
+        result.values[k] = static_cast<float>(element_apply<ElementOp::name, float>( \
+            a.values[k], b.values[k], c.values[k], instruction.parameters[0],      \
+            instruction.parameters[1]));                                           \
+      }                                                                            \
     }                                                                              \
     break;
     KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
@@ -46,6 +73,7 @@ __device__ __forceinline__ Floats apply_floats(const FloatInstruction& instructi
   return result;
 }
 
+template <bool kCompact>
 __global__ void __launch_bounds__(kElementThreads)
     interpret_floats(const __grid_constant__ FloatParams params) {
   Floats registers[kMaxElementRegisters];
@@ -81,7 +109,7 @@ __global__ void __launch_bounds__(kElementThreads)
       Floats b = a, c = a;
       if (instruction.num_operands > 1) b = fetch(1);
       if (instruction.num_operands > 2) c = fetch(2);
-      result = apply_floats(instruction, a, b, c);
+      result = apply_floats<kCompact>(instruction, a, b, c);
       registers[first_result + i] = result;
     }
     for (int i = 0; i < params.num_outputs; ++i) {
@@ -91,6 +119,40 @@ __global__ void __launch_bounds__(kElementThreads)
   }
 }
 
+template <typename T>
+__device__ __forceinline__ T apply_compact(ElementOp op, T a, T b) {
+  switch (op) {
+#define KERASCNN_CASE(name, operands, parameters, is_bool)               \
+  case ElementOp::name:                                                  \
+    if constexpr (is_compact(ElementOp::name)) {                         \
+      return static_cast<T>(element_apply<ElementOp::name, T>(a, b));    \
+    }                                                                    \
+    break;
+    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
+#undef KERASCNN_CASE
+    default:
+      break;
+  }
+  return T();
+}
+
+// evaluate_element for programs of compact ops without float64.
+__device__ __forceinline__ ElementValue evaluate_compact(const ElementInstruction& instruction,
+                                                         const ElementValue* registers) {
+  const ElementValue a = registers[instruction.operands[0]];
+  const ElementValue b = registers[instruction.operands[1]];
+  if (instruction.op == ElementOp::where) {
+    return a.i != 0 ? b : registers[instruction.operands[2]];
+  }
+  if (instruction.operand_dtype >= DType::Float16) {
+    return make_element<DeviceRounding>(instruction.result_dtype,
+                                        apply_compact<float>(instruction.op, a.f, b.f));
+  }
+  return make_element<DeviceRounding>(instruction.result_dtype,
+                                      apply_compact<int64_t>(instruction.op, a.i, b.i));
+}
+
+template <bool kCompact>
 __global__ void __launch_bounds__(kElementThreads)
     interpret_any(const __grid_constant__ GeneralParams params) {
   ElementValue registers[kMaxElementRegisters];
@@ -108,7 +170,8 @@ __global__ void __launch_bounds__(kElementThreads)
     }
     for (int i = 0; i < params.num_instructions; ++i) {
       registers[first_result + i] =
-          evaluate_element<DeviceRounding>(params.instructions[i], registers);
+          kCompact ? evaluate_compact(params.instructions[i], registers)
+                   : evaluate_element<DeviceRounding>(params.instructions[i], registers);
     }
     for (int i = 0; i < params.num_outputs; ++i) {
       const ElementOutput& to = params.outputs[i];
@@ -144,6 +207,17 @@ bool runs_on_floats(const ElementProgram& program) {
     if (fits_float(dtype)) continue;
     const bool is_small_integer = is_integer(dtype) && itemsize(dtype) <= 4;
     if (i >= program.num_inputs || !is_small_integer || !is_only_cast(program, i)) return false;
+  }
+  return true;
+}
+
+bool has_compact_ops(const ElementProgram& program) {
+  for (int i = 0; i < program.num_instructions; ++i) {
+    const ElementInstruction& instruction = program.instructions[i];
+    if (!is_compact(instruction.op) || instruction.operand_dtype == DType::Float64 ||
+        instruction.result_dtype == DType::Float64) {
+      return false;
+    }
   }
   return true;
 }
@@ -291,26 +365,29 @@ SingleElementLaunch find_launch(const ElementProgram& program, const FloatParams
 std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementProgram& program) {
   const BroadcastGeometry g = broadcast_geometry(request.outputs[0].shape, request.inputs);
   const std::string description = "kerascnn elementwise " + element_program_name(program);
+  const bool compact = has_compact_ops(program);
   if (!runs_on_floats(program)) {
-    return make_kernel(description,
-                       [planned = general_params(request, program, g)](const KernelArgs& args) {
-                         if (planned.size == 0) return;
-                         GeneralParams params = planned;
-                         set_buffers(args, params);
-                         interpret_any<<<grid_for(params.size, kElementThreads), kElementThreads, 0,
-                                         static_cast<cudaStream_t>(args.stream)>>>(params);
-                         check_launch("elementwise");
-                       });
+    const auto kernel = compact ? interpret_any<true> : interpret_any<false>;
+    return make_kernel(description, [kernel, planned = general_params(request, program, g)](
+                                        const KernelArgs& args) {
+      if (planned.size == 0) return;
+      GeneralParams params = planned;
+      set_buffers(args, params);
+      kernel<<<grid_for(params.size, kElementThreads), kElementThreads, 0,
+               static_cast<cudaStream_t>(args.stream)>>>(params);
+      check_launch("elementwise");
+    });
   }
   const FloatParams planned = float_params(request, program, g);
   if (const SingleElementLaunch launch = find_launch(program, planned)) {
     return make_single(launch, planned, description);
   }
-  return make_kernel(description, [planned](const KernelArgs& args) {
+  const auto kernel = compact ? interpret_floats<true> : interpret_floats<false>;
+  return make_kernel(description, [kernel, planned](const KernelArgs& args) {
     if (planned.size == 0) return;
     FloatParams params = planned;
     set_buffers(args, params);
-    interpret_floats<<<grid_for(params.size, kElementThreads * kWidth), kElementThreads, 0,
+    kernel<<<grid_for(params.size, kElementThreads * kWidth), kElementThreads, 0,
                        static_cast<cudaStream_t>(args.stream)>>>(params);
     check_launch("elementwise");
   });

@@ -1,6 +1,7 @@
-// matmul through cuBLASLt.
+// matmul: own kernels where a matrix has few columns, else cuBLASLt.
 #include "core/backend/cuda/cublaslt_gemm.h"
 #include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/narrow_matmul.h"
 #include "core/backend/cuda/plans.h"
 
 namespace kerascnn::cuda {
@@ -17,6 +18,7 @@ std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request) {
   shape.n = y[rank - 1];
   shape.k = a[shape.transpose_a ? rank - 2 : rank - 1];
 
+  if (auto kernel = plan_narrow_matmul("matmul", request.inputs[0].dtype, shape)) return kernel;
   const int64_t bytes = num_bytes(request.outputs[0]);
   if (bytes == 0 || shape.k == 0) {
     // A product over no elements is zero; cuBLASLt takes no empty matrices.
