@@ -1,7 +1,7 @@
 // The one interface between the core and a device. A backend knows ops and memory, never layers.
 //
-// Plan, then run: whatever costs time (descriptors, choice of algorithm, workspace size, code generation)
-// happens in a PlanFunction; Kernel::run only launches.
+// Plan, then run: whatever costs time (descriptors, choice of algorithm, workspace size, code
+// generation) happens in a PlanFunction; Kernel::run only launches.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@
 
 namespace kerascnn {
 
-// Buffers of one call. Every tensor is contiguous (row-major); zero-size tensors may have null pointers.
+// Buffers of one call. Every tensor is contiguous (row-major); zero-size tensors may have null
+// pointers.
 struct KernelArgs {
   std::span<const void* const> inputs;
   std::span<void* const> outputs;  // null for an optional output that nobody reads
@@ -31,10 +32,12 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
 
-  // Launches on args.stream. Never allocates, never synchronizes; may be captured into a CUDA graph.
+  // Launches on args.stream. Never allocates, never synchronizes; may be captured into a CUDA
+  // graph.
   virtual void run(const KernelArgs& args) = 0;
   virtual int64_t workspace_bytes() const { return 0; }
-  // The library and kernel that run, for people: "oneDNN brgconv:avx512_core", "kerascnn elementwise".
+  // The library and kernel that run, for people: "oneDNN brgconv:avx512_core", "kerascnn
+  // elementwise".
   virtual std::string description() const = 0;
 };
 
@@ -50,7 +53,8 @@ struct PlanRequest {
 // Throws TypeError for a dtype that the kernel does not take.
 using PlanFunction = std::unique_ptr<Kernel> (*)(const PlanRequest& request);
 
-// One row of a backend's visible table (kernel_table.cpp), which has one row for every op but views.
+// One row of a backend's visible table (kernel_table.cpp), which has one row for every op but
+// views.
 struct KernelTableRow {
   std::string_view op;
   PlanFunction plan;
@@ -65,12 +69,14 @@ struct Instruction {
   std::string label;  // "conv2d (layer conv2d_1)", for errors and profiles
 };
 
-// A program's instructions, ready to be repeated. On CUDA: a captured graph with the loop on the device.
+// A program's instructions, ready to be repeated. On CUDA: a captured graph with the loop on the
+// device.
 class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Runs all instructions in order, `steps` times. Returns when the work is enqueued (CUDA) or done (CPU).
+  // Runs all instructions in order, `steps` times. Returns when the work is enqueued (CUDA) or done
+  // (CPU).
   virtual void run(int64_t steps) = 0;
 };
 
@@ -97,8 +103,8 @@ class Backend {
   // Runs one kernel at once on the backend's stream (eager ops).
   virtual void launch(Kernel& kernel, const KernelArgs& args) = 0;
 
-  // All copies and fills are ordered with the backend's stream. from_host returns when the source may be
-  // reused; to_host when the data has arrived.
+  // All copies and fills are ordered with the backend's stream. from_host returns when the source
+  // may be reused; to_host when the data has arrived.
   virtual void copy_from_host(void* destination, const void* source, int64_t bytes) = 0;
   virtual void copy_to_host(void* destination, const void* source, int64_t bytes) = 0;
   virtual void copy(void* destination, const void* source, int64_t bytes) = 0;
@@ -113,8 +119,8 @@ class Backend {
   virtual void make_stream_wait(intptr_t stream) = 0;
 };
 
-// The backend of a device; loads the CUDA library on first use. Throws DeviceError with the reason and the
-// remedy where the device can't be used.
+// The backend of a device; loads the CUDA library on first use. Throws DeviceError with the reason
+// and the remedy where the device can't be used.
 Backend& backend(Device device);
 
 struct DeviceStatus {
@@ -123,7 +129,8 @@ struct DeviceStatus {
   std::string description;  // what it is, or why it can't be used and what to do
 };
 
-// The CPU, every GPU, or one entry "cuda:0" that is not usable with its reason. Loads the CUDA library.
+// The CPU, every GPU, or one entry "cuda:0" that is not usable with its reason. Loads the CUDA
+// library.
 std::vector<DeviceStatus> list_devices();
 
 // Plans through the backend's table and names op and device in the error where there is no row.
@@ -132,15 +139,16 @@ std::unique_ptr<Kernel> plan_kernel(Backend& backend, const PlanRequest& request
 // Null where the backend has no kernel for the op.
 const KernelTableRow* find_kernel_row(const Backend& backend, std::string_view op);
 
-// What the CUDA library reports of itself and the libraries it uses, empty where it can't be loaded.
+// What the CUDA library reports of itself and the libraries it uses, empty where it can't be
+// loaded.
 std::string cuda_versions();
 
 // What libkerascnn_cuda exports, found by name with dlsym after dlopen.
 struct CudaPlugin {
-  int (*device_count)();                 // number of usable GPUs; never throws
-  std::string (*unavailable_reason)();   // why device_count() is 0
-  Backend& (*backend)(int index);        // throws DeviceError
-  std::string (*versions)();             // "CUDA runtime 13.0, driver 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0"
+  int (*device_count)();                // number of usable GPUs; never throws
+  std::string (*unavailable_reason)();  // why device_count() is 0
+  Backend& (*backend)(int index);       // throws DeviceError
+  std::string (*versions)();  // "CUDA runtime 13.0, driver 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0"
 };
 constexpr const char* kCudaPluginSymbol = "kerascnn_cuda_plugin";  // const CudaPlugin* (*)()
 

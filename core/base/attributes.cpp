@@ -22,7 +22,9 @@ struct KeyWriter {
   void operator()(bool value) const { out += value ? "b1" : "b0"; }
   void operator()(int64_t value) const { out += "i" + std::to_string(value); }
   // The bit pattern, so that 0.1 and 0.1000001 differ and NaN equals itself.
-  void operator()(double value) const { out += "d" + std::to_string(std::bit_cast<uint64_t>(value)); }
+  void operator()(double value) const {
+    out += "d" + std::to_string(std::bit_cast<uint64_t>(value));
+  }
   void operator()(const std::string& value) const {
     out += "s" + std::to_string(value.size()) + ":" + value;
   }

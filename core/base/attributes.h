@@ -1,4 +1,5 @@
-// The attributes of an op call: a small ordered map from name to value, fixed when the call is planned.
+// The attributes of an op call: a small ordered map from name to value, fixed when the call is
+// planned.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,8 @@ class Attributes {
 
   const std::vector<std::pair<std::string, Attribute>>& entries() const { return entries_; }
 
-  // Equal attributes, and only those, give equal keys; used by plan caches and common-subexpression search.
+  // Equal attributes, and only those, give equal keys; used by plan caches and common-subexpression
+  // search.
   std::string key() const;
 
   bool operator==(const Attributes&) const = default;

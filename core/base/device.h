@@ -16,7 +16,7 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-std::string device_name(Device device);           // "cpu" or "cuda:0"
-Device device_from_name(std::string_view name);   // also "gpu", "gpu:1", "cuda"; throws ValueError
+std::string device_name(Device device);          // "cpu" or "cuda:0"
+Device device_from_name(std::string_view name);  // also "gpu", "gpu:1", "cuda"; throws ValueError
 
 }  // namespace kerascnn

@@ -14,8 +14,8 @@ bool env_flag(const char* name, bool fallback) {
   const std::string_view text = raw;
   if (text == "1" || text == "true" || text == "on" || text == "yes") return true;
   if (text == "0" || text == "false" || text == "off" || text == "no") return false;
-  throw ValueError(message("environment variable ", name, "=\"", text,
-                           "\" is not understood; expected 1 or 0"));
+  throw ValueError(
+      message("environment variable ", name, "=\"", text, "\" is not understood; expected 1 or 0"));
 }
 
 int64_t env_positive(const char* name, int64_t fallback) {

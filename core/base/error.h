@@ -1,5 +1,6 @@
-// The errors the core throws. The bindings map each class to one Python exception; messages are written
-// where the fault is found and name the op or object, what was expected, what was received, the way out.
+// The errors the core throws. The bindings map each class to one Python exception; messages are
+// written where the fault is found and name the op or object, what was expected, what was received,
+// the way out.
 #pragma once
 
 #include <cstdint>
@@ -43,11 +44,7 @@ class OutOfMemoryError : public Error {
  public:
   OutOfMemoryError(const std::string& message, int64_t requested, int64_t allocated, int64_t cached,
                    int64_t free)
-      : Error(message),
-        requested(requested),
-        allocated(allocated),
-        cached(cached),
-        free(free) {}
+      : Error(message), requested(requested), allocated(allocated), cached(cached), free(free) {}
 
   int64_t requested;
   int64_t allocated;

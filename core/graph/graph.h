@@ -1,5 +1,5 @@
-// A traced computation: nodes in order of execution over values, each with a static shape. Purely functional;
-// variables are read as values and written at the end of a step (assign).
+// A traced computation: nodes in order of execution over values, each with a static shape. Purely
+// functional; variables are read as values and written at the end of a step (assign).
 #pragma once
 
 #include <cstdint>
@@ -40,18 +40,20 @@ class Graph {
  public:
   ValueId input(std::string name, const TensorSpec& spec);
   ValueId constant(const Tensor& tensor);
-  ValueId full(const TensorSpec& spec, double value);  // a constant, stored as one element and broadcast
+  ValueId full(const TensorSpec& spec,
+               double value);  // a constant, stored as one element and broadcast
   std::vector<ValueId> apply(std::string_view op, const std::vector<ValueId>& inputs,
                              const Attributes& attributes = {});
 
-  // The variable's value at this point of the trace: what was last assigned to it, else what it holds when
-  // the step starts.
+  // The variable's value at this point of the trace: what was last assigned to it, else what it
+  // holds when the step starts.
   ValueId read(const VariablePtr& variable);
   // Throws ValueError where dtype or shape differ from the variable's.
   void assign(const VariablePtr& variable, ValueId value);
 
-  // d loss / d wrt for each of `wrt`; kNoValue where loss does not depend on it. `loss` is a floating scalar.
-  // Throws ValueError naming the op where a path leads through one that is not differentiable.
+  // d loss / d wrt for each of `wrt`; kNoValue where loss does not depend on it. `loss` is a
+  // floating scalar. Throws ValueError naming the op where a path leads through one that is not
+  // differentiable.
   std::vector<ValueId> gradients(ValueId loss, const std::vector<ValueId>& wrt);
 
   void push_scope(std::string name) { scopes_.push_back(std::move(name)); }

@@ -1,5 +1,5 @@
-// A graph made ready to run on one device: optimized, planned into one block of memory, its kernels chosen.
-// Nothing is allocated and no Python runs after the first step.
+// A graph made ready to run on one device: optimized, planned into one block of memory, its kernels
+// chosen. Nothing is allocated and no Python runs after the first step.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 namespace kerascnn {
 
 struct ProgramStats {
-  int64_t arena_bytes = 0;     // all intermediate results and workspaces
+  int64_t arena_bytes = 0;  // all intermediate results and workspaces
   int64_t constant_bytes = 0;
   int64_t num_instructions = 0;
   int64_t num_nodes_traced = 0;  // before the passes
 };
 
 struct CompileOptions {
-  bool optimize = true;     // off: every traced node runs by itself, for finding faults
+  bool optimize = true;  // off: every traced node runs by itself, for finding faults
   bool allow_tf32 = true;
 };
 
@@ -30,8 +30,9 @@ class Program {
   static std::shared_ptr<Program> compile(const Graph& graph, const std::vector<ValueId>& outputs,
                                           Device device, const CompileOptions& options = {});
 
-  // Runs `steps` steps with these inputs (contiguous, on the program's device, specs as traced) and waits for
-  // nothing on CUDA. Inputs must stay alive until the next run or synchronize; the program keeps them.
+  // Runs `steps` steps with these inputs (contiguous, on the program's device, specs as traced) and
+  // waits for nothing on CUDA. Inputs must stay alive until the next run or synchronize; the
+  // program keeps them.
   void run(const std::vector<Tensor>& inputs, int64_t steps = 1);
 
   // The results of the last step: views of the arena that the next run overwrites.

@@ -6,8 +6,8 @@
 
 namespace kerascnn {
 
-// Bytes, but for num_allocations, which counts every request since the process began (served from the
-// cache or not): a difference of zero proves that a stretch of code allocates nothing.
+// Bytes, but for num_allocations, which counts every request since the process began (served from
+// the cache or not): a difference of zero proves that a stretch of code allocates nothing.
 struct MemoryStats {
   int64_t allocated = 0;
   int64_t cached = 0;
@@ -25,7 +25,7 @@ class Allocator {
 
   virtual MemoryStats stats() const = 0;
   virtual void reset_peak() = 0;
-  virtual void release_cached() = 0;     // gives unused cached blocks back to the system
+  virtual void release_cached() = 0;      // gives unused cached blocks back to the system
   virtual int64_t available() const = 0;  // free bytes of the device, cached blocks included
 };
 

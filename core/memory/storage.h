@@ -1,4 +1,5 @@
-// A block of memory with an owner: our allocator's, or a foreign one's (DLPack, NumPy) through its deleter.
+// A block of memory with an owner: our allocator's, or a foreign one's (DLPack, NumPy) through its
+// deleter.
 #pragma once
 
 #include <cstdint>

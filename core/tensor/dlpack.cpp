@@ -144,8 +144,9 @@ struct Handed {
   ~Handed() {
     if (!stream) return;
     try {
-      // The consumer's last kernels may still read the memory. A default stream always exists; of any
-      // other it is not known whether its owner has destroyed it, so all of them are waited for.
+      // The consumer's last kernels may still read the memory. A default stream always exists; of
+      // any other it is not known whether its owner has destroyed it, so all of them are waited
+      // for.
       const bool exists = *stream == kLegacyDefaultStream || *stream == kPerThreadDefaultStream;
       backend(tensor.device()).wait_for_stream(exists ? *stream : -1);
     } catch (const Error&) {
