@@ -1,11 +1,13 @@
-"""Milliseconds per MNIST epoch of plain ``model.fit`` on the four reference networks, beside other libraries.
+"""Milliseconds per MNIST epoch of plain ``model.fit`` on the four reference networks, and of others.
 
-    python tests/benchmarks/mnist_fit.py DATA [--device cpu] [--nets A,B,C,D] [--peer NAME=COMMAND ...]
+    python tests/benchmarks/mnist_fit.py DATA [--device cpu] [--nets A,B,C,D]
+                                              [--peer NAME=COMMAND ...]
 
-DATA is a folder with the four IDX files (or an .npz). A peer's COMMAND is run by a shell as a process of its
-own, with ``{net}`` replaced by the network's letter; it prints one JSON object per line with the keys ``net``,
-``ms_epoch`` and, optionally, ``variant`` and ``acc``. kerascnn and the peers take turns network by network, so a
-drift of the machine's speed meets all of them. Times are medians over epochs after the first.
+DATA is a folder with the four IDX files (or an .npz). A peer's COMMAND is run by a shell as a
+process of its own, with ``{net}`` replaced by the network's letter; it prints one JSON object per
+line with the keys ``net``, ``ms_epoch`` and, optionally, ``variant`` and ``acc``. kerascnn and the
+peers take turns network by network, so a drift of the machine's speed meets all of them. Times are
+medians over epochs after the first.
 
 ``--output FILE`` writes everything as JSON: date, hardware, versions, raw times.
 """
@@ -89,7 +91,7 @@ def measure(net: str, data, epochs: int) -> dict:
 
 
 def measure_peer(name: str, command: str, net: str) -> list[dict]:
-    # The peers' processes must not inherit this process' thread settings but those that the user gave.
+    # Peers must not inherit this process' thread settings but those that the user gave.
     done = subprocess.run(
         command.replace("{net}", net), shell=True, text=True, capture_output=True, check=False
     )
@@ -160,7 +162,9 @@ def main() -> None:
     print(table(results, nets))
     if args.output:
         with open(args.output, "w", encoding="utf-8") as file:
-            json.dump({"machine": machine(keras.config.get_device()), "results": results}, file, indent=1)
+            json.dump(
+                {"machine": machine(keras.config.get_device()), "results": results}, file, indent=1
+            )
 
 
 if __name__ == "__main__":

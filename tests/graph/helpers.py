@@ -6,7 +6,6 @@ import numpy as np
 
 from kerascnn import _core
 
-
 # Where tensors are made and programs run; set for each test by conftest.py.
 current_device = "cpu"
 
