@@ -66,8 +66,7 @@ std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
-  // The direct kernel reads neighbouring output channels at once, which is enough for little arithmetic.
-  return choose(make_call(request), plan_conv2d_dgrad_direct, plan_conv2d_dgrad_tf32,
+  return choose(make_call(request), plan_conv2d_dgrad_tiled, plan_conv2d_dgrad_tf32,
                 plan_conv2d_dgrad_direct);
 }
 

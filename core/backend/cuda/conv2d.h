@@ -27,8 +27,9 @@ std::unique_ptr<Kernel> plan_conv2d_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_dgrad_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_wgrad_direct(const Conv2DCall& call);
 
-// Null where the call does not fit (dtype, groups, a band of the input larger than shared memory).
+// Null where the call does not fit (dtype, groups, a band of the input larger than shared memory; stride for dgrad).
 std::unique_ptr<Kernel> plan_conv2d_tiled(const Conv2DCall& call);
+std::unique_ptr<Kernel> plan_conv2d_dgrad_tiled(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_wgrad_tiled(const Conv2DCall& call);
 
 // Null where the call does not fit (dtype, TF32 not allowed, groups, channel counts, stride).

@@ -61,8 +61,26 @@ __device__ __forceinline__ int tile_position(const Conv& c, const Band& band, in
   return (row * c.stride_height * band.input_columns + column * c.stride_width) * c.input_channels;
 }
 
+// Fills shared memory with the weights as (taps, output channels). The data gradient of a convolution with stride 1
+// is the convolution of gy with the kernel turned by 180 degrees and its channels exchanged (kTurned).
+template <bool kTurned>
+__device__ __forceinline__ void load_weights(const float* __restrict__ kernel, float* weights,
+                                             const Conv& c) {
+  for (int i = threadIdx.x; i < c.taps * c.output_channels; i += kThreads) {
+    int from = i;
+    if (kTurned) {
+      const int tap = i / c.output_channels;
+      const int place = tap / c.input_channels;  // row and column
+      const int turned = c.kernel_height * c.kernel_width - 1 - place;
+      from = (turned * c.output_channels + i % c.output_channels) * c.input_channels +
+             tap % c.input_channels;
+    }
+    weights[i] = kernel[from];
+  }
+}
+
 // One thread makes N neighbouring channels of one output.
-template <int N>
+template <int N, bool kTurned>
 __global__ void conv_tiled_kernel(const float* __restrict__ x, const float* __restrict__ kernel,
                                   const float* __restrict__ bias, float* __restrict__ y, Conv c,
                                   Band band, Activation activation, float alpha) {
@@ -73,7 +91,7 @@ __global__ void conv_tiled_kernel(const float* __restrict__ x, const float* __re
   const int64_t n = blockIdx.x / band.bands_per_image;
   const int first_row = static_cast<int>(blockIdx.x % band.bands_per_image) * band.rows;
 
-  for (int i = threadIdx.x; i < c.taps * c.output_channels; i += kThreads) weights[i] = kernel[i];
+  load_weights<kTurned>(kernel, weights, c);
   for (int t = threadIdx.x; t < c.taps; t += kThreads) offsets[t] = tap_offset(c, band, t);
   load_band(x, tile, c, band, n, first_row);
   __syncthreads();
@@ -105,8 +123,8 @@ __global__ void conv_tiled_kernel(const float* __restrict__ x, const float* __re
   }
 }
 
-template <int N>
-std::unique_ptr<Kernel> plan_forward(const Conv2DCall& call) {
+template <int N, bool kTurned>
+std::unique_ptr<Kernel> plan_product(const Conv2DCall& call) {
   const Conv c(call.geometry);
   // As many rows as give every thread of a block something to do, as few as give every multiprocessor two blocks.
   const int64_t full = ceil_div(kThreads * N, int64_t{c.output_width} * c.output_channels);
@@ -119,12 +137,13 @@ std::unique_ptr<Kernel> plan_forward(const Conv2DCall& call) {
   const int64_t blocks = c.batch * band.bands_per_image;
   const bool has_bias = call.has_bias;
   const ActivationCall activation = call.activation;
-  return make_kernel("kerascnn conv2d_tiled", [=](const KernelArgs& args) {
-    conv_tiled_kernel<N><<<static_cast<unsigned>(blocks), kThreads, static_cast<size_t>(bytes),
+  const std::string op(call.op);
+  return make_kernel("kerascnn " + op + "_tiled", [=](const KernelArgs& args) {
+    conv_tiled_kernel<N, kTurned><<<static_cast<unsigned>(blocks), kThreads, static_cast<size_t>(bytes),
                            static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), has_bias ? input<float>(args, 2) : nullptr,
         output<float>(args, 0), c, band, activation.kind, static_cast<float>(activation.alpha));
-    check_launch("conv2d_tiled");
+    check_launch(op);
   });
 }
 
@@ -228,6 +247,18 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
       p.splits > 1 ? p.splits * size * static_cast<int64_t>(sizeof(float)) : 0);
 }
 
+template <bool kTurned>
+std::unique_ptr<Kernel> plan_width(const Conv2DCall& call) {
+  const int64_t channels = call.geometry.output_channels;
+  const int64_t outputs = num_elements(call.geometry.output_shape());
+  // More channels per thread save loads, as long as there are threads enough to hide the latency of the rest.
+  const int64_t enough_threads = int64_t{512} * Context::current().multiprocessors();
+  if (channels % 8 == 0 && outputs / 8 >= enough_threads) return plan_product<8, kTurned>(call);
+  if (channels % 4 == 0 && outputs / 4 >= enough_threads) return plan_product<4, kTurned>(call);
+  if (channels % 2 == 0 && outputs / 2 >= enough_threads / 4) return plan_product<2, kTurned>(call);
+  return plan_product<1, kTurned>(call);
+}
+
 bool fits(const Conv2DCall& call) {
   const Conv2DGeometry& g = call.geometry;
   return call.dtype == DType::Float32 && g.groups == 1 &&
@@ -238,14 +269,20 @@ bool fits(const Conv2DCall& call) {
 
 std::unique_ptr<Kernel> plan_conv2d_tiled(const Conv2DCall& call) {
   if (!fits(call)) return nullptr;
-  const int64_t channels = call.geometry.output_channels;
-  const int64_t outputs = num_elements(call.geometry.output_shape());
-  // More channels per thread save loads, as long as there are threads enough to hide the latency of the rest.
-  const int64_t enough_threads = int64_t{512} * Context::current().multiprocessors();
-  if (channels % 8 == 0 && outputs / 8 >= enough_threads) return plan_forward<8>(call);
-  if (channels % 4 == 0 && outputs / 4 >= enough_threads) return plan_forward<4>(call);
-  if (channels % 2 == 0) return plan_forward<2>(call);
-  return plan_forward<1>(call);
+  return plan_width<false>(call);
+}
+
+std::unique_ptr<Kernel> plan_conv2d_dgrad_tiled(const Conv2DCall& call) {
+  const Conv2DGeometry& g = call.geometry;
+  if (!fits(call) || g.stride_height != 1 || g.stride_width != 1) return nullptr;
+  Conv2DCall turned = call;
+  Conv2DGeometry& t = turned.geometry;
+  std::swap(t.input_height, t.output_height);
+  std::swap(t.input_width, t.output_width);
+  std::swap(t.input_channels, t.output_channels);
+  t.pad_top = g.dilation_height * (g.kernel_height - 1) - g.pad_top;
+  t.pad_left = g.dilation_width * (g.kernel_width - 1) - g.pad_left;
+  return plan_width<true>(turned);
 }
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad_tiled(const Conv2DCall& call) {

@@ -362,6 +362,23 @@ SingleElementLaunch find_launch(const ElementProgram& program, const FloatParams
                                     instruction.result_dtype);
 }
 
+// Is the program multiply(cast(bytes), constant)?
+bool is_scaled_cast(const ElementProgram& program, const FloatParams& params) {
+  if (program.num_inputs != 1 || program.num_constants != 1 || program.num_instructions != 2 ||
+      program.num_outputs != 1 || params.inputs[0].reading != Reading::InOrder) {
+    return false;
+  }
+  const ElementInstruction& cast = program.instructions[0];
+  const ElementInstruction& multiply = program.instructions[1];
+  const int result = program.first_result();
+  const bool of_constant =
+      (multiply.operands[0] == result && multiply.operands[1] == program.first_constant()) ||
+      (multiply.operands[1] == result && multiply.operands[0] == program.first_constant());
+  return cast.op == ElementOp::cast && cast.operand_dtype == DType::UInt8 &&
+         cast.result_dtype == DType::Float32 && multiply.op == ElementOp::multiply && of_constant &&
+         program.outputs[0] == result + 1;
+}
+
 std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementProgram& program) {
   const BroadcastGeometry g = broadcast_geometry(request.outputs[0].shape, request.inputs);
   const std::string description = "kerascnn elementwise " + element_program_name(program);
@@ -378,7 +395,11 @@ std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementPr
       check_launch("elementwise");
     });
   }
-  const FloatParams planned = float_params(request, program, g);
+  FloatParams planned = float_params(request, program, g);
+  if (is_scaled_cast(program, planned)) {
+    planned.instructions[0].parameters[0] = planned.constants[0];
+    return make_single(launch_scaled_cast, planned, description);
+  }
   if (const SingleElementLaunch launch = find_launch(program, planned)) {
     return make_single(launch, planned, description);
   }

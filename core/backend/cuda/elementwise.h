@@ -25,4 +25,7 @@ using SingleElementLaunch = void (*)(const SingleElementOp& call, cudaStream_t s
 // Null where there is none for these dtypes; fused_elementwise's interpreter runs those.
 SingleElementLaunch find_single_element_launch(ElementOp op, DType operand, DType result);
 
+// A byte cast to float32 and multiplied by parameters[0].
+void launch_scaled_cast(const SingleElementOp& call, cudaStream_t stream);
+
 }  // namespace kerascnn::cuda

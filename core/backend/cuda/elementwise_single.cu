@@ -58,6 +58,27 @@ __global__ void __launch_bounds__(kElementThreads)
   }
 }
 
+// What images go through first: bytes to floats, scaled.
+__global__ void __launch_bounds__(kElementThreads)
+    scaled_cast(const __grid_constant__ SingleElementOp call) {
+  for (int64_t at = first_item() * kWidth; at < call.size; at += item_step() * kWidth) {
+    const bool is_whole = call.vectorized && at + kWidth <= call.size;
+    float values[kWidth];
+    load_operand<uint8_t>(call, 0, at, is_whole, values);
+    Vector<float, kWidth> result;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) result.values[k] = values[k] * call.parameters[0];
+    if (is_whole) {
+      *reinterpret_cast<Vector<float, kWidth>*>(call.result + at) = result;
+      continue;
+    }
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      if (at + k < call.size) call.result[at + k] = result.values[k];
+    }
+  }
+}
+
 template <ElementOp op, typename T>
 void launch(const SingleElementOp& call, cudaStream_t stream) {
   single_element_op<op, T>
@@ -66,6 +87,11 @@ void launch(const SingleElementOp& call, cudaStream_t stream) {
 }
 
 }  // namespace
+
+void launch_scaled_cast(const SingleElementOp& call, cudaStream_t stream) {
+  scaled_cast<<<grid_for(call.size, kElementThreads * kWidth), kElementThreads, 0, stream>>>(call);
+  check_launch("cast and multiply");
+}
 
 SingleElementLaunch find_single_element_launch(ElementOp op, DType operand, DType result) {
   if (result != DType::Float32) return nullptr;
