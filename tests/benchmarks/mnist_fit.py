@@ -1,4 +1,4 @@
-"""Milliseconds per MNIST epoch of plain ``model.fit`` on the four reference networks, and of others.
+"""Milliseconds per MNIST epoch of plain ``model.fit`` on the four reference networks, and of peers.
 
     python tests/benchmarks/mnist_fit.py DATA [--device cpu] [--nets A,B,C,D]
                                               [--peer NAME=COMMAND ...]
