@@ -2,6 +2,7 @@
 #include "core/ops/pool2d.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernel_util.h"
@@ -156,9 +157,10 @@ std::unique_ptr<Kernel> make_float_max_pool(const Pool2DGeometry& g) {
 // all windows become 0.
 std::unique_ptr<Kernel> make_float_max_pool_grad(const Pool2DGeometry& g) {
   const FloatKernels& kernels = float_kernels();
+  // With padding, the last window may end before the input even if their sizes are a multiple.
   const bool has_gaps = g.stride_height != g.window_height || g.stride_width != g.window_width ||
-                        g.output_height * g.stride_height != g.input_height ||
-                        g.output_width * g.stride_width != g.input_width;
+                        g.output_height * g.stride_height - g.pad_top < g.input_height ||
+                        g.output_width * g.stride_width - g.pad_left < g.input_width;
   return make_kernel(
       message("kerascnn max_pool2d gradient:", kernels.name),
       [=, &kernels](const KernelArgs& args) {
@@ -185,35 +187,6 @@ std::unique_ptr<Kernel> make_float_max_pool_grad(const Pool2DGeometry& g) {
           });
         });
       });
-}
-
-template <typename T, typename Index>
-std::unique_ptr<Kernel> make_max_pool_grad(const Pool2DGeometry& g) {
-  return make_kernel("kerascnn max_pool2d gradient", [g](const KernelArgs& args) {
-    using C = compute_t<T>;
-    const int64_t image_size = g.input_height * g.input_width * g.channels;
-    const int64_t output_size = g.output_height * g.output_width * g.channels;
-    for_each_image(g, [&](int64_t image) {
-      const T* gy = input<T>(args, 0) + image * output_size;
-      const Index* index = input<Index>(args, 1) + image * output_size;
-      T* gx = output<T>(args, 0) + image * image_size;
-      std::fill(gx, gx + image_size, static_cast<T>(0));
-      for (int64_t row = 0; row < g.output_height; ++row) {
-        for (int64_t column = 0; column < g.output_width; ++column) {
-          const WindowPart part(g, row, column);
-          for (int64_t channel = 0; channel < g.channels; ++channel, ++gy, ++index) {
-            // An index that no max_pool2d gave must not write outside the image.
-            const int64_t i =
-                std::clamp<int64_t>(*index / g.window_width, part.row_begin, part.row_end - 1);
-            const int64_t j = std::clamp<int64_t>(*index % g.window_width, part.column_begin,
-                                                  part.column_end - 1);
-            T& to = gx[part.offset(g, i, j) + channel];
-            to = static_cast<T>(static_cast<C>(to) + static_cast<C>(*gy));
-          }
-        }
-      }
-    });
-  });
 }
 
 template <typename T>
@@ -257,6 +230,69 @@ std::pair<int64_t, int64_t> windows_with(int64_t position, int64_t pad, int64_t 
       position + pad - window;  // the last position that a window may not start at
   const int64_t first = before < 0 ? 0 : before / stride + 1;
   return {first, std::min(last + 1, count)};
+}
+
+// Where the maximum of a window lies in the image. An index that no max_pool2d gave must not lead
+// outside.
+template <typename Index>
+int64_t maximum_offset(const Pool2DGeometry& g, const WindowPart& part, Index index) {
+  return part.offset(
+      g, std::clamp<int64_t>(index / g.window_width, part.row_begin, part.row_end - 1),
+      std::clamp<int64_t>(index % g.window_width, part.column_begin, part.column_end - 1));
+}
+
+template <typename T, typename Index>
+std::unique_ptr<Kernel> make_max_pool_grad(const Pool2DGeometry& g) {
+  return make_kernel("kerascnn max_pool2d gradient", [g](const KernelArgs& args) {
+    const int64_t image_size = g.input_height * g.input_width * g.channels;
+    const int64_t output_size = g.output_height * g.output_width * g.channels;
+    for_each_image(g, [&](int64_t image) {
+      const T* gy = input<T>(args, 0) + image * output_size;
+      const Index* index = input<Index>(args, 1) + image * output_size;
+      T* gx = output<T>(args, 0) + image * image_size;
+      std::fill(gx, gx + image_size, static_cast<T>(0));
+      for (int64_t row = 0; row < g.output_height; ++row) {
+        for (int64_t column = 0; column < g.output_width; ++column) {
+          const WindowPart part(g, row, column);
+          for (int64_t channel = 0; channel < g.channels; ++channel, ++gy, ++index) {
+            gx[maximum_offset(g, part, *index) + channel] += *gy;
+          }
+        }
+      }
+    });
+  });
+}
+
+// Each input pixel collects from the windows whose maximum it is: nothing is accumulated in 16
+// bits.
+template <typename T, typename Index>
+std::unique_ptr<Kernel> make_half_max_pool_grad(const Pool2DGeometry& g) {
+  return make_kernel("kerascnn max_pool2d gradient", [g](const KernelArgs& args) {
+    for_each_image(g, [&](int64_t image) {
+      const int64_t output_size = g.output_height * g.output_width * g.channels;
+      const T* gy = input<T>(args, 0) + image * output_size;
+      const Index* index = input<Index>(args, 1) + image * output_size;
+      T* gx = output<T>(args, 0) + image * g.input_height * g.input_width * g.channels;
+      for (int64_t pixel = 0; pixel < g.input_height * g.input_width; ++pixel) {
+        const auto [row_begin, row_end] = windows_with(
+            pixel / g.input_width, g.pad_top, g.window_height, g.stride_height, g.output_height);
+        const auto [column_begin, column_end] = windows_with(
+            pixel % g.input_width, g.pad_left, g.window_width, g.stride_width, g.output_width);
+        for (int64_t channel = 0; channel < g.channels; ++channel) {
+          float sum = 0;
+          for (int64_t i = row_begin; i < row_end; ++i) {
+            for (int64_t j = column_begin; j < column_end; ++j) {
+              const int64_t at = (i * g.output_width + j) * g.channels + channel;
+              if (maximum_offset(g, WindowPart(g, i, j), index[at]) == pixel * g.channels) {
+                sum += static_cast<float>(gy[at]);
+              }
+            }
+          }
+          gx[pixel * g.channels + channel] = static_cast<T>(sum);
+        }
+      }
+    });
+  });
 }
 
 // Each input pixel collects from the windows that hold it: nothing is accumulated in 16 bits.
@@ -323,8 +359,13 @@ std::unique_ptr<Kernel> plan_max_pool2d_grad(const PlanRequest& request) {
     return make_float_max_pool_grad(g);
   }
   return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return with_index_type(
-        g, [&]<typename Index>(Type<Index>) { return make_max_pool_grad<T, Index>(g); });
+    return with_index_type(g, [&]<typename Index>(Type<Index>) {
+      if constexpr (std::is_same_v<T, compute_t<T>>) {
+        return make_max_pool_grad<T, Index>(g);
+      } else {
+        return make_half_max_pool_grad<T, Index>(g);
+      }
+    });
   });
 }
 
