@@ -141,6 +141,7 @@ std::unique_ptr<Kernel> plan_kernel(Backend& backend, const PlanRequest& request
     throw DeviceError(message(request.op.name, ": there is no kernel for this op on ",
                               device_name(backend.device()), "; run it on another device"));
   }
+  backend.activate();
   return row->plan(request);
 }
 

@@ -70,6 +70,7 @@ std::string CudaBackend::description() const {
 std::span<const KernelTableRow> CudaBackend::kernel_table() const { return cuda::kernel_table(); }
 
 std::unique_ptr<Executor> CudaBackend::make_executor(std::vector<Instruction> instructions) {
+  activate();
   if (env_flag("KERASCNN_CUDA_GRAPHS", true)) {
     return std::make_unique<GraphExecutor>(context_, std::move(instructions), counters_);
   }

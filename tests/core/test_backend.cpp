@@ -1,0 +1,66 @@
+// What plan_kernel() promises a backend, with one that only takes notes.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "core/backend/backend.h"
+#include "core/base/error.h"
+#include "core/ops/op.h"
+
+namespace kerascnn {
+namespace {
+
+std::vector<std::string> calls;
+
+std::unique_ptr<Kernel> plan_exp(const PlanRequest& request) {
+  calls.emplace_back(request.op.name);
+  return nullptr;
+}
+
+constexpr KernelTableRow kRows[] = {{"exp", plan_exp}};
+
+// Stands for the second GPU of a machine; runs nothing.
+class NotingBackend : public Backend {
+ public:
+  Device device() const override { return {DeviceType::Cuda, 1}; }
+  void activate() override { calls.emplace_back("activate"); }
+  std::string description() const override { return "takes notes"; }
+  Allocator& allocator() override { throw DeviceError("no memory here"); }
+  std::span<const KernelTableRow> kernel_table() const override { return kRows; }
+  std::unique_ptr<Executor> make_executor(std::vector<Instruction>) override { return nullptr; }
+  LaunchStats launch_stats() const override { return {}; }
+  void launch(Kernel&, const KernelArgs&) override {}
+  void copy_from_host(void*, const void*, int64_t) override {}
+  void copy_to_host(void*, const void*, int64_t) override {}
+  void copy(void*, const void*, int64_t) override {}
+  void fill_zero(void*, int64_t) override {}
+  void synchronize() override {}
+  void* stream() override { return nullptr; }
+  void wait_for_stream(intptr_t) override {}
+  void make_stream_wait(intptr_t) override {}
+};
+
+void plan(Backend& backend, std::string_view op) {
+  const Attributes attributes;
+  const std::vector<TensorSpec> specs = {{DType::Float32, {2}}};
+  plan_kernel(backend, PlanRequest{find_op(op), attributes, specs, specs});
+}
+
+}  // namespace
+
+// Plans ask the current device for its properties and make handles there: with several GPUs it has
+// to be the right one, whichever thread compiles.
+TEST(the_device_is_current_before_a_kernel_is_planned) {
+  calls.clear();
+  NotingBackend backend;
+  plan(backend, "exp");
+  CHECK((calls == std::vector<std::string>{"activate", "exp"}));
+}
+
+TEST(an_op_without_a_kernel_is_named_with_the_device) {
+  NotingBackend backend;
+  CHECK_THROWS(DeviceError, "log: there is no kernel for this op on cuda:1", plan(backend, "log"));
+}
+
+}  // namespace kerascnn
