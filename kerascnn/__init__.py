@@ -53,6 +53,8 @@ from kerascnn.symbolic.keras_tensor import KerasTensor  # noqa: E402
 from kerascnn.variable import Variable  # noqa: E402
 from kerascnn.versions import __version__, show_versions  # noqa: E402
 
+_core.set_allow_tf32(config.tf32())  # the core does not read the environment
+
 DeviceError = _core.DeviceError
 OutOfMemoryError = _core.OutOfMemoryError
 

@@ -19,7 +19,7 @@ _settings: dict[str, Any] = {
     "floatx": "float32",
     "epsilon": 1e-7,
     "image_data_format": "channels_last",
-    "tf32": None,
+    "tf32": os.environ.get("KERASCNN_TF32", "1") != "0",
 }
 
 
@@ -90,10 +90,8 @@ def backend() -> str:
 def tf32() -> bool:
     """Whether float32 convolutions and products on NVIDIA GPUs may use TF32.
 
-    True unless `set_tf32(False)` was called or the environment has `KERASCNN_TF32=0`.
+    True unless `set_tf32(False)` was called or the environment had `KERASCNN_TF32=0` at the import.
     """
-    if _settings["tf32"] is None:
-        return os.environ.get("KERASCNN_TF32", "1") != "0"
     return _settings["tf32"]
 
 

@@ -16,6 +16,8 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _C
 
 # Tests that compare with Keras run it on PyTorch, and are skipped where either is not installed.
 os.environ.setdefault("KERAS_BACKEND", "torch")
+# On the CPU: its results are the reference for every device, and hold full float32.
+os.environ.setdefault("KERAS_TORCH_DEVICE", "cpu")
 
 # Float32 means float32 in the tests: read when kerascnn is imported.
 os.environ.setdefault("KERASCNN_TF32", "0")

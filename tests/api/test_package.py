@@ -55,6 +55,46 @@ def test_device_by_environment():
     assert "not the name of a device" in wrong.stderr
 
 
+def test_choices_in_the_program_come_before_the_environment():
+    """The environment asks for a GPU that no machine has: whoever asks it finds out."""
+    code = """if True:
+        import kerascnn as keras
+
+        def current():
+            try:
+                return keras.config.get_device()
+            except keras.DeviceError:
+                return "refused"
+
+        with keras.device("cpu"):
+            print(current())
+        print(current())
+        keras.config.set_device("CPU:0")
+        print(current())
+        keras.config.set_device(None)
+        print(current())
+        """
+    result = run_python(code, KERASCNN_DEVICE="gpu:63")
+    assert result.stdout.split() == ["cpu", "refused", "cpu", "refused"], result.stderr
+
+
+@pytest.mark.parametrize("choose", [kerascnn.config.set_device, kerascnn.device])
+def test_devices_that_are_not_there_are_refused_and_change_nothing(choose):
+    before = kerascnn.config.get_device()
+    with pytest.raises(kerascnn.DeviceError, match="'cuda:63' was asked for but cannot be used"):
+        choose("gpu:63")
+    with pytest.raises(ValueError, match="'tpu' is not the name of a device"):
+        choose("tpu")
+    assert kerascnn.config.get_device() == before
+
+
+@pytest.mark.parametrize(("value", "allowed"), [("0", "False"), ("1", "True")])
+def test_tf32_by_environment(value, allowed):
+    """For programs and for ops that run at once."""
+    code = "import kerascnn; print(kerascnn.config.tf32(), kerascnn._core.allow_tf32())"
+    assert run_python(code, KERASCNN_TF32=value).stdout.split() == [allowed, allowed]
+
+
 def test_the_innermost_choice_of_a_device_wins(device):
     before = kerascnn.config.get_device()
     try:

@@ -48,7 +48,9 @@ class Tracer:
         return self.matmul(a, b, transpose_a=False, transpose_b=False)
 
     def compile(self, *outputs, optimize=True) -> _core.Program:
-        return _core.Program.compile(self.graph, list(outputs), current_device, optimize=optimize)
+        return _core.Program.compile(
+            self.graph, list(outputs), current_device, optimize=optimize, allow_tf32=False
+        )
 
     def run(self, outputs, inputs, optimize=True, steps=1):
         program = self.compile(*outputs, optimize=optimize)

@@ -36,7 +36,9 @@ def run_here(layer, inputs, direction, device, training):
             loss = ops.sum(ops.multiply(outputs, direction))
             wrt = values + [trace.graph.read(v.core) for v in layer.trainable_weights]
             gradients = trace.graph.gradients(loss, wrt)
-        program = _core.Program.compile(trace.graph, [outputs, *gradients], device)
+        program = _core.Program.compile(
+            trace.graph, [outputs, *gradients], device, allow_tf32=False
+        )
         program.run([_core.from_numpy(x, device) for x in inputs])
         _core.synchronize(device)
         return [np.array(t.numpy()) for t in program.outputs()]

@@ -74,7 +74,7 @@ def test_training_is_handed_down_and_state_is_assigned_when_a_step_runs(device):
             value = trace.graph.input("x", [64, 5], "float32")
             y = block(value, training=True)
         assert block.count.numpy() == 1
-        program = _core.Program.compile(trace.graph, [y], device)
+        program = _core.Program.compile(trace.graph, [y], device, allow_tf32=False)
         program.run([_core.from_numpy(x, device)], steps=3)
         _core.synchronize(device)
     assert block.count.numpy() == 4
