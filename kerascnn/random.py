@@ -53,8 +53,7 @@ class SeedGenerator:
         """The state, moved to a device where it is not there."""
         if self.state.device != device_name:
             seed, counter = (int(v) for v in self.state.numpy())
-            self.state = _state(seed, self.state.name, device_name)
-            self.state.assign(np.array([seed, counter], np.int64))
+            self.state = _state(seed, self.state.name, device_name, counter)
         return self.state
 
     def next(self) -> int:
@@ -117,10 +116,10 @@ def reset_global_generator(seed: int) -> None:
     _global_generator.reset(seed)
 
 
-def _state(seed: int, name: str, device_name: str | None = None) -> Variable:
+def _state(seed: int, name: str, device_name: str | None = None, counter: int = 0) -> Variable:
     with naming.absolute_scope(()):
         return Variable(
-            np.array([seed, 0], np.int64),
+            np.array([seed, counter], np.int64),
             trainable=False,
             name=f"{name}_state" if not name.endswith("_state") else name,
             device_name=device_name,

@@ -141,7 +141,8 @@ class Variable:
     def _operand(self, value: Any) -> Any:
         from kerascnn.ops import dispatch
 
-        return dispatch.convert(value, dtype=self.dtype, like=self.core.value)
+        target = self.device if tracing.current() is None else None
+        return dispatch.convert(value, self.dtype, like=self.core.value, device_name=target)
 
     def __repr__(self) -> str:
         return (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from kerascnn import _core, config, dtypes, tracing
+from kerascnn.device import device as on_device
 from kerascnn.ops import dispatch
 from kerascnn.symbolic.operation import op
 
@@ -115,22 +117,25 @@ def ones(shape: int | Sequence[int], dtype: Any = None) -> Any:
 @op
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
     """A tensor of one value, in the shape (and by default the dtype) of `x`."""
-    x = dispatch.convert(x)
-    return full(tuple(x.shape), fill_value, dtype or x.dtype)
+    return _full_like(dispatch.convert(x), fill_value, dtype)
 
 
 @op
 def zeros_like(x: Any, dtype: Any = None) -> Any:
     """Zeros in the shape and dtype of `x`."""
-    x = dispatch.convert(x)
-    return full(tuple(x.shape), 0, dtype or x.dtype)
+    return _full_like(dispatch.convert(x), 0, dtype)
 
 
 @op
 def ones_like(x: Any, dtype: Any = None) -> Any:
     """Ones in the shape and dtype of `x`."""
-    x = dispatch.convert(x)
-    return full(tuple(x.shape), 1, dtype or x.dtype)
+    return _full_like(dispatch.convert(x), 1, dtype)
+
+
+def _full_like(x: Any, fill_value: Any, dtype: Any) -> Any:
+    """One value in the shape of `x`, and on its device."""
+    with on_device(x.device) if isinstance(x, _core.Tensor) else contextlib.nullcontext():
+        return full(tuple(x.shape), fill_value, dtype or x.dtype)
 
 
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 from kerascnn import losses as losses_module
 from kerascnn import metrics as metrics_module
 from kerascnn import naming, ops, trees
+from kerascnn.device import current as current_device
 from kerascnn.losses.losses import LossFunctionWrapper, sparse_categorical_crossentropy
+from kerascnn.training.device_state import move_to
 from kerascnn.training.structure import at_path, is_nested, paths
 
 
@@ -288,6 +290,8 @@ class CompileMetrics:
             for place, identifiers in enumerate(of_all):
                 for identifier in identifiers:
                     metric = resolve_metric(identifier, targets[place], outputs[place])
+                    # Given as an object, it may have been made for another device.
+                    move_to(metric.variables, current_device())
                     self._entries.append((place, metric, weighted))
         self.built = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,9 +79,14 @@ def device_of(variables: Sequence[Variable], default: str) -> str:
     return devices.pop() if devices else default
 
 
-def move_to(variable: Variable, device: str) -> None:
-    """Moves a variable's value; metrics made before the device was chosen follow the model."""
-    if variable.device == device:
-        return
+def move_to(variables: Iterable[Variable], device: str) -> bool:
+    """Moves the values that are elsewhere; whether there were any.
+
+    State made before the device was chosen follows the model so. Programs compiled before a move
+    still have the old place.
+    """
+    elsewhere = [variable for variable in variables if variable.device != device]
     with tracing.suspended():
-        variable.core = _core.Variable(variable.path, variable.core.value.to(device))
+        for variable in elsewhere:
+            variable.core = _core.Variable(variable.path, variable.core.value.to(device))
+    return bool(elsewhere)

@@ -13,6 +13,7 @@ from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.callbacks.history import History
 from kerascnn.device import current as current_device
 from kerascnn.device import device as on_device
+from kerascnn.layers.state import find, unique
 from kerascnn.metrics.recording import current_recording
 from kerascnn.training import memory
 from kerascnn.training.arguments import (
@@ -150,9 +151,15 @@ class Trainer:
                 found.append(self._compile_metrics)
             if self._compile_loss is not None:
                 found.extend(self._compile_loss.metrics)
-        for layer in self._flatten_layers():
-            own = (m for m in vars(layer).values() if isinstance(m, metrics_module.Metric))
-            found.extend(m for m in own if m is not self._loss_tracker)
+        compiled = [] if self._compile_metrics is None else self._compile_metrics.metrics
+        own = (
+            metric
+            for layer in self._flatten_layers()
+            for value in vars(layer).values()
+            for metric in find(value, metrics_module.Metric)
+        )
+        known = {id(metric) for metric in (*found, *compiled)}
+        found.extend(metric for metric in unique(own) if id(metric) not in known)
         return found
 
     @property
@@ -449,21 +456,24 @@ class Trainer:
         return host_results(self.metrics)
 
     def _device(self) -> str:
-        return device_of(self.variables, current_device())
+        return device_of(self.weights, current_device())
 
     def _prepare(self, data: ArrayData) -> StepState:
-        """The state for steps on the model's device, where the metrics are brought as well."""
+        """The state for steps on the device of the weights, where all other state is brought."""
         # Weights first: a step's signature names them. A model that has a train_step of its own
         # and no call builds what it needs while it is traced.
-        with contextlib.suppress(NotImplementedError):
+        with contextlib.suppress(NotImplementedError), on_device(self._device()):
             self.build_on(data.x)
         device = self._device()
+        stale = self._programs is None
         if self._state is None or self._state.device != device:
             self._state = StepState(device)
+            stale = True
+        followers = [variable for metric in self._all_metrics() for variable in metric.variables]
+        weights = {id(variable) for variable in self.weights}
+        followers += [variable for variable in self.variables if id(variable) not in weights]
+        if move_to(followers, device) or stale:
             self._programs = {}
-        for metric in self._all_metrics():
-            for variable in metric.variables:
-                move_to(variable, device)
         return self._state
 
     def _returns_own_logs(self, kind: str) -> bool:

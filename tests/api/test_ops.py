@@ -90,7 +90,7 @@ def test_values_eager_and_recorded(name, device):
         with Trace(device) as trace:
             x = trace.graph.input("x", list(A.shape), "float32")
             recorded = here(ops, x)
-        program = _core.Program.compile(trace.graph, [recorded], device)
+        program = _core.Program.compile(trace.graph, [recorded], device, allow_tf32=False)
         program.run([_core.from_numpy(A, device)])
         _core.synchronize(device)
     expected = there(A)
@@ -201,6 +201,23 @@ def test_tensors_are_python_values(device):
         assert bool(ops.all(x == x))
         assert len({x, x}) == 1
         assert device in repr(x)
+
+
+def test_results_stay_with_the_tensor_that_they_are_made_from(cuda_device):
+    """Whatever the default device is."""
+    for here, default in (("cpu", cuda_device), (cuda_device, "cpu")):
+        with keras.device(here):
+            x, v = ops.ones((2,)), keras.Variable([1.0, 2.0])
+            mean = keras.metrics.Mean()
+        with keras.device(default):
+            made = [ops.zeros_like(x), ops.ones_like(x), ops.full_like(x, 3)]
+            made.append(ops.add(x, [1.0, 2.0]))
+            v.assign_add(ops.ones((2,)))
+            mean.update_state(x)
+            made += [v.value, mean.result()]
+        assert {tensor.device for tensor in made} == {here}
+        assert v.numpy().tolist() == [2.0, 3.0]
+        assert float(made[-1]) == 1.0
 
 
 def test_eager_and_variable(device):

@@ -89,6 +89,18 @@ def test_a_generator_goes_where_it_is_used(cuda_device):
             np.testing.assert_array_equal(drawn, stayed(x, training=True).numpy())
 
 
+def test_a_generator_that_moves_while_it_is_recorded_goes_on_from_step_to_step(cuda_device):
+    with keras.device("cpu"):
+        layer = layers.Dropout(0.5, seed=1)
+        stayed, _ = draw(layers.Dropout(0.5, seed=1), "cpu", steps=2)
+    with keras.device(cuda_device):
+        first, program = draw(layer, cuda_device)
+        program.run([_core.from_numpy(np.ones(SHAPE, "float32"), cuda_device)])
+        second = program.outputs()[0].numpy()
+    assert (first != second).mean() > 0.4
+    np.testing.assert_array_equal(second, stayed)
+
+
 def test_noise_shape_shares_the_fate_along_an_axis(device):
     with keras.device(device):
         layer = layers.Dropout(0.5, noise_shape=(None, 1))

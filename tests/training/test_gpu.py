@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import kerascnn as keras
+from kerascnn import layers
 
 from .helpers import blobs, classifier, convnet
 
@@ -18,22 +19,30 @@ def compiled(model):
     return model
 
 
-def test_launches_of_an_epoch_do_not_grow_with_its_steps(cuda_device):
-    """Once the time of a step is known, an epoch is one launch and its last batch another."""
-    x, y = digits()
-    counters = ("kernel_launches", "graph_launches")
-    totals = []
+def launches_of_the_last_epochs(steps, device):
+    """(kernels, graphs) launched by the host in epochs of so many steps and a shorter last one."""
+    counts = []
     watch = keras.callbacks.Callback()
-    watch.on_epoch_end = lambda epoch, logs=None: totals.append(
-        sum(keras.config.launch_stats(cuda_device)[k] for k in counters)
-    )
-    for batch_size in (128, 8):
-        with keras.device(cuda_device):
-            model = compiled(convnet())
-        model.fit(x, y, batch_size=batch_size, epochs=4, callbacks=[watch], verbose=0)
-    per_epoch = np.diff(totals)[[1, 2, 5, 6]]
-    assert per_epoch.max() <= 10
-    assert len(set(per_epoch)) == 1
+    watch.on_epoch_end = lambda epoch, logs=None: counts.append(keras.config.launch_stats(device))
+    with keras.device(device):
+        model = compiled(classifier())
+    model.fit(*blobs(2 * steps + 1), batch_size=2, epochs=5, callbacks=[watch], verbose=0)
+    rows = [(c["kernel_launches"], c["graph_launches"]) for c in counts]
+    # The first epochs look up more often: they find out how long a step takes.
+    return [tuple(row) for row in np.diff(rows, axis=0)[-2:].tolist()]
+
+
+def test_launches_of_an_epoch_do_not_grow_with_its_steps(cuda_device):
+    """Three loops do it: eight steps a turn, the remainder of these, and the last batch.
+
+    Each is one graph, and one kernel before it that sets the number of turns. 100 and 1004 leave
+    the same remainder.
+    """
+    short, long = (launches_of_the_last_epochs(steps, cuda_device) for steps in (100, 1004))
+    assert short == long
+    for kernels, graphs in short + long:
+        assert 1 <= graphs <= 4
+        assert kernels <= graphs
 
 
 def test_first_losses_are_those_of_the_cpu(cuda_device):
@@ -77,8 +86,52 @@ def test_a_model_on_the_cpu_trains_there_while_the_default_is_a_gpu(cuda_device)
         model.compile("adam", "sparse_categorical_crossentropy", metrics=[metric])
         before = keras.config.launch_stats(cuda_device)
         model.fit(*blobs(), epochs=2, verbose=0)
+        model.evaluate(*blobs(), verbose=0)
+        model.predict(blobs()[0], verbose=0)
+        model.train_on_batch(*blobs())
+        model.test_on_batch(*blobs())
+        model.predict_on_batch(blobs()[0])
+        assert 0 <= float(metric.result()) <= 1
         assert keras.config.launch_stats(cuda_device) == before
-    assert metric.total.device == model.optimizer.learning_rate.device == "cpu"
+    state = [*model.variables, *model.optimizer.variables, *metric.variables]
+    state += [variable for m in model._all_metrics() for variable in m.variables]
+    assert {variable.device for variable in state} == {"cpu"}
+
+
+def test_layers_and_metrics_made_elsewhere_train_on_the_device_of_the_weights(cuda_device):
+    """Weights are made where the model is built; states of random numbers and metrics follow."""
+    x, y = blobs(64)
+    for home, elsewhere in (("cpu", cuda_device), (cuda_device, "cpu")):
+        with keras.device(elsewhere):
+            dropout = layers.Dropout(0.5, seed=1)
+            metric = keras.metrics.Mean(name="extra")
+            optimizer = keras.optimizers.Adam(0.01)
+            assert optimizer.learning_rate.device == elsewhere
+        with keras.device(home):
+            model = keras.Sequential([keras.Input((4,)), dropout, layers.Dense(3)])
+        with keras.device(elsewhere):
+            model.extra = [metric]
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(optimizer, loss)
+            model.fit(x, y, batch_size=16, epochs=2, verbose=0)
+        state = [*model.variables, *optimizer.variables, *metric.variables]
+        assert {variable.device for variable in state} == {home}
+        assert int(optimizer.iterations.numpy()) == 8
+        assert dropout.seed_generator.state.numpy().tolist() == [1, 8]
+
+
+def test_a_metric_of_two_models_on_two_devices_counts_for_both(cuda_device):
+    x, y = blobs()
+    metric = keras.metrics.SparseCategoricalAccuracy()
+    models = []
+    for device in ("cpu", cuda_device):
+        with keras.device(device):
+            models.append(classifier())
+        models[-1].compile("sgd", "sparse_categorical_crossentropy", metrics=[metric])
+    on_cpu, on_gpu = models
+    expected = on_cpu.evaluate(x, y, verbose=0)
+    for model in (on_gpu, on_cpu, on_gpu):
+        np.testing.assert_allclose(model.evaluate(x, y, verbose=0), expected, rtol=1e-5)
 
 
 def test_batches_that_do_not_fit_say_which_would(cuda_device):
