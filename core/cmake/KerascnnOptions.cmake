@@ -70,6 +70,12 @@ if(NOT KERASCNN_SANITIZE AND NOT APPLE)
   # A missing definition ends the link, not the first import.
   set(KERASCNN_SHARED_LINK_OPTIONS LINKER:--no-undefined)
 endif()
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT KERASCNN_SANITIZE)
+  # Some GCCs link libstdc++ statically by default. With a copy in each of our libraries beside the one that
+  # NumPy brings, streams of one copy meet locales of another and the process crashes.
+  target_link_options(kerascnn_flags INTERFACE
+    "LINKER:--push-state,--no-as-needed" -l:libstdc++.so.6 LINKER:--pop-state)
+endif()
 foreach(sanitizer IN LISTS KERASCNN_SANITIZE)
   target_compile_options(kerascnn_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${sanitizer};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g>)
