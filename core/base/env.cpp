@@ -31,4 +31,16 @@ int64_t env_positive(const char* name, int64_t fallback) {
   return value;
 }
 
+std::string env_choice(const char* name, std::initializer_list<std::string_view> choices) {
+  const char* raw = std::getenv(name);
+  if (raw == nullptr || *raw == '\0') return "";
+  std::string known;
+  for (std::string_view choice : choices) {
+    if (choice == raw) return raw;
+    known += (known.empty() ? "" : ", ") + std::string(choice);
+  }
+  throw ValueError(message("environment variable ", name, "=\"", raw,
+                           "\" is not understood; expected one of: ", known));
+}
+
 }  // namespace kerascnn

@@ -1,11 +1,15 @@
 // Every environment variable that the core reads. docs/environment.md describes them.
 //
+//   KERASCNN_CPU_ISA       plain, avx2 or avx512: the newest instruction set of own CPU kernels
 //   KERASCNN_CUDA_GRAPHS   0: launch CUDA kernels one by one and wait for each, to find one that
 //   fails KERASCNN_NUM_THREADS   threads of the CPU backend (default: the cores the process may
 //   use)
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
 
 namespace kerascnn {
 
@@ -15,5 +19,8 @@ bool env_flag(const char* name, bool fallback);
 
 // A positive integer, or `fallback` where unset or empty. Throws ValueError for anything else.
 int64_t env_positive(const char* name, int64_t fallback);
+
+// One of `choices`, or "" where unset or empty. Throws ValueError for anything else.
+std::string env_choice(const char* name, std::initializer_list<std::string_view> choices);
 
 }  // namespace kerascnn

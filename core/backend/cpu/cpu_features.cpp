@@ -1,7 +1,9 @@
 #include "core/backend/cpu/cpu_features.h"
 
-#include <cstdlib>
-#include <string_view>
+#include <algorithm>
+#include <string>
+
+#include "core/base/env.h"
 
 namespace kerascnn::cpu {
 
@@ -18,10 +20,9 @@ InstructionSet find_instruction_set() {
       best = InstructionSet::Avx512;
     }
   }
-  const char* text = std::getenv("KERASCNN_CPU_ISA");
-  const std::string_view asked = text != nullptr ? text : "";
+  const std::string asked = env_choice("KERASCNN_CPU_ISA", {"plain", "avx2", "avx512"});
   if (asked == "plain") return InstructionSet::Plain;
-  if (asked == "avx2" && best == InstructionSet::Avx512) return InstructionSet::Avx2;
+  if (asked == "avx2") return std::min(best, InstructionSet::Avx2);
   return best;
 #else
   return InstructionSet::Plain;

@@ -4,7 +4,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
-#include <thread>
+
+#include "core/base/env.h"
 
 namespace kerascnn::cpu {
 
@@ -29,11 +30,7 @@ int quota_threads() {
 
 int find_num_threads() {
 #ifdef _OPENMP
-  int threads = omp_get_max_threads();
-  if (const char* text = std::getenv("KERASCNN_NUM_THREADS")) {
-    const int asked = std::atoi(text);
-    if (asked > 0) threads = asked;
-  }
+  const int threads = static_cast<int>(env_positive("KERASCNN_NUM_THREADS", omp_get_max_threads()));
   const int quota = quota_threads();
   return quota > 0 ? std::min(threads, quota) : threads;
 #else
