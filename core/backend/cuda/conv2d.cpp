@@ -19,8 +19,8 @@ Conv2DCall make_call(const PlanRequest& request) {
   return call;
 }
 
-// With so little arithmetic a convolution is bound by memory and launches: plain cores keep up, and one launch beats
-// cuDNN's, which first pads channels to the width of tensor cores.
+// With so little arithmetic a convolution is bound by memory and launches: plain cores keep up, and
+// one launch beats cuDNN's, which first pads channels to the width of tensor cores.
 bool is_small(const Conv2DGeometry& g) {
   const int64_t taps = g.kernel_height * g.kernel_width * g.group_input_channels();
   const int64_t products = num_elements(g.output_shape()) * taps;
@@ -28,8 +28,8 @@ bool is_small(const Conv2DGeometry& g) {
   return (g.input_channels <= 4 && taps <= 64) || products <= kFewProducts;
 }
 
-// Up to here one launch with the bias in it beats cuDNN's engines, which need two or three; beyond, arithmetic
-// counts and theirs is better.
+// Up to here one launch with the bias in it beats cuDNN's engines, which need two or three; beyond,
+// arithmetic counts and theirs is better.
 bool has_few_channels(const Conv2DGeometry& g) {
   return g.input_channels <= 128 && g.output_channels <= 128;
 }

@@ -1,4 +1,5 @@
-// The three convolution ops on CUDA and what each implementation offers. conv2d.cpp takes the first that fits:
+// The three convolution ops on CUDA and what each implementation offers. conv2d.cpp takes the first
+// that fits:
 //   conv2d_tiled.cu   own, float32, little arithmetic: bands of the input in shared memory
 //   conv2d_tf32.cu    own, float32 with TF32 allowed, few channels: tensor cores
 //   cudnn/conv2d.cpp  cuDNN: larger convolutions, float16 and bfloat16
@@ -27,7 +28,8 @@ std::unique_ptr<Kernel> plan_conv2d_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_dgrad_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_wgrad_direct(const Conv2DCall& call);
 
-// Null where the call does not fit (dtype, groups, a band of the input larger than shared memory; stride for dgrad).
+// Null where the call does not fit (dtype, groups, a band of the input larger than shared memory;
+// stride for dgrad).
 std::unique_ptr<Kernel> plan_conv2d_tiled(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_dgrad_tiled(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_wgrad_tiled(const Conv2DCall& call);

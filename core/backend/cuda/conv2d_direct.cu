@@ -1,8 +1,9 @@
-// Convolution without a library: any floating dtype, groups, dilation. Written for few input values per output,
-// where a convolution is bound by memory and launches; right, if not fast, for everything else.
+// Convolution without a library: any floating dtype, groups, dilation. Written for few input values
+// per output, where a convolution is bound by memory and launches; right, if not fast, for
+// everything else.
 //
-// A tap is one (row, column, input channel of the group) of the kernel; taps are numbered as they lie in memory,
-// so the kernel is a (taps, output channels) matrix.
+// A tap is one (row, column, input channel of the group) of the kernel; taps are numbered as they
+// lie in memory, so the kernel is a (taps, output channels) matrix.
 #include "core/backend/cuda/conv2d.h"
 #include "core/backend/cuda/device/activation.cuh"
 #include "core/backend/cuda/device/convolution.cuh"
@@ -59,15 +60,17 @@ __global__ void conv_kernel(const T* __restrict__ x, const T* __restrict__ kerne
       for (int s = 0; s < c.kernel_width; ++s) {
         const int column = left + s * c.dilation_width;
         if (column < 0 || column >= c.input_width) continue;
-        const T* source = x + ((at.n * c.input_height + row) * c.input_width + column) *
-                                  c.input_channels + first_input;
-        const T* weights = kernel +
-                           static_cast<int64_t>(r * c.kernel_width + s) * c.group_inputs *
-                               c.output_channels + channel;
+        const T* source =
+            x + ((at.n * c.input_height + row) * c.input_width + column) * c.input_channels +
+            first_input;
+        const T* weights =
+            kernel +
+            static_cast<int64_t>(r * c.kernel_width + s) * c.group_inputs * c.output_channels +
+            channel;
         for (int q = 0; q < c.group_inputs; ++q) {
           const C value = load(source[q]);
-          const auto w = *reinterpret_cast<const Vector<T, N>*>(
-              weights + static_cast<int64_t>(q) * c.output_channels);
+          const auto w = *reinterpret_cast<const Vector<T, N>*>(weights + static_cast<int64_t>(q) *
+                                                                              c.output_channels);
 #pragma unroll
           for (int k = 0; k < N; ++k) sum[k] += value * load(w.values[k]);
         }
@@ -108,9 +111,10 @@ __global__ void dgrad_kernel(const T* __restrict__ gy, const T* __restrict__ ker
         const T* gradients =
             gy + ((at.n * c.output_height + row) * c.output_width + column) * c.output_channels +
             first_output;
-        const T* weights =
-            kernel + (static_cast<int64_t>(r * c.kernel_width + s) * c.group_inputs + q) *
-                         c.output_channels + first_output;
+        const T* weights = kernel +
+                           (static_cast<int64_t>(r * c.kernel_width + s) * c.group_inputs + q) *
+                               c.output_channels +
+                           first_output;
         for (int k = 0; k < c.group_outputs; k += kOutputs) {
           const auto g = *reinterpret_cast<const Vector<T, kOutputs>*>(gradients + k);
           const auto w = *reinterpret_cast<const Vector<T, kOutputs>*>(weights + k);
@@ -131,11 +135,11 @@ struct WgradParams {
   int64_t pixels_per_split;
 };
 
-// Each thread sums kTaps elements of the kernel's gradient over its share of the pixels, and the block sums what
-// its threads have for the same element. gw has one copy for each split.
+// Each thread sums kTaps elements of the kernel's gradient over its share of the pixels, and the
+// block sums what its threads have for the same element. gw has one copy for each split.
 template <typename T, typename Out, int kTaps>
-__global__ void wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy, Out* __restrict__ gw,
-                             Conv c, WgradParams p) {
+__global__ void wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy,
+                             Out* __restrict__ gw, Conv c, WgradParams p) {
   using C = compute_t<T>;
   const int lane = threadIdx.x % p.lanes;
   const int row_thread = threadIdx.x / p.lanes;
@@ -169,8 +173,8 @@ __global__ void wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy, 
         const int column = at.column * c.stride_width + tap_column[t];
         if (static_cast<unsigned>(row) < static_cast<unsigned>(c.input_height) &&
             static_cast<unsigned>(column) < static_cast<unsigned>(c.input_width)) {
-          sum[t] += g * load(image[(row * c.input_width + column) * c.input_channels +
-                                   tap_channel[t]]);
+          sum[t] +=
+              g * load(image[(row * c.input_width + column) * c.input_channels + tap_channel[t]]);
         }
       }
     }
@@ -211,7 +215,8 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   p.pixels = g.batch * g.output_height * g.output_width;
   const int64_t tiles = ceil_div(c.output_channels, p.lanes) * p.tap_groups;
   // About two blocks per multiprocessor, each with at least two turns of its loop.
-  const int64_t wanted = ceil_div(2 * Context::current().multiprocessors(), std::max<int64_t>(tiles, 1));
+  const int64_t wanted =
+      ceil_div(2 * Context::current().multiprocessors(), std::max<int64_t>(tiles, 1));
   const int64_t most = ceil_div(p.pixels, 2 * (kThreads / p.lanes));
   const int64_t splits = std::clamp<int64_t>(std::min(wanted, most), 1, 1024);
   p.pixels_per_split = std::max<int64_t>(1, ceil_div(p.pixels, splits));

@@ -1,10 +1,10 @@
-// Convolution on tensor cores for the channel counts of small networks: one launch, the kernel in Keras' own
-// order, bias and activation applied before the only store.
+// Convolution on tensor cores for the channel counts of small networks: one launch, the kernel in
+// Keras' own order, bias and activation applied before the only store.
 //
-// Forward and data gradient are one matrix product whose left side is gathered on the fly ("implicit GEMM",
-// Chetlur et al., arXiv:1410.0759): result (pixels, channels) = patches (pixels, taps * inner channels) @ kernel.
-// Each turn of the main loop takes one tap and kDepth inner channels; copies for later turns are under way
-// meanwhile.
+// Forward and data gradient are one matrix product whose left side is gathered on the fly
+// ("implicit GEMM", Chetlur et al., arXiv:1410.0759): result (pixels, channels) = patches (pixels,
+// taps * inner channels) @ kernel. Each turn of the main loop takes one tap and kDepth inner
+// channels; copies for later turns are under way meanwhile.
 #include "core/backend/cuda/conv2d.h"
 #include "core/backend/cuda/device/activation.cuh"
 #include "core/backend/cuda/device/tf32.cuh"
@@ -18,8 +18,8 @@ namespace {
 constexpr int kBlock = 128;  // threads: four warps
 constexpr int kDepth = 32;   // of the summed axis, per turn of the main loop
 constexpr int kStages = 3;
-// Rows of shared memory are padded so that the lanes of a fragment load fall into 32 different banks: rows read
-// across (a fragment's fast axis is the row's) by 4 floats, rows read down by 8.
+// Rows of shared memory are padded so that the lanes of a fragment load fall into 32 different
+// banks: rows read across (a fragment's fast axis is the row's) by 4 floats, rows read down by 8.
 constexpr int kPadAcross = 4;
 constexpr int kPadDown = 8;
 
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kBlock)
                      Activation activation, float alpha) {
   extern __shared__ char shared[];
   auto& tiles = *reinterpret_cast<ConvTiles<kRows, kColumns, kTransposed>*>(shared);
-  constexpr int kChunks = kDepth / 4;                   // 16-byte pieces of a row of `a`
+  constexpr int kChunks = kDepth / 4;  // 16-byte pieces of a row of `a`
   constexpr int kRowsPerThread = kRows * kChunks / kBlock;
   constexpr int kWarpRows = kRows / 2, kWarpColumns = kColumns / 2;  // warps as a 2 x 2 grid
   constexpr int kTilesDown = kWarpRows / 16, kTilesAcross = kWarpColumns / 8;
@@ -276,9 +276,9 @@ struct WgradSplit {
   int pixels_per_split;  // a multiple of kDepth
 };
 
-// gkernel (tap, input channel, output channel) = sum over pixels of x (pixel under the tap) * gy (pixel). A block
-// takes kTaps neighbouring taps of one kernel row, so that gy is read once for them, and a share of the pixels;
-// gkernel has one copy for each share.
+// gkernel (tap, input channel, output channel) = sum over pixels of x (pixel under the tap) * gy
+// (pixel). A block takes kTaps neighbouring taps of one kernel row, so that gy is read once for
+// them, and a share of the pixels; gkernel has one copy for each share.
 template <int kTaps>
 __global__ void __launch_bounds__(kBlock)
     wgrad_tf32_kernel(const float* __restrict__ x, const float* __restrict__ gy,
@@ -399,7 +399,8 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DGeometry& geometry) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Tiles)),
         "cudaFuncSetAttribute");
   const int64_t pixels = int64_t{g.batch} * g.result_height * g.result_width;
-  const int64_t across = ceil_div(g.source_channels, kWgradRows) * g.kernel_height * g.kernel_width / kTaps;
+  const int64_t across =
+      ceil_div(g.source_channels, kWgradRows) * g.kernel_height * g.kernel_width / kTaps;
   const int64_t down = ceil_div(g.result_channels, kWgradColumns);
   // About two blocks per multiprocessor, each with at least four turns of the main loop.
   const int64_t wanted = ceil_div(2 * Context::current().multiprocessors(), across * down);
@@ -413,9 +414,10 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DGeometry& geometry) {
       "kerascnn conv2d_wgrad_tf32",
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
-        float* sums = split.splits > 1 ? static_cast<float*>(args.workspace) : output<float>(args, 0);
-        kernel<<<grid, kBlock, sizeof(Tiles), stream>>>(input<float>(args, 0), input<float>(args, 1),
-                                                        sums, g, split);
+        float* sums =
+            split.splits > 1 ? static_cast<float*>(args.workspace) : output<float>(args, 0);
+        kernel<<<grid, kBlock, sizeof(Tiles), stream>>>(input<float>(args, 0),
+                                                        input<float>(args, 1), sums, g, split);
         check_launch("conv2d_wgrad_tf32");
         if (split.splits > 1) {
           launch_sum_partials(DType::Float32, sums, args.outputs[0], split.splits, size, stream);
@@ -429,8 +431,8 @@ bool fits(const Conv2DCall& call) {
   const Conv2DGeometry& g = call.geometry;
   constexpr int64_t kMaxPixels = (int64_t{1} << 31) - 4096;
   return call.dtype == DType::Float32 && call.allow_tf32 && g.groups == 1 &&
-         g.input_channels % 4 == 0 && g.output_channels % 4 == 0 && g.output_channels <= 65535 * 32 &&
-         g.batch * g.input_height * g.input_width < kMaxPixels &&
+         g.input_channels % 4 == 0 && g.output_channels % 4 == 0 &&
+         g.output_channels <= 65535 * 32 && g.batch * g.input_height * g.input_width < kMaxPixels &&
          g.batch * g.output_height * g.output_width < kMaxPixels &&
          Context::current().compute_capability() >= 80;
 }

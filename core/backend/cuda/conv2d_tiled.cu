@@ -1,5 +1,6 @@
-// Convolution of small images with few products per result, float32: a block keeps a band of the input in shared
-// memory, with its padding as zeros, so that the loop over taps has neither bounds nor divisions.
+// Convolution of small images with few products per result, float32: a block keeps a band of the
+// input in shared memory, with its padding as zeros, so that the loop over taps has neither bounds
+// nor divisions.
 //
 // A tap is one (row, column, input channel) of the kernel, numbered as they lie in memory.
 #include "core/backend/cuda/conv2d.h"
@@ -61,8 +62,9 @@ __device__ __forceinline__ int tile_position(const Conv& c, const Band& band, in
   return (row * c.stride_height * band.input_columns + column * c.stride_width) * c.input_channels;
 }
 
-// Fills shared memory with the weights as (taps, output channels). The data gradient of a convolution with stride 1
-// is the convolution of gy with the kernel turned by 180 degrees and its channels exchanged (kTurned).
+// Fills shared memory with the weights as (taps, output channels). The data gradient of a
+// convolution with stride 1 is the convolution of gy with the kernel turned by 180 degrees and its
+// channels exchanged (kTurned).
 template <bool kTurned>
 __device__ __forceinline__ void load_weights(const float* __restrict__ kernel, float* weights,
                                              const Conv& c) {
@@ -85,9 +87,10 @@ __global__ void conv_tiled_kernel(const float* __restrict__ x, const float* __re
                                   const float* __restrict__ bias, float* __restrict__ y, Conv c,
                                   Band band, Activation activation, float alpha) {
   extern __shared__ __align__(32) float shared[];
-  float* weights = shared;                               // (taps, channels)
-  float* tile = weights + c.taps * c.output_channels;    // (input rows, input columns, channels)
-  int* offsets = reinterpret_cast<int*>(tile + band.input_rows * band.input_columns * c.input_channels);
+  float* weights = shared;                             // (taps, channels)
+  float* tile = weights + c.taps * c.output_channels;  // (input rows, input columns, channels)
+  int* offsets =
+      reinterpret_cast<int*>(tile + band.input_rows * band.input_columns * c.input_channels);
   const int64_t n = blockIdx.x / band.bands_per_image;
   const int first_row = static_cast<int>(blockIdx.x % band.bands_per_image) * band.rows;
 
@@ -110,15 +113,17 @@ __global__ void conv_tiled_kernel(const float* __restrict__ x, const float* __re
 #pragma unroll 5
     for (int t = 0; t < c.taps; ++t) {
       const float value = source[offsets[t]];
-      const auto w = *reinterpret_cast<const Vector<float, N>*>(weights + t * c.output_channels + channel);
+      const auto w =
+          *reinterpret_cast<const Vector<float, N>*>(weights + t * c.output_channels + channel);
 #pragma unroll
       for (int k = 0; k < N; ++k) sum[k] += value * w.values[k];
     }
     Vector<float, N> result;
 #pragma unroll
     for (int k = 0; k < N; ++k) result.values[k] = activate(activation, sum[k], alpha);
-    const int64_t output = ((n * c.output_height + first_row + row) * c.output_width + column) *
-                               c.output_channels + channel;
+    const int64_t output =
+        ((n * c.output_height + first_row + row) * c.output_width + column) * c.output_channels +
+        channel;
     *reinterpret_cast<Vector<float, N>*>(y + output) = result;
   }
 }
@@ -126,11 +131,12 @@ __global__ void conv_tiled_kernel(const float* __restrict__ x, const float* __re
 template <int N, bool kTurned>
 std::unique_ptr<Kernel> plan_product(const Conv2DCall& call) {
   const Conv c(call.geometry);
-  // As many rows as give every thread of a block something to do, as few as give every multiprocessor two blocks.
+  // As many rows as give every thread of a block something to do, as few as give every
+  // multiprocessor two blocks.
   const int64_t full = ceil_div(kThreads * N, int64_t{c.output_width} * c.output_channels);
   const int64_t spread = c.batch * c.output_height / (2 * Context::current().multiprocessors());
-  const int rows = static_cast<int>(
-      std::clamp<int64_t>(std::min(full, spread), 1, c.output_height));
+  const int rows =
+      static_cast<int>(std::clamp<int64_t>(std::min(full, spread), 1, c.output_height));
   const Band band(c, rows);
   const int64_t bytes = (int64_t{c.taps} * c.output_channels + band.floats(c) + c.taps) * 4;
   if (bytes > kMaxShared) return nullptr;
@@ -139,10 +145,12 @@ std::unique_ptr<Kernel> plan_product(const Conv2DCall& call) {
   const ActivationCall activation = call.activation;
   const std::string op(call.op);
   return make_kernel("kerascnn " + op + "_tiled", [=](const KernelArgs& args) {
-    conv_tiled_kernel<N, kTurned><<<static_cast<unsigned>(blocks), kThreads, static_cast<size_t>(bytes),
-                           static_cast<cudaStream_t>(args.stream)>>>(
-        input<float>(args, 0), input<float>(args, 1), has_bias ? input<float>(args, 2) : nullptr,
-        output<float>(args, 0), c, band, activation.kind, static_cast<float>(activation.alpha));
+    conv_tiled_kernel<N, kTurned>
+        <<<static_cast<unsigned>(blocks), kThreads, static_cast<size_t>(bytes),
+           static_cast<cudaStream_t>(args.stream)>>>(
+            input<float>(args, 0), input<float>(args, 1),
+            has_bias ? input<float>(args, 2) : nullptr, output<float>(args, 0), c, band,
+            activation.kind, static_cast<float>(activation.alpha));
     check_launch(op);
   });
 }
@@ -154,8 +162,8 @@ struct WgradParams {
   int64_t bands;
 };
 
-// Each thread sums kTaps elements of the kernel's gradient over its share of the outputs, the block what its
-// threads have for the same element. gw has one copy for each split.
+// Each thread sums kTaps elements of the kernel's gradient over its share of the outputs, the block
+// what its threads have for the same element. gw has one copy for each split.
 template <int kTaps>
 __global__ void wgrad_tiled_kernel(const float* __restrict__ x, const float* __restrict__ gy,
                                    float* __restrict__ gw, Conv c, Band band, WgradParams p) {
@@ -226,12 +234,14 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   p.bands = c.batch * band.bands_per_image;
   const int64_t tiles = ceil_div(c.output_channels, p.lanes) * p.tap_groups;
   // About two blocks per multiprocessor, all with the same number of bands.
-  const int64_t most = std::clamp<int64_t>(
-      ceil_div(2 * Context::current().multiprocessors(), tiles), 1, std::min<int64_t>(p.bands, 1024));
+  const int64_t most =
+      std::clamp<int64_t>(ceil_div(2 * Context::current().multiprocessors(), tiles), 1,
+                          std::min<int64_t>(p.bands, 1024));
   const int64_t turns = ceil_div(p.bands, most);
   p.splits = static_cast<int>(ceil_div(p.bands, turns));
   const int64_t size = num_elements(call.geometry.kernel_shape());
-  const dim3 grid(static_cast<unsigned>(ceil_div(c.output_channels, p.lanes)), p.tap_groups, p.splits);
+  const dim3 grid(static_cast<unsigned>(ceil_div(c.output_channels, p.lanes)), p.tap_groups,
+                  p.splits);
   return make_kernel(
       "kerascnn conv2d_wgrad_tiled",
       [=](const KernelArgs& args) {
@@ -251,7 +261,8 @@ template <bool kTurned>
 std::unique_ptr<Kernel> plan_width(const Conv2DCall& call) {
   const int64_t channels = call.geometry.output_channels;
   const int64_t outputs = num_elements(call.geometry.output_shape());
-  // More channels per thread save loads, as long as there are threads enough to hide the latency of the rest.
+  // More channels per thread save loads, as long as there are threads enough to hide the latency of
+  // the rest.
   const int64_t enough_threads = int64_t{512} * Context::current().multiprocessors();
   if (channels % 8 == 0 && outputs / 8 >= enough_threads) return plan_product<8, kTurned>(call);
   if (channels % 4 == 0 && outputs / 4 >= enough_threads) return plan_product<4, kTurned>(call);

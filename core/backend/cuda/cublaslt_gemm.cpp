@@ -43,7 +43,8 @@ void set_attribute(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_
         "cublasLtMatmulDescSetAttribute");
 }
 
-// cuBLASLt is column-major: a row-major (rows, columns) matrix is a column-major (columns, rows) one.
+// cuBLASLt is column-major: a row-major (rows, columns) matrix is a column-major (columns, rows)
+// one.
 cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t columns,
                                    int64_t batch) {
   cublasLtMatrixLayout_t layout = nullptr;
@@ -77,7 +78,8 @@ CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const 
   check(cublasLtMatmulDescCreate(&operation, compute, double_precision_ ? CUDA_R_64F : CUDA_R_32F),
         "cublasLtMatmulDescCreate");
   operation_ = decltype(operation_)(operation);
-  // c = a @ b in row-major is c^T = b^T @ a^T in column-major: b comes first and the transposes stay.
+  // c = a @ b in row-major is c^T = b^T @ a^T in column-major: b comes first and the transposes
+  // stay.
   const cublasOperation_t transpose_left = shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t transpose_right = shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   set_attribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, transpose_left);
@@ -96,7 +98,8 @@ CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const 
 
 CublasLtGemm::~CublasLtGemm() = default;
 
-// The heuristics' first choice, not a timed one: the same on every run, so that results are reproducible.
+// The heuristics' first choice, not a timed one: the same on every run, so that results are
+// reproducible.
 void CublasLtGemm::choose_algorithm() {
   cublasLtMatmulPreference_t raw = nullptr;
   check(cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");

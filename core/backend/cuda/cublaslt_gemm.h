@@ -1,4 +1,5 @@
-// One planned matrix product through cuBLASLt: row-major matrices, optional bias and relu in the epilogue.
+// One planned matrix product through cuBLASLt: row-major matrices, optional bias and relu in the
+// epilogue.
 #pragma once
 
 #include <cstdint>

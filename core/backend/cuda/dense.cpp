@@ -1,5 +1,5 @@
-// dense = activation(x @ w + bias): an own kernel for few units, else one cuBLASLt product, with bias and relu in
-// its epilogue where it has one.
+// dense = activation(x @ w + bias): an own kernel for few units, else one cuBLASLt product, with
+// bias and relu in its epilogue where it has one.
 #include "core/backend/cuda/bias_activation.h"
 #include "core/backend/cuda/cublaslt_gemm.h"
 #include "core/backend/cuda/launch.h"
@@ -29,7 +29,8 @@ std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
   const int64_t bytes = num_bytes(request.outputs[0]);
 
   std::shared_ptr<CublasLtGemm> gemm;
-  // cuBLASLt's epilogues don't exist for float64; other activations than relu follow in a kernel of their own.
+  // cuBLASLt's epilogues don't exist for float64; other activations than relu follow in a kernel of
+  // their own.
   const bool in_epilogue = dtype != DType::Float64 && (activation.kind == Activation::Linear ||
                                                        activation.kind == Activation::Relu);
   if (bytes > 0 && shape.k > 0) {
@@ -51,7 +52,8 @@ std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
                 "dense: cudaMemsetAsync");
         }
         if (!gemm || !in_epilogue) {
-          launch_bias_activation(dtype, args.outputs[0], bias, shape.m, shape.n, activation, stream);
+          launch_bias_activation(dtype, args.outputs[0], bias, shape.m, shape.n, activation,
+                                 stream);
         }
       },
       gemm ? gemm->workspace_bytes() : 0);

@@ -18,9 +18,9 @@ namespace {
 
 constexpr int kElementThreads = 128;
 
-// Ops of a few machine instructions. A kernel that knows only these is small enough to stay in the instruction
-// cache, which is worth more to a short program than anything else: the full interpreter's code is fetched anew
-// between the other kernels of a training step.
+// Ops of a few machine instructions. A kernel that knows only these is small enough to stay in the
+// instruction cache, which is worth more to a short program than anything else: the full
+// interpreter's code is fetched anew between the other kernels of a training step.
 KERASCNN_HOST_DEVICE constexpr bool is_compact(ElementOp op) {
   switch (op) {
     case ElementOp::add:
@@ -47,15 +47,15 @@ __device__ __forceinline__ Floats apply_floats(const FloatInstruction& instructi
                                                const Floats& b, const Floats& c) {
   Floats result;
   switch (instruction.op) {
-#define KERASCNN_CASE(name, operands, parameters_count, is_bool)                   \
-  case ElementOp::name:                                                            \
-    if constexpr (!kCompact || is_compact(ElementOp::name)) {                      \
-      _Pragma("unroll") for (int k = 0; k < kWidth; ++k) {                         \
+#define KERASCNN_CASE(name, operands, parameters_count, is_bool)                     \
+  case ElementOp::name:                                                              \
+    if constexpr (!kCompact || is_compact(ElementOp::name)) {                        \
+      _Pragma("unroll") for (int k = 0; k < kWidth; ++k) {                           \
         result.values[k] = static_cast<float>(element_apply<ElementOp::name, float>( \
-            a.values[k], b.values[k], c.values[k], instruction.parameters[0],      \
-            instruction.parameters[1]));                                           \
-      }                                                                            \
-    }                                                                              \
+            a.values[k], b.values[k], c.values[k], instruction.parameters[0],        \
+            instruction.parameters[1]));                                             \
+      }                                                                              \
+    }                                                                                \
     break;
     KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
 #undef KERASCNN_CASE
@@ -122,11 +122,11 @@ __global__ void __launch_bounds__(kElementThreads)
 template <typename T>
 __device__ __forceinline__ T apply_compact(ElementOp op, T a, T b) {
   switch (op) {
-#define KERASCNN_CASE(name, operands, parameters, is_bool)               \
-  case ElementOp::name:                                                  \
-    if constexpr (is_compact(ElementOp::name)) {                         \
-      return static_cast<T>(element_apply<ElementOp::name, T>(a, b));    \
-    }                                                                    \
+#define KERASCNN_CASE(name, operands, parameters, is_bool)            \
+  case ElementOp::name:                                               \
+    if constexpr (is_compact(ElementOp::name)) {                      \
+      return static_cast<T>(element_apply<ElementOp::name, T>(a, b)); \
+    }                                                                 \
     break;
     KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
 #undef KERASCNN_CASE
@@ -409,7 +409,7 @@ std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementPr
     FloatParams params = planned;
     set_buffers(args, params);
     kernel<<<grid_for(params.size, kElementThreads * kWidth), kElementThreads, 0,
-                       static_cast<cudaStream_t>(args.stream)>>>(params);
+             static_cast<cudaStream_t>(args.stream)>>>(params);
     check_launch("elementwise");
   });
 }

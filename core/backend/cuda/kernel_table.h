@@ -1,4 +1,5 @@
-// The ops that run on CUDA: one visible row per op (kernel_table.cpp), and the plan functions it names.
+// The ops that run on CUDA: one visible row per op (kernel_table.cpp), and the plan functions it
+// names.
 #pragma once
 
 #include <span>

@@ -10,12 +10,13 @@ namespace {
 constexpr int kMaxNarrow = 16;
 constexpr int64_t kMaxRows = 4096;  // of the sum over a batch that one block takes
 
-// y (m, n) = activation(a (m, k) @ b (k, n) + bias). A block makes one row; its threads share the sum over k.
+// y (m, n) = activation(a (m, k) @ b (k, n) + bias). A block makes one row; its threads share the
+// sum over k.
 template <int kN>
 __global__ void __launch_bounds__(kThreads)
     narrow_product(const float* __restrict__ a, const float* __restrict__ b,
-                   const float* __restrict__ bias, float* __restrict__ y, int64_t m, int64_t k, int n,
-                   Activation activation, float alpha) {
+                   const float* __restrict__ bias, float* __restrict__ y, int64_t m, int64_t k,
+                   int n, Activation activation, float alpha) {
   __shared__ float shared[kThreads / 32][kN];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int64_t row = blockIdx.x; row < m; row += gridDim.x) {
@@ -48,13 +49,15 @@ constexpr int kColumns = 64;  // of a, per block
 constexpr int kGroups = kThreads / kColumns;
 constexpr int kChunk = 64;  // rows of b in shared memory at a time
 
-// y (m, n) = a^T @ b of a (k, m), b (k, n). A thread takes one column of a and a quarter of the rows.
+// y (m, n) = a^T @ b of a (k, m), b (k, n). A thread takes one column of a and a quarter of the
+// rows.
 template <int kN>
 __global__ void __launch_bounds__(kThreads)
     narrow_transposed_product(const float* __restrict__ a, const float* __restrict__ b,
                               float* __restrict__ y, int64_t m, int64_t k, int n) {
   __shared__ float rows[kChunk][kN];
-  __shared__ float shared[kGroups][kColumns][kN + 1];  // + 1: neighbouring columns in different banks
+  __shared__ float shared[kGroups][kColumns]
+                         [kN + 1];  // + 1: neighbouring columns in different banks
   const int lane = threadIdx.x % kColumns;
   const int group = threadIdx.x / kColumns;
   const int64_t column = blockIdx.x * static_cast<int64_t>(kColumns) + lane;
@@ -91,7 +94,8 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr int kRowsPerBlock = 8;
 
-// y (m, n) = a (m, k) @ b^T of b (n, k) with a short k. A thread keeps one row of b and makes one column of y.
+// y (m, n) = a (m, k) @ b^T of b (n, k) with a short k. A thread keeps one row of b and makes one
+// column of y.
 template <int kK>
 __global__ void __launch_bounds__(kThreads)
     short_product(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ y,
@@ -137,9 +141,9 @@ std::unique_ptr<Kernel> plan_narrow_matmul(const std::string& op, DType dtype, c
     return with_width(g.n, [&]<int kN>(std::integral_constant<int, kN>) {
       return make_kernel("kerascnn narrow product", [=](const KernelArgs& args) {
         narrow_product<kN><<<grid_for(g.m, 1), kThreads, 0, stream_of(args)>>>(
-            input<float>(args, 0), input<float>(args, 1), has_bias ? input<float>(args, 2) : nullptr,
-            output<float>(args, 0), g.m, g.k, static_cast<int>(g.n), activation.kind,
-            static_cast<float>(activation.alpha));
+            input<float>(args, 0), input<float>(args, 1),
+            has_bias ? input<float>(args, 2) : nullptr, output<float>(args, 0), g.m, g.k,
+            static_cast<int>(g.n), activation.kind, static_cast<float>(activation.alpha));
         check_launch(op);
       });
     });

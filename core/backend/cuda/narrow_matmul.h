@@ -1,5 +1,5 @@
-// Products of float32 matrices of which one has only a few columns: the classifier at a network's end, and its two
-// gradients. One launch each, where cuBLASLt splits the sum over two.
+// Products of float32 matrices of which one has only a few columns: the classifier at a network's
+// end, and its two gradients. One launch each, where cuBLASLt splits the sum over two.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ namespace kerascnn::cuda {
 //   a^T @ b of a (k, m), b (k, n), n <= 16    k <= 4096
 //   a (m, k) @ b^T of b (n, k), k <= 16
 // The kernel's third input is the bias where it has one.
-std::unique_ptr<Kernel> plan_narrow_matmul(const std::string& op, DType dtype, const GemmShape& shape,
-                                           bool has_bias = false,
+std::unique_ptr<Kernel> plan_narrow_matmul(const std::string& op, DType dtype,
+                                           const GemmShape& shape, bool has_bias = false,
                                            const ActivationCall& activation = {});
 
 }  // namespace kerascnn::cuda

@@ -7,7 +7,8 @@
 namespace kerascnn::cuda {
 namespace {
 
-// kLanes threads side by side take neighbouring elements. The rows of a block share an element's splits: a chain of dependent additions costs more than their number.
+// kLanes threads side by side take neighbouring elements. The rows of a block share an element's
+// splits: a chain of dependent additions costs more than their number.
 template <typename T, int kLanes>
 __global__ void sum_partials_kernel(const compute_t<T>* __restrict__ partial, T* __restrict__ y,
                                     int splits, int64_t size) {

@@ -1,4 +1,5 @@
-// The second half of a sum that many blocks share: adds up their partial results, always in the same order.
+// The second half of a sum that many blocks share: adds up their partial results, always in the
+// same order.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +10,8 @@
 
 namespace kerascnn::cuda {
 
-// y (size,) of `dtype` = sum over s of partial (splits, size), which is in the dtype's compute type.
+// y (size,) of `dtype` = sum over s of partial (splits, size), which is in the dtype's compute
+// type.
 void launch_sum_partials(DType dtype, const void* partial, void* y, int64_t splits, int64_t size,
                          cudaStream_t stream);
 

@@ -1,4 +1,5 @@
-// The plan functions of all CUDA kernels, one per op: plan_<op>. kernel_table.cpp makes the table of them.
+// The plan functions of all CUDA kernels, one per op: plan_<op>. kernel_table.cpp makes the table
+// of them.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// max_pool2d, avg_pool2d and their gradients. One thread makes one element of the result, so a gradient gathers
-// from all windows that cover its element: no atomics, always the same order.
+// max_pool2d, avg_pool2d and their gradients. One thread makes one element of the result, so a
+// gradient gathers from all windows that cover its element: no atomics, always the same order.
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/plans.h"
@@ -9,8 +9,8 @@
 namespace kerascnn::cuda {
 namespace {
 
-// The geometry in 32 bits: index arithmetic per element is most of these kernels' work. Positions inside one
-// image always fit; whole tensors may not, so offsets are 64-bit.
+// The geometry in 32 bits: index arithmetic per element is most of these kernels' work. Positions
+// inside one image always fit; whole tensors may not, so offsets are 64-bit.
 struct Pool {
   int input_height, input_width, channels, output_height, output_width;
   int window_height, window_width, stride_height, stride_width, pad_top, pad_left;
@@ -59,16 +59,16 @@ struct Position {
 };
 
 // The windows that cover position p of an axis: first .. last - 1.
-__device__ __forceinline__ void covering_windows(int p, int pad, int window, int stride, int outputs,
-                                                 int* first, int* last) {
+__device__ __forceinline__ void covering_windows(int p, int pad, int window, int stride,
+                                                 int outputs, int* first, int* last) {
   const int shifted = p + pad;
   *first = shifted < window ? 0 : (shifted - window) / stride + 1;
   *last = min(shifted / stride + 1, outputs);
 }
 
 template <typename T, typename Index, int N>
-__global__ void max_pool_kernel(const T* __restrict__ x, T* __restrict__ y, Index* __restrict__ index,
-                                Pool p, int64_t size) {
+__global__ void max_pool_kernel(const T* __restrict__ x, T* __restrict__ y,
+                                Index* __restrict__ index, Pool p, int64_t size) {
   using C = compute_t<T>;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; i < size;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
@@ -81,7 +81,8 @@ __global__ void max_pool_kernel(const T* __restrict__ x, T* __restrict__ y, Inde
     for (int wi = max(0, -top); wi < p.window_height && top + wi < p.input_height; ++wi) {
       for (int wj = max(0, -left); wj < p.window_width && left + wj < p.input_width; ++wj) {
         const int64_t source =
-            ((at.n * p.input_height + top + wi) * p.input_width + left + wj) * p.channels + at.channel;
+            ((at.n * p.input_height + top + wi) * p.input_width + left + wj) * p.channels +
+            at.channel;
         const auto values = *reinterpret_cast<const Vector<T, N>*>(x + source);
 #pragma unroll
         for (int k = 0; k < N; ++k) {
@@ -114,23 +115,23 @@ __global__ void max_pool_grad_kernel(const T* __restrict__ gy, const Index* __re
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
     const Position at(i, p.input_height, p.input_width, p.channels / N, N);
     int first_row, last_row, first_column, last_column;
-    covering_windows(at.row, p.pad_top, p.window_height, p.stride_height, p.output_height, &first_row,
-                     &last_row);
+    covering_windows(at.row, p.pad_top, p.window_height, p.stride_height, p.output_height,
+                     &first_row, &last_row);
     covering_windows(at.column, p.pad_left, p.window_width, p.stride_width, p.output_width,
                      &first_column, &last_column);
     C sum[N] = {};
     for (int row = first_row; row < last_row; ++row) {
       for (int column = first_column; column < last_column; ++column) {
-        const int position =
-            (at.row + p.pad_top - row * p.stride_height) * p.window_width +
-            (at.column + p.pad_left - column * p.stride_width);
+        const int position = (at.row + p.pad_top - row * p.stride_height) * p.window_width +
+                             (at.column + p.pad_left - column * p.stride_width);
         const int64_t source =
             ((at.n * p.output_height + row) * p.output_width + column) * p.channels + at.channel;
         const auto positions = *reinterpret_cast<const Vector<Index, N>*>(index + source);
         const auto gradients = *reinterpret_cast<const Vector<T, N>*>(gy + source);
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-          if (positions.values[k] == static_cast<Index>(position)) sum[k] += load(gradients.values[k]);
+          if (positions.values[k] == static_cast<Index>(position))
+            sum[k] += load(gradients.values[k]);
         }
       }
     }
@@ -156,13 +157,14 @@ __global__ void avg_pool_kernel(const T* __restrict__ x, T* __restrict__ y, Pool
     const int left = at.column * p.stride_width - p.pad_left;
     C sum = 0;
     for (int row = max(top, 0); row < min(top + p.window_height, p.input_height); ++row) {
-      for (int column = max(left, 0); column < min(left + p.window_width, p.input_width); ++column) {
-        sum += load(x[((at.n * p.input_height + row) * p.input_width + column) * p.channels +
-                      at.channel]);
+      for (int column = max(left, 0); column < min(left + p.window_width, p.input_width);
+           ++column) {
+        sum += load(
+            x[((at.n * p.input_height + row) * p.input_width + column) * p.channels + at.channel]);
       }
     }
-    const int count = inside(top, p.window_height, p.input_height) *
-                      inside(left, p.window_width, p.input_width);
+    const int count =
+        inside(top, p.window_height, p.input_height) * inside(left, p.window_width, p.input_width);
     y[i] = store<T>(sum / static_cast<C>(count));
   }
 }
@@ -175,8 +177,8 @@ __global__ void avg_pool_grad_kernel(const T* __restrict__ gy, T* __restrict__ g
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
     const Position at(i, p.input_height, p.input_width, p.channels, 1);
     int first_row, last_row, first_column, last_column;
-    covering_windows(at.row, p.pad_top, p.window_height, p.stride_height, p.output_height, &first_row,
-                     &last_row);
+    covering_windows(at.row, p.pad_top, p.window_height, p.stride_height, p.output_height,
+                     &first_row, &last_row);
     covering_windows(at.column, p.pad_left, p.window_width, p.stride_width, p.output_width,
                      &first_column, &last_column);
     C sum = 0;
@@ -210,7 +212,8 @@ auto with_index_type(const Pool2DGeometry& g, Function&& function) {
 }  // namespace
 
 std::unique_ptr<Kernel> plan_max_pool2d(const PlanRequest& request) {
-  const Pool2DGeometry g = pool2d_geometry("max_pool2d", request.attributes, request.inputs[0].shape);
+  const Pool2DGeometry g =
+      pool2d_geometry("max_pool2d", request.attributes, request.inputs[0].shape);
   return dispatch_floating("max_pool2d", request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     return with_index_type(g, [&]<typename Index>(Type<Index>) {
       return with_vector_width<T>(g, [&]<int N>(std::integral_constant<int, N>) {
@@ -249,7 +252,8 @@ std::unique_ptr<Kernel> plan_max_pool2d_grad(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_avg_pool2d(const PlanRequest& request) {
-  const Pool2DGeometry g = pool2d_geometry("avg_pool2d", request.attributes, request.inputs[0].shape);
+  const Pool2DGeometry g =
+      pool2d_geometry("avg_pool2d", request.attributes, request.inputs[0].shape);
   return dispatch_floating("avg_pool2d", request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     const Pool pool(g);
     const int64_t size = num_elements(g.output_shape());
@@ -270,8 +274,9 @@ std::unique_ptr<Kernel> plan_avg_pool2d_grad(const PlanRequest& request) {
     const int64_t size = num_elements(g.input_shape());
     return make_kernel("kerascnn avg_pool2d_grad", [=](const KernelArgs& args) {
       if (size == 0) return;
-      avg_pool_grad_kernel<T><<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
-          input<T>(args, 0), output<T>(args, 0), pool, size);
+      avg_pool_grad_kernel<T>
+          <<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
+              input<T>(args, 0), output<T>(args, 0), pool, size);
       check_launch("avg_pool2d_grad");
     });
   });

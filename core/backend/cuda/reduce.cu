@@ -1,7 +1,7 @@
 // reduce_sum, reduce_mean, reduce_max, reduce_min, argmax.
 //
-// A block reduces a tile of outputs; long reductions are split over several blocks, whose partial results the
-// last block to finish combines in a fixed order. So results don't depend on timing.
+// A block reduces a tile of outputs; long reductions are split over several blocks, whose partial
+// results the last block to finish combines in a fixed order. So results don't depend on timing.
 #include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/device/strided.cuh"
 #include "core/backend/cuda/device/types.cuh"
@@ -58,7 +58,7 @@ struct Minimum {
 struct ReduceParams {
   int64_t outputs;
   int64_t reduce;
-  int64_t inner;     // simple geometry: element (output, r) is at start(output) + r * inner
+  int64_t inner;  // simple geometry: element (output, r) is at start(output) + r * inner
   bool is_simple;
   StridedIndex kept, reduced;  // otherwise
   int64_t splits;
@@ -75,7 +75,8 @@ struct ReduceParams {
   }
 };
 
-// Combines what the threads of a block have for the same output; the result is right in the first row.
+// Combines what the threads of a block have for the same output; the result is right in the first
+// row.
 template <int kLanes, typename A, typename Combine>
 __device__ __forceinline__ A combine_rows(A* shared, bool* filled, A value, bool has_value,
                                           Combine combine) {
@@ -180,9 +181,10 @@ std::unique_ptr<Kernel> plan_lanes(const ReduceGeometry& g, bool mean) {
       [=](const KernelArgs& args) {
         if (p.outputs == 0) return;
         const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(p.splits));
-        reduce_kernel<T, kLanes, Combine><<<grid, kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
-            input<T>(args, 0), output<T>(args, 0), static_cast<A*>(args.workspace),
-            tickets ? tickets->as<unsigned>() : nullptr, p);
+        reduce_kernel<T, kLanes, Combine>
+            <<<grid, kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
+                input<T>(args, 0), output<T>(args, 0), static_cast<A*>(args.workspace),
+                tickets ? tickets->as<unsigned>() : nullptr, p);
         check_launch("reduce");
       },
       workspace);
@@ -244,9 +246,9 @@ std::unique_ptr<Kernel> plan_argmax(const PlanRequest& request) {
   return dispatch_number("argmax", request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     return make_kernel("kerascnn argmax", [g](const KernelArgs& args) {
       if (g.outer * g.inner == 0) return;
-      argmax_kernel<T><<<grid_for(g.outer * g.inner), kThreads, 0,
-                         static_cast<cudaStream_t>(args.stream)>>>(
-          input<T>(args, 0), output<int32_t>(args, 0), g);
+      argmax_kernel<T>
+          <<<grid_for(g.outer * g.inner), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
+              input<T>(args, 0), output<int32_t>(args, 0), g);
       check_launch("argmax");
     });
   });

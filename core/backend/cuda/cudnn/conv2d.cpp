@@ -1,6 +1,6 @@
-// Convolution through cuDNN's graph API. Activations are channels-last, as everywhere; the kernel is (kh, kw, c, k)
-// here and (k, kh, kw, c) in cuDNN's engines, so it is transposed before (or its gradient after) the convolution,
-// through the workspace.
+// Convolution through cuDNN's graph API. Activations are channels-last, as everywhere; the kernel
+// is (kh, kw, c, k) here and (k, kh, kw, c) in cuDNN's engines, so it is transposed before (or its
+// gradient after) the convolution, through the workspace.
 #include <cudnn_frontend.h>
 
 #include <unordered_map>
@@ -65,11 +65,10 @@ CudnnConvolution::CudnnConvolution(const Conv2DCall& call)
     : call_(call), context_(Context::current()) {}
 
 void CudnnConvolution::throw_error(fe::error_t error, const char* call) const {
-  throw LibraryError(message(call_.op, ": ", call, " failed for input ",
-                             shape_string(call_.geometry.input_shape()), ", kernel ",
-                             shape_string(call_.geometry.kernel_shape()), ", ",
-                             dtype_name(call_.dtype), ": ", error.get_message(), ", cuDNN ",
-                             cudnnGetVersion()));
+  throw LibraryError(message(
+      call_.op, ": ", call, " failed for input ", shape_string(call_.geometry.input_shape()),
+      ", kernel ", shape_string(call_.geometry.kernel_shape()), ", ", dtype_name(call_.dtype), ": ",
+      error.get_message(), ", cuDNN ", cudnnGetVersion()));
 }
 
 TensorAttributes CudnnConvolution::tensor(const char* name, std::vector<int64_t> extents) {
@@ -157,9 +156,8 @@ bool CudnnConvolution::build() {
 void CudnnConvolution::run(const void* x, const void* kernel, const void* y,
                            void* workspace) const {
   // The frontend takes all pointers as writable; the operation writes its result only.
-  std::unordered_map<TensorAttributes, void*> buffers = {{x_, const_cast<void*>(x)},
-                                                         {kernel_, const_cast<void*>(kernel)},
-                                                         {y_, const_cast<void*>(y)}};
+  std::unordered_map<TensorAttributes, void*> buffers = {
+      {x_, const_cast<void*>(x)}, {kernel_, const_cast<void*>(kernel)}, {y_, const_cast<void*>(y)}};
   if (auto error = graph_.execute(context_.cudnn(), buffers, workspace); error.is_bad()) {
     throw_error(error, "running");
   }

@@ -22,8 +22,9 @@ struct Sum {
   }
 };
 
-// Tells the last block of `count` to arrive that it is last. `ticket` is zero before the first launch and is
-// zero again afterwards. Everything that the blocks wrote before is visible to the last one.
+// Tells the last block of `count` to arrive that it is last. `ticket` is zero before the first
+// launch and is zero again afterwards. Everything that the blocks wrote before is visible to the
+// last one.
 __device__ __forceinline__ bool is_last_block(unsigned* ticket, unsigned count) {
   __shared__ bool last;
   __threadfence();

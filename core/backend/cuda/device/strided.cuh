@@ -1,4 +1,5 @@
-// Index arithmetic over a few axes: the geometries of core/ops/geometry.h as plain data for kernels.
+// Index arithmetic over a few axes: the geometries of core/ops/geometry.h as plain data for
+// kernels.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Tensor-core products of float32 matrices in TF32, and asynchronous copies to shared memory (sm_80 and newer).
+// Tensor-core products of float32 matrices in TF32, and asynchronous copies to shared memory (sm_80
+// and newer).
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,9 @@ __device__ __forceinline__ uint32_t to_tf32(float value) {
   return bits;
 }
 
-// d (16, 8) += a (16, 8) @ b (8, 8), spread over a warp. Lane l, with g = l / 4 and t = l % 4, holds
-// a[g][t], a[g + 8][t], a[g][t + 4], a[g + 8][t + 4]; b[t][g], b[t + 4][g];
-// d[g][2t], d[g][2t + 1], d[g + 8][2t], d[g + 8][2t + 1].
+// d (16, 8) += a (16, 8) @ b (8, 8), spread over a warp. Lane l, with g = l / 4 and t = l % 4,
+// holds a[g][t], a[g + 8][t], a[g][t + 4], a[g + 8][t + 4]; b[t][g], b[t + 4][g]; d[g][2t], d[g][2t
+// + 1], d[g + 8][2t], d[g + 8][2t + 1].
 __device__ __forceinline__ void multiply_tf32(float (&d)[4], const uint32_t (&a)[4],
                                               const uint32_t (&b)[2]) {
 #if __CUDA_ARCH__ >= 800
@@ -28,12 +29,14 @@ __device__ __forceinline__ void multiply_tf32(float (&d)[4], const uint32_t (&a)
 #endif
 }
 
-// Starts copying 16 bytes to shared memory; where not `valid`, fills them with zeros and reads nothing.
+// Starts copying 16 bytes to shared memory; where not `valid`, fills them with zeros and reads
+// nothing.
 __device__ __forceinline__ void copy_async_16(void* shared, const void* global, bool valid) {
 #if __CUDA_ARCH__ >= 800
   const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   const int bytes = valid ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(bytes)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
+               "r"(bytes)
                : "memory");
 #else
   __trap();

@@ -1,4 +1,5 @@
-// Element types on the GPU: storage types, the types computed in, and host-side dispatch from a DType.
+// Element types on the GPU: storage types, the types computed in, and host-side dispatch from a
+// DType.
 #pragma once
 
 #include <cuda_bf16.h>

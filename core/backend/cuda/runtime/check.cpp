@@ -19,21 +19,22 @@ void check(cudaError_t status, std::string_view call) {
   cudaGetLastError();  // so that the next call does not report this error again
   int version = 0;
   cudaRuntimeGetVersion(&version);
-  std::string text = message(call, ": CUDA error ", cudaGetErrorName(status), " (",
-                             cudaGetErrorString(status), "), CUDA runtime ", version / 1000, ".",
-                             version % 1000 / 10);
+  std::string text =
+      message(call, ": CUDA error ", cudaGetErrorName(status), " (", cudaGetErrorString(status),
+              "), CUDA runtime ", version / 1000, ".", version % 1000 / 10);
   if (is_sticky(status)) {
-    text += ". The GPU context of this process is lost: save what is on the host and start the "
-            "process again; KERASCNN_CUDA_GRAPHS=0 launches kernels one by one, which names the "
-            "one that fails";
+    text +=
+        ". The GPU context of this process is lost: save what is on the host and start the "
+        "process again; KERASCNN_CUDA_GRAPHS=0 launches kernels one by one, which names the "
+        "one that fails";
   }
   throw LibraryError(text);
 }
 
 void check(cudnnStatus_t status, std::string_view call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
-  throw LibraryError(message(call, ": cuDNN error ", cudnnGetErrorString(status), ", cuDNN ",
-                             cudnnGetVersion()));
+  throw LibraryError(
+      message(call, ": cuDNN error ", cudnnGetErrorString(status), ", cuDNN ", cudnnGetVersion()));
 }
 
 void check(cublasStatus_t status, std::string_view call) {

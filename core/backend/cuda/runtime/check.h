@@ -1,5 +1,5 @@
-// Every status of CUDA, cuDNN and cuBLASLt goes through one of these. They throw LibraryError with the call, the
-// status by name and text, and the library's version.
+// Every status of CUDA, cuDNN and cuBLASLt goes through one of these. They throw LibraryError with
+// the call, the status by name and text, and the library's version.
 #pragma once
 
 #include <cublasLt.h>
@@ -15,7 +15,8 @@ void check(cudaError_t status, std::string_view call);
 void check(cudnnStatus_t status, std::string_view call);
 void check(cublasStatus_t status, std::string_view call);
 
-// After a kernel launch: reports the launch's own error (a bad grid, too much shared memory) and clears it.
+// After a kernel launch: reports the launch's own error (a bad grid, too much shared memory) and
+// clears it.
 void check_launch(std::string_view kernel);
 
 }  // namespace kerascnn::cuda

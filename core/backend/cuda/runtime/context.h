@@ -1,4 +1,5 @@
-// What kernels need of the device they are planned for: its properties, the stream, library handles.
+// What kernels need of the device they are planned for: its properties, the stream, library
+// handles.
 #pragma once
 
 #include "core/backend/cuda/runtime/handles.h"

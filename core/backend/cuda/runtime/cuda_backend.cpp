@@ -37,8 +37,9 @@ class DeviceMemory final : public RawMemory {
   int index_;
 };
 
-// A stream in the numbering of the DLPack protocol: 1 is the legacy default stream, 2 the per-thread one, larger
-// numbers are handles. 0 would be ambiguous and stands for the legacy stream, as PyTorch reads it.
+// A stream in the numbering of the DLPack protocol: 1 is the legacy default stream, 2 the
+// per-thread one, larger numbers are handles. 0 would be ambiguous and stands for the legacy
+// stream, as PyTorch reads it.
 cudaStream_t dlpack_stream(intptr_t stream) {
   if (stream == 0 || stream == 1) return cudaStreamLegacy;
   if (stream == 2) return cudaStreamPerThread;

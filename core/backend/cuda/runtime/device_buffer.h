@@ -1,4 +1,5 @@
-// A small piece of device memory that belongs to a planned kernel (tickets, tables), zeroed at creation.
+// A small piece of device memory that belongs to a planned kernel (tickets, tables), zeroed at
+// creation.
 #pragma once
 
 #include <cstdint>

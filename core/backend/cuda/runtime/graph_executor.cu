@@ -5,8 +5,9 @@
 namespace kerascnn::cuda {
 namespace {
 
-// Steps per turn of the unrolled loop. A turn costs the device a few microseconds on top of its kernels, which
-// matters beside steps of some ten kernels; more than this gains little and makes capture slower.
+// Steps per turn of the unrolled loop. A turn costs the device a few microseconds on top of its
+// kernels, which matters beside steps of some ten kernels; more than this gains little and makes
+// capture slower.
 constexpr int64_t kUnroll = 8;
 
 __global__ void set_turns(int64_t* remaining, int64_t turns) { *remaining = turns; }
@@ -85,8 +86,8 @@ GraphExecutor::Loop GraphExecutor::capture(int64_t unroll) {
 
   const cudaStream_t stream = context_.stream();
   // Relaxed: a kernel's first launch may load its module, which the stricter modes forbid.
-  check(cudaStreamBeginCaptureToGraph(stream, params.conditional.phGraph_out[0], nullptr, nullptr, 0,
-                                      cudaStreamCaptureModeRelaxed),
+  check(cudaStreamBeginCaptureToGraph(stream, params.conditional.phGraph_out[0], nullptr, nullptr,
+                                      0, cudaStreamCaptureModeRelaxed),
         "cudaStreamBeginCaptureToGraph");
   CaptureGuard guard(stream);
   for (int64_t i = 0; i < unroll; ++i) run_instructions();
@@ -113,7 +114,8 @@ void GraphExecutor::launch_loop(Loop& loop, int64_t turns) {
 void GraphExecutor::run(int64_t steps) {
   if (steps <= 0 || instructions_.empty()) return;
   check(cudaSetDevice(context_.index()), "cudaSetDevice");
-  // The short loop serves single steps and remainders; the unrolled one is captured when it first pays.
+  // The short loop serves single steps and remainders; the unrolled one is captured when it first
+  // pays.
   if (loops_.empty()) loops_.push_back(capture(1));
   if (steps >= 2 * kUnroll) {
     if (loops_.size() == 1) loops_.insert(loops_.begin(), capture(kUnroll));

@@ -1,5 +1,5 @@
-// Runs a program as a CUDA graph whose loop over steps is on the device, so that any number of steps is at most
-// two launches from the host.
+// Runs a program as a CUDA graph whose loop over steps is on the device, so that any number of
+// steps is at most two launches from the host.
 #pragma once
 
 #include <vector>
@@ -42,7 +42,8 @@ class GraphExecutor : public Executor {
   std::vector<Loop> loops_;             // by descending unroll; the last unrolls nothing
 };
 
-// Runs the instructions one by one, without graphs: for finding the kernel that fails (KERASCNN_CUDA_GRAPHS=0).
+// Runs the instructions one by one, without graphs: for finding the kernel that fails
+// (KERASCNN_CUDA_GRAPHS=0).
 class LaunchExecutor : public Executor {
  public:
   LaunchExecutor(Context& context, std::vector<Instruction> instructions, LaunchCounters& counters);

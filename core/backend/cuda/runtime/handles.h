@@ -1,5 +1,5 @@
-// Ownership of CUDA, cuDNN and cuBLASLt objects: move-only, created by a factory that checks, destroyed without
-// throwing.
+// Ownership of CUDA, cuDNN and cuBLASLt objects: move-only, created by a factory that checks,
+// destroyed without throwing.
 #pragma once
 
 #include <utility>

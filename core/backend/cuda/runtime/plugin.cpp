@@ -9,9 +9,7 @@
 namespace kerascnn::cuda {
 namespace {
 
-std::string version_text(int version) {
-  return message(version / 1000, ".", version % 1000 / 10);
-}
+std::string version_text(int version) { return message(version / 1000, ".", version % 1000 / 10); }
 
 int count_devices(std::string* reason) {
   int count = 0;
@@ -21,7 +19,8 @@ int count_devices(std::string* reason) {
   int driver = 0, runtime = 0;
   (void)cudaDriverGetVersion(&driver);
   (void)cudaRuntimeGetVersion(&runtime);
-  const std::string built = "kerascnn's CUDA library uses the CUDA runtime " + version_text(runtime);
+  const std::string built =
+      "kerascnn's CUDA library uses the CUDA runtime " + version_text(runtime);
   if (status == cudaErrorInsufficientDriver && driver == 0) {
     *reason = "no NVIDIA driver was found (" + built +
               "); install a driver for CUDA 13 or newer, or use the device \"cpu\"";
@@ -29,11 +28,12 @@ int count_devices(std::string* reason) {
     *reason = "the NVIDIA driver supports CUDA " + version_text(driver) + ", but " + built +
               "; install a newer driver";
   } else if (status == cudaSuccess || status == cudaErrorNoDevice) {
-    *reason = "the driver reports no GPU (" + built +
-              "); check nvidia-smi and CUDA_VISIBLE_DEVICES";
+    *reason =
+        "the driver reports no GPU (" + built + "); check nvidia-smi and CUDA_VISIBLE_DEVICES";
   } else {
-    *reason = message("cudaGetDeviceCount failed with ", cudaGetErrorName(status), " (",
-                      cudaGetErrorString(status), "; ", built, ", driver ", version_text(driver), ")");
+    *reason =
+        message("cudaGetDeviceCount failed with ", cudaGetErrorName(status), " (",
+                cudaGetErrorString(status), "; ", built, ", driver ", version_text(driver), ")");
   }
   return 0;
 }
@@ -76,8 +76,8 @@ std::string versions() {
 
 extern "C" __attribute__((visibility("default"))) const kerascnn::CudaPlugin*
 kerascnn_cuda_plugin() {
-  static const kerascnn::CudaPlugin plugin = {
-      kerascnn::cuda::device_count, kerascnn::cuda::unavailable_reason,
-      kerascnn::cuda::backend_of, kerascnn::cuda::versions};
+  static const kerascnn::CudaPlugin plugin = {kerascnn::cuda::device_count,
+                                              kerascnn::cuda::unavailable_reason,
+                                              kerascnn::cuda::backend_of, kerascnn::cuda::versions};
   return &plugin;
 }
