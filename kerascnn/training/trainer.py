@@ -318,10 +318,11 @@ class Trainer:
         """
         self._assert_compile_called("fit")
         data = ArrayData(x, y, sample_weight)
-        if class_weight is not None:
-            data.weigh_classes(class_weight)
         if validation_split and validation_data is None:
             data, validation_data = data.split(validation_split)
+        if class_weight is not None:
+            # After the split: class weights are for training, they don't weigh the validation.
+            data.weigh_classes(class_weight)
         check_epochs(epochs, initial_epoch, validation_freq, shuffle)
         validation_batch_size = validation_batch_size or batch_size
         batch_size = standardize_batch_size(batch_size, data, steps_per_epoch, "steps_per_epoch")

@@ -134,6 +134,14 @@ def test_class_weights_are_sample_weights_by_label():
     np.testing.assert_array_equal(by_class.get_weights()[0], by_sample.get_weights()[0])
 
 
+def test_class_weights_do_not_weigh_the_validation_split():
+    x, y = blobs()
+    model = compiled()
+    history = model.fit(x, y, class_weight={0: 9.0, 1: 0.1}, validation_split=0.4, verbose=0)
+    expected = model.evaluate(x[12:], y[12:], verbose=0)[0]
+    np.testing.assert_allclose(history.history["val_loss"], [expected], rtol=RTOL)
+
+
 def test_initial_epoch_numbers_the_epochs_on():
     x, y = blobs()
     history = compiled().fit(x, y, initial_epoch=3, epochs=5, verbose=0)
@@ -222,7 +230,8 @@ def test_learning_rates_weights_and_seeds_compile_nothing_anew():
         keras.utils.set_random_seed(5)
         model.fit(x, y, batch_size=16, class_weight={1: 9.0}, validation_split=0.2, verbose=0)
         schedule = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
-        model.fit(x, y, 16, 2, 0, [schedule], 0.2, sample_weight=np.ones(40))
+        held_out = (x[32:], y[32:])
+        model.fit(x[:32], y[:32], 16, 2, 0, [schedule], 0.0, held_out, sample_weight=np.ones(32))
         assert kinds == ["train", "test"]
         model.fit(x, y, batch_size=15, verbose=0)
         assert kinds == ["train", "test", "train", "train"]
@@ -293,6 +302,15 @@ def test_nan_in_the_loss_is_warned_of_with_epoch_and_step():
     x[9] = np.nan
     model = compiled()
     with pytest.warns(RuntimeWarning, match=r"epoch 1, step 3 \(counted from 1\)"):
+        model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0)
+
+
+def test_nan_that_relu_hides_from_the_loss_is_warned_of():
+    model = convnet()
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    x, y = np.ones((8, 8, 8, 1), "float32"), np.arange(8) % 3
+    x[5] = np.nan
+    with pytest.warns(RuntimeWarning, match=r"(holds NaN|became NaN).* epoch 1"):
         model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0)
 
 
