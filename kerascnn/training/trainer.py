@@ -123,6 +123,7 @@ class Trainer:
         >>> sorted(history.history)
         ['accuracy', 'loss']
         """
+        self._check_initialized()
         check_positive_int("steps_per_execution", steps_per_execution)
         names = getattr(self, "output_names", None)
         self.optimizer = optimizers.get(optimizer)

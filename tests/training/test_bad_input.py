@@ -230,3 +230,12 @@ def test_a_failed_fit_compiles_nothing_that_a_good_one_has_to_repeat(model):
             model.fit(x, y + 5, verbose=0)
         model.fit(x, y, verbose=0)
     assert kinds == []
+
+
+def test_compile_says_that_a_model_did_not_call_its_super_init():
+    class Forgetful(keras.Model):
+        def __init__(self):
+            self.dense = layers.Dense(1)
+
+    with pytest.raises(RuntimeError, match=r"super\(\).__init__\(\).*Forgetful"):
+        Forgetful().compile("sgd", "mse")
