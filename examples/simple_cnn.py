@@ -21,7 +21,15 @@ model = keras.Sequential(
     [
         keras.Input((28, 28, 1)),
         layers.Rescaling(1 / 255),
-        layers.Conv2D(16, 3, padding="same", use_bias=False, activation="relu"),
+        layers.Conv2D(
+            16,
+            3,
+            padding="same",
+            use_bias=False,
+            activation="relu",
+            # Keras' default starts with smaller weights, and plain SGD takes epochs to grow them.
+            kernel_initializer="he_normal",
+        ),
         layers.MaxPooling2D(),
         layers.Flatten(),
         layers.Dense(10, use_bias=False),

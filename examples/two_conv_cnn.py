@@ -18,9 +18,9 @@ model = keras.Sequential(
     [
         keras.Input((28, 28, 1)),
         layers.Rescaling(1 / 255),
-        layers.Conv2D(32, 3, padding="same", activation="relu"),
+        layers.Conv2D(32, 3, padding="same", activation="relu", kernel_initializer="he_normal"),
         layers.MaxPooling2D(),
-        layers.Conv2D(64, 3, padding="same", activation="relu"),
+        layers.Conv2D(64, 3, padding="same", activation="relu", kernel_initializer="he_normal"),
         layers.MaxPooling2D(),
         layers.Flatten(),
         layers.Dense(128, activation="relu"),
