@@ -1,6 +1,5 @@
-// Convolution without a library: any floating dtype, groups, dilation. Written for few input values
-// per output, where a convolution is bound by memory and launches; right, if not fast, for
-// everything else.
+// Convolution without a library: any floating dtype, groups, dilation, stride. Right, if not fast:
+// it takes float64 and whatever the other implementations refuse.
 //
 // A tap is one (row, column, input channel of the group) of the kernel; taps are numbered as they
 // lie in memory, so the kernel is a (taps, output channels) matrix.
