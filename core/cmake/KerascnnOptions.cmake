@@ -76,6 +76,9 @@ if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" A
   target_link_options(kerascnn_flags INTERFACE
     "LINKER:--push-state,--no-as-needed" -l:libstdc++.so.6 LINKER:--pop-state)
 endif()
+# "#pragma GCC ivdep" is for GCC's vectorizer.
+target_compile_options(kerascnn_flags INTERFACE
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:Clang,AppleClang>>:-Wno-unknown-pragmas>)
 foreach(sanitizer IN LISTS KERASCNN_SANITIZE)
   target_compile_options(kerascnn_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${sanitizer};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g>)

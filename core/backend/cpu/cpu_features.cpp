@@ -12,8 +12,8 @@ namespace {
 InstructionSet find_instruction_set() {
 #ifdef KERASCNN_X86_DISPATCH
   InstructionSet best = InstructionSet::Plain;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("f16c")) {
+  // Every processor with AVX2 has F16C, which older Clangs can't ask for by name.
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     best = InstructionSet::Avx2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {

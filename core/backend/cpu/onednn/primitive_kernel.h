@@ -57,7 +57,6 @@ class PrimitiveKernel final : public Kernel {
   std::string description_;
   dnnl::primitive primitive_;
   dnnl::memory scratchpad_;
-  int64_t scratchpad_offset_ = 0;
   int64_t workspace_ = 0;
   std::vector<Bound> bound_;
   std::unordered_map<int, dnnl::memory> map_;
