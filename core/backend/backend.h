@@ -60,6 +60,11 @@ struct KernelTableRow {
   PlanFunction plan;
 };
 
+struct MemoryRange {
+  const void* data = nullptr;
+  int64_t bytes = 0;
+};
+
 // One kernel call of a program with its final addresses.
 struct Instruction {
   std::shared_ptr<Kernel> kernel;
@@ -67,6 +72,10 @@ struct Instruction {
   std::vector<void*> outputs;
   void* workspace = nullptr;
   std::string label;  // "conv2d (layer conv2d_1)", for errors and profiles
+  // All memory that a run touches, but for what the kernel itself owns; a workspace is written.
+  // Instructions may run side by side where these allow it (dependencies.h).
+  std::vector<MemoryRange> reads;
+  std::vector<MemoryRange> writes;
 };
 
 // A program's instructions, ready to be repeated. On CUDA: a captured graph with the loop on the
@@ -75,8 +84,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Runs all instructions in order, `steps` times. Returns when the work is enqueued (CUDA) or done
-  // (CPU).
+  // Runs all instructions `steps` times, with the results of running them in order. Returns when
+  // the work is enqueued (CUDA) or done (CPU).
   virtual void run(int64_t steps) = 0;
 };
 
@@ -98,6 +107,10 @@ class Backend {
   virtual Allocator& allocator() = 0;
   virtual std::span<const KernelTableRow> kernel_table() const = 0;
   virtual std::unique_ptr<Executor> make_executor(std::vector<Instruction> instructions) = 0;
+  // A program whose buffers take no more than this in all gets memory of its own for each, so that
+  // kernels which could run side by side don't wait for one another's memory. 0 where kernels run
+  // one after another.
+  virtual int64_t max_unshared_bytes() const { return 0; }
   virtual LaunchStats launch_stats() const = 0;
 
   // Runs one kernel at once on the backend's stream (eager ops).

@@ -17,8 +17,10 @@ nb::dict stats(const Program& program) {
   const ProgramStats stats = program.stats();
   nb::dict result;
   result["arena_bytes"] = stats.arena_bytes;
+  result["least_arena_bytes"] = stats.least_arena_bytes;
   result["constant_bytes"] = stats.constant_bytes;
   result["num_instructions"] = stats.num_instructions;
+  result["longest_chain"] = stats.longest_chain;
   result["num_nodes_traced"] = stats.num_nodes_traced;
   return result;
 }

@@ -129,4 +129,14 @@ MemoryPlan plan_memory(const std::vector<BufferLifetime>& buffers) {
   return buffers.size() <= kExactLimit ? plan_by_size(buffers) : plan_by_time(buffers);
 }
 
+MemoryPlan plan_unshared_memory(const std::vector<BufferLifetime>& buffers) {
+  MemoryPlan plan;
+  for (const BufferLifetime& buffer : buffers) {
+    const int64_t bytes = align_buffer(buffer.bytes);
+    plan.offsets.push_back(bytes == 0 ? 0 : plan.bytes);
+    plan.bytes += bytes;
+  }
+  return plan;
+}
+
 }  // namespace kerascnn

@@ -28,4 +28,7 @@ struct MemoryPlan {
 // Buffers that live at the same time never overlap. The same request always gives the same plan.
 MemoryPlan plan_memory(const std::vector<BufferLifetime>& buffers);
 
+// No two buffers overlap, whenever they live.
+MemoryPlan plan_unshared_memory(const std::vector<BufferLifetime>& buffers);
+
 }  // namespace kerascnn

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "core/backend/dependencies.h"
 #include "core/base/error.h"
 #include "core/graph/error_context.h"
 #include "core/graph/passes/passes.h"
@@ -25,12 +26,13 @@ struct Operand {
   enum class Kind : uint8_t { Fixed, Input } kind = Kind::Fixed;
   int32_t input = -1;
   void* data = nullptr;
+  int64_t bytes = 0;
 };
 
 struct PlannedNode {
   std::shared_ptr<Kernel> kernel;
   std::vector<Operand> inputs;
-  std::vector<void*> outputs;
+  std::vector<Operand> outputs;
   void* workspace = nullptr;
   std::string label;
   std::string output_specs;
@@ -83,6 +85,7 @@ struct Program::Impl {
   void run(const std::vector<Tensor>& inputs, int64_t steps);
   Tensor usable_input(size_t index, const Tensor& input);
   bool is_overwritten(const Tensor& input) const;
+  std::vector<Instruction> instructions(const std::vector<void*>& inputs) const;
   Executor& executor_for(const std::vector<void*>& inputs);
 };
 
@@ -147,7 +150,10 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
     workspace_bytes.push_back(kernel == nullptr ? 0 : kernel->workspace_bytes());
   }
   const BufferPlan buffers = plan_buffers(schedule, workspace_bytes);
-  const MemoryPlan memory = plan_memory(buffers.buffers);
+  MemoryPlan memory = plan_memory(buffers.buffers);
+  stats.least_arena_bytes = memory.bytes;
+  MemoryPlan unshared = plan_unshared_memory(buffers.buffers);
+  if (unshared.bytes <= backend(device).max_unshared_bytes()) memory = std::move(unshared);
   arena = allocate_storage(memory.bytes, device);
   stats.arena_bytes = memory.bytes;
 
@@ -158,19 +164,21 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
   const auto operand = [&](ValueId id) -> Operand {
     const ValueId root = schedule.roots[id];
     const Value& source = graph.value(root);
+    const int64_t bytes = num_bytes(graph.value(id).spec);
+    const auto fixed = [&](void* data) { return Operand{Operand::Kind::Fixed, -1, data, bytes}; };
     switch (source.kind) {
       case ValueKind::Input:
-        return {Operand::Kind::Input, source.source, nullptr};
+        return {Operand::Kind::Input, source.source, nullptr, bytes};
       case ValueKind::State:
-        return {Operand::Kind::Fixed, -1, graph.states()[source.source]->value().data()};
+        return fixed(graph.states()[source.source]->value().data());
       case ValueKind::Constant:
-        return {Operand::Kind::Fixed, -1, constants[source.source].data()};
+        return fixed(constants[source.source].data());
       case ValueKind::Result:
         break;
     }
     const int32_t state = schedule.home_states[root];
-    if (state >= 0) return {Operand::Kind::Fixed, -1, graph.states()[state]->value().data()};
-    return {Operand::Kind::Fixed, -1, buffer_data(buffers.value_buffers[root])};
+    if (state >= 0) return fixed(graph.states()[state]->value().data());
+    return fixed(buffer_data(buffers.value_buffers[root]));
   };
 
   for (size_t position = 0; position < schedule.order.size(); ++position) {
@@ -181,7 +189,7 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
     planned.label = node_label(graph, node);
     for (ValueId id : node.inputs) planned.inputs.push_back(operand(id));
     for (ValueId id : node.outputs) {
-      planned.outputs.push_back(operand(id).data);
+      planned.outputs.push_back(operand(id));
       planned.output_specs += (planned.output_specs.empty() ? "" : ", ");
       planned.output_specs += spec_string(graph.value(id).spec);
     }
@@ -189,6 +197,9 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
     nodes.push_back(std::move(planned));
   }
   stats.num_instructions = static_cast<int64_t>(nodes.size());
+  // Inputs can be anywhere: nothing is written there.
+  const std::vector<void*> nowhere(graph.inputs().size(), nullptr);
+  stats.longest_chain = longest_chain(find_dependencies(instructions(nowhere), 1));
 
   for (ValueId id : schedule.outputs) {
     const int32_t buffer = buffers.value_buffers[schedule.roots[id]];
@@ -217,6 +228,30 @@ Tensor Program::Impl::usable_input(size_t index, const Tensor& input) {
   return staging[index];
 }
 
+// The list with the inputs at these addresses.
+std::vector<Instruction> Program::Impl::instructions(const std::vector<void*>& inputs) const {
+  std::vector<Instruction> result;
+  result.reserve(nodes.size());
+  for (const PlannedNode& node : nodes) {
+    Instruction& instruction = result.emplace_back();
+    instruction.kernel = node.kernel;
+    instruction.workspace = node.workspace;
+    instruction.label = node.label;
+    for (const Operand& operand : node.inputs) {
+      const bool is_input = operand.kind == Operand::Kind::Input;
+      const void* data = is_input ? inputs[operand.input] : operand.data;
+      instruction.inputs.push_back(data);
+      instruction.reads.push_back({data, operand.bytes});
+    }
+    for (const Operand& operand : node.outputs) {
+      instruction.outputs.push_back(operand.data);
+      instruction.writes.push_back({operand.data, operand.bytes});
+    }
+    instruction.writes.push_back({node.workspace, node.kernel->workspace_bytes()});
+  }
+  return result;
+}
+
 Executor& Program::Impl::executor_for(const std::vector<void*>& inputs) {
   const auto found = std::find_if(executors.begin(), executors.end(),
                                   [&](const auto& bound) { return bound.inputs == inputs; });
@@ -224,17 +259,7 @@ Executor& Program::Impl::executor_for(const std::vector<void*>& inputs) {
     executors.splice(executors.begin(), executors, found);
     return *executors.front().executor;
   }
-  std::vector<Instruction> instructions;
-  instructions.reserve(nodes.size());
-  for (const PlannedNode& node : nodes) {
-    Instruction instruction{node.kernel, {}, node.outputs, node.workspace, node.label};
-    for (const Operand& operand : node.inputs) {
-      const bool is_input = operand.kind == Operand::Kind::Input;
-      instruction.inputs.push_back(is_input ? inputs[operand.input] : operand.data);
-    }
-    instructions.push_back(std::move(instruction));
-  }
-  std::unique_ptr<Executor> executor = backend(device).make_executor(std::move(instructions));
+  std::unique_ptr<Executor> executor = backend(device).make_executor(instructions(inputs));
   if (executors.size() == kMaxExecutors) executors.pop_back();
   executors.push_front({inputs, std::move(executor)});
   return *executors.front().executor;

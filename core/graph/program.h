@@ -13,9 +13,11 @@
 namespace kerascnn {
 
 struct ProgramStats {
-  int64_t arena_bytes = 0;  // all intermediate results and workspaces
+  int64_t arena_bytes = 0;        // all intermediate results and workspaces
+  int64_t least_arena_bytes = 0;  // where buffers share memory as far as they can
   int64_t constant_bytes = 0;
   int64_t num_instructions = 0;
+  int64_t longest_chain = 0;     // instructions that have to run one after another
   int64_t num_nodes_traced = 0;  // before the passes
 };
 

@@ -80,8 +80,8 @@ def _fitting_batch_size(batch_size: int, device: str, compile_with: Callable[[in
     """From the memory that two small batches take: what a step needs grows linearly."""
     small = max(1, min(16, batch_size // 2))
     try:
-        first = compile_with(1).program.stats()["arena_bytes"]
-        second = compile_with(small).program.stats()["arena_bytes"] if small > 1 else first
+        first = compile_with(1).program.stats()["least_arena_bytes"]
+        second = compile_with(small).program.stats()["least_arena_bytes"] if small > 1 else first
     except _core.OutOfMemoryError:
         return 0
     _core.release_cached(device)

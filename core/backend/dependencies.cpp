@@ -1,0 +1,193 @@
+#include "core/backend/dependencies.h"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+namespace kerascnn {
+namespace {
+
+// Pieces of memory from `begin` to before `end`, by number.
+struct Pieces {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+uintptr_t address(const MemoryRange& range) { return reinterpret_cast<uintptr_t>(range.data); }
+bool is_empty(const MemoryRange& range) { return range.data == nullptr || range.bytes <= 0; }
+
+// All ranges cut at one another's ends, so that two of them either share a piece or nothing.
+class Memory {
+ public:
+  explicit Memory(std::span<const Instruction> instructions) {
+    for (const Instruction& instruction : instructions) {
+      for (const MemoryRange& range : instruction.reads) add_ends(range);
+      for (const MemoryRange& range : instruction.writes) add_ends(range);
+    }
+    std::sort(ends_.begin(), ends_.end());
+    ends_.erase(std::unique(ends_.begin(), ends_.end()), ends_.end());
+  }
+
+  size_t size() const { return ends_.size(); }
+
+  std::vector<Pieces> pieces(const std::vector<MemoryRange>& ranges) const {
+    std::vector<Pieces> result;
+    for (const MemoryRange& range : ranges) {
+      if (is_empty(range)) continue;
+      result.push_back({number(address(range)), number(address(range) + length(range))});
+    }
+    return result;
+  }
+
+ private:
+  static uintptr_t length(const MemoryRange& range) { return static_cast<uintptr_t>(range.bytes); }
+
+  void add_ends(const MemoryRange& range) {
+    if (is_empty(range)) return;
+    ends_.push_back(address(range));
+    ends_.push_back(address(range) + length(range));
+  }
+
+  size_t number(uintptr_t end) const {
+    return static_cast<size_t>(std::lower_bound(ends_.begin(), ends_.end(), end) - ends_.begin());
+  }
+
+  std::vector<uintptr_t> ends_;
+};
+
+// What happened last to a piece of memory.
+struct PieceState {
+  bool is_ever_written = false;
+  int32_t writer = -1;
+  std::vector<int32_t> readers;  // since it was written
+};
+
+class DependencyFinder {
+ public:
+  DependencyFinder(std::span<const Instruction> instructions, int64_t repeats)
+      : instructions_(instructions), repeats_(repeats) {
+    const Memory memory(instructions);
+    states_.resize(memory.size());
+    for (const Instruction& instruction : instructions) {
+      reads_.push_back(memory.pieces(instruction.reads));
+      writes_.push_back(memory.pieces(instruction.writes));
+      for_each_piece(writes_.back(), [](PieceState& piece) { piece.is_ever_written = true; });
+    }
+    const size_t count = instructions.size() * static_cast<size_t>(repeats);
+    words_ = (count + 63) / 64;
+    before_.assign(count * words_, 0);
+  }
+
+  Dependencies run() {
+    Dependencies result;
+    for (int64_t repeat = 0; repeat < repeats_; ++repeat) {
+      for (size_t i = 0; i < instructions_.size(); ++i) {
+        const auto index = static_cast<int32_t>(result.size());
+        result.push_back(reduced(index, conflicts(i)));
+        note(i, index);
+      }
+    }
+    return result;
+  }
+
+ private:
+  void for_each_piece(const std::vector<Pieces>& ranges, auto&& visit) {
+    for (const Pieces& range : ranges) {
+      for (size_t piece = range.begin; piece < range.end; ++piece) visit(states_[piece]);
+    }
+  }
+
+  std::vector<int32_t> conflicts(size_t i) {
+    std::vector<int32_t> found;
+    const auto add = [&](int32_t index) {
+      if (index >= 0) found.push_back(index);
+    };
+    for_each_piece(reads_[i], [&](PieceState& piece) { add(piece.writer); });
+    for_each_piece(writes_[i], [&](PieceState& piece) {
+      add(piece.writer);
+      for (int32_t reader : piece.readers) add(reader);
+    });
+    const auto last = last_runs_.find(instructions_[i].kernel.get());
+    if (last != last_runs_.end()) add(last->second);
+    return found;
+  }
+
+  void note(size_t i, int32_t index) {
+    for_each_piece(reads_[i], [&](PieceState& piece) {
+      if (piece.is_ever_written) piece.readers.push_back(index);
+    });
+    // What it reads and writes counts as written: whoever waits for the writer waits for it.
+    for_each_piece(writes_[i], [&](PieceState& piece) {
+      piece.writer = index;
+      piece.readers.clear();
+    });
+    last_runs_[instructions_[i].kernel.get()] = index;
+  }
+
+  // Leaves out what another one waits for, and marks all that is before the instruction. The latest
+  // come first, as nothing waits for a later one.
+  std::vector<int32_t> reduced(int32_t index, std::vector<int32_t> candidates) {
+    std::sort(candidates.begin(), candidates.end(), std::greater<>());
+    uint64_t* before = &before_[static_cast<size_t>(index) * words_];
+    std::vector<int32_t> direct;
+    for (int32_t candidate : candidates) {
+      const auto bit = static_cast<size_t>(candidate);
+      if ((before[bit / 64] >> (bit % 64) & 1) != 0) continue;
+      direct.push_back(candidate);
+      const uint64_t* further = &before_[bit * words_];
+      for (size_t word = 0; word < words_; ++word) before[word] |= further[word];
+      before[bit / 64] |= uint64_t{1} << (bit % 64);
+    }
+    std::reverse(direct.begin(), direct.end());
+    return direct;
+  }
+
+  std::span<const Instruction> instructions_;
+  int64_t repeats_;
+  std::vector<std::vector<Pieces>> reads_, writes_;  // by instruction
+  std::vector<PieceState> states_;
+  std::unordered_map<const Kernel*, int32_t> last_runs_;
+  size_t words_ = 0;
+  std::vector<uint64_t> before_;  // for each instruction one bit for each
+};
+
+}  // namespace
+
+Dependencies find_dependencies(std::span<const Instruction> instructions, int64_t repeats) {
+  const int64_t count = static_cast<int64_t>(instructions.size()) * repeats;
+  if (count > kMaxBranchedInstructions) return chain_dependencies(count);
+  if (count == 0) return {};
+  return DependencyFinder(instructions, repeats).run();
+}
+
+Dependencies chain_dependencies(int64_t count) {
+  Dependencies result(static_cast<size_t>(count));
+  for (int64_t i = 1; i < count; ++i) result[i].push_back(static_cast<int32_t>(i - 1));
+  return result;
+}
+
+std::vector<int32_t> find_leaves(const Dependencies& dependencies) {
+  std::vector<bool> is_awaited(dependencies.size(), false);
+  for (const std::vector<int32_t>& predecessors : dependencies) {
+    for (int32_t predecessor : predecessors) is_awaited[predecessor] = true;
+  }
+  std::vector<int32_t> leaves;
+  for (size_t i = 0; i < is_awaited.size(); ++i) {
+    if (!is_awaited[i]) leaves.push_back(static_cast<int32_t>(i));
+  }
+  return leaves;
+}
+
+int64_t longest_chain(const Dependencies& dependencies) {
+  std::vector<int64_t> lengths;
+  int64_t longest = 0;
+  for (const std::vector<int32_t>& predecessors : dependencies) {
+    int64_t length = 1;
+    for (int32_t predecessor : predecessors) length = std::max(length, lengths[predecessor] + 1);
+    lengths.push_back(length);
+    longest = std::max(longest, length);
+  }
+  return longest;
+}
+
+}  // namespace kerascnn

@@ -1,0 +1,35 @@
+// Which kernels of a program have to wait for which, by the memory they touch. The others may run
+// side by side with the same results.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/backend/backend.h"
+
+namespace kerascnn {
+
+// For each instruction the earlier ones that it waits for, ascending.
+using Dependencies = std::vector<std::vector<int32_t>>;
+
+// Lists with more instructions than this, repeats included, become a chain: what is known of each
+// instruction's predecessors takes memory that grows with the square of their number.
+constexpr int64_t kMaxBranchedInstructions = 8192;
+
+// Of the list run `repeats` times in a row; instruction i of repeat r is r * size + i. An
+// instruction waits for those that wrote what it reads or writes, for those that read what it
+// writes, and for the last run of the same kernel object, which may keep state on the device.
+// What one waits for through another is left out.
+Dependencies find_dependencies(std::span<const Instruction> instructions, int64_t repeats);
+
+// Every instruction waits for the one before.
+Dependencies chain_dependencies(int64_t count);
+
+// Those that nothing waits for, ascending.
+std::vector<int32_t> find_leaves(const Dependencies& dependencies);
+
+// How many instructions have to run one after another.
+int64_t longest_chain(const Dependencies& dependencies);
+
+}  // namespace kerascnn
