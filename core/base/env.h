@@ -1,9 +1,10 @@
 // Every environment variable that the core reads. docs/environment.md describes them.
 //
 //   KERASCNN_CPU_ISA       plain, avx2 or avx512: the newest instruction set of own CPU kernels
+//   KERASCNN_CUDA_BRANCHES 0: kernels of a CUDA graph run one after another, never side by side
 //   KERASCNN_CUDA_GRAPHS   0: launch CUDA kernels one by one and wait for each, to find one that
-//   fails KERASCNN_NUM_THREADS   threads of the CPU backend (default: the cores the process may
-//   use)
+//                          fails
+//   KERASCNN_NUM_THREADS   threads of the CPU backend (default: the cores the process may use)
 #pragma once
 
 #include <cstdint>

@@ -78,6 +78,13 @@ std::unique_ptr<Executor> CudaBackend::make_executor(std::vector<Instruction> in
   return std::make_unique<LaunchExecutor>(context_, std::move(instructions), counters_);
 }
 
+// What the L2 cache holds: beyond, it is faster to write again to memory that was just read, and
+// kernels are large enough to fill the GPU one by one.
+int64_t CudaBackend::max_unshared_bytes() const {
+  const bool has_branches = env_flag("KERASCNN_CUDA_GRAPHS", true) && uses_branches();
+  return has_branches ? context_.properties().l2CacheSize : 0;
+}
+
 LaunchStats CudaBackend::launch_stats() const {
   return {counters_.kernel_launches, counters_.graph_launches, counters_.graph_captures};
 }

@@ -1,5 +1,9 @@
 #include "core/backend/cuda/runtime/graph_executor.h"
 
+#include <algorithm>
+
+#include "core/backend/dependencies.h"
+#include "core/base/env.h"
 #include "core/base/error.h"
 
 namespace kerascnn::cuda {
@@ -48,7 +52,52 @@ class CaptureGuard {
   bool open_ = true;
 };
 
+// Nodes of a graph that is being captured, and how to wait for each.
+class Front {
+ public:
+  // What the next node captured on the stream would wait for.
+  static Front of(cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t* nodes = nullptr;
+    const cudaGraphEdgeData* edges = nullptr;
+    size_t count = 0;
+    check(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
+          "cudaStreamGetCaptureInfo");
+    Front front;
+    for (size_t i = 0; i < count; ++i) {
+      front.add(nodes[i], edges == nullptr ? cudaGraphEdgeData{} : edges[i]);
+    }
+    return front;
+  }
+
+  void add(const Front& other) {
+    for (size_t i = 0; i < other.nodes_.size(); ++i) add(other.nodes_[i], other.edges_[i]);
+  }
+
+  // Makes the next node captured on the stream wait for these nodes and for no others.
+  void set_on(cudaStream_t stream) {
+    const bool is_empty = nodes_.empty();
+    check(cudaStreamUpdateCaptureDependencies(stream, is_empty ? nullptr : nodes_.data(),
+                                              is_empty ? nullptr : edges_.data(), nodes_.size(),
+                                              cudaStreamSetCaptureDependencies),
+          "cudaStreamUpdateCaptureDependencies");
+  }
+
+ private:
+  // Instructions that launch nothing pass on what they wait for, so a node can come twice.
+  void add(cudaGraphNode_t node, const cudaGraphEdgeData& edge) {
+    if (std::find(nodes_.begin(), nodes_.end(), node) != nodes_.end()) return;
+    nodes_.push_back(node);
+    edges_.push_back(edge);
+  }
+
+  std::vector<cudaGraphNode_t> nodes_;
+  std::vector<cudaGraphEdgeData> edges_;
+};
+
 }  // namespace
+
+bool uses_branches() { return env_flag("KERASCNN_CUDA_BRANCHES", true); }
 
 GraphExecutor::GraphExecutor(Context& context, std::vector<Instruction> instructions,
                              LaunchCounters& counters)
@@ -62,8 +111,25 @@ GraphExecutor::~GraphExecutor() {
   (void)cudaFree(remaining_turns_);
 }
 
-void GraphExecutor::run_instructions() {
-  for (const Instruction& instruction : instructions_) run_one(instruction, context_.stream());
+// Captures the instructions `unroll` times. What comes next on the stream waits for all of them.
+void GraphExecutor::capture_instructions(int64_t unroll) {
+  const cudaStream_t stream = context_.stream();
+  const auto size = static_cast<int64_t>(instructions_.size());
+  const Dependencies dependencies = uses_branches() ? find_dependencies(instructions_, unroll)
+                                                    : chain_dependencies(size * unroll);
+  std::vector<Front> fronts;  // the last nodes of each instruction
+  fronts.reserve(dependencies.size());
+  const auto join = [&](const std::vector<int32_t>& indices) {
+    Front front;
+    for (int32_t index : indices) front.add(fronts[index]);
+    front.set_on(stream);
+  };
+  for (size_t i = 0; i < dependencies.size(); ++i) {
+    join(dependencies[i]);
+    run_one(instructions_[i % instructions_.size()], stream);
+    fronts.push_back(Front::of(stream));
+  }
+  join(find_leaves(dependencies));
 }
 
 GraphExecutor::Loop GraphExecutor::capture(int64_t unroll) {
@@ -90,7 +156,7 @@ GraphExecutor::Loop GraphExecutor::capture(int64_t unroll) {
                                       0, cudaStreamCaptureModeRelaxed),
         "cudaStreamBeginCaptureToGraph");
   CaptureGuard guard(stream);
-  for (int64_t i = 0; i < unroll; ++i) run_instructions();
+  capture_instructions(unroll);
   count_turn<<<1, 1, 0, stream>>>(remaining_turns_, another_turn);
   check_launch("count_turn");
   guard.end();

@@ -1,5 +1,7 @@
 // Runs a program as a CUDA graph whose loop over steps is on the device, so that any number of
-// steps is at most two launches from the host.
+// steps is at most two launches from the host. In the graph a kernel waits only for those whose
+// results or memory it needs (dependencies.h), so that small kernels run side by side, those of
+// the next step beside the last ones of the step before.
 #pragma once
 
 #include <vector>
@@ -8,6 +10,9 @@
 #include "core/backend/cuda/runtime/context.h"
 
 namespace kerascnn::cuda {
+
+// May kernels of a graph run side by side (KERASCNN_CUDA_BRANCHES)?
+bool uses_branches();
 
 // Shared by the executors of one device: what the host has launched.
 struct LaunchCounters {
@@ -32,8 +37,8 @@ class GraphExecutor : public Executor {
   };
 
   Loop capture(int64_t unroll);
+  void capture_instructions(int64_t unroll);
   void launch_loop(Loop& loop, int64_t turns);
-  void run_instructions();
 
   Context& context_;
   std::vector<Instruction> instructions_;
