@@ -123,25 +123,6 @@ class StepRunner:
             )
         self._callbacks.on_invalid_loss(finite)
 
-    def check_weights(self, epoch: int) -> None:
-        """Warns of weights lost to NaN that the loss does not show.
-
-        The CPU's convolutions and dense layers apply relu on the way, which makes 0 of NaN.
-        """
-        if self._warned or self._model._state.device != "cpu":
-            return
-        for variable in self._model.trainable_variables:
-            if not np.isfinite(variable.core.value.numpy()).all():
-                self._warned = True
-                warnings.warn(
-                    f"The weight '{variable.path}' holds NaN or infinite values after epoch "
-                    f"{epoch + 1}, though the loss is finite. Check x for NaN and infinite values, "
-                    "or take a smaller learning rate, and start again with new weights.",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
-                return
-
 
 def run_epochs(
     model: Trainer,
@@ -166,7 +147,6 @@ def run_epochs(
         model._state.finite_steps.write(0)
         callbacks.on_epoch_begin(epoch)
         logs = _run_epoch(runner, feed, steps_per_epoch, epoch)
-        runner.check_weights(epoch)
         if validator is not None and validation is not None and validation.is_due(epoch):
             results = run_test(model, validator, validation.feed, validation.steps, callbacks)
             logs.update({f"val_{name}": value for name, value in results.items()})

@@ -305,13 +305,37 @@ def test_nan_in_the_loss_is_warned_of_with_epoch_and_step():
         model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0)
 
 
-def test_nan_that_relu_hides_from_the_loss_is_warned_of():
+def test_nan_in_one_pixel_goes_through_relu_and_pooling_to_the_loss():
     model = convnet()
     model.compile("sgd", "sparse_categorical_crossentropy")
     x, y = np.ones((8, 8, 8, 1), "float32"), np.arange(8) % 3
-    x[5] = np.nan
-    with pytest.warns(RuntimeWarning, match=r"(holds NaN|became NaN).* epoch 1"):
+    x[5, 4, 4] = np.nan
+    with pytest.warns(RuntimeWarning, match="epoch 1, step 2"):
         model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0)
+
+
+def test_a_diverging_model_with_relu_is_seen_at_the_step_where_it_is_lost(device):
+    x, y = np.random.default_rng(3).normal(size=(64, 8, 8, 1)).astype("float32"), np.arange(64) % 3
+    with keras.device(device):
+        model = keras.Sequential(
+            [
+                keras.Input((8, 8, 1)),
+                layers.Conv2D(8, 3, activation="relu"),
+                layers.MaxPooling2D(),
+                layers.Flatten(),
+                layers.Dense(16, activation="relu"),
+                layers.Dense(3, activation="softmax"),
+            ]
+        )
+        model.compile(keras.optimizers.SGD(1e30), "sparse_categorical_crossentropy")
+        stop = keras.callbacks.TerminateOnNaN()
+        with pytest.warns(RuntimeWarning, match=r"The loss became NaN or infinite in epoch 1"):
+            history = model.fit(
+                x, y, batch_size=4, epochs=3, shuffle=False, callbacks=[stop], verbose=0
+            )
+        assert history.epoch == [0]
+        assert not np.isfinite(history.history["loss"][0])
+        assert np.isnan(model.predict(x, verbose=0)).any()
 
 
 def test_compile_without_an_optimizer_means_rmsprop():

@@ -55,6 +55,8 @@ struct FloatKernels {
   void (*momentum)(const float* p, const float* g, const float* m, float* new_p, float* new_m,
                    int64_t count, const MomentumStep& step);
   void (*relu_grad)(const float* gy, const float* y, float* gx, int64_t count);
+  // The bits of the largest |x|: infinity is above all numbers, and NaN above infinity.
+  uint32_t (*largest_magnitude)(const float* x, int64_t count);
   // gx += the data gradient; gy (rows, columns, filters), kernel (kernel_rows, filters, run). gx
   // has room for kScatterAlignment elements behind its last one.
   void (*scatter_convolution)(const ScatterConvolution& sizes, const float* gy, const float* kernel,

@@ -177,6 +177,30 @@ void relu_grad(const float* gy, const float* y, float* gx, int64_t count) {
   for (; i < count; ++i) gx[i] = y[i] > 0.0f ? gy[i] : 0.0f;
 }
 
+// Without its sign bit, a float's bits are an integer of the same order.
+uint32_t largest_magnitude(const float* x, int64_t count) {
+  constexpr int kLanes = 4;  // as many maxima at a time as hide the latency of one
+  const IntVec magnitude = 0x7fffffff - IntVec{};
+  IntVec largest[kLanes] = {};
+  const auto take = [&](Vec value, int lane) {
+    const IntVec bits = reinterpret_cast<IntVec>(value) & magnitude;
+    largest[lane] = bits > largest[lane] ? bits : largest[lane];
+  };
+  int64_t i = 0;
+  for (; i + kLanes * kWidth <= count; i += kLanes * kWidth) {
+    for (int lane = 0; lane < kLanes; ++lane) take(load(x + i + lane * kWidth), lane);
+  }
+  for (; i < count; i += kWidth) {
+    const int64_t rest = count - i;
+    take(rest < kWidth ? load_part(x + i, rest) : load(x + i), 0);
+  }
+  int32_t result = 0;
+  for (const IntVec& lane : largest) {
+    for (int k = 0; k < kWidth; ++k) result = lane[k] > result ? lane[k] : result;
+  }
+  return static_cast<uint32_t>(result);
+}
+
 // `pixels` neighbouring pixels of gy times `vectors` vectors of a kernel row, summed over the
 // filters in registers, then added where the patches overlap.
 template <int pixels, int vectors>
@@ -328,6 +352,7 @@ const FloatKernels kFloatKernels = {
     .sgd = sgd,
     .momentum = momentum,
     .relu_grad = relu_grad,
+    .largest_magnitude = largest_magnitude,
     .scatter_convolution = scatter_convolution,
     .dropout = dropout,
 };

@@ -23,19 +23,6 @@ cudaDataType_t data_type(const std::string& op, DType dtype) {
   }
 }
 
-cublasLtEpilogue_t epilogue_kind(GemmEpilogue epilogue) {
-  switch (epilogue) {
-    case GemmEpilogue::Bias:
-      return CUBLASLT_EPILOGUE_BIAS;
-    case GemmEpilogue::BiasRelu:
-      return CUBLASLT_EPILOGUE_RELU_BIAS;
-    case GemmEpilogue::Relu:
-      return CUBLASLT_EPILOGUE_RELU;
-    default:
-      return CUBLASLT_EPILOGUE_DEFAULT;
-  }
-}
-
 template <typename T>
 void set_attribute(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
                    const T& value) {
@@ -84,8 +71,8 @@ CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const 
   const cublasOperation_t transpose_right = shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   set_attribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, transpose_left);
   set_attribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, transpose_right);
-  set_attribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_kind(epilogue));
-  if (epilogue == GemmEpilogue::Bias || epilogue == GemmEpilogue::BiasRelu) {
+  if (epilogue == GemmEpilogue::Bias) {
+    set_attribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set_attribute(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
   }
   left_ = decltype(left_)(shape.transpose_b ? make_layout(type, shape.n, shape.k, shape.batch)

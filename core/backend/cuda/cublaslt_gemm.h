@@ -1,5 +1,5 @@
-// One planned matrix product through cuBLASLt: row-major matrices, optional bias and relu in the
-// epilogue.
+// One planned matrix product through cuBLASLt: row-major matrices, optional bias in the
+// epilogue. Its relu is not used: a maximum with 0 turns NaN into 0.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct GemmShape {
   bool transpose_b = false;  // b is stored (batch, n, k)
 };
 
-enum class GemmEpilogue : uint8_t { None, Bias, BiasRelu, Relu };
+enum class GemmEpilogue : uint8_t { None, Bias };
 
 class CublasLtGemm {
  public:

@@ -1,5 +1,5 @@
 // dense = activation(x @ w + bias): an own kernel for few units, else one cuBLASLt product, with
-// bias and relu in its epilogue where it has one.
+// the bias in its epilogue where nothing else follows.
 #include "core/backend/cuda/bias_activation.h"
 #include "core/backend/cuda/cublaslt_gemm.h"
 #include "core/backend/cuda/launch.h"
@@ -7,15 +7,6 @@
 #include "core/backend/cuda/plans.h"
 
 namespace kerascnn::cuda {
-namespace {
-
-GemmEpilogue epilogue_for(bool has_bias, Activation activation) {
-  const bool relu = activation == Activation::Relu;
-  if (has_bias) return relu ? GemmEpilogue::BiasRelu : GemmEpilogue::Bias;
-  return relu ? GemmEpilogue::Relu : GemmEpilogue::None;
-}
-
-}  // namespace
 
 std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
   const DType dtype = request.inputs[0].dtype;
@@ -29,15 +20,14 @@ std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
   const int64_t bytes = num_bytes(request.outputs[0]);
 
   std::shared_ptr<CublasLtGemm> gemm;
-  // cuBLASLt's epilogues don't exist for float64; other activations than relu follow in a kernel of
-  // their own.
-  const bool in_epilogue = dtype != DType::Float64 && (activation.kind == Activation::Linear ||
-                                                       activation.kind == Activation::Relu);
+  // cuBLASLt's epilogues don't exist for float64, and its relu gives 0 for NaN: bias and activation
+  // follow in a kernel of their own.
+  const bool in_epilogue =
+      has_bias && dtype != DType::Float64 && activation.kind == Activation::Linear;
   if (bytes > 0 && shape.k > 0) {
-    gemm = std::make_shared<CublasLtGemm>(
-        "dense", Context::current(), dtype, shape,
-        in_epilogue ? epilogue_for(has_bias, activation.kind) : GemmEpilogue::None,
-        request.allow_tf32);
+    gemm = std::make_shared<CublasLtGemm>("dense", Context::current(), dtype, shape,
+                                          in_epilogue ? GemmEpilogue::Bias : GemmEpilogue::None,
+                                          request.allow_tf32);
   }
   return make_kernel(
       gemm ? gemm->description() : "kerascnn zero fill",
@@ -51,7 +41,7 @@ std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
           check(cudaMemsetAsync(args.outputs[0], 0, static_cast<size_t>(bytes), stream),
                 "dense: cudaMemsetAsync");
         }
-        if (!gemm || !in_epilogue) {
+        if (has_bias ? !(gemm && in_epilogue) : activation.kind != Activation::Linear) {
           launch_bias_activation(dtype, args.outputs[0], bias, shape.m, shape.n, activation,
                                  stream);
         }

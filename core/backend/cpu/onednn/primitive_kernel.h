@@ -19,7 +19,8 @@ const dnnl::engine& engine();
 std::string call_string(const PlanRequest& request);
 [[noreturn]] void throw_library_error(const std::string& call, const dnnl::error& error);
 
-// The activation as a post-op. Throws nothing: every Activation has one.
+// The activation as a post-op. Throws nothing: every Activation has one. Some turn NaN
+// into a number, see nan_safe_activation.h.
 dnnl::primitive_attr make_attributes(const ActivationCall& activation);
 
 dnnl::memory::desc plain(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag);

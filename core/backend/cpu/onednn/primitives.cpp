@@ -1,5 +1,6 @@
 #include "core/backend/cpu/onednn/primitives.h"
 
+#include "core/backend/cpu/onednn/nan_safe_activation.h"
 #include "core/backend/cpu/onednn/primitive_kernel.h"
 
 namespace kerascnn::cpu::onednn {
@@ -74,21 +75,52 @@ dnnl::convolution_forward::primitive_desc forward_descriptor(const ConvolutionSi
       sizes.dilations, sizes.pad_begin, sizes.pad_end, attributes);
 }
 
+std::unique_ptr<Kernel> make_conv2d(const PlanRequest& request, const ConvolutionSizes& sizes,
+                                    bool has_bias, const ActivationCall& activation) {
+  const auto descriptor = forward_descriptor(sizes, has_bias, activation);
+  std::vector<Argument> arguments{
+      {DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc()},
+      {DNNL_ARG_WEIGHTS, false, 1, sizes.kernel, descriptor.weights_desc()},
+      {DNNL_ARG_DST, true, 0, sizes.y, descriptor.dst_desc()}};
+  if (has_bias) {
+    arguments.push_back({DNNL_ARG_BIAS, false, 2, sizes.bias, descriptor.bias_desc()});
+  }
+  return make_primitive_kernel<dnnl::convolution_forward>(request, descriptor, arguments);
+}
+
+std::unique_ptr<Kernel> make_dense(const PlanRequest& request, const ActivationCall& activation) {
+  const int64_t rows = request.outputs[0].shape[0];
+  const int64_t columns = request.outputs[0].shape[1];
+  const int64_t depth = request.inputs[1].shape[0];
+  const bool has_bias = request.inputs.size() > 2;
+  const memory::desc x = plain({rows, depth}, Tag::ab);
+  const memory::desc weights = plain({depth, columns}, Tag::ab);
+  const memory::desc bias = has_bias ? plain({1, columns}, Tag::ab) : memory::desc();
+  const memory::desc out = plain({rows, columns}, Tag::ab);
+  const dnnl::matmul::primitive_desc descriptor(engine(), x, weights, bias, out,
+                                                make_attributes(activation));
+  std::vector<Argument> arguments{{DNNL_ARG_SRC, false, 0, x, descriptor.src_desc()},
+                                  {DNNL_ARG_WEIGHTS, false, 1, weights, descriptor.weights_desc()},
+                                  {DNNL_ARG_DST, true, 0, out, descriptor.dst_desc()}};
+  if (has_bias) arguments.push_back({DNNL_ARG_BIAS, false, 2, bias, bias});
+  return make_primitive_kernel<dnnl::matmul>(request, descriptor, arguments);
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request, const Conv2DGeometry& g,
                                     bool has_bias, const ActivationCall& activation) {
   return make_checked(request, [&] {
     const ConvolutionSizes sizes(g);
-    const auto descriptor = forward_descriptor(sizes, has_bias, activation);
-    std::vector<Argument> arguments{
-        {DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc()},
-        {DNNL_ARG_WEIGHTS, false, 1, sizes.kernel, descriptor.weights_desc()},
-        {DNNL_ARG_DST, true, 0, sizes.y, descriptor.dst_desc()}};
-    if (has_bias) {
-      arguments.push_back({DNNL_ARG_BIAS, false, 2, sizes.bias, descriptor.bias_desc()});
-    }
-    return make_primitive_kernel<dnnl::convolution_forward>(request, descriptor, arguments);
+    auto kernel = make_conv2d(request, sizes, has_bias, activation);
+    if (activation.kind == Activation::Linear) return kernel;
+    auto linear = make_conv2d(request, sizes, has_bias, {});
+    std::vector<int64_t> input_sizes;
+    for (const TensorSpec& input : request.inputs) input_sizes.push_back(num_elements(input.shape));
+    return choose_by_range(
+        std::move(kernel),
+        add_activation(std::move(linear), num_elements(request.outputs[0].shape), activation),
+        std::move(input_sizes), g.kernel_height * g.kernel_width * g.group_input_channels());
   });
 }
 
@@ -138,24 +170,14 @@ std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request, const MatmulSize
 }
 
 std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
+  const ActivationCall activation = fused_activation("dense", request.attributes);
   return make_checked(request, [&] {
-    const int64_t rows = request.outputs[0].shape[0];
-    const int64_t columns = request.outputs[0].shape[1];
-    const int64_t depth = request.inputs[1].shape[0];
-    const bool has_bias = request.inputs.size() > 2;
-    const memory::desc x = plain({rows, depth}, Tag::ab);
-    const memory::desc weights = plain({depth, columns}, Tag::ab);
-    const memory::desc bias = has_bias ? plain({1, columns}, Tag::ab) : memory::desc();
-    const memory::desc out = plain({rows, columns}, Tag::ab);
-    const dnnl::matmul::primitive_desc descriptor(
-        engine(), x, weights, bias, out,
-        make_attributes(fused_activation("dense", request.attributes)));
-    std::vector<Argument> arguments{
-        {DNNL_ARG_SRC, false, 0, x, descriptor.src_desc()},
-        {DNNL_ARG_WEIGHTS, false, 1, weights, descriptor.weights_desc()},
-        {DNNL_ARG_DST, true, 0, out, descriptor.dst_desc()}};
-    if (has_bias) arguments.push_back({DNNL_ARG_BIAS, false, 2, bias, bias});
-    return make_primitive_kernel<dnnl::matmul>(request, descriptor, arguments);
+    const bool hides_nan =
+        activation.kind == Activation::Relu || activation.kind == Activation::ClippedRelu;
+    if (!hides_nan) return make_dense(request, activation);
+    // Next to the weights the outputs are few: a pass over them is cheaper than a look at those.
+    return add_activation(make_dense(request, {}), num_elements(request.outputs[0].shape),
+                          activation);
   });
 }
 

@@ -1,0 +1,27 @@
+// Activations at the end of oneDNN's kernels that let NaN through, so that a diverged model shows.
+// oneDNN computes relu and clip as a maximum that gives 0 for NaN, and on some instruction sets
+// other activations hide NaN too; the functions of element_functions.h don't.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/backend/backend.h"
+#include "core/ops/activation_kind.h"
+
+namespace kerascnn::cpu::onednn {
+
+// `linear`, then the activation in a pass over its float32 output: for few outputs.
+std::unique_ptr<Kernel> add_activation(std::unique_ptr<Kernel> linear, int64_t outputs,
+                                       const ActivationCall& activation);
+
+// The same result without the pass: `fused`, which ends in oneDNN's activation, runs as long as no
+// sum can become NaN or infinite, which the largest numbers of the inputs prove. `sizes` are the
+// elements of each input, x, the kernel, and the bias where there is one; `products` is how many
+// products a sum has.
+std::unique_ptr<Kernel> choose_by_range(std::unique_ptr<Kernel> fused,
+                                        std::unique_ptr<Kernel> with_pass,
+                                        std::vector<int64_t> sizes, int64_t products);
+
+}  // namespace kerascnn::cpu::onednn
