@@ -330,6 +330,12 @@ Device Program::device() const { return impl_->device; }
 
 ProgramStats Program::stats() const { return impl_->stats; }
 
+std::vector<Instruction> Program::instructions(const std::vector<Tensor>& inputs) const {
+  std::vector<void*> pointers;
+  for (const Tensor& input : inputs) pointers.push_back(input.data());
+  return impl_->instructions(pointers);
+}
+
 std::string Program::to_string() const {
   std::ostringstream out;
   for (const PlannedNode& node : impl_->nodes) {

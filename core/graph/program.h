@@ -42,6 +42,9 @@ class Program {
 
   Device device() const;
   ProgramStats stats() const;
+  // The kernel calls of a step over these inputs, in an order that is right; for tests and tools.
+  // The memory that they touch is the program's.
+  std::vector<Instruction> instructions(const std::vector<Tensor>& inputs) const;
   // One line per instruction: label, kernel description, output specs.
   std::string to_string() const;
 

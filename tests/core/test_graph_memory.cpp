@@ -168,6 +168,13 @@ TEST(planned_buffers_never_overlap) {
 
 TEST(planned_buffers_never_overlap_in_long_programs) { check_plan(random_buffers(7, 20000), 400); }
 
+TEST(unshared_buffers_never_overlap_whenever_they_live) {
+  const MemoryPlan plan = plan_unshared_memory({{1000, 0, 0}, {0, 1, 1}, {10, 2, 3}, {300, 4, 4}});
+  CHECK((plan.offsets == std::vector<int64_t>{0, 0, 1024, 1280}));
+  CHECK_EQUAL(plan.bytes, 1280 + 512);
+  CHECK_EQUAL(plan_unshared_memory({}).bytes, 0);
+}
+
 TEST(a_chain_needs_the_memory_of_two_neighbours) {
   for (int64_t length : {100, 10000}) {
     std::vector<BufferLifetime> chain;

@@ -26,7 +26,25 @@ ElementGroups::ElementGroups(const RootedGraph& rooted)
       group_of_(rooted.graph.nodes().size(), -1),
       is_element_(rooted.graph.nodes().size(), false),
       max_visited_(std::max(kMinVisited, kMaxVisitedInAll / (rooted.graph.nodes().size() + 1))) {
+  find_readers_before_writers(rooted);
   for (size_t i = 0; i < graph_.nodes().size(); ++i) place(static_cast<int32_t>(i));
+}
+
+void ElementGroups::find_readers_before_writers(const RootedGraph& rooted) {
+  runs_after_.resize(graph_.nodes().size());
+  std::vector<ValueId> old_values(graph_.states().size(), -1);
+  for (size_t id = 0; id < graph_.values().size(); ++id) {
+    const Value& value = graph_.values()[id];
+    if (value.kind == ValueKind::State) old_values[value.source] = static_cast<ValueId>(id);
+  }
+  for (const Assignment& assignment : rooted.graph.assignments()) {
+    const Value& result = graph_.value(assignment.value);
+    const ValueId old = old_values[assignment.state];
+    if (result.kind != ValueKind::Result || old < 0) continue;
+    for (int32_t reader : readers_.nodes(old)) {
+      if (reader != result.source) runs_after_[result.source].push_back(reader);
+    }
+  }
 }
 
 bool ElementGroups::is_candidate(const Node& node) const {
@@ -44,20 +62,21 @@ void ElementGroups::place(int32_t index) {
   is_element_[index] = true;
   const Shape& shape = graph_.value(node.outputs[0]).spec.shape;
 
-  std::vector<int32_t> candidates;
   for (ValueId input : node.inputs) {
     const Value& source = graph_.value(input);
-    if (source.kind == ValueKind::Result && source.spec.shape == shape) {
-      candidates.push_back(source.source);
-    }
+    if (source.kind != ValueKind::Result || source.spec.shape != shape) continue;
+    if (is_element_[source.source]) try_merge(group_of_[index], group_of_[source.source]);
   }
   std::vector<int32_t>& recent = recent_[shape];
   if (num_elements(shape) <= kMaxIndependentSize) {
     const size_t count = std::min(recent.size(), kMaxIndependentCandidates);
-    candidates.insert(candidates.end(), recent.rbegin(), recent.rbegin() + count);
-  }
-  for (int32_t candidate : candidates) {
-    if (is_element_[candidate]) try_merge(group_of_[index], group_of_[candidate]);
+    const std::vector<int32_t> candidates(recent.rbegin(),
+                                          recent.rbegin() + static_cast<std::ptrdiff_t>(count));
+    for (int32_t candidate : candidates) {
+      const int32_t mine = group_of_[index], other = group_of_[candidate];
+      if (adds_waiting(mine, other) || adds_waiting(other, mine)) continue;
+      try_merge(mine, other);
+    }
   }
   // One entry for each group, so that the latest few are different groups.
   if (recent.empty() || group_of_[recent.back()] != group_of_[index]) recent.push_back(index);
@@ -77,6 +96,21 @@ bool ElementGroups::try_merge(int32_t group, int32_t other) {
   members_[group] = std::move(members);
   members_[other].clear();
   return true;
+}
+
+// Does `group` overwrite variables whose readers `other` would have to wait for only because of it?
+bool ElementGroups::adds_waiting(int32_t group, int32_t other) {
+  for (int32_t node : members_[group]) {
+    for (int32_t reader : runs_after_[node]) {
+      const int32_t target = group_of_[reader];
+      if (target == group || target == other) continue;
+      bool waits_already = false;
+      visit_producers(other,
+                      [&](int32_t next) { waits_already = waits_already || next == target; });
+      if (target < 0 || (!waits_already && !depends_on(other, target))) return true;
+    }
+  }
+  return false;
 }
 
 bool ElementGroups::fits_limits(const std::vector<int32_t>& members) const {

@@ -1,0 +1,201 @@
+// Which instructions have to wait for which, by the memory they touch. Instructions here run
+// nothing: letters stand for memory.
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "check.h"
+#include "core/backend/dependencies.h"
+
+namespace kerascnn {
+namespace {
+
+class NoKernel : public Kernel {
+ public:
+  void run(const KernelArgs&) override {}
+  std::string description() const override { return "nothing"; }
+};
+
+char memory[4096];
+
+// The letter's 16 bytes.
+MemoryRange range(char letter) { return {memory + 16 * letter, 16}; }
+
+Instruction instruction(std::string_view reads, std::string_view writes) {
+  Instruction result;
+  result.kernel = std::make_shared<NoKernel>();
+  for (char letter : reads) result.reads.push_back(range(letter));
+  for (char letter : writes) result.writes.push_back(range(letter));
+  return result;
+}
+
+using List = std::vector<Instruction>;
+
+// Every pair by itself: the meaning of Dependencies, transitive and slow.
+bool must_wait(const Instruction& later, const Instruction& earlier) {
+  const auto meets = [](const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) {
+    for (const MemoryRange& x : a) {
+      for (const MemoryRange& y : b) {
+        if (x.data == nullptr || y.data == nullptr || x.bytes == 0 || y.bytes == 0) continue;
+        const auto* first = static_cast<const char*>(x.data);
+        const auto* second = static_cast<const char*>(y.data);
+        if (first < second + y.bytes && second < first + x.bytes) return true;
+      }
+    }
+    return false;
+  };
+  return later.kernel == earlier.kernel || meets(later.reads, earlier.writes) ||
+         meets(later.writes, earlier.writes) || meets(later.writes, earlier.reads);
+}
+
+using Matrix = std::vector<std::vector<bool>>;
+
+// Everything that is before each instruction.
+Matrix closure(const Dependencies& direct) {
+  Matrix before(direct.size(), std::vector<bool>(direct.size(), false));
+  for (size_t i = 0; i < direct.size(); ++i) {
+    for (int32_t predecessor : direct[i]) {
+      before[i][predecessor] = true;
+      for (size_t j = 0; j < i; ++j) {
+        if (before[predecessor][j]) before[i][j] = true;
+      }
+    }
+  }
+  return before;
+}
+
+void check_against_pairs(const List& list, int64_t repeats) {
+  const Dependencies found = find_dependencies(list, repeats);
+  const size_t count = list.size() * static_cast<size_t>(repeats);
+  CHECK_EQUAL(found.size(), count);
+  Dependencies all(count);
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (must_wait(list[i % list.size()], list[j % list.size()])) {
+        all[i].push_back(static_cast<int32_t>(j));
+      }
+    }
+  }
+  const Matrix before = closure(found);
+  CHECK(before == closure(all));
+  // None is superfluous: no direct predecessor is before another one.
+  for (const std::vector<int32_t>& predecessors : found) {
+    CHECK(std::is_sorted(predecessors.begin(), predecessors.end()));
+    for (int32_t first : predecessors) {
+      for (int32_t second : predecessors) CHECK(!before[second][first]);
+    }
+  }
+}
+
+}  // namespace
+
+TEST(each_of_a_chain_waits_for_the_one_before) {
+  const List list = {instruction("x", "a"), instruction("a", "b"), instruction("ab", "c")};
+  CHECK((find_dependencies(list, 1) == Dependencies{{}, {0}, {1}}));
+  CHECK_EQUAL(longest_chain(find_dependencies(list, 1)), 3);
+}
+
+TEST(the_sides_of_a_diamond_run_side_by_side) {
+  const List list = {instruction("x", "a"), instruction("a", "b"), instruction("a", "c"),
+                     instruction("bc", "d")};
+  const Dependencies found = find_dependencies(list, 1);
+  CHECK((found == Dependencies{{}, {0}, {0}, {1, 2}}));
+  CHECK_EQUAL(longest_chain(found), 3);
+}
+
+TEST(instructions_that_share_nothing_wait_for_nothing) {
+  const List list = {instruction("x", "a"), instruction("x", "b"), instruction("x", "c")};
+  const Dependencies found = find_dependencies(list, 1);
+  CHECK((found == Dependencies{{}, {}, {}}));
+  CHECK((find_leaves(found) == std::vector<int32_t>{0, 1, 2}));
+}
+
+TEST(memory_is_written_again_only_after_it_was_read) {
+  // b is read by two before it is reused for other values.
+  const List list = {instruction("x", "b"), instruction("b", "c"), instruction("b", "d"),
+                     instruction("y", "b"), instruction("y", "b")};
+  CHECK((find_dependencies(list, 1) == Dependencies{{}, {0}, {0}, {1, 2}, {3}}));
+}
+
+TEST(parts_of_a_range_count) {
+  Instruction whole = instruction("", "");
+  whole.writes = {{memory, 64}};
+  Instruction reader = instruction("", "");
+  reader.reads = {{memory + 48, 32}};
+  Instruction neighbour = instruction("", "");
+  neighbour.writes = {{memory + 64, 16}};
+  Instruction beyond = instruction("", "");
+  beyond.reads = {{memory + 80, 16}};
+  CHECK((find_dependencies(List{whole, reader, neighbour, beyond}, 1) ==
+         Dependencies{{}, {0}, {1}, {}}));
+}
+
+TEST(what_is_updated_in_place_waits_for_its_readers_and_is_waited_for) {
+  // w: read by two, then updated in place, then read.
+  const List list = {instruction("w", "a"), instruction("w", "b"), instruction("wa", "w"),
+                     instruction("w", "c")};
+  CHECK((find_dependencies(list, 1) == Dependencies{{}, {}, {0, 1}, {2}}));
+}
+
+TEST(workspaces_and_states_that_only_get_written_keep_their_order) {
+  const List list = {instruction("x", "aw"), instruction("y", "bw"), instruction("z", "cw")};
+  CHECK((find_dependencies(list, 1) == Dependencies{{}, {0}, {1}}));
+}
+
+TEST(steps_overlap_where_they_share_nothing) {
+  // take (reads the counter), forward, gradient, update of the weights, count.
+  const List step = {instruction("n", "x"), instruction("xw", "y"), instruction("xy", "g"),
+                     instruction("gw", "w"), instruction("n", "n")};
+  const Dependencies found = find_dependencies(step, 2);
+  CHECK((found == Dependencies{{}, {0}, {1}, {2}, {0}, {2, 4}, {3, 5}, {6}, {7}, {5}}));
+  // The counter and the next batch are not behind the update.
+  CHECK_EQUAL(longest_chain(found), 7);
+  CHECK((find_leaves(found) == std::vector<int32_t>{8, 9}));
+}
+
+TEST(runs_of_one_kernel_object_keep_their_order) {
+  List list = {instruction("x", "a"), instruction("y", "b")};
+  CHECK((find_dependencies(list, 2) == Dependencies{{}, {}, {0}, {1}}));
+  list[1].kernel = list[0].kernel;
+  CHECK((find_dependencies(list, 2) == Dependencies{{}, {0}, {1}, {2}}));
+}
+
+TEST(empty_and_missing_buffers_conflict_with_nothing) {
+  Instruction first = instruction("", "a"), second = instruction("", "b");
+  first.writes.push_back({nullptr, 64});
+  second.writes.push_back({nullptr, 64});
+  second.reads.push_back({memory + 16 * 'a' + 8, 0});
+  CHECK((find_dependencies(List{first, second}, 1) == Dependencies{{}, {}}));
+}
+
+TEST(no_instructions_have_no_dependencies) {
+  CHECK(find_dependencies({}, 8).empty());
+  CHECK(find_leaves({}).empty());
+  CHECK_EQUAL(longest_chain({}), 0);
+}
+
+TEST(very_long_programs_are_chains) {
+  const List list(static_cast<size_t>(kMaxBranchedInstructions), instruction("x", ""));
+  const Dependencies found = find_dependencies(list, 2);
+  CHECK(found == chain_dependencies(2 * kMaxBranchedInstructions));
+  CHECK_EQUAL(longest_chain(found), 2 * kMaxBranchedInstructions);
+}
+
+TEST(dependencies_of_random_programs_are_those_of_their_pairs) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](unsigned count) { return static_cast<int64_t>(random() % count); };
+    List list(1 + random() % 24);
+    for (Instruction& item : list) {
+      item = instruction("", "");
+      for (int64_t i = below(4); i > 0; --i) item.reads.push_back({memory + below(400), below(40)});
+      for (int64_t i = below(3); i > 0; --i) {
+        item.writes.push_back({memory + below(400), below(40)});
+      }
+    }
+    if (below(4) == 0) list.back().kernel = list.front().kernel;
+    check_against_pairs(list, 1 + below(3));
+  }
+}
+
+}  // namespace kerascnn

@@ -1,0 +1,115 @@
+// The instructions of a program give the same bits in every order that their dependencies allow.
+#include <bit>
+
+#include "check.h"
+#include "core/backend/dependencies.h"
+#include "graph_testing.h"
+
+namespace kerascnn {
+namespace {
+
+constexpr int64_t kSteps = 3;
+
+// Any order in which each instruction comes after those that it waits for.
+std::vector<int32_t> random_order(const Dependencies& dependencies, std::mt19937& random) {
+  std::vector<size_t> waiting_for(dependencies.size());
+  std::vector<std::vector<int32_t>> successors(dependencies.size());
+  std::vector<int32_t> ready, order;
+  for (size_t i = 0; i < dependencies.size(); ++i) {
+    waiting_for[i] = dependencies[i].size();
+    for (int32_t before : dependencies[i]) successors[before].push_back(static_cast<int32_t>(i));
+    if (waiting_for[i] == 0) ready.push_back(static_cast<int32_t>(i));
+  }
+  while (!ready.empty()) {
+    std::swap(ready[random() % ready.size()], ready.back());
+    const int32_t next = ready.back();
+    ready.pop_back();
+    order.push_back(next);
+    for (int32_t successor : successors[next]) {
+      if (--waiting_for[successor] == 0) ready.push_back(successor);
+    }
+  }
+  return order;
+}
+
+std::vector<Tensor> inputs_of(const Graph& graph) {
+  std::mt19937 random(1);
+  std::vector<Tensor> inputs;
+  for (ValueId id : graph.inputs()) {
+    inputs.push_back(testing::random_tensor(graph.value(id).spec.shape, random));
+  }
+  return inputs;
+}
+
+std::vector<uint32_t> results(const Program& program, const testing::RandomGraph& graph) {
+  std::vector<uint32_t> bits;
+  const auto add = [&](const Tensor& tensor) {
+    for (float value : testing::floats(tensor)) bits.push_back(std::bit_cast<uint32_t>(value));
+  };
+  for (const Tensor& output : program.outputs()) add(output);
+  for (const VariablePtr& variable : graph.variables) add(variable->value());
+  return bits;
+}
+
+}  // namespace
+
+TEST(random_programs_give_the_same_bits_in_every_allowed_order) {
+  size_t other_orders = 0;
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    const CompileOptions options{.optimize = seed % 2 == 0};
+    const testing::RandomGraph expected(seed), received(seed);
+    const std::vector<Tensor> inputs = inputs_of(expected.rooted.graph);
+    const auto in_order =
+        Program::compile(expected.rooted.graph, expected.rooted.outputs, Device{}, options);
+    in_order->run(inputs, kSteps);
+
+    const auto program =
+        Program::compile(received.rooted.graph, received.rooted.outputs, Device{}, options);
+    const std::vector<Instruction> list = program->instructions(inputs);
+    std::mt19937 random(seed);
+    const std::vector<int32_t> order = random_order(find_dependencies(list, kSteps), random);
+    CHECK_EQUAL(order.size(), list.size() * kSteps);
+    if (!std::is_sorted(order.begin(), order.end())) ++other_orders;
+    for (int32_t index : order) {
+      const Instruction& item = list[static_cast<size_t>(index) % list.size()];
+      item.kernel->run({item.inputs, item.outputs, item.workspace, nullptr});
+    }
+    CHECK(results(*in_order, expected) == results(*program, received));
+  }
+  CHECK(other_orders > 150);
+}
+
+TEST(a_counter_of_the_optimizer_does_not_hold_up_the_next_step) {
+  // The update reads a counter, which is counted up at the end of the step. A metric is added up
+  // beside it.
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  const VariablePtr counter = testing::make_variable("counter", {}, 0.0f);
+  const VariablePtr metric = testing::make_variable("metric", {}, 0.0f);
+  const VariablePtr weights = testing::make_variable("weights", {8}, 1.0f);
+  const ValueId gradient = graph.input("gradient", testing::f32({8}));
+  const ValueId loss =
+      testing::call(graph, "reduce_sum", {gradient}, {{"axes", Shape{0}}, {"keepdims", false}});
+  const Attributes sgd = {{"count", int64_t{1}}, {"momentum", 0.0}, {"nesterov", false}};
+  graph.assign(weights, testing::call(graph, "sgd_update",
+                                      {graph.read(counter), graph.read(weights), gradient}, sgd));
+  const ValueId one = graph.full(testing::f32({}), 1.0);
+  graph.assign(metric, testing::call(graph, "add", {graph.read(metric), loss}));
+  graph.assign(counter, testing::call(graph, "add", {graph.read(counter), one}));
+  const auto program = Program::compile(graph, {}, Device{});
+  const std::vector<Instruction> list = program->instructions(inputs_of(graph));
+  CHECK_EQUAL(list.size(), 4u);
+  // The two additions are instructions of their own, and the metric's waits for the loss alone.
+  const Dependencies found = find_dependencies(list, 1);
+  const void* sum = metric->value().data();
+  size_t writers = 0;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (list[i].outputs.front() != sum) continue;
+    ++writers;
+    CHECK_EQUAL(list[i].outputs.size(), 1u);
+    CHECK_EQUAL(found[i].size(), 1u);
+  }
+  CHECK_EQUAL(writers, 1u);
+}
+
+}  // namespace kerascnn
