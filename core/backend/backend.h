@@ -33,7 +33,8 @@ class Kernel {
   virtual ~Kernel() = default;
 
   // Launches on args.stream. Never allocates, never synchronizes; may be captured into a CUDA
-  // graph.
+  // graph. Touches no memory but its arguments and what this object alone holds: kernels may run
+  // at the same time, though no object twice.
   virtual void run(const KernelArgs& args) = 0;
   virtual int64_t workspace_bytes() const { return 0; }
   // The library and kernel that run, for people: "oneDNN brgconv:avx512_core", "kerascnn

@@ -36,13 +36,51 @@ def test_launches_of_an_epoch_do_not_grow_with_its_steps(cuda_device):
     """Three loops do it: eight steps a turn, the remainder of these, and the last batch.
 
     Each is one graph, and one kernel before it that sets the number of turns. 100 and 1004 leave
-    the same remainder.
+    the same remainder. Epochs beyond a second would be more slices, a bound in time that
+    test_pacing.py is about.
     """
     short, long = (launches_of_the_last_epochs(steps, cuda_device) for steps in (100, 1004))
     assert short == long
     for kernels, graphs in short + long:
         assert 1 <= graphs <= 4
         assert kernels <= graphs
+
+
+def trained_weights(device):
+    """Bits of the weights and slots after steps by eights, single steps and a shorter batch."""
+    x, y = digits(1500)
+    keras.utils.set_random_seed(11)
+    with keras.device(device):
+        model = compiled(
+            keras.Sequential(
+                [
+                    keras.Input((8, 8, 1)),
+                    layers.Rescaling(1 / 16),
+                    layers.Conv2D(6, 3, padding="same", use_bias=False),
+                    layers.BatchNormalization(),
+                    layers.Activation("relu"),
+                    layers.MaxPooling2D(),
+                    layers.Conv2D(16, 3, activation="relu"),
+                    layers.Flatten(),
+                    layers.Dense(32, activation="relu"),
+                    layers.Dropout(0.25),
+                    layers.Dense(10, activation="softmax"),
+                ]
+            )
+        )
+    model.fit(x, y, batch_size=32, epochs=8, verbose=0)
+    state = [*model.variables, *model.optimizer.variables]
+    return [np.asarray(variable.numpy()).tobytes() for variable in state]
+
+
+@pytest.mark.parametrize("switch", ["KERASCNN_CUDA_BRANCHES", "KERASCNN_CUDA_GRAPHS"])
+def test_kernels_side_by_side_train_the_same_bits(cuda_device, monkeypatch, switch):
+    """A kernel that did not wait for what it needs would sooner or later change a weight."""
+    monkeypatch.setenv(switch, "0")
+    expected = trained_weights(cuda_device)
+    monkeypatch.delenv(switch)
+    for _ in range(3):
+        assert trained_weights(cuda_device) == expected
 
 
 def test_first_losses_are_those_of_the_cpu(cuda_device):
