@@ -78,11 +78,11 @@ std::unique_ptr<Executor> CudaBackend::make_executor(std::vector<Instruction> in
   return std::make_unique<LaunchExecutor>(context_, std::move(instructions), counters_);
 }
 
-// What the L2 cache holds: beyond, it is faster to write again to memory that was just read, and
-// kernels are large enough to fill the GPU one by one.
+// Twice what the L2 cache holds, as the buffers of a step are never all in use at once. Beyond, it
+// is faster to write again to memory that was just read, and kernels fill the GPU one by one.
 int64_t CudaBackend::max_unshared_bytes() const {
   const bool has_branches = env_flag("KERASCNN_CUDA_GRAPHS", true) && uses_branches();
-  return has_branches ? context_.properties().l2CacheSize : 0;
+  return has_branches ? 2 * static_cast<int64_t>(context_.properties().l2CacheSize) : 0;
 }
 
 LaunchStats CudaBackend::launch_stats() const {
