@@ -29,6 +29,8 @@
   /* convolution (conv2d.cpp) and pooling (pool2d.cpp) */                                         \
   OP(conv2d) OP(conv2d_dgrad) OP(conv2d_wgrad)                                                    \
   OP(max_pool2d) OP(max_pool2d_grad) OP(avg_pool2d) OP(avg_pool2d_grad)                           \
+  /* what a pass makes of a convolution and the pooling after it (conv2d_max_pool2d.cpp) */       \
+  OP(conv2d_max_pool2d) OP(conv2d_max_pool2d_dgrad) OP(conv2d_max_pool2d_wgrad)                   \
   /* normalization (batch_norm.cpp) */                                                            \
   OP(batch_norm) OP(batch_norm_grad)                                                              \
   /* losses (cross_entropy.cpp) */                                                                \

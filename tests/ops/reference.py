@@ -423,6 +423,51 @@ def max_pool2d_grad(gy, index, input_shape, window, strides, padding):
     return _inside(padded, input_shape, padding)
 
 
+def _before_pooling(gy, y, index, shape, *, activation, activation_alpha, pool):
+    """The gradient before the activation, spread to the convolution's output."""
+    if activation != "linear":
+        names = ELEMENT_PARAMETERS.get(f"{activation}_grad", [])
+        gy = ELEMENT_FUNCTIONS[f"{activation}_grad"](
+            gy, y, **dict.fromkeys(names, activation_alpha)
+        )
+    return max_pool2d_grad(gy, index, shape, **pool)
+
+
+def _conv_shape(x, kernel, strides, padding, dilations):
+    *_, (_, _, rows, columns) = _windows(x, kernel[:2], strides, padding, dilations)
+    count = [len(range(part.start, part.stop, part.step)) for part in (rows, columns)]
+    return [x[0], *count, kernel[3]]
+
+
+@reference("conv2d_max_pool2d")
+def conv2d_max_pool2d(x, kernel, bias=0.0, *, window, pool_strides, pool_padding, **attributes):
+    return max_pool2d(conv2d(x, kernel, bias, **attributes), window, pool_strides, pool_padding)
+
+
+@reference("conv2d_max_pool2d_dgrad")
+def conv2d_max_pool2d_dgrad(
+    gy, y, index, kernel, *, input_shape, strides, padding, dilations, groups,
+    window, pool_strides, pool_padding, **activation,
+):  # fmt: skip
+    shape = _conv_shape(input_shape, kernel.shape, strides, padding, dilations)
+    pool = {"window": window, "strides": pool_strides, "padding": pool_padding}
+    wide = _before_pooling(gy, y, index, shape, pool=pool, **activation)
+    conv = {"strides": strides, "padding": padding, "dilations": dilations, "groups": groups}
+    return conv2d_dgrad(wide, kernel, input_shape=input_shape, **conv)
+
+
+@reference("conv2d_max_pool2d_wgrad")
+def conv2d_max_pool2d_wgrad(
+    x, gy, y, index, *, kernel_shape, strides, padding, dilations, groups,
+    window, pool_strides, pool_padding, **activation,
+):  # fmt: skip
+    shape = _conv_shape(x.shape, kernel_shape, strides, padding, dilations)
+    pool = {"window": window, "strides": pool_strides, "padding": pool_padding}
+    wide = _before_pooling(gy, y, index, shape, pool=pool, **activation)
+    conv = {"strides": strides, "padding": padding, "dilations": dilations, "groups": groups}
+    return conv2d_wgrad(x, wide, kernel_shape=kernel_shape, **conv), wide.sum(axis=(0, 1, 2))
+
+
 def _counts(input_shape, window, strides, padding) -> Array:
     inside = _padded(np.ones((1, *input_shape[1:3], 1)), padding)
     return sum(

@@ -34,6 +34,8 @@ std::span<const KernelTableRow> cpu_kernel_table() {
       // conv2d.cpp, pool2d.cpp
       ROW(conv2d) ROW(conv2d_dgrad) ROW(conv2d_wgrad) ROW(max_pool2d) ROW(max_pool2d_grad)
           ROW(avg_pool2d) ROW(avg_pool2d_grad)
+      // conv2d_max_pool2d.cpp
+      ROW(conv2d_max_pool2d) ROW(conv2d_max_pool2d_dgrad) ROW(conv2d_max_pool2d_wgrad)
       // batch_norm.cpp
       ROW(batch_norm) ROW(batch_norm_grad)
       // cross_entropy.cpp

@@ -30,6 +30,8 @@ std::span<const KernelTableRow> kernel_table() {
       // conv2d and pool2d
       ROW(conv2d) ROW(conv2d_dgrad) ROW(conv2d_wgrad) ROW(max_pool2d) ROW(max_pool2d_grad)
           ROW(avg_pool2d) ROW(avg_pool2d_grad)
+      // conv2d_max_pool2d.cpp
+      ROW(conv2d_max_pool2d) ROW(conv2d_max_pool2d_dgrad) ROW(conv2d_max_pool2d_wgrad)
       // batch_norm.cu
       ROW(batch_norm) ROW(batch_norm_grad)
       // cross_entropy.cu
