@@ -1,6 +1,6 @@
 """Times single ops on the GPU, at the shapes of small convolutional networks on MNIST.
 
-    python tests/gpu/bench_kernels.py [--steps 2000] [--filter softmax] [--device cuda:0]
+    python tests/gpu/bench_kernels.py [--steps 2000] [--filter softmax] [--full-float32]
 
 Each op is a program of its own that runs many steps per launch, so the time is the device's: the
 kernels and the step loop around them, which the first row ("nothing") shows by itself. GB/s counts
@@ -90,6 +90,30 @@ def update_rows(shapes: list[Shape]) -> Iterator[Row]:
     yield Row("adam_update", [rate, ("int64", ()), *parameters * 4], adam)
 
 
+def product_rows() -> Iterator[tuple[str, Row]]:
+    """The dense layers of nets A to D: forward, input's and kernel's gradient, bias's gradient."""
+    layers = [
+        ("A", 64, 3136, 10),
+        ("B", 64, 256, 120),
+        ("B", 64, 120, 10),
+        ("C", 64, 3136, 128),
+        ("C", 64, 128, 10),
+        ("D", 128, 1600, 10),
+    ]
+    for net, batch, features, units in layers:
+        x, w = ("float32", (batch, features)), ("float32", (features, units))
+        gy, bias = ("float32", (batch, units)), ("float32", (units,))
+        activation = "linear" if units == 10 else "relu"
+        yield net, Row("dense", [x, w, bias], {"activation": activation, "activation_alpha": 0.0})
+        yield net, Row("matmul", [gy, w], {"transpose_a": False, "transpose_b": True})
+        yield net, Row("matmul", [x, gy], {"transpose_a": True, "transpose_b": False})
+        yield net, Row("reduce_sum", [gy], {"axes": [0], "keepdims": False})
+    # Where own kernels end and cuBLASLt begins.
+    for size in (256, 384, 512):
+        square = ("float32", (size, size))
+        yield "large", Row("matmul", [square] * 2, {"transpose_a": False, "transpose_b": False})
+
+
 def bandwidth_rows() -> Iterator[Row]:
     """Large enough that memory, not latency, is the limit."""
     x = ("float32", (64, 128, 128, 32))
@@ -137,6 +161,7 @@ def all_rows() -> Iterator[tuple[str, Row]]:
         yield "A-C", row
     for row in loss_rows(128):
         yield "D", row
+    yield from product_rows()
     for row in bandwidth_rows():
         yield "large", row
 
@@ -148,14 +173,16 @@ def make_input(rng: np.random.Generator, dtype: str, shape: Shape, limit: int) -
     return rng.integers(0, limit, shape).astype(dtype)
 
 
-def measure(row: Row, device: str, steps: int, repeats: int) -> tuple[float, int]:
+def measure(
+    row: Row, device: str, steps: int, repeats: int, allow_tf32: bool = True
+) -> tuple[float, int]:
     """Microseconds per step, and bytes read and written by the op."""
     rng = np.random.default_rng(0)
     graph = _core.Graph()
     arrays = [make_input(rng, dtype, shape, row.limit) for dtype, shape in row.inputs]
     values = [graph.input(f"x{i}", x.shape, x.dtype.name) for i, x in enumerate(arrays)]
     outputs = graph.apply(row.op, values, row.attrs)
-    program = _core.Program.compile(graph, outputs, device)
+    program = _core.Program.compile(graph, outputs, device, allow_tf32=allow_tf32)
     tensors = [_core.from_numpy(x, device) for x in arrays]
     program.run(tensors, steps=steps)
     _core.synchronize(device)
@@ -189,6 +216,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--full-float32", action="store_true", help="do not allow TF32")
     parser.add_argument("--filter", default="", help="only ops whose name contains this")
     options = parser.parse_args()
     reason = reason_against(options.device)
@@ -204,7 +232,9 @@ def main() -> None:
             continue
         # Large rows take up to a millisecond a step.
         steps = max(1, options.steps // 20) if net == "large" else options.steps
-        time_us, moved = measure(row, options.device, steps, options.repeats)
+        time_us, moved = measure(
+            row, options.device, steps, options.repeats, not options.full_float32
+        )
         rate = moved / time_us / 1e3
         print(f"{net:6} {row.op:34} {time_us:9.2f} {rate:8.0f}  {text_of(row)}", flush=True)
 

@@ -1,10 +1,11 @@
-// dense = activation(x @ w + bias): an own kernel for few units, else one cuBLASLt product, with
-// the bias in its epilogue where nothing else follows.
+// dense = activation(x @ w + bias): an own kernel where the product is small or has few columns,
+// else one cuBLASLt product, with the bias in its epilogue where nothing else follows.
 #include "core/backend/cuda/bias_activation.h"
 #include "core/backend/cuda/cublaslt_gemm.h"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/narrow_matmul.h"
 #include "core/backend/cuda/plans.h"
+#include "core/backend/cuda/small_matmul.h"
 
 namespace kerascnn::cuda {
 
@@ -16,6 +17,10 @@ std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
   shape.m = request.inputs[0].shape[0];
   shape.k = request.inputs[0].shape[1];
   shape.n = request.inputs[1].shape[1];
+  if (auto kernel =
+          plan_small_matmul("dense", dtype, shape, request.allow_tf32, has_bias, activation)) {
+    return kernel;
+  }
   if (auto kernel = plan_narrow_matmul("dense", dtype, shape, has_bias, activation)) return kernel;
   const int64_t bytes = num_bytes(request.outputs[0]);
 

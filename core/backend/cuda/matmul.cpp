@@ -1,8 +1,9 @@
-// matmul: own kernels where a matrix has few columns, else cuBLASLt.
+// matmul: own kernels where the product is small or a matrix has few columns, else cuBLASLt.
 #include "core/backend/cuda/cublaslt_gemm.h"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/narrow_matmul.h"
 #include "core/backend/cuda/plans.h"
+#include "core/backend/cuda/small_matmul.h"
 
 namespace kerascnn::cuda {
 
@@ -18,7 +19,9 @@ std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request) {
   shape.n = y[rank - 1];
   shape.k = a[shape.transpose_a ? rank - 2 : rank - 1];
 
-  if (auto kernel = plan_narrow_matmul("matmul", request.inputs[0].dtype, shape)) return kernel;
+  const DType dtype = request.inputs[0].dtype;
+  if (auto kernel = plan_small_matmul("matmul", dtype, shape, request.allow_tf32)) return kernel;
+  if (auto kernel = plan_narrow_matmul("matmul", dtype, shape)) return kernel;
   const int64_t bytes = num_bytes(request.outputs[0]);
   if (bytes == 0 || shape.k == 0) {
     // A product over no elements is zero; cuBLASLt takes no empty matrices.
@@ -29,8 +32,8 @@ std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request) {
             "matmul: cudaMemsetAsync");
     });
   }
-  auto gemm = std::make_shared<CublasLtGemm>("matmul", Context::current(), request.inputs[0].dtype,
-                                             shape, GemmEpilogue::None, request.allow_tf32);
+  auto gemm = std::make_shared<CublasLtGemm>("matmul", Context::current(), dtype, shape,
+                                             GemmEpilogue::None, request.allow_tf32);
   return make_kernel(
       gemm->description(),
       [gemm](const KernelArgs& args) {

@@ -1,0 +1,367 @@
+// Small matrix products are bound by latency: how many dependent trips to memory one after another,
+// not how much arithmetic. So every warp takes a 32 x 32 tile of the result and a short piece of
+// the sum, loads all of that straight into the registers of its tensor-core fragments, and the
+// pieces are added up over a block's warps and then over the blocks that share the tile: a cluster
+// of them through shared memory, or, where the device has no clusters, the last one to finish.
+// Both add in a fixed order.
+#include "core/backend/cuda/small_matmul.h"
+
+#include "core/backend/cuda/device/activation.cuh"
+#include "core/backend/cuda/device/block.cuh"
+#include "core/backend/cuda/device/cluster.cuh"
+#include "core/backend/cuda/device/tf32.cuh"
+#include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/device_buffer.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+constexpr int kTile = 32;       // rows and columns of the result, per block
+constexpr int kUnit = 16;       // of the summed axis, loaded by a warp at once
+constexpr int kMaxWarps = 8;    // of a block; they share the sum
+constexpr int kMaxSplits = 16;  // blocks that share a tile: the largest cluster
+// A tile as 256 vectors of 4. In shared memory they lie as the fragments have them, 8 rows of one
+// vector per lane, padded so that pairs of rows fall into different banks.
+constexpr int kVectors = kTile * kTile / 4;
+constexpr int kPaddedLanes = 36;
+constexpr int kPartVectors = 8 * kPaddedLanes;
+
+struct Product {
+  int m, n, k;
+  int tiles_across;
+  int splits;
+  int k_per_split;                    // a multiple of kUnit
+  bool vector_a, vector_b, vector_y;  // rows in memory are multiples of 16 bytes
+};
+
+size_t shared_bytes(int warps) {
+  return (static_cast<size_t>(warps) * kPartVectors + kVectors) * sizeof(float4);
+}
+
+// What a lane needs of a matrix for one unit: values[i][e] is row 4 * group + i at k = 4 * member +
+// e. The fragments' own orders of rows and of the summed axis are free as long as both matrices
+// agree; this one makes every load a vector, whichever axis is contiguous (`kRows`: the rows').
+template <bool kRows>
+__device__ __forceinline__ void load_unit(float (&values)[4][4], const float* __restrict__ matrix,
+                                          int row, int rows, int k, int k_end, int k_size,
+                                          bool vector) {
+#pragma unroll
+  for (int outer = 0; outer < 4; ++outer) {
+    // `outer` steps along the axis that is not contiguous.
+    const int r = kRows ? row : row + outer;
+    const int at = kRows ? k + outer : k;
+    const float* from = matrix + (kRows ? at * rows + r : r * k_size + at);
+    float4 v = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (vector) {
+      if (r < rows && at < k_end) v = *reinterpret_cast<const float4*>(from);
+    } else {
+      const int left = r < rows && at < k_end ? (kRows ? rows - r : k_end - at) : 0;
+      if (left > 0) v.x = from[0];
+      if (left > 1) v.y = from[1];
+      if (left > 2) v.z = from[2];
+      if (left > 3) v.w = from[3];
+    }
+    const float four[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int inner = 0; inner < 4; ++inner) {
+      if constexpr (kRows) {
+        values[inner][outer] = four[inner];
+      } else {
+        values[outer][inner] = four[inner];
+      }
+    }
+  }
+}
+
+// sums[p][j]: rows 4 * group + 2 * p + (0, 1), columns 8 * member + j + (0, 4).
+__device__ __forceinline__ void multiply_unit(float (&sums)[2][4][4], const float (&a)[4][4],
+                                              const float (&b)[4][4]) {
+#pragma unroll
+  for (int step = 0; step < 4; step += 2) {
+    uint32_t right[4][2];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      right[j][0] = to_tf32(b[j][step]);
+      right[j][1] = to_tf32(b[j][step + 1]);
+    }
+#pragma unroll
+    for (int p = 0; p < 2; ++p) {
+      const uint32_t left[4] = {to_tf32(a[2 * p][step]), to_tf32(a[2 * p + 1][step]),
+                                to_tf32(a[2 * p][step + 1]), to_tf32(a[2 * p + 1][step + 1])};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) multiply_tf32(sums[p][j], left, right[j]);
+    }
+  }
+}
+
+__device__ __forceinline__ float4 add(float4 a, float4 b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
+// Vector x of a tile: eight neighbouring ones are a row.
+struct Position {
+  int row, column;
+  __device__ __forceinline__ explicit Position(int x)
+      : row(x / 8 % 8 * 4 + x / 64), column(x % 8 * 4) {}
+  // Where fragments leave it in shared memory: by row % 4 and half of 8 columns, then by lane.
+  __device__ __forceinline__ static int in_part(int x) {
+    return (x / 64 * 2 + x % 2) * kPaddedLanes + x / 2 % 32;
+  }
+};
+
+__device__ __forceinline__ void finish(float* __restrict__ y, const float* __restrict__ bias,
+                                       const Product& p, int row, int column, float4 sum,
+                                       Activation activation, float alpha) {
+  if (row >= p.m) return;
+  float* target = y + row * p.n + column;
+  const float values[4] = {sum.x, sum.y, sum.z, sum.w};
+  float results[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const float shift = bias != nullptr && column + j < p.n ? bias[column + j] : 0.0f;
+    results[j] = activate(activation, values[j] + shift, alpha);
+  }
+  if (p.vector_y) {
+    if (column < p.n) {
+      *reinterpret_cast<float4*>(target) = {results[0], results[1], results[2], results[3]};
+    }
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    if (column + j < p.n) target[j] = results[j];
+  }
+}
+
+// The tile's part that the block has summed, its thread's vectors in registers.
+struct BlockSums {
+  float4 vectors[2];  // of thread and thread + blockDim.x; the second only where warps are few
+};
+
+template <bool kTransposeA, bool kTransposeB>
+__device__ __forceinline__ void sum_in_warp(float (&sums)[2][4][4], const float* __restrict__ a,
+                                            const float* __restrict__ b, const Product& p,
+                                            int first_row, int first_column, int k_begin,
+                                            int k_end) {
+  const int lane = threadIdx.x % 32;
+  const int warps = blockDim.x / 32;
+  const int row = first_row + lane / 4 * 4, column = first_column + lane / 4 * 4;
+  const int step = warps * kUnit;
+  for (int k = k_begin + threadIdx.x / 32 * kUnit; k < k_end; k += 2 * step) {
+    const int at = k + lane % 4 * 4;
+    float a0[4][4], b0[4][4], a1[4][4], b1[4][4];
+    load_unit<kTransposeA>(a0, a, row, p.m, at, k_end, p.k, p.vector_a);
+    load_unit<!kTransposeB>(b0, b, column, p.n, at, k_end, p.k, p.vector_b);
+    load_unit<kTransposeA>(a1, a, row, p.m, at + step, k_end, p.k, p.vector_a);
+    load_unit<!kTransposeB>(b1, b, column, p.n, at + step, k_end, p.k, p.vector_b);
+    multiply_unit(sums, a0, b0);
+    if (k + step < k_end) multiply_unit(sums, a1, b1);
+  }
+}
+
+// Adds up what the block's warps have, through shared memory.
+__device__ __forceinline__ BlockSums sum_in_block(float4* parts, const float (&sums)[2][4][4]) {
+  const int lane = threadIdx.x % 32;
+  const int warps = blockDim.x / 32;
+  float4* part = parts + threadIdx.x / 32 * kPartVectors;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int at = i % 2 * 2 + half;
+      part[(i * 2 + half) * kPaddedLanes + lane] = {sums[i / 2][0][at], sums[i / 2][1][at],
+                                                    sums[i / 2][2][at], sums[i / 2][3][at]};
+    }
+  }
+  __syncthreads();
+  BlockSums result;
+#pragma unroll
+  for (int v = 0; v < 2; ++v) {
+    const int x = threadIdx.x + v * blockDim.x;
+    if (x >= kVectors) break;
+    const int at = Position::in_part(x);
+    float4 sum = parts[at];
+#pragma unroll
+    for (int w = 1; w < kMaxWarps; ++w) {
+      if (w < warps) sum = add(sum, parts[w * kPartVectors + at]);
+    }
+    result.vectors[v] = sum;
+  }
+  return result;
+}
+
+template <bool kTransposeA, bool kTransposeB, bool kCluster>
+__global__ void __launch_bounds__(kMaxWarps * 32)
+    small_matmul_kernel(const float* __restrict__ a, const float* __restrict__ b,
+                        const float* __restrict__ bias, float* __restrict__ y,
+                        float4* __restrict__ partial, unsigned* tickets, Product p,
+                        Activation activation, float alpha) {
+  extern __shared__ char shared[];
+  float4* parts = reinterpret_cast<float4*>(shared);
+  const int threads = blockDim.x;
+  const int tile = blockIdx.x / p.splits;
+  const int split = blockIdx.x % p.splits;  // and the rank in the cluster
+  const int first_row = tile / p.tiles_across * kTile;
+  const int first_column = tile % p.tiles_across * kTile;
+  const int k_begin = split * p.k_per_split;
+  const int k_end = min(k_begin + p.k_per_split, p.k);
+  // Others may write into this block's shared memory once it runs.
+  if constexpr (kCluster) arrive_in_cluster();
+
+  float sums[2][4][4] = {};
+  sum_in_warp<kTransposeA, kTransposeB>(sums, a, b, p, first_row, first_column, k_begin, k_end);
+  const BlockSums block = sum_in_block(parts, sums);
+
+  auto finish_vector = [&](int x, float4 sum) {
+    const Position at(x);
+    finish(y, bias, p, first_row + at.row, first_column + at.column, sum, activation, alpha);
+  };
+  if constexpr (kCluster) {
+    // Every block gets its share of the tile from all blocks.
+    float4* received = parts + threads / 32 * kPartVectors;
+    const int share = kVectors / p.splits;
+    wait_for_cluster();
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      const int x = threadIdx.x + v * threads;
+      if (x >= kVectors) break;
+      store_in_cluster(received + split * share + x % share, x / share, block.vectors[v]);
+    }
+    arrive_in_cluster();
+    wait_for_cluster();
+    for (int x = threadIdx.x; x < share; x += threads) {
+      float4 sum = received[x];
+#pragma unroll
+      for (int s = 1; s < kMaxSplits; ++s) {
+        if (s < p.splits) sum = add(sum, received[s * share + x]);
+      }
+      finish_vector(split * share + x, sum);
+    }
+  } else {
+    float4* of_tile = partial + static_cast<int64_t>(tile) * p.splits * kVectors;
+    if (p.splits > 1) {
+#pragma unroll
+      for (int v = 0; v < 2; ++v) {
+        const int x = threadIdx.x + v * threads;
+        if (x < kVectors) of_tile[split * kVectors + x] = block.vectors[v];
+      }
+      if (!is_last_block(tickets + tile, static_cast<unsigned>(p.splits))) return;
+    }
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      const int x = threadIdx.x + v * threads;
+      if (x >= kVectors) break;
+      float4 sum = block.vectors[v];
+      if (p.splits > 1) {
+        sum = of_tile[x];
+#pragma unroll
+        for (int s = 1; s < kMaxSplits; ++s) {
+          if (s < p.splits) sum = add(sum, of_tile[s * kVectors + x]);
+        }
+      }
+      finish_vector(x, sum);
+    }
+  }
+}
+
+struct Launch {
+  Product product{};
+  int warps = 0;
+  unsigned blocks = 0;
+  unsigned cluster = 0;  // 0: blocks without clusters
+};
+
+// Two units per warp: enough loads in flight, and one trip to memory for all of them.
+Launch make_launch(const GemmShape& g, int64_t multiprocessors) {
+  Launch launch;
+  Product& p = launch.product;
+  p.m = static_cast<int>(g.m);
+  p.n = static_cast<int>(g.n);
+  p.k = static_cast<int>(g.k);
+  const int64_t tiles = ceil_div(g.m, kTile) * ceil_div(g.n, kTile);
+  p.tiles_across = static_cast<int>(ceil_div(g.n, kTile));
+  const int64_t units = ceil_div(g.k, kUnit);
+  launch.warps = units <= 4 ? 4 : kMaxWarps;
+  int splits = 1;
+  while (splits < kMaxSplits && 2 * launch.warps * splits < units &&
+         tiles * splits * 2 <= 2 * multiprocessors) {
+    splits *= 2;
+  }
+  p.splits = splits;
+  p.k_per_split = static_cast<int>(ceil_div(units, splits) * kUnit);
+  p.vector_a = (g.transpose_a ? g.m : g.k) % 4 == 0;
+  p.vector_b = (g.transpose_b ? g.k : g.n) % 4 == 0;
+  p.vector_y = g.n % 4 == 0;
+  launch.blocks = static_cast<unsigned>(tiles * splits);
+  return launch;
+}
+
+template <bool kTransposeA, bool kTransposeB>
+std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g, bool has_bias,
+                             const ActivationCall& activation) {
+  const auto in_clusters = small_matmul_kernel<kTransposeA, kTransposeB, true>;
+  const auto with_tickets = small_matmul_kernel<kTransposeA, kTransposeB, false>;
+  const Launch launch = make_launch(g, Context::current().multiprocessors());
+  const Product p = launch.product;
+  const unsigned threads = static_cast<unsigned>(launch.warps * 32);
+  const size_t shared = shared_bytes(launch.warps);
+  const bool clusters =
+      p.splits > 1 && Context::current().compute_capability() >= 90 &&
+      ClusterLaunch(launch.blocks, threads, static_cast<unsigned>(p.splits), shared)
+          .fits(in_clusters);
+  std::shared_ptr<DeviceBuffer> tickets;
+  int64_t workspace = 0;
+  if (p.splits > 1 && !clusters) {
+    tickets = std::make_shared<DeviceBuffer>(launch.blocks / p.splits * sizeof(unsigned));
+    workspace = int64_t{launch.blocks} * kVectors * static_cast<int64_t>(sizeof(float4));
+  }
+  return make_kernel(
+      message("kerascnn small product, ", p.splits, clusters ? " blocks a cluster" : " splits"),
+      [=](const KernelArgs& args) {
+        const auto stream = static_cast<cudaStream_t>(args.stream);
+        const float* a = input<float>(args, 0);
+        const float* b = input<float>(args, 1);
+        const float* bias = has_bias ? input<float>(args, 2) : nullptr;
+        float* y = output<float>(args, 0);
+        const float alpha = static_cast<float>(activation.alpha);
+        if (clusters) {
+          ClusterLaunch(launch.blocks, threads, static_cast<unsigned>(p.splits), shared, stream)
+              .run(in_clusters, a, b, bias, y, static_cast<float4*>(nullptr),
+                   static_cast<unsigned*>(nullptr), p, activation.kind, alpha);
+          return;
+        }
+        with_tickets<<<launch.blocks, threads, shared, stream>>>(
+            a, b, bias, y, static_cast<float4*>(args.workspace),
+            tickets ? tickets->as<unsigned>() : nullptr, p, activation.kind, alpha);
+        check_launch(op);
+      },
+      workspace);
+}
+
+// Every 32 x 32 tile reads its rows and columns for itself: beyond about 16 MiB of that, tiles as
+// large as cuBLASLt's count for more than its second launch.
+bool is_small(const GemmShape& g) {
+  constexpr int64_t kMaxProducts = int64_t{1} << 26;
+  return g.m <= kMaxProducts && g.n <= kMaxProducts && g.k <= kMaxProducts &&
+         g.m * g.n <= kMaxProducts && g.m * g.n * g.k <= kMaxProducts;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_small_matmul(const std::string& op, DType dtype, const GemmShape& g,
+                                          bool allow_tf32, bool has_bias,
+                                          const ActivationCall& activation) {
+  if (dtype != DType::Float32 || !allow_tf32 || g.batch != 1 || g.m == 0 || g.n == 0 || g.k == 0 ||
+      !is_small(g) || Context::current().compute_capability() < 80) {
+    return nullptr;
+  }
+  if (g.transpose_a) {
+    return g.transpose_b ? plan<true, true>(op, g, has_bias, activation)
+                         : plan<true, false>(op, g, has_bias, activation);
+  }
+  return g.transpose_b ? plan<false, true>(op, g, has_bias, activation)
+                       : plan<false, false>(op, g, has_bias, activation);
+}
+
+}  // namespace kerascnn::cuda

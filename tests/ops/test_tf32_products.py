@@ -1,0 +1,100 @@
+"""Matrix products with TF32 allowed, on every device and around the sizes where kernels change."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from kerascnn import _core
+
+from . import harness
+
+# Below and above a tile's rows and columns, multiples of 4 (vector loads) and not, sums that one
+# warp, one block and several blocks share; then the products of small convolutional networks.
+SIZES = [
+    *itertools.product([1, 7, 33, 64, 129], [1, 4, 33, 129, 1000], [1, 7, 20, 33, 128]),
+    *((64, 3136, 128), (64, 256, 120), (64, 128, 3136), (3136, 64, 128), (256, 64, 120)),
+    *((64, 3136, 10), (128, 1600, 10), (64, 10, 3136), (1600, 128, 10), (513, 514, 515)),
+]
+TRANSPOSES = list(itertools.product([False, True], repeat=2))
+
+
+@pytest.fixture(autouse=True)
+def allow_tf32():
+    with harness.tf32_off():  # puts back what was set before
+        _core.set_allow_tf32(True)
+        yield
+
+
+def matmul(a, b, transpose_a, transpose_b, device):
+    stored = [a.T if transpose_a else a, b.T if transpose_b else b]
+    inputs = harness.to_device([np.ascontiguousarray(x, dtype=np.float32) for x in stored], device)
+    attributes = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    return _core.apply("matmul", inputs, attributes)[0].numpy().astype(np.float64)
+
+
+def whole_numbers(rng, *shape):
+    """Exact in TF32, and so are their products and sums in float32, in any order."""
+    return rng.integers(-8, 9, shape).astype(np.float64)
+
+
+def tolerance_norm(a, b):
+    """What the error's norm must not exceed.
+
+    Both factors of a product are rounded to 11 significant bits: relative errors of up to 2^-11,
+    with a standard deviation below 0.6 * 2^-11 each. They are independent, so an element's error
+    has a standard deviation below 0.9 * 2^-11 times the root of the sum of the squared products;
+    twice 2^-10 is more than four of these, and enough for a result of one element.
+    """
+    return 2.0**-9 * np.sqrt(((a**2) @ (b**2)).sum())
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_matmul(size, device, rng):
+    m, k, n = size
+    for transposes in TRANSPOSES:
+        a, b = whole_numbers(rng, m, k), whole_numbers(rng, k, n)
+        np.testing.assert_array_equal(
+            matmul(a, b, *transposes, device), a @ b, err_msg=f"{size} {transposes} on {device}"
+        )
+        a = rng.standard_normal((m, k)).astype(np.float32).astype(np.float64)
+        b = rng.standard_normal((k, n)).astype(np.float32).astype(np.float64)
+        error = np.linalg.norm(matmul(a, b, *transposes, device) - a @ b)
+        assert error <= tolerance_norm(a, b), f"{size} {transposes} on {device}: {error}"
+
+
+@pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no_bias"])
+@pytest.mark.parametrize("activation", ["linear", "relu", "leaky_relu"])
+@pytest.mark.parametrize("size", [(1, 1, 1), (7, 33, 5), (33, 300, 36), (64, 3136, 128)], ids=str)
+def test_dense(size, activation, has_bias, device, rng):
+    m, k, n = size
+    x, kernel = whole_numbers(rng, m, k), whole_numbers(rng, k, n)
+    bias = whole_numbers(rng, n)
+    inputs = [x, kernel, bias] if has_bias else [x, kernel]
+    tensors = harness.to_device([a.astype(np.float32) for a in inputs], device)
+    # A slope of 1/4 keeps whole numbers exact.
+    attributes = {"activation": activation, "activation_alpha": 0.25}
+    y = _core.apply("dense", tensors, attributes)[0].numpy().astype(np.float64)
+    wanted = x @ kernel + (bias if has_bias else 0)
+    slope = {"linear": 1.0, "relu": 0.0, "leaky_relu": 0.25}[activation]
+    np.testing.assert_array_equal(y, np.where(wanted > 0, wanted, slope * wanted))
+
+
+def test_the_same_bits_in_every_run(device, rng):
+    a = rng.standard_normal((64, 3136))
+    b = rng.standard_normal((3136, 100))
+    first = matmul(a, b, False, False, device)
+    for _ in range(5):
+        np.testing.assert_array_equal(matmul(a, b, False, False, device), first)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_comes_out(value, device, rng):
+    """At a row's or column's end, where a wrong guard would drop it or spread it."""
+    a, b = whole_numbers(rng, 33, 300), np.abs(whole_numbers(rng, 300, 37)) + 1
+    a[32, 299] = value
+    y = matmul(a, b, False, False, device)
+    assert not np.isfinite(y[32]).any()
+    np.testing.assert_array_equal(y[:32], (a @ b)[:32])
