@@ -108,9 +108,9 @@ class Backend {
   virtual Allocator& allocator() = 0;
   virtual std::span<const KernelTableRow> kernel_table() const = 0;
   virtual std::unique_ptr<Executor> make_executor(std::vector<Instruction> instructions) = 0;
-  // A program whose buffers take no more than this in all gets memory of its own for each, so that
-  // kernels which could run side by side don't wait for one another's memory. 0 where kernels run
-  // one after another.
+  // So much memory of a program goes to buffers that share theirs with none, so that kernels which
+  // could run side by side don't wait for one another's memory. 0 where kernels run one after
+  // another.
   virtual int64_t max_unshared_bytes() const { return 0; }
   virtual LaunchStats launch_stats() const = 0;
 

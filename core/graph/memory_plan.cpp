@@ -123,19 +123,31 @@ MemoryPlan plan_by_time(const std::vector<BufferLifetime>& buffers) {
   return plan;
 }
 
-}  // namespace
-
-MemoryPlan plan_memory(const std::vector<BufferLifetime>& buffers) {
+MemoryPlan plan_shared(const std::vector<BufferLifetime>& buffers) {
   return buffers.size() <= kExactLimit ? plan_by_size(buffers) : plan_by_time(buffers);
 }
 
-MemoryPlan plan_unshared_memory(const std::vector<BufferLifetime>& buffers) {
-  MemoryPlan plan;
-  for (const BufferLifetime& buffer : buffers) {
-    const int64_t bytes = align_buffer(buffer.bytes);
-    plan.offsets.push_back(bytes == 0 ? 0 : plan.bytes);
+}  // namespace
+
+MemoryPlan plan_memory(const std::vector<BufferLifetime>& buffers, int64_t max_unshared_bytes) {
+  if (max_unshared_bytes <= 0) return plan_shared(buffers);
+  MemoryPlan plan{std::vector<int64_t>(buffers.size(), 0), 0};
+  const std::vector<size_t> order = sorted_indices(
+      buffers.size(), [&](size_t a, size_t b) { return buffers[a].bytes < buffers[b].bytes; });
+  size_t num_unshared = 0;
+  for (; num_unshared < order.size(); ++num_unshared) {
+    const int64_t bytes = align_buffer(buffers[order[num_unshared]].bytes);
+    if (plan.bytes + bytes > max_unshared_bytes) break;
+    if (bytes > 0) plan.offsets[order[num_unshared]] = plan.bytes;
     plan.bytes += bytes;
   }
+  std::vector<BufferLifetime> others;
+  for (size_t i = num_unshared; i < order.size(); ++i) others.push_back(buffers[order[i]]);
+  const MemoryPlan shared = plan_shared(others);
+  for (size_t i = 0; i < others.size(); ++i) {
+    plan.offsets[order[num_unshared + i]] = plan.bytes + shared.offsets[i];
+  }
+  plan.bytes += shared.bytes;
   return plan;
 }
 

@@ -25,10 +25,8 @@ struct MemoryPlan {
   int64_t bytes = 0;
 };
 
-// Buffers that live at the same time never overlap. The same request always gives the same plan.
-MemoryPlan plan_memory(const std::vector<BufferLifetime>& buffers);
-
-// No two buffers overlap, whenever they live.
-MemoryPlan plan_unshared_memory(const std::vector<BufferLifetime>& buffers);
+// Buffers that live at the same time never overlap. The smallest buffers, up to max_unshared_bytes
+// in all, overlap with no other one at any time. The same request always gives the same plan.
+MemoryPlan plan_memory(const std::vector<BufferLifetime>& buffers, int64_t max_unshared_bytes = 0);
 
 }  // namespace kerascnn

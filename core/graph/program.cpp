@@ -150,10 +150,10 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
     workspace_bytes.push_back(kernel == nullptr ? 0 : kernel->workspace_bytes());
   }
   const BufferPlan buffers = plan_buffers(schedule, workspace_bytes);
-  MemoryPlan memory = plan_memory(buffers.buffers);
-  stats.least_arena_bytes = memory.bytes;
-  MemoryPlan unshared = plan_unshared_memory(buffers.buffers);
-  if (unshared.bytes <= backend(device).max_unshared_bytes()) memory = std::move(unshared);
+  const int64_t max_unshared_bytes = backend(device).max_unshared_bytes();
+  const MemoryPlan memory = plan_memory(buffers.buffers, max_unshared_bytes);
+  stats.least_arena_bytes =
+      max_unshared_bytes > 0 ? plan_memory(buffers.buffers).bytes : memory.bytes;
   arena = allocate_storage(memory.bytes, device);
   stats.arena_bytes = memory.bytes;
 

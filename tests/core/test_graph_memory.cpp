@@ -24,8 +24,7 @@ std::vector<BufferLifetime> random_buffers(unsigned seed, size_t count) {
   return buffers;
 }
 
-void check_plan(const std::vector<BufferLifetime>& buffers, size_t window) {
-  const MemoryPlan plan = plan_memory(buffers);
+void check_plan(const std::vector<BufferLifetime>& buffers, const MemoryPlan& plan, size_t window) {
   CHECK_EQUAL(plan.offsets.size(), buffers.size());
   std::vector<size_t> order(buffers.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -163,16 +162,34 @@ class MemorySimulation {
 };
 
 TEST(planned_buffers_never_overlap) {
-  for (unsigned seed = 0; seed < 50; ++seed) check_plan(random_buffers(seed, 200), 200);
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const std::vector<BufferLifetime> buffers = random_buffers(seed, 200);
+    check_plan(buffers, plan_memory(buffers), buffers.size());
+  }
 }
 
-TEST(planned_buffers_never_overlap_in_long_programs) { check_plan(random_buffers(7, 20000), 400); }
+TEST(planned_buffers_never_overlap_in_long_programs) {
+  const std::vector<BufferLifetime> buffers = random_buffers(7, 20000);
+  check_plan(buffers, plan_memory(buffers), 400);
+}
 
-TEST(unshared_buffers_never_overlap_whenever_they_live) {
-  const MemoryPlan plan = plan_unshared_memory({{1000, 0, 0}, {0, 1, 1}, {10, 2, 3}, {300, 4, 4}});
-  CHECK((plan.offsets == std::vector<int64_t>{0, 0, 1024, 1280}));
-  CHECK_EQUAL(plan.bytes, 1280 + 512);
-  CHECK_EQUAL(plan_unshared_memory({}).bytes, 0);
+TEST(the_smallest_buffers_share_with_none) {
+  const std::vector<BufferLifetime> buffers = {{1000, 0, 0}, {0, 1, 1},    {10, 2, 3},
+                                               {300, 4, 4},  {2000, 5, 5}, {1900, 6, 6}};
+  // 256 + 512 + 1024 bytes by themselves; the others live at different times.
+  const MemoryPlan plan = plan_memory(buffers, 1800);
+  CHECK((plan.offsets == std::vector<int64_t>{768, 0, 0, 256, 1792, 1792}));
+  CHECK_EQUAL(plan.bytes, 1792 + 2048);
+  CHECK_EQUAL(plan_memory(buffers, 1 << 20).bytes, 1792 + 2 * 2048);
+  CHECK_EQUAL(plan_memory(buffers, 0).bytes, 2048);
+  CHECK_EQUAL(plan_memory({}, 1 << 20).bytes, 0);
+}
+
+TEST(partly_shared_buffers_never_overlap) {
+  for (int64_t unshared : {1, 5000, 50000, 1000000}) {
+    const std::vector<BufferLifetime> buffers = random_buffers(3, 200);
+    check_plan(buffers, plan_memory(buffers, unshared), buffers.size());
+  }
 }
 
 TEST(a_chain_needs_the_memory_of_two_neighbours) {
