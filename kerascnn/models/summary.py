@@ -208,7 +208,8 @@ def _output_shape(operation: Any) -> str:
             structure = operation.compute_output_shape(*operation._build_shapes.values())
         except (NotImplementedError, TypeError, ValueError):
             return "?"
-        shapes = trees.flatten_shapes(structure)
+        # The batch that a layer was built with is no property of it: often the whole data set.
+        shapes = [(None, *shape[1:]) for shape in trees.flatten_shapes(structure)]
     else:
         return "?"
     texts = [

@@ -12,6 +12,7 @@ from kerascnn.device import current as current_device
 from kerascnn.losses.losses import LossFunctionWrapper, sparse_categorical_crossentropy
 from kerascnn.training.device_state import move_to
 from kerascnn.training.structure import at_path, is_nested, paths
+from kerascnn.training.target_shapes import check_target_shape
 
 
 class OutputLoss(NamedTuple):
@@ -234,6 +235,7 @@ class CompileLoss:
 
 
 def _call_loss(loss: OutputLoss, y_true: Any, y_pred: Any, weight: Any) -> Any:
+    check_target_shape(loss.loss, tuple(y_true.shape), tuple(y_pred.shape))
     value = loss.loss(y_true, y_pred, weight)
     if len(value.shape) != 0:
         raise ValueError(

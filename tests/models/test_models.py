@@ -243,6 +243,25 @@ def test_unbuilt_models_say_so():
     assert "0 (unbuilt)" in lines[0]
 
 
+def test_summary_of_a_subclassed_model_leaves_the_batch_open():
+    class Network(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.hidden = keras.layers.Dense(5)
+            self.top = keras.layers.Dense(3, activation="softmax")
+
+        def call(self, x):
+            return self.top(self.hidden(x))
+
+    model = Network()
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    model.fit(np.zeros((40, 4)), np.zeros(40, int), verbose=0)
+    lines = []
+    model.summary(print_fn=lines.append)
+    text = "\n".join(lines)
+    assert "(None, 5)" in text and "(None, 3)" in text and "40," not in text
+
+
 def test_summary_of_nested_models_and_ranges(capsys):
     inner = keras.Sequential([keras.Input((4,)), layers.Dense(3, name="inside")], name="inner")
     model = keras.Sequential([keras.Input((4,)), inner, layers.Dense(2, name="last")])

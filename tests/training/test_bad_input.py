@@ -118,7 +118,7 @@ def test_labels_that_are_no_whole_numbers(model):
 
 def test_one_hot_targets_for_a_sparse_loss(model):
     x, y = blobs()
-    with raises(ValueError, "sparse_categorical_crossentropy", r"\(20, 3\)"):
+    with raises(ValueError, "sparse_categorical_crossentropy", r"\(batch_size, 3\)"):
         check_untouched(model, x, np.eye(3)[y])
 
 
@@ -239,3 +239,44 @@ def test_compile_says_that_a_model_did_not_call_its_super_init():
 
     with pytest.raises(RuntimeError, match=r"super\(\).__init__\(\).*Forgetful"):
         Forgetful().compile("sgd", "mse")
+
+
+@pytest.mark.parametrize(
+    ("loss", "shape", "parts"),
+    [
+        ("mse", (8, 2), ["'mse'", "(batch_size, 3)", "(batch_size, 2)"]),
+        ("mse", (8,), ["'mse'", "(batch_size, 3)", "(batch_size)"]),
+        ("mean_squared_error", (8, 3, 1, 1), ["'mean_squared_error'", "(batch_size, 3, 1, 1)"]),
+        ("binary_crossentropy", (8, 2), ["binary_crossentropy", "(batch_size, 2)"]),
+        (
+            "categorical_crossentropy",
+            (8,),
+            ["categorical_crossentropy", "(batch_size, 3)", "'sparse_categorical_crossentropy'"],
+        ),
+        ("categorical_crossentropy", (8, 1), ["'sparse_categorical_crossentropy'"]),
+        (
+            "sparse_categorical_crossentropy",
+            (8, 3),
+            ["sparse_categorical_crossentropy", "'categorical_crossentropy'", "one-hot"],
+        ),
+        ("sparse_categorical_crossentropy", (8, 2), ["(batch_size)", "(batch_size, 2)"]),
+    ],
+)
+def test_targets_of_a_wrong_shape_name_the_loss_and_the_one_that_fits(loss, shape, parts):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="softmax")])
+    model.compile("sgd", loss)
+    for method in (model.fit, model.evaluate):
+        with pytest.raises(ValueError) as error:
+            method(np.zeros((8, 4)), np.zeros(shape), verbose=0)
+        assert not [part for part in parts if part not in str(error.value)], str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("units", "shape"),
+    [(1, (8,)), (1, (8, 1)), (3, (8, 1)), (3, (8, 3)), (1, (8, 5)), (3, (8, 3, 1))],
+)
+def test_targets_that_keras_stretches_to_the_output_are_taken(units, shape):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(units)])
+    model.compile("sgd", "mse")
+    history = model.fit(np.zeros((8, 4)), np.ones(shape), verbose=0)
+    assert history.history["loss"] == [1.0]

@@ -1,0 +1,80 @@
+"""Whether a batch's targets fit the output that a loss compares them with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerascnn import losses
+from kerascnn.losses.losses import LossFunctionWrapper
+
+_ONE_HOT = losses.categorical_crossentropy
+_LABELS = losses.sparse_categorical_crossentropy
+_BINARY = losses.binary_crossentropy
+# Losses that subtract or multiply element by element, where an axis of extent 1 is repeated.
+_ELEMENTWISE = (losses.mean_squared_error,)
+
+
+def check_target_shape(loss: Any, target: tuple, output: tuple) -> None:
+    """Checks shapes before the loss is computed, whose ops would only name themselves.
+
+    Args:
+        loss: a `Loss`; losses of the user's own are not checked.
+        target: shape of the targets, batch included.
+        output: shape of the model's output.
+
+    Raises:
+        ValueError: naming the loss, the shapes expected and received, and the loss that would fit.
+    """
+    fn = loss.fn if isinstance(loss, LossFunctionWrapper) else None
+    if fn is _LABELS:
+        axis = loss._fn_kwargs.get("axis", -1) % len(output)
+        expected = (*output[:axis], *output[axis + 1 :])
+        fits = target in (expected, (*output[:axis], 1, *output[axis + 1 :]))
+        fits = fits or (target[:-1] == expected and target[-1:] == (1,)) or target == (*expected, 1)
+    elif fn is _ONE_HOT or fn is _BINARY:
+        expected = output
+        fits = _of_same_rank(target, output) == output
+    elif fn in _ELEMENTWISE:
+        expected = output
+        fits = _repeats_to(_of_same_rank(target, output), output)
+    else:
+        return
+    if not fits:
+        raise ValueError(
+            f"The loss '{loss.name}' needs targets of shape {_batch_shape(expected)} for the "
+            f"model's output of shape {_batch_shape(output)}. Received: y of shape "
+            f"{_batch_shape(target)}. {_way_out(fn, target, output)}"
+        )
+
+
+def _of_same_rank(target: tuple, output: tuple) -> tuple:
+    """As losses do: a last axis of extent 1 comes or goes where ranks differ by one."""
+    if len(target) == len(output) + 1 and target[-1] == 1:
+        return target[:-1]
+    if len(output) == len(target) + 1 and output[-1] == 1:
+        return (*target, 1)
+    return target
+
+
+def _repeats_to(target: tuple, output: tuple) -> bool:
+    return len(target) == len(output) and all(
+        t == o or 1 in (t, o) for t, o in zip(target, output, strict=True)
+    )
+
+
+def _batch_shape(shape: tuple) -> str:
+    return "(" + ", ".join(["batch_size", *map(str, shape[1:])]) + ")"
+
+
+def _way_out(fn: Any, target: tuple, output: tuple) -> str:
+    if fn is _LABELS and target == output:
+        return (
+            "That looks like one-hot labels: use the loss 'categorical_crossentropy', or pass "
+            "np.argmax(y, axis=-1)."
+        )
+    if fn is _ONE_HOT and target in (output[:-1], (*output[:-1], 1)):
+        return (
+            "That looks like class numbers: use the loss 'sparse_categorical_crossentropy', or "
+            f"pass keras.utils.to_categorical(y, num_classes={output[-1]})."
+        )
+    return "Reshape y, or change the number of units of the last layer."
