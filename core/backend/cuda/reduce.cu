@@ -68,6 +68,11 @@ struct ReduceParams {
 
   __device__ __forceinline__ int64_t start(int64_t output) const {
     if (!is_simple) return kept(output);
+    if (outputs >> 31 == 0) {  // 64-bit divisions take long enough to show in a small reduction
+      const uint32_t small = static_cast<uint32_t>(output);
+      const uint32_t rest = small % static_cast<uint32_t>(inner);
+      return static_cast<int64_t>(small - rest) * reduce + rest;
+    }
     return (output / inner) * reduce * inner + output % inner;
   }
   __device__ __forceinline__ int64_t step(int64_t r) const {
@@ -75,26 +80,53 @@ struct ReduceParams {
   }
 };
 
-// Combines what the threads of a block have for the same output; the result is right in the first
-// row.
+// Combines what the threads of a block have for the same output; the first `filled` rows of
+// threads have something, and at least one. The result is right in the first row.
 template <int kLanes, typename A, typename Combine>
-__device__ __forceinline__ A combine_rows(A* shared, bool* filled, A value, bool has_value,
-                                          Combine combine) {
-  constexpr int kRows = kThreads / kLanes;
-  const int row = threadIdx.x / kLanes;
-  shared[threadIdx.x] = value;
-  filled[threadIdx.x] = has_value;
-  __syncthreads();
-  for (int half = kRows / 2; half > 0; half /= 2) {
-    const int other = threadIdx.x + half * kLanes;
-    if (row < half && filled[other]) {
-      shared[threadIdx.x] =
-          filled[threadIdx.x] ? combine(shared[threadIdx.x], shared[other]) : shared[other];
-      filled[threadIdx.x] = true;
+__device__ __forceinline__ A combine_rows(A* shared, A value, int filled, Combine combine) {
+  static_assert(kLanes == 1 || kLanes == 32);
+  int parts = filled;
+  int stride = kLanes;
+  if constexpr (kLanes == 1) {
+    const int lane = threadIdx.x % 32;
+    for (int step = 16; step > 0; step /= 2) {
+      const A other = __shfl_down_sync(kFullWarp, value, step);
+      if (lane + step < 32 && threadIdx.x + step < filled) value = combine(value, other);
     }
-    __syncthreads();
+    parts = (filled + 31) / 32;
+    stride = 32;
   }
-  return shared[threadIdx.x];
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  if (threadIdx.x < kLanes) {
+#pragma unroll
+    for (int part = 1; part < kThreads / 32; ++part) {
+      if (part < parts) value = combine(value, shared[part * stride + threadIdx.x]);
+    }
+  }
+  return value;
+}
+
+// Combines element(r) for r = first, first + step, ... below `end`, and at least the first. Loads
+// of a batch are under way at the same time: one trip to memory for the sums of small networks.
+template <typename A, typename Element, typename Combine>
+__device__ __forceinline__ A combine_elements(int64_t first, int64_t end, int step, Element element,
+                                              Combine combine) {
+  constexpr int kBatch = 8;
+  A value{};
+  for (int64_t r = first; r < end; r += kBatch * step) {
+    A batch[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      if (r + i * step < end) batch[i] = element(r + i * step);
+    }
+    value = r == first ? batch[0] : combine(value, batch[0]);
+#pragma unroll
+    for (int i = 1; i < kBatch; ++i) {
+      if (r + i * step < end) value = combine(value, batch[i]);
+    }
+  }
+  return value;
 }
 
 // kLanes threads side by side take neighbouring outputs, kThreads / kLanes rows share a reduction.
@@ -110,20 +142,17 @@ __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
   const int64_t output = static_cast<int64_t>(blockIdx.x) * kLanes + lane;
   const int64_t begin = blockIdx.y * p.per_split;
   const int64_t end = min(begin + p.per_split, p.reduce);
+  auto rows_of = [](int64_t elements) { return static_cast<int>(min(elements, int64_t{kRows})); };
   __shared__ A shared[kThreads];
-  __shared__ bool filled[kThreads];
 
   A value{};
-  bool has_value = output < p.outputs && begin + row < end;
-  if (has_value) {
+  if (output < p.outputs && begin < end) {
     const T* source = x + p.start(output);
-    value = load(source[p.step(begin + row)]);
-#pragma unroll 4
-    for (int64_t r = begin + row + kRows; r < end; r += kRows) {
-      value = combine(value, static_cast<A>(load(source[p.step(r)])));
-    }
+    value = combine_elements<A>(
+        begin + row, end, kRows, [&](int64_t r) { return static_cast<A>(load(source[p.step(r)])); },
+        combine);
   }
-  value = combine_rows<kLanes>(shared, filled, value, has_value, combine);
+  value = combine_rows<kLanes>(shared, value, rows_of(end - begin), combine);
 
   auto finish = [&](A result) {
     if (p.scaled) result = static_cast<A>(result * static_cast<A>(p.scale));
@@ -136,15 +165,12 @@ __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
   // Every split has at least one element, so every partial result is filled.
   if (row == 0 && output < p.outputs) partial[blockIdx.y * p.outputs + output] = value;
   if (!is_last_block(tickets + blockIdx.x, static_cast<unsigned>(p.splits))) return;
-  has_value = output < p.outputs && row < p.splits;
-  if (has_value) {
-    value = partial[row * p.outputs + output];
-#pragma unroll 4
-    for (int64_t s = row + kRows; s < p.splits; s += kRows) {
-      value = combine(value, partial[s * p.outputs + output]);
-    }
+  if (output < p.outputs) {
+    value = combine_elements<A>(
+        row, p.splits, kRows, [&](int64_t s) { return partial[s * p.outputs + output]; }, combine);
   }
-  value = combine_rows<kLanes>(shared, filled, value, has_value, combine);
+  __syncthreads();  // the first row has read `shared`
+  value = combine_rows<kLanes>(shared, value, rows_of(p.splits), combine);
   if (row == 0 && output < p.outputs) finish(value);
 }
 
