@@ -110,6 +110,8 @@ struct Position {
   }
 };
 
+// The rare activations would be most of the kernel's code, in the way of the rest.
+template <bool kAnyActivation>
 __device__ __forceinline__ void finish(float* __restrict__ y, const float* __restrict__ bias,
                                        const Product& p, int row, int column, float4 sum,
                                        Activation activation, float alpha) {
@@ -120,7 +122,12 @@ __device__ __forceinline__ void finish(float* __restrict__ y, const float* __res
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const float shift = bias != nullptr && column + j < p.n ? bias[column + j] : 0.0f;
-    results[j] = activate(activation, values[j] + shift, alpha);
+    const float value = values[j] + shift;
+    if constexpr (kAnyActivation) {
+      results[j] = activate(activation, value, alpha);
+    } else {
+      results[j] = activation == Activation::Relu ? element::relu(value) : value;
+    }
   }
   if (p.vector_y) {
     if (column < p.n) {
@@ -139,7 +146,8 @@ struct BlockSums {
   float4 vectors[2];  // of thread and thread + blockDim.x; the second only where warps are few
 };
 
-template <bool kTransposeA, bool kTransposeB>
+// kVectorLoads: both matrices can be read in vectors, which gives the common case short code.
+template <bool kTransposeA, bool kTransposeB, bool kVectorLoads>
 __device__ __forceinline__ void sum_in_warp(float (&sums)[2][4][4], const float* __restrict__ a,
                                             const float* __restrict__ b, const Product& p,
                                             int first_row, int first_column, int k_begin,
@@ -148,13 +156,14 @@ __device__ __forceinline__ void sum_in_warp(float (&sums)[2][4][4], const float*
   const int warps = blockDim.x / 32;
   const int row = first_row + lane / 4 * 4, column = first_column + lane / 4 * 4;
   const int step = warps * kUnit;
+  const bool vector_a = kVectorLoads || p.vector_a, vector_b = kVectorLoads || p.vector_b;
   for (int k = k_begin + threadIdx.x / 32 * kUnit; k < k_end; k += 2 * step) {
     const int at = k + lane % 4 * 4;
     float a0[4][4], b0[4][4], a1[4][4], b1[4][4];
-    load_unit<kTransposeA>(a0, a, row, p.m, at, k_end, p.k, p.vector_a);
-    load_unit<!kTransposeB>(b0, b, column, p.n, at, k_end, p.k, p.vector_b);
-    load_unit<kTransposeA>(a1, a, row, p.m, at + step, k_end, p.k, p.vector_a);
-    load_unit<!kTransposeB>(b1, b, column, p.n, at + step, k_end, p.k, p.vector_b);
+    load_unit<kTransposeA>(a0, a, row, p.m, at, k_end, p.k, vector_a);
+    load_unit<!kTransposeB>(b0, b, column, p.n, at, k_end, p.k, vector_b);
+    load_unit<kTransposeA>(a1, a, row, p.m, at + step, k_end, p.k, vector_a);
+    load_unit<!kTransposeB>(b1, b, column, p.n, at + step, k_end, p.k, vector_b);
     multiply_unit(sums, a0, b0);
     if (k + step < k_end) multiply_unit(sums, a1, b1);
   }
@@ -191,7 +200,7 @@ __device__ __forceinline__ BlockSums sum_in_block(float4* parts, const float (&s
   return result;
 }
 
-template <bool kTransposeA, bool kTransposeB, bool kCluster>
+template <bool kTransposeA, bool kTransposeB, bool kAnyActivation, bool kCluster>
 __global__ void __launch_bounds__(kMaxWarps * 32)
     small_matmul_kernel(const float* __restrict__ a, const float* __restrict__ b,
                         const float* __restrict__ bias, float* __restrict__ y,
@@ -210,12 +219,19 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
   if constexpr (kCluster) arrive_in_cluster();
 
   float sums[2][4][4] = {};
-  sum_in_warp<kTransposeA, kTransposeB>(sums, a, b, p, first_row, first_column, k_begin, k_end);
+  if (p.vector_a && p.vector_b) {
+    sum_in_warp<kTransposeA, kTransposeB, true>(sums, a, b, p, first_row, first_column, k_begin,
+                                                k_end);
+  } else {
+    sum_in_warp<kTransposeA, kTransposeB, false>(sums, a, b, p, first_row, first_column, k_begin,
+                                                 k_end);
+  }
   const BlockSums block = sum_in_block(parts, sums);
 
   auto finish_vector = [&](int x, float4 sum) {
     const Position at(x);
-    finish(y, bias, p, first_row + at.row, first_column + at.column, sum, activation, alpha);
+    finish<kAnyActivation>(y, bias, p, first_row + at.row, first_column + at.column, sum,
+                           activation, alpha);
   };
   if constexpr (kCluster) {
     // Every block gets its share of the tile from all blocks.
@@ -297,11 +313,11 @@ Launch make_launch(const GemmShape& g, int64_t multiprocessors) {
   return launch;
 }
 
-template <bool kTransposeA, bool kTransposeB>
+template <bool kTransposeA, bool kTransposeB, bool kAnyActivation = false>
 std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g, bool has_bias,
                              const ActivationCall& activation) {
-  const auto in_clusters = small_matmul_kernel<kTransposeA, kTransposeB, true>;
-  const auto with_tickets = small_matmul_kernel<kTransposeA, kTransposeB, false>;
+  const auto in_clusters = small_matmul_kernel<kTransposeA, kTransposeB, kAnyActivation, true>;
+  const auto with_tickets = small_matmul_kernel<kTransposeA, kTransposeB, kAnyActivation, false>;
   const Launch launch = make_launch(g, Context::current().multiprocessors());
   const Product p = launch.product;
   const unsigned threads = static_cast<unsigned>(launch.warps * 32);
@@ -355,6 +371,11 @@ std::unique_ptr<Kernel> plan_small_matmul(const std::string& op, DType dtype, co
   if (dtype != DType::Float32 || !allow_tf32 || g.batch != 1 || g.m == 0 || g.n == 0 || g.k == 0 ||
       !is_small(g) || Context::current().compute_capability() < 80) {
     return nullptr;
+  }
+  if (activation.kind != Activation::Linear && activation.kind != Activation::Relu) {
+    // Of dense only, which transposes nothing.
+    if (g.transpose_a || g.transpose_b) return nullptr;
+    return plan<false, false, true>(op, g, has_bias, activation);
   }
   if (g.transpose_a) {
     return g.transpose_b ? plan<true, true>(op, g, has_bias, activation)
