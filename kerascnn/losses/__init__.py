@@ -1,8 +1,17 @@
 """Losses: functions of targets and predictions, and classes that reduce them to one number."""
 
-import inspect
 from typing import Any
 
+from kerascnn import serialization
+from kerascnn.losses import lookup
+from kerascnn.losses.hinges import (
+    CategoricalHinge,
+    Hinge,
+    SquaredHinge,
+    categorical_hinge,
+    hinge,
+    squared_hinge,
+)
 from kerascnn.losses.loss import Loss
 from kerascnn.losses.losses import (
     BinaryCrossentropy,
@@ -15,25 +24,134 @@ from kerascnn.losses.losses import (
     mean_squared_error,
     sparse_categorical_crossentropy,
 )
+from kerascnn.losses.probabilistic import (
+    BinaryFocalCrossentropy,
+    CategoricalFocalCrossentropy,
+    CategoricalGeneralizedCrossEntropy,
+    KLDivergence,
+    Poisson,
+    binary_focal_crossentropy,
+    categorical_focal_crossentropy,
+    categorical_generalized_cross_entropy,
+    kl_divergence,
+    poisson,
+)
+from kerascnn.losses.regression import (
+    CosineSimilarity,
+    Huber,
+    LogCosh,
+    MeanAbsoluteError,
+    MeanAbsolutePercentageError,
+    MeanSquaredLogarithmicError,
+    cosine_similarity,
+    huber,
+    log_cosh,
+    mean_absolute_error,
+    mean_absolute_percentage_error,
+    mean_squared_logarithmic_error,
+)
+from kerascnn.losses.segmentation import (
+    Dice,
+    Tversky,
+    dice,
+    tversky,
+)
+from kerascnn.losses.similarity import (
+    Circle,
+    circle,
+)
 
 _CLASSES = (
     BinaryCrossentropy,
+    BinaryFocalCrossentropy,
     CategoricalCrossentropy,
+    CategoricalFocalCrossentropy,
+    CategoricalGeneralizedCrossEntropy,
+    CategoricalHinge,
+    Circle,
+    CosineSimilarity,
+    Dice,
+    Hinge,
+    Huber,
+    KLDivergence,
+    LogCosh,
+    Loss,
+    LossFunctionWrapper,
+    MeanAbsoluteError,
+    MeanAbsolutePercentageError,
     MeanSquaredError,
+    MeanSquaredLogarithmicError,
+    Poisson,
     SparseCategoricalCrossentropy,
+    SquaredHinge,
+    Tversky,
 )
 _FUNCTIONS = (
     binary_crossentropy,
+    binary_focal_crossentropy,
     categorical_crossentropy,
+    categorical_focal_crossentropy,
+    categorical_generalized_cross_entropy,
+    categorical_hinge,
+    circle,
+    cosine_similarity,
+    dice,
+    hinge,
+    huber,
+    kl_divergence,
+    log_cosh,
+    mean_absolute_error,
+    mean_absolute_percentage_error,
     mean_squared_error,
+    mean_squared_logarithmic_error,
+    poisson,
     sparse_categorical_crossentropy,
+    squared_hinge,
+    tversky,
 )
-_BY_NAME = {item.__name__: item for item in (*_CLASSES, *_FUNCTIONS)} | {
-    "bce": binary_crossentropy,
-    "BCE": binary_crossentropy,
-    "mse": mean_squared_error,
-    "MSE": mean_squared_error,
-}
+_BY_NAME = {item.__name__: item for item in (*_CLASSES, *_FUNCTIONS)}
+for _function, _aliases in {
+    binary_crossentropy: ("bce", "BCE"),
+    kl_divergence: ("kld", "KLD"),
+    mean_absolute_error: ("mae", "MAE"),
+    mean_absolute_percentage_error: ("mape", "MAPE"),
+    mean_squared_error: ("mse", "MSE"),
+    mean_squared_logarithmic_error: ("msle", "MSLE"),
+}.items():
+    _BY_NAME |= dict.fromkeys(_aliases, _function)
+
+
+def is_loss_function(fn: Any) -> bool:
+    """Whether `fn` is one of the functions here: the less of it, the better."""
+    return any(fn is known for known in _FUNCTIONS)
+
+
+def serialize(loss: Any) -> Any:
+    """The configuration of a `Loss` or a loss function, as a dictionary.
+
+    Raises:
+        TypeError: for an object without a configuration.
+
+    >>> keras.losses.serialize(keras.losses.Dice())["config"]
+    {'name': 'dice', 'reduction': 'sum_over_batch_size', 'axis': None}
+    """
+    return serialization.serialize_object(loss)
+
+
+def deserialize(name: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """The `Loss` or the loss function that a configuration or a name describes.
+
+    Args:
+        name: what `serialize` returned, or a name.
+        custom_objects: classes and functions of one's own by name.
+
+    Raises:
+        ValueError: for a name that is not known.
+
+    >>> keras.losses.deserialize({"class_name": "Huber", "config": {"delta": 2.0}}).delta
+    2.0
+    """
+    return lookup.deserialize(name, _BY_NAME, "loss", custom_objects)
 
 
 def get(identifier: Any) -> Any:
@@ -45,34 +163,55 @@ def get(identifier: Any) -> Any:
     >>> keras.losses.get("mse").__name__
     'mean_squared_error'
     """
-    if identifier is None:
-        return None
-    loss = identifier
-    if isinstance(identifier, str):
-        loss = _BY_NAME.get(identifier)
-    elif isinstance(identifier, dict):
-        cls = _BY_NAME.get(identifier.get("class_name", ""))
-        loss = cls(**identifier.get("config", {})) if inspect.isclass(cls) else None
-    if inspect.isclass(loss):
-        loss = loss()
-    if not callable(loss):
-        raise ValueError(
-            f"Could not interpret loss identifier: {identifier!r}. Known names: "
-            f"{', '.join(sorted(_BY_NAME))}."
-        )
-    return loss
+    return lookup.get(identifier, _BY_NAME, "loss")
 
 
 __all__ = [
     "BinaryCrossentropy",
+    "BinaryFocalCrossentropy",
     "CategoricalCrossentropy",
+    "CategoricalFocalCrossentropy",
+    "CategoricalGeneralizedCrossEntropy",
+    "CategoricalHinge",
+    "Circle",
+    "CosineSimilarity",
+    "Dice",
+    "Hinge",
+    "Huber",
+    "KLDivergence",
+    "LogCosh",
     "Loss",
     "LossFunctionWrapper",
+    "MeanAbsoluteError",
+    "MeanAbsolutePercentageError",
     "MeanSquaredError",
+    "MeanSquaredLogarithmicError",
+    "Poisson",
     "SparseCategoricalCrossentropy",
+    "SquaredHinge",
+    "Tversky",
     "binary_crossentropy",
+    "binary_focal_crossentropy",
     "categorical_crossentropy",
+    "categorical_focal_crossentropy",
+    "categorical_generalized_cross_entropy",
+    "categorical_hinge",
+    "circle",
+    "cosine_similarity",
+    "deserialize",
+    "dice",
     "get",
+    "hinge",
+    "huber",
+    "kl_divergence",
+    "log_cosh",
+    "mean_absolute_error",
+    "mean_absolute_percentage_error",
     "mean_squared_error",
+    "mean_squared_logarithmic_error",
+    "poisson",
+    "serialize",
     "sparse_categorical_crossentropy",
+    "squared_hinge",
+    "tversky",
 ]

@@ -1,12 +1,60 @@
 """The base class of losses, and how per-sample values become one number."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-from kerascnn import config, ops
+from kerascnn import dtype_policies, ops
 from kerascnn.naming import auto_name, to_snake_case
 from kerascnn.trees import map_structure
 
 REDUCTIONS = ("sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none", None)
+
+# While a loss is computed: what `set_mask` was told, as pairs of values and their mask.
+_masks: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("loss_masks", default=None)
+
+
+@contextmanager
+def collect_masks() -> Iterator[list[tuple[Any, Any]]]:
+    """A block in which the masks of per-sample values are kept, for `mask_of`."""
+    masks: list[tuple[Any, Any]] = []
+    token = _masks.set(masks)
+    try:
+        yield masks
+    finally:
+        _masks.reset(token)
+
+
+def set_mask(values: Any, mask: Any) -> None:
+    """Says of per-sample `values` which of them count; it holds for this very object only."""
+    masks = _masks.get()
+    if masks is not None:
+        masks.append((values, mask))
+
+
+def mask_of(values: Any, masks: list[tuple[Any, Any]]) -> Any:
+    """The mask of `values`, `None` where all of them count."""
+    return next((mask for masked, mask in reversed(masks) if masked is values), None)
+
+
+def apply_mask(sample_weight: Any, mask: Any, dtype: str, reduction: str | None) -> Any:
+    """`sample_weight` with 0 where the mask is False.
+
+    Where a mean over all values follows, those that count weigh `total / counted`, which makes it
+    a mean over these.
+    """
+    if mask is None:
+        return sample_weight
+    weights = ops.cast(mask, dtype)
+    if reduction in ("mean", "sum_over_batch_size"):
+        total = float(ops.size(mask))
+        weights = ops.multiply(weights, divide_no_nan(total, ops.sum(weights)))
+    if sample_weight is None:
+        return weights
+    sample_weight = ops.convert_to_tensor(sample_weight, dtype=dtype)
+    weights, sample_weight = squeeze_or_expand_to_same_rank(weights, sample_weight)
+    return ops.multiply(sample_weight, weights)
 
 
 class Loss:
@@ -19,10 +67,11 @@ class Loss:
         reduction: `"sum_over_batch_size"` or `"mean"` (sum divided by the number of values),
             `"sum"`, `"mean_with_sample_weight"` (sum divided by the sum of the weights), `"none"`
             or `None` (the values as they are).
-        dtype: dtype of the computation; `keras.config.floatx()` where it is `None`.
+        dtype: dtype of the computation, or a dtype policy, whose compute dtype it is then;
+            `keras.config.floatx()` where it is `None`.
 
     Raises:
-        ValueError: for an unknown `reduction`.
+        ValueError: for an unknown `reduction` or dtype.
 
     >>> class AbsoluteError(keras.losses.Loss):
     ...     def call(self, y_true, y_pred):
@@ -35,21 +84,26 @@ class Loss:
         self,
         name: str | None = None,
         reduction: str | None = "sum_over_batch_size",
-        dtype: str | None = None,
+        dtype: Any = None,
     ):
         self.name = name or auto_name(to_snake_case(type(self).__name__))
         self.reduction = standardize_reduction(reduction)
-        self._dtype = dtype
+        self._dtype_policy = dtype_policies.get(dtype)
+        self._dtype = self._dtype_policy.compute_dtype
 
     @property
     def dtype(self) -> str:
-        return self._dtype or config.floatx()
+        return self._dtype
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         y_pred = map_structure(self._as_floating, y_pred)
         y_true = map_structure(self._convert_target, y_true)
-        values = self._as_floating(self.call(y_true, y_pred))
-        return reduce_weighted_values(values, sample_weight, self.reduction)
+        with collect_masks() as masks:
+            values = self.call(y_true, y_pred)
+        mask = mask_of(values, masks)
+        return reduce_weighted_values(
+            self._as_floating(values), sample_weight, self.reduction, mask
+        )
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         raise NotImplementedError(
@@ -97,16 +151,21 @@ def squeeze_or_expand_to_same_rank(x1: Any, x2: Any, expand_rank_1: bool = True)
 
 
 def reduce_weighted_values(
-    values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size"
+    values: Any,
+    sample_weight: Any = None,
+    reduction: str | None = "sum_over_batch_size",
+    mask: Any = None,
 ) -> Any:
-    """Weighs per-sample `values` and reduces them as `reduction` says."""
+    """Weighs per-sample `values` and reduces those that the mask keeps as `reduction` says."""
+    dtype = str(values.dtype)
+    sample_weight = apply_mask(sample_weight, mask, dtype, reduction)
     if sample_weight is not None:
-        sample_weight = ops.convert_to_tensor(sample_weight, dtype=str(values.dtype))
+        sample_weight = ops.convert_to_tensor(sample_weight, dtype=dtype)
         values, sample_weight = squeeze_or_expand_to_same_rank(values, sample_weight)
         values = ops.multiply(values, sample_weight)
-    if reduction in (None, "none") or len(values.shape) == 0:
+    if reduction in (None, "none") or len(values.shape) == 0 or tuple(values.shape) == (0,):
         return values
-    if reduction == "sum":
+    if reduction == "sum" or ops.size(values) == 0:
         return ops.sum(values)
     if reduction == "mean_with_sample_weight" and sample_weight is not None:
         return divide_no_nan(ops.sum(values), ops.sum(sample_weight))

@@ -2,10 +2,22 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
-from kerascnn import ops
-from kerascnn.losses.loss import Loss, squeeze_or_expand_to_same_rank
+from kerascnn import ops, serialization
+from kerascnn.losses.loss import Loss, set_mask, squeeze_or_expand_to_same_rank
+
+_Function = Callable[..., Any]
+_label_functions: list[_Function] = []
+
+
+def takes_labels(fn: _Function) -> _Function:
+    """Marks a loss whose targets are class numbers, which losses keep as integers.
+
+    As floats they would lose exactness above 2**24 and cost a conversion in every step.
+    """
+    _label_functions.append(fn)
+    return fn
 
 
 def mean_squared_error(y_true: Any, y_pred: Any) -> Any:
@@ -54,23 +66,13 @@ def categorical_crossentropy(
     >>> keras.losses.categorical_crossentropy([[0, 1, 0], [0, 0, 1]], y_pred).numpy().round(3)
     array([0.051, 2.303], dtype=float32)
     """
-    _check_axis(axis)
-    y_pred = ops.convert_to_tensor(y_pred)
-    dtype = str(y_pred.dtype)
-    y_true = ops.cast(y_true, dtype)
-    if y_pred.shape[axis] == 1:
-        warnings.warn(
-            "categorical_crossentropy expects one prediction per class, but the predictions' shape "
-            f"is {tuple(y_pred.shape)}. With one output for two classes use binary_crossentropy.",
-            SyntaxWarning,
-            stacklevel=2,
-        )
-    if label_smoothing:
-        even_share = label_smoothing / y_true.shape[-1]
-        y_true = ops.add(ops.multiply(y_true, 1.0 - label_smoothing), even_share)
+    y_true, y_pred = categorical_targets(
+        "categorical_crossentropy", y_true, y_pred, label_smoothing, axis
+    )
     return ops.categorical_crossentropy(y_true, y_pred, from_logits=from_logits, axis=axis)
 
 
+@takes_labels
 def sparse_categorical_crossentropy(
     y_true: Any,
     y_pred: Any,
@@ -85,7 +87,7 @@ def sparse_categorical_crossentropy(
             of extent 1.
         y_pred: predicted probabilities, or logits, shape `(batch_size, ..., num_classes)`.
         from_logits: whether `y_pred` holds logits (before softmax) instead of probabilities.
-        ignore_class: a label whose samples have the loss 0.
+        ignore_class: a label whose samples have the loss 0; `Loss` leaves them out of its means.
         axis: the axis of the classes.
 
     Returns:
@@ -100,7 +102,7 @@ def sparse_categorical_crossentropy(
     """
     _check_axis(axis)
     y_pred = ops.convert_to_tensor(y_pred)
-    y_true = _as_labels(y_true)
+    y_true = as_labels(y_true)
     if len(y_true.shape) == len(y_pred.shape) and y_true.shape[axis] == 1:
         y_true = ops.squeeze(y_true, axis=axis)
     if ignore_class is not None:
@@ -109,6 +111,7 @@ def sparse_categorical_crossentropy(
     losses = ops.sparse_categorical_crossentropy(y_true, y_pred, from_logits, axis)
     if ignore_class is not None:
         losses = ops.where(ignored, ops.zeros_like(losses), losses)
+        set_mask(losses, ops.logical_not(ignored))
     return losses
 
 
@@ -139,10 +142,36 @@ def binary_crossentropy(
     array([0.916, 0.714], dtype=float32)
     """
     y_pred = ops.convert_to_tensor(y_pred)
-    y_true = ops.cast(y_true, str(y_pred.dtype))
-    if label_smoothing:
-        y_true = ops.add(ops.multiply(y_true, 1.0 - label_smoothing), 0.5 * label_smoothing)
+    y_true = smoothed_binary_targets(y_true, y_pred, label_smoothing)
     return ops.mean(ops.binary_crossentropy(y_true, y_pred, from_logits=from_logits), axis=axis)
+
+
+def smoothed_binary_targets(y_true: Any, y_pred: Any, label_smoothing: float) -> Any:
+    """Targets of 0 or 1 in the predictions' dtype, moved towards 0.5."""
+    y_true = ops.cast(y_true, str(y_pred.dtype))
+    if not label_smoothing:
+        return y_true
+    return ops.add(ops.multiply(y_true, 1.0 - label_smoothing), 0.5 * label_smoothing)
+
+
+def categorical_targets(
+    name: str, y_true: Any, y_pred: Any, label_smoothing: float, axis: Any
+) -> tuple[Any, Any]:
+    """Checked one-hot targets, smoothed, and predictions, for the loss called `name`."""
+    _check_axis(axis)
+    y_pred = ops.convert_to_tensor(y_pred)
+    y_true = ops.cast(y_true, str(y_pred.dtype))
+    if y_pred.shape[-1] == 1:
+        warnings.warn(
+            f"{name} expects one prediction per class, but the predictions' shape is "
+            f"{tuple(y_pred.shape)}. With one output for two classes use binary_crossentropy.",
+            SyntaxWarning,
+            stacklevel=3,
+        )
+    if label_smoothing:
+        even_share = label_smoothing / y_true.shape[-1]
+        y_true = ops.add(ops.multiply(y_true, 1.0 - label_smoothing), even_share)
+    return y_true, y_pred
 
 
 def _check_axis(axis: Any) -> None:
@@ -150,7 +179,7 @@ def _check_axis(axis: Any) -> None:
         raise ValueError(f"`axis` must be an integer. Received: axis={axis} of type bool")
 
 
-def _as_labels(y_true: Any) -> Any:
+def as_labels(y_true: Any) -> Any:
     y_true = ops.convert_to_tensor(y_true)
     return y_true if str(y_true.dtype) in ("int32", "int64") else ops.cast(y_true, "int32")
 
@@ -171,7 +200,7 @@ class LossFunctionWrapper(Loss):
         fn: Callable,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = None,
-        dtype: str | None = None,
+        dtype: Any = None,
         **kwargs: Any,
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
@@ -184,27 +213,49 @@ class LossFunctionWrapper(Loss):
         return self.fn(y_true, y_pred, **self._fn_kwargs)
 
     def _convert_target(self, y_true: Any) -> Any:
-        # Labels as floats would lose exactness above 2**24 and cost a conversion in every step.
-        if self.fn is sparse_categorical_crossentropy:
-            return _as_labels(y_true)
+        if any(self.fn is fn for fn in _label_functions):
+            return as_labels(y_true)
         return super()._convert_target(y_true)
 
     def get_config(self) -> dict:
-        return {**super().get_config(), "fn": self.fn, **self._fn_kwargs}
+        own = {"fn": self.fn, **self._fn_kwargs}
+        return {**super().get_config(), **serialization.serialize_object(own)}
+
+    @classmethod
+    def from_config(cls, config: dict) -> "Loss":
+        if "fn" in config:
+            from kerascnn import losses
+
+            config = {**config, "fn": losses.get(config["fn"])}
+        return cls(**config)
 
     def __repr__(self) -> str:
         name = getattr(self.fn, "__name__", self.fn)
         return f"<{type(self).__name__} {name}, kwargs={self._fn_kwargs}>"
 
 
-class _NamedLoss(LossFunctionWrapper):
+class NamedLoss(LossFunctionWrapper):
     """A wrapper whose config holds the arguments of its own constructor."""
 
+    # Arguments that Keras leaves out of the config, which would lose them, and their defaults: they
+    # are in it where they are not the default.
+    _left_out: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, fn: Callable, **kwargs: Any):
+        super().__init__(fn, **kwargs)
+        for name, value in self._fn_kwargs.items():
+            setattr(self, name, value)
+
     def get_config(self) -> dict:
-        return {**Loss.get_config(self), **self._fn_kwargs}
+        arguments = {
+            name: value
+            for name, value in self._fn_kwargs.items()
+            if name not in self._left_out or value != self._left_out[name]
+        }
+        return {**Loss.get_config(self), **arguments}
 
 
-class MeanSquaredError(_NamedLoss):
+class MeanSquaredError(NamedLoss):
     """The mean of the squared differences between targets and predictions; see `Loss`.
 
     >>> loss = keras.losses.MeanSquaredError()
@@ -216,12 +267,12 @@ class MeanSquaredError(_NamedLoss):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "mean_squared_error",
-        dtype: str | None = None,
+        dtype: Any = None,
     ):
         super().__init__(mean_squared_error, reduction=reduction, name=name, dtype=dtype)
 
 
-class BinaryCrossentropy(_NamedLoss):
+class BinaryCrossentropy(NamedLoss):
     """Cross-entropy for outputs that are each 0 or 1.
 
     Args:
@@ -244,7 +295,7 @@ class BinaryCrossentropy(_NamedLoss):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "binary_crossentropy",
-        dtype: str | None = None,
+        dtype: Any = None,
     ):
         super().__init__(
             binary_crossentropy,
@@ -257,7 +308,7 @@ class BinaryCrossentropy(_NamedLoss):
         )
 
 
-class CategoricalCrossentropy(_NamedLoss):
+class CategoricalCrossentropy(NamedLoss):
     """Cross-entropy for one-hot targets; integer labels need `SparseCategoricalCrossentropy`.
 
     Args:
@@ -280,7 +331,7 @@ class CategoricalCrossentropy(_NamedLoss):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_crossentropy",
-        dtype: str | None = None,
+        dtype: Any = None,
     ):
         super().__init__(
             categorical_crossentropy,
@@ -293,12 +344,12 @@ class CategoricalCrossentropy(_NamedLoss):
         )
 
 
-class SparseCategoricalCrossentropy(_NamedLoss):
+class SparseCategoricalCrossentropy(NamedLoss):
     """Cross-entropy for integer labels; one-hot targets need `CategoricalCrossentropy`.
 
     Args:
         from_logits: whether predictions are logits (before softmax).
-        ignore_class: a label whose samples have the loss 0.
+        ignore_class: a label whose samples have the loss 0 and are left out of the mean.
         reduction: see `Loss`.
         axis: the axis of the classes.
         name: see `Loss`.
@@ -309,6 +360,8 @@ class SparseCategoricalCrossentropy(_NamedLoss):
     0.2231
     """
 
+    _left_out: ClassVar[dict[str, Any]] = {"axis": -1}
+
     def __init__(
         self,
         from_logits: bool = False,
@@ -316,7 +369,7 @@ class SparseCategoricalCrossentropy(_NamedLoss):
         reduction: str | None = "sum_over_batch_size",
         axis: int = -1,
         name: str | None = "sparse_categorical_crossentropy",
-        dtype: str | None = None,
+        dtype: Any = None,
     ):
         super().__init__(
             sparse_categorical_crossentropy,

@@ -1,10 +1,12 @@
 """How often predictions are right."""
 
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from kerascnn import config, ops
 from kerascnn.losses.loss import squeeze_or_expand_to_same_rank
-from kerascnn.metrics.reduction_metrics import MeanMetricWrapper
+from kerascnn.metrics.reduction_metrics import NamedMeanMetric
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -59,7 +61,56 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
     return matches
 
 
-class _Accuracy(MeanMetricWrapper):
+def _is_in_top_k(labels: Any, scores: Any, k: int) -> Any:
+    """Whether less than `k` scores are larger than that of the label; equal ones don't count.
+
+    No sorting: one comparison of each score. False for a label that there is not.
+    """
+    hit = ops.one_hot(labels, scores.shape[-1], dtype="bool")
+    own = ops.max(ops.where(hit, scores, -np.inf), axis=-1, keepdims=True)
+    larger = ops.sum(ops.cast(scores > own, config.floatx()), axis=-1)
+    return ops.logical_and(larger < float(k), ops.any(hit, axis=-1))
+
+
+def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Any:
+    """1 where the one-hot target's place is among the `k` largest predictions, else 0.
+
+    Shapes `(batch_size, ..., num_classes)` give values of shape `(batch_size, ...)`.
+
+    >>> y_true, y_pred = np.eye(3)[[2, 1]], np.array([[0.1, 0.9, 0.8], [0.05, 0.0, 0.95]])
+    >>> keras.metrics.top_k_categorical_accuracy(y_true, y_pred, k=2).numpy()
+    array([1., 0.], dtype=float32)
+    """
+    labels = ops.argmax(ops.convert_to_tensor(y_true), axis=-1)
+    return sparse_top_k_categorical_accuracy(labels, y_pred, k=k)
+
+
+def sparse_top_k_categorical_accuracy(
+    y_true: Any, y_pred: Any, k: int = 5, from_sorted_ids: bool = False
+) -> Any:
+    """1 where the label is among the `k` largest predictions, else 0; the shape of the labels.
+
+    Labels have the shape `(batch_size, ...)` and predictions `(batch_size, ..., num_classes)`. With
+    `from_sorted_ids` predictions are class numbers instead of scores, the best first.
+
+    >>> y_pred = np.array([[0.1, 0.9, 0.8], [0.05, 0.0, 0.95]])
+    >>> keras.metrics.sparse_top_k_categorical_accuracy([2, 1], y_pred, k=2).numpy()
+    array([1., 0.], dtype=float32)
+    """
+    y_pred = ops.convert_to_tensor(y_pred)
+    y_true = ops.cast(y_true, str(y_pred.dtype) if from_sorted_ids else "int32")
+    shape = tuple(y_true.shape)
+    if len(y_pred.shape) > 2:
+        y_pred = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
+    labels = ops.reshape(y_true, (-1,))
+    if from_sorted_ids:
+        matches = ops.any(ops.equal(ops.expand_dims(labels, 1), y_pred[:, :k]), axis=1)
+    else:
+        matches = _is_in_top_k(labels, y_pred, k)
+    return ops.reshape(ops.cast(matches, config.floatx()), shape)
+
+
+class _Accuracy(NamedMeanMetric):
     _direction = "up"
 
 
@@ -72,7 +123,7 @@ class Accuracy(_Accuracy):
     0.75
     """
 
-    def __init__(self, name: str = "accuracy", dtype: str | None = None):
+    def __init__(self, name: str | None = "accuracy", dtype: Any = None):
         super().__init__(accuracy, name=name, dtype=dtype)
 
 
@@ -86,10 +137,9 @@ class BinaryAccuracy(_Accuracy):
     """
 
     def __init__(
-        self, name: str = "binary_accuracy", dtype: str | None = None, threshold: float = 0.5
+        self, name: str | None = "binary_accuracy", dtype: Any = None, threshold: float = 0.5
     ):
         super().__init__(binary_accuracy, name=name, dtype=dtype, threshold=threshold)
-        self.threshold = threshold
 
 
 class CategoricalAccuracy(_Accuracy):
@@ -101,7 +151,7 @@ class CategoricalAccuracy(_Accuracy):
     0.5
     """
 
-    def __init__(self, name: str = "categorical_accuracy", dtype: str | None = None):
+    def __init__(self, name: str | None = "categorical_accuracy", dtype: Any = None):
         super().__init__(categorical_accuracy, name=name, dtype=dtype)
 
 
@@ -114,5 +164,58 @@ class SparseCategoricalAccuracy(_Accuracy):
     0.5
     """
 
-    def __init__(self, name: str = "sparse_categorical_accuracy", dtype: str | None = None):
+    def __init__(self, name: str | None = "sparse_categorical_accuracy", dtype: Any = None):
         super().__init__(sparse_categorical_accuracy, name=name, dtype=dtype)
+
+
+class TopKCategoricalAccuracy(_Accuracy):
+    """How often the one-hot target's place is among the `k` largest predictions.
+
+    Args:
+        k: how many predictions count.
+        name: see `Metric`.
+        dtype: see `Metric`.
+
+    >>> metric = keras.metrics.TopKCategoricalAccuracy(k=2)
+    >>> metric.update_state(np.eye(3)[[2, 1]], np.array([[0.1, 0.9, 0.8], [0.05, 0.0, 0.95]]))
+    >>> float(metric.result())
+    0.5
+    """
+
+    def __init__(
+        self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: Any = None
+    ):
+        super().__init__(top_k_categorical_accuracy, name=name, dtype=dtype, k=k)
+
+
+class SparseTopKCategoricalAccuracy(_Accuracy):
+    """How often the integer label is among the `k` largest predictions.
+
+    Args:
+        k: how many predictions count.
+        name: see `Metric`.
+        dtype: see `Metric`.
+        from_sorted_ids: whether predictions are class numbers, the best first, instead of scores.
+
+    >>> metric = keras.metrics.SparseTopKCategoricalAccuracy(k=2)
+    >>> metric.update_state([2, 1], np.array([[0.1, 0.9, 0.8], [0.05, 0.0, 0.95]]))
+    >>> float(metric.result())
+    0.5
+    """
+
+    _left_out: ClassVar[dict[str, Any]] = {"from_sorted_ids": False}
+
+    def __init__(
+        self,
+        k: int = 5,
+        name: str | None = "sparse_top_k_categorical_accuracy",
+        dtype: Any = None,
+        from_sorted_ids: bool = False,
+    ):
+        super().__init__(
+            sparse_top_k_categorical_accuracy,
+            name=name,
+            dtype=dtype,
+            k=k,
+            from_sorted_ids=from_sorted_ids,
+        )

@@ -1,8 +1,9 @@
 """The base class of metrics: state, update, result, reset."""
 
+from collections.abc import Iterator
 from typing import Any
 
-from kerascnn import _core, config, initializers, tracing
+from kerascnn import _core, dtype_policies, initializers, ops, tracing
 from kerascnn.naming import auto_name, to_snake_case
 from kerascnn.variable import Variable
 
@@ -10,11 +11,13 @@ from kerascnn.variable import Variable
 class Metric:
     """Base class of metrics: subclasses implement `update_state` and `result`.
 
-    State lives in variables made by `add_variable`; `fit` updates them on the device as part of the
-    compiled step, and reads them when logs are asked for.
+    State lives in variables made by `add_variable` (or put into attributes); `fit` updates them on
+    the device as part of the compiled step, and reads them when logs are asked for. Metrics in
+    attributes are a part of this one.
 
     Args:
-        dtype: dtype of the state; `keras.config.floatx()` where it is `None`.
+        dtype: dtype of the computation, or a dtype policy, whose compute dtype it is then;
+            `keras.config.floatx()` where it is `None`.
         name: the metric's name in logs; made from the class' name where it is `None`.
 
     >>> class Largest(keras.metrics.Metric):
@@ -35,80 +38,114 @@ class Metric:
     # "up" or "down" where one direction is better; callbacks that monitor the metric ask.
     _direction: str | None = None
 
-    def __init__(self, dtype: str | None = None, name: str | None = None):
+    def __init__(self, dtype: Any = None, name: str | None = None):
         self.name = name or auto_name(to_snake_case(type(self).__name__))
-        self._dtype = dtype
+        self._dtype_policy = dtype_policies.get(dtype)
+        self._dtype = self._dtype_policy.compute_dtype
         self._variables: list[Variable] = []
-        self._initial_values: list[Any] = []
-        self._initial_tensors: list[Any] = []
+        self._zeros: list[Any] = []
 
     @property
     def dtype(self) -> str:
-        return self._dtype or config.floatx()
+        return self._dtype
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Variable) and "_variables" in vars(self):
+            self._track(value)
+        super().__setattr__(name, value)
+
+    def _track(self, variable: Variable) -> None:
+        if not any(variable is known for known in self._variables):
+            self._variables.append(variable)
 
     @property
     def variables(self) -> list[Variable]:
-        variables = list(self._variables)
+        """The state, that of metrics in attributes included."""
+        return [*self._variables, *(v for metric in self._parts() for v in metric.variables)]
+
+    def _parts(self) -> list["Metric"]:
+        """The metrics in attributes, and in lists and dictionaries there."""
+        found: dict[int, Metric] = {}
         for value in vars(self).values():
-            if isinstance(value, Metric):
-                variables.extend(value.variables)
-        return variables
+            found |= {id(metric): metric for metric in _metrics_in(value)}
+        return list(found.values())
 
     def add_variable(
         self,
         shape: tuple,
-        initializer: Any = "zeros",
-        dtype: str | None = None,
+        initializer: Any,
+        dtype: Any = None,
         aggregation: str = "sum",
         name: str | None = None,
     ) -> Variable:
-        """A state variable of `shape`, not trainable. `reset_state` brings its first value back."""
-        if not hasattr(self, "_variables"):
-            raise RuntimeError(
-                f"{type(self).__name__}.__init__() must call super().__init__() before it adds "
-                "variables."
-            )
+        """A state variable, not trainable.
+
+        Args:
+            shape: its shape.
+            initializer: of its first value; zeros where it is `None`. `reset_state` sets it to 0.
+            dtype: `keras.config.floatx()` where it is `None`.
+            aggregation: kept for programs on several devices; there is one here.
+            name: its name, "variable" where it is `None`.
+
+        Raises:
+            RuntimeError: before `super().__init__()`.
+        """
+        self._check_super_called()
         variable = Variable(
-            initializers.get(initializer),
-            shape=shape,
-            dtype=dtype or self.dtype,
+            initializers.get("zeros" if initializer is None else initializer),
+            shape=tuple(shape),
+            dtype=dtype,
             trainable=False,
+            aggregation=aggregation,
             name=name or "variable",
         )
-        self._variables.append(variable)
-        self._initial_values.append(variable.numpy().copy())
+        self._track(variable)
         return variable
 
     def add_weight(
         self,
         shape: tuple = (),
-        initializer: Any = "zeros",
-        dtype: str | None = None,
+        initializer: Any = None,
+        dtype: Any = None,
         name: str | None = None,
     ) -> Variable:
         """The same as `add_variable`."""
         return self.add_variable(shape, initializer, dtype=dtype, name=name)
 
+    def _check_super_called(self) -> None:
+        if "_variables" not in vars(self):
+            raise RuntimeError(
+                f"{type(self).__name__}.__init__() must call super().__init__() before it adds "
+                "variables."
+            )
+
     def update_state(self, *args: Any, **kwargs: Any) -> None:
+        """Adds a batch to the state; `fit` calls it with targets, predictions and weights."""
         raise NotImplementedError(f"{type(self).__name__} must implement update_state.")
 
     def result(self) -> Any:
+        """The value, or a dictionary of values by name, that the state stands for now."""
         raise NotImplementedError(f"{type(self).__name__} must implement result.")
 
     def reset_state(self) -> None:
-        """Gives every variable its first value back."""
+        """Sets the state to 0; a metric that starts elsewhere overrides this."""
+        for metric in self._parts():
+            metric.reset_state()
         if tracing.current() is not None:
-            for variable, value in zip(self._variables, self._initial_values, strict=True):
-                variable.assign(value)
+            for variable in self._variables:
+                variable.assign(ops.zeros(variable.shape, variable.dtype))
             return
         # Kept on the device: every epoch begins with a reset, which should allocate nothing.
-        if [t.device for t in self._initial_tensors] != [v.device for v in self._variables]:
-            pairs = zip(self._initial_values, self._variables, strict=True)
-            self._initial_tensors = [_core.from_numpy(value, v.device) for value, v in pairs]
-        for variable, tensor in zip(self._variables, self._initial_tensors, strict=True):
-            variable.core.assign(tensor)
+        places = [(v.shape, v.dtype, v.device) for v in self._variables]
+        if [(tuple(z.shape), z.dtype, z.device) for z in self._zeros] != places:
+            self._zeros = [
+                _core.zeros(list(shape), dtype, device) for shape, dtype, device in places
+            ]
+        for variable, zeros in zip(self._variables, self._zeros, strict=True):
+            variable.core.assign(zeros)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._check_super_called()
         self.update_state(*args, **kwargs)
         return self.result()
 
@@ -121,3 +158,13 @@ class Metric:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}>"
+
+
+def _metrics_in(value: Any) -> Iterator[Metric]:
+    if isinstance(value, Metric):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _metrics_in(item)
+    elif isinstance(value, dict):
+        yield from _metrics_in(list(value.values()))

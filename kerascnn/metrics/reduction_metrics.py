@@ -1,10 +1,16 @@
 """Sums and means of the values seen since the last reset."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
-from kerascnn import ops
-from kerascnn.losses.loss import divide_no_nan, squeeze_or_expand_to_same_rank
+from kerascnn import losses, ops, serialization
+from kerascnn.losses.loss import (
+    apply_mask,
+    collect_masks,
+    divide_no_nan,
+    mask_of,
+    squeeze_or_expand_to_same_rank,
+)
 from kerascnn.metrics.metric import Metric
 from kerascnn.metrics.recording import current_recording
 
@@ -42,9 +48,9 @@ class Sum(Metric):
     2.5
     """
 
-    def __init__(self, name: str = "sum", dtype: str | None = None):
+    def __init__(self, name: str | None = "sum", dtype: Any = None):
         super().__init__(name=name, dtype=dtype)
-        self.total = self.add_variable((), "zeros", name="total")
+        self.total = self.add_variable((), "zeros", dtype=self.dtype, name="total")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
         values, _ = _one_value_per_sample(values, sample_weight, ops.sum, self.dtype)
@@ -66,10 +72,10 @@ class Mean(Metric):
     4.0
     """
 
-    def __init__(self, name: str = "mean", dtype: str | None = None):
+    def __init__(self, name: str | None = "mean", dtype: Any = None):
         super().__init__(name=name, dtype=dtype)
-        self.total = self.add_variable((), "zeros", name="total")
-        self._count = self.add_variable((), "zeros", name="count")
+        self.total = self.add_variable((), "zeros", dtype=self.dtype, name="total")
+        self._count = self.add_variable((), "zeros", dtype=self.dtype, name="count")
         self._count_on_host = 0.0
 
     @property
@@ -135,22 +141,53 @@ class MeanMetricWrapper(Mean):
     2.0
     """
 
-    def __init__(
-        self, fn: Callable, name: str | None = None, dtype: str | None = None, **kwargs: Any
-    ):
+    def __init__(self, fn: Callable, name: str | None = None, dtype: Any = None, **kwargs: Any):
         fallback = getattr(fn, "__name__", "mean_metric_wrapper")
         super().__init__(name=str(name or fallback), dtype=dtype)
         self._fn = fn
         self._fn_kwargs = kwargs
+        if isinstance(fn, losses.Loss) or losses.is_loss_function(fn):
+            self._direction = "down"
 
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> None:
-        values = self._fn(y_true, y_pred, **self._fn_kwargs)
+        with collect_masks() as masks:
+            values = self._fn(y_true, y_pred, **self._fn_kwargs)
+        if sample_weight is not None:
+            # As in Keras, ignored samples count as zeros where there are no weights.
+            sample_weight = apply_mask(sample_weight, mask_of(values, masks), self.dtype, "sum")
         super().update_state(values, sample_weight=sample_weight)
 
     def get_config(self) -> dict:
-        config_dict: dict[str, Any] = {"name": self.name, "dtype": self.dtype}
-        if type(self) is MeanMetricWrapper:
-            config_dict["fn"] = self._fn
-        return {**config_dict, **self._fn_kwargs}
+        own = {"fn": self._fn, **self._fn_kwargs}
+        return {**super().get_config(), **serialization.serialize_object(own)}
+
+    @classmethod
+    def from_config(cls, config: dict) -> "Metric":
+        if "fn" in config:
+            from kerascnn import metrics
+
+            config = {**config, "fn": metrics.deserialize(config["fn"])}
+        return cls(**config)
+
+
+class NamedMeanMetric(MeanMetricWrapper):
+    """A wrapper whose config holds the arguments of its own constructor."""
+
+    # Arguments that are in the config only where they are not this default, as Keras leaves them
+    # out.
+    _left_out: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, fn: Callable, name: str | None = None, dtype: Any = None, **kwargs: Any):
+        super().__init__(fn, name=name, dtype=dtype, **kwargs)
+        for argument, value in kwargs.items():
+            setattr(self, argument, value)
+
+    def get_config(self) -> dict:
+        arguments = {
+            name: value
+            for name, value in self._fn_kwargs.items()
+            if name not in self._left_out or value != self._left_out[name]
+        }
+        return {"name": self.name, "dtype": self.dtype, **arguments}

@@ -130,12 +130,28 @@ def test_probabilities_of_zero_and_one_stay_finite():
     assert np.isfinite(losses.binary_crossentropy([[0.0, 1.0]], [[1.0, 0.0]]).numpy()).all()
 
 
-def test_ignored_classes_count_as_samples_with_loss_zero():
-    logits, labels, _ = data()
+def test_ignored_classes_are_no_samples():
+    logits, labels, weights = data()
     labels[::3] = -1
-    loss = losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
-    values = reference("sparse", logits, np.maximum(labels, 0), True, 0.0) * (labels >= 0)
-    assert float(loss(labels, logits)) == pytest.approx(values.mean(), rel=RTOL)
+    kept = labels >= 0
+    values = reference("sparse", logits, np.maximum(labels, 0), True, 0.0)[kept]
+
+    def loss(reduction, sample_weight=None):
+        cls = losses.SparseCategoricalCrossentropy(
+            from_logits=True, ignore_class=-1, reduction=reduction
+        )
+        return cls(labels, logits, sample_weight)
+
+    assert float(loss("mean")) == pytest.approx(values.mean(), rel=RTOL)
+    weighted = values * weights[kept]
+    assert float(loss("mean", weights)) == pytest.approx(weighted.mean(), rel=RTOL)
+    assert float(loss("sum", weights)) == pytest.approx(weighted.sum(), rel=RTOL)
+    assert float(loss("mean_with_sample_weight", weights)) == pytest.approx(
+        weighted.sum() / weights[kept].sum(), rel=RTOL
+    )
+    np.testing.assert_array_equal(loss("none").numpy()[~kept], 0)
+    labels[:] = -1
+    assert float(loss("mean")) == 0.0
 
 
 def test_all_weights_zero_give_zero():
@@ -166,6 +182,50 @@ def test_get_knows_what_it_does_not_know():
     for identifier in ("nothing", 3, {"class_name": "Nothing"}):
         with pytest.raises(ValueError, match="Could not interpret loss identifier"):
             losses.get(identifier)
+
+
+def test_own_objects_in_configurations():
+    def distance(y_true, y_pred, power=1):
+        return keras.ops.mean(keras.ops.abs(y_true - y_pred) ** power, axis=-1)
+
+    class Own(losses.Loss):
+        def call(self, y_true, y_pred):
+            return distance(y_true, y_pred)
+
+    config = losses.serialize(Own(name="own"))
+    assert losses.deserialize(config, {"Own": Own}).name == "own"
+    assert losses.deserialize("distance", {"distance": distance}) is distance
+    with pytest.raises(ValueError, match="custom_objects"):
+        losses.deserialize(config)
+    wrapper = losses.LossFunctionWrapper(distance, power=3)
+    assert wrapper.get_config()["fn"]["config"] == "distance"
+    known = losses.LossFunctionWrapper(losses.huber, delta=3.0, name="h")
+    again = losses.LossFunctionWrapper.from_config(known.get_config())
+    assert again.fn is losses.huber
+    assert again.get_config() == known.get_config()
+
+
+def test_unknown_names_are_answered_with_those_that_come_close():
+    with pytest.raises(ValueError, match=r"'hubber'.*Did you mean 'huber'"):
+        losses.get("hubber")
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        losses.CategoricalGeneralizedCrossEntropy(q=1)
+    with pytest.raises(ValueError, match="dtype"):
+        losses.Huber(dtype="float33")
+
+
+def test_a_circle_loss_without_pairs_is_zero_and_has_no_nan_in_its_gradient():
+    y_pred = np.eye(3, dtype="float32")
+    assert float(losses.Circle()(np.array([0, 1, 2]), y_pred)) == 0.0
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile("sgd", losses.Circle())
+    model.fit(y_pred, np.array([0, 1, 2]), verbose=0)
+    assert all(np.isfinite(w).all() for w in model.get_weights())
+
+
+def test_no_values_have_the_loss_zero():
+    empty = np.zeros((0, 2, 3), "float32")
+    assert float(losses.MeanAbsoluteError()(empty, empty)) == 0.0
 
 
 def test_wrong_arguments():

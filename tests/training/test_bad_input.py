@@ -130,7 +130,7 @@ def test_ignored_labels_are_no_error():
     kept = y.copy()
     kept[:10] = -1
     half = model.evaluate(x, kept, verbose=0)
-    assert half == pytest.approx(model.evaluate(x[10:], y[10:], verbose=0) / 2, rel=1e-6)
+    assert half == pytest.approx(model.evaluate(x[10:], y[10:], verbose=0), rel=1e-6)
     assert half != pytest.approx(full)
 
 
@@ -218,7 +218,7 @@ def test_compile_with_unknown_names(arguments, parts):
 def test_an_unknown_metric_is_reported_where_it_is_first_used():
     model = classifier()
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["acuracy"])
-    with raises(ValueError, "acuracy", "sparse_categorical_accuracy"):
+    with raises(ValueError, "acuracy", "Did you mean .*'accuracy'"):
         model.fit(*blobs(), verbose=0)
 
 
