@@ -45,17 +45,17 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-constexpr int kColumns = 64;  // of a, per block
+constexpr int kColumns = 32;  // of a, per block
 constexpr int kGroups = kThreads / kColumns;
-constexpr int kChunk = 64;  // rows of b in shared memory at a time
+constexpr int kChunk = 128;  // rows of b in shared memory at a time
 
-// y (m, n) = a^T @ b of a (k, m), b (k, n). A thread takes one column of a and a quarter of the
+// y (m, n) = a^T @ b of a (k, m), b (k, n). A thread takes one column of a and an eighth of the
 // rows.
 template <int kN>
 __global__ void __launch_bounds__(kThreads)
     narrow_transposed_product(const float* __restrict__ a, const float* __restrict__ b,
                               float* __restrict__ y, int64_t m, int64_t k, int n) {
-  __shared__ float rows[kChunk][kN];
+  __shared__ float rows[kChunk * kN];
   __shared__ float shared[kGroups][kColumns]
                          [kN + 1];  // + 1: neighbouring columns in different banks
   const int lane = threadIdx.x % kColumns;
@@ -64,15 +64,15 @@ __global__ void __launch_bounds__(kThreads)
   float sum[kN] = {};
   for (int64_t first = 0; first < k; first += kChunk) {
     const int count = static_cast<int>(min(k - first, int64_t{kChunk}));
-    for (int i = threadIdx.x; i < count * n; i += kThreads) rows[i / n][i % n] = b[first * n + i];
+    for (int i = threadIdx.x; i < count * n; i += kThreads) rows[i] = b[first * n + i];
     __syncthreads();
     if (column < m) {
-#pragma unroll 8
+#pragma unroll 16
       for (int r = group; r < count; r += kGroups) {
         const float value = a[(first + r) * m + column];
 #pragma unroll
         for (int j = 0; j < kN; ++j) {
-          if (j < n) sum[j] += value * rows[r][j];
+          if (j < n) sum[j] += value * rows[r * n + j];
         }
       }
     }
