@@ -1,6 +1,7 @@
 """What the examples share: the command line and the MNIST arrays."""
 
 import argparse
+import sys
 
 import kerascnn as keras
 
@@ -18,12 +19,24 @@ def make_parser(description, batch_size):
 def set_up(args):
     """Chooses the device and the random numbers. Call it before building a model."""
     if args.device:
-        keras.config.set_device(args.device)
+        try:
+            keras.config.set_device(args.device)
+        except (keras.DeviceError, ValueError) as error:
+            stop("--device", error)
     keras.utils.set_random_seed(args.seed)
+
+
+def stop(option, error):
+    """Ends the program as argparse does for a wrong command line: one line, exit status 2."""
+    print(f"{sys.argv[0]}: {option}: {' '.join(str(error).split())}", file=sys.stderr)
+    sys.exit(2)
 
 
 def load_mnist(data=None):
     """MNIST with the channel axis that convolutions expect: images of shape (28, 28, 1)."""
     mnist = keras.datasets.mnist
-    (x_train, y_train), (x_test, y_test) = mnist.load_data(data) if data else mnist.load_data()
+    try:
+        (x_train, y_train), (x_test, y_test) = mnist.load_data(data) if data else mnist.load_data()
+    except (OSError, ValueError) as error:
+        stop("--data", error)
     return (x_train[..., None], y_train), (x_test[..., None], y_test)
