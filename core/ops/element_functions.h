@@ -296,7 +296,7 @@ KERASCNN_ANALYTIC(log, KERASCNN_STD log(a))
 KERASCNN_ANALYTIC(log1p, KERASCNN_STD log1p(a))
 KERASCNN_ANALYTIC(expm1, KERASCNN_STD expm1(a))
 KERASCNN_ANALYTIC(tanh, KERASCNN_STD tanh(a))
-KERASCNN_ANALYTIC(erf, KERASCNN_STD erf(a))
+KERASCNN_ANALYTIC(erfc, KERASCNN_STD erfc(a))
 #undef KERASCNN_ANALYTIC
 
 template <typename T>
@@ -375,15 +375,15 @@ constexpr double kSqrtTwoOverPi = 0.79788456080286535588;     // sqrt(2/pi)
 constexpr double kGeluCubic = 0.044715;
 
 // approximate != 0: the tanh formula of Hendrycks and Gimpel (arXiv:1606.08415), else the exact
-// one.
+// one. Both are x times a probability, which erfc and sigmoid give to full relative precision where
+// it is small; 1 + erf and 1 + tanh would cancel there.
 template <typename T>
 KERASCNN_HOST_DEVICE T gelu(T a, T approximate) {
   if constexpr (is_float<T>) {
-    const T half = T(0.5) * a;
     if (approximate != T(0)) {
-      return half * (T(1) + tanh(T(kSqrtTwoOverPi) * (a + T(kGeluCubic) * a * a * a)));
+      return a * sigmoid(T(2 * kSqrtTwoOverPi) * (a + T(kGeluCubic) * a * a * a));
     }
-    return half * (T(1) + erf(a * T(kSqrtHalf)));
+    return T(0.5) * a * erfc(-a * T(kSqrtHalf));
   } else {
     return T(0);
   }
@@ -435,11 +435,11 @@ template <typename T>
 KERASCNN_HOST_DEVICE T gelu_grad(T g, T x, T approximate) {
   if constexpr (is_float<T>) {
     if (approximate != T(0)) {
-      const T t = tanh(T(kSqrtTwoOverPi) * (x + T(kGeluCubic) * x * x * x));
-      const T inner = T(kSqrtTwoOverPi) * (T(1) + T(3 * kGeluCubic) * x * x);
-      return g * T(0.5) * (T(1) + t + x * (T(1) - t * t) * inner);
+      const T s = sigmoid(T(2 * kSqrtTwoOverPi) * (x + T(kGeluCubic) * x * x * x));
+      const T slope = T(2 * kSqrtTwoOverPi) * (T(1) + T(3 * kGeluCubic) * x * x);
+      return g * s * (T(1) + x * (T(1) - s) * slope);
     }
-    const T cdf = T(0.5) * (T(1) + erf(x * T(kSqrtHalf)));
+    const T cdf = T(0.5) * erfc(-x * T(kSqrtHalf));
     return g * (cdf + x * T(kInverseSqrtTwoPi) * exp(T(-0.5) * x * x));
   } else {
     return T(0);

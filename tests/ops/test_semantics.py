@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,20 @@ def test_gradients_at_the_limits(device):
     np.testing.assert_array_equal(relu, [0, 0, 1, 1, 1])
     (clipped,) = gradient("clipped_relu", [x], {"max_value": 2.0}, device)
     np.testing.assert_array_equal(clipped, [0, 0, 1, 0, 0])
+
+
+@pytest.mark.parametrize(("approximate", "tolerance"), [(False, 2e-5), (True, 1e-4)])
+def test_gelu_keeps_its_digits_where_it_is_small(approximate, tolerance, device):
+    """Relative to itself. The tail multiplies the rounding of its argument u, up to 100, by u."""
+    x = np.linspace(-10.0, -0.01, 5001).astype(np.float32)
+    wide = x.astype(np.float64)
+    if approximate:
+        wanted = wide / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)))
+    else:
+        wanted = np.array([0.5 * v * math.erfc(-v / math.sqrt(2)) for v in wide])
+    normal = np.abs(wanted) > 2 * np.finfo(np.float32).tiny
+    (y,) = apply("gelu", [x], {"approximate": approximate}, device)
+    np.testing.assert_allclose(y[normal], wanted[normal], rtol=tolerance)
 
 
 def test_power_gradient_at_zero(device):
