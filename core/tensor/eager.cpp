@@ -171,6 +171,8 @@ std::vector<Tensor> apply(std::string_view op_name, const std::vector<Tensor>& i
   if (plan->kernel != nullptr) {
     std::vector<Tensor> packed;
     packed.reserve(inputs.size());
+    // Also copies what does not begin at a multiple of 16 bytes: kernels load vectors from there.
+    // Programs treat their inputs in the same way.
     for (const Tensor& input : inputs) packed.push_back(input.contiguous());
     run_plan(*plan, backend(device), packed, outputs);
   }
