@@ -185,8 +185,8 @@ def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> An
     Raises:
         ValueError: for a name that is not known.
 
-    >>> keras.metrics.deserialize({"class_name": "MeanIoU", "config": {"num_classes": 3}})
-    <MeanIoU name=mean_io_u>
+    >>> keras.metrics.deserialize({"class_name": "F1Score", "config": {"average": "macro"}})
+    <F1Score name=f1_score>
     """
     known = _BY_NAME
     if isinstance(config, dict) and config.get("class_name") == "function":

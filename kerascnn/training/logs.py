@@ -36,9 +36,9 @@ _MEAN_RESULTS = (metrics_module.Mean.result,)
 
 
 def as_number(value: Any) -> Any:
-    """A Python float for anything with one element; the value itself otherwise."""
+    """A Python float for anything with one element, else an array that no later step changes."""
     array = np.asarray(value)
-    return float(array.astype(np.float64).reshape(())) if array.size == 1 else value
+    return float(array.astype(np.float64).reshape(())) if array.size == 1 else np.array(array)
 
 
 def sorted_logs(results: dict[str, Any]) -> dict[str, Any]:
