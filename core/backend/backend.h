@@ -107,6 +107,9 @@ class Backend {
   virtual std::string description() const = 0;  // "NVIDIA H200, 139.7 GiB, compute capability 9.0"
   virtual Allocator& allocator() = 0;
   virtual std::span<const KernelTableRow> kernel_table() const = 0;
+  // Is one own kernel for this op faster on this device than the ops that it stands for? Asked by
+  // passes that make such ops of others.
+  virtual bool fuses(const PlanRequest&) { return false; }
   virtual std::unique_ptr<Executor> make_executor(std::vector<Instruction> instructions) = 0;
   // So much memory of a program goes to buffers that share theirs with none, so that kernels which
   // could run side by side don't wait for one another's memory. 0 where kernels run one after

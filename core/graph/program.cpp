@@ -315,7 +315,12 @@ std::shared_ptr<Program> Program::compile(const Graph& graph, const std::vector<
   impl.device = device;
   impl.stats.num_nodes_traced = static_cast<int64_t>(graph.nodes().size());
   RootedGraph rooted{graph, outputs};
-  if (options.optimize) rooted = run_passes(rooted);
+  if (options.optimize) {
+    Backend& target = backend(device);
+    rooted = run_passes(rooted, {options.allow_tf32, [&](const PlanRequest& request) {
+                                   return target.fuses(request);
+                                 }});
+  }
   impl.schedule = make_schedule(rooted);
   impl.staging.resize(graph.inputs().size());
   impl.plan(options);

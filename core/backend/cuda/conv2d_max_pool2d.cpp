@@ -1,19 +1,88 @@
+#include "core/backend/cuda/conv2d_max_pool2d.h"
+
+#include <algorithm>
+
 #include "core/backend/composite_conv2d_max_pool2d.h"
 #include "core/backend/cuda/kernel_table.h"
 #include "core/backend/cuda/plans.h"
 
 namespace kerascnn::cuda {
+namespace {
 
-std::unique_ptr<Kernel> plan_conv2d_max_pool2d(const PlanRequest& request) {
+ConvPoolCall make_call(const PlanRequest& request) {
+  ConvPoolCall call;
+  call.op = request.op.name;
+  call.geometry = conv2d_max_pool2d_geometry(call.op, request.attributes, request.inputs);
+  call.dtype = request.outputs[0].dtype;
+  call.has_bias = call.op == "conv2d_max_pool2d" && request.inputs.size() == 3;
+  call.allow_tf32 = request.allow_tf32;
+  return call;
+}
+
+// Null where no own kernel takes the call.
+std::unique_ptr<Kernel> plan_own(const PlanRequest& request) {
+  const ConvPoolCall call = make_call(request);
+  if (call.op == "conv2d_max_pool2d_dgrad") return plan_conv_pool_dgrad_tf32(call);
+  const bool is_wgrad = call.op == "conv2d_max_pool2d_wgrad";
+  if (auto kernel = is_wgrad ? plan_conv_pool_wgrad_small(call) : plan_conv_pool_small(call)) {
+    return kernel;
+  }
+  return is_wgrad ? plan_conv_pool_wgrad_tf32(call) : plan_conv_pool_tf32(call);
+}
+
+std::unique_ptr<Kernel> plan(const PlanRequest& request) {
+  if (auto kernel = plan_own(request)) return kernel;
   return plan_composite_conv2d_max_pool2d(kernel_table(), request);
 }
 
+}  // namespace
+
+ConvPool::ConvPool(const Conv2DMaxPool2DGeometry& g)
+    : batch(static_cast<int>(g.conv.batch)),
+      input_height(static_cast<int>(g.conv.input_height)),
+      input_width(static_cast<int>(g.conv.input_width)),
+      input_channels(static_cast<int>(g.conv.input_channels)),
+      output_channels(static_cast<int>(g.conv.output_channels)),
+      pad_top(static_cast<int>(g.conv.pad_top)),
+      pad_left(static_cast<int>(g.conv.pad_left)),
+      pooled_height(static_cast<int>(g.pool.output_height)),
+      pooled_width(static_cast<int>(g.pool.output_width)),
+      activation(g.activation.kind),
+      alpha(static_cast<float>(g.activation.alpha)) {}
+
+bool is_plain_conv_pool(const ConvPoolCall& call) {
+  const Conv2DGeometry& c = call.geometry.conv;
+  const Pool2DGeometry& p = call.geometry.pool;
+  const int64_t kernel = c.kernel_height;
+  constexpr int64_t kMaxElements = int64_t{1} << 30;  // indices in 32 bits
+  return call.dtype == DType::Float32 && c.kernel_width == kernel && (kernel == 3 || kernel == 5) &&
+         c.stride_height == 1 && c.stride_width == 1 && c.dilation_height == 1 &&
+         c.dilation_width == 1 && c.groups == 1 && p.window_height == 2 && p.window_width == 2 &&
+         p.stride_height == 2 && p.stride_width == 2 && p.pad_top == 0 && p.pad_bottom == 0 &&
+         p.pad_left == 0 && p.pad_right == 0 && std::max(c.pad_top, c.pad_bottom) < kernel &&
+         std::max(c.pad_left, c.pad_right) < kernel && num_elements(p.output_shape()) > 0 &&
+         num_elements(c.input_shape()) > 0 && num_elements(c.input_shape()) < kMaxElements &&
+         num_elements(c.output_shape()) < kMaxElements &&
+         num_elements(c.kernel_shape()) < kMaxElements;
+}
+
+bool fuses_conv2d_max_pool2d(const PlanRequest& request) {
+  const std::string_view op = request.op.name;
+  if (op != "conv2d_max_pool2d" && op != "conv2d_max_pool2d_dgrad" &&
+      op != "conv2d_max_pool2d_wgrad") {
+    return false;
+  }
+  return plan_own(request) != nullptr;
+}
+
+std::unique_ptr<Kernel> plan_conv2d_max_pool2d(const PlanRequest& request) { return plan(request); }
+
 std::unique_ptr<Kernel> plan_conv2d_max_pool2d_dgrad(const PlanRequest& request) {
-  return plan_composite_conv2d_max_pool2d(kernel_table(), request);
+  return plan(request);
 }
 
 std::unique_ptr<Kernel> plan_conv2d_max_pool2d_wgrad(const PlanRequest& request) {
-  return plan_composite_conv2d_max_pool2d(kernel_table(), request);
+  return plan(request);
 }
 
 }  // namespace kerascnn::cuda

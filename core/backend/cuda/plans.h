@@ -13,4 +13,7 @@ namespace kerascnn::cuda {
 KERASCNN_OP_LIST(KERASCNN_DECLARE_PLAN)
 #undef KERASCNN_DECLARE_PLAN
 
+// Backend::fuses for conv2d_max_pool2d and its gradients; false for any other op.
+bool fuses_conv2d_max_pool2d(const PlanRequest& request);
+
 }  // namespace kerascnn::cuda

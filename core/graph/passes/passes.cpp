@@ -2,7 +2,7 @@
 
 namespace kerascnn {
 
-RootedGraph run_passes(const RootedGraph& source) {
+RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   RootedGraph rooted = eliminate_dead_code(source);
   rooted = merge_common_subexpressions(rooted);
   rooted = fold_constants(rooted);
@@ -13,6 +13,8 @@ RootedGraph run_passes(const RootedGraph& source) {
   rooted = shrink_pooling_gradients(rooted);
   rooted = eliminate_dead_code(rooted);
   rooted = fuse_epilogues(rooted);
+  rooted = fuse_conv_pooling(rooted, options);
+  rooted = eliminate_dead_code(rooted);
   rooted = fuse_elementwise(rooted);
   rooted = materialize_constants(rooted);
   return eliminate_dead_code(rooted);

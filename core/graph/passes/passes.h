@@ -3,12 +3,22 @@
 // how they may differ.
 #pragma once
 
+#include <functional>
+
+#include "core/backend/backend.h"
 #include "core/graph/rooted_graph.h"
 
 namespace kerascnn {
 
+// What the passes know of where the graph will run.
+struct PassOptions {
+  bool allow_tf32 = true;
+  // Backend::fuses of the device. Without it no op is made that is faster on some devices only.
+  std::function<bool(const PlanRequest&)> fuses = nullptr;
+};
+
 // All passes, in the order that Program::compile uses.
-RootedGraph run_passes(const RootedGraph& source);
+RootedGraph run_passes(const RootedGraph& source, const PassOptions& options = {});
 
 // Drops nodes that neither an output nor an assignment depends on.
 RootedGraph eliminate_dead_code(const RootedGraph& source);
@@ -35,6 +45,11 @@ RootedGraph shrink_pooling_gradients(const RootedGraph& source);
 // Bias and activation move into the matmul, dense or conv2d before them. In float16 and bfloat16
 // the sum is then rounded once instead of after each op.
 RootedGraph fuse_epilogues(const RootedGraph& source);
+
+// A convolution and the max pooling after it become conv2d_max_pool2d, and their gradients its
+// gradients, where the device has faster kernels for all of them. The sum of the pooled gradient
+// comes with the gradient of the kernel.
+RootedGraph fuse_conv_pooling(const RootedGraph& source, const PassOptions& options);
 
 // Makes groups of element ops that have one output shape into fused_elementwise nodes.
 RootedGraph fuse_elementwise(const RootedGraph& source);

@@ -1,6 +1,7 @@
 #include "core/backend/cuda/runtime/cuda_backend.h"
 
 #include "core/backend/cuda/kernel_table.h"
+#include "core/backend/cuda/plans.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/memory/caching_allocator.h"
@@ -69,6 +70,11 @@ std::string CudaBackend::description() const {
 }
 
 std::span<const KernelTableRow> CudaBackend::kernel_table() const { return cuda::kernel_table(); }
+
+bool CudaBackend::fuses(const PlanRequest& request) {
+  activate();
+  return fuses_conv2d_max_pool2d(request);
+}
 
 std::unique_ptr<Executor> CudaBackend::make_executor(std::vector<Instruction> instructions) {
   activate();
