@@ -17,6 +17,8 @@ _PLACES = {
     "keras.layers": "kerascnn.layers",
     "keras.initializers": "kerascnn.initializers",
     "keras.regularizers": "kerascnn.regularizers",
+    "keras.constraints": "kerascnn.constraints",
+    "keras.optimizers.schedules": "kerascnn.optimizers.schedules",
     "keras.optimizers": "kerascnn.optimizers",
     "keras.losses": "kerascnn.losses",
     "keras.metrics": "kerascnn.metrics",
@@ -33,8 +35,10 @@ def public_module(cls: type) -> str:
     parts = cls.__module__.split(".")
     if parts[0] != "kerascnn":
         return cls.__module__
-    if len(parts) > 1 and f"keras.{parts[1]}" in _PLACES:
-        return f"keras.{parts[1]}"
+    for depth in (3, 2):
+        place = ".".join(["keras", *parts[1:depth]])
+        if len(parts) >= depth and place in _PLACES:
+            return place
     if cls.__name__ == "Functional":
         return "keras.src.models.functional"
     return "keras"
@@ -132,6 +136,8 @@ def _find_class(
         if custom_objects and key in custom_objects:
             return custom_objects[key]
     module_name = config.get("module")
+    if str(module_name).startswith("keras.src.backend.torch.optimizers."):
+        module_name = "keras.optimizers"  # where Keras on PyTorch says that its optimizers are
     wanted = _PLACES.get(module_name, place) if module_name else place
     if wanted is not None:
         found = getattr(importlib.import_module(wanted), name, None)

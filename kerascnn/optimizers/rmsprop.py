@@ -1,5 +1,7 @@
 """RMSprop: steps scaled by a running mean of squared gradients."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,76 +18,93 @@ class RMSprop(Optimizer):
     add up: `m = momentum * m + step`, `w -= m`.
 
     Args:
-        learning_rate: a float.
+        learning_rate: a float, a schedule or a callable; see `Optimizer`.
         rho: how slowly the mean of the squared gradients follows.
         momentum: a float from 0 on.
         epsilon: keeps the division finite.
         centered: whether to estimate the variance instead of the second moment.
-        name: see `Optimizer`.
+        weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema, ema_momentum,
+            ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps, name: see
+            `Optimizer`.
 
     Raises:
-        ValueError: for a learning rate that is not a float.
+        ValueError: for arguments of a wrong form.
 
     >>> weight = keras.Variable([1.0, 2.0])
-    >>> rmsprop = keras.optimizers.RMSprop(learning_rate=0.1, rho=0.0)
-    >>> rmsprop.apply([np.array([3.0, -5.0], "float32")], [weight])
+    >>> keras.optimizers.RMSprop(0.1, rho=0.0).apply([np.array([3.0, -5.0], "float32")], [weight])
     >>> weight.numpy().round(4)
     array([0.9, 2.1], dtype=float32)
     """
 
     def __init__(
         self,
-        learning_rate: float = 0.001,
+        learning_rate: Any = 0.001,
         rho: float = 0.9,
         momentum: float = 0.0,
         epsilon: float = 1e-7,
         centered: bool = False,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
         name: str | None = None,
-    ):
-        super().__init__(learning_rate, name=name)
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate,
+            weight_decay,
+            clipnorm,
+            clipvalue,
+            global_clipnorm,
+            use_ema,
+            ema_momentum,
+            ema_overwrite_frequency,
+            loss_scale_factor,
+            gradient_accumulation_steps,
+            name,
+            **kwargs,
+        )
         self.rho = rho
         self.momentum = momentum
         self.epsilon = epsilon
         self.centered = centered
-        self._velocities: list[Variable] = []
-        self._momentums: list[Variable] = []
-        self._averages: list[Variable] = []
 
     def build(self, variables: Sequence[Variable]) -> None:
         if self.built:
             return
         super().build(variables)
         self._velocities = self.add_optimizer_variables(variables, "velocity")
+        self._momentums: list[Variable] = []
         if self.momentum > 0:
             self._momentums = self.add_optimizer_variables(variables, "momentum")
+        self._average_gradients: list[Variable] = []
         if self.centered:
-            self._averages = self.add_optimizer_variables(variables, "average_gradient")
+            self._average_gradients = self.add_optimizer_variables(variables, "average_gradient")
 
-    def update(self, grads: list[Any], variables: list[Variable]) -> None:
-        rate = self.learning_rate.value
-        for place, grad, variable in zip(self._index_of(variables), grads, variables, strict=True):
-            step_rate = ops.cast(rate, variable.dtype)
-            self._update_one(place, grad, variable, step_rate)
-
-    def _update_one(self, place: int, grad: Any, variable: Variable, rate: Any) -> None:
+    def update_step(self, gradient: Any, variable: Variable, learning_rate: Any) -> None:
+        place = self._get_variable_index(variable)
         velocity = self._velocities[place]
-        velocity.assign(self._running_mean(velocity, ops.square(grad)))
-        denominator = velocity.value + self.epsilon
+        square = self.rho * velocity.value + (1 - self.rho) * ops.square(gradient)
+        self.assign(velocity, square)
+        denominator = square + self.epsilon
         if self.centered:
-            average = self._averages[place]
-            average.assign(self._running_mean(average, grad))
-            denominator = denominator - ops.square(average.value)
-        step = rate * grad * ops.rsqrt(denominator)
+            average = self._average_gradients[place]
+            mean = self.rho * average.value + (1 - self.rho) * gradient
+            self.assign(average, mean)
+            denominator = denominator - ops.square(mean)
+        step = learning_rate * gradient * ops.rsqrt(denominator)
         if self.momentum > 0:
             slot = self._momentums[place]
-            slot.assign(slot.value * self.momentum + step)
-            step = slot.value
-        variable.assign_sub(step)
+            step = self.momentum * slot.value + step
+            self.assign(slot, step)
+        self.assign_sub(variable, step)
 
-    def _running_mean(self, slot: Variable, value: Any) -> Any:
-        return slot.value * self.rho + value * (1 - self.rho)
-
-    def get_config(self) -> dict:
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "rho": self.rho,

@@ -153,6 +153,8 @@ def run_epochs(
         callbacks.on_epoch_end(epoch, logs)
         if model.stop_training:
             break
+    if model.optimizer is not None:
+        model.optimizer.finalize_variable_values(model.trainable_weights)
     callbacks.on_train_end(logs)
 
 

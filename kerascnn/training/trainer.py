@@ -127,6 +127,10 @@ class Trainer:
         check_positive_int("steps_per_execution", steps_per_execution)
         names = getattr(self, "output_names", None)
         self.optimizer = optimizers.get(optimizer)
+        if auto_scale_loss and self.dtype_policy.name == "mixed_float16" and self.optimizer:
+            self.optimizer = optimizers.LossScaleOptimizer(
+                self.optimizer, name="loss_scale_optimizer"
+            )
         self._compile_loss = None
         self._compile_metrics = None
         if loss is not None:
@@ -206,6 +210,7 @@ class Trainer:
                 "train. Set `trainable = True` on the layers to be trained."
             )
         graph = current_graph()
+        loss = self.optimizer.scale_loss(loss)
         gradients = graph.gradients(loss, [v.value for v in variables])
         self.optimizer.apply(gradients, variables)
         return self.compute_metrics(x, y, y_pred, sample_weight)
@@ -498,6 +503,7 @@ class Trainer:
             tuple((id(variable), variable.trainable) for variable in variables),
             tuple((id(layer), layer.trainable) for layer in layers),
             (config.tf32(), config.floatx(), config.epsilon(), self.run_eagerly),
+            self.optimizer.trace_key if kind == TRAIN and self.optimizer is not None else None,
         )
         programs = self._programs
         step = programs.pop(key, None)

@@ -1,0 +1,270 @@
+"""What an optimizer keeps: the count of steps, the learning rate, slots beside the weights."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn import config, device, initializers, naming, ops, tracing
+from kerascnn.metrics.recording import current_recording
+from kerascnn.optimizers.schedules import LearningRateSchedule
+from kerascnn.variable import Variable
+
+
+class OptimizerState:
+    """The part of `Optimizer` that knows its variables; see there."""
+
+    name: str
+    use_ema: bool
+    gradient_accumulation_steps: int | None
+
+    def _init_state(self, learning_rate: Any) -> None:
+        self.built = False
+        # Variables are made with the rest of the state, or when asked for: the device is that of
+        # the weights.
+        self._initial_learning_rate = None if callable(learning_rate) else float(learning_rate)
+        self._learning_rate: Any = learning_rate if callable(learning_rate) else None
+        self._iterations: Any = None
+        self._steps_on_host = 0
+        self._reads_iterations = False
+        self._variables: list[Variable] = []
+        self._trainable_variables: list[Variable] = []
+        self._trainable_variables_indices: dict[int, int] = {}
+        self._model_variables_moving_average: list[Variable] = []
+        self._accumulated_gradients: list[Variable] = []
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate: a variable of shape () whose value can be assigned, or, with a
+        schedule, what it gives for the steps taken so far."""
+        if self._learning_rate is None:
+            self._make_scalars(device.current())
+        rate = self._learning_rate
+        if isinstance(rate, LearningRateSchedule):
+            return rate(self._steps())
+        return rate() if not isinstance(rate, Variable) and callable(rate) else rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        if callable(value) and not isinstance(value, Variable):
+            self._variables = [v for v in self._variables if v is not self._learning_rate]
+            self._learning_rate = value
+        elif callable(self._learning_rate) and not isinstance(self._learning_rate, Variable):
+            raise TypeError(
+                f"The learning rate of '{self.name}' comes from {self._learning_rate!r}, so no "
+                "value can be set. Make the optimizer with a float to set it by hand."
+            )
+        else:
+            self.learning_rate.assign(float(np.asarray(value)))
+
+    @property
+    def iterations(self) -> Any:
+        """How many updates were made: an int64 variable of shape (), or with
+        `gradient_accumulation_steps` the count of steps divided by it."""
+        steps = self._steps()
+        if self.gradient_accumulation_steps:
+            return ops.floor_divide(steps, self.gradient_accumulation_steps)
+        return steps
+
+    def _steps(self) -> Variable:
+        """The count of steps. A compiled step that asks for it keeps it on the device."""
+        if self._iterations is None:
+            self._make_scalars(device.current())
+        if current_recording() is None:
+            self._bring_count_to_device()
+        elif not self._reads_iterations:
+            self._reads_iterations = True
+            self._bring_count_to_device()
+        return self._iterations
+
+    def _bring_count_to_device(self) -> None:
+        steps, self._steps_on_host = self._steps_on_host, 0
+        if steps:
+            with tracing.suspended():
+                self._iterations.assign(int(self._iterations.numpy()) + steps)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The count of steps, the learning rate (where it is a number), then the slots."""
+        if self._iterations is None:
+            self._make_scalars(device.current())
+        if current_recording() is None:
+            self._bring_count_to_device()
+        return list(self._variables)
+
+    def _make_scalars(self, device_name: str) -> None:
+        """Makes the scalars, or moves them to the device that the weights turn out to be on."""
+        if self._iterations is not None and self._iterations.device == device_name:
+            return
+        old = [v for v in (self._iterations, self._learning_rate) if isinstance(v, Variable)]
+        rest = [v for v in self._variables if all(v is not o for o in old)]
+        steps = 0 if self._iterations is None else int(self._iterations.numpy())
+        with naming.absolute_scope((self.name,)):
+            self._iterations = _scalar(steps, "int64", "iteration", device_name)
+            made = [self._iterations]
+            if self._learning_rate is None or isinstance(self._learning_rate, Variable):
+                rate = self._initial_learning_rate
+                if self._learning_rate is not None:
+                    rate = float(self._learning_rate.numpy())
+                self._learning_rate = _scalar(rate, config.floatx(), "learning_rate", device_name)
+                made.append(self._learning_rate)
+        self._variables = [*made, *rest]
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        """Makes the state for `variables`.
+
+        Subclasses return at once where `built` is true, call this, and then add their slots with
+        `add_optimizer_variables`.
+        """
+        variables = list(variables)
+        self._make_scalars(variables[0].device if variables else device.current())
+        self._trainable_variables = variables
+        self._trainable_variables_indices = {id(v): i for i, v in enumerate(variables)}
+        if self.use_ema:
+            self._model_variables_moving_average = self.add_optimizer_variables(
+                variables, "average"
+            )
+        if self.gradient_accumulation_steps:
+            self._accumulated_gradients = self.add_optimizer_variables(
+                variables, "gradient_accumulator"
+            )
+        self.built = True
+
+    def add_variable(
+        self,
+        shape: Sequence[int],
+        initializer: Any = "zeros",
+        dtype: Any = None,
+        aggregation: str | None = "none",
+        layout: Any = None,
+        name: str | None = None,
+    ) -> Variable:
+        """A variable of the optimizer's own, on the device of the weights.
+
+        Args:
+            shape: Its shape.
+            initializer: Its first values, a name or an initializer.
+            dtype: By default `floatx`.
+            aggregation: Kept for Keras' signature.
+            layout: Only None.
+            name: By default variable, variable_1, ...
+        """
+        where = self._iterations.device if self._iterations is not None else device.current()
+        with naming.absolute_scope((self.name,)), tracing.suspended():
+            variable = Variable(
+                initializers.get(initializer),
+                shape=tuple(shape),
+                dtype=dtype,
+                trainable=False,
+                aggregation=aggregation,
+                name=name,
+                device_name=where,
+            )
+        self._track_variable(variable)
+        return variable
+
+    def add_variable_from_reference(
+        self, reference_variable: Variable, name: str | None = None, initializer: Any = "zeros"
+    ) -> Variable:
+        """A slot of a weight's shape and dtype, named after it and `name`."""
+        return self.add_variable(
+            reference_variable.shape,
+            initializer,
+            reference_variable.dtype,
+            name=f"{reference_variable.path.replace('/', '_')}_{name or 'var'}",
+        )
+
+    def add_optimizer_variables(
+        self, trainable_variables: Sequence[Variable], name: Any, initializer: Any = "zeros"
+    ) -> Any:
+        """Slots for all weights: a list, or for a list of names one list for each.
+
+        Raises:
+            ValueError: where there are not as many initializers as names.
+        """
+        names = [name] if isinstance(name, str) else list(name)
+        many = isinstance(initializer, (list, tuple))
+        first_values = list(initializer) if many else [initializer] * len(names)
+        if len(first_values) != len(names):
+            raise ValueError(
+                f"There have to be as many initializers as names. Received: name={name!r}, "
+                f"initializer={initializer!r}"
+            )
+        slots: tuple[list[Variable], ...] = tuple([] for _ in names)
+        for variable in trainable_variables:
+            for slot, slot_name, first in zip(slots, names, first_values, strict=True):
+                slot.append(self.add_variable_from_reference(variable, slot_name, first))
+        return slots[0] if isinstance(name, str) else slots
+
+    def _track_variable(self, variable: Variable) -> None:
+        self._variables.append(variable)
+
+    def _get_variable_index(self, variable: Variable) -> int:
+        return self._trainable_variables_indices[id(variable)]
+
+    # The count of steps -----------------------------------------------------------------------
+
+    def _count_step(self) -> None:
+        """Counts on the device where the compiled step needs the number, else on the host."""
+        recording = current_recording()
+        if recording is None or recording.results_on_device or self._reads_iterations:
+            self._steps().assign_add(1)
+        else:
+            recording.each_step(self._add_steps)
+
+    def _add_steps(self, steps: int) -> None:
+        self._steps_on_host += steps
+        if self._reads_iterations:
+            self._bring_count_to_device()
+
+    # Saving ------------------------------------------------------------------------------------
+
+    def set_weights(self, weights: Sequence[Any]) -> None:
+        """Gives all variables new values, in the order of `variables`.
+
+        Raises:
+            ValueError: before `build`, or for an array of another shape.
+        """
+        if not self.built:
+            raise ValueError(
+                f"'{self.name}' has no state yet. Call build(trainable_variables) before "
+                "set_weights."
+            )
+        arrays = [np.asarray(w) for w in weights]
+        for variable, array in zip(self.variables, arrays, strict=False):
+            if variable.shape != array.shape:
+                raise ValueError(
+                    f"The optimizer's variable '{variable.path}' has shape {variable.shape}, but "
+                    f"the array given for it has shape {array.shape}."
+                )
+        for variable, array in zip(self.variables, arrays, strict=False):
+            variable.assign(array)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Puts the values of all variables into a mapping, under "0", "1", ..."""
+        for i, variable in enumerate(self.variables):
+            store[str(i)] = variable.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Takes the values of all variables from a mapping that `save_own_variables` filled.
+
+        Where it has another number of them, it warns and takes none.
+        """
+        own = self.variables
+        if len(store.keys()) != len(own):
+            hint = "" if self.built else " It may not be built yet."
+            warnings.warn(
+                f"The state of optimizer '{self.name}' was not loaded: it has {len(own)} "
+                f"variables, the saved one {len(store.keys())}.{hint}",
+                stacklevel=2,
+            )
+            return
+        for i, variable in enumerate(own):
+            variable.assign(np.asarray(store[str(i)]))
+
+
+def _scalar(value: Any, dtype: str, name: str, device_name: str) -> Variable:
+    return Variable(value, dtype=dtype, trainable=False, name=name, device_name=device_name)
