@@ -148,10 +148,10 @@ def update_counts(
     nothing = ops.zeros_like(weights)
     hits, misses = ops.where(is_true, weights, nothing), ops.where(is_true, nothing, weights)
     both = ops.stack([hits, misses], axis=-1)
-    if even and not multi_label:
+    if even:
         above = _above_even(both, y_pred, len(thresholds), thresholds[0] < 0)
     else:
-        above = _above(both, y_pred, np.asarray(thresholds), even)
+        above = _above(both, y_pred, thresholds)
     total = ops.sum(both, axis=0)
     added = {
         TRUE_POSITIVES: lambda: above[..., 0],
@@ -172,14 +172,9 @@ def _of_class(x: Any, class_id: int) -> Any:
     return x[..., class_id, None]
 
 
-def _above(both: Any, scores: Any, thresholds: np.ndarray, even: bool) -> Any:
+def _above(both: Any, scores: Any, thresholds: Any) -> Any:
     """Sums over the first axis of what is above each threshold, by comparing all with all."""
-    if even:
-        # The products that `_above_even` rounds up to whole numbers.
-        scores = ops.clip(scores, 0.0, 1.0) * float(len(thresholds) - 1)
-        first = -1 if thresholds[0] < 0 else 0
-        thresholds = np.array([first, *range(1, len(thresholds))])
-    limits = thresholds.astype("float64").reshape(-1, *[1] * len(scores.shape))
+    limits = np.asarray(thresholds, "float64").reshape(-1, *[1] * len(scores.shape))
     is_above = ops.greater(ops.expand_dims(scores, 0), ops.cast(limits, str(scores.dtype)))
     kept = ops.where(ops.expand_dims(is_above, -1), ops.expand_dims(both, 0), 0.0)
     return ops.sum(kept, axis=1)
@@ -188,11 +183,17 @@ def _above(both: Any, scores: Any, thresholds: np.ndarray, even: bool) -> Any:
 def _above_even(both: Any, scores: Any, count: int, all_pass_first: bool) -> Any:
     """The same for `count` thresholds in equal steps: sums of the scores between two, added up.
 
-    Memory is that of the scores, however many thresholds there are.
+    Memory is that of the scores and the sums, however many thresholds there are.
     """
+    labels = tuple(scores.shape[1:])
     passed = ops.ceil(ops.clip(scores, 0.0, 1.0) * float(count - 1))
     if all_pass_first:
         passed = ops.maximum(passed, 1.0)
-    sums = sums_by_index(both, ops.cast(passed, "int32"), count)
+    place, places = ops.cast(passed, "int32"), count
+    if labels:
+        place = place * labels[0] + np.arange(labels[0], dtype="int32")
+        places *= labels[0]
+    sums = sums_by_index(ops.reshape(both, (-1, 2)), ops.reshape(place, (-1,)), places)
+    sums = ops.reshape(sums, (count, *labels, 2))
     rest = sums_of_the_rest(sums)[1:]
     return ops.concatenate([rest, ops.zeros_like(sums[:1])], axis=0)
