@@ -11,7 +11,8 @@ namespace {
 // splits: a chain of dependent additions costs more than their number.
 template <typename T, int kLanes>
 __global__ void sum_partials_kernel(const compute_t<T>* __restrict__ partial, T* __restrict__ y,
-                                    int splits, int64_t size) {
+                                    T* __restrict__ rest, int64_t first_rest, int splits,
+                                    int64_t size) {
   using C = compute_t<T>;
   constexpr int kRows = kThreads / kLanes;
   __shared__ C shared[kRows][kLanes];
@@ -29,7 +30,11 @@ __global__ void sum_partials_kernel(const compute_t<T>* __restrict__ partial, T*
     __syncthreads();
     if (row == 0 && element < size) {
       for (int r = 1; r < kRows; ++r) sum += shared[r][lane];
-      y[element] = store<T>(sum);
+      if (element < first_rest) {
+        y[element] = store<T>(sum);
+      } else if (rest != nullptr) {
+        rest[element - first_rest] = store<T>(sum);
+      }
     }
     __syncthreads();
   }
@@ -38,13 +43,14 @@ __global__ void sum_partials_kernel(const compute_t<T>* __restrict__ partial, T*
 }  // namespace
 
 void launch_sum_partials(DType dtype, const void* partial, void* y, int64_t splits, int64_t size,
-                         cudaStream_t stream) {
-  if (size == 0) return;
+                         cudaStream_t stream, void* rest, int64_t rest_size) {
+  const int64_t total = size + rest_size;
+  if (total == 0) return;
   dispatch_floating("sum of partial results", dtype, [&]<typename T>(Type<T>) {
     const auto launch = [&]<int kLanes>(std::integral_constant<int, kLanes>) {
-      sum_partials_kernel<T, kLanes><<<grid_for(size, kLanes), kThreads, 0, stream>>>(
-          static_cast<const compute_t<T>*>(partial), static_cast<T*>(y), static_cast<int>(splits),
-          size);
+      sum_partials_kernel<T, kLanes><<<grid_for(total, kLanes), kThreads, 0, stream>>>(
+          static_cast<const compute_t<T>*>(partial), static_cast<T*>(y), static_cast<T*>(rest), size,
+          static_cast<int>(splits), total);
       check_launch("sum of partial results");
     };
     // Many partial results want many rows; 8 floats are still a whole memory sector.

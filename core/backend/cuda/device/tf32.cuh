@@ -6,11 +6,16 @@
 
 namespace kerascnn::cuda {
 
-// Rounds to the nearest of TF32's 10-bit mantissas; the hardware alone would truncate.
+// Tensor cores read the upper 19 bits of a float and drop the rest, which makes every number a
+// little smaller: by 2^-11 / m on average, with the mantissa m between 1 and 2. This factor takes
+// the bias away, keeps what TF32 holds exactly as it is, and lets infinities and NaN through. It is
+// one instruction, where rounding to the nearest takes five.
+__device__ __forceinline__ float unbiased_tf32(float value) {
+  return value * (1.0f + 0x1p-11f * 0.69f);
+}
+
 __device__ __forceinline__ uint32_t to_tf32(float value) {
-  uint32_t bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
-  return bits;
+  return __float_as_uint(unbiased_tf32(value));
 }
 
 // d (16, 8) += a (16, 8) @ b (8, 8), spread over a warp. Lane l, with g = l / 4 and t = l % 4,

@@ -1,0 +1,299 @@
+// Few input channels, float32: the first layer of a network. There is little arithmetic, so plain
+// cores do it; a thread makes one pooled pixel from the patch of the input under its four
+// convolution results.
+#include "core/backend/cuda/conv2d_max_pool2d.h"
+#include "core/backend/cuda/device/conv_pool.cuh"
+#include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/partial_sums.h"
+#include "core/backend/cuda/runtime/context.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+constexpr int64_t kMaxShared = 48 << 10;  // what every GPU gives a block without being asked
+
+// Some rows of pooled pixels of one image, and the input under them.
+struct CellBand {
+  int cell_rows, bands_per_image, rows, columns;
+
+  CellBand(const ConvPool& c, int kernel, int cell_rows)
+      : cell_rows(cell_rows),
+        bands_per_image(static_cast<int>(ceil_div(c.pooled_height, cell_rows))),
+        rows(2 * cell_rows + kernel - 1),
+        columns(2 * c.pooled_width + kernel - 1) {}
+};
+
+// Copies channels first .. first + channels - 1 of a band of image n to shared memory as (rows,
+// columns, channels), zeros for the padding.
+__device__ __forceinline__ void load_band(const float* __restrict__ x, float* tile,
+                                          const ConvPool& c, const CellBand& band, int n,
+                                          int first_cell_row, int first, int channels) {
+  const int top = 2 * first_cell_row - c.pad_top;
+  const int width = band.columns * channels;
+  for (int i = threadIdx.x; i < band.rows * width; i += kThreads) {
+    const int r = i / width;
+    const int rest = i - r * width;
+    const int column = rest / channels - c.pad_left;
+    const int row = top + r;
+    const bool inside = static_cast<unsigned>(row) < static_cast<unsigned>(c.input_height) &&
+                        static_cast<unsigned>(column) < static_cast<unsigned>(c.input_width);
+    const int64_t at = ((static_cast<int64_t>(n) * c.input_height + row) * c.input_width + column) *
+                           c.input_channels +
+                       first + rest % channels;
+    tile[i] = inside ? x[at] : 0.0f;
+  }
+}
+
+// A thread makes N neighbouring channels of a pooled pixel.
+template <int kKernel, int N, bool kSimple>
+__global__ void __launch_bounds__(kThreads)
+    conv_pool_small_kernel(const float* __restrict__ x, const float* __restrict__ kernel,
+                           const float* __restrict__ bias, float* __restrict__ y,
+                           uint8_t* __restrict__ index, ConvPool c, CellBand band) {
+  extern __shared__ __align__(32) float shared[];
+  const int taps = kKernel * kKernel * c.input_channels;
+  float* weights = shared;  // (taps, output channels), as in memory
+  float* tile = weights + (taps * c.output_channels + 3) / 4 * 4;
+  const int n = blockIdx.x / band.bands_per_image;
+  const int first_row = static_cast<int>(blockIdx.x) % band.bands_per_image * band.cell_rows;
+  for (int i = threadIdx.x; i < taps * c.output_channels; i += kThreads) weights[i] = kernel[i];
+  load_band(x, tile, c, band, n, first_row, 0, c.input_channels);
+  __syncthreads();
+
+  const int groups = c.output_channels / N;
+  const int cell_rows = min(band.cell_rows, c.pooled_height - first_row);
+  for (int item = threadIdx.x; item < cell_rows * c.pooled_width * groups; item += kThreads) {
+    const int cell = item / groups;
+    const int channel = (item - cell * groups) * N;
+    const int row = cell / c.pooled_width;
+    const int column = cell - row * c.pooled_width;
+    float sums[4][N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const float start = bias != nullptr ? bias[channel + k] : 0.0f;
+#pragma unroll
+      for (int p = 0; p < 4; ++p) sums[p][k] = start;
+    }
+    for (int q = 0; q < c.input_channels; ++q) {
+      const float* source = tile + (2 * row * band.columns + 2 * column) * c.input_channels + q;
+      float patch[kKernel + 1][kKernel + 1];
+#pragma unroll
+      for (int r = 0; r <= kKernel; ++r) {
+#pragma unroll
+        for (int s = 0; s <= kKernel; ++s) {
+          patch[r][s] = source[(r * band.columns + s) * c.input_channels];
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < kKernel; ++r) {
+#pragma unroll
+        for (int s = 0; s < kKernel; ++s) {
+          const int tap = (r * kKernel + s) * c.input_channels + q;
+          const auto w = *reinterpret_cast<const Vector<float, N>*>(
+              weights + tap * c.output_channels + channel);
+#pragma unroll
+          for (int k = 0; k < N; ++k) {
+            sums[0][k] += patch[r][s] * w.values[k];
+            sums[1][k] += patch[r][s + 1] * w.values[k];
+            sums[2][k] += patch[r + 1][s] * w.values[k];
+            sums[3][k] += patch[r + 1][s + 1] * w.values[k];
+          }
+        }
+      }
+    }
+    Vector<float, N> values;
+    Vector<uint8_t, N> positions;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      Maximum2x2 maximum(activate_pixel<kSimple>(c, sums[0][k]));
+#pragma unroll
+      for (int p = 1; p < 4; ++p) maximum.add(activate_pixel<kSimple>(c, sums[p][k]), p);
+      values.values[k] = maximum.value;
+      positions.values[k] = maximum.position;
+    }
+    const int64_t at =
+        ((static_cast<int64_t>(n) * c.pooled_height + first_row + row) * c.pooled_width + column) *
+            c.output_channels +
+        channel;
+    *reinterpret_cast<Vector<float, N>*>(y + at) = values;
+    if (index != nullptr) *reinterpret_cast<Vector<uint8_t, N>*>(index + at) = positions;
+  }
+}
+
+template <int kKernel, int N>
+std::unique_ptr<Kernel> plan_forward(const ConvPoolCall& call) {
+  const ConvPool c(call.geometry);
+  // As many rows as give every thread of a block something to do.
+  const int64_t full = int64_t{kThreads} * N / (int64_t{c.pooled_width} * c.output_channels);
+  const CellBand band(c, kKernel, static_cast<int>(std::clamp<int64_t>(full, 1, c.pooled_height)));
+  const int64_t weights = (num_elements(call.geometry.conv.kernel_shape()) + 3) / 4 * 4;
+  const int64_t bytes =
+      (weights + int64_t{band.rows} * band.columns * c.input_channels) * int64_t{sizeof(float)};
+  if (bytes > kMaxShared) return nullptr;
+  const unsigned blocks = static_cast<unsigned>(c.batch * band.bands_per_image);
+  const bool has_bias = call.has_bias;
+  const auto kernel = is_simple(c.activation) ? conv_pool_small_kernel<kKernel, N, true>
+                                              : conv_pool_small_kernel<kKernel, N, false>;
+  return make_kernel("kerascnn conv2d_max_pool2d_small", [=](const KernelArgs& args) {
+    kernel<<<blocks, kThreads, static_cast<size_t>(bytes),
+             static_cast<cudaStream_t>(args.stream)>>>(
+        input<float>(args, 0), input<float>(args, 1), has_bias ? input<float>(args, 2) : nullptr,
+        output<float>(args, 0), output<uint8_t>(args, 1), c, band);
+    check_launch("conv2d_max_pool2d_small");
+  });
+}
+
+struct WgradParams {
+  int lanes;   // threads side by side take neighbouring output channels
+  int splits;  // grid.z: a share of the bands each
+  int bands;
+};
+
+// A thread sums the kernel elements of one input channel (blockIdx.y) and one output channel over
+// its share of the pooled pixels. `partial` holds the kernel's gradient and behind it the bias's,
+// once for each split.
+template <int kKernel, bool kSimple>
+__global__ void __launch_bounds__(kThreads)
+    conv_pool_wgrad_small_kernel(const float* __restrict__ x, const float* __restrict__ gy,
+                                 const float* __restrict__ y, const uint8_t* __restrict__ index,
+                                 float* __restrict__ partial, ConvPool c, CellBand band,
+                                 WgradParams p) {
+  constexpr int kTaps = kKernel * kKernel;
+  constexpr int kAhead = 4;  // pixels whose loads are under way together
+  extern __shared__ __align__(32) float shared[];
+  const int lane = threadIdx.x % p.lanes;
+  const int row_thread = threadIdx.x / p.lanes;
+  const int row_threads = kThreads / p.lanes;
+  const int channel = blockIdx.x * p.lanes + lane;
+  const int q = blockIdx.y;
+
+  float sum[kTaps] = {};
+  float total = 0;
+  for (int b = blockIdx.z; b < p.bands; b += p.splits) {
+    const int n = b / band.bands_per_image;
+    const int first_row = (b - n * band.bands_per_image) * band.cell_rows;
+    const int cells = min(band.cell_rows, c.pooled_height - first_row) * c.pooled_width;
+    load_band(x, shared, c, band, n, first_row, q, 1);
+    __syncthreads();
+    if (channel < c.output_channels) {
+      const int64_t base = (static_cast<int64_t>(n) * c.pooled_height + first_row) *
+                               c.pooled_width * c.output_channels +
+                           channel;
+      for (int cell = row_thread; cell < cells; cell += kAhead * row_threads) {
+        float g[kAhead], values[kAhead];
+        int positions[kAhead];
+#pragma unroll
+        for (int a = 0; a < kAhead; ++a) {
+          const int i = cell + a * row_threads;
+          const int64_t at = base + static_cast<int64_t>(i) * c.output_channels;
+          g[a] = i < cells ? gy[at] : 0.0f;
+          values[a] = i < cells ? y[at] : 0.0f;
+          positions[a] = i < cells ? index[at] : 0;
+        }
+#pragma unroll
+        for (int a = 0; a < kAhead; ++a) {
+          const int i = cell + a * row_threads;
+          if (i >= cells) break;
+          const float gradient = activation_gradient<kSimple>(c, g[a], values[a]);
+          const int row = i / c.pooled_width;
+          const int column = i - row * c.pooled_width;
+          const float* source = shared + (2 * row + (positions[a] >> 1)) * band.columns +
+                                2 * column + (positions[a] & 1);
+          total += gradient;
+#pragma unroll
+          for (int t = 0; t < kTaps; ++t) {
+            sum[t] += gradient * source[t / kKernel * band.columns + t % kKernel];
+          }
+        }
+      }
+    }
+    __syncthreads();
+  }
+
+#pragma unroll
+  for (int t = 0; t < kTaps; ++t) shared[t * kThreads + threadIdx.x] = sum[t];
+  shared[kTaps * kThreads + threadIdx.x] = total;
+  __syncthreads();
+  const int size = kTaps * c.input_channels * c.output_channels;
+  float* target = partial + static_cast<int64_t>(blockIdx.z) * (size + c.output_channels);
+  for (int item = threadIdx.x; item < (kTaps + 1) * p.lanes; item += kThreads) {
+    const int t = item / p.lanes;
+    const int item_lane = item - t * p.lanes;
+    const int item_channel = blockIdx.x * p.lanes + item_lane;
+    if (item_channel >= c.output_channels || (t == kTaps && q > 0)) continue;
+    float result = 0;
+#pragma unroll 4
+    for (int r = 0; r < row_threads; ++r) result += shared[t * kThreads + r * p.lanes + item_lane];
+    const int row = t == kTaps ? kTaps * c.input_channels : t * c.input_channels + q;
+    target[row * c.output_channels + item_channel] = result;
+  }
+}
+
+template <int kKernel>
+std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
+  const ConvPool c(call.geometry);
+  WgradParams p{};
+  p.lanes = 8;
+  while (p.lanes < 32 && p.lanes < c.output_channels) p.lanes *= 2;
+  // Bands whose loads every thread has under way at once, unless that makes too many blocks.
+  const int64_t tiles = ceil_div(c.output_channels, p.lanes) * c.input_channels;
+  const int64_t cells = int64_t{8} * kThreads / p.lanes;
+  const CellBand band(
+      c, kKernel,
+      static_cast<int>(std::clamp<int64_t>(ceil_div(cells, c.pooled_width), 1, c.pooled_height)));
+  constexpr int kReduction = (kKernel * kKernel + 1) * kThreads;
+  const int64_t bytes =
+      std::max<int64_t>(int64_t{band.rows} * band.columns, kReduction) * int64_t{sizeof(float)};
+  if (bytes > kMaxShared) return nullptr;
+  p.bands = c.batch * band.bands_per_image;
+  const int64_t most = std::clamp<int64_t>(Context::current().multiprocessors() / tiles, 1, 1024);
+  const int64_t turns = ceil_div(p.bands, std::min<int64_t>(p.bands, most));
+  p.splits = static_cast<int>(ceil_div(p.bands, turns));
+  const int64_t size = num_elements(call.geometry.conv.kernel_shape());
+  const dim3 grid(static_cast<unsigned>(ceil_div(c.output_channels, p.lanes)), c.input_channels,
+                  p.splits);
+  const auto kernel = is_simple(c.activation) ? conv_pool_wgrad_small_kernel<kKernel, true>
+                                              : conv_pool_wgrad_small_kernel<kKernel, false>;
+  return make_kernel(
+      "kerascnn conv2d_max_pool2d_wgrad_small",
+      [=](const KernelArgs& args) {
+        const auto stream = static_cast<cudaStream_t>(args.stream);
+        float* partial = static_cast<float*>(args.workspace);
+        kernel<<<grid, kThreads, static_cast<size_t>(bytes), stream>>>(
+            input<float>(args, 0), input<float>(args, 1), input<float>(args, 2),
+            input<uint8_t>(args, 3), partial, c, band, p);
+        check_launch("conv2d_max_pool2d_wgrad_small");
+        launch_sum_partials(DType::Float32, partial, args.outputs[0], p.splits, size, stream,
+                            args.outputs[1], c.output_channels);
+      },
+      p.splits * (size + c.output_channels) * static_cast<int64_t>(sizeof(float)));
+}
+
+// Beyond this, spreading input channels over tensor cores is faster.
+constexpr int64_t kFewChannels = 4;
+
+bool fits(const ConvPoolCall& call) {
+  return is_plain_conv_pool(call) && call.geometry.conv.input_channels <= kFewChannels;
+}
+
+template <int kKernel>
+std::unique_ptr<Kernel> plan_width(const ConvPoolCall& call) {
+  const int64_t channels = call.geometry.conv.output_channels;
+  if (channels % 4 == 0) return plan_forward<kKernel, 4>(call);
+  if (channels % 2 == 0) return plan_forward<kKernel, 2>(call);
+  return plan_forward<kKernel, 1>(call);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_conv_pool_small(const ConvPoolCall& call) {
+  if (!fits(call)) return nullptr;
+  return call.geometry.conv.kernel_height == 3 ? plan_width<3>(call) : plan_width<5>(call);
+}
+
+std::unique_ptr<Kernel> plan_conv_pool_wgrad_small(const ConvPoolCall& call) {
+  if (!fits(call)) return nullptr;
+  return call.geometry.conv.kernel_height == 3 ? plan_wgrad<3>(call) : plan_wgrad<5>(call);
+}
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,324 @@
+// The kernel's gradient on tensor cores: gkernel (taps * input channels, output channels) = sum
+// over pixels of x under the tap * the spread gradient. A block keeps the input and the gradient
+// under some cells in shared memory, makes some rows of the result from them, and goes on to the
+// next cells; the sums of all blocks are added up by a second launch.
+//
+// Pixels are numbered cell by cell, so a pooled gradient fills four neighbouring rows. Rows of the
+// result are taken in runs of 8 input channels of one tap.
+#include "core/backend/cuda/conv2d_max_pool2d.h"
+#include "core/backend/cuda/device/conv_pool.cuh"
+#include "core/backend/cuda/device/tf32.cuh"
+#include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/partial_sums.h"
+#include "core/backend/cuda/runtime/context.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+constexpr int kRuns = 4;  // of a warp: 32 rows
+constexpr int kMaxWarps = 12;
+
+// Rows of shared memory that lanes read down: 4 rows of 8 columns fall into 32 banks.
+__host__ __device__ constexpr int padded_row(int columns) {
+  return columns % 16 == 0 ? columns + 8 : columns;
+}
+
+// A band: some rows of cells of one image and the input under them.
+struct Tiles {
+  int cell_rows, bands_per_image;
+  int rows, columns;  // of the input under a band, padding included
+  int channels;       // of the input, rounded up to a multiple of 8
+  int pixel;          // floats from one pixel of the input to the next
+  int pixels;         // of a band's gradient, rounded up to a multiple of 8
+  int runs;           // of the result
+  int warps_down;     // warps that take different rows
+  int warps_deep;     // warps that take different pixels for the same rows
+  int bands;          // of all images
+  int splits;         // grid.z: a share of the bands each
+  int together;       // bands in shared memory at a time
+
+  Tiles(const ConvPool& c, int kernel, int cell_rows)
+      : cell_rows(cell_rows),
+        bands_per_image((c.pooled_height + cell_rows - 1) / cell_rows),
+        rows(2 * cell_rows + kernel - 1),
+        columns(2 * c.pooled_width + kernel - 1),
+        channels((c.input_channels + 7) / 8 * 8),
+        pixel(padded_row(channels)),
+        pixels((4 * cell_rows * c.pooled_width + 7) / 8 * 8),
+        runs(kernel * kernel * channels / 8),
+        warps_down(1),
+        warps_deep(1),
+        bands(c.batch * bands_per_image),
+        splits(1),
+        together(1) {}
+
+  __host__ __device__ int band_floats() const { return rows * columns * pixel; }
+};
+
+// The input under the cells from first_row on, zeros for the padding.
+__device__ __forceinline__ void load_input(const float* x, float* tile, const ConvPool& c,
+                                           const Tiles& t, int n, int first_row) {
+  const int top = 2 * first_row - c.pad_top;
+  const int chunks = t.channels / 4;
+  copy_rows<8>(
+      t.rows, t.columns * chunks,
+      [&](int row, int item) {
+        return load_padded(x, c, n, top + row, item / chunks - c.pad_left, item % chunks * 4);
+      },
+      [&](int row, int item, float4 v) {
+        *reinterpret_cast<float4*>(tile + (row * t.columns + item / chunks) * t.pixel +
+                                   item % chunks * 4) = {unbiased_tf32(v.x), unbiased_tf32(v.y),
+                                                         unbiased_tf32(v.z), unbiased_tf32(v.w)};
+      });
+}
+
+// The gradient at the cells' pixels: each pooled gradient at its maximum, zeros else. Adds what the
+// thread has seen to `bias_sums`: its channels are the same in each turn.
+template <int kColumns, bool kSimple>
+__device__ __forceinline__ void spread_gradient(const float* gy, const float* y,
+                                                const uint8_t* index, float* tile,
+                                                const ConvPool& c, const Tiles& t, int n,
+                                                int first_row, int first_column,
+                                                float (&bias_sums)[4]) {
+  constexpr int kRow = padded_row(kColumns);
+  const int cells = min(t.cell_rows, c.pooled_height - first_row) * c.pooled_width;
+  const int64_t first_cell =
+      (static_cast<int64_t>(n) * c.pooled_height + first_row) * c.pooled_width;
+  copy_rows<4>(
+      t.pixels / 4, kColumns / 4,
+      [&](int cell, int chunk) {
+        const int channel = first_column + chunk * 4;
+        if (cell >= cells || channel >= c.output_channels) return PooledGradient{};
+        return load_gradient<kSimple>(gy, y, index,
+                                      (first_cell + cell) * c.output_channels + channel, c);
+      },
+      [&](int cell, int chunk, const PooledGradient& gradient) {
+        float values[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          bias_sums[k] += gradient.values[k];
+          values[k] = unbiased_tf32(gradient.values[k]);
+        }
+        const uint8_t (&at)[4] = gradient.positions;
+#pragma unroll
+        for (int p = 0; p < 4; ++p) {
+          *reinterpret_cast<float4*>(tile + (4 * cell + p) * kRow + chunk * 4) = {
+              at[0] == p ? values[0] : 0.0f, at[1] == p ? values[1] : 0.0f,
+              at[2] == p ? values[2] : 0.0f, at[3] == p ? values[3] : 0.0f};
+        }
+      });
+}
+
+// kWide: input channels are a multiple of 32, so the runs of a warp are neighbours in one tap.
+template <int kKernel, int kTiles, bool kSimple, bool kWide>
+__global__ void __launch_bounds__(kMaxWarps * 32)
+    conv_pool_wgrad_tf32_kernel(const float* __restrict__ x, const float* __restrict__ gy,
+                                const float* __restrict__ y, const uint8_t* __restrict__ index,
+                                float* __restrict__ partial, ConvPool c, Tiles t) {
+  extern __shared__ __align__(32) float shared[];
+  constexpr int kColumns = kTiles * 8, kRow = padded_row(kColumns);
+  constexpr int kTaps = kKernel * kKernel;
+  float* gradient = shared;                               // (bands, pixels, columns)
+  float* tile = gradient + t.together * t.pixels * kRow;  // (bands, rows, columns, channels)
+  int* offsets = reinterpret_cast<int*>(tile + t.together * t.band_floats());  // of each pixel
+
+  const int lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
+  const int warp = threadIdx.x / 32;
+  const int warp_down = warp % t.warps_down, warp_deep = warp / t.warps_down;
+  const int first_column = blockIdx.y * kColumns;
+  const int first_run = (blockIdx.x * t.warps_down + warp_down) * kRuns;
+
+  for (int i = threadIdx.x; i < t.together * t.pixels; i += blockDim.x) {
+    const int band = i / t.pixels;
+    const int pixel = i - band * t.pixels;
+    // Pixels past the last cell have a gradient of zero and read the first pixel.
+    const int cell = pixel / 4 < t.cell_rows * c.pooled_width ? pixel / 4 : 0;
+    const int row = 2 * (cell / c.pooled_width) + pixel % 4 / 2;
+    const int column = 2 * (cell % c.pooled_width) + pixel % 2;
+    offsets[i] = band * t.band_floats() + (row * t.columns + column) * t.pixel;
+  }
+  int sources[kWide ? 1 : kRuns];  // of the thread's row in each run
+#pragma unroll
+  for (int i = 0; i < (kWide ? 1 : kRuns); ++i) {
+    const int run = min(first_run + i, t.runs - 1);
+    const int tap = run / (t.channels / 8);
+    const int channel = (run - tap * (t.channels / 8)) * 8;
+    sources[i] = (tap / kKernel * t.columns + tap % kKernel) * t.pixel + channel + group;
+  }
+
+  float sums[kRuns / 2][kTiles][4] = {};
+  float bias_sums[4] = {};
+  for (int first = blockIdx.z; first < t.bands; first += t.splits * t.together) {
+    const int together = min(t.together, (t.bands - first + t.splits - 1) / t.splits);
+    __syncthreads();  // everybody has left the tiles of the turn before
+    for (int i = 0; i < together; ++i) {
+      const int band = first + i * t.splits;
+      const int n = band / t.bands_per_image;
+      const int first_row = (band - n * t.bands_per_image) * t.cell_rows;
+      load_input(x, tile + i * t.band_floats(), c, t, n, first_row);
+      spread_gradient<kColumns, kSimple>(gy, y, index, gradient + i * t.pixels * kRow, c, t, n,
+                                         first_row, first_column, bias_sums);
+    }
+    __syncthreads();
+    for (int depth = warp_deep * 8; depth < together * t.pixels; depth += t.warps_deep * 8) {
+      const float* near = tile + offsets[depth + member];
+      const float* far = tile + offsets[depth + member + 4];
+      const float* from = gradient + (depth + member) * kRow + group;
+      uint32_t b[kTiles][2];
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+        b[j][0] = bits(from[j * 8]);
+        b[j][1] = bits(from[4 * kRow + j * 8]);
+      }
+#pragma unroll
+      for (int i = 0; i < kRuns / 2; ++i) {
+        const int upper = kWide ? sources[0] + 16 * i : sources[kWide ? 0 : 2 * i];
+        const int lower = kWide ? upper + 8 : sources[kWide ? 0 : 2 * i + 1];
+        const uint32_t a[4] = {bits(near[upper]), bits(near[lower]), bits(far[upper]),
+                               bits(far[lower])};
+#pragma unroll
+        for (int j = 0; j < kTiles; ++j) multiply_tf32(sums[i][j], a, b[j]);
+      }
+    }
+  }
+
+  // Adds up the warps that took different pixels for the same rows, always in the same order.
+  constexpr int kSums = kRuns / 2 * kTiles * 4;
+  __syncthreads();
+  const int slot = warp_down * 32 + lane;
+  for (int deep = 1; deep < t.warps_deep; ++deep) {
+    if (warp_deep == deep) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        shared[i * t.warps_down * 32 + slot] = sums[i / (kTiles * 4)][i / 4 % kTiles][i % 4];
+      }
+    }
+    __syncthreads();
+    if (warp_deep == 0) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        sums[i / (kTiles * 4)][i / 4 % kTiles][i % 4] += shared[i * t.warps_down * 32 + slot];
+      }
+    }
+    __syncthreads();
+  }
+
+  const int rows = kTaps * c.input_channels;
+  float* target = partial + static_cast<int64_t>(blockIdx.z) * (rows + 1) * c.output_channels;
+  if (warp_deep == 0) {
+#pragma unroll
+    for (int i = 0; i < kRuns; ++i) {
+      const int run = first_run + i;
+      const int tap = run / (t.channels / 8);
+      const int channel = (run - tap * (t.channels / 8)) * 8 + group;
+      if (run >= t.runs || channel >= c.input_channels) continue;
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+        const int column = first_column + j * 8 + 2 * member;
+        if (column >= c.output_channels) continue;  // a multiple of 4: both or neither
+        *reinterpret_cast<float2*>(target + (tap * c.input_channels + channel) * c.output_channels +
+                                   column) = {sums[i / 2][j][i % 2 * 2],
+                                              sums[i / 2][j][i % 2 * 2 + 1]};
+      }
+    }
+  }
+  if (blockIdx.x != 0) return;  // the others have seen the same gradients
+  constexpr int kChunks = kColumns / 4;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) shared[threadIdx.x * 4 + k] = bias_sums[k];
+  __syncthreads();
+  const int column = threadIdx.x;
+  if (column >= kColumns || first_column + column >= c.output_channels) return;
+  float total = 0;
+  for (int i = column / 4; i < blockDim.x; i += kChunks) total += shared[i * 4 + column % 4];
+  target[rows * c.output_channels + first_column + column] = total;
+}
+
+int64_t shared_bytes(const Tiles& t, int columns) {
+  const int64_t floats =
+      int64_t{t.together} * (t.pixels * (padded_row(columns) + 1) + t.band_floats());
+  // The warps' sums and the bias's share the memory afterwards.
+  const int64_t sums = int64_t{t.warps_down} * 32 * (kRuns / 2) * (columns / 8) * 4;
+  return std::max(std::max(floats, sums), int64_t{kMaxWarps} * 32 * 4) * int64_t{sizeof(float)};
+}
+
+template <int kKernel, int kTiles>
+std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
+  const ConvPool c(call.geometry);
+  const int multiprocessors = Context::current().multiprocessors();
+  const int64_t most = Context::current().properties().sharedMemPerBlockOptin;
+  constexpr int kColumns = kTiles * 8;
+  // Half images, so that the shares of the blocks differ little; fewer rows where memory is short.
+  int cell_rows = (c.pooled_height + 1) / 2;
+  while (cell_rows > 1 && shared_bytes(Tiles(c, kKernel, cell_rows), kColumns) > most) {
+    cell_rows = (cell_rows + 1) / 2;
+  }
+  Tiles t(c, kKernel, cell_rows);
+
+  // A large result is spread over blocks and its pixels over few of them, since each share of the
+  // pixels costs a copy of the result.
+  const int warps = static_cast<int>(ceil_div(t.runs, kRuns));
+  constexpr int64_t kSmallResult = 8192;
+  const int64_t size = num_elements(call.geometry.conv.kernel_shape());
+  t.warps_down = size <= kSmallResult ? std::min(warps, 8) : std::min(warps, 3);
+  t.warps_deep = std::max(1, std::min(kMaxWarps / t.warps_down, t.pixels / 16));
+  const int blocks_down = static_cast<int>(ceil_div(warps, t.warps_down));
+  const int blocks_across = static_cast<int>(ceil_div(c.output_channels, kColumns));
+  const int wanted = std::max(1, multiprocessors / (blocks_down * blocks_across));
+  const int share = static_cast<int>(ceil_div(t.bands, std::min(t.bands, wanted)));
+  t.splits = static_cast<int>(ceil_div(t.bands, share));
+  t.together = share;
+  while (t.together > 1 && shared_bytes(t, kColumns) > most) --t.together;
+  if (shared_bytes(t, kColumns) > most || blocks_across > 65535 || t.splits > 65535) return nullptr;
+
+  const bool wide = c.input_channels % (8 * kRuns) == 0;
+  const bool simple = is_simple(c.activation);
+  const auto kernel = wide ? (simple ? conv_pool_wgrad_tf32_kernel<kKernel, kTiles, true, true>
+                                     : conv_pool_wgrad_tf32_kernel<kKernel, kTiles, false, true>)
+                           : (simple ? conv_pool_wgrad_tf32_kernel<kKernel, kTiles, true, false>
+                                     : conv_pool_wgrad_tf32_kernel<kKernel, kTiles, false, false>);
+  const auto bytes = static_cast<size_t>(shared_bytes(t, kColumns));
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(bytes)),
+        "cudaFuncSetAttribute");
+  const dim3 grid(blocks_down, blocks_across, t.splits);
+  const unsigned threads = t.warps_down * t.warps_deep * 32;
+  return make_kernel(
+      "kerascnn conv2d_max_pool2d_wgrad_tf32",
+      [=](const KernelArgs& args) {
+        const auto stream = static_cast<cudaStream_t>(args.stream);
+        kernel<<<grid, threads, bytes, stream>>>(input<float>(args, 0), input<float>(args, 1),
+                                                 input<float>(args, 2), input<uint8_t>(args, 3),
+                                                 static_cast<float*>(args.workspace), c, t);
+        check_launch("conv2d_max_pool2d_wgrad_tf32");
+        launch_sum_partials(DType::Float32, args.workspace, args.outputs[0], t.splits, size, stream,
+                            args.outputs[1], c.output_channels);
+      },
+      t.splits * (size + c.output_channels) * static_cast<int64_t>(sizeof(float)));
+}
+
+// Tensor cores want some channels on both sides; loads take two or four of them at once.
+bool fits(const ConvPoolCall& call) {
+  const Conv2DGeometry& g = call.geometry.conv;
+  return is_plain_conv_pool(call) && call.allow_tf32 && g.input_channels > 4 &&
+         g.input_channels % 2 == 0 && g.output_channels % 4 == 0 &&
+         Context::current().compute_capability() >= 80;
+}
+
+template <int kKernel>
+std::unique_ptr<Kernel> plan_columns(const ConvPoolCall& call) {
+  const int64_t channels = call.geometry.conv.output_channels;
+  if (channels <= 8) return plan_wgrad<kKernel, 1>(call);
+  if (channels <= 16) return plan_wgrad<kKernel, 2>(call);
+  if (channels <= 32) return plan_wgrad<kKernel, 4>(call);
+  return plan_wgrad<kKernel, 8>(call);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_conv_pool_wgrad_tf32(const ConvPoolCall& call) {
+  if (!fits(call)) return nullptr;
+  return call.geometry.conv.kernel_height == 3 ? plan_columns<3>(call) : plan_columns<5>(call);
+}
+
+}  // namespace kerascnn::cuda
