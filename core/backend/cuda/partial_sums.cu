@@ -49,8 +49,8 @@ void launch_sum_partials(DType dtype, const void* partial, void* y, int64_t spli
   dispatch_floating("sum of partial results", dtype, [&]<typename T>(Type<T>) {
     const auto launch = [&]<int kLanes>(std::integral_constant<int, kLanes>) {
       sum_partials_kernel<T, kLanes><<<grid_for(total, kLanes), kThreads, 0, stream>>>(
-          static_cast<const compute_t<T>*>(partial), static_cast<T*>(y), static_cast<T*>(rest), size,
-          static_cast<int>(splits), total);
+          static_cast<const compute_t<T>*>(partial), static_cast<T*>(y), static_cast<T*>(rest),
+          size, static_cast<int>(splits), total);
       check_launch("sum of partial results");
     };
     // Many partial results want many rows; 8 floats are still a whole memory sector.
