@@ -2,29 +2,213 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from kerascnn import serialization
+from kerascnn import config, ops, serialization
+from kerascnn.naming import to_snake_case
+
+
+class Constraint:
+    """Base of constraints: `__call__(w)` returns what becomes of the weight.
+
+    It is traced into the training step: use `kerascnn.ops`.
+
+    >>> import kerascnn as keras
+    >>> class Whole(keras.constraints.Constraint):
+    ...     def __call__(self, w):
+    ...         return keras.ops.round(w)
+    >>> layer = keras.layers.Dense(2, kernel_constraint=Whole())
+    """
+
+    def __call__(self, w: Any) -> Any:
+        return w
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make another constraint like this one."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Constraint:
+        return cls(**config)
+
+
+def _lengths(w: Any, axis: Any) -> Any:
+    """Euclidean lengths along axes, which stay as size 1."""
+    return ops.sqrt(ops.sum(ops.square(w), axis=axis, keepdims=True))
+
+
+class MaxNorm(Constraint):
+    """Shortens vectors of weights that are longer than `max_value` (Srivastava et al., 2014,
+    "Dropout: A Simple Way to Prevent Neural Networks from Overfitting").
+
+    Args:
+        max_value: the greatest length.
+        axis: the axes that one vector extends along: 0 for the inputs of one unit of a `Dense`
+            kernel, `[0, 1, 2]` for one filter of a `Conv2D` kernel.
+
+    >>> import numpy as np
+    >>> import kerascnn as keras
+    >>> keras.constraints.MaxNorm(1.0)(np.array([[3.0], [4.0]], "float32")).numpy().round(4)
+    array([[0.6],
+           [0.8]], dtype=float32)
+    """
+
+    def __init__(self, max_value: float = 2, axis: int | Sequence[int] = 0) -> None:
+        self.max_value = max_value
+        self.axis = axis
+
+    def __call__(self, w: Any) -> Any:
+        lengths = _lengths(w, self.axis)
+        wanted = ops.clip(lengths, 0, self.max_value)
+        return ops.multiply(w, wanted / (config.epsilon() + lengths))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"max_value": self.max_value, "axis": self.axis}
+
+
+class NonNeg(Constraint):
+    """Sets negative weights to 0.
+
+    >>> import numpy as np
+    >>> import kerascnn as keras
+    >>> keras.constraints.NonNeg()(np.array([-1.0, 2.0], "float32")).numpy()
+    array([0., 2.], dtype=float32)
+    """
+
+    def __call__(self, w: Any) -> Any:
+        return ops.maximum(w, 0.0)
+
+
+class UnitNorm(Constraint):
+    """Gives vectors of weights the length 1.
+
+    Args:
+        axis: see `MaxNorm`.
+
+    >>> import numpy as np
+    >>> import kerascnn as keras
+    >>> keras.constraints.UnitNorm()(np.array([0.3, 0.4], "float32")).numpy().round(4)
+    array([0.6, 0.8], dtype=float32)
+    """
+
+    def __init__(self, axis: int | Sequence[int] = 0) -> None:
+        self.axis = axis
+
+    def __call__(self, w: Any) -> Any:
+        return ops.divide(w, config.epsilon() + _lengths(w, self.axis))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"axis": self.axis}
+
+
+class MinMaxNorm(Constraint):
+    """Brings the length of vectors of weights between two limits, or part of the way.
+
+    Args:
+        min_value: the least length.
+        max_value: the greatest length.
+        rate: how much of the way is gone in each step, from 0 to 1.
+        axis: see `MaxNorm`.
+
+    >>> import numpy as np
+    >>> import kerascnn as keras
+    >>> keras.constraints.MinMaxNorm(2.0, 4.0)(np.array([0.6, 0.8], "float32")).numpy().round(4)
+    array([1.2, 1.6], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        min_value: float = 0.0,
+        max_value: float = 1.0,
+        rate: float = 1.0,
+        axis: int | Sequence[int] = 0,
+    ) -> None:
+        self.min_value = min_value
+        self.max_value = max_value
+        self.rate = rate
+        self.axis = axis
+
+    def __call__(self, w: Any) -> Any:
+        lengths = _lengths(w, self.axis)
+        within = ops.clip(lengths, self.min_value, self.max_value)
+        wanted = self.rate * within + (1 - self.rate) * lengths
+        return ops.multiply(w, wanted / (config.epsilon() + lengths))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "min_value": self.min_value,
+            "max_value": self.max_value,
+            "rate": self.rate,
+            "axis": self.axis,
+        }
+
+
+_CLASSES = (Constraint, MaxNorm, MinMaxNorm, NonNeg, UnitNorm)
+_BY_NAME: dict[str, type[Constraint]] = {to_snake_case(cls.__name__): cls for cls in _CLASSES}
+_BY_NAME |= {cls.__name__: cls for cls in _CLASSES}
+
+# The snake-case names are public too, as in Keras.
+max_norm = MaxNorm
+min_max_norm = MinMaxNorm
+non_neg = NonNeg
+unit_norm = UnitNorm
 
 
 def get(identifier: Any) -> Callable[[Any], Any] | None:
-    """A constraint: None, or any callable from weights to weights.
+    """A constraint from a name, a configuration, a class, a callable or None.
 
     Raises:
         ValueError: for anything else.
+
+    >>> import kerascnn as keras
+    >>> keras.constraints.get("max_norm").max_value
+    2
     """
     if identifier is None:
         return None
+    if isinstance(identifier, dict):
+        identifier = deserialize(identifier)
+    elif isinstance(identifier, str):
+        if identifier not in _BY_NAME:
+            hint = serialization.did_you_mean(identifier, _BY_NAME)
+            raise ValueError(f"Could not interpret constraint identifier: {identifier!r}. {hint}")
+        identifier = _BY_NAME[identifier]
     if isinstance(identifier, type):
         identifier = identifier()
     if callable(identifier):
         return identifier
     raise ValueError(
-        f"A constraint is a callable that takes and returns weights. Received: {identifier!r}"
+        f"Could not interpret constraint identifier: {identifier!r}. A constraint is a name or a "
+        "callable that takes and returns weights."
     )
 
 
 def serialize(constraint: Any) -> Any:
     """The configuration of a constraint."""
     return serialization.serialize_object(constraint)
+
+
+def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """The constraint that a configuration describes.
+
+    Raises:
+        ValueError: for a class that is not known.
+    """
+    return serialization.deserialize_object(config, custom_objects, "kerascnn.constraints")
+
+
+__all__ = [
+    "Constraint",
+    "MaxNorm",
+    "MinMaxNorm",
+    "NonNeg",
+    "UnitNorm",
+    "deserialize",
+    "get",
+    "max_norm",
+    "min_max_norm",
+    "non_neg",
+    "serialize",
+    "unit_norm",
+]

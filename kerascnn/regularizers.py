@@ -6,22 +6,40 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from kerascnn import serialization
-from kerascnn.ops import elementwise, reduction
+import numpy as np
+
+from kerascnn import config, ops, serialization
+from kerascnn.naming import to_snake_case
+from kerascnn.ops import dispatch
 
 
 class Regularizer:
-    """Base of penalties: `__call__(x)` returns a scalar."""
+    """Base of penalties: `__call__(x)` returns a scalar.
+
+    It is traced into the training step: use `kerascnn.ops`. A plain function will do as well.
+
+    >>> import kerascnn as keras
+    >>> class Sum(keras.regularizers.Regularizer):
+    ...     def __call__(self, x):
+    ...         return 0.5 * keras.ops.sum(x)
+    >>> layer = keras.layers.Dense(2, kernel_regularizer=Sum(), kernel_initializer="ones")
+    >>> _ = layer(keras.ops.ones((1, 3)))
+    >>> [float(loss) for loss in layer.losses]
+    [3.0]
+    """
 
     def __call__(self, x: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} must implement __call__(x).")
+        return 0.0
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Regularizer:
         return cls(**config)
 
     def get_config(self) -> dict[str, Any]:
-        return {}
+        """The arguments that make another regularizer like this one."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement get_config to be put into a configuration."
+        )
 
 
 class L1L2(Regularizer):
@@ -32,7 +50,7 @@ class L1L2(Regularizer):
         l2: Weight of the squares, from 0 on.
 
     Raises:
-        ValueError: for a weight that is negative or not finite.
+        ValueError: for a weight that is negative, not finite or no number.
 
     Example:
 
@@ -42,72 +60,189 @@ class L1L2(Regularizer):
     """
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0) -> None:
-        self.l1 = _weight("l1", l1)
-        self.l2 = _weight("l2", l2)
+        self.l1 = _weight("l1", 0.0 if l1 is None else l1)
+        self.l2 = _weight("l2", 0.0 if l2 is None else l2)
 
     def __call__(self, x: Any) -> Any:
+        x = dispatch.convert(x)
         terms = []
         if self.l1:
-            terms.append(elementwise.multiply(reduction.sum(elementwise.absolute(x)), self.l1))
+            terms.append(self.l1 * ops.sum(ops.absolute(x)))
         if self.l2:
-            terms.append(elementwise.multiply(reduction.sum(elementwise.square(x)), self.l2))
+            terms.append(self.l2 * ops.sum(ops.square(x)))
         if not terms:
-            return elementwise.multiply(reduction.sum(x), 0.0)
-        return terms[0] if len(terms) == 1 else elementwise.add(*terms)
+            return ops.zeros((), x.dtype)
+        return terms[0] if len(terms) == 1 else ops.add(*terms)
 
     def get_config(self) -> dict[str, Any]:
         return {"l1": self.l1, "l2": self.l2}
 
 
-class L1(L1L2):
-    """l1 * sum(|x|)."""
+class L1(Regularizer):
+    """l1 * sum(|x|).
+
+    Args:
+        l1: Weight of the absolute values, from 0 on; kept as a float32.
+
+    Raises:
+        ValueError: for a weight that is negative, not finite or no number.
+
+    Example:
+
+    >>> from kerascnn import regularizers
+    >>> float(regularizers.L1(0.5)([1.0, -2.0]))
+    1.5
+    """
 
     def __init__(self, l1: float = 0.01) -> None:
-        super().__init__(l1=l1)
+        self.l1 = float(np.float32(_weight("l1", 0.01 if l1 is None else l1)))
+
+    def __call__(self, x: Any) -> Any:
+        return self.l1 * ops.sum(ops.absolute(dispatch.convert(x)))
 
     def get_config(self) -> dict[str, Any]:
         return {"l1": self.l1}
 
 
-class L2(L1L2):
-    """l2 * sum(x * x)."""
+class L2(Regularizer):
+    """l2 * sum(x * x).
+
+    Args:
+        l2: Weight of the squares, from 0 on.
+
+    Raises:
+        ValueError: for a weight that is negative, not finite or no number.
+
+    Example:
+
+    >>> from kerascnn import regularizers
+    >>> float(regularizers.L2(0.5)([1.0, -2.0]))
+    2.5
+    """
 
     def __init__(self, l2: float = 0.01) -> None:
-        super().__init__(l2=l2)
+        self.l2 = _weight("l2", 0.01 if l2 is None else l2)
+
+    def __call__(self, x: Any) -> Any:
+        return self.l2 * ops.sum(ops.square(dispatch.convert(x)))
 
     def get_config(self) -> dict[str, Any]:
         return {"l2": self.l2}
 
 
-def _weight(name: str, value: float | None) -> float:
-    number = 0.0 if value is None else float(value)
-    if number < 0 or not math.isfinite(number):
-        raise ValueError(f"{name} must be a finite number from 0 on. Received: {name}={value}")
-    return number
+class OrthogonalRegularizer(Regularizer):
+    """factor * the mean of |cosine| over all pairs of rows (or columns) of a matrix.
+
+    Args:
+        factor: Weight of the penalty, from 0 on; kept as a float32.
+        mode: "rows" or "columns": which of them are to become orthogonal.
+
+    Raises:
+        ValueError: for another mode or a factor that is negative, not finite or no number; and in
+            calls on anything but matrices.
+
+    Example:
+
+    >>> from kerascnn import regularizers
+    >>> round(float(regularizers.OrthogonalRegularizer(1.0)([[1.0, 0.0], [3.0, 4.0]])), 4)
+    0.6
+    """
+
+    def __init__(self, factor: float = 0.01, mode: str = "rows") -> None:
+        self.factor = float(np.float32(_weight("factor", factor)))
+        if mode not in ("rows", "columns"):
+            raise ValueError(f"`mode` must be 'rows' or 'columns'. Received: mode={mode!r}")
+        self.mode = mode
+
+    def __call__(self, inputs: Any) -> Any:
+        x = dispatch.convert(inputs)
+        if len(x.shape) != 2:
+            raise ValueError(
+                f"OrthogonalRegularizer is for matrices. Received: inputs.shape={tuple(x.shape)}"
+            )
+        if self.mode == "columns":
+            x = ops.transpose(x)
+        squares = ops.sum(ops.square(x), axis=1, keepdims=True)
+        x = x * ops.rsqrt(ops.maximum(squares, config.epsilon() ** 2))
+        cosines = ops.absolute(ops.matmul(x, ops.transpose(x)))
+        rows = x.shape[0]
+        different = 1.0 - np.eye(rows, dtype="float32")
+        pairs = rows * (rows - 1.0) / 2.0
+        total = ops.sum(cosines * ops.cast(different, x.dtype))
+        return total * (self.factor * 0.5) / pairs
+
+    def get_config(self) -> dict[str, Any]:
+        return {"factor": self.factor, "mode": self.mode}
 
 
-_BY_NAME: dict[str, type[Regularizer]] = {"l1": L1, "l2": L2, "l1_l2": L1L2, "l1l2": L1L2}
-_BY_NAME |= {cls.__name__: cls for cls in (L1, L2, L1L2)}
+def _weight(name: str, value: Any) -> float:
+    number = isinstance(value, (int, float, np.number))
+    if not number or not math.isfinite(value) or value < 0:
+        raise ValueError(f"{name} must be a finite number from 0 on. Received: {name}={value!r}")
+    return float(value)
+
+
+_CLASSES = (L1, L1L2, L2, OrthogonalRegularizer, Regularizer)
+_BY_NAME: dict[str, type[Regularizer]] = {to_snake_case(cls.__name__): cls for cls in _CLASSES}
+_BY_NAME |= {cls.__name__: cls for cls in _CLASSES} | {"l1_l2": L1L2}
+
+# The snake-case names are public too, as in Keras: regularizers.l2(0.01).
+l1 = L1
+l1_l2 = L1L2
+l2 = L2
+orthogonal_regularizer = OrthogonalRegularizer
 
 
 def get(identifier: Any) -> Callable[[Any], Any] | None:
-    """A regularizer from a name, a configuration, a callable or None."""
+    """A regularizer from a name, a configuration, a class, a callable or None.
+
+    Raises:
+        ValueError: for anything else.
+    """
     if identifier is None:
         return None
     if isinstance(identifier, dict):
-        identifier = serialization.deserialize_object(identifier, place="kerascnn.regularizers")
+        identifier = deserialize(identifier)
     elif isinstance(identifier, str):
         if identifier not in _BY_NAME:
             hint = serialization.did_you_mean(identifier, _BY_NAME)
-            raise ValueError(f"There is no regularizer {identifier!r}. {hint}")
+            raise ValueError(f"Could not interpret regularizer identifier: {identifier!r}. {hint}")
         identifier = _BY_NAME[identifier]
     if isinstance(identifier, type):
         identifier = identifier()
     if callable(identifier):
         return identifier
-    raise ValueError(f"A regularizer is a name or a callable. Received: {identifier!r}")
+    raise ValueError(
+        f"Could not interpret regularizer identifier: {identifier!r}. A regularizer is a name or a "
+        "callable that returns a scalar."
+    )
 
 
 def serialize(regularizer: Any) -> Any:
     """The configuration of a regularizer."""
     return serialization.serialize_object(regularizer)
+
+
+def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """The regularizer that a configuration describes.
+
+    Raises:
+        ValueError: for a class that is not known.
+    """
+    return serialization.deserialize_object(config, custom_objects, "kerascnn.regularizers")
+
+
+__all__ = [
+    "L1",
+    "L1L2",
+    "L2",
+    "OrthogonalRegularizer",
+    "Regularizer",
+    "deserialize",
+    "get",
+    "l1",
+    "l1_l2",
+    "l2",
+    "orthogonal_regularizer",
+    "serialize",
+]

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kerascnn import serialization
-from kerascnn.initializers.constant_initializers import Constant, Ones, Zeros
+from kerascnn.initializers.constant_initializers import (
+    STFT,
+    Constant,
+    Identity,
+    Ones,
+    Zeros,
+)
 from kerascnn.initializers.initializer import Initializer
 from kerascnn.initializers.random_initializers import (
     GlorotNormal,
@@ -14,6 +20,7 @@ from kerascnn.initializers.random_initializers import (
     HeUniform,
     LecunNormal,
     LecunUniform,
+    Orthogonal,
     RandomInitializer,
     RandomNormal,
     RandomUniform,
@@ -29,30 +36,41 @@ _CLASSES = (
     GlorotUniform,
     HeNormal,
     HeUniform,
+    Identity,
     LecunNormal,
     LecunUniform,
     Ones,
+    Orthogonal,
     RandomNormal,
     RandomUniform,
+    STFT,
     TruncatedNormal,
     VarianceScaling,
     Zeros,
 )
 _BY_NAME: dict[str, type[Initializer]] = {to_snake_case(cls.__name__): cls for cls in _CLASSES}
 _BY_NAME |= {cls.__name__: cls for cls in _CLASSES}
+_BY_NAME |= {"IdentityInitializer": Identity, "OrthogonalInitializer": Orthogonal}
+_BY_NAME |= {"STFTInitializer": STFT}
 _BY_NAME |= {"uniform": RandomUniform, "normal": RandomNormal, "one": Ones, "zero": Zeros}
 
-# The snake-case names are public too, as in Keras: initializers.he_normal(seed=1).
+# Older names and the snake-case names are public too, as in Keras: initializers.he_normal(seed=1).
+IdentityInitializer = Identity
+OrthogonalInitializer = Orthogonal
+STFTInitializer = STFT
 constant = Constant
 glorot_normal = GlorotNormal
 glorot_uniform = GlorotUniform
 he_normal = HeNormal
 he_uniform = HeUniform
+identity = Identity
 lecun_normal = LecunNormal
 lecun_uniform = LecunUniform
 ones = Ones
+orthogonal = Orthogonal
 random_normal = RandomNormal
 random_uniform = RandomUniform
+stft = STFT
 truncated_normal = TruncatedNormal
 variance_scaling = VarianceScaling
 zeros = Zeros
@@ -77,7 +95,7 @@ def get(identifier: Any) -> Any:
     elif isinstance(identifier, str):
         if identifier not in _BY_NAME:
             hint = serialization.did_you_mean(identifier, _BY_NAME)
-            raise ValueError(f"There is no initializer {identifier!r}. {hint}")
+            raise ValueError(f"Could not interpret initializer identifier: {identifier!r}. {hint}")
         identifier = _BY_NAME[identifier]
     elif hasattr(identifier, "__array__"):
         return Constant(identifier)
@@ -101,18 +119,24 @@ def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> An
 
 
 __all__ = [
+    "STFT",
     "Constant",
     "GlorotNormal",
     "GlorotUniform",
     "HeNormal",
     "HeUniform",
+    "Identity",
+    "IdentityInitializer",
     "Initializer",
     "LecunNormal",
     "LecunUniform",
     "Ones",
+    "Orthogonal",
+    "OrthogonalInitializer",
     "RandomInitializer",
     "RandomNormal",
     "RandomUniform",
+    "STFTInitializer",
     "TruncatedNormal",
     "VarianceScaling",
     "Zeros",
@@ -124,12 +148,15 @@ __all__ = [
     "glorot_uniform",
     "he_normal",
     "he_uniform",
+    "identity",
     "lecun_normal",
     "lecun_uniform",
     "ones",
+    "orthogonal",
     "random_normal",
     "random_uniform",
     "serialize",
+    "stft",
     "truncated_normal",
     "variance_scaling",
     "zeros",

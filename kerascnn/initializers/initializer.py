@@ -12,9 +12,18 @@ from kerascnn.device import current as current_device
 
 
 class Initializer:
-    """Makes first values of weights; subclasses implement `draw`, or override `__call__`.
+    """Makes first values of weights; subclasses override `__call__`, or `draw` in NumPy.
 
-    Values are drawn on the host, so that one seed gives the same weights on every device.
+    The initializers here draw on the host, so that one seed gives the same weights on every device.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> class Ramp(keras.initializers.Initializer):
+    ...     def __call__(self, shape, dtype=None):
+    ...         return keras.ops.broadcast_to(keras.ops.arange(shape[-1], dtype=dtype), shape)
+    >>> keras.layers.Dense(2, bias_initializer=Ramp())(keras.ops.zeros((1, 3))).numpy().tolist()
+    [[0.0, 1.0]]
     """
 
     def draw(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
@@ -24,7 +33,11 @@ class Initializer:
             shape: Shape of the weights.
             dtype: Name of their dtype.
         """
-        raise NotImplementedError(f"{type(self).__name__} must implement draw(shape, dtype).")
+        if type(self).__call__ is Initializer.__call__:
+            raise NotImplementedError(
+                f"{type(self).__name__} must implement __call__(shape, dtype=None)."
+            )
+        return np.asarray(self(shape, dtype=dtype))
 
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
         """The values as a tensor on the current device.

@@ -280,3 +280,43 @@ class LecunNormal(_NamedScaling):
     """Truncated normal of variance 1 / inputs. Source: Klambauer et al., 2017."""
 
     _distribution = "truncated_normal"
+
+
+class Orthogonal(RandomInitializer):
+    """A matrix with orthogonal rows or columns of length `gain`; leading axes count as rows.
+
+    Args:
+        gain: A factor.
+        seed: An integer, a SeedGenerator or None.
+
+    Raises:
+        ValueError: in calls, for a shape of fewer than two axes.
+
+    Source: Saxe et al., "Exact solutions to the nonlinear dynamics of learning in deep linear
+    neural networks", 2014.
+
+    Example:
+
+    >>> from kerascnn import initializers
+    >>> w = initializers.Orthogonal(seed=1)((2, 4)).numpy()
+    >>> bool(abs(w @ w.T - [[1, 0], [0, 1]]).max() < 1e-6)
+    True
+    """
+
+    def __init__(self, gain: float = 1.0, seed: Any = None) -> None:
+        super().__init__(seed)
+        self.gain = gain
+
+    def draw(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+        if len(shape) < 2:
+            raise ValueError(
+                f"Orthogonal is for weights of two axes or more. Received: shape={tuple(shape)}"
+            )
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        normal = self.generator().standard_normal((max(rows, columns), min(rows, columns)))
+        q, r = np.linalg.qr(normal)
+        q = q * np.sign(np.diag(r))  # makes q unique, and so evenly distributed
+        return self.gain * (q if rows >= columns else q.T).reshape(shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "gain": self.gain}
