@@ -5,7 +5,7 @@ from typing import Any
 
 from kerascnn import serialization
 from kerascnn.naming import to_snake_case
-from kerascnn.optimizers import schedules
+from kerascnn.optimizers import legacy, schedules
 from kerascnn.optimizers.adadelta import Adadelta
 from kerascnn.optimizers.adafactor import Adafactor
 from kerascnn.optimizers.adagrad import Adagrad
@@ -124,6 +124,7 @@ __all__ = [
     "ScheduleFreeAdamW",
     "deserialize",
     "get",
+    "legacy",
     "schedules",
     "serialize",
 ]

@@ -272,3 +272,8 @@ def test_paths_of_slots_are_those_of_keras():
         run(own, weights, gradients)
         run_keras(other, theirs, weights, gradients)
         assert [v.path for v in own.variables] == [v.path for v in theirs.variables]
+
+
+@pytest.mark.parametrize("name", sorted(n for n in dir(other.optimizers) if n[0] != "_"))
+def test_every_name_of_keras(name):
+    assert hasattr(optimizers, name)
