@@ -114,6 +114,7 @@ def compile_step(model: Trainer, kind: str, source: BatchSource, state: StepStat
             one = trace.graph.full([], "int64", 1)
             trace.graph.assign(state.step.core, dispatch.apply_one("add", [counter, one]))
         leaves = [dispatch.convert(leaf) for leaf in trees.flatten(results)]
+    model._clear_losses()  # values of a trace that has ended
     program = _core.Program.compile(
         trace.graph, leaves, state.device, optimize=not model.run_eagerly, allow_tf32=config.tf32()
     )

@@ -117,6 +117,22 @@ def test_penalties_are_part_of_the_loss(device):
     assert mine == pytest.approx([float(loss.detach()) for loss in theirs.losses], rel=1e-3)
 
 
+def test_losses_can_be_read_after_fit():
+    model = keras.Sequential(
+        [
+            keras.Input((3,)),
+            keras.layers.Dense(2, kernel_regularizer="l2", activity_regularizer="l1"),
+        ]
+    )
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
+    kernel = model.get_weights()[0]
+    # What depends on a batch ended with it.
+    assert [float(loss) for loss in model.losses] == pytest.approx([0.01 * np.sum(kernel**2)])
+    model(np.ones((4, 3), "float32"))
+    assert len(model.losses) == 2
+
+
 def test_frozen_weights_have_no_penalty():
     layer = keras.layers.Dense(2, kernel_regularizer="l2")
     layer(np.ones((1, 3), "float32"))
