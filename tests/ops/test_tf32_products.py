@@ -97,4 +97,4 @@ def test_what_is_not_finite_comes_out(value, device, rng):
     a[32, 299] = value
     y = matmul(a, b, False, False, device)
     assert not np.isfinite(y[32]).any()
-    np.testing.assert_array_equal(y[:32], (a @ b)[:32])
+    np.testing.assert_array_equal(y[:32], a[:32] @ b)

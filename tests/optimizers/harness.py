@@ -36,7 +36,7 @@ def run(optimizer, weights, gradients, device="cpu", compiled=False, constraint=
             for i, v in enumerate(variables)
         ]
         optimizer.apply(inputs, variables)
-    program = _core.Program.compile(trace.graph, [], device)
+    program = _core.Program.compile(trace.graph, [], device, allow_tf32=False)
     for of_step in gradients:
         program.run([_core.from_numpy(g, device) for g in of_step], 1)
     return [v.numpy() for v in variables]

@@ -46,6 +46,35 @@ def test_launches_of_an_epoch_do_not_grow_with_its_steps(cuda_device):
         assert kernels <= graphs
 
 
+def test_batches_of_several_sizes_share_their_kernels(cuda_device):
+    """A kernel planned for a small batch must not take shared memory from one for a large batch."""
+    keras.utils.set_random_seed(3)
+    with keras.device(cuda_device):
+        model = keras.Sequential(
+            [
+                keras.Input((28, 28, 1)),
+                layers.Conv2D(6, 5, activation="relu"),
+                layers.MaxPooling2D(),
+                layers.Conv2D(64, 3, activation="relu"),
+                layers.MaxPooling2D(),
+                layers.Flatten(),
+                layers.Dense(10, activation="softmax"),
+            ]
+        )
+    compiled(model)
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((300, 28, 28, 1), np.float32)
+    y = rng.integers(0, 10, 300)
+    for batch_size in (128, 1, 32):
+        history = model.fit(x, y, batch_size=batch_size, epochs=2, verbose=0)
+        assert np.isfinite(history.history["loss"]).all()
+    large = model.predict(x, batch_size=128, verbose=0)
+    small = model.predict(x, batch_size=7, verbose=0)
+    np.testing.assert_allclose(model.predict(x, batch_size=128, verbose=0), large)
+    # The sums of a probability's logits are in another order at most.
+    np.testing.assert_allclose(small, large, rtol=1e-4, atol=1e-6)
+
+
 def trained_weights(device):
     """Bits of the weights and slots after steps by eights, single steps and a shorter batch."""
     x, y = digits(1500)

@@ -9,7 +9,7 @@
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/partial_sums.h"
-#include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/shared_memory.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -224,12 +224,8 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   const int64_t workspace = p.splits > 1 ? p.splits * size * static_cast<int64_t>(sizeof(C)) : 0;
   const size_t shared = kTaps * kThreads * sizeof(C);
   // The dynamic limit is 48 KiB unless asked for more (25 taps of doubles need 50).
-  check(cudaFuncSetAttribute(wgrad_kernel<T, C, kTaps>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared)),
-        "conv2d_wgrad: cudaFuncSetAttribute");
-  check(cudaFuncSetAttribute(wgrad_kernel<T, T, kTaps>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared)),
-        "conv2d_wgrad: cudaFuncSetAttribute");
+  allow_most_shared_memory(wgrad_kernel<T, C, kTaps>);
+  allow_most_shared_memory(wgrad_kernel<T, T, kTaps>);
   return make_kernel(
       "kerascnn conv2d_wgrad",
       [=, dtype = call.dtype](const KernelArgs& args) {

@@ -9,7 +9,7 @@
 #include "core/backend/cuda/device/conv_pool.cuh"
 #include "core/backend/cuda/device/tf32.cuh"
 #include "core/backend/cuda/launch.h"
-#include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/shared_memory.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -402,13 +402,6 @@ bool find_layout(const ConvPool& c, int kernel, int cells_down, int cells_across
   return false;
 }
 
-template <typename Function>
-void allow_shared(Function* kernel, size_t bytes) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(bytes)),
-        "cudaFuncSetAttribute");
-}
-
 template <int kKernel, int kTiles>
 std::unique_ptr<Kernel> plan_forward(const ConvPoolCall& call) {
   const ConvPool c(call.geometry);
@@ -420,7 +413,7 @@ std::unique_ptr<Kernel> plan_forward(const ConvPoolCall& call) {
   }
   const auto kernel = is_simple(c.activation) ? conv_pool_tf32_kernel<kKernel, kTiles, true>
                                               : conv_pool_tf32_kernel<kKernel, kTiles, false>;
-  allow_shared(kernel, layout.bytes);
+  allow_most_shared_memory(kernel);
   const bool has_bias = call.has_bias;
   return make_kernel("kerascnn conv2d_max_pool2d_tf32", [=](const KernelArgs& args) {
     kernel<<<layout.grid, layout.threads, layout.bytes, static_cast<cudaStream_t>(args.stream)>>>(
@@ -441,7 +434,7 @@ std::unique_ptr<Kernel> plan_dgrad(const ConvPoolCall& call) {
   }
   const auto kernel = is_simple(c.activation) ? conv_pool_dgrad_tf32_kernel<kKernel, kTiles, true>
                                               : conv_pool_dgrad_tf32_kernel<kKernel, kTiles, false>;
-  allow_shared(kernel, layout.bytes);
+  allow_most_shared_memory(kernel);
   return make_kernel("kerascnn conv2d_max_pool2d_dgrad_tf32", [=](const KernelArgs& args) {
     kernel<<<layout.grid, layout.threads, layout.bytes, static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), input<uint8_t>(args, 2),

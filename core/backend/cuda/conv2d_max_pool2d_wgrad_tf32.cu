@@ -10,7 +10,7 @@
 #include "core/backend/cuda/device/tf32.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/partial_sums.h"
-#include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/shared_memory.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -278,9 +278,7 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
                            : (simple ? conv_pool_wgrad_tf32_kernel<kKernel, kTiles, true, false>
                                      : conv_pool_wgrad_tf32_kernel<kKernel, kTiles, false, false>);
   const auto bytes = static_cast<size_t>(shared_bytes(t, kColumns));
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(bytes)),
-        "cudaFuncSetAttribute");
+  allow_most_shared_memory(kernel);
   const dim3 grid(blocks_down, blocks_across, t.splits);
   const unsigned threads = t.warps_down * t.warps_deep * 32;
   return make_kernel(

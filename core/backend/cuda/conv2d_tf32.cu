@@ -10,7 +10,7 @@
 #include "core/backend/cuda/device/tf32.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/partial_sums.h"
-#include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/shared_memory.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -245,8 +245,7 @@ std::unique_ptr<Kernel> plan_product(const Conv2DCall& call, const Gather& g) {
   constexpr int kRows = 64;
   using Tiles = ConvTiles<kRows, kColumns, kTransposed>;
   const auto kernel = conv_tf32_kernel<kRows, kColumns, kTransposed>;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Tiles)),
-        "cudaFuncSetAttribute");
+  allow_most_shared_memory(kernel);
   const int64_t pixels = int64_t{g.batch} * g.result_height * g.result_width;
   const dim3 grid(static_cast<unsigned>(ceil_div(pixels, kRows)),
                   static_cast<unsigned>(ceil_div(g.result_channels, kColumns)));
@@ -396,8 +395,7 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DGeometry& geometry) {
   using Tiles = WgradTiles<kTaps>;
   const Gather g = forward_gather(geometry);
   const auto kernel = wgrad_tf32_kernel<kTaps>;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Tiles)),
-        "cudaFuncSetAttribute");
+  allow_most_shared_memory(kernel);
   const int64_t pixels = int64_t{g.batch} * g.result_height * g.result_width;
   const int64_t across =
       ceil_div(g.source_channels, kWgradRows) * g.kernel_height * g.kernel_width / kTaps;

@@ -156,10 +156,17 @@ GraphExecutor::Loop GraphExecutor::capture(int64_t unroll) {
                                       0, cudaStreamCaptureModeRelaxed),
         "cudaStreamBeginCaptureToGraph");
   CaptureGuard guard(stream);
-  capture_instructions(unroll);
-  count_turn<<<1, 1, 0, stream>>>(remaining_turns_, another_turn);
-  check_launch("count_turn");
-  guard.end();
+  try {
+    capture_instructions(unroll);
+    count_turn<<<1, 1, 0, stream>>>(remaining_turns_, another_turn);
+    check_launch("count_turn");
+    guard.end();
+  } catch (...) {
+    // Destroying a graph whose body could not be captured crashes inside the driver (580): a few
+    // kilobytes are left behind instead.
+    (void)loop.graph.release();
+    throw;
+  }
 
   cudaGraphExec_t exec = nullptr;
   check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");

@@ -25,6 +25,8 @@ class UniqueHandle {
   Handle get() const { return handle_; }
   explicit operator bool() const { return handle_ != nullptr; }
 
+  Handle release() noexcept { return std::exchange(handle_, nullptr); }
+
   void reset() noexcept {
     // A failure to destroy (the driver is shutting down at process exit) can't be acted upon.
     if (handle_ != nullptr) (void)Destroy(std::exchange(handle_, nullptr));
