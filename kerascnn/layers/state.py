@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kerascnn import initializers
+from kerascnn.device import device as on_device
 from kerascnn.random import SeedGenerator
 from kerascnn.variable import Variable
 
@@ -232,7 +233,8 @@ class LayerState:
         scalars = [loss for layer in layers for loss in layer._losses]
         for variable in self.trainable_weights:
             if variable.regularizer is not None:
-                scalars.append(variable.regularizer(variable))
+                with on_device(variable.device):  # what a penalty makes goes where its weight is
+                    scalars.append(variable.regularizer(variable))
         return scalars
 
     def _clear_losses(self) -> None:

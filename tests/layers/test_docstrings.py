@@ -9,7 +9,16 @@ import pytest
 import kerascnn
 
 PARTS = ("ops", "layers", "models", "initializers", "activations", "symbolic")
-TOP = ("config", "constraints", "device", "dtypes", "dtype_policies", "naming", "random", "regularizers")
+TOP = (
+    "config",
+    "constraints",
+    "device",
+    "dtypes",
+    "dtype_policies",
+    "naming",
+    "random",
+    "regularizers",
+)
 TOP += ("serialization", "tensor", "tracing", "trees", "utils", "variable")
 
 

@@ -1,5 +1,8 @@
 """Devices that the tensor tests run on."""
 
+import gc
+import sys
+
 import pytest
 
 from kerascnn import _core
@@ -14,3 +17,13 @@ def device(request):
                 pytest.skip(description)
             return name
     raise AssertionError(f"{request.param} is not in the list of devices")
+
+
+@pytest.fixture
+def settled_memory():
+    """Frees what other tests left behind, a failure's traceback too, until nothing more goes."""
+    sys.last_value = sys.last_traceback = None
+    counts = [-2, -1]
+    while counts[-1] != counts[-2]:
+        gc.collect()
+        counts.append(_core.memory_stats("cpu")["allocated"])

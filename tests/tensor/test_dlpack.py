@@ -85,8 +85,7 @@ def test_memory_lives_as_long_as_its_users():
     assert freed
 
 
-def test_export_keeps_our_memory():
-    gc.collect()  # what other tests left behind must not be freed between the counts
+def test_export_keeps_our_memory(settled_memory):
     t = _core.zeros((1000,), "float64", "cpu")
     allocated = _core.memory_stats("cpu")["allocated"]
     y = np.from_dlpack(t)

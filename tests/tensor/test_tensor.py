@@ -95,7 +95,7 @@ def test_unsupported_dtypes_are_type_errors(array, name):
         _core.from_numpy(array, "cpu")
 
 
-def test_numpy_on_the_cpu_is_a_view_that_keeps_the_memory():
+def test_numpy_on_the_cpu_is_a_view_that_keeps_the_memory(settled_memory):
     t = _core.from_numpy(sample("float32"), "cpu")
     a, b = t.numpy(), t.numpy()
     assert np.shares_memory(a, b) and a.flags.writeable
