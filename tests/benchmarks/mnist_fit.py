@@ -13,7 +13,9 @@ medians over epochs after the first.
 """
 
 import argparse
+import contextlib
 import datetime
+import importlib.metadata
 import json
 import os
 import platform
@@ -23,7 +25,7 @@ import sys
 import time
 
 import kerascnn as keras
-from kerascnn import layers
+from kerascnn import _core, layers
 
 #        convolutions (filters, kernel, padding), bias, hidden units, dropout, batch size
 NETS = {
@@ -114,6 +116,17 @@ def measure_peer(name: str, command: str, net: str) -> list[dict]:
     return results
 
 
+def versions(device: str) -> dict[str, str]:
+    """Of what takes part: this library's own dependencies and every peer that is installed."""
+    found = {}
+    for name in ("numpy", "keras", "torch", "jax", "tensorflow"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    if device.startswith("cuda"):
+        found["cuda"] = _core.cuda_versions()
+    return found
+
+
 def machine(device: str) -> dict:
     described = {name: text for name, _, text in keras.config.list_devices()}
     return {
@@ -124,6 +137,7 @@ def machine(device: str) -> dict:
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
         "kerascnn": keras.__version__,
+        "versions": versions(device),
     }
 
 
