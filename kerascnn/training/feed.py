@@ -14,7 +14,7 @@ from kerascnn.training.device_state import StagedTensor, StepState
 from kerascnn.training.steps import BatchSource, CompiledStep, describe_source
 
 if TYPE_CHECKING:
-    from kerascnn.training.trainer import Trainer
+    from kerascnn.training.machinery import StepMachinery
 
 
 class Segment(NamedTuple):
@@ -43,7 +43,7 @@ class Feed:
 
     def __init__(
         self,
-        model: Trainer,
+        model: StepMachinery,
         kind: str,
         data: ArrayData,
         batch_size: int,
@@ -72,7 +72,7 @@ class Feed:
         self._done = 0  # steps of the current segment
         self._left = 0  # steps of the current pass
 
-    def _compile(self, model: Trainer, kind: str) -> None:
+    def _compile(self, model: StepMachinery, kind: str) -> None:
         rows = self._chunk * self._batch_size
         length = None if self.is_resident else max(rows, self._rest)
         self._main: CompiledStep | None = None

@@ -16,7 +16,7 @@ from kerascnn.training.pacing import Pacer
 from kerascnn.training.steps import PREDICT, TEST, TRAIN, CompiledStep
 
 if TYPE_CHECKING:
-    from kerascnn.training.trainer import Trainer
+    from kerascnn.training.machinery import StepMachinery
 
 
 class Validation(NamedTuple):
@@ -32,7 +32,7 @@ class Validation(NamedTuple):
         return epoch + 1 in self.frequency
 
 
-def step_logs(model: Trainer, step: CompiledStep | None) -> dict[str, Any]:
+def step_logs(model: StepMachinery, step: CompiledStep | None) -> dict[str, Any]:
     """The metrics so far, or what a step of the user's own returned where those are others."""
     metrics = model._metric_logs()
     if step is not None and step.has_outputs:
@@ -57,7 +57,7 @@ class StepRunner:
 
     def __init__(
         self,
-        model: Trainer,
+        model: StepMachinery,
         kind: str,
         feed: Feed,
         callbacks: CallbackList,
@@ -125,7 +125,7 @@ class StepRunner:
 
 
 def run_epochs(
-    model: Trainer,
+    model: StepMachinery,
     feed: Feed,
     callbacks: CallbackList,
     initial_epoch: int,
@@ -175,7 +175,7 @@ def _run_epoch(
 
 
 def run_test(
-    model: Trainer,
+    model: StepMachinery,
     runner: StepRunner,
     feed: Feed,
     steps: int | None,
@@ -191,7 +191,9 @@ def run_test(
     return logs
 
 
-def run_predict(model: Trainer, feed: Feed, steps: int | None, callbacks: CallbackList) -> Any:
+def run_predict(
+    model: StepMachinery, feed: Feed, steps: int | None, callbacks: CallbackList
+) -> Any:
     """The outputs for all batches, or the first `steps` of them, as arrays."""
     model.stop_predicting = False
     step_by_step = callbacks.uses_batch_hooks(PREDICT)

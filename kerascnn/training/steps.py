@@ -15,7 +15,7 @@ from kerascnn.tracing import Trace
 from kerascnn.training.device_state import StepState
 
 if TYPE_CHECKING:
-    from kerascnn.training.trainer import Trainer
+    from kerascnn.training.machinery import StepMachinery
 
 TRAIN, TEST, PREDICT = "train", "test", "predict"
 
@@ -96,7 +96,9 @@ class CompiledStep:
         return self._recording.notes_finite_loss
 
 
-def compile_step(model: Trainer, kind: str, source: BatchSource, state: StepState) -> CompiledStep:
+def compile_step(
+    model: StepMachinery, kind: str, source: BatchSource, state: StepState
+) -> CompiledStep:
     """Traces `model`'s step of this kind for batches from `source` and compiles it."""
     recording = StepRecording(results_on_device=model._returns_own_logs(kind))
     with (

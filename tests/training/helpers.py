@@ -6,7 +6,7 @@ import numpy as np
 
 import kerascnn as keras
 from kerascnn import layers
-from kerascnn.training import steps, trainer
+from kerascnn.training import machinery, steps
 
 
 def classifier(features=4, classes=3, seed=0, **dense):
@@ -82,8 +82,8 @@ def count_compilations():
         compiled.append(kind)
         return original(model, kind, *args)
 
-    trainer.compile_step = counting
+    machinery.compile_step = counting
     try:
         yield compiled
     finally:
-        trainer.compile_step = original
+        machinery.compile_step = original

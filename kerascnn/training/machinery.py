@@ -1,0 +1,205 @@
+"""How compile, fit and their like reach compiled steps: devices, caches, feeds, logs."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kerascnn import _core, config
+from kerascnn.callbacks.callback_list import CallbackList
+from kerascnn.device import current as current_device
+from kerascnn.device import device as on_device
+from kerascnn.training import memory
+from kerascnn.training.arguments import Running, standardize_verbosity
+from kerascnn.training.checks import check_labels
+from kerascnn.training.compile_utils import CompileLoss, CompileMetrics
+from kerascnn.training.data import ArrayData
+from kerascnn.training.device_state import StagedTensor, StepState, device_of, move_to
+from kerascnn.training.feed import Feed
+from kerascnn.training.logs import host_results
+from kerascnn.training.loops import step_logs
+from kerascnn.training.steps import (
+    PREDICT,
+    TEST,
+    TRAIN,
+    BatchSource,
+    CompiledStep,
+    compile_step,
+    describe_source,
+)
+
+# Programs kept per model, each with its memory: one fit has four (whole and last batches, training
+# and validation), and a second batch size should not push them out.
+_MAX_PROGRAMS = 16
+_WHAT = {TRAIN: "training", TEST: "evaluation", PREDICT: "prediction"}
+
+
+class StepMachinery:
+    """What `Trainer` is built on: brings state to the device, compiles steps once, feeds them."""
+
+    optimizer: Any = None
+    compiled = False
+    run_eagerly = False
+    _compile_loss: CompileLoss | None = None
+    _compile_metrics: CompileMetrics | None = None
+    _loss_tracker: Any = None
+    _state: Any = None  # a StepState, once a step was compiled
+    _programs: Any = None  # compiled steps by signature
+
+    if TYPE_CHECKING:
+        # What the layer has that this is mixed into.
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def _all_metrics(self) -> list:
+        """All metrics, those of `compile` one by one."""
+        return [
+            metric
+            for item in self.metrics
+            for metric in (item.metrics if isinstance(item, CompileMetrics) else [item])
+        ]
+
+    def _metric_logs(self) -> dict[str, Any]:
+        return host_results(self.metrics)
+
+    def _device(self) -> str:
+        return device_of(self.weights, current_device())
+
+    def _prepare(self, data: ArrayData) -> StepState:
+        """The state for steps on the device of the weights, where all other state is brought."""
+        # Weights first: a step's signature names them. A model that has a train_step of its own
+        # and no call builds what it needs while it is traced.
+        with contextlib.suppress(NotImplementedError), on_device(self._device()):
+            self.build_on(data.x)
+        device = self._device()
+        stale = self._programs is None
+        if self._state is None or self._state.device != device:
+            self._state = StepState(device)
+            stale = True
+        followers = [variable for metric in self._all_metrics() for variable in metric.variables]
+        weights = {id(variable) for variable in self.weights}
+        followers += [variable for variable in self.variables if id(variable) not in weights]
+        if move_to(followers, device) or stale:
+            self._programs = {}
+        return self._state
+
+    def _compiled_step(self, kind: str, source: BatchSource, state: StepState) -> CompiledStep:
+        """The step from the cache, or traced and compiled: once for each signature."""
+        variables, layers = self.variables, self._flatten_layers()
+        key = (
+            kind,
+            source.key,
+            state.device,
+            tuple((id(variable), variable.trainable) for variable in variables),
+            tuple((id(layer), layer.trainable) for layer in layers),
+            (config.tf32(), config.floatx(), config.epsilon(), self.run_eagerly),
+            self.optimizer.trace_key if kind == TRAIN and self.optimizer is not None else None,
+        )
+        programs = self._programs
+        step = programs.pop(key, None)
+        if step is None:
+            step = self._compile_step(kind, source, state)
+            # Kept alive, so that the numbers in the key stay theirs; a first trace may build more.
+            step.owners = (variables, layers)
+            if len(programs) >= _MAX_PROGRAMS:
+                programs.pop(next(iter(programs)))
+        programs[key] = step
+        return step
+
+    def _compile_step(self, kind: str, source: BatchSource, state: StepState) -> CompiledStep:
+        try:
+            return compile_step(self, kind, source, state)
+        except _core.OutOfMemoryError as error:
+            failure = error
+        # Programs for other batch sizes hold memory that this one may need.
+        self._programs.clear()
+        _core.release_cached(state.device)
+        try:
+            return compile_step(self, kind, source, state)
+        except _core.OutOfMemoryError as error:
+            failure = error
+        raise memory.explain(
+            failure,
+            _WHAT[kind],
+            source.batch_size,
+            state.device,
+            lambda size: compile_step(self, kind, source.with_batch_size(size), state),
+        ) from None
+
+    def _feed(
+        self,
+        kind: str,
+        data: ArrayData,
+        batch_size: int,
+        generator: np.random.Generator | None = None,
+    ) -> Feed:
+        feed = Feed(self, kind, data, batch_size, self._prepare(data), generator)
+        if kind != PREDICT:
+            self._check_labels(data)
+        return feed
+
+    def _check_labels(self, data: ArrayData) -> None:
+        loss = self._compile_loss
+        if loss is not None and loss.built:
+            check_labels(loss, data.y, loss.output_shapes)
+
+    def _run_step(self, kind: str, data: ArrayData) -> CompiledStep:
+        state = self._prepare(data)
+        arrays = list({id(array): array for array in data.arrays()}.values())
+        source = describe_source(data.structure, arrays, data.num_samples, None, False)
+        step = self._compiled_step(kind, source, state)
+        if kind != PREDICT:
+            self._check_labels(data)
+        if step.staged is None:
+            step.staged = [
+                StagedTensor("batch", array.shape, array.dtype.name, state.device)
+                for array in arrays
+            ]
+        for staged, array in zip(step.staged, arrays, strict=True):
+            staged.write(array)
+        step.run([staged.tensor for staged in step.staged], 1)
+        return step
+
+    def _run_on_batch(self, kind: str, data: ArrayData, class_weight: dict | None = None) -> dict:
+        if class_weight is not None:
+            data.weigh_classes(class_weight)
+        self.reset_metrics()
+        step = self._run_step(kind, data)
+        return step_logs(self, step)
+
+    def _callback_list(
+        self, callbacks: Any, verbose: Any, epochs: int, steps: int, add_history: bool = False
+    ) -> CallbackList:
+        verbose = standardize_verbosity(verbose)
+        if isinstance(callbacks, CallbackList):
+            return callbacks
+        return CallbackList(
+            callbacks,
+            add_history=add_history,
+            add_progbar=verbose != 0,
+            model=self,
+            verbose=verbose,
+            epochs=epochs,
+            steps=steps,
+        )
+
+    def _running(self, callbacks: CallbackList) -> Running:
+        return Running(callbacks, self._state.device)
+
+    def _assert_compile_called(self, method: str) -> None:
+        if not self.compiled:
+            raise ValueError(
+                f"You must call `compile()` before `{method}()`. For a classifier with integer "
+                "labels: model.compile(optimizer='adam', loss='sparse_categorical_crossentropy', "
+                "metrics=['accuracy'])"
+            )
+
+    def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:
+        """The values of `logs` in the order of `metrics`, the rest by name; one value by itself."""
+        names = [metric.name for metric in self._all_metrics()]
+        results = [logs[name] for name in names if name in logs]
+        results += [logs[name] for name in sorted(logs) if name not in names]
+        return results[0] if len(results) == 1 else results
