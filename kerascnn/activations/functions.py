@@ -137,3 +137,48 @@ def exponential(x: Any) -> Any:
 def mish(x: Any) -> Any:
     """x * tanh(softplus(x)). Source: Misra, 2019."""
     return ops.mish(x)
+
+
+def glu(x: Any, axis: int = -1) -> Any:
+    """Half of x along an axis, times the sigmoid of the other. Source: Dauphin et al., 2017."""
+    return ops.glu(x, axis)
+
+
+def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
+    """x where its absolute value is above the threshold, else 0."""
+    return ops.hard_shrink(x, threshold)
+
+
+def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
+    """x moved towards 0 by the threshold."""
+    return ops.soft_shrink(x, threshold)
+
+
+def tanh_shrink(x: Any) -> Any:
+    """x - tanh(x)."""
+    return ops.tanh_shrink(x)
+
+
+def threshold(x: Any, threshold: float, default_value: float) -> Any:
+    """x where it is above the threshold, else the default value."""
+    return ops.threshold(x, threshold, default_value)
+
+
+def squareplus(x: Any, b: float = 4) -> Any:
+    """(x + sqrt(x * x + b)) / 2. Source: Barron, 2021."""
+    return ops.squareplus(x, b)
+
+
+def sparse_plus(x: Any) -> Any:
+    """0 up to -1, (x + 1)^2 / 4 up to 1, and x above."""
+    return ops.sparse_plus(x)
+
+
+def sparse_sigmoid(x: Any) -> Any:
+    """(x + 1) / 2, cut to [0, 1]."""
+    return ops.sparse_sigmoid(x)
+
+
+def sparsemax(x: Any, axis: int = -1) -> Any:
+    """Scores above a threshold of their own; see `ops.sparsemax`."""
+    return ops.sparsemax(x, axis)

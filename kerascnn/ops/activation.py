@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import dtypes
-from kerascnn.ops import dispatch, elementwise, shaping
+from kerascnn.ops import dispatch, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
 # The two constants of Klambauer et al., "Self-Normalizing Neural Networks", 2017.
@@ -140,6 +140,138 @@ def hard_tanh(x: Any) -> Any:
 def mish(x: Any) -> Any:
     """x * tanh(softplus(x))."""
     return elementwise.multiply(x, elementwise.tanh(softplus(x)))
+
+
+@op
+def glu(x: Any, axis: int = -1) -> Any:
+    """The first half along an axis, times the sigmoid of the second half.
+
+    Args:
+        x: Input; its size along `axis` must be even.
+        axis: The axis that is halved.
+
+    Raises:
+        ValueError: where the axis does not exist or has an odd size.
+
+    Source: Dauphin et al., "Language Modeling with Gated Convolutional Networks", 2017.
+    """
+    x = dispatch.convert(x)
+    rank = len(x.shape)
+    if not -rank <= axis < rank or x.shape[axis] % 2:
+        raise ValueError(
+            f"glu: axis {axis} must exist and have an even size. Received: shape={tuple(x.shape)}"
+        )
+    values, gates = shaping.split(x, 2, axis)
+    return elementwise.multiply(values, sigmoid(gates))
+
+
+@op
+def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
+    """x where its absolute value is above the threshold, else 0."""
+    x = _floating(x)
+    return elementwise.where(elementwise.greater(elementwise.absolute(x), threshold), x, 0.0)
+
+
+@op
+def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
+    """x moved towards 0 by the threshold, and 0 where it would go beyond."""
+    x = _floating(x)
+    up, down = elementwise.subtract(x, threshold), elementwise.add(x, threshold)
+    return elementwise.where(
+        elementwise.greater(x, threshold),
+        up,
+        elementwise.where(elementwise.less(x, -threshold), down, 0.0),
+    )
+
+
+@op
+def tanh_shrink(x: Any) -> Any:
+    """x - tanh(x)."""
+    x = _floating(x)
+    return elementwise.subtract(x, elementwise.tanh(x))
+
+
+@op
+def threshold(x: Any, threshold: float, default_value: float) -> Any:
+    """x where it is above the threshold, else the default value."""
+    x = dispatch.convert(x)
+    return elementwise.where(elementwise.greater(x, threshold), x, default_value)
+
+
+@op
+def squareplus(x: Any, b: float = 4) -> Any:
+    """(x + sqrt(x * x + b)) / 2, a smooth relu. Source: Barron, 2021."""
+    x = _floating(x)
+    root = elementwise.sqrt(elementwise.add(elementwise.square(x), b))
+    return elementwise.divide(elementwise.add(x, root), 2)
+
+
+@op
+def sparse_plus(x: Any) -> Any:
+    """0 up to -1, (x + 1)^2 / 4 up to 1, and x above."""
+    x = _floating(x)
+    curve = elementwise.multiply(elementwise.square(elementwise.add(x, 1)), 0.25)
+    rising = elementwise.where(elementwise.less(x, 1), curve, x)
+    return elementwise.where(elementwise.less_equal(x, -1), 0.0, rising)
+
+
+@op
+def sparse_sigmoid(x: Any) -> Any:
+    """(x + 1) / 2, cut to [0, 1]."""
+    x = _floating(x)
+    line = elementwise.multiply(elementwise.add(x, 1), 0.5)
+    rising = elementwise.where(elementwise.greater_equal(x, 1), 1.0, line)
+    return elementwise.where(elementwise.less_equal(x, -1), 0.0, rising)
+
+
+@op
+def sparsemax(x: Any, axis: int = -1) -> Any:
+    """Scores cut off at a threshold of their own, so that small ones get exactly 0.
+
+    With the k largest scores z_1 >= ... >= z_k that the paper gives a share, this is
+    max(x - t, 0) where t = (z_1 + (z_1 + z_2) + ... + (z_1 + ... + z_k) - 1) / k. That is how Keras
+    computes it; the paper's t has the last of these sums only, which is the same where k is 1.
+
+    Args:
+        x: Scores.
+        axis: The axis that they are compared along, each with each other: the work grows with the
+            square of its size.
+
+    Source: Martins and Astudillo, "From Softmax to Sparsemax", 2016.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.sparsemax([3.0, 0.5, -2.0]).numpy().tolist()
+    [1.0, 0.0, 0.0]
+    """
+    x = _floating(x)
+    rank = len(x.shape)
+    if not -rank <= axis < rank:
+        raise ValueError(
+            f"sparsemax: axis {axis} does not exist in a tensor of shape {tuple(x.shape)}"
+        )
+    scores = shaping.moveaxis(x, axis, -1)
+    own, others = shaping.expand_dims(scores, -1), shaping.expand_dims(scores, -2)
+    ahead = dispatch.convert(elementwise.greater_equal(others, own), x.dtype)
+    above = dispatch.convert(elementwise.greater(others, own), x.dtype)
+    count, before = reduction.sum(ahead, -1), reduction.sum(above, -1)
+    total = reduction.sum(elementwise.multiply(ahead, others), -1)
+    # A score gets a share where those not below it leave something for it.
+    shares = elementwise.greater(elementwise.add(elementwise.multiply(scores, count), 1.0), total)
+    size = reduction.sum(dispatch.convert(shares, x.dtype), -1, keepdims=True)
+    # The place from 1 on in falling order, the mean one among equals, says how many sums it is in.
+    place = elementwise.multiply(elementwise.add(elementwise.add(count, before), 1.0), 0.5)
+    times = elementwise.subtract(elementwise.add(size, 1.0), place)
+    sums = elementwise.where(shares, elementwise.multiply(scores, times), 0.0)
+    surplus = elementwise.subtract(reduction.sum(sums, -1, keepdims=True), 1.0)
+    result = relu(elementwise.subtract(scores, elementwise.divide(surplus, size)))
+    return shaping.moveaxis(result, -1, axis)
+
+
+def _floating(x: Any) -> Any:
+    x = dispatch.convert(x)
+    return x if dtypes.is_float(x.dtype) else dispatch.convert(x, dtypes.float_result_type(x.dtype))
 
 
 @op
