@@ -40,6 +40,9 @@ class StepMachinery:
     """What `Trainer` is built on: brings state to the device, compiles steps once, feeds them."""
 
     optimizer: Any = None
+    stop_training = False
+    stop_evaluating = False
+    stop_predicting = False
     compiled = False
     run_eagerly = False
     _compile_loss: CompileLoss | None = None

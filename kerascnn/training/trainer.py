@@ -43,9 +43,6 @@ class Trainer(StepMachinery):
     """
 
     loss: Any = None
-    stop_training = False
-    stop_evaluating = False
-    stop_predicting = False
     steps_per_execution = 1
     history: History
 
