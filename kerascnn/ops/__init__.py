@@ -36,6 +36,13 @@ from kerascnn.ops.activation import (
     tanh_shrink,
     threshold,
 )
+from kerascnn.ops.convolution import (
+    conv,
+    conv_bias,
+    conv_transpose,
+    depthwise_conv,
+    separable_conv,
+)
 from kerascnn.ops.creation import (
     arange,
     cast,
@@ -105,13 +112,15 @@ from kerascnn.ops.linalg import (
     norm,
 )
 from kerascnn.ops.nn import (
-    average_pool,
     batch_normalization,
-    conv,
-    conv_bias,
     dense,
-    max_pool,
     moments,
+)
+from kerascnn.ops.pooling import (
+    adaptive_average_pool,
+    adaptive_max_pool,
+    average_pool,
+    max_pool,
 )
 from kerascnn.ops.reduction import (
     all,
@@ -150,6 +159,8 @@ from kerascnn.ops.shaping import (
 __all__ = [
     "abs",
     "absolute",
+    "adaptive_average_pool",
+    "adaptive_max_pool",
     "add",
     "all",
     "any",
@@ -169,10 +180,12 @@ __all__ = [
     "concatenate",
     "conv",
     "conv_bias",
+    "conv_transpose",
     "convert_to_numpy",
     "convert_to_tensor",
     "count_nonzero",
     "dense",
+    "depthwise_conv",
     "divide",
     "dot",
     "elu",
@@ -239,6 +252,7 @@ __all__ = [
     "round",
     "rsqrt",
     "selu",
+    "separable_conv",
     "shape",
     "sigmoid",
     "sign",
