@@ -4,6 +4,7 @@ Each takes tensors (and computes at once), NumPy arrays, lists and numbers, vari
 values while a step is traced, and KerasTensors while a model is put together.
 """
 
+from kerascnn.ops import image
 from kerascnn.ops.activation import (
     celu,
     clipped_relu,
@@ -208,6 +209,7 @@ __all__ = [
     "hard_silu",
     "hard_swish",
     "hard_tanh",
+    "image",
     "is_tensor",
     "isfinite",
     "isinf",

@@ -1,0 +1,163 @@
+"""Weights with which pixels along one axis become pixels of another size. NumPy, on the host."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+METHODS = ("bilinear", "nearest", "bicubic", "lanczos3", "lanczos5")
+# What reading images from a folder offers beyond them.
+FOLDER_METHODS = (*METHODS, "area", "gaussian", "mitchellcubic")
+
+
+def _triangle(x: Array) -> Array:
+    return np.maximum(0.0, 1.0 - np.abs(x))
+
+
+def _cubic(x: Array, a: float) -> Array:
+    """Keys' cubic: 1 at 0, 0 at the other whole numbers, 0 from 2 on."""
+    x = np.abs(x)
+    near = ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+    far = ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
+    return np.where(x < 1.0, near, np.where(x < 2.0, far, 0.0))
+
+
+def _lanczos(x: Array, radius: float) -> Array:
+    return np.where(np.abs(x) < radius, np.sinc(x) * np.sinc(x / radius), 0.0)
+
+
+def _gaussian(x: Array) -> Array:
+    return np.where(np.abs(x) < 1.5, np.exp(-2.0 * x * x), 0.0)
+
+
+def _mitchell(x: Array) -> Array:
+    """The cubic of Mitchell and Netravali with B = C = 1/3."""
+    x = np.abs(x)
+    near = (7.0 / 6.0 * x - 2.0) * x * x + 8.0 / 9.0
+    far = ((-7.0 / 18.0 * x + 2.0) * x - 10.0 / 3.0) * x + 16.0 / 9.0
+    return np.where(x < 1.0, near, np.where(x < 2.0, far, 0.0))
+
+
+_KERNELS: dict[str, tuple[Callable[[Array], Array], float]] = {
+    "bilinear": (_triangle, 1.0),
+    "bicubic": (lambda x: _cubic(x, -0.5), 2.0),
+    "lanczos3": (lambda x: _lanczos(x, 3.0), 3.0),
+    "lanczos5": (lambda x: _lanczos(x, 5.0), 5.0),
+    "gaussian": (_gaussian, 1.5),
+    "mitchellcubic": (_mitchell, 2.0),
+}
+
+
+@functools.lru_cache(maxsize=256)
+def weights(size: int, new_size: int, method: str, antialias: bool = False) -> Array:
+    """The matrix (new_size, size) that brings one axis to a new size; its rows sum to 1.
+
+    Pixels are areas with their centers at 0.5, 1.5, ... Beyond the border lies the border's pixel
+    for "bilinear" and "bicubic" without antialiasing (with a = -0.75 for the cubic, as PyTorch
+    has it); elsewhere nothing does, and the weights of what is inside are scaled to sum 1.
+
+    Args:
+        size: Pixels of the input.
+        new_size: Pixels of the output.
+        method: One of `FOLDER_METHODS`.
+        antialias: Whether the window grows where the image shrinks, for the methods with one
+            ("nearest" and "area" ignore it).
+    """
+    scale = size / new_size
+    if method == "nearest":
+        # In float32, as PyTorch computes it: which of two pixels is nearer must not differ.
+        step = np.float32(size) / np.float32(new_size)
+        at = np.floor((np.arange(new_size, dtype="float32") + np.float32(0.5)) * step)
+        return _read_only(_indicator(np.minimum(at.astype("int64"), size - 1), size))
+    if method == "area":
+        edges = np.arange(new_size + 1) * scale
+        first, last = np.arange(size), np.arange(1, size + 1)
+        shared = np.minimum(edges[1:, None], last) - np.maximum(edges[:-1, None], first)
+        return _read_only(np.maximum(shared, 0.0) / scale)
+    centers = (np.arange(new_size) + 0.5) * scale
+    if method in ("bilinear", "bicubic") and not antialias:
+        return _read_only(_repeating_border(centers - 0.5, size, method))
+    kernel, radius = _KERNELS[method]
+    stretch = max(scale, 1.0) if antialias else 1.0
+    distances = (np.arange(size) + 0.5 - centers[:, None]) / stretch
+    matrix = np.where(np.abs(distances) <= radius, kernel(distances), 0.0)
+    return _read_only(matrix / matrix.sum(1, keepdims=True))
+
+
+def taps(matrix: Array) -> tuple[Array, Array]:
+    """The pixels that each row of a matrix needs and their weights, both (new_size, most taps)."""
+    most = int((matrix != 0.0).sum(1).max())
+    order = np.argsort(matrix == 0.0, axis=1, kind="stable")[:, :most]
+    return order.astype("int32"), np.take_along_axis(matrix, order, 1)
+
+
+def _indicator(indices: Array, size: int) -> Array:
+    matrix = np.zeros((len(indices), size))
+    matrix[np.arange(len(indices)), indices] = 1.0
+    return matrix
+
+
+def _repeating_border(positions: Array, size: int, method: str) -> Array:
+    reach = 1 if method == "bilinear" else 2
+    floor = np.floor(positions)
+    matrix = np.zeros((len(positions), size))
+    for offset in range(1 - reach, reach + 1):
+        at = floor + offset
+        distance = positions - at
+        share = _triangle(distance) if method == "bilinear" else _cubic(distance, -0.75)
+        inside = np.clip(at, 0, size - 1).astype("int64")
+        matrix[np.arange(len(positions)), inside] += share
+    return matrix
+
+
+def _read_only(matrix: Array) -> Array:
+    matrix.flags.writeable = False
+    return matrix
+
+
+def crop_box(height: int, width: int, new_height: int, new_width: int) -> tuple[int, int, int, int]:
+    """Top, left, height and width of the largest centered part with the new sizes' proportions."""
+    crop_height = max(min(height, int(float(width * new_height) / new_width)), 1)
+    crop_width = max(min(width, int(float(height * new_width) / new_height)), 1)
+    top = int(float(height - crop_height) / 2)
+    left = int(float(width - crop_width) / 2)
+    return top, left, crop_height, crop_width
+
+
+def pad_margins(height: int, width: int, new_height: int, new_width: int) -> tuple[int, int]:
+    """Rows to add above and below, and columns left and right, for the new sizes' proportions."""
+    pad_height = max(height, int(float(width * new_height) / new_width))
+    pad_width = max(width, int(float(height * new_width) / new_height))
+    return math.floor((pad_height - height) / 2), math.floor((pad_width - width) / 2)
+
+
+def resize_array(
+    image: Array,
+    size: tuple[int, int],
+    method: str,
+    crop_to_aspect_ratio: bool = False,
+    pad_to_aspect_ratio: bool = False,
+) -> Array:
+    """One image (height, width, channels) as float32 of another size, computed by NumPy."""
+    height, width = image.shape[:2]
+    if crop_to_aspect_ratio:
+        top, left, height, width = crop_box(height, width, *size)
+        image = image[top : top + height, left : left + width]
+    elif pad_to_aspect_ratio:
+        rows, columns = pad_margins(height, width, *size)
+        image = np.pad(image, ((rows, rows), (columns, columns), (0, 0)))
+    image = image.astype("float32")
+    for axis in (0, 1):
+        if image.shape[axis] == size[axis] and method not in ("gaussian", "mitchellcubic"):
+            continue
+        indices, shares = taps(weights(image.shape[axis], size[axis], method))
+        shares = shares.astype("float32")[(slice(None), slice(None), *[None] * (2 - axis))]
+        parts = (image.take(indices[:, t], axis) * shares[:, t] for t in range(indices.shape[1]))
+        image = functools.reduce(np.add, parts)
+    return image
