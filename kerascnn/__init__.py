@@ -23,6 +23,7 @@ install_operators()
 
 from kerascnn import (  # noqa: E402 (operators first: what follows computes with them)
     activations,
+    backend,
     callbacks,
     config,
     constraints,
@@ -32,6 +33,7 @@ from kerascnn import (  # noqa: E402 (operators first: what follows computes wit
     layers,
     losses,
     metrics,
+    mixed_precision,
     models,
     ops,
     optimizers,
@@ -40,7 +42,7 @@ from kerascnn import (  # noqa: E402 (operators first: what follows computes wit
     utils,
 )
 from kerascnn.device import device  # noqa: E402
-from kerascnn.dtype_policies import DTypePolicy  # noqa: E402
+from kerascnn.dtype_policies import DTypePolicy, FloatDTypePolicy  # noqa: E402
 from kerascnn.initializers import Initializer  # noqa: E402
 from kerascnn.layers import Input, InputSpec, Layer  # noqa: E402
 from kerascnn.losses import Loss  # noqa: E402
@@ -61,6 +63,7 @@ OutOfMemoryError = _core.OutOfMemoryError
 __all__ = [
     "DTypePolicy",
     "DeviceError",
+    "FloatDTypePolicy",
     "Initializer",
     "Input",
     "InputSpec",
@@ -77,6 +80,7 @@ __all__ = [
     "Variable",
     "__version__",
     "activations",
+    "backend",
     "callbacks",
     "config",
     "constraints",
@@ -87,6 +91,7 @@ __all__ = [
     "layers",
     "losses",
     "metrics",
+    "mixed_precision",
     "models",
     "name_scope",
     "ops",

@@ -19,6 +19,7 @@ _settings: dict[str, Any] = {
     "floatx": "float32",
     "epsilon": 1e-7,
     "image_data_format": "channels_last",
+    "interactive_logging": True,
     "tf32": os.environ.get("KERASCNN_TF32", "1") != "0",
 }
 
@@ -83,8 +84,37 @@ def standardize_data_format(data_format: str | None) -> str:
 
 
 def backend() -> str:
-    """The name of what computes: always "kerascnn"."""
-    return "kerascnn"
+    """The name of what computes, the current device: "cpu" or "cuda:0"."""
+    return get_device()
+
+
+def dtype_policy() -> Any:
+    """The policy of layers that are given none; see `dtype_policies.dtype_policy`."""
+    from kerascnn import dtype_policies
+
+    return dtype_policies.dtype_policy()
+
+
+def set_dtype_policy(policy: Any) -> None:
+    """Sets the policy of layers that are given none; see `dtype_policies.set_dtype_policy`."""
+    from kerascnn import dtype_policies
+
+    dtype_policies.set_dtype_policy(policy)
+
+
+def enable_interactive_logging() -> None:
+    """Shows messages and progress on standard output, as they are from the start."""
+    _settings["interactive_logging"] = True
+
+
+def disable_interactive_logging() -> None:
+    """Sends messages and progress to the logger "kerascnn" of Python's `logging`, as INFO."""
+    _settings["interactive_logging"] = False
+
+
+def is_interactive_logging_enabled() -> bool:
+    """Whether messages and progress go to standard output."""
+    return _settings["interactive_logging"]
 
 
 def tf32() -> bool:

@@ -33,6 +33,12 @@ def auto_name(prefix: str) -> str:
     return f"{prefix}_{count}" if count else prefix
 
 
+def next_uid(prefix: str) -> int:
+    """Takes a number of a series of automatic names: 1, 2, ..."""
+    _uses[prefix] += 1
+    return _uses[prefix]
+
+
 def reset() -> None:
     """Starts all series of automatic names anew."""
     _uses.clear()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,24 @@ from kerascnn import _core, dtypes, naming, tracing
 from kerascnn.device import current as current_device
 
 Initial = Any  # a callable (shape, dtype) -> array, or an array
+
+# What floating variables are read as while a layer of mixed precision computes.
+_autocast: contextvars.ContextVar[str | None] = contextvars.ContextVar("autocast", default=None)
+
+
+@contextlib.contextmanager
+def autocast_scope(dtype: str | None) -> Iterator[None]:
+    """A block in which floating variables are read as `dtype`, or as they are where it is None."""
+    token = _autocast.set(dtype)
+    try:
+        yield
+    finally:
+        _autocast.reset(token)
+
+
+def current_autocast() -> str | None:
+    """What floating variables are read as here; None for the dtype that they have."""
+    return _autocast.get()
 
 
 class Variable:
@@ -25,6 +45,7 @@ class Variable:
         shape: Needed with a callable or a name only.
         dtype: By default the array's own, `floatx` for Python numbers and callables.
         trainable: Whether training changes it.
+        autocast: Whether layers of mixed precision read it in what they compute in.
         name: By default variable, variable_1, ...
 
     Raises:
@@ -84,7 +105,16 @@ class Variable:
 
     @property
     def dtype(self) -> str:
-        return self.core.dtype
+        """What reading gives: inside a layer of mixed precision, what that computes in."""
+        return self._read_dtype() or self.core.dtype
+
+    def _read_dtype(self) -> str | None:
+        """What to cast to on reading, None for nothing."""
+        wanted = _autocast.get()
+        own = self.core.dtype
+        if wanted is None or wanted == own or not self.autocast or not dtypes.is_float(own):
+            return None
+        return wanted
 
     @property
     def device(self) -> str:
@@ -93,6 +123,15 @@ class Variable:
     @property
     def value(self) -> Any:
         """The tensor that shares this variable's memory; inside a trace, a symbolic value."""
+        value = self._stored()
+        wanted = self._read_dtype()
+        if wanted is None:
+            return value
+        from kerascnn.ops import dispatch
+
+        return dispatch.apply_one("cast", [value], {"dtype": wanted})
+
+    def _stored(self) -> Any:
         trace = tracing.current()
         return self.core.value if trace is None else trace.graph.read(self.core)
 
@@ -117,9 +156,9 @@ class Variable:
 
         trace = tracing.current()
         if trace is None:
-            value = dispatch.to_tensor(value, dtype=self.dtype, device_name=self.device)
+            value = dispatch.to_tensor(value, dtype=self.core.dtype, device_name=self.device)
         else:
-            value = dispatch.convert(value, dtype=self.dtype)
+            value = dispatch.convert(value, dtype=self.core.dtype)
         if tuple(value.shape) != self.shape:
             raise ValueError(
                 f"The variable '{self.path}' has shape {self.shape}; a value of shape "
@@ -132,17 +171,18 @@ class Variable:
 
     def assign_add(self, value: Any) -> None:
         """Adds to the value, in place."""
-        self.assign(self.value + self._operand(value))
+        self.assign(self._stored() + self._operand(value))
 
     def assign_sub(self, value: Any) -> None:
         """Subtracts from the value, in place."""
-        self.assign(self.value - self._operand(value))
+        self.assign(self._stored() - self._operand(value))
 
     def _operand(self, value: Any) -> Any:
         from kerascnn.ops import dispatch
 
         target = self.device if tracing.current() is None else None
-        return dispatch.convert(value, self.dtype, like=self.core.value, device_name=target)
+        dtype = self.core.dtype
+        return dispatch.convert(value, dtype, like=self.core.value, device_name=target)
 
     def __repr__(self) -> str:
         return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerascnn import constraints, initializers, ops, regularizers
+from kerascnn import constraints, dtypes, initializers, ops, regularizers
 from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
 from kerascnn.ops import dispatch
@@ -133,21 +133,25 @@ class BatchNormalization(Layer):
             shape=shape,
             initializer=self.moving_mean_initializer,
             trainable=False,
+            autocast=False,
         )
         self.moving_variance = self.add_weight(
             name="moving_variance",
             shape=shape,
             initializer=self.moving_variance_initializer,
             trainable=False,
+            autocast=False,
         )
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if mask is not None:
             raise ValueError(f"Layer '{self.name}': masks are not available.")
+        # Sums of many squares need more range and digits than the 16-bit types have.
+        x = ops.cast(inputs, dtypes.result_type(inputs.dtype, "float32"))
         if training and self.trainable:
-            return self._by_batch(inputs)
-        return ops.batch_normalization(
-            inputs,
+            return ops.cast(self._by_batch(x), self.compute_dtype)
+        outputs = ops.batch_normalization(
+            x,
             self.moving_mean,
             self.moving_variance,
             self.axis,
@@ -155,6 +159,7 @@ class BatchNormalization(Layer):
             scale=self.gamma,
             epsilon=self.epsilon,
         )
+        return ops.cast(outputs, self.compute_dtype)
 
     def _by_batch(self, inputs: Any) -> Any:
         """Normalizes by the batch, and moves the averages on."""

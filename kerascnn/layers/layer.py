@@ -19,6 +19,7 @@ from kerascnn.ops import dispatch
 from kerascnn.symbolic import inference
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import Node, Operation, any_symbolic
+from kerascnn.variable import autocast_scope, current_autocast
 
 # Begins the line that an error gets once, from the innermost layer that it passes.
 _CALLED_IN = "\nIn the call of layer "
@@ -45,8 +46,9 @@ class Layer(Operation, LayerState):
     Args:
         activity_regularizer: A penalty on the outputs, per sample.
         trainable: Whether training changes its weights.
-        dtype: What it computes in and keeps its weights in, by default `floatx`.
-        autocast: Whether floating inputs are cast to that dtype.
+        dtype: What it computes in and keeps its weights in: a dtype or a `DTypePolicy`, by default
+            `config.dtype_policy()`.
+        autocast: Whether floating inputs are cast to what it computes in.
         name: By default the class name with a number: dense, dense_1, ...
 
     Example:
@@ -88,7 +90,7 @@ class Layer(Operation, LayerState):
             )
         Operation.__init__(self, name)
         self._init_state(trainable)
-        self.dtype_policy = dtype_policies.get(dtype)
+        self._dtype_policy = dtype_policies.get(dtype)
         self.autocast = autocast
         self.activity_regularizer = regularizers.get(activity_regularizer)
         self.input_spec: Any = None
@@ -100,6 +102,18 @@ class Layer(Operation, LayerState):
         if input_dim is not None and input_shape is None:
             input_shape = (input_dim,)
         self._input_shape_argument = None if input_shape is None else tuple(input_shape)
+
+    @property
+    def dtype_policy(self) -> dtype_policies.DTypePolicy:
+        """What this layer computes in and keeps its weights in."""
+        policy = self._dtype_policy
+        if isinstance(policy, dtype_policies.DTypePolicyMap):
+            return policy[getattr(self, "path", None) or self.name]
+        return policy
+
+    @dtype_policy.setter
+    def dtype_policy(self, value: Any) -> None:
+        self._dtype_policy = dtype_policies.get(value)
 
     @property
     def compute_dtype(self) -> str:
@@ -115,6 +129,11 @@ class Layer(Operation, LayerState):
     def dtype(self) -> str:
         """The same as `variable_dtype`."""
         return self.dtype_policy.variable_dtype
+
+    @property
+    def input_dtype(self) -> str:
+        """What floating inputs are cast to: the same as `compute_dtype`."""
+        return self.dtype_policy.compute_dtype
 
     def build(self, input_shape: Any) -> None:
         """Makes the weights; subclasses override it.
@@ -167,10 +186,11 @@ class Layer(Operation, LayerState):
             try:
                 with naming.name_scope(self.name), tracing.scope(self.name):
                     self._maybe_build(args, kwargs)
-                    if any_symbolic(args, kwargs):
-                        return self._symbolic_call(args, kwargs, given)
-                    outputs = self._checked_call(args, kwargs)
-                    self._penalize(outputs)
+                    with self._reading_weights():
+                        if any_symbolic(args, kwargs):
+                            return self._symbolic_call(args, kwargs, given)
+                        outputs = self._checked_call(args, kwargs)
+                        self._penalize(outputs)
                     return outputs
             finally:
                 self._in_call = was_in_call
@@ -184,6 +204,14 @@ class Layer(Operation, LayerState):
         if not weights or weights[0].device == current_device():
             return contextlib.nullcontext()
         return on_device(weights[0].device)
+
+    def _reading_weights(self) -> contextlib.AbstractContextManager[Any]:
+        """A block in which weights are read in what this layer computes in."""
+        policy, around = self.dtype_policy, current_autocast()
+        if around is None and policy.compute_dtype == policy.variable_dtype:
+            return contextlib.nullcontext()
+        casts = self.autocast and dtypes.is_float(policy.compute_dtype)
+        return autocast_scope(policy.compute_dtype if casts else None)
 
     def _convert_inputs(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -285,7 +313,7 @@ class Layer(Operation, LayerState):
         config = {
             "name": self.name,
             "trainable": self.trainable,
-            "dtype": _serialization.serialize_object(self.dtype_policy),
+            "dtype": _serialization.serialize_object(self._dtype_policy),
         }
         if self.activity_regularizer is not None:
             config["activity_regularizer"] = regularizers.serialize(self.activity_regularizer)
@@ -333,7 +361,7 @@ def _wrap_build(build: Callable[..., None]) -> Callable[..., None]:
         self._building = True
         self.built = True  # first, so that a `build` that has nothing to go by can take it back
         try:
-            with tracing.suspended(), _build_scope(self):
+            with tracing.suspended(), autocast_scope(None), _build_scope(self):
                 build(self, *args, **kwargs)
         except BaseException:
             self.built = False

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from kerascnn import dtype_policies, ops
+from kerascnn import config, dtype_policies, ops
 from kerascnn.naming import auto_name, to_snake_case
 from kerascnn.trees import map_structure
 
@@ -88,7 +88,7 @@ class Loss:
     ):
         self.name = name or auto_name(to_snake_case(type(self).__name__))
         self.reduction = standardize_reduction(reduction)
-        self._dtype_policy = dtype_policies.get(dtype)
+        self._dtype_policy = dtype_policies.get(dtype or config.floatx())
         self._dtype = self._dtype_policy.compute_dtype
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from kerascnn import _core, dtype_policies, initializers, ops, tracing
+from kerascnn import _core, config, dtype_policies, initializers, ops, tracing
 from kerascnn.naming import auto_name, to_snake_case
 from kerascnn.variable import Variable
 
@@ -40,7 +40,7 @@ class Metric:
 
     def __init__(self, dtype: Any = None, name: str | None = None):
         self.name = name or auto_name(to_snake_case(type(self).__name__))
-        self._dtype_policy = dtype_policies.get(dtype)
+        self._dtype_policy = dtype_policies.get(dtype or config.floatx())
         self._dtype = self._dtype_policy.compute_dtype
         self._variables: list[Variable] = []
         self._zeros: list[Any] = []

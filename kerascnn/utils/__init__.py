@@ -1,13 +1,35 @@
-"""Small helpers: seeds, one-hot labels, clean starts."""
+"""Helpers: seeds, one-hot labels, progress bars, downloads, clean starts."""
 
 from __future__ import annotations
 
+import gc
 import random as _python_random
 from typing import Any
 
 import numpy as np
 
-__all__ = ["clear_session", "set_random_seed", "to_categorical"]
+from kerascnn.config import (
+    disable_interactive_logging,
+    enable_interactive_logging,
+    is_interactive_logging_enabled,
+)
+from kerascnn.dtypes import standardize_dtype
+from kerascnn.utils.download import get_file
+from kerascnn.utils.progbar import Progbar
+
+__all__ = [
+    "Progbar",
+    "clear_session",
+    "disable_interactive_logging",
+    "enable_interactive_logging",
+    "get_file",
+    "get_source_inputs",
+    "is_interactive_logging_enabled",
+    "is_keras_tensor",
+    "set_random_seed",
+    "standardize_dtype",
+    "to_categorical",
+]
 
 
 def set_random_seed(seed: int) -> None:
@@ -33,25 +55,76 @@ def set_random_seed(seed: int) -> None:
     random.reset_global_generator(int(seed))
 
 
-def clear_session() -> None:
-    """Starts automatic names anew, and gives cached device memory back."""
-    from kerascnn import config, naming
+def clear_session(free_memory: bool = True) -> None:
+    """Starts automatic names anew, and forgets the dtype policy and how messages are shown.
+
+    Args:
+        free_memory: Whether to collect what nobody refers to any more, and to give the memory that
+            is kept for reuse on devices back.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.utils.clear_session()
+    >>> keras.layers.Dense(2).name, keras.layers.Dense(2).name
+    ('dense', 'dense_1')
+    """
+    from kerascnn import config, dtype_policies, naming
 
     naming.reset()
+    dtype_policies.reset()
+    config.enable_interactive_logging()
+    if not free_memory:
+        return
+    gc.collect()
     for name, usable, _ in config.list_devices():
         if usable:
             config.release_cached_memory(name)
 
 
-def to_categorical(x: Any, num_classes: int | None = None) -> np.ndarray[Any, Any]:
+def is_keras_tensor(x: Any) -> bool:
+    """Whether `x` is symbolic: a `keras.Input` or what layers made of one."""
+    from kerascnn.symbolic.keras_tensor import KerasTensor
+
+    return isinstance(x, KerasTensor)
+
+
+def get_source_inputs(tensor: Any) -> Any:
+    """The `keras.Input`s that a symbolic tensor is computed from, as a list.
+
+    Args:
+        tensor: What layers returned; anything that is not symbolic comes back as it is.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x = keras.Input((4,), name="x")
+    >>> [source.name for source in keras.utils.get_source_inputs(keras.layers.Dense(2)(x))]
+    ['x']
+    """
+    from kerascnn.symbolic.operation import node_of
+
+    if not is_keras_tensor(tensor):
+        return tensor
+    if tensor._keras_history is None:
+        return [tensor]
+    node = node_of(tensor)
+    if node.is_input:
+        return list(node.output_tensors)
+    found = (source for x in node.input_tensors for source in get_source_inputs(x))
+    return list({id(source): source for source in found}.values())
+
+
+def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     """Class numbers as rows with one 1.
 
     Args:
         x: Integers of any shape from 0 on; a last axis of size 1 is left out.
-        num_classes: By default the largest number plus 1.
+        num_classes: By default the largest number plus 1; needed where `x` is a tensor.
 
     Returns:
-        float32 of the shape of x with an axis of `num_classes` at the end.
+        float32 of the shape of x with an axis of `num_classes` at the end: an array, or a tensor
+        where x is one.
 
     Raises:
         ValueError: for a number that is negative or not below num_classes.
@@ -62,11 +135,17 @@ def to_categorical(x: Any, num_classes: int | None = None) -> np.ndarray[Any, An
     >>> to_categorical([0, 2], 3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
+    from kerascnn import ops
+    from kerascnn.ops import dispatch
+
+    if dispatch.is_tensor(x) and num_classes:
+        squeezed = ops.squeeze(x, -1) if len(x.shape) > 1 and x.shape[-1] == 1 else x
+        return ops.one_hot(squeezed, num_classes)
     labels = np.asarray(x, dtype="int64")
     if labels.ndim > 1 and labels.shape[-1] == 1:
         labels = labels[..., 0]
     largest = int(labels.max()) if labels.size else -1
-    classes = largest + 1 if num_classes is None else int(num_classes)
+    classes = int(num_classes) if num_classes else largest + 1
     if labels.size and (labels.min() < 0 or largest >= classes):
         raise ValueError(
             f"Class numbers must be from 0 to {classes - 1}. Received: from {labels.min()} to "

@@ -1,0 +1,37 @@
+"""Messages: on standard output, or for Python's `logging` where that was asked for."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+from kerascnn import config
+
+
+def print_msg(message: Any, line_break: bool = True) -> None:
+    """Shows a message; see `config.disable_interactive_logging`.
+
+    Args:
+        message: What to show.
+        line_break: Whether to end the line.
+
+    Example:
+
+    >>> from kerascnn.utils.io_utils import print_msg
+    >>> print_msg("Epoch 1: early stopping")
+    Epoch 1: early stopping
+    """
+    text = str(message)
+    if not config.is_interactive_logging_enabled():
+        logging.getLogger("kerascnn").info(text)
+        return
+    if line_break:
+        text += "\n"
+    try:
+        sys.stdout.write(text)
+    except UnicodeEncodeError:  # a console that can't show the lines of bars and tables
+        encoding = sys.stdout.encoding or "ascii"
+        plain = text.replace("━", "=")
+        sys.stdout.write(plain.encode(encoding, errors="replace").decode(encoding))
+    sys.stdout.flush()
