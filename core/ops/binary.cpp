@@ -1,4 +1,4 @@
-// Arithmetic of two tensors with broadcasting.
+// Arithmetic and functions of bits of two tensors with broadcasting.
 #include "core/ops/definitions.h"
 #include "core/ops/gradient_expression.h"
 
@@ -81,6 +81,38 @@ std::vector<ValueId> extremum_gradient(GradientContext& context) {
   return reduced(context, v.gy * share, v.gy * (1.0 - share));
 }
 
+template <OpName name>
+std::vector<TensorSpec> infer_of_integers(const Attributes& attributes, Specs inputs) {
+  std::vector<TensorSpec> outputs = infer_arithmetic<name>(attributes, inputs);
+  if (is_floating(inputs[0].dtype)) {
+    throw TypeError(message(std::string_view(name), ": the first input must be integer, received ",
+                            spec_string(inputs[0]), "; cast it first"));
+  }
+  return outputs;
+}
+
+std::vector<TensorSpec> infer_arctan2(const Attributes& attributes, Specs inputs) {
+  std::vector<TensorSpec> outputs = infer_arithmetic<"arctan2">(attributes, inputs);
+  check_floating("arctan2", "the first input", inputs[0]);
+  return outputs;
+}
+
+std::vector<ValueId> arctan2_gradient(GradientContext& context) {
+  const Operands v(context);
+  const Expression share = v.gy / (v.a.call("square") + v.b.call("square"));
+  return reduced(context, share * v.b, -(share * v.a));
+}
+
+// a - b * floor(a / b), whose floor is constant almost everywhere.
+std::vector<ValueId> mod_gradient(GradientContext& context) {
+  const Operands v(context);
+  return reduced(context, v.gy, -(v.gy * v.a.call("floor_divide", v.b)));
+}
+
+std::vector<ValueId> floor_divide_gradient(GradientContext& context) {
+  return {context.full_like(context.input(0), 0.0), context.full_like(context.input(1), 0.0)};
+}
+
 }  // namespace
 
 #define KERASCNN_ARITHMETIC(op_name, gradient_rule) \
@@ -97,6 +129,8 @@ KERASCNN_ARITHMETIC(multiply, multiply_gradient)
 KERASCNN_ARITHMETIC(power, power_gradient)
 KERASCNN_ARITHMETIC(maximum, extremum_gradient<"maximum">)
 KERASCNN_ARITHMETIC(minimum, extremum_gradient<"minimum">)
+KERASCNN_ARITHMETIC(mod, mod_gradient)
+KERASCNN_ARITHMETIC(floor_divide, floor_divide_gradient)
 #undef KERASCNN_ARITHMETIC
 
 const OpDef op_divide = {
@@ -106,5 +140,28 @@ const OpDef op_divide = {
     .in_place = in_place_both,
     .is_elementwise = true,
 };
+
+const OpDef op_arctan2 = {
+    .name = "arctan2",
+    .infer = infer_arctan2,
+    .gradient = arctan2_gradient,
+    .in_place = in_place_both,
+    .is_elementwise = true,
+};
+
+#define KERASCNN_OF_INTEGERS(op_name)                                   \
+  const OpDef op_##op_name = {                                          \
+      .name = #op_name,                                                 \
+      .infer = infer_of_integers<#op_name>,                             \
+      .not_differentiable = "it is a function of the bits of integers", \
+      .in_place = in_place_both,                                        \
+      .is_elementwise = true,                                           \
+  };
+KERASCNN_OF_INTEGERS(bitwise_and)
+KERASCNN_OF_INTEGERS(bitwise_or)
+KERASCNN_OF_INTEGERS(bitwise_xor)
+KERASCNN_OF_INTEGERS(left_shift)
+KERASCNN_OF_INTEGERS(right_shift)
+#undef KERASCNN_OF_INTEGERS
 
 }  // namespace kerascnn

@@ -41,7 +41,14 @@ namespace kerascnn {
   OP(silu, 1, 0, false) OP(softplus, 1, 0, false)                                                 \
   OP(relu_grad, 2, 0, false) OP(leaky_relu_grad, 2, 1, false) OP(clipped_relu_grad, 2, 1, false)  \
   OP(elu_grad, 2, 1, false) OP(sigmoid_grad, 2, 0, false) OP(tanh_grad, 2, 0, false)              \
-  OP(gelu_grad, 2, 1, false) OP(silu_grad, 2, 0, false) OP(softplus_grad, 2, 0, false)
+  OP(gelu_grad, 2, 1, false) OP(silu_grad, 2, 0, false) OP(softplus_grad, 2, 0, false)            \
+  OP(sin, 1, 0, false) OP(cos, 1, 0, false) OP(tan, 1, 0, false) OP(arcsin, 1, 0, false)          \
+  OP(arccos, 1, 0, false) OP(arctan, 1, 0, false) OP(sinh, 1, 0, false) OP(cosh, 1, 0, false)     \
+  OP(arcsinh, 1, 0, false) OP(arccosh, 1, 0, false) OP(arctanh, 1, 0, false)                      \
+  OP(expm1, 1, 0, false) OP(erf, 1, 0, false) OP(erfc, 1, 0, false) OP(erfinv, 1, 0, false)       \
+  OP(ceil, 1, 0, false) OP(round, 1, 0, false) OP(arctan2, 2, 0, false) OP(mod, 2, 0, false)      \
+  OP(floor_divide, 2, 0, false) OP(bitwise_and, 2, 0, false) OP(bitwise_or, 2, 0, false)          \
+  OP(bitwise_xor, 2, 0, false) OP(left_shift, 2, 0, false) OP(right_shift, 2, 0, false)
 // clang-format on
 
 // ElementOp::add, ElementOp::relu_grad, ...: the op's own name.
@@ -296,8 +303,115 @@ KERASCNN_ANALYTIC(log, KERASCNN_STD log(a))
 KERASCNN_ANALYTIC(log1p, KERASCNN_STD log1p(a))
 KERASCNN_ANALYTIC(expm1, KERASCNN_STD expm1(a))
 KERASCNN_ANALYTIC(tanh, KERASCNN_STD tanh(a))
+KERASCNN_ANALYTIC(erf, KERASCNN_STD erf(a))
 KERASCNN_ANALYTIC(erfc, KERASCNN_STD erfc(a))
+KERASCNN_ANALYTIC(sin, KERASCNN_STD sin(a))
+KERASCNN_ANALYTIC(cos, KERASCNN_STD cos(a))
+KERASCNN_ANALYTIC(tan, KERASCNN_STD tan(a))
+KERASCNN_ANALYTIC(arcsin, KERASCNN_STD asin(a))
+KERASCNN_ANALYTIC(arccos, KERASCNN_STD acos(a))
+KERASCNN_ANALYTIC(arctan, KERASCNN_STD atan(a))
+KERASCNN_ANALYTIC(sinh, KERASCNN_STD sinh(a))
+KERASCNN_ANALYTIC(cosh, KERASCNN_STD cosh(a))
+KERASCNN_ANALYTIC(arcsinh, KERASCNN_STD asinh(a))
+KERASCNN_ANALYTIC(arccosh, KERASCNN_STD acosh(a))
+KERASCNN_ANALYTIC(arctanh, KERASCNN_STD atanh(a))
+KERASCNN_ANALYTIC(ceil, KERASCNN_STD ceil(a))
+KERASCNN_ANALYTIC(round, KERASCNN_STD rint(a))  // halves to the even neighbour
 #undef KERASCNN_ANALYTIC
+
+// The inverse of erf. Source of the first approximation: M. Giles, "Approximating the erfinv
+// function", GPU Computing Gems, 2011; its last digits in double come from Newton's method.
+template <typename T>
+KERASCNN_HOST_DEVICE T erfinv(T a) {
+  if constexpr (is_float<T>) {
+    const T distance = T(1) - absolute(a);
+    if (distance == T(0)) return -a * log(T(0));
+    const T w = -log(distance * (T(1) + absolute(a)));
+    T y = T(0);
+    if (w < T(5)) {
+      constexpr float factors[] = {3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f,
+                                   0.00021858087f,  -0.00125372503f, -0.00417768164f,
+                                   0.246640727f,    1.50140941f};
+      y = T(2.81022636e-08f);
+      for (float factor : factors) y = T(factor) + y * (w - T(2.5));
+    } else if (w < T(16)) {
+      constexpr float factors[] = {0.000100950558f, 0.00134934322f, -0.00367342844f, 0.00573950773f,
+                                   -0.0076224613f,  0.00943887047f, 1.00167406f,     2.83297682f};
+      y = T(-0.000200214257f);
+      for (float factor : factors) y = T(factor) + y * (KERASCNN_STD sqrt(w) - T(3));
+    } else {
+      // erfc(y) is close to exp(-y^2) / (y sqrt(pi)) here.
+      y = KERASCNN_STD sqrt(w + T(0.69314718) - T(0.5) * log(T(3.14159265) * w)) / absolute(a);
+    }
+    y = y * absolute(a);
+    if (sizeof(T) == 8 || w >= T(16)) {
+      for (int step = 0; step < 4; ++step) {
+        const T error = y > T(0.5) ? erfc(y) - distance : absolute(a) - erf(y);
+        y += error * T(0.88622692545275801365) * exp(y * y);  // sqrt(pi) / 2
+      }
+    }
+    return a < T(0) ? -y : (a >= T(0) ? y : a);
+  } else {
+    return T(0);
+  }
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T arctan2(T a, T b) {
+  if constexpr (is_float<T>) {
+    return KERASCNN_STD atan2(a, b);
+  } else {
+    return T(0);
+  }
+}
+
+// What a division leaves over, with the sign of b. Integers: 0 where b is 0.
+template <typename T>
+KERASCNN_HOST_DEVICE T mod(T a, T b) {
+  T rest;
+  if constexpr (is_float<T>) {
+    rest = KERASCNN_STD fmod(a, b);
+  } else {
+    if (b == T(0) || b == static_cast<T>(-1)) return T(0);  // lowest % -1 overflows
+    rest = static_cast<T>(a % b);
+  }
+  return rest != T(0) && (rest < T(0)) != (b < T(0)) ? add(rest, b) : rest;
+}
+
+// The quotient rounded down. Integers: 0 where b is 0.
+template <typename T>
+KERASCNN_HOST_DEVICE T floor_divide(T a, T b) {
+  if constexpr (is_float<T>) {
+    if (b == T(0)) return a / b;
+    // a minus the rest is a multiple of b: what the division rounds off is less than a half.
+    const T rest = KERASCNN_STD fmod(a, b);
+    const bool is_above = rest != T(0) && (rest < T(0)) != (b < T(0));
+    return KERASCNN_STD rint((a - rest) / b) - (is_above ? T(1) : T(0));
+  } else {
+    if (b == T(0)) return T(0);
+    if (b == static_cast<T>(-1)) return negative(a);
+    return static_cast<T>(a / b - (a % b != T(0) && (a < T(0)) != (b < T(0)) ? 1 : 0));
+  }
+}
+
+#define KERASCNN_OF_INTEGERS(name, expression) \
+  template <typename T>                        \
+  KERASCNN_HOST_DEVICE T name(T a, T b) {      \
+    if constexpr (is_float<T>) {               \
+      return T(0);                             \
+    } else {                                   \
+      return static_cast<T>(expression);       \
+    }                                          \
+  }
+KERASCNN_OF_INTEGERS(bitwise_and, a& b)
+KERASCNN_OF_INTEGERS(bitwise_or, a | b)
+KERASCNN_OF_INTEGERS(bitwise_xor, a ^ b)
+// Shifting by the type's width or more moves all bits out, which the bare shift leaves undefined.
+KERASCNN_OF_INTEGERS(left_shift,
+                     b<T(0) || b> T(63) ? 0ull : static_cast<unsigned long long>(a) << b)
+KERASCNN_OF_INTEGERS(right_shift, static_cast<long long>(a) >> (b < T(0) || b > T(63) ? T(63) : b))
+#undef KERASCNN_OF_INTEGERS
 
 template <typename T>
 KERASCNN_HOST_DEVICE T clip(T a, T low, T high) {
@@ -492,6 +606,13 @@ KERASCNN_HOST_DEVICE element_result_t<op, T> element_apply(T a, T b = T(), T c =
   KERASCNN_CALL_ABP(clipped_relu_grad) KERASCNN_CALL_ABP(elu_grad)
   KERASCNN_CALL_AB(sigmoid_grad) KERASCNN_CALL_AB(tanh_grad) KERASCNN_CALL_ABP(gelu_grad)
   KERASCNN_CALL_AB(silu_grad) KERASCNN_CALL_AB(softplus_grad)
+  KERASCNN_CALL_A(sin) KERASCNN_CALL_A(cos) KERASCNN_CALL_A(tan) KERASCNN_CALL_A(arcsin)
+  KERASCNN_CALL_A(arccos) KERASCNN_CALL_A(arctan) KERASCNN_CALL_A(sinh) KERASCNN_CALL_A(cosh)
+  KERASCNN_CALL_A(arcsinh) KERASCNN_CALL_A(arccosh) KERASCNN_CALL_A(arctanh)
+  KERASCNN_CALL_A(expm1) KERASCNN_CALL_A(erf) KERASCNN_CALL_A(erfc) KERASCNN_CALL_A(erfinv)
+  KERASCNN_CALL_A(ceil) KERASCNN_CALL_A(round) KERASCNN_CALL_AB(arctan2) KERASCNN_CALL_AB(mod)
+  KERASCNN_CALL_AB(floor_divide) KERASCNN_CALL_AB(bitwise_and) KERASCNN_CALL_AB(bitwise_or)
+  KERASCNN_CALL_AB(bitwise_xor) KERASCNN_CALL_AB(left_shift) KERASCNN_CALL_AB(right_shift)
 #undef KERASCNN_CALL_A
 #undef KERASCNN_CALL_AB
 #undef KERASCNN_CALL_AP

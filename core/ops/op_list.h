@@ -5,12 +5,16 @@
 #define KERASCNN_OP_LIST(OP)                                                                      \
   /* arithmetic with broadcasting (binary.cpp) */                                                 \
   OP(add) OP(subtract) OP(multiply) OP(divide) OP(power) OP(maximum) OP(minimum)                  \
+  OP(arctan2) OP(mod) OP(floor_divide) OP(bitwise_and) OP(bitwise_or) OP(bitwise_xor)             \
+  OP(left_shift) OP(right_shift)                                                                  \
   /* comparison with broadcasting, bool results (compare.cpp) */                                  \
   OP(equal) OP(not_equal) OP(less) OP(less_equal) OP(greater) OP(greater_equal)                   \
   OP(logical_and) OP(logical_or) OP(logical_not) OP(where)                                        \
   /* functions of one element (unary.cpp) */                                                      \
   OP(negative) OP(absolute) OP(sign) OP(reciprocal) OP(square) OP(sqrt) OP(rsqrt)                 \
   OP(exp) OP(log) OP(log1p) OP(floor) OP(clip) OP(isfinite) OP(cast)                              \
+  OP(sin) OP(cos) OP(tan) OP(arcsin) OP(arccos) OP(arctan) OP(sinh) OP(cosh) OP(arcsinh)          \
+  OP(arccosh) OP(arctanh) OP(expm1) OP(erf) OP(erfc) OP(erfinv) OP(ceil) OP(round)                \
   /* activations and their gradients (activation.cpp) */                                          \
   OP(relu) OP(leaky_relu) OP(clipped_relu) OP(elu) OP(sigmoid) OP(tanh) OP(gelu) OP(silu)         \
   OP(softplus)                                                                                    \
@@ -21,9 +25,11 @@
   OP(fused_elementwise)                                                                           \
   /* reductions (reduce.cpp) */                                                                   \
   OP(reduce_sum) OP(reduce_mean) OP(reduce_max) OP(reduce_min) OP(argmax)                         \
+  /* order (argsort.cpp) */                                                                       \
+  OP(argsort)                                                                                     \
   /* shape (shape_ops.cpp) and indexing (indexing.cpp) */                                         \
   OP(reshape) OP(transpose) OP(broadcast_to) OP(concatenate) OP(slice) OP(slice_grad)             \
-  OP(gather) OP(gather_grad) OP(one_hot) OP(take_batch)                                           \
+  OP(gather) OP(gather_grad) OP(one_hot) OP(take_batch) OP(stop_gradient)                         \
   /* linear algebra (matmul.cpp, dense.cpp) */                                                    \
   OP(matmul) OP(dense)                                                                            \
   /* convolution (conv2d.cpp) and pooling (pool2d.cpp) */                                         \

@@ -21,6 +21,13 @@ std::vector<ValueId> reshape_gradient(GradientContext& context) {
   return {context.apply("reshape", {context.output_gradient()}, {{"shape", shape}})};
 }
 
+std::vector<TensorSpec> infer_stop_gradient(const Attributes&, Specs inputs) {
+  check_num_inputs("stop_gradient", inputs, 1);
+  return {inputs[0]};
+}
+
+std::vector<ValueId> no_gradient(GradientContext&) { return {kNoValue}; }
+
 std::vector<TensorSpec> infer_transpose(const Attributes& attributes, Specs inputs) {
   check_num_inputs("transpose", inputs, 1);
   const std::vector<int64_t>& permutation = attributes.get_ints("permutation");
@@ -150,6 +157,13 @@ const OpDef op_reshape = {
     .name = "reshape",
     .infer = infer_reshape,
     .gradient = reshape_gradient,
+    .is_view = true,
+};
+
+const OpDef op_stop_gradient = {
+    .name = "stop_gradient",
+    .infer = infer_stop_gradient,
+    .gradient = no_gradient,
     .is_view = true,
 };
 

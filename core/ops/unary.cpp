@@ -52,7 +52,7 @@ std::vector<ValueId> absolute_gradient(GradientContext& context) {
   return {(gradient_of(context) * input_of(context).call("sign")).id};
 }
 
-// sign and floor: constant almost everywhere.
+// sign, floor, ceil and round: constant almost everywhere.
 std::vector<ValueId> zero_gradient(GradientContext& context) {
   return {context.full_like(context.input(0), 0.0)};
 }
@@ -104,6 +104,74 @@ std::vector<ValueId> cast_gradient(GradientContext& context) {
   return {gradient_of(context).call("cast", {{"dtype", dtype_name(from)}}).id};
 }
 
+std::vector<ValueId> sin_gradient(GradientContext& context) {
+  return {(gradient_of(context) * input_of(context).call("cos")).id};
+}
+
+std::vector<ValueId> cos_gradient(GradientContext& context) {
+  return {(-(gradient_of(context) * input_of(context).call("sin"))).id};
+}
+
+std::vector<ValueId> tan_gradient(GradientContext& context) {
+  return {(gradient_of(context) * (output_of(context).call("square") + 1.0)).id};
+}
+
+std::vector<ValueId> arcsin_gradient(GradientContext& context) {
+  const Expression root = (1.0 - input_of(context).call("square")).call("rsqrt");
+  return {(gradient_of(context) * root).id};
+}
+
+std::vector<ValueId> arccos_gradient(GradientContext& context) {
+  const Expression root = (1.0 - input_of(context).call("square")).call("rsqrt");
+  return {(-(gradient_of(context) * root)).id};
+}
+
+std::vector<ValueId> arctan_gradient(GradientContext& context) {
+  return {(gradient_of(context) / (input_of(context).call("square") + 1.0)).id};
+}
+
+std::vector<ValueId> sinh_gradient(GradientContext& context) {
+  return {(gradient_of(context) * input_of(context).call("cosh")).id};
+}
+
+std::vector<ValueId> cosh_gradient(GradientContext& context) {
+  return {(gradient_of(context) * input_of(context).call("sinh")).id};
+}
+
+std::vector<ValueId> arcsinh_gradient(GradientContext& context) {
+  const Expression root = (input_of(context).call("square") + 1.0).call("rsqrt");
+  return {(gradient_of(context) * root).id};
+}
+
+std::vector<ValueId> arccosh_gradient(GradientContext& context) {
+  const Expression root = (input_of(context).call("square") + -1.0).call("rsqrt");
+  return {(gradient_of(context) * root).id};
+}
+
+std::vector<ValueId> arctanh_gradient(GradientContext& context) {
+  return {(gradient_of(context) / (1.0 - input_of(context).call("square"))).id};
+}
+
+std::vector<ValueId> expm1_gradient(GradientContext& context) {
+  return {(gradient_of(context) * (output_of(context) + 1.0)).id};
+}
+
+constexpr double kTwoOverRootPi = 1.12837916709551257390;
+
+Expression bell(Expression x) { return kTwoOverRootPi * (-x.call("square")).call("exp"); }
+
+std::vector<ValueId> erf_gradient(GradientContext& context) {
+  return {(gradient_of(context) * bell(input_of(context))).id};
+}
+
+std::vector<ValueId> erfc_gradient(GradientContext& context) {
+  return {(-(gradient_of(context) * bell(input_of(context)))).id};
+}
+
+std::vector<ValueId> erfinv_gradient(GradientContext& context) {
+  return {(gradient_of(context) / bell(output_of(context))).id};
+}
+
 }  // namespace
 
 #define KERASCNN_UNARY(op_name, rule, gradient_rule) \
@@ -125,6 +193,23 @@ KERASCNN_UNARY(exp, infer_floating, exp_gradient)
 KERASCNN_UNARY(log, infer_floating, log_gradient)
 KERASCNN_UNARY(log1p, infer_floating, log1p_gradient)
 KERASCNN_UNARY(floor, infer_floating, zero_gradient)
+KERASCNN_UNARY(ceil, infer_floating, zero_gradient)
+KERASCNN_UNARY(round, infer_floating, zero_gradient)
+KERASCNN_UNARY(sin, infer_floating, sin_gradient)
+KERASCNN_UNARY(cos, infer_floating, cos_gradient)
+KERASCNN_UNARY(tan, infer_floating, tan_gradient)
+KERASCNN_UNARY(arcsin, infer_floating, arcsin_gradient)
+KERASCNN_UNARY(arccos, infer_floating, arccos_gradient)
+KERASCNN_UNARY(arctan, infer_floating, arctan_gradient)
+KERASCNN_UNARY(sinh, infer_floating, sinh_gradient)
+KERASCNN_UNARY(cosh, infer_floating, cosh_gradient)
+KERASCNN_UNARY(arcsinh, infer_floating, arcsinh_gradient)
+KERASCNN_UNARY(arccosh, infer_floating, arccosh_gradient)
+KERASCNN_UNARY(arctanh, infer_floating, arctanh_gradient)
+KERASCNN_UNARY(expm1, infer_floating, expm1_gradient)
+KERASCNN_UNARY(erf, infer_floating, erf_gradient)
+KERASCNN_UNARY(erfc, infer_floating, erfc_gradient)
+KERASCNN_UNARY(erfinv, infer_floating, erfinv_gradient)
 #undef KERASCNN_UNARY
 
 const OpDef op_clip = {

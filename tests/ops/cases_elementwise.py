@@ -75,6 +75,16 @@ def _grid(offset):
     return lambda rng, *shape: rng.integers(-15, 15, shape) * 0.1 + offset
 
 
+def _halves(offset, low=0.0):
+    """Multiples of a half, of both signs, plus an offset; `low` keeps them away from 0."""
+
+    def draw(rng, *shape):
+        size = low + rng.integers(0, 6, shape) * 0.5
+        return np.where(rng.random(shape) < 0.5, -size, size) + offset
+
+    return draw
+
+
 def _bools(rng, *shape):
     return rng.random(shape) < 0.5
 
@@ -94,6 +104,30 @@ def _arithmetic():
         return [normal(rng, 9), rng.integers(-3, 4, 9).astype(np.float64)], {}
 
     rows.append(row("power", "negative_base", negative_base, gradient=False))
+    rows += _binary("arctan2", _kinks(0.0), _kinks(0.0))
+    for op in ("mod", "floor_divide"):
+        # Quotients away from whole numbers, where the function jumps.
+        rows += _binary(op, _halves(0.25), _halves(0.0, 1.0))
+        rows.append(_integer_binary(op))
+        a, b = (x.ravel() for x in np.meshgrid([-7.0, -2.5, 0.0, 2.5, 7.0], [-2.5, 2.0, np.inf]))
+        rows.append(row(op, "signs", fixed([a, b]), gradient=False))
+        rows.append(
+            row(op, "by_zero", fixed([np.array([1.0, -1.0, 0.0]), np.zeros(3)]), gradient=False)
+        )
+        lowest = [np.array([-(2**63), 2**63 - 1]), np.array([-1, -1])]
+        rows.append(
+            Case(
+                op,
+                "lowest",
+                lambda rng, dtype, x=lowest: (x, {}),
+                dtypes=("int64",),
+                gradient=False,
+            )
+        )
+    for op in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+        rows.append(_integer_binary(op))
+    for op in ("left_shift", "right_shift"):
+        rows.append(_integer_binary(op, low=0, high=7))
     return rows
 
 
@@ -145,6 +179,11 @@ def _kinks(*points):
     return lambda rng, *shape: np.maximum(away_from(rng, points, *shape), -2.5)
 
 
+def inside(rng, *shape):
+    """Numbers within (-1, 1)."""
+    return rng.uniform(-0.9, 0.9, shape)
+
+
 def _functions():
     rows = [
         *_unary("negative", normal),
@@ -158,14 +197,53 @@ def _functions():
         *_unary("log", positive),
         *_unary("log1p", positive),
         *_unary("floor", _kinks(-2.0, -1.0, 0.0, 1.0, 2.0)),
+        *_unary("ceil", _kinks(-2.0, -1.0, 0.0, 1.0, 2.0)),
+        *_unary("round", _kinks(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5)),
+        *_unary("sin", normal),
+        *_unary("cos", normal),
+        *_unary("tan", inside),
+        *_unary("arcsin", inside),
+        *_unary("arccos", inside),
+        *_unary("arctan", normal),
+        *_unary("sinh", normal),
+        *_unary("cosh", normal),
+        *_unary("arcsinh", normal),
+        *_unary("arccosh", lambda rng, *shape: 1.1 + positive(rng, *shape)),
+        *_unary("arctanh", inside),
+        *_unary("expm1", normal),
+        *_unary("erf", normal),
+        *_unary("erfc", normal),
+        *_unary("erfinv", inside),
         *_unary("clip", _kinks(-0.5, 0.75), {"min": -0.5, "max": 0.75}),
         *_unary("isfinite", normal),
     ]
     special = np.array([np.nan, np.inf, -np.inf, 0.0, -1.5, 65504.0])
-    for op in ("isfinite", "absolute", "sign", "square", "negative", "floor"):
+    for op in (
+        "isfinite",
+        "absolute",
+        "sign",
+        "square",
+        "negative",
+        "floor",
+        "ceil",
+        "round",
+        "arctan",
+        "arcsinh",
+        "erf",
+        "erfc",
+    ):
         rows.append(row(op, "special", fixed([special]), gradient=False))
     for op in ("negative", "absolute", "sign", "square"):
         rows.append(_integer_unary(op, {}))
+    halves = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, np.nan, -np.inf])
+    rows.append(row("round", "halves", fixed([halves]), gradient=False))
+    limits = np.array([1.0, -1.0, 1.5, np.nan, 0.0])
+    rows.append(row("erfinv", "limits", fixed([limits]), gradient=False))
+    tails = np.array([1 - 2.0**-30, 2.0**-52 - 1, 1e-300, 0.999, -0.99999])
+    rows.append(row("erfinv", "tails", fixed([tails]), dtypes=("float64",), gradient=False))
+    tails = np.array([1 - 2.0**-24, 2.0**-22 - 1, 1e-30, 0.999, -0.99999], "float32")
+    make = fixed([tails.astype("float64")])
+    rows.append(row("erfinv", "float32_tails", make, dtypes=("float32",), gradient=False))
     rows.append(_integer_unary("clip", {"min": 2, "max": 7}))
     return rows
 
@@ -363,6 +441,33 @@ def _bad():
         rows.append(Bad(op, [flags], {}, TypeError, f"{op}: the input must be integer or floating"))
     for op in ("reciprocal", "sqrt", "rsqrt", "exp", "log", "log1p", "floor"):
         rows.append(Bad(op, [whole], {}, TypeError, f"{op}: the input must be floating"))
+    for op in (
+        "ceil",
+        "round",
+        "sin",
+        "cos",
+        "tan",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "arcsinh",
+        "arccosh",
+        "arctanh",
+        "expm1",
+        "erf",
+        "erfc",
+        "erfinv",
+    ):
+        rows.append(Bad(op, [whole], {}, TypeError, f"{op}: the input must be floating"))
+    rows.append(
+        Bad("arctan2", [whole, whole], {}, TypeError, "arctan2: the first input must be floating")
+    )
+    for op in ("mod", "floor_divide"):
+        rows.append(Bad(op, [two, three], {}, ValueError, f"{op}: shapes (2,) and (3,) can't be"))
+    for op in ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"):
+        rows.append(Bad(op, [two, two], {}, TypeError, f"{op}: the first input must be integer"))
     for op, attributes in ACTIVATIONS.items():
         rows += [
             Bad(op, [whole], attributes, TypeError, f"{op}: the input must be floating"),

@@ -128,8 +128,39 @@ def _argmax():
     return rows
 
 
+def _argsort():
+    rows = []
+    for descending in (False, True):
+
+        def of(generate, *shape, axis, descending=descending):
+            return _of(generate, *shape, axis=axis, descending=descending)
+
+        id = "descending_" if descending else ""
+        nan = np.array([[1.0, np.nan, -np.inf, 3.0], [np.nan, 5.0, np.inf, np.nan]])
+        attributes = {"axis": 1, "descending": descending}
+        rows += [
+            row("argsort", f"{id}last", of(normal, 6, 10, axis=-1)),
+            row("argsort", f"{id}first", of(normal, 5, 4, axis=0)),
+            row("argsort", f"{id}middle", of(few_values, 2, 33, 3, axis=1)),
+            row("argsort", f"{id}one", of(normal, 4, 1, axis=1)),
+            row("argsort", f"{id}empty", of(normal, 0, 4, axis=1)),
+            row("argsort", f"{id}of_nothing", of(normal, 4, 0, axis=1)),
+            row("argsort", f"{id}ties", of(few_values, 5, 700, axis=1)),
+            row("argsort", f"{id}long", of(few_values, 2, 2100, 2, axis=1)),
+            row("argsort", f"{id}nan", fixed([nan], attributes)),
+            large("argsort", of(normal, 65_600, 3, axis=1), f"{id}large"),
+            large("argsort", of(normal, 3, 65_600, axis=0), f"{id}large_inner"),
+            large("argsort", of(normal, 70_000, axis=0), f"{id}large_axis"),
+        ]
+        make = lambda rng, dtype, a=attributes: ([integers(rng, dtype, 4, 30)], a)  # noqa: E731
+        rows.append(Case("argsort", f"{id}integers", make, dtypes=INTEGERS, gradient=False))
+    return rows
+
+
 def _moving():
     rows = [
+        row("stop_gradient", "matrix", _of(normal, 3, 4), gradient=False),
+        row("stop_gradient", "empty", _of(normal, 0, 4), gradient=False),
         row("reshape", "merge", _of(normal, 3, 4, 5, shape=[12, 5])),
         row("reshape", "scalar", _of(normal, 1, 1, shape=[])),
         row("reshape", "empty", _of(normal, 0, 4, shape=[2, 0])),
@@ -352,6 +383,7 @@ CASES = [
     *_softmax(),
     *_reductions(),
     *_argmax(),
+    *_argsort(),
     *_moving(),
     *_concatenate(),
     *_slices(),
@@ -398,6 +430,21 @@ def _bad():
         Bad("reduce_max", [nothing], _REDUCE, ValueError, "reduce_max: no element to choose from"),
         Bad("reduce_min", [nothing], _REDUCE, ValueError, "reduce_min: no element to choose from"),
         Bad("argmax", [nothing], {"axis": 0}, ValueError, "argmax: no element to choose from"),
+        Bad(
+            "argsort",
+            [_MATRIX],
+            {"axis": 2, "descending": False},
+            ValueError,
+            "argsort: axis 2 is out of",
+        ),
+        Bad(
+            "argsort",
+            [_FLAGS],
+            {"axis": 0, "descending": False},
+            TypeError,
+            "argsort: the input must be integer or",
+        ),
+        Bad("stop_gradient", [_MATRIX] * 2, {}, ValueError, "stop_gradient: expected 1 input"),
         Bad("argmax", [_FLAGS], {"axis": 0}, TypeError, "argmax: the input must be integer or"),
         Bad("reshape", [_MATRIX], {"shape": [4, 2]}, ValueError, "reshape: shape (2, 3) with 6"),
         Bad("reshape", [_MATRIX], {"shape": [-1, 3]}, ValueError, "extents must be non-negative"),

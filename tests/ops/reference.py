@@ -63,6 +63,34 @@ def erf(x: Array) -> Array:
     return np.vectorize(math.erf, otypes=[np.float64])(x)
 
 
+def erfc(x: Array) -> Array:
+    return np.vectorize(math.erfc, otypes=[np.float64])(x)
+
+
+def erfinv(x: Array) -> Array:
+    """By halving an interval, on the side where erfc keeps the digits."""
+    size = np.abs(x)
+    low, high = np.zeros(np.shape(x)), np.full(np.shape(x), 7.0)
+    for _ in range(80):
+        middle = (low + high) / 2
+        is_below = np.where(size > 0.5, erfc(middle) > 1 - size, erf(middle) < size)
+        low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+    inside = np.where(size < 1, np.sign(x) * low, np.nan)
+    return np.where(size == 1, np.sign(x) * np.inf, inside)
+
+
+def mod(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.mod(a, b)
+    return np.where(b == 0, 0, np.mod(a, np.where(b == 0, 1, b))).astype(a.dtype)
+
+
+def floor_divide(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.floor_divide(a, b)
+    return np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b))).astype(a.dtype)
+
+
 def gelu(x: Array, approximate: bool) -> Array:
     if approximate:
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
@@ -142,6 +170,31 @@ ELEMENT_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "gelu_grad": gelu_grad,
     "silu_grad": silu_grad,
     "softplus_grad": lambda gy, x: gy * sigmoid(x),
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "arcsin": np.arcsin,
+    "arccos": np.arccos,
+    "arctan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "arcsinh": np.arcsinh,
+    "arccosh": np.arccosh,
+    "arctanh": np.arctanh,
+    "expm1": np.expm1,
+    "erf": erf,
+    "erfc": erfc,
+    "erfinv": erfinv,
+    "ceil": np.ceil,
+    "round": np.round,
+    "arctan2": np.arctan2,
+    "mod": mod,
+    "floor_divide": floor_divide,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "left_shift": np.left_shift,
+    "right_shift": np.right_shift,
 }
 REFERENCES.update(ELEMENT_FUNCTIONS)
 
@@ -234,7 +287,21 @@ def argmax(x, axis):
     return x.argmax(axis=axis).astype(np.int32)
 
 
+@reference("argsort")
+def argsort(x, axis, descending):
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable").astype(np.int32)
+    # The last of equals first, once the axis is read backwards.
+    backwards = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    return (x.shape[axis] - 1 - np.flip(backwards, axis)).astype(np.int32)
+
+
 # Shape and indexing.
+
+
+@reference("stop_gradient")
+def stop_gradient(x):
+    return x
 
 
 @reference("reshape")

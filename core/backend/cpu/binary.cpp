@@ -1,4 +1,4 @@
-// add, subtract, multiply, divide, power, maximum, minimum with broadcasting.
+// Arithmetic and functions of bits of two operands with broadcasting.
 #include "core/backend/cpu/binary.h"
 
 #include "core/backend/cpu/kernels.h"
@@ -11,6 +11,12 @@ template <ElementOp op>
 std::unique_ptr<Kernel> plan_arithmetic(const PlanRequest& request) {
   return dispatch_number(request, request.inputs[0].dtype,
                          [&]<typename T>(Type<T>) { return make_binary_kernel<op, T>(request); });
+}
+
+template <ElementOp op>
+std::unique_ptr<Kernel> plan_of_integers(const PlanRequest& request) {
+  return dispatch_integer(request, request.inputs[0].dtype,
+                          [&]<typename T>(Type<T>) { return make_binary_kernel<op, T>(request); });
 }
 
 }  // namespace
@@ -37,6 +43,32 @@ std::unique_ptr<Kernel> plan_maximum(const PlanRequest& request) {
 }
 std::unique_ptr<Kernel> plan_minimum(const PlanRequest& request) {
   return plan_arithmetic<ElementOp::minimum>(request);
+}
+std::unique_ptr<Kernel> plan_mod(const PlanRequest& request) {
+  return plan_arithmetic<ElementOp::mod>(request);
+}
+std::unique_ptr<Kernel> plan_floor_divide(const PlanRequest& request) {
+  return plan_arithmetic<ElementOp::floor_divide>(request);
+}
+std::unique_ptr<Kernel> plan_arctan2(const PlanRequest& request) {
+  return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return make_binary_kernel<ElementOp::arctan2, T>(request);
+  });
+}
+std::unique_ptr<Kernel> plan_bitwise_and(const PlanRequest& request) {
+  return plan_of_integers<ElementOp::bitwise_and>(request);
+}
+std::unique_ptr<Kernel> plan_bitwise_or(const PlanRequest& request) {
+  return plan_of_integers<ElementOp::bitwise_or>(request);
+}
+std::unique_ptr<Kernel> plan_bitwise_xor(const PlanRequest& request) {
+  return plan_of_integers<ElementOp::bitwise_xor>(request);
+}
+std::unique_ptr<Kernel> plan_left_shift(const PlanRequest& request) {
+  return plan_of_integers<ElementOp::left_shift>(request);
+}
+std::unique_ptr<Kernel> plan_right_shift(const PlanRequest& request) {
+  return plan_of_integers<ElementOp::right_shift>(request);
 }
 
 }  // namespace kerascnn::cpu

@@ -9,12 +9,17 @@ std::span<const KernelTableRow> cpu_kernel_table() {
   static constexpr KernelTableRow rows[] = {
       // binary.cpp
       ROW(add) ROW(subtract) ROW(multiply) ROW(divide) ROW(power) ROW(maximum) ROW(minimum)
+          ROW(arctan2) ROW(mod) ROW(floor_divide) ROW(bitwise_and) ROW(bitwise_or) ROW(bitwise_xor)
+              ROW(left_shift) ROW(right_shift)
       // compare.cpp
       ROW(equal) ROW(not_equal) ROW(less) ROW(less_equal) ROW(greater) ROW(greater_equal)
           ROW(logical_and) ROW(logical_or) ROW(logical_not) ROW(where)
       // unary.cpp
       ROW(negative) ROW(absolute) ROW(sign) ROW(reciprocal) ROW(square) ROW(sqrt) ROW(rsqrt)
-          ROW(exp) ROW(log) ROW(log1p) ROW(floor) ROW(clip) ROW(isfinite) ROW(cast)
+          ROW(exp) ROW(log) ROW(log1p) ROW(floor) ROW(clip) ROW(isfinite) ROW(cast) ROW(sin)
+              ROW(cos) ROW(tan) ROW(arcsin) ROW(arccos) ROW(arctan) ROW(sinh) ROW(cosh) ROW(arcsinh)
+                  ROW(arccosh) ROW(arctanh) ROW(expm1) ROW(erf) ROW(erfc) ROW(erfinv) ROW(ceil)
+                      ROW(round)
       // activation.cpp
       ROW(relu) ROW(leaky_relu) ROW(clipped_relu) ROW(elu) ROW(sigmoid) ROW(tanh) ROW(gelu)
           ROW(silu) ROW(softplus) ROW(relu_grad) ROW(leaky_relu_grad) ROW(clipped_relu_grad)
@@ -26,6 +31,8 @@ std::span<const KernelTableRow> cpu_kernel_table() {
       ROW(fused_elementwise)
       // reduce.cpp
       ROW(reduce_sum) ROW(reduce_mean) ROW(reduce_max) ROW(reduce_min) ROW(argmax)
+      // argsort.cpp
+      ROW(argsort)
       // shape_ops.cpp, indexing.cpp
       ROW(transpose) ROW(broadcast_to) ROW(concatenate) ROW(slice) ROW(slice_grad) ROW(gather)
           ROW(gather_grad) ROW(one_hot) ROW(take_batch)

@@ -84,6 +84,29 @@ std::unique_ptr<Kernel> plan_log1p(const PlanRequest& request) {
   return plan_floating<ElementOp::log1p>(request);
 }
 
+#define KERASCNN_PLAN_FLOATING(name)                                \
+  std::unique_ptr<Kernel> plan_##name(const PlanRequest& request) { \
+    return plan_floating<ElementOp::name>(request);                 \
+  }
+KERASCNN_PLAN_FLOATING(sin)
+KERASCNN_PLAN_FLOATING(cos)
+KERASCNN_PLAN_FLOATING(tan)
+KERASCNN_PLAN_FLOATING(arcsin)
+KERASCNN_PLAN_FLOATING(arccos)
+KERASCNN_PLAN_FLOATING(arctan)
+KERASCNN_PLAN_FLOATING(sinh)
+KERASCNN_PLAN_FLOATING(cosh)
+KERASCNN_PLAN_FLOATING(arcsinh)
+KERASCNN_PLAN_FLOATING(arccosh)
+KERASCNN_PLAN_FLOATING(arctanh)
+KERASCNN_PLAN_FLOATING(expm1)
+KERASCNN_PLAN_FLOATING(erf)
+KERASCNN_PLAN_FLOATING(erfc)
+KERASCNN_PLAN_FLOATING(erfinv)
+KERASCNN_PLAN_FLOATING(ceil)
+KERASCNN_PLAN_FLOATING(round)
+#undef KERASCNN_PLAN_FLOATING
+
 std::unique_ptr<Kernel> plan_isfinite(const PlanRequest& request) {
   return dispatch_any(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     return make_unary_kernel<ElementOp::isfinite, T>(request);
