@@ -6,35 +6,91 @@ from typing import Any
 
 from kerascnn import serialization
 from kerascnn.layers.activation import Activation, ReLU, Softmax
+from kerascnn.layers.adaptive_pooling import 
+from kerascnn.layers.cropping import Cropping1D, Cropping2D, Cropping3D
+from kerascnn.layers.dot_product import Dot, dot
+from kerascnn.layers.merge import (
+    Add,
+    Average,
+    Concatenate,
+    Maximum,
+    Minimum,
+    Multiply,
+    Subtract,
+    add,
+    average,
+    concatenate,
+    maximum,
+    minimum,
+    multiply,
+    subtract,
+)
+from kerascnn.layers.permute import Permute, RepeatVector
+from kerascnn.layers.up_sampling import UpSampling1D, UpSampling2D, UpSampling3D
+from kerascnn.layers.zero_padding import ZeroPadding1D, ZeroPadding2D, ZeroPadding3D
+    AdaptiveAveragePooling1D,
+    AdaptiveAveragePooling2D,
+    AdaptiveAveragePooling3D,
+    AdaptiveMaxPooling1D,
+    AdaptiveMaxPooling2D,
+    AdaptiveMaxPooling3D,
+)
 from kerascnn.layers.batch_normalization import BatchNormalization
-from kerascnn.layers.conv2d import Conv2D
+from kerascnn.layers.convolution import Conv1D, Conv2D, Conv3D
+from kerascnn.layers.convolution_transpose import (
+    Conv1DTranspose,
+    Conv2DTranspose,
+    Conv3DTranspose,
+)
 from kerascnn.layers.dense import Dense
+from kerascnn.layers.depthwise_convolution import DepthwiseConv1D, DepthwiseConv2D
 from kerascnn.layers.dropout import Dropout
 from kerascnn.layers.flatten import Flatten
-from kerascnn.layers.global_average_pooling2d import GlobalAveragePooling2D
+from kerascnn.layers.global_pooling import (
+    GlobalAveragePooling1D,
+    GlobalAveragePooling2D,
+    GlobalAveragePooling3D,
+    GlobalMaxPooling1D,
+    GlobalMaxPooling2D,
+    GlobalMaxPooling3D,
+)
 from kerascnn.layers.input_layer import Input, InputLayer
 from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
 from kerascnn.layers.merge import Add, Concatenate
-from kerascnn.layers.pooling2d import AveragePooling2D, MaxPooling2D
+from kerascnn.layers.pooling import (
+    AveragePooling1D,
+    AveragePooling2D,
+    AveragePooling3D,
+    MaxPooling1D,
+    MaxPooling2D,
+    MaxPooling3D,
+)
 from kerascnn.layers.rescaling import Rescaling
 from kerascnn.layers.reshape import Reshape
+from kerascnn.layers.separable_convolution import SeparableConv1D, SeparableConv2D
 
 # The other names that Keras has for the same classes.
+AvgPool1D = AveragePooling1D
 AvgPool2D = AveragePooling2D
+AvgPool3D = AveragePooling3D
+Convolution1D = Conv1D
+Convolution1DTranspose = Conv1DTranspose
 Convolution2D = Conv2D
+Convolution2DTranspose = Conv2DTranspose
+Convolution3D = Conv3D
+Convolution3DTranspose = Conv3DTranspose
+GlobalAvgPool1D = GlobalAveragePooling1D
 GlobalAvgPool2D = GlobalAveragePooling2D
+GlobalAvgPool3D = GlobalAveragePooling3D
+GlobalMaxPool1D = GlobalMaxPooling1D
+GlobalMaxPool2D = GlobalMaxPooling2D
+GlobalMaxPool3D = GlobalMaxPooling3D
+MaxPool1D = MaxPooling1D
 MaxPool2D = MaxPooling2D
-
-
-def add(inputs: list[Any], **kwargs: Any) -> Any:
-    """The sum of a list of tensors, by an `Add` layer."""
-    return Add(**kwargs)(inputs)
-
-
-def concatenate(inputs: list[Any], axis: int = -1, **kwargs: Any) -> Any:
-    """Tensors one after the other along an axis, by a `Concatenate` layer."""
-    return Concatenate(axis=axis, **kwargs)(inputs)
+MaxPool3D = MaxPooling3D
+SeparableConvolution1D = SeparableConv1D
+SeparableConvolution2D = SeparableConv2D
 
 
 def serialize(layer: Layer) -> Any:
@@ -49,30 +105,93 @@ def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> An
 
 __all__ = [
     "Activation",
+    "AdaptiveAveragePooling1D",
+    "AdaptiveAveragePooling2D",
+    "AdaptiveAveragePooling3D",
+    "AdaptiveMaxPooling1D",
+    "AdaptiveMaxPooling2D",
+    "AdaptiveMaxPooling3D",
     "Add",
+    "Average",
+    "AveragePooling1D",
     "AveragePooling2D",
+    "AveragePooling3D",
+    "AvgPool1D",
     "AvgPool2D",
+    "AvgPool3D",
     "BatchNormalization",
     "Concatenate",
+    "Conv1D",
+    "Conv1DTranspose",
     "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
+    "Conv3DTranspose",
+    "Convolution1D",
+    "Convolution1DTranspose",
     "Convolution2D",
+    "Convolution2DTranspose",
+    "Convolution3D",
+    "Convolution3DTranspose",
+    "Cropping1D",
+    "Cropping2D",
+    "Cropping3D",
     "Dense",
+    "DepthwiseConv1D",
+    "DepthwiseConv2D",
+    "Dot",
     "Dropout",
     "Flatten",
+    "GlobalAveragePooling1D",
     "GlobalAveragePooling2D",
+    "GlobalAveragePooling3D",
+    "GlobalAvgPool1D",
     "GlobalAvgPool2D",
+    "GlobalAvgPool3D",
+    "GlobalMaxPool1D",
+    "GlobalMaxPool2D",
+    "GlobalMaxPool3D",
+    "GlobalMaxPooling1D",
+    "GlobalMaxPooling2D",
+    "GlobalMaxPooling3D",
     "Input",
     "InputLayer",
     "InputSpec",
     "Layer",
+    "MaxPool1D",
     "MaxPool2D",
+    "MaxPool3D",
+    "MaxPooling1D",
     "MaxPooling2D",
+    "MaxPooling3D",
+    "Maximum",
+    "Minimum",
+    "Multiply",
+    "Permute",
     "ReLU",
+    "RepeatVector",
     "Rescaling",
     "Reshape",
+    "SeparableConv1D",
+    "SeparableConv2D",
+    "SeparableConvolution1D",
+    "SeparableConvolution2D",
     "Softmax",
+    "Subtract",
+    "UpSampling1D",
+    "UpSampling2D",
+    "UpSampling3D",
+    "ZeroPadding1D",
+    "ZeroPadding2D",
+    "ZeroPadding3D",
     "add",
+    "average",
     "concatenate",
     "deserialize",
+    "dot",
+    "maximum",
+    "minimum",
+    "multiply",
     "serialize",
+    "subtract",
 ]

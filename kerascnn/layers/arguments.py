@@ -2,58 +2,67 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
+from kerascnn.ops import windows
 
-def standardize_pair(value: Any, name: str, allow_zero: bool = False) -> tuple[int, int]:
-    """One integer for both axes of an image, or one for each.
+
+def standardize_tuple(value: Any, n: int, name: str, allow_zero: bool = False) -> tuple[int, ...]:
+    """One integer for all of `n` axes, or one for each.
 
     Raises:
         ValueError: for anything else.
     """
-    lowest = 0 if allow_zero else 1
-    values: Sequence[Any]
-    if isinstance(value, int) and not isinstance(value, bool):
-        values = (value, value)
-    else:
-        values = tuple(value) if isinstance(value, (list, tuple)) else ()
-    if len(values) != 2 or not all(isinstance(v, int) and v >= lowest for v in values):
-        raise ValueError(
-            f"`{name}` must be an integer from {lowest} on, or two of them. "
-            f"Received: {name}={value!r}"
-        )
-    return values[0], values[1]
+    return tuple(windows.sizes(value, n, name, lowest=0 if allow_zero else 1))
 
 
-def standardize_padding(value: Any) -> str:
-    """ "valid" or "same" in lower case.
+def standardize_pair(value: Any, name: str, allow_zero: bool = False) -> tuple[int, ...]:
+    """One integer for both axes of an image, or one for each; else a ValueError."""
+    return standardize_tuple(value, 2, name, allow_zero)
+
+
+def positive_integer(value: Any, name: str) -> int:
+    """An integer from 1 on; else a ValueError."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or operator.index(value) < 1:
+        raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value!r}")
+    return operator.index(value)
+
+
+def standardize_padding(value: Any, allow_causal: bool = False) -> str:
+    """ "valid", "same" or, where that is allowed, "causal" in lower case.
 
     Raises:
         ValueError: for anything else.
     """
     padding = value.lower() if isinstance(value, str) else value
-    if padding not in ("valid", "same"):
-        raise ValueError(f"`padding` must be 'valid' or 'same'. Received: padding={value!r}")
+    allowed = ("valid", "same", "causal") if allow_causal else ("valid", "same")
+    if padding not in allowed:
+        names = " or ".join(repr(name) for name in allowed)
+        raise ValueError(f"`padding` must be {names}. Received: padding={value!r}")
     return padding
 
 
+_AXES = {1: "steps", 2: "height, width", 3: "depth, height, width"}
+
+
 def spatial_sizes(
-    shape: Sequence[int | None], data_format: str
+    shape: Sequence[int | None], data_format: str, rank: int = 2
 ) -> tuple[tuple[int | None, ...], int | None]:
-    """Height and width, and the channels, of a shape with batch.
+    """The sizes of the spatial axes (height and width), and the channels, of a shape with batch.
 
     Raises:
-        ValueError: for a shape that does not have 4 sizes.
+        ValueError: for a shape that does not have `rank` spatial axes.
     """
-    if len(shape) != 4:
+    if len(shape) != rank + 2:
         raise ValueError(
-            "Images have 4 axes: the batch, height, width and channels. "
+            f"The input needs {rank + 2} axes: the batch, {_AXES[rank]} and channels. "
             f"Received: input_shape={tuple(shape)}"
         )
     if data_format == "channels_last":
-        return tuple(shape[1:3]), shape[3]
-    return tuple(shape[2:4]), shape[1]
+        return tuple(shape[1:-1]), shape[-1]
+    return tuple(shape[2:]), shape[1]
 
 
 def image_shape(
@@ -71,26 +80,27 @@ def window_output_sizes(
     window: Sequence[int],
     strides: Sequence[int],
     padding: str,
-    dilations: Sequence[int] = (1, 1),
+    dilations: Sequence[int] | None = None,
 ) -> tuple[int | None, ...]:
-    """Sizes of an image after a window has gone over it.
+    """Sizes of an image (or sequence, or volume) after a window has gone over it.
 
     Raises:
         ValueError: where the window does not fit into the image.
     """
+    dilations = [1] * len(window) if dilations is None else dilations
     result: list[int | None] = []
     for n, k, s, d in zip(sizes, window, strides, dilations, strict=True):
         if n is None:
             result.append(None)
             continue
         reach = d * (k - 1) + 1
-        out = -(-n // s) if padding == "same" else (n - reach) // s + 1
+        out = -(-n // s) if padding != "valid" else (n - reach) // s + 1
         if out < 1:
             reaches = tuple(e * (w - 1) + 1 for w, e in zip(window, dilations, strict=True))
             raise ValueError(
                 f"Layer '{layer.name}' ({type(layer).__name__}): its window of {tuple(window)} "
                 f"reaches over {reaches} pixels, but its input has only {tuple(sizes)}. Use a "
-                "smaller window, padding='same', larger images, or less pooling before."
+                "smaller window, padding='same', larger inputs, or less pooling before."
             )
         result.append(out)
     return tuple(result)

@@ -1,0 +1,204 @@
+"""One number for each channel of whole sequences, images and volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerascnn import config, ops
+from kerascnn.layers.arguments import image_shape, spatial_sizes
+from kerascnn.layers.input_spec import InputSpec
+from kerascnn.layers.layer import Layer
+
+
+class GlobalPooling(Layer):
+    """Base of the layers that reduce all spatial axes."""
+
+    _reduce: Callable[..., Any]
+
+    def __init__(self, rank: int, data_format: str | None, keepdims: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rank = rank
+        self.data_format = config.standardize_data_format(data_format)
+        self.keepdims = keepdims
+        self.input_spec = InputSpec(ndim=rank + 2)
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        first = 1 if self.data_format == "channels_last" else 2
+        axes = list(range(first, first + self.rank))
+        return type(self)._reduce(inputs, axes, keepdims=self.keepdims)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        _, channels = spatial_sizes(input_shape, self.data_format, self.rank)
+        sizes = [1] * self.rank if self.keepdims else []
+        return image_shape(input_shape[0], sizes, channels, self.data_format)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "data_format": self.data_format,
+            "keepdims": self.keepdims,
+        }
+
+
+class GlobalMaxPooling1D(GlobalPooling):
+    """The largest element of each channel over the sequence.
+
+    Args:
+        data_format: "channels_last" or "channels_first", by default
+            `config.image_data_format()`.
+        keepdims: Whether the steps stay, with length 1.
+
+    Input: (n, steps, c), or (n, c, steps) with "channels_first".
+
+    Output: (n, c), with keepdims (n, 1, c) or (n, c, 1).
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.layers.GlobalMaxPooling1D()(keras.ops.ones((4, 50, 32))).shape
+    (4, 32)
+    """
+
+    _reduce = staticmethod(ops.max)
+
+    def __init__(
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(1, data_format, keepdims, **kwargs)
+
+
+class GlobalMaxPooling2D(GlobalPooling):
+    """The largest element of each channel over the image.
+
+    Args:
+        data_format: "channels_last" or "channels_first", by default
+            `config.image_data_format()`.
+        keepdims: Whether height and width stay, with size 1.
+
+    Input: (n, h, w, c), or (n, c, h, w) with "channels_first".
+
+    Output: (n, c), with keepdims (n, 1, 1, c) or (n, c, 1, 1).
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.layers.GlobalMaxPooling2D()(keras.ops.ones((4, 7, 7, 32))).shape
+    (4, 32)
+    """
+
+    _reduce = staticmethod(ops.max)
+
+    def __init__(
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(2, data_format, keepdims, **kwargs)
+
+
+class GlobalMaxPooling3D(GlobalPooling):
+    """The largest element of each channel over the volume.
+
+    Args:
+        data_format: "channels_last" or "channels_first", by default
+            `config.image_data_format()`.
+        keepdims: Whether depth, height and width stay, with size 1.
+
+    Input: (n, d, h, w, c), or (n, c, d, h, w) with "channels_first".
+
+    Output: (n, c), with keepdims (n, 1, 1, 1, c) or (n, c, 1, 1, 1).
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.layers.GlobalMaxPooling3D()(keras.ops.ones((4, 5, 7, 7, 32))).shape
+    (4, 32)
+    """
+
+    _reduce = staticmethod(ops.max)
+
+    def __init__(
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(3, data_format, keepdims, **kwargs)
+
+
+class GlobalAveragePooling1D(GlobalPooling):
+    """The mean of each channel over the sequence.
+
+    Args:
+        data_format: "channels_last" or "channels_first", by default
+            `config.image_data_format()`.
+        keepdims: Whether the steps stay, with length 1.
+
+    Input: (n, steps, c), or (n, c, steps) with "channels_first".
+
+    Output: (n, c), with keepdims (n, 1, c) or (n, c, 1).
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.layers.GlobalAveragePooling1D()(keras.ops.ones((4, 50, 32))).shape
+    (4, 32)
+    """
+
+    _reduce = staticmethod(ops.mean)
+
+    def __init__(
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(1, data_format, keepdims, **kwargs)
+
+
+class GlobalAveragePooling2D(GlobalPooling):
+    """The mean of each channel over the image.
+
+    Args:
+        data_format: "channels_last" or "channels_first", by default
+            `config.image_data_format()`.
+        keepdims: Whether height and width stay, with size 1.
+
+    Input: (n, h, w, c), or (n, c, h, w) with "channels_first".
+
+    Output: (n, c), with keepdims (n, 1, 1, c) or (n, c, 1, 1).
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.layers.GlobalAveragePooling2D()(keras.ops.ones((4, 7, 7, 32))).shape
+    (4, 32)
+    """
+
+    _reduce = staticmethod(ops.mean)
+
+    def __init__(
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(2, data_format, keepdims, **kwargs)
+
+
+class GlobalAveragePooling3D(GlobalPooling):
+    """The mean of each channel over the volume.
+
+    Args:
+        data_format: "channels_last" or "channels_first", by default
+            `config.image_data_format()`.
+        keepdims: Whether depth, height and width stay, with size 1.
+
+    Input: (n, d, h, w, c), or (n, c, d, h, w) with "channels_first".
+
+    Output: (n, c), with keepdims (n, 1, 1, 1, c) or (n, c, 1, 1, 1).
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.layers.GlobalAveragePooling3D()(keras.ops.ones((4, 5, 7, 7, 32))).shape
+    (4, 32)
+    """
+
+    _reduce = staticmethod(ops.mean)
+
+    def __init__(
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(3, data_format, keepdims, **kwargs)
