@@ -6,9 +6,34 @@ from typing import Any
 
 from kerascnn import serialization
 from kerascnn.layers.activation import Activation, ReLU, Softmax
-from kerascnn.layers.adaptive_pooling import 
+from kerascnn.layers.adaptive_pooling import (
+    AdaptiveAveragePooling1D,
+    AdaptiveAveragePooling2D,
+    AdaptiveAveragePooling3D,
+    AdaptiveMaxPooling1D,
+    AdaptiveMaxPooling2D,
+    AdaptiveMaxPooling3D,
+)
+from kerascnn.layers.batch_normalization import BatchNormalization
+from kerascnn.layers.convolution import Conv1D, Conv2D, Conv3D
+from kerascnn.layers.convolution_transpose import Conv1DTranspose, Conv2DTranspose, Conv3DTranspose
 from kerascnn.layers.cropping import Cropping1D, Cropping2D, Cropping3D
+from kerascnn.layers.dense import Dense
+from kerascnn.layers.depthwise_convolution import DepthwiseConv1D, DepthwiseConv2D
 from kerascnn.layers.dot_product import Dot, dot
+from kerascnn.layers.dropout import Dropout
+from kerascnn.layers.flatten import Flatten
+from kerascnn.layers.global_pooling import (
+    GlobalAveragePooling1D,
+    GlobalAveragePooling2D,
+    GlobalAveragePooling3D,
+    GlobalMaxPooling1D,
+    GlobalMaxPooling2D,
+    GlobalMaxPooling3D,
+)
+from kerascnn.layers.input_layer import Input, InputLayer
+from kerascnn.layers.input_spec import InputSpec
+from kerascnn.layers.layer import Layer
 from kerascnn.layers.merge import (
     Add,
     Average,
@@ -26,38 +51,6 @@ from kerascnn.layers.merge import (
     subtract,
 )
 from kerascnn.layers.permute import Permute, RepeatVector
-from kerascnn.layers.up_sampling import UpSampling1D, UpSampling2D, UpSampling3D
-from kerascnn.layers.zero_padding import ZeroPadding1D, ZeroPadding2D, ZeroPadding3D
-    AdaptiveAveragePooling1D,
-    AdaptiveAveragePooling2D,
-    AdaptiveAveragePooling3D,
-    AdaptiveMaxPooling1D,
-    AdaptiveMaxPooling2D,
-    AdaptiveMaxPooling3D,
-)
-from kerascnn.layers.batch_normalization import BatchNormalization
-from kerascnn.layers.convolution import Conv1D, Conv2D, Conv3D
-from kerascnn.layers.convolution_transpose import (
-    Conv1DTranspose,
-    Conv2DTranspose,
-    Conv3DTranspose,
-)
-from kerascnn.layers.dense import Dense
-from kerascnn.layers.depthwise_convolution import DepthwiseConv1D, DepthwiseConv2D
-from kerascnn.layers.dropout import Dropout
-from kerascnn.layers.flatten import Flatten
-from kerascnn.layers.global_pooling import (
-    GlobalAveragePooling1D,
-    GlobalAveragePooling2D,
-    GlobalAveragePooling3D,
-    GlobalMaxPooling1D,
-    GlobalMaxPooling2D,
-    GlobalMaxPooling3D,
-)
-from kerascnn.layers.input_layer import Input, InputLayer
-from kerascnn.layers.input_spec import InputSpec
-from kerascnn.layers.layer import Layer
-from kerascnn.layers.merge import Add, Concatenate
 from kerascnn.layers.pooling import (
     AveragePooling1D,
     AveragePooling2D,
@@ -69,6 +62,8 @@ from kerascnn.layers.pooling import (
 from kerascnn.layers.rescaling import Rescaling
 from kerascnn.layers.reshape import Reshape
 from kerascnn.layers.separable_convolution import SeparableConv1D, SeparableConv2D
+from kerascnn.layers.up_sampling import UpSampling1D, UpSampling2D, UpSampling3D
+from kerascnn.layers.zero_padding import ZeroPadding1D, ZeroPadding2D, ZeroPadding3D
 
 # The other names that Keras has for the same classes.
 AvgPool1D = AveragePooling1D

@@ -1,23 +1,52 @@
-"""Several tensors in one."""
+"""Several tensors in one, element by element or along an axis."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kerascnn import ops
 from kerascnn.layers.layer import Layer
+from kerascnn.symbolic.keras_tensor import KerasTensor
+
+Shape = tuple[int | None, ...]
 
 
 class Merge(Layer):
-    """Base of layers that are called on a list of tensors."""
+    """Base of layers that are called on a list of tensors.
+
+    A layer of one's own gives `_merge_function(inputs)`, which gets tensors of equal rank whose
+    sizes are equal or 1.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
 
     def build(self, input_shape: Any) -> None:
-        self.compute_output_shape(self._checked(input_shape))
+        self.compute_output_shape(input_shape)
 
-    def _checked(self, shapes: Any) -> list[tuple[int | None, ...]]:
+    def _merge_function(self, inputs: Sequence[Any]) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} does not implement `_merge_function`.")
+
+    def call(self, inputs: Any) -> Any:
+        inputs = self._checked_inputs(inputs)
+        rank = max(len(x.shape) for x in inputs)
+        return self._merge_function([self._of_rank(x, rank) for x in inputs])
+
+    def _of_rank(self, x: Any, rank: int) -> Any:
+        """With axes of size 1 after that of the batch, where there are fewer."""
+        missing = rank - len(x.shape)
+        return ops.expand_dims(x, tuple(range(1, 1 + missing))) if missing else x
+
+    def _checked_inputs(self, inputs: Any) -> list[Any]:
+        if not isinstance(inputs, (list, tuple)):
+            raise ValueError(
+                f"Layer '{self.name}' ({type(self).__name__}) must be called on a list of tensors. "
+                f"Received: {inputs}"
+            )
+        return list(inputs)
+
+    def _checked(self, shapes: Any) -> list[Shape]:
         many = isinstance(shapes, (list, tuple)) and all(
             isinstance(shape, (list, tuple)) for shape in shapes
         )
@@ -28,12 +57,35 @@ class Merge(Layer):
             )
         return [tuple(shape) for shape in shapes]
 
-    def compute_output_spec(self, inputs: Any) -> Any:
-        from kerascnn.symbolic.keras_tensor import KerasTensor
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        shapes = self._checked(input_shape)
+        batches = {shape[0] for shape in shapes if shape} - {None}
+        if len(batches) > 1:
+            raise ValueError(
+                f"Layer '{self.name}' ({type(self).__name__}): tensors of shapes {shapes} differ "
+                "in the size of their batch."
+            )
+        result = shapes[0][1:]
+        for shape in shapes[1:]:
+            result = self._broadcast(result, shape[1:], shapes)
+        return (batches.pop() if batches else None, *result)
 
-        tensors = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-        shape = self.compute_output_shape([x.shape for x in tensors])
-        return KerasTensor(shape, self.compute_dtype)
+    def _broadcast(self, a: Shape, b: Shape, shapes: Any) -> Shape:
+        if len(a) < len(b):
+            a, b = b, a
+        sizes: list[int | None] = list(a[: len(a) - len(b)])
+        for m, n in zip(a[len(a) - len(b) :], b, strict=True):
+            if m is not None and n is not None and m != n and 1 not in (m, n):
+                raise ValueError(
+                    f"Layer '{self.name}' ({type(self).__name__}): tensors of shapes {shapes} do "
+                    "not fit together."
+                )
+            sizes.append(None if None in (m, n) else n if m == 1 else m)
+        return tuple(sizes)
+
+    def compute_output_spec(self, inputs: Any) -> Any:
+        shapes = [x.shape for x in self._checked_inputs(inputs)]
+        return KerasTensor(self.compute_output_shape(shapes), self.compute_dtype)
 
 
 class Add(Merge):
@@ -50,30 +102,121 @@ class Add(Merge):
     18.0
     """
 
-    def call(self, inputs: Any) -> Any:
+    def _merge_function(self, inputs: Sequence[Any]) -> Any:
         total = inputs[0]
         for x in inputs[1:]:
             total = ops.add(total, x)
         return total
 
+
+class Subtract(Merge):
+    """The first of two tensors without the second; sizes of 1 are repeated as in NumPy.
+
+    Raises:
+        ValueError: for more or less than two tensors, and for shapes that don't fit together.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x = keras.ops.ones((2, 3))
+    >>> keras.layers.Subtract()([x, x]).numpy().sum().item()
+    0.0
+    """
+
     def compute_output_shape(self, input_shape: Any) -> Any:
         shapes = self._checked(input_shape)
-        result = shapes[0]
-        for shape in shapes[1:]:
-            result = self._broadcast(result, shape, shapes)
+        if len(shapes) != 2:
+            raise ValueError(
+                f"Layer '{self.name}' (Subtract) must be called on exactly 2 tensors. Received: "
+                f"input_shape={shapes}"
+            )
+        return super().compute_output_shape(shapes)
+
+    def _merge_function(self, inputs: Sequence[Any]) -> Any:
+        if len(inputs) != 2:
+            raise ValueError(
+                f"Layer '{self.name}' (Subtract) must be called on exactly 2 tensors. Received: "
+                f"{len(inputs)}"
+            )
+        return ops.subtract(inputs[0], inputs[1])
+
+
+class Multiply(Merge):
+    """The product of a list of tensors, element by element; sizes of 1 are repeated as in NumPy.
+
+    Raises:
+        ValueError: for shapes that don't fit together.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x = keras.ops.full((2, 3), 2.0)
+    >>> keras.layers.Multiply()([x, x, x]).numpy().max().item()
+    8.0
+    """
+
+    def _merge_function(self, inputs: Sequence[Any]) -> Any:
+        product = inputs[0]
+        for x in inputs[1:]:
+            product = ops.multiply(product, x)
+        return product
+
+
+class Average(Add):
+    """The mean of a list of tensors, element by element; sizes of 1 are repeated as in NumPy.
+
+    Raises:
+        ValueError: for shapes that don't fit together.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.layers.Average()([keras.ops.zeros((2, 3)), keras.ops.ones((2, 3))]).numpy().max()
+    np.float32(0.5)
+    """
+
+    def _merge_function(self, inputs: Sequence[Any]) -> Any:
+        return ops.divide(super()._merge_function(inputs), len(inputs))
+
+
+class Maximum(Merge):
+    """The largest of a list of tensors, element by element; sizes of 1 are repeated as in NumPy.
+
+    Raises:
+        ValueError: for shapes that don't fit together.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.layers.Maximum()([keras.ops.zeros((2, 3)), keras.ops.ones((2, 3))]).numpy().min()
+    np.float32(1.0)
+    """
+
+    def _merge_function(self, inputs: Sequence[Any]) -> Any:
+        result = inputs[0]
+        for x in inputs[1:]:
+            result = ops.maximum(result, x)
         return result
 
-    def _broadcast(self, a: tuple[Any, ...], b: tuple[Any, ...], shapes: Any) -> tuple[Any, ...]:
-        if len(a) < len(b):
-            a, b = b, a
-        sizes: list[int | None] = list(a[: len(a) - len(b)])
-        for m, n in zip(a[len(a) - len(b) :], b, strict=True):
-            if m is not None and n is not None and m != n and 1 not in (m, n):
-                raise ValueError(
-                    f"Layer '{self.name}' (Add): tensors of shapes {shapes} do not fit together."
-                )
-            sizes.append(n if m == 1 else m if n == 1 or n == m else (m if n is None else n))
-        return tuple(sizes)
+
+class Minimum(Merge):
+    """The smallest of a list of tensors, element by element; sizes of 1 are repeated as in NumPy.
+
+    Raises:
+        ValueError: for shapes that don't fit together.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.layers.Minimum()([keras.ops.zeros((2, 3)), keras.ops.ones((2, 3))]).numpy().max()
+    np.float32(0.0)
+    """
+
+    def _merge_function(self, inputs: Sequence[Any]) -> Any:
+        result = inputs[0]
+        for x in inputs[1:]:
+            result = ops.minimum(result, x)
+        return result
 
 
 class Concatenate(Merge):
@@ -98,7 +241,7 @@ class Concatenate(Merge):
         self.axis = axis
 
     def call(self, inputs: Any) -> Any:
-        return ops.concatenate(inputs, self.axis)
+        return ops.concatenate(self._checked_inputs(inputs), self.axis)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         shapes = self._checked(input_shape)
@@ -125,3 +268,38 @@ def _compatible(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(
         m is None or n is None or m == n for m, n in zip(a, b, strict=True)
     )
+
+
+def add(inputs: list[Any], **kwargs: Any) -> Any:
+    """The sum of a list of tensors, by an `Add` layer."""
+    return Add(**kwargs)(inputs)
+
+
+def subtract(inputs: list[Any], **kwargs: Any) -> Any:
+    """The difference of two tensors, by a `Subtract` layer."""
+    return Subtract(**kwargs)(inputs)
+
+
+def multiply(inputs: list[Any], **kwargs: Any) -> Any:
+    """The product of a list of tensors, by a `Multiply` layer."""
+    return Multiply(**kwargs)(inputs)
+
+
+def average(inputs: list[Any], **kwargs: Any) -> Any:
+    """The mean of a list of tensors, by an `Average` layer."""
+    return Average(**kwargs)(inputs)
+
+
+def maximum(inputs: list[Any], **kwargs: Any) -> Any:
+    """The largest of a list of tensors, by a `Maximum` layer."""
+    return Maximum(**kwargs)(inputs)
+
+
+def minimum(inputs: list[Any], **kwargs: Any) -> Any:
+    """The smallest of a list of tensors, by a `Minimum` layer."""
+    return Minimum(**kwargs)(inputs)
+
+
+def concatenate(inputs: list[Any], axis: int = -1, **kwargs: Any) -> Any:
+    """Tensors one after the other along an axis, by a `Concatenate` layer."""
+    return Concatenate(axis=axis, **kwargs)(inputs)

@@ -37,6 +37,9 @@ from kerascnn.ops.activation import (
     tanh_shrink,
     threshold,
 )
+from kerascnn.ops.contraction import (
+    einsum,
+)
 from kerascnn.ops.convolution import (
     conv,
     conv_bias,
@@ -117,6 +120,11 @@ from kerascnn.ops.nn import (
     dense,
     moments,
 )
+from kerascnn.ops.normalization import (
+    layer_normalization,
+    normalize,
+    rms_normalization,
+)
 from kerascnn.ops.pooling import (
     adaptive_average_pool,
     adaptive_max_pool,
@@ -189,6 +197,7 @@ __all__ = [
     "depthwise_conv",
     "divide",
     "dot",
+    "einsum",
     "elu",
     "equal",
     "exp",
@@ -214,6 +223,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "layer_normalization",
     "leaky_relu",
     "less",
     "less_equal",
@@ -240,6 +250,7 @@ __all__ = [
     "ndim",
     "negative",
     "norm",
+    "normalize",
     "not_equal",
     "one_hot",
     "ones",
@@ -251,6 +262,7 @@ __all__ = [
     "relu",
     "relu6",
     "reshape",
+    "rms_normalization",
     "round",
     "rsqrt",
     "selu",

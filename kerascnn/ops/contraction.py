@@ -1,0 +1,168 @@
+"""Sums of products over named axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from kerascnn.ops import dispatch, elementwise, reduction, shaping
+from kerascnn.symbolic.operation import op
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@op
+def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
+    """Products of tensors, summed over the axes whose letters the result does not have.
+
+    Args:
+        subscripts: Letters for the axes of each operand and, after `->`, of the result (by default
+            those that occur once, in alphabetical order); `...` stands for axes without a name.
+        operands: One tensor for each group of letters. Sizes of 1 are repeated as in NumPy.
+        kwargs: Only `optimize`, which has no effect: products are formed from left to right.
+
+    Raises:
+        ValueError: where letters and tensors don't fit, or one operand has a letter twice.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.einsum("ij,jk->ik", ops.ones((2, 3)), ops.ones((3, 4))).shape
+    (2, 4)
+    """
+    kwargs.pop("optimize", None)
+    if kwargs:
+        raise TypeError(f"einsum does not have the argument(s) {sorted(kwargs)}.")
+    tensors = dispatch.operands(*operands)
+    terms, result = _parse(subscripts, [len(x.shape) for x in tensors])
+    sizes = _sizes(subscripts, terms, tensors)
+    named = [_without_ones(x, term, sizes) for x, term in zip(tensors, terms, strict=True)]
+    x, term = named[0]
+    for i, (other, other_term) in enumerate(named[1:], 2):
+        needed = set(result).union(*(later for _, later in named[i:]))
+        x, term = _product(x, term, other, other_term, needed)
+    x, term = _summed(x, term, set(result))
+    missing = [letter for letter in result if letter not in term]  # sizes of 1 that were left out
+    x = shaping.reshape(x, (*x.shape, *(1 for _ in missing))) if missing else x
+    term += "".join(missing)
+    return _in_order(x, term, result)
+
+
+def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """The letters of each operand and of the result, with letters of their own for `...`."""
+    text = subscripts.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise ValueError(
+            f"einsum: {subscripts!r} names {len(terms)} operands. Received: {len(ranks)}"
+        )
+    free = [letter for letter in _LETTERS if letter not in text]
+    longest = max(
+        (rank - len(term) + 3 for term, rank in zip(terms, ranks, strict=True) if "..." in term),
+        default=0,
+    )
+    if longest > len(free):
+        raise ValueError(f"einsum: {subscripts!r} stands for more axes than there are letters.")
+    unnamed = "".join(free[:longest])
+    named = []
+    for term, rank in zip(terms, ranks, strict=True):
+        if "..." in term:
+            count = rank - len(term) + 3
+            term = term.replace("...", unnamed[longest - count :] if count > 0 else "")
+        if len(term) != rank or not all(letter in _LETTERS for letter in term):
+            raise ValueError(
+                f"einsum: {subscripts!r} does not fit operands with {list(ranks)} axes."
+            )
+        if len(set(term)) != len(term):
+            raise ValueError(
+                f"einsum: {subscripts!r} has a letter twice in one operand, which would be its "
+                "diagonal; that is not available."
+            )
+        named.append(term)
+    if arrow:
+        result = right.replace("...", unnamed)
+    else:
+        letters = [letter for letter in left if letter in _LETTERS]
+        once = sorted(letter for letter in set(letters) if letters.count(letter) == 1)
+        result = unnamed + "".join(once)
+    if len(set(result)) != len(result) or not set(result) <= set("".join(named)):
+        raise ValueError(
+            f"einsum: the result of {subscripts!r} must name letters of the operands, each once."
+        )
+    return named, result
+
+
+def _sizes(subscripts: str, terms: Sequence[str], tensors: Sequence[Any]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for term, x in zip(terms, tensors, strict=True):
+        for letter, n in zip(term, x.shape, strict=True):
+            known = sizes.get(letter, 1)
+            if 1 not in (known, n) and known != n:
+                raise ValueError(
+                    f"einsum: {letter!r} in {subscripts!r} has size {known} in one operand and {n} "
+                    f"in another. Received shapes: {[tuple(t.shape) for t in tensors]}"
+                )
+            sizes[letter] = n if known == 1 else known
+    return sizes
+
+
+def _without_ones(x: Any, term: str, sizes: dict[str, int]) -> tuple[Any, str]:
+    """An operand without its axes of size 1 that are repeated."""
+    kept = [i for i, n in enumerate(x.shape) if n != 1 or sizes[term[i]] == 1]
+    if len(kept) == len(term):
+        return x, term
+    return shaping.reshape(x, [x.shape[i] for i in kept]), "".join(term[i] for i in kept)
+
+
+def _summed(x: Any, term: str, needed: set[str]) -> tuple[Any, str]:
+    """Summed over the axes that nothing else needs."""
+    gone = [i for i, letter in enumerate(term) if letter not in needed]
+    if not gone:
+        return x, term
+    return reduction.sum(x, gone), "".join(letter for letter in term if letter in needed)
+
+
+def _in_order(x: Any, term: str, wanted: str) -> Any:
+    return x if term == wanted else shaping.transpose(x, [term.index(c) for c in wanted])
+
+
+def _product(a: Any, a_term: str, b: Any, b_term: str, needed: set[str]) -> tuple[Any, str]:
+    """The product of two operands, summed over what nothing else needs."""
+    a, a_term = _summed(a, a_term, needed | set(b_term))
+    b, b_term = _summed(b, b_term, needed | set(a_term))
+    shared = [c for c in a_term if c in b_term]
+    batch = "".join(c for c in shared if c in needed)
+    inner = "".join(c for c in shared if c not in needed)
+    rows = "".join(c for c in a_term if c not in shared)
+    columns = "".join(c for c in b_term if c not in shared)
+    result = batch + rows + columns
+    if not inner:
+        spread = [
+            _in_order(x, t, "".join(c for c in result if c in t))
+            for x, t in ((a, a_term), (b, b_term))
+        ]
+        shapes = [
+            [dict(zip(sorted(t, key=result.index), x.shape, strict=True)).get(c, 1) for c in result]
+            for x, t in zip(spread, (a_term, b_term), strict=True)
+        ]
+        a, b = (shaping.reshape(x, shape) for x, shape in zip(spread, shapes, strict=True))
+        return elementwise.multiply(a, b), result
+    sizes = dict(zip(a_term + b_term, (*a.shape, *b.shape), strict=True))
+    a, turned_a = _as_matrix(a, a_term, batch, rows, inner, sizes)
+    b, turned_b = _as_matrix(b, b_term, batch, inner, columns, sizes)
+    attributes = {"transpose_a": turned_a, "transpose_b": turned_b}
+    product = dispatch.apply_one("matmul", [a, b], attributes)
+    return shaping.reshape(product, [sizes[c] for c in result]), result
+
+
+def _as_matrix(
+    x: Any, term: str, batch: str, rows: str, columns: str, sizes: dict[str, int]
+) -> tuple[Any, bool]:
+    """Matrices (batch, rows, columns), or the other way round where that moves nothing."""
+    turned = term == batch + columns + rows and term != batch + rows + columns
+    first, second = (columns, rows) if turned else (rows, columns)
+    x = _in_order(x, term, batch + first + second)
+    shape = [math.prod(sizes[c] for c in part) for part in (batch, first, second)]
+    return shaping.reshape(x, shape if batch else shape[1:]), turned

@@ -1,0 +1,165 @@
+"""Scaling to a mean and a variance, or to a length."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn import config, dtypes
+from kerascnn.ops import dispatch, elementwise, reduction, shaping
+from kerascnn.symbolic.operation import op
+
+
+def _wide(x: Any) -> tuple[Any, str]:
+    """The tensor in float32 at least, and the dtype that the result goes back to."""
+    x = dispatch.convert(x)
+    if not dtypes.is_float(x.dtype):
+        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    return dispatch.convert(x, dtypes.result_type(x.dtype, "float32")), x.dtype
+
+
+def _axes(axis: int | Sequence[int], shape: Sequence[int], name: str) -> list[int]:
+    rank = len(shape)
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    for entry in axes:
+        if not -rank <= entry < rank:
+            raise ValueError(
+                f"{name}: axis {entry} does not exist in a tensor of shape {tuple(shape)}"
+            )
+    return sorted(entry % rank for entry in axes)
+
+
+def _spread(v: Any, x: Any, axes: Sequence[int]) -> Any:
+    """A weight with one number for each place along the axes, ready to meet x."""
+    shape = [n if i in axes else 1 for i, n in enumerate(x.shape)]
+    v = dispatch.convert(v, x.dtype, like=x)
+    return v if list(axes) == [len(shape) - 1] else shaping.reshape(v, shape)
+
+
+@op
+def layer_normalization(
+    x: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    axis: int | Sequence[int] = -1,
+    epsilon: float | None = None,
+    **kwargs: Any,
+) -> Any:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, each sample by its own statistics.
+
+    Args:
+        x: Input; 16-bit floats are computed in float32.
+        gamma: Factors, one for each place along the axes, or None.
+        beta: Offsets, the same.
+        axis: What mean and population variance are taken over.
+        epsilon: Keeps the root from 0, by default `config.epsilon()`.
+        kwargs: `rms_scaling=True` divides by the root of the variance without taking the mean off,
+            for old models; `rms_normalization` is what its name says.
+
+    Source: Ba et al., "Layer Normalization", 2016.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.layer_normalization([[1.0, 3.0]]).numpy().round(3).tolist()
+    [[-1.0, 1.0]]
+    """
+    rms_scaling = kwargs.pop("rms_scaling", False)
+    if kwargs:
+        raise TypeError(f"layer_normalization does not have the argument(s) {sorted(kwargs)}.")
+    if rms_scaling:
+        warnings.warn(
+            "rms_scaling=True divides by the root of the variance, not by the root mean square; "
+            "use rms_normalization for that.",
+            stacklevel=2,
+        )
+    x, dtype = _wide(x)
+    axes = _axes(axis, x.shape, "layer_normalization")
+    mean = reduction.mean(x, axes, keepdims=True)
+    centred = elementwise.subtract(x, mean)
+    variance = reduction.mean(elementwise.square(centred), axes, keepdims=True)
+    added = config.epsilon() if epsilon is None else epsilon
+    factor = elementwise.rsqrt(elementwise.add(variance, added))
+    y = elementwise.multiply(x if rms_scaling else centred, factor)
+    if gamma is not None:
+        y = elementwise.multiply(y, _spread(gamma, x, axes))
+    if beta is not None and not rms_scaling:
+        y = elementwise.add(y, _spread(beta, x, axes))
+    return dispatch.convert(y, dtype)
+
+
+@op
+def rms_normalization(
+    x: Any, scale: Any = None, axis: int | Sequence[int] = -1, epsilon: float | None = None
+) -> Any:
+    """x / sqrt(mean of its squares + epsilon) * scale.
+
+    Args:
+        x: Input; 16-bit floats are computed in float32.
+        scale: Factors, one for each place along the axes, or None.
+        axis: What the mean is taken over.
+        epsilon: Keeps the root from 0, by default `config.epsilon()`.
+
+    Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.rms_normalization([[3.0, 3.0]]).numpy().round(3).tolist()
+    [[1.0, 1.0]]
+    """
+    x, dtype = _wide(x)
+    if not x.shape:
+        x = shaping.expand_dims(x, 0)
+    axes = _axes(axis, x.shape, "rms_normalization")
+    squares = reduction.mean(elementwise.square(x), axes, keepdims=True)
+    added = config.epsilon() if epsilon is None else epsilon
+    y = elementwise.multiply(x, elementwise.rsqrt(elementwise.add(squares, added)))
+    if scale is not None:
+        y = elementwise.multiply(y, _spread(scale, x, axes))
+    return dispatch.convert(y, dtype)
+
+
+@op
+def normalize(
+    x: Any, axis: int | Sequence[int] | None = -1, order: int = 2, epsilon: float | None = None
+) -> Any:
+    """x divided by its length along axes.
+
+    Args:
+        x: Input.
+        axis: What the length is taken over, None for all.
+        order: 2 for the Euclidean length, 1 for the sum of absolute values, and so on.
+        epsilon: What the length counts as at least, by default `config.epsilon()`.
+
+    Raises:
+        ValueError: for an order that is not an integer from 1 on.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.normalize([[3.0, 4.0]]).numpy().round(3).tolist()
+    [[0.6, 0.8]]
+    """
+    if not isinstance(order, int) or order < 1:
+        raise ValueError(f"`order` must be an integer from 1 on. Received: order={order!r}")
+    x = dispatch.convert(x)
+    if not dtypes.is_float(x.dtype):
+        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    if not x.shape:
+        x = shaping.expand_dims(x, 0)
+    least = config.epsilon() if epsilon is None else epsilon
+    if order == 2:
+        squares = reduction.sum(elementwise.square(x), axis, keepdims=True)
+        smallest = max(least * least, float(np.finfo(dtypes.numpy_dtype("float32")).tiny))
+        return elementwise.multiply(x, elementwise.rsqrt(elementwise.maximum(squares, smallest)))
+    sizes = elementwise.absolute(x)
+    if order == 1:
+        length = reduction.sum(sizes, axis, keepdims=True)
+    else:
+        powers = reduction.sum(elementwise.power(sizes, order), axis, keepdims=True)
+        length = elementwise.power(powers, 1.0 / order)
+    return elementwise.divide(x, elementwise.maximum(length, least))
