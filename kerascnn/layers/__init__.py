@@ -50,7 +50,9 @@ from kerascnn.layers.merge import (
     multiply,
     subtract,
 )
+from kerascnn.layers.normalization import Normalization
 from kerascnn.layers.permute import Permute, RepeatVector
+from kerascnn.layers.pipeline import Pipeline
 from kerascnn.layers.pooling import (
     AveragePooling1D,
     AveragePooling2D,
@@ -59,8 +61,13 @@ from kerascnn.layers.pooling import (
     MaxPooling2D,
     MaxPooling3D,
 )
+from kerascnn.layers.random_affine import RandomRotation, RandomTranslation, RandomZoom
+from kerascnn.layers.random_color import RandomBrightness, RandomContrast
+from kerascnn.layers.random_crop import RandomCrop, RandomFlip
+from kerascnn.layers.random_erasing import RandomErasing
 from kerascnn.layers.rescaling import Rescaling
 from kerascnn.layers.reshape import Reshape
+from kerascnn.layers.resizing import CenterCrop, Resizing
 from kerascnn.layers.separable_convolution import SeparableConv1D, SeparableConv2D
 from kerascnn.layers.up_sampling import UpSampling1D, UpSampling2D, UpSampling3D
 from kerascnn.layers.zero_padding import ZeroPadding1D, ZeroPadding2D, ZeroPadding3D
@@ -115,6 +122,7 @@ __all__ = [
     "AvgPool2D",
     "AvgPool3D",
     "BatchNormalization",
+    "CenterCrop",
     "Concatenate",
     "Conv1D",
     "Conv1DTranspose",
@@ -162,11 +170,22 @@ __all__ = [
     "Maximum",
     "Minimum",
     "Multiply",
+    "Normalization",
     "Permute",
+    "Pipeline",
+    "RandomBrightness",
+    "RandomContrast",
+    "RandomCrop",
+    "RandomErasing",
+    "RandomFlip",
+    "RandomRotation",
+    "RandomTranslation",
+    "RandomZoom",
     "ReLU",
     "RepeatVector",
     "Rescaling",
     "Reshape",
+    "Resizing",
     "SeparableConv1D",
     "SeparableConv2D",
     "SeparableConvolution1D",

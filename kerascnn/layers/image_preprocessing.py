@@ -1,0 +1,242 @@
+"""What the layers that prepare images have in common."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from kerascnn import _core, config, ops, random, tracing
+from kerascnn.device import device as on_device
+from kerascnn.layers.layer import Layer
+from kerascnn.ops.image import spatial_axes
+from kerascnn.symbolic import inference
+from kerascnn.symbolic.keras_tensor import KerasTensor
+
+FILL_MODES = ("reflect", "wrap", "constant", "nearest")
+INTERPOLATIONS = ("nearest", "bilinear")
+
+
+def factor_range(
+    value: Any, lowest: float, highest: float, message: str, open_below: bool = False
+) -> tuple[float, float]:
+    """A factor given as a number, for both directions, or as two bounds, all in a range.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    is_pair = isinstance(value, (tuple, list))
+    values = list(value) if is_pair else [value]
+    for x in values:
+        known = isinstance(x, (int, float))
+        if not known or x > highest or x < lowest or (open_below and x == lowest):
+            raise ValueError(message)
+    if not is_pair:
+        return -abs(value), abs(value)
+    if len(values) != 2:
+        raise ValueError(message)
+    lower, upper = sorted(values)
+    return lower, upper
+
+
+def factor_overlapping(value: Any, lowest: float, highest: float, name: str) -> tuple[float, float]:
+    """A factor given as a number in a range, or as two bounds that overlap with it.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    message = (
+        f"The `{name}` argument should be a number (or a list of two numbers) in the range "
+        f"[{lowest}, {highest}]. Received: {name}={value}"
+    )
+    if not isinstance(value, (tuple, list)):
+        lower, upper = factor_range(value, lowest, highest, message)
+        return max(lower, lowest), upper
+    if len(value) != 2 or value[0] > highest or value[1] < lowest:
+        raise ValueError(message)
+    lower, upper = sorted(value)
+    return lower, upper
+
+
+def check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
+    """NotImplementedError, as in Keras, for a name that is not known."""
+    if value not in known:
+        raise NotImplementedError(f"Unknown `{name}` {value}. Expected of one {known}.")
+
+
+class ImagePreprocessing(Layer):
+    """Base of the layers that prepare images, at random in training or always in the same way.
+
+    Takes one image (height, width, channels), a batch of them, or a dictionary of "images",
+    "labels" and "segmentation_masks". `get_random_transformation` draws what happens to each
+    image, `transform_images` and its like do it. Both run on the device, inside the compiled step.
+
+    Args:
+        bounding_box_format: Only None: bounding boxes are not available.
+        data_format: By default the configured one.
+    """
+
+    _factor_bounds: tuple[float, float] = (-1, 1)
+    interpolation = "bilinear"
+    generator: random.SeedGenerator | None = None
+
+    def __init__(
+        self, bounding_box_format: Any = None, data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        if bounding_box_format is not None:
+            raise ValueError(
+                f"{type(self).__name__}: bounding boxes are not available. Received: "
+                f"bounding_box_format={bounding_box_format!r}"
+            )
+        self.data_format = config.standardize_data_format(data_format)
+        self.height_axis, self.width_axis = spatial_axes(self.data_format)
+        self.built = True
+
+    def _set_factor(self, factor: Any) -> None:
+        self.factor = factor_overlapping(factor, *self._factor_bounds, "factor")
+
+    def _set_seed(self, seed: Any) -> None:
+        """A generator of this layer's own where there is a seed; else the program's is used."""
+        self.seed = seed
+        if seed is not None:
+            own = isinstance(seed, random.SeedGenerator)
+            self.generator = seed if own else random.SeedGenerator(seed)
+
+    @contextlib.contextmanager
+    def _drawing(self, images: Any, seed: Any) -> Iterator[Any]:
+        """The generator to draw from, on the device where the images are."""
+        generator = self.generator if seed is None else seed
+        if tracing.current() is not None or not isinstance(images, _core.Tensor):
+            yield generator
+            return
+        if isinstance(generator, random.SeedGenerator):
+            generator.state_on(images.device)
+        with on_device(images.device):
+            yield generator
+
+    def _uniform(
+        self,
+        images: Any,
+        shape: tuple[int, ...],
+        low: float = 0.0,
+        high: float = 1.0,
+        dtype: Any = None,
+        seed: Any = None,
+    ) -> Any:
+        """Numbers spread evenly over [low, high), on the device where the images are."""
+        with self._drawing(images, seed) as generator:
+            return random.uniform(shape, low, high, dtype, generator)
+
+    def _sizes(self, images: Any) -> tuple[int, int, int]:
+        """How many images (1 for one without a batch), their height and width."""
+        shape = images.shape
+        if len(shape) not in (3, 4):
+            raise ValueError(
+                "Expected image tensor to have rank 3 (single image) or 4 (batch of images). "
+                f"Received: data.shape={tuple(shape)}"
+            )
+        batch = shape[0] if len(shape) == 4 else 1
+        return batch, shape[self.height_axis], shape[self.width_axis]
+
+    def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
+        """What is to happen to these images.
+
+        Args:
+            data: Images, or a dictionary with them.
+            training: Outside of training there is nothing random.
+            seed: A SeedGenerator or an integer; by default the layer's own generator.
+        """
+        return None
+
+    def _transform_images(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} does not implement transform_images.")
+
+    def transform_images(self, images: Any, transformation: Any, training: bool = True) -> Any:
+        """A batch of images with a transformation done to it."""
+        images = ops.cast(images, self.compute_dtype)
+        if not training or transformation is None:
+            return images
+        return self._transform_images(images, transformation, self.interpolation)
+
+    def transform_labels(self, labels: Any, transformation: Any, training: bool = True) -> Any:
+        """The labels, which stay as they are."""
+        return labels
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        """Masks that follow their images; what lies between two pixels takes the nearer one."""
+        if not training or transformation is None:
+            return segmentation_masks
+        return self._transform_images(segmentation_masks, transformation, "nearest")
+
+    def transform_single_image(self, image: Any, transformation: Any, training: bool = True) -> Any:
+        """As `transform_images`, for one image without a batch."""
+        images = ops.expand_dims(image, 0)
+        return ops.squeeze(self.transform_images(images, transformation, training=training), 0)
+
+    def transform_single_label(self, label: Any, transformation: Any, training: bool = True) -> Any:
+        """As `transform_labels`, for one label without a batch."""
+        labels = ops.expand_dims(label, 0)
+        return ops.squeeze(self.transform_labels(labels, transformation, training=training), 0)
+
+    def transform_single_segmentation_mask(
+        self, segmentation_mask: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        """As `transform_segmentation_masks`, for one mask without a batch."""
+        masks = ops.expand_dims(segmentation_mask, 0)
+        masks = self.transform_segmentation_masks(masks, transformation, training=training)
+        return ops.squeeze(masks, 0)
+
+    def call(self, data: Any, training: bool = True) -> Any:
+        images = data["images"] if isinstance(data, dict) else data
+        self._sizes(images)
+        transformation = self.get_random_transformation(data, training=training)
+        single = len(images.shape) == 3
+        name = "single_image" if single else "images"
+        transformed = getattr(self, f"transform_{name}")(images, transformation, training=training)
+        if not isinstance(data, dict):
+            return transformed
+        if "bounding_boxes" in data:
+            raise ValueError(f"{type(self).__name__}: bounding boxes are not available.")
+        results = {**data, "images": transformed}
+        for key in ("labels", "segmentation_masks"):
+            if key in data:
+                name = f"single_{key[:-1]}" if single else key
+                transform = getattr(self, f"transform_{name}")
+                results[key] = transform(data[key], transformation, training=training)
+        return results
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def _output_dtype(self, dtype: str) -> str:
+        """The dtype of what comes out for images of a dtype."""
+        return self.compute_dtype
+
+    def compute_output_spec(self, data: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(data, dict):
+            return inference.infer(self.call, (data, *args), kwargs)
+        shape = self.compute_output_shape(data.shape)
+        return KerasTensor(shape, self._output_dtype(data.dtype))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "data_format": self.data_format}
+
+    def _shape_with_sizes(self, input_shape: Any, height: int, width: int) -> tuple[Any, ...]:
+        """A shape of one or several images with new sizes."""
+        shape = list(input_shape)
+        if len(shape) not in (3, 4) or isinstance(shape[0], (list, tuple)):
+            raise ValueError(
+                "`input_shape` must be a non-nested tuple or list of rank-1 with size 3 "
+                f"(unbatched) or 4 (batched). Received: input_shape={input_shape}"
+            )
+        shape[self.height_axis] = height
+        shape[self.width_axis] = width
+        return tuple(shape)
+
+
+def saved_seed(seed: Any) -> int | None:
+    """A seed as it goes into a configuration."""
+    return seed if isinstance(seed, int) else None

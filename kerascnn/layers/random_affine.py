@@ -1,0 +1,334 @@
+"""Images moved, turned and zoomed at random."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerascnn import ops
+from kerascnn.layers.image_preprocessing import (
+    FILL_MODES,
+    INTERPOLATIONS,
+    ImagePreprocessing,
+    check_choice,
+    factor_range,
+    saved_seed,
+)
+from kerascnn.ops import image as image_ops
+
+
+class _RandomAffine(ImagePreprocessing):
+    """What the three layers have in common: where pixels come from is a matrix for each image."""
+
+    def _set_sampling(
+        self, fill_mode: str, interpolation: str, fill_value: float, seed: Any
+    ) -> None:
+        check_choice("fill_mode", fill_mode, FILL_MODES)
+        check_choice("interpolation", interpolation, INTERPOLATIONS)
+        self.fill_mode = fill_mode
+        self.interpolation = interpolation
+        self.fill_value = fill_value
+        self._set_seed(seed)
+
+    def _matrix(self, images: Any, transformation: Any) -> Any:
+        """The transforms of `ops.image.affine_transform` for these images."""
+        raise NotImplementedError
+
+    def _transform_images(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        return image_ops.affine_transform(
+            images,
+            self._matrix(images, transformation),
+            interpolation,
+            self.fill_mode,
+            self.fill_value,
+            self.data_format,
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "fill_mode": self.fill_mode,
+            "interpolation": self.interpolation,
+            "seed": saved_seed(self.seed),
+            "fill_value": self.fill_value,
+        }
+
+
+class _RandomHeightAndWidth(_RandomAffine):
+    """With a factor for each direction, `width_factor` being optional where a layer says so."""
+
+    _range = "[-1.0, 1.0]"
+    _open_below = False
+
+    def _set_factors(self, height_factor: Any, width_factor: Any) -> None:
+        self.height_factor = height_factor
+        self.height_lower, self.height_upper = self._bounds("height_factor", height_factor)
+        self.width_factor = width_factor
+        if width_factor is not None:
+            self.width_lower, self.width_upper = self._bounds("width_factor", width_factor)
+
+    def _bounds(self, name: str, factor: Any) -> tuple[float, float]:
+        message = (
+            f"The `{name}` argument should be a number (or a list of two numbers) in the range "
+            f"{self._range}. Received: {name}={factor}"
+        )
+        return factor_range(factor, -1.0, 1.0, message, self._open_below)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "height_factor": self.height_factor,
+            "width_factor": self.width_factor,
+        }
+
+
+class RandomTranslation(_RandomHeightAndWidth):
+    """In training, moves each image by a random part of its size; outside of it nothing happens.
+
+    Args:
+        height_factor: A number f for up to f of the height up or down, or two bounds; positive is
+            down. From -1 to 1.
+        width_factor: The same for the width; positive is to the right.
+        fill_mode: What comes in from outside: the image mirrored with its border repeated
+            ("reflect"), the image again ("wrap"), "constant", or the "nearest" pixel.
+        interpolation: "bilinear" or "nearest".
+        seed: An integer for a generator of this layer's own; by default the program's is used.
+        fill_value: For "constant".
+        data_format: By default the configured one.
+
+    Raises:
+        ValueError: for factors out of range.
+        NotImplementedError: for an unknown fill mode or interpolation.
+
+    Input: (height, width, channels), or with a batch; of any dtype.
+
+    Output: The same shape, in the layer's dtype.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> image = keras.ops.reshape(keras.ops.arange(4.0), (1, 4, 1))
+    >>> layer = keras.layers.RandomTranslation(0.0, (0.25, 0.25), fill_mode="constant")
+    >>> layer(image, training=True).numpy().ravel().tolist()
+    [0.0, 0.0, 1.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        height_factor: Any,
+        width_factor: Any,
+        fill_mode: str = "reflect",
+        interpolation: str = "bilinear",
+        seed: Any = None,
+        fill_value: float = 0.0,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(data_format=data_format, **kwargs)
+        if width_factor is None:
+            self._bounds("width_factor", width_factor)
+        self._set_factors(height_factor, width_factor)
+        self._set_sampling(fill_mode, interpolation, fill_value, seed)
+
+    def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
+        if not training:
+            return None
+        images = data["images"] if isinstance(data, dict) else data
+        batch, height, width = self._sizes(images)
+        down = self._uniform(images, (batch, 1), self.height_lower, self.height_upper, seed=seed)
+        right = self._uniform(images, (batch, 1), self.width_lower, self.width_upper, seed=seed)
+        moves = [ops.multiply(right, float(width)), ops.multiply(down, float(height))]
+        translations = ops.cast(ops.concatenate(moves, 1), "float32")
+        return {"translations": translations, "input_shape": tuple(images.shape)}
+
+    def _matrix(self, images: Any, transformation: Any) -> Any:
+        moves = ops.negative(transformation["translations"])
+        right, down = ops.split(moves, 2, 1)
+        one, zero = ops.ones_like(right), ops.zeros_like(right)
+        return ops.concatenate([one, zero, right, zero, one, down, zero, zero], 1)
+
+
+class RandomZoom(_RandomHeightAndWidth):
+    """In training, zooms each image out of or into its middle; outside of it nothing happens.
+
+    Args:
+        height_factor: A number f for up to f out or in, or two bounds; positive zooms out (0.2:
+            the image gets 1 / 1.2 of its height), negative in. Above -1, up to 1.
+        width_factor: The same for the width; by default as drawn for the height, which keeps the
+            proportions.
+        fill_mode: What comes in from outside: the image mirrored with its border repeated
+            ("reflect"), the image again ("wrap"), "constant", or the "nearest" pixel.
+        interpolation: "bilinear" or "nearest".
+        seed: An integer for a generator of this layer's own; by default the program's is used.
+        fill_value: For "constant".
+        data_format: By default the configured one.
+
+    Raises:
+        ValueError: for factors out of range.
+        NotImplementedError: for an unknown fill mode or interpolation.
+
+    Input: (height, width, channels), or with a batch; of any dtype.
+
+    Output: The same shape, in the layer's dtype.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.layers.RandomZoom(0.2)(keras.ops.ones((2, 8, 8, 3)), training=True).shape
+    (2, 8, 8, 3)
+    """
+
+    _range = "(-1.0, 1.0]"
+    _open_below = True
+
+    def __init__(
+        self,
+        height_factor: Any,
+        width_factor: Any = None,
+        fill_mode: str = "reflect",
+        interpolation: str = "bilinear",
+        seed: Any = None,
+        fill_value: float = 0.0,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(data_format=data_format, **kwargs)
+        self._set_factors(height_factor, width_factor)
+        self._set_sampling(fill_mode, interpolation, fill_value, seed)
+
+    def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
+        if not training:
+            return None
+        images = data["images"] if isinstance(data, dict) else data
+        shape = (self._sizes(images)[0], 1)
+        low, high = 1.0 + self.height_lower, 1.0 + self.height_upper
+        height_zoom = width_zoom = self._uniform(images, shape, low, high, seed=seed)
+        if self.width_factor is not None:
+            low, high = 1.0 + self.width_lower, 1.0 + self.width_upper
+            width_zoom = self._uniform(images, shape, low, high, seed=seed)
+        return {
+            "height_zoom": height_zoom,
+            "width_zoom": width_zoom,
+            "input_shape": tuple(images.shape),
+        }
+
+    def _matrix(self, images: Any, transformation: Any) -> Any:
+        _, height, width = self._sizes(images)
+        zoom_x = ops.cast(transformation["width_zoom"], "float32")
+        zoom_y = ops.cast(transformation["height_zoom"], "float32")
+        zero = ops.zeros_like(zoom_x)
+        # The middle of the image stays where it is.
+        shift_x = ops.multiply(ops.subtract(1.0, zoom_x), (width - 1) / 2)
+        shift_y = ops.multiply(ops.subtract(1.0, zoom_y), (height - 1) / 2)
+        return ops.concatenate([zoom_x, zero, shift_x, zero, zoom_y, shift_y, zero, zero], 1)
+
+
+class RandomRotation(_RandomAffine):
+    """In training, turns each image around its middle; outside of it nothing happens.
+
+    Args:
+        factor: A number f for up to f of a full turn in both directions, or two bounds; positive
+            turns counter-clockwise. From -1 to 1.
+        fill_mode: What comes in from outside: the image mirrored with its border repeated
+            ("reflect"), the image again ("wrap"), "constant", or the "nearest" pixel.
+        interpolation: "bilinear" or "nearest".
+        seed: An integer for a generator of this layer's own; by default the program's is used.
+        fill_value: For "constant".
+        data_format: By default the configured one.
+
+    Raises:
+        ValueError: for a factor out of range.
+        NotImplementedError: for an unknown fill mode or interpolation.
+
+    Input: (height, width, channels), or with a batch; of any dtype.
+
+    Output: The same shape, in the layer's dtype.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> image = keras.ops.reshape(keras.ops.arange(4.0), (2, 2, 1))
+    >>> layer = keras.layers.RandomRotation((0.25, 0.25))
+    >>> layer(image, training=True).numpy().round(4).ravel().tolist()
+    [1.0, 3.0, 0.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        factor: Any,
+        fill_mode: str = "reflect",
+        interpolation: str = "bilinear",
+        seed: Any = None,
+        fill_value: float = 0.0,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(data_format=data_format, **kwargs)
+        self._set_factor(factor)
+        self._set_sampling(fill_mode, interpolation, fill_value, seed)
+
+    def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
+        if not training:
+            return None
+        images = data["images"] if isinstance(data, dict) else data
+        batch, height, width = self._sizes(images)
+        low, high = self.factor[0] * 360.0, self.factor[1] * 360.0
+        angle = self._uniform(images, (batch,), low, high, seed=seed)
+        matrix = _rotation(angle, height, width)
+        return {
+            "angle": angle,
+            "rotation_matrix": ops.squeeze(matrix, 0) if len(images.shape) == 3 else matrix,
+            "image_height": height,
+            "image_width": width,
+            "batch_size": batch,
+        }
+
+    def _matrix(self, images: Any, transformation: Any) -> Any:
+        return transformation["rotation_matrix"]
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "factor": self.factor}
+
+
+def _rotation(angle: Any, height: int, width: int) -> Any:
+    """The transforms that turn images by angles in degrees around their middle, (n, 8)."""
+    cosine, sine = (ops.expand_dims(part, -1) for part in _cosine_and_sine(angle))
+    center_x, center_y = (width - 1) / 2, (height - 1) / 2
+    zero = ops.zeros_like(sine)
+    from_x = ops.add(
+        ops.subtract(center_x, ops.multiply(cosine, center_x)), ops.multiply(sine, center_y)
+    )
+    from_y = ops.subtract(
+        ops.subtract(center_y, ops.multiply(sine, center_x)), ops.multiply(cosine, center_y)
+    )
+    return ops.concatenate(
+        [cosine, ops.negative(sine), from_x, sine, cosine, from_y, zero, zero], 1
+    )
+
+
+def _cosine_and_sine(degrees: Any) -> tuple[Any, Any]:
+    """Of angles in degrees, exact at whole quarters of a turn."""
+    quarters = ops.floor(ops.add(ops.multiply(degrees, 1 / 90), 0.5))
+    rest = ops.multiply(
+        ops.subtract(degrees, ops.multiply(quarters, 90.0)), math.pi / 180
+    )  # from -pi/4 to pi/4, where these terms leave less than float32 can hold
+    square = ops.square(rest)
+    cosine = _power_series(square, [1 / math.factorial(2 * i) for i in range(6)])
+    sine = _power_series(square, [1 / math.factorial(2 * i + 1) for i in range(6)])
+    sine = ops.multiply(sine, rest)
+    turned = ops.mod(quarters, 2.0)  # 1 where cosine and sine change places
+    negative = ops.greater_equal(ops.mod(quarters, 4.0), 2.0)
+    sign = ops.where(negative, -1.0, 1.0)
+    is_turned = ops.equal(turned, 1.0)
+    return (
+        ops.multiply(sign, ops.where(is_turned, ops.negative(sine), cosine)),
+        ops.multiply(sign, ops.where(is_turned, cosine, sine)),
+    )
+
+
+def _power_series(square: Any, coefficients: list[float]) -> Any:
+    """c0 - c1 s + c2 s^2 - ..., by Horner's rule."""
+    result = ops.full_like(square, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        result = ops.subtract(coefficient, ops.multiply(result, square))
+    return result
