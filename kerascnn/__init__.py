@@ -39,6 +39,7 @@ from kerascnn import (  # noqa: E402 (operators first: what follows computes wit
     optimizers,
     random,
     regularizers,
+    saving,
     utils,
 )
 from kerascnn.device import device  # noqa: E402
@@ -98,6 +99,7 @@ __all__ = [
     "optimizers",
     "random",
     "regularizers",
+    "saving",
     "show_versions",
     "utils",
 ]

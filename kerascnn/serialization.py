@@ -1,16 +1,25 @@
 """Objects as configuration dictionaries and back, in the form that Keras gives them.
 
 A dictionary has `module` (the public place in Keras), `class_name`, `config` (what `from_config`
-takes) and `registered_name`.
+takes) and `registered_name`; layers add the shapes they were built on, models how they were
+compiled. Reading one makes objects of public classes of kerascnn and of registered classes only: a
+configuration cannot name a module to import.
 """
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import importlib
-from collections.abc import Mapping
+import inspect
+import types
+import warnings
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+
+from kerascnn import registration
 
 # Public places of Keras, and the modules where kerascnn keeps what they hold.
 _PLACES = {
@@ -23,11 +32,27 @@ _PLACES = {
     "keras.losses": "kerascnn.losses",
     "keras.metrics": "kerascnn.metrics",
     "keras.activations": "kerascnn.activations",
+    "keras.dtype_policies": "kerascnn.dtype_policies",
     "keras.random": "kerascnn.random",
+    "keras.models": "kerascnn.models",
     "keras": "kerascnn",
     "keras.src.models.functional": "kerascnn.models",
     "keras.src.models.sequential": "kerascnn.models",
 }
+# Where a function is looked for that a configuration only names.
+_FUNCTION_PLACES = (
+    "kerascnn.activations",
+    "kerascnn.losses",
+    "kerascnn.metrics",
+    "kerascnn.initializers",
+    "kerascnn.regularizers",
+    "kerascnn.constraints",
+)
+_NOT_FOUND = object()
+
+
+class DeserializationError(ValueError, TypeError):
+    """A configuration that describes nothing known. Keras raises TypeError for some of these."""
 
 
 def public_module(cls: type) -> str:
@@ -37,91 +62,342 @@ def public_module(cls: type) -> str:
         return cls.__module__
     for depth in (3, 2):
         place = ".".join(["keras", *parts[1:depth]])
-        if len(parts) >= depth and place in _PLACES:
-            return place
+        if len(parts) >= depth and place in _PLACES and place != "keras.models":
+            return "keras" if cls.__name__ == "DTypePolicy" else place
     if cls.__name__ == "Functional":
         return "keras.src.models.functional"
     return "keras"
 
 
-def serialize_object(obj: Any) -> Any:
+# Sharing -----------------------------------------------------------------------------------------
+
+
+class _Shared:
+    """Objects that occur more than once in one configuration."""
+
+    def __init__(self) -> None:
+        self.configs: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self.objects: dict[int, Any] = {}
+
+
+_shared: contextvars.ContextVar[_Shared | None] = contextvars.ContextVar("shared", default=None)
+
+
+@contextlib.contextmanager
+def object_sharing() -> Iterator[None]:
+    """In this block, an object that occurs several times becomes one object again when read."""
+    token = _shared.set(_Shared())
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+
+
+def _note_written(obj: Any, config: dict[str, Any]) -> None:
+    shared = _shared.get()
+    if shared is None:
+        return
+    _, first = shared.configs.setdefault(id(obj), (obj, config))  # held: its id stays its own
+    if first is not config:
+        first["shared_object_id"] = config["shared_object_id"] = id(obj)
+
+
+# Budget for weights ------------------------------------------------------------------------------
+
+_budget: contextvars.ContextVar[list[int] | None] = contextvars.ContextVar("budget", default=None)
+
+
+@contextlib.contextmanager
+def weight_budget(nbytes: int) -> Iterator[None]:
+    """In this block, layers can make weights of so many bytes together.
+
+    A file cannot make a model take memory for weights that it does not hold.
+    """
+    token = _budget.set([nbytes])
+    try:
+        yield
+    finally:
+        _budget.reset(token)
+
+
+def charge_weight(nbytes: int, layer_name: str) -> None:
+    """Takes a weight off the budget, where there is one.
+
+    Raises:
+        ValueError: where it is more than what is left.
+    """
+    left = _budget.get()
+    if left is None:
+        return
+    if nbytes > left[0]:
+        raise ValueError(
+            f"The configuration asks for weights of {nbytes} bytes in layer '{layer_name}', more "
+            "than the file holds. The file is damaged or was made to fill memory."
+        )
+    left[0] -= nbytes
+
+
+# Writing -----------------------------------------------------------------------------------------
+
+
+def serialize_keras_object(obj: Any) -> Any:
     """The configuration of an object with `get_config`; plain values stay as they are.
+
+    Args:
+        obj: An object, a function, a value, or lists and dictionaries of them.
 
     Raises:
         TypeError: for an object that has no configuration.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.saving.serialize_keras_object(keras.initializers.Zeros())["class_name"]
+    'Zeros'
     """
     if obj is None or isinstance(obj, (bool, int, float, str)):
         return obj
     if isinstance(obj, (list, tuple)):
-        return [serialize_object(item) for item in obj]
+        items = [serialize_keras_object(item) for item in obj]
+        return tuple(items) if isinstance(obj, tuple) else items
     if isinstance(obj, dict):
-        return {key: serialize_object(value) for key, value in obj.items()}
-    if isinstance(obj, np.generic):
+        return {key: serialize_keras_object(value) for key, value in obj.items()}
+    special = _serialize_special(obj)
+    if special is not None:
+        return special
+    if isinstance(obj, np.generic) or (isinstance(obj, np.ndarray) and obj.ndim == 0):
         return obj.item()
-    if isinstance(obj, np.ndarray):
-        return {
-            "class_name": "__numpy__",
-            "config": {"value": obj.tolist(), "dtype": str(obj.dtype)},
-        }
-    if hasattr(obj, "get_config"):
-        cls = type(obj)
-        own = cls.__module__.split(".")[0] == "kerascnn"
-        return {
-            "module": public_module(cls),
-            "class_name": cls.__name__,
-            "config": obj.get_config(),
-            "registered_name": None if own else cls.__name__,
-        }
+    if isinstance(obj, types.FunctionType):
+        return _serialize_function(obj)
+    if hasattr(obj, "get_config") and not isinstance(obj, type):
+        return _serialize_instance(obj)
     if callable(obj):
-        return {
-            "module": "builtins",
-            "class_name": "function",
-            "config": obj.__name__,
-            "registered_name": obj.__name__,
-        }
+        return _serialize_function(obj)
     raise TypeError(f"{obj!r} cannot be put into a configuration: it has no `get_config`.")
 
 
-def serialize_layer(layer: Any) -> dict[str, Any]:
-    """The configuration of a layer of a model, with the shapes that it was built on."""
-    config = serialize_object(layer)
-    if layer.built and layer.get_build_config() is not None:
-        config["build_config"] = layer.get_build_config()
+def _serialize_special(obj: Any) -> dict[str, Any] | None:
+    """What is no object of a class with a configuration, in Keras' notation."""
+    from kerascnn import _core
+    from kerascnn.symbolic.keras_tensor import KerasTensor
+
+    def entry(kind: str, **config: Any) -> dict[str, Any]:
+        return {"class_name": f"__{kind}__", "config": config}
+
+    if isinstance(obj, np.ndarray) and obj.ndim:
+        return entry("numpy", value=obj.tolist(), dtype=str(obj.dtype))
+    if isinstance(obj, _core.Tensor):
+        return entry("tensor", value=obj.numpy().tolist(), dtype=obj.dtype)
+    if isinstance(obj, bytes):
+        return entry("bytes", value=obj.decode())
+    if isinstance(obj, slice):
+        ends = {name: serialize_keras_object(getattr(obj, name)) for name in ("start", "stop")}
+        return entry("slice", **ends, step=serialize_keras_object(obj.step))
+    if obj is Ellipsis:
+        return entry("ellipsis")
+    if isinstance(obj, KerasTensor):
+        place = obj._keras_history
+        history = None if place is None else [place.operation.name, *place[1:]]
+        return entry("keras_tensor", shape=obj.shape, dtype=obj.dtype, keras_history=history)
+    return None
+
+
+def _serialize_function(function: Any) -> dict[str, Any]:
+    if getattr(function, "__name__", None) == "<lambda>":
+        from kerascnn import lambdas
+
+        warnings.warn(
+            "A lambda is part of the configuration. It can only be read with safe_mode=False, for "
+            "that runs code out of a file. Use a function with a name.",
+            stacklevel=4,
+        )
+        return {"class_name": "__lambda__", "config": {"value": lambdas.dump(function)}}
+    return {
+        "module": "builtins",
+        "class_name": "function",
+        "config": registration.get_registered_name(function),
+        "registered_name": "function",
+    }
+
+
+def _serialize_instance(obj: Any) -> dict[str, Any]:
+    cls = type(obj)
+    inner = obj.get_config()
+    if not isinstance(inner, dict):
+        raise TypeError(f"`get_config` of {obj} must return a dictionary. It returned: {inner}")
+    inner = {key: serialize_keras_object(value) for key, value in inner.items()}
+    own = cls.__module__.split(".")[0] == "kerascnn"
+    module: str | None = public_module(cls)
+    config: dict[str, Any] = {
+        "module": None if module == "__main__" else module,
+        "class_name": cls.__name__,
+        "config": inner,
+        "registered_name": None if own else registration.get_registered_name(cls),
+    }
+    if own and str(module).startswith("keras.src."):
+        config["registered_name"] = cls.__name__
+    for part in ("build", "compile"):
+        getter = getattr(obj, f"get_{part}_config", None)
+        value = None if getter is None else getter()
+        if value is not None:
+            config[f"{part}_config"] = serialize_keras_object(value)
+    _note_written(obj, config)
     return config
+
+
+# The names that the rest of the package uses.
+serialize_object = serialize_keras_object
+
+
+# Reading -----------------------------------------------------------------------------------------
+
+
+def deserialize_keras_object(
+    config: Any,
+    custom_objects: Mapping[str, Any] | None = None,
+    safe_mode: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """The object that a configuration describes; plain values stay as they are.
+
+    Args:
+        config: What `serialize_keras_object` returned, in kerascnn or in Keras.
+        custom_objects: Classes and functions of one's own by name.
+        safe_mode: Whether lambdas are refused. They are code, which would be run.
+        module_objects: Classes and functions by name, for configurations that are only a name.
+
+    Raises:
+        ValueError: for a class or function that is not known (a TypeError too, as in Keras), a
+            lambda in safe mode, or a configuration that does not fit its class.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> config = keras.saving.serialize_keras_object(keras.regularizers.L2(0.1))
+    >>> round(keras.saving.deserialize_keras_object(config).l2, 3)
+    0.1
+    """
+    module_objects = kwargs.pop("module_objects", None)
+    if kwargs:
+        raise TypeError(f"deserialize_keras_object does not have the arguments {sorted(kwargs)}")
+    inherited = registration.in_safe_mode()
+    custom = registration.all_custom_objects(custom_objects)
+    with registration.SafeModeScope(safe_mode if inherited is None else inherited):
+        if isinstance(config, str):
+            if custom.get(config) is not None:
+                return custom[config]
+            found = (module_objects or {}).get(config)
+            return config if found is None else (found() if isinstance(found, type) else found)
+        if module_objects is not None and isinstance(config, dict):
+            named = module_objects.get(config.get("class_name"))
+            if named is not None:
+                custom.setdefault(config["class_name"], named)
+        return deserialize_object(config, custom)
 
 
 def deserialize_object(
     config: Any, custom_objects: Mapping[str, Any] | None = None, place: str | None = None
 ) -> Any:
-    """The object that a configuration describes; plain values stay as they are.
+    """As `deserialize_keras_object`, with a module of kerascnn to look in by default.
 
     Args:
-        config: What `serialize_object` returned.
+        config: What `serialize_keras_object` returned.
         custom_objects: Classes and functions of one's own by name.
         place: A module of kerascnn to look in where the configuration names none.
-
-    Raises:
-        ValueError: for a class that is not known.
     """
     if isinstance(config, (list, tuple)):
         return [deserialize_object(item, custom_objects, place) for item in config]
-    if not isinstance(config, dict) or "class_name" not in config or "config" not in config:
+    if not isinstance(config, dict):
         return config
-    name = config["class_name"]
-    if name == "__numpy__":
-        return np.array(config["config"]["value"], dtype=config["config"]["dtype"])
+    if "class_name" not in config or "config" not in config:
+        return {k: deserialize_object(v, custom_objects, place) for k, v in config.items()}
+    name, inner = config["class_name"], config["config"]
+    if not isinstance(name, str):
+        raise DeserializationError(f"A class is named by a string. Received: class_name={name!r}")
+    if name.startswith("__"):
+        return _deserialize_special(name, inner, custom_objects)
     if name == "function":
-        name = config["config"]
-        if custom_objects and name in custom_objects:
-            return custom_objects[name]
-        raise ValueError(
-            f"The function {name!r} is not known. Pass it as custom_objects={{{name!r}: {name}}}."
-        )
+        return _find_function(inner, config, custom_objects)
+    shared = _shared.get()
+    number = config.get("shared_object_id")
+    if shared is not None and number is not None and number in shared.objects:
+        return shared.objects[number]
     cls = _find_class(name, config, custom_objects, place)
-    inner = config["config"]
-    if custom_objects and _takes_custom_objects(cls):
-        return cls.from_config(inner, custom_objects=custom_objects)
-    return cls.from_config(inner)
+    if isinstance(cls, types.FunctionType):
+        return cls
+    obj = _make(cls, name, {} if inner is None else inner, config, custom_objects)
+    if shared is not None and number is not None:
+        shared.objects[number] = obj
+    return obj
+
+
+def _make(
+    cls: Any,
+    name: str,
+    inner: Any,
+    config: dict[str, Any],
+    custom_objects: Mapping[str, Any] | None,
+) -> Any:
+    if not hasattr(cls, "from_config"):
+        raise DeserializationError(f"{name!r} cannot be made again: it has no `from_config`.")
+    if not isinstance(inner, dict):
+        raise DeserializationError(
+            f"The config of {name} must be a dictionary. Received: {inner!r}"
+        )
+    scope: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    if custom_objects:
+        scope = registration.CustomObjectScope(custom_objects)
+    with scope:
+        if custom_objects and _takes_custom_objects(cls):
+            obj = cls.from_config(inner, custom_objects=custom_objects)
+        else:
+            obj = cls.from_config(inner)
+        if config.get("build_config") and not getattr(obj, "built", True):
+            obj.build_from_config(config["build_config"])
+        if config.get("compile_config"):
+            obj.compile_from_config(config["compile_config"])
+    return obj
+
+
+def _deserialize_special(name: str, inner: Any, custom_objects: Mapping[str, Any] | None) -> Any:
+    try:
+        if name == "__numpy__":
+            return np.array(inner["value"], dtype=_plain_dtype(inner["dtype"]))
+        if name == "__tensor__":
+            from kerascnn import ops
+
+            return ops.convert_to_tensor(inner["value"], dtype=inner["dtype"])
+        if name == "__bytes__":
+            return inner["value"].encode()
+        if name == "__ellipsis__":
+            return Ellipsis
+        if name == "__slice__":
+            ends = [inner[end] for end in ("start", "stop", "step")]
+            return slice(*deserialize_object(ends, custom_objects))
+        if name == "__keras_tensor__":
+            from kerascnn.symbolic.keras_tensor import KerasTensor
+
+            return KerasTensor(inner["shape"], dtype=inner["dtype"])
+    except (KeyError, AttributeError) as error:
+        raise DeserializationError(f"The config of {name} is damaged: {inner!r}") from error
+    if name == "__lambda__":
+        if registration.in_safe_mode() is not False:
+            raise ValueError(
+                "The configuration holds a lambda: code that would be run. Where you trust its "
+                "source, pass safe_mode=False, or call "
+                "keras.config.enable_unsafe_deserialization()."
+            )
+        from kerascnn import lambdas
+
+        return lambdas.load(inner)
+    raise DeserializationError(f"The kind of value {name!r} is not known here.")
+
+
+def _plain_dtype(name: Any) -> np.dtype[Any]:
+    """A dtype of numbers; objects (which may run code) are none."""
+    from kerascnn import dtypes
+
+    return np.dtype(dtypes.numpy_dtype(dtypes.standardize_dtype(name)))
 
 
 def _takes_custom_objects(cls: Any) -> bool:
@@ -129,23 +405,60 @@ def _takes_custom_objects(cls: Any) -> bool:
     return code is not None and "custom_objects" in code.co_varnames[: code.co_argcount]
 
 
+def _registered(name: Any, custom_objects: Mapping[str, Any] | None) -> Any:
+    if not isinstance(name, str):
+        return None
+    found = registration.get_registered_object(name, custom_objects)
+    return found if found is not None else (custom_objects or {}).get(name)
+
+
+def _find_function(
+    name: Any, config: dict[str, Any], custom_objects: Mapping[str, Any] | None
+) -> Any:
+    if not isinstance(name, str):
+        raise DeserializationError(f"A function is given by its name. Received: {name!r}")
+    found = _registered(name, custom_objects)
+    if found is not None:
+        return found
+    wanted = _PLACES.get(str(config.get("module")))
+    for place in (wanted,) if wanted else _FUNCTION_PLACES:
+        function = _public(place, name)
+        if inspect.isfunction(function):
+            return function
+    raise DeserializationError(
+        f"The function {name!r} is not known. Pass it as custom_objects={{{name!r}: {name}}}, or "
+        "decorate it with keras.saving.register_keras_serializable()."
+    )
+
+
+def _public(place: str, name: str) -> Any:
+    """What a module of kerascnn shows under a name, None where it shows nothing."""
+    module = importlib.import_module(place)
+    public = getattr(module, "__all__", None)
+    if name.startswith("_") or (public is not None and name not in public):
+        return None
+    return getattr(module, name, None)
+
+
 def _find_class(
     name: str, config: dict[str, Any], custom_objects: Mapping[str, Any] | None, place: str | None
 ) -> Any:
-    for key in (str(config.get("registered_name")), name):
-        if custom_objects and key in custom_objects:
-            return custom_objects[key]
+    for key in (config.get("registered_name"), name):
+        found = _registered(key, custom_objects)
+        if found is not None:
+            return found
     module_name = config.get("module")
     if str(module_name).startswith("keras.src.backend.torch.optimizers."):
         module_name = "keras.optimizers"  # where Keras on PyTorch says that its optimizers are
-    wanted = _PLACES.get(module_name, place) if module_name else place
+    wanted = _PLACES.get(str(module_name), place) if module_name else place
     if wanted is not None:
-        found = getattr(importlib.import_module(wanted), name, None)
-        if isinstance(found, type):
+        found = _public(wanted, name)
+        if isinstance(found, type) and hasattr(found, "get_config"):
             return found
-    raise ValueError(
+    raise DeserializationError(
         f"The class {name!r}{f' of {module_name}' if module_name else ''} is not known. If it is "
-        f"your own, pass it as custom_objects={{{name!r}: {name}}}."
+        f"your own, pass it as custom_objects={{{name!r}: {name}}}, or decorate it with "
+        "keras.saving.register_keras_serializable()."
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from kerascnn import initializers
+from kerascnn import initializers, serialization
 from kerascnn.device import device as on_device
 from kerascnn.random import SeedGenerator
 from kerascnn.variable import Variable
@@ -114,6 +115,7 @@ class LayerState:
         wanted = self.variable_dtype if dtype is None else dtypes.standardize_dtype(dtype)
         if initializer is None:
             initializer = "glorot_uniform" if dtypes.is_float(wanted) else "zeros"
+        serialization.charge_weight(math.prod(sizes) * dtypes.ITEMSIZE[wanted], self.name)
         variable = Variable(
             initializers.get(initializer),
             shape=sizes,
@@ -208,6 +210,29 @@ class LayerState:
                 )
         for variable, array in zip(own, arrays, strict=True):
             variable.assign(array)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Puts the layer's own weights into a mapping, under "0", "1", ...; not those below it.
+
+        A layer that overrides it keeps in files what it puts there.
+        """
+        for index, variable in enumerate(self._own_variables()):
+            store[str(index)] = variable.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Takes the layer's own weights from a mapping that `save_own_variables` filled.
+
+        Raises:
+            ValueError: where it has another number of them, or one of another shape.
+        """
+        own = self._own_variables()
+        if len(store.keys()) != len(own):
+            raise ValueError(
+                f"Layer '{self.name}' has {len(own)} weights {[v.name for v in own]}, but "
+                f"{len(store.keys())} were saved for it."
+            )
+        for index, variable in enumerate(own):
+            variable.assign(np.asarray(store[str(index)]))
 
     def count_params(self) -> int:
         """The number of elements of all weights.

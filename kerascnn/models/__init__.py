@@ -1,7 +1,17 @@
 """Models: Sequential, functional and subclassed."""
 
+from kerascnn.models.cloning import clone_model, model_from_json
 from kerascnn.models.functional import Functional
 from kerascnn.models.model import Model
 from kerascnn.models.sequential import Sequential
+from kerascnn.saving.api import load_model, save_model
 
-__all__ = ["Functional", "Model", "Sequential"]
+__all__ = [
+    "Functional",
+    "Model",
+    "Sequential",
+    "clone_model",
+    "load_model",
+    "model_from_json",
+    "save_model",
+]

@@ -166,6 +166,10 @@ class Functional(Model):
         finally:
             self.autocast = autocast
 
+    def get_build_config(self) -> dict[str, Any]:
+        """As Keras gives it: the shapes are those of the inputs."""
+        return {"input_shape": None}
+
     def get_config(self) -> dict[str, Any]:
         from kerascnn.models import functional_config
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerascnn import serialization, trees
-from kerascnn.layers.layer import Layer
+from kerascnn.models import op_config
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import Function, Node, Operation, history_of
 
@@ -14,30 +14,27 @@ def from_model(model: Any) -> dict[str, Any]:
     """Layers with their calls, and which calls are the model's inputs and outputs.
 
     Raises:
-        ValueError: for a model with functions of `kerascnn.ops` among its layers.
+        ValueError: for a model that calls a function which Keras has no operation for.
     """
     kept = _kept_nodes(model)
     layers = []
     for operation in model.operations:
+        calls = [n for n in operation._inbound_nodes if id(n) in kept and not n.is_input]
         if isinstance(operation, Function):
-            raise ValueError(
-                f"Model '{model.name}' calls ops.{operation.function.__name__} outside of a layer, "
-                "which a configuration cannot hold. Put it into the `call` of a layer."
-            )
-        assert isinstance(operation, Layer)
-        entry = serialization.serialize_layer(operation)
-        entry["name"] = operation.name
-        entry["inbound_nodes"] = [
-            _serialize_call(node, kept)
-            for node in operation._inbound_nodes
-            if id(node) in kept and not node.is_input
-        ]
+            entry, arguments = op_config.serialize(operation, model.name)
+            entry["name"] = operation.name
+            entry["inbound_nodes"] = [_serialize_arguments(arguments, {}, kept)]
+        else:
+            entry = dict(serialization.serialize_keras_object(operation))
+            entry["name"] = operation.name
+            entry["inbound_nodes"] = [_serialize_call(node, kept) for node in calls]
         layers.append(entry)
 
     def reference(tensor: KerasTensor) -> list[Any]:
         operation, node_index, tensor_index = history_of(tensor)
         node = operation._inbound_nodes[node_index]
-        return [operation.name, kept.get(id(node), 0), tensor_index]
+        index = kept.get(id(node), 0) + _calls_before(operation)
+        return [operation.name, index, tensor_index]
 
     return {
         "name": model.name,
@@ -46,6 +43,14 @@ def from_model(model: Any) -> dict[str, Any]:
         "input_layers": trees.map_structure(reference, model._graph.inputs),
         "output_layers": trees.map_structure(reference, model._graph.outputs),
     }
+
+
+def _calls_before(operation: Operation) -> int:
+    """Where Keras begins to count the calls that are a model's ends: models are called once more,
+    when they are made."""
+    from kerascnn.models.functional import Functional
+
+    return 1 if isinstance(operation, Functional) else 0
 
 
 def _kept_nodes(model: Any) -> dict[int, int]:
@@ -62,9 +67,24 @@ def _kept_nodes(model: Any) -> dict[int, int]:
 
 
 def _serialize_call(node: Node, kept: dict[int, int]) -> dict[str, Any]:
+    kwargs = dict(node.kwargs)
+    if isinstance(node.operation, _model_class()):
+        kwargs.setdefault("mask", None)  # as Keras notes it
+    return _serialize_arguments(node.args, kwargs, kept)
+
+
+def _model_class() -> type:
+    from kerascnn.models.model import Model
+
+    return Model
+
+
+def _serialize_arguments(
+    args: tuple[Any, ...], kwargs: dict[str, Any], kept: dict[int, int]
+) -> dict[str, Any]:
     def entry(x: Any) -> Any:
         if not isinstance(x, KerasTensor):
-            return serialization.serialize_object(x)
+            return serialization.serialize_keras_object(x)
         operation, node_index, tensor_index = history_of(x)
         parent = operation._inbound_nodes[node_index]
         return {
@@ -77,8 +97,8 @@ def _serialize_call(node: Node, kept: dict[int, int]) -> dict[str, Any]:
         }
 
     return {
-        "args": list(trees.map_structure(entry, node.args)),
-        "kwargs": trees.map_structure(entry, node.kwargs),
+        "args": trees.map_structure(entry, args),
+        "kwargs": trees.map_structure(entry, kwargs),
     }
 
 
@@ -92,7 +112,11 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
     offsets: dict[str, int] = {}
     waiting: list[tuple[str, dict[str, Any]]] = []
     for entry in config["layers"]:
-        layer = serialization.deserialize_object(entry, custom_objects, "kerascnn.layers")
+        layer = op_config.deserialize(entry)
+        if layer is None:
+            layer = serialization.deserialize_object(entry, custom_objects, "kerascnn.layers")
+        if not isinstance(layer, Operation):
+            raise ValueError(f"Expected a layer for {entry['name']!r}. Received: {layer!r}")
         layers[entry["name"]] = layer
         offsets[entry["name"]] = len(layer._inbound_nodes) if entry["inbound_nodes"] else 0
         waiting += [(entry["name"], call) for call in entry["inbound_nodes"]]
@@ -101,7 +125,9 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
         name, node_index, tensor_index = reference
         nodes = layers[name]._inbound_nodes
         index = offsets[name] + node_index
-        return nodes[index].output_tensors[tensor_index] if index < len(nodes) else None
+        if not 0 <= index < len(nodes):
+            return None
+        return nodes[index].output_tensors[tensor_index]
 
     while waiting:
         later = []
@@ -113,7 +139,8 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
                 blocked.add(name)
                 later.append((name, call))
                 continue
-            layers[name](*arguments[0], **arguments[1])  # type: ignore[operator]
+            kwargs = {k: v for k, v in arguments[1].items() if k != "mask" or v is not None}
+            layers[name](*arguments[0], **kwargs)  # type: ignore[operator]
         if len(later) == len(waiting):
             raise ValueError(
                 f"The configuration of model '{config.get('name')}' does not connect: the calls of "
@@ -125,7 +152,11 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
         if isinstance(structure, dict):
             return {key: ends(value) for key, value in structure.items()}
         if len(structure) == 3 and isinstance(structure[0], str):
-            return tensor(structure)
+            name, node_index, tensor_index = structure
+            found = tensor((name, node_index - _calls_before(layers[name]), tensor_index))
+            if found is None:
+                raise ValueError(f"There is no output {structure} among the layers' calls.")
+            return found
         return [ends(item) for item in structure]
 
     inputs, outputs = ends(config["input_layers"]), ends(config["output_layers"])
@@ -146,6 +177,8 @@ def _restore(structure: Any, tensor: Any) -> Any:
                 found = tensor(x["config"]["keras_history"])
                 missing = missing or found is None
                 return found
+            if "class_name" in x and "config" in x:
+                return serialization.deserialize_object(x)
             return {key: restore(value) for key, value in x.items()}
         if isinstance(x, (list, tuple)):
             return type(x)(restore(item) for item in x)

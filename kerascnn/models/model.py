@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, cast
 
 from kerascnn import tracing, trees
 from kerascnn.layers.layer import Layer
+from kerascnn.saving.model_saving import ModelSaving
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.training.trainer import Trainer
 
 
-class Model(Trainer, Layer):
+class Model(ModelSaving, Trainer, Layer):
     """A network with `compile`, `fit`, `evaluate` and `predict`.
 
     There are two ways to make one: from inputs and outputs, `Model(inputs, outputs)`, or as a
@@ -153,35 +153,6 @@ class Model(Trainer, Layer):
             show_trainable=show_trainable,
             layer_range=layer_range,
         )
-
-    def save_weights(self, filepath: str | os.PathLike[str], overwrite: bool = True) -> None:
-        """Writes all weights to one file; see `kerascnn.models.weights_file`.
-
-        Args:
-            filepath: Ends in ".weights.safetensors" or ".safetensors".
-            overwrite: Whether a file of that name may be replaced.
-
-        Raises:
-            ValueError: for another ending, or a model that is not built.
-            FileExistsError: where there is a file and it may not be replaced.
-        """
-        from kerascnn.models import weights_file
-
-        weights_file.save(self, filepath, overwrite)
-
-    def load_weights(self, filepath: str | os.PathLike[str], skip_mismatch: bool = False) -> None:
-        """Reads weights that `save_weights` wrote; on an error nothing is changed.
-
-        Args:
-            filepath: The file.
-            skip_mismatch: Whether layers whose weights do not fit keep what they have.
-
-        Raises:
-            ValueError: for weights that don't fit (naming layer and shapes) or a damaged file.
-        """
-        from kerascnn.models import weights_file
-
-        weights_file.load(self, filepath, skip_mismatch)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:

@@ -215,9 +215,9 @@ class Sequential(Model):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        config["layers"] = [serialization.serialize_layer(layer) for layer in self._stack]
+        config["layers"] = [serialization.serialize_keras_object(layer) for layer in self._stack]
         if self._functional is not None:
-            config["build_input_shape"] = self._functional.input_shape
+            config["build_input_shape"] = getattr(self._stack[0], "batch_shape", None)
         return config
 
     @classmethod

@@ -18,7 +18,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -127,9 +127,11 @@ def _checked_path(filepath: str | os.PathLike[str]) -> Path:
     return path
 
 
-def write(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
-    """Writes arrays to a safetensors file, by way of a file beside it."""
-    header: dict[str, Any] = {"__metadata__": {"format": "kerascnn"}}
+def write(
+    path: Path, arrays: dict[str, np.ndarray[Any, Any]], metadata: dict[str, str] | None = None
+) -> None:
+    """Writes arrays (and texts by name) to a safetensors file, by way of a file beside it."""
+    header: dict[str, Any] = {"__metadata__": {"format": "kerascnn", **(metadata or {})}}
     offset = 0
     for name, array in arrays.items():
         header[name] = {
@@ -163,16 +165,7 @@ def read(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """
     size = path.stat().st_size
     with open(path, "rb") as file:
-        start = file.read(8)
-        length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-        if not 2 <= length <= min(size - 8, _MAX_HEADER):
-            raise ValueError(f"{path} is no safetensors file, or is cut off.")
-        try:
-            header = json.loads(file.read(length))
-        except ValueError as error:
-            raise ValueError(f"{path}: its header is damaged ({error}).") from None
-        if not isinstance(header, dict):
-            raise ValueError(f"{path}: its header is damaged.")
+        header, length = _read_header(file, path, size)
         available = size - 8 - length
         arrays = {}
         for name, entry in header.items():
@@ -183,6 +176,34 @@ def read(path: Path) -> dict[str, np.ndarray[Any, Any]]:
             data = file.read(end - begin)
             arrays[name] = np.frombuffer(data, dtypes.numpy_dtype(dtype)).reshape(shape)
     return arrays
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The texts by name that a safetensors file holds beside its arrays.
+
+    Raises:
+        ValueError: for a file that is not one, or is damaged.
+    """
+    with open(path, "rb") as file:
+        metadata = _read_header(file, path, path.stat().st_size)[0].get("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise ValueError(f"{path}: its metadata is damaged.")
+    return metadata
+
+
+def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[dict[str, Any], int]:
+    """What the header says, and its length."""
+    start = file.read(8)
+    length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+    if not 2 <= length <= min(size - 8, _MAX_HEADER):
+        raise ValueError(f"{path} is no safetensors file, or is cut off.")
+    try:
+        header = json.loads(file.read(length))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: its header is damaged ({error}).") from None
+    if not isinstance(header, dict):
+        raise ValueError(f"{path}: its header is damaged.")
+    return header, length
 
 
 def _checked_entry(

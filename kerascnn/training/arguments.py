@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,24 +10,33 @@ import numpy as np
 from kerascnn import _core, random
 from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.training.data import ArrayData, check_positive_int
+from kerascnn.training.streams import BatchStream
 
 
 class Running:
-    """While steps run: leaves display and device in order when they are interrupted."""
+    """While steps run: leaves display, device and workers in order when they are interrupted."""
 
-    def __init__(self, callbacks: CallbackList, device: str):
+    def __init__(self, model: Any, callbacks: CallbackList, feeds: Iterable[Any]):
+        self._model = model
         self._callbacks = callbacks
-        self._device = device
+        self._feeds = feeds
+        self._is_inner = False
 
     def __enter__(self) -> None:
-        return None
+        self._is_inner = self._model._keeps_metrics  # a callback that evaluates, say
+        self._model._keeps_metrics = True
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if not self._is_inner:
+            self._model._keeps_metrics = False
+            self._model._forget_metrics()
+        for feed in self._feeds:
+            feed.close()
         if kind is None:
             return
         self._callbacks.close()
         # Steps under way on a GPU end before anybody looks at the weights.
-        _core.synchronize(self._device)
+        _core.synchronize(self._model._state.device)
 
 
 def make_shuffler() -> np.random.Generator:
@@ -42,12 +52,15 @@ def standardize_verbosity(verbose: Any) -> int:
     return int(verbose)
 
 
-def standardize_batch_size(batch_size: Any, data: ArrayData, steps: Any, steps_name: str) -> int:
+def standardize_batch_size(
+    batch_size: Any, data: ArrayData | BatchStream, steps: Any, steps_name: str
+) -> int:
+    """The samples per step; sources that give batches by themselves don't ask for it."""
     if steps is not None:
         check_positive_int(steps_name, steps)
-    if batch_size is None:
+    if batch_size is None and isinstance(data, ArrayData):
         return -(-data.num_samples // steps) if steps else 32
-    return check_positive_int("batch_size", batch_size)
+    return check_positive_int("batch_size", 32 if batch_size is None else batch_size)
 
 
 def check_epochs(epochs: Any, initial_epoch: Any, validation_freq: Any, shuffle: Any) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from kerascnn import _core, config, dtypes, trees
 from kerascnn.training.structure import is_nested
+from kerascnn.utils.batch_parts import pack_x_y_sample_weight
 
 # Wider unsigned integers don't exist on the device: each becomes the next type that holds it.
 _UNSIGNED = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
@@ -44,13 +45,22 @@ class ArrayData:
         """`(x, y, sample_weight)`, nested as given."""
         return self.x, self.y, self.sample_weight
 
+    @property
+    def packed(self) -> Any:
+        """What a step gets: `x`, `(x, y)` or `(x, y, sample_weight)`, without absent ends."""
+        return pack_x_y_sample_weight(*self.structure)
+
+    def unique_arrays(self) -> list[np.ndarray]:
+        """The arrays, one that occurs several times only once."""
+        return list({id(array): array for array in self.arrays()}.values())
+
     def arrays(self) -> list[np.ndarray]:
         """All arrays from left to right, without the absent ones."""
         return [leaf for leaf in trees.flatten(self.structure) if leaf is not None]
 
     @property
     def num_bytes(self) -> int:
-        return sum(array.nbytes for array in {id(a): a for a in self.arrays()}.values())
+        return sum(array.nbytes for array in self.unique_arrays())
 
     def _check_lengths(self) -> int:
         sizes = {
@@ -114,19 +124,6 @@ def class_weights_of(y: np.ndarray, class_weight: dict) -> np.ndarray:
     classes, places = np.unique(labels, return_inverse=True)
     weights = [float(class_weight.get(int(label), 1.0)) for label in classes]
     return np.asarray(weights, config.floatx())[places.reshape(labels.shape)]
-
-
-def unpack_validation_data(validation_data: Any) -> ArrayData:
-    """`(x, y)` or `(x, y, sample_weight)` as `ArrayData`."""
-    if isinstance(validation_data, ArrayData):
-        return validation_data
-    if not isinstance(validation_data, (tuple, list)) or len(validation_data) not in (1, 2, 3):
-        raise ValueError(
-            "validation_data must be a tuple (x, y) or (x, y, sample_weight). Received: "
-            f"{type(validation_data).__name__}"
-            + (f" of {len(validation_data)} items" if hasattr(validation_data, "__len__") else "")
-        )
-    return ArrayData(*validation_data)
 
 
 def check_validation_split(fraction: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,7 +52,7 @@ class Feed:
         generator: np.random.Generator | None = None,
     ):
         self._data = data
-        self._arrays = list({id(array): array for array in data.arrays()}.values())
+        self._arrays = data.unique_arrays()
         self._batch_size = batch_size
         self._state = state
         self._generator = generator
@@ -87,7 +88,7 @@ class Feed:
             )
 
     def _source(self, batch_size: int, rows: int, counts: bool, length: int | None) -> BatchSource:
-        return describe_source(self._data.structure, self._arrays, batch_size, rows, counts, length)
+        return describe_source(self._data.packed, self._arrays, batch_size, rows, counts, length)
 
     def _upload(self) -> None:
         device = self._state.device
@@ -109,18 +110,42 @@ class Feed:
 
     # One pass over the data --------------------------------------------------------------------
 
-    def begin_pass(self) -> None:
+    def reset(self) -> None:
+        """The next epoch begins a new pass."""
+        self._left = 0
+
+    def begin_epoch(self, steps: int | None) -> float:
+        """Begins an epoch of a whole pass, or of `steps` batches from where the last one ended.
+
+        Returns the most batches that it can have.
+        """
+        if steps is None or self._left == 0:
+            self._begin_pass()
+        if steps is not None and steps > self._left:
+            warnings.warn(
+                f"The data has only {self._left} of the {steps} batches that were asked for: the "
+                "epoch ends early.",
+                stacklevel=5,
+            )
+        return steps or self.num_batches
+
+    def has_next(self) -> bool:
+        """Whether the pass has another batch."""
+        return self._left > 0
+
+    def end_epoch(self) -> None:
+        """Nothing: the next epoch knows where this one ended."""
+
+    def close(self) -> None:
+        """Nothing: the data on the device goes with the feed."""
+
+    def _begin_pass(self) -> None:
         """The next step is the first of a pass in a new order."""
         order = self._take_order()
         make = self._resident_segments if self.is_resident else self._streamed_segments
         self._segments = make(order)
         self._segment = None
         self._left = self.num_batches
-
-    @property
-    def steps_left(self) -> int:
-        """Steps until the pass is over."""
-        return self._left
 
     def plan_ahead(self) -> None:
         """Draws the next order; called while a GPU is busy with the steps before."""

@@ -46,6 +46,17 @@ def sorted_logs(results: dict[str, Any]) -> dict[str, Any]:
     return {name: results[name] for name in sorted(results)}
 
 
+def flat_logs(results: Any) -> Any:
+    """The entries of dictionaries inside of logs as entries of the logs themselves, as in Keras."""
+    if not isinstance(results, dict):
+        return results
+    flat: dict[str, Any] = {}
+    for name in sorted(results):
+        value = results[name]
+        flat.update(flat_logs(value) if isinstance(value, dict) else {name: value})
+    return flat
+
+
 class LazyLogs(dict):
     """Logs of a batch, read from the device at the first look at them."""
 

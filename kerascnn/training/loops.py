@@ -10,8 +10,9 @@ import numpy as np
 
 from kerascnn import _core, trees
 from kerascnn.callbacks.callback_list import CallbackList
+from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
-from kerascnn.training.logs import LazyLogs, as_number, sorted_logs
+from kerascnn.training.logs import LazyLogs, as_number, flat_logs, sorted_logs
 from kerascnn.training.pacing import Pacer
 from kerascnn.training.steps import PREDICT, TEST, TRAIN, CompiledStep
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class Validation(NamedTuple):
     """Validation inside of fit: its batches, how many of them, and after which epochs."""
 
-    feed: Feed
+    feed: Feed | BatchFeed
     steps: int | None
     frequency: Any
 
@@ -32,14 +33,22 @@ class Validation(NamedTuple):
         return epoch + 1 in self.frequency
 
 
-def step_logs(model: StepMachinery, step: CompiledStep | None) -> dict[str, Any]:
-    """The metrics so far, or what a step of the user's own returned where those are others."""
-    metrics = model._metric_logs()
-    if step is not None and step.has_outputs:
-        outputs = trees.map_structure(as_number, step.outputs())
-        if isinstance(outputs, dict) and set(outputs) != set(metrics):
-            return sorted_logs(outputs)
-    return sorted_logs(metrics)
+def step_logs(
+    model: StepMachinery, step: CompiledStep | None, of_epoch: bool = True
+) -> dict[str, Any]:
+    """What a step of the user's own returned, or the metrics so far.
+
+    As in Keras, the logs of an epoch are the metrics also where a step of the user's own returned
+    values of the same names.
+    """
+    if step is None or not step.has_outputs:
+        return sorted_logs(model._metric_logs())
+    outputs = flat_logs(trees.map_structure(as_number, step.outputs()))
+    if of_epoch or not isinstance(outputs, dict):
+        metrics = model._metric_logs()
+        if not isinstance(outputs, dict) or set(outputs) == set(metrics):
+            return sorted_logs(metrics)
+    return sorted_logs(outputs)
 
 
 class StepRunner:
@@ -59,7 +68,7 @@ class StepRunner:
         self,
         model: StepMachinery,
         kind: str,
-        feed: Feed,
+        feed: Feed | BatchFeed,
         callbacks: CallbackList,
         stop: Callable[[], bool],
     ):
@@ -73,34 +82,45 @@ class StepRunner:
         self._step_by_step = callbacks.uses_batch_hooks(kind)
         self._warned = False
 
-    def run(self, limit: int, epoch: int | None = None) -> dict[str, Any]:
-        """Up to `limit` steps of the current pass. Returns the logs."""
+    def run(self, steps: int | None, epoch: int | None = None) -> dict[str, Any]:
+        """An epoch: a pass over the data, or `steps` of its batches. Returns the logs."""
+        limit = self._feed.begin_epoch(steps)
         seen = 0
-        while seen < limit and self._feed.steps_left and not self._stop():
+        while seen < limit:
+            if self._stop():
+                return self.logs()
+            if not self._feed.has_next():
+                break
             if self._step_by_step:
-                self._run_one(seen)
-                seen += 1
+                seen += self._run_execution(seen, limit - seen)
             else:
                 seen += self._run_slice(limit - seen)
             self._callbacks.on_steps(self._kind, seen, self.logs)
             if epoch is not None:
                 self._check_loss(seen, epoch)
+        self._feed.end_epoch()
         return self.logs()
 
-    def _run_slice(self, limit: int) -> int:
-        steps = min(limit, self._pacer.next_slice())
+    def _run_slice(self, limit: float) -> int:
+        steps = int(min(limit, self._pacer.next_slice()))
         self._last, count = self._feed.run(steps)
         self._feed.plan_ahead()
         _core.synchronize(self._model._state.device)
         self._pacer.finished(count)
         return count
 
-    def _run_one(self, batch: int) -> None:
+    def _run_execution(self, batch: int, limit: float) -> int:
+        """As many steps as `steps_per_execution` says, between two hooks."""
         begin = getattr(self._callbacks, f"on_{self._kind}_batch_begin")
         end = getattr(self._callbacks, f"on_{self._kind}_batch_end")
+        wanted = self._model.steps_per_execution
+        steps, count = int(min(limit, wanted)), 0
         begin(batch, {})
-        self._last, _ = self._feed.run(1)
-        end(batch, LazyLogs(self.logs))
+        while count < steps and self._feed.has_next():
+            self._last, done = self._feed.run(steps - count)
+            count += done
+        end(batch + wanted - 1, LazyLogs(lambda: step_logs(self._model, self._last, False)))
+        return count
 
     def logs(self) -> dict[str, Any]:
         """The logs after the steps so far."""
@@ -126,7 +146,7 @@ class StepRunner:
 
 def run_epochs(
     model: StepMachinery,
-    feed: Feed,
+    feed: Feed | BatchFeed,
     callbacks: CallbackList,
     initial_epoch: int,
     epochs: int,
@@ -141,12 +161,16 @@ def run_epochs(
         feed_of_validation, stop = validation.feed, lambda: model.stop_evaluating
         validator = StepRunner(model, TEST, feed_of_validation, callbacks, stop)
     logs: dict[str, Any] = {}
+    feed.reset()
     callbacks.on_train_begin()
+    # A callback that restored an interrupted training says where that was.
+    initial_epoch = model._initial_epoch or initial_epoch
+    model._initial_epoch = None
     for epoch in range(initial_epoch, epochs):
         model.reset_metrics()
         model._state.finite_steps.write(0)
         callbacks.on_epoch_begin(epoch)
-        logs = _run_epoch(runner, feed, steps_per_epoch, epoch)
+        logs = runner.run(steps_per_epoch, epoch)
         if validator is not None and validation is not None and validation.is_due(epoch):
             results = run_test(model, validator, validation.feed, validation.steps, callbacks)
             logs.update({f"val_{name}": value for name, value in results.items()})
@@ -158,41 +182,25 @@ def run_epochs(
     callbacks.on_train_end(logs)
 
 
-def _run_epoch(
-    runner: StepRunner, feed: Feed, steps_per_epoch: int | None, epoch: int
-) -> dict[str, Any]:
-    """One epoch: a pass over the data, or `steps_per_epoch` steps from where the last one ended."""
-    if steps_per_epoch is None or feed.steps_left == 0:
-        feed.begin_pass()
-    steps = steps_per_epoch or feed.num_batches
-    if steps > feed.steps_left:
-        warnings.warn(
-            f"The data has only {feed.steps_left} of the {steps} batches that steps_per_epoch asks "
-            "for: the epoch ends early.",
-            stacklevel=4,
-        )
-    return runner.run(steps, epoch)
-
-
 def run_test(
     model: StepMachinery,
     runner: StepRunner,
-    feed: Feed,
+    feed: Feed | BatchFeed,
     steps: int | None,
     callbacks: CallbackList,
 ) -> dict[str, Any]:
     """One evaluation over all batches, or the first `steps` of them."""
+    feed.reset()
     model.stop_evaluating = False
-    model.reset_metrics()
     callbacks.on_test_begin()
-    feed.begin_pass()
-    logs = runner.run(min(steps or feed.num_batches, feed.num_batches))
+    model.reset_metrics()
+    logs = runner.run(steps)
     callbacks.on_test_end(logs)
     return logs
 
 
 def run_predict(
-    model: StepMachinery, feed: Feed, steps: int | None, callbacks: CallbackList
+    model: StepMachinery, feed: Feed | BatchFeed, steps: int | None, callbacks: CallbackList
 ) -> Any:
     """The outputs for all batches, or the first `steps` of them, as arrays."""
     model.stop_predicting = False
@@ -200,18 +208,22 @@ def run_predict(
     collected: list[list[np.ndarray]] = []
     structure: Any = None
     callbacks.on_predict_begin()
-    feed.begin_pass()
-    for batch in range(min(steps or feed.num_batches, feed.num_batches)):
+    limit, batch = feed.begin_epoch(steps), 0
+    while batch < limit and feed.has_next():
         if step_by_step:
             callbacks.on_predict_batch_begin(batch, {})
         step, _ = feed.run(1)
+        assert step is not None
         structure = trees.map_structure(np.array, step.outputs())
         collected.append(trees.flatten(structure))
         if step_by_step:
             callbacks.on_predict_batch_end(batch, {"outputs": structure})
-        callbacks.on_steps(PREDICT, batch + 1, dict)
+        batch += 1
+        callbacks.on_steps(PREDICT, batch, dict)
         if model.stop_predicting:
             break
+    else:
+        feed.end_epoch()
     callbacks.on_predict_end()
     return trees.pack_as(
         structure, [np.concatenate(parts) for parts in zip(*collected, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from kerascnn.device import current as current_device
 from kerascnn.device import device as on_device
 from kerascnn.training import memory
 from kerascnn.training.arguments import Running, standardize_verbosity
+from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.checks import check_labels
 from kerascnn.training.compile_utils import CompileLoss, CompileMetrics
 from kerascnn.training.data import ArrayData
-from kerascnn.training.device_state import StagedTensor, StepState, device_of, move_to
+from kerascnn.training.device_state import StepState, device_of, move_to
 from kerascnn.training.feed import Feed
 from kerascnn.training.logs import host_results
 from kerascnn.training.loops import step_logs
@@ -29,6 +31,7 @@ from kerascnn.training.steps import (
     compile_step,
     describe_source,
 )
+from kerascnn.training.streams import BatchStream
 
 # Programs kept per model, each with its memory: one fit has four (whole and last batches, training
 # and validation), and a second batch size should not push them out.
@@ -40,9 +43,11 @@ class StepMachinery:
     """What `Trainer` is built on: brings state to the device, compiles steps once, feeds them."""
 
     optimizer: Any = None
+    _initial_epoch: int | None = None  # where a callback that restored a run goes on
     stop_training = False
     stop_evaluating = False
     stop_predicting = False
+    _initial_epoch: int | None = None
     compiled = False
     run_eagerly = False
     _compile_loss: CompileLoss | None = None
@@ -50,12 +55,26 @@ class StepMachinery:
     _loss_tracker: Any = None
     _state: Any = None  # a StepState, once a step was compiled
     _programs: Any = None  # compiled steps by signature
+    _metrics_found: list | None = None
+    _keeps_metrics = False
 
     if TYPE_CHECKING:
         # What the layer has that this is mixed into.
         def __getattr__(self, name: str) -> Any: ...
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def _found_metrics(self, find: Callable[[], list]) -> list:
+        """What `find` finds; while steps run it searches the layers once rather than each time."""
+        if self._metrics_found is not None:
+            return list(self._metrics_found)
+        found = find()
+        if self._keeps_metrics:
+            self._metrics_found = list(found)
+        return found
+
+    def _forget_metrics(self) -> None:
+        self._metrics_found = None
 
     def _all_metrics(self) -> list:
         """All metrics, those of `compile` one by one."""
@@ -71,12 +90,20 @@ class StepMachinery:
     def _device(self) -> str:
         return device_of(self.weights, current_device())
 
-    def _prepare(self, data: ArrayData) -> StepState:
+    def _is_built(self, kind: str) -> bool:
+        """Whether no data is needed to make weights, losses and metrics."""
+        parts = [] if kind == PREDICT else [self._compile_loss, self._compile_metrics]
+        return all(part.built for part in parts if part is not None) and all(
+            layer.built for layer in self._flatten_layers()
+        )
+
+    def _prepare(self, data: ArrayData | None) -> StepState:
         """The state for steps on the device of the weights, where all other state is brought."""
         # Weights first: a step's signature names them. A model that has a train_step of its own
         # and no call builds what it needs while it is traced.
-        with contextlib.suppress(NotImplementedError), on_device(self._device()):
-            self.build_on(data.x)
+        if data is not None:
+            with contextlib.suppress(NotImplementedError), on_device(self._device()):
+                self.build_on(data.x)
         device = self._device()
         stale = self._programs is None
         if self._state is None or self._state.device != device:
@@ -97,7 +124,7 @@ class StepMachinery:
             source.key,
             state.device,
             tuple((id(variable), variable.trainable) for variable in variables),
-            tuple((id(layer), layer.trainable) for layer in layers),
+            tuple((id(layer), layer.trainable, layer.dtype_policy.name) for layer in layers),
             (config.tf32(), config.floatx(), config.epsilon(), self.run_eagerly),
             self.optimizer.trace_key if kind == TRAIN and self.optimizer is not None else None,
         )
@@ -105,6 +132,7 @@ class StepMachinery:
         step = programs.pop(key, None)
         if step is None:
             step = self._compile_step(kind, source, state)
+            self._forget_metrics()  # a first trace may make some
             # Kept alive, so that the numbers in the key stay theirs; a first trace may build more.
             step.owners = (variables, layers)
             if len(programs) >= _MAX_PROGRAMS:
@@ -135,10 +163,12 @@ class StepMachinery:
     def _feed(
         self,
         kind: str,
-        data: ArrayData,
+        data: ArrayData | BatchStream,
         batch_size: int,
         generator: np.random.Generator | None = None,
-    ) -> Feed:
+    ) -> Feed | BatchFeed:
+        if isinstance(data, BatchStream):
+            return BatchFeed(self, kind, data)
         feed = Feed(self, kind, data, batch_size, self._prepare(data), generator)
         if kind != PREDICT:
             self._check_labels(data)
@@ -151,19 +181,12 @@ class StepMachinery:
 
     def _run_step(self, kind: str, data: ArrayData) -> CompiledStep:
         state = self._prepare(data)
-        arrays = list({id(array): array for array in data.arrays()}.values())
+        arrays = data.unique_arrays()
         source = describe_source(data.structure, arrays, data.num_samples, None, False)
         step = self._compiled_step(kind, source, state)
         if kind != PREDICT:
             self._check_labels(data)
-        if step.staged is None:
-            step.staged = [
-                StagedTensor("batch", array.shape, array.dtype.name, state.device)
-                for array in arrays
-            ]
-        for staged, array in zip(step.staged, arrays, strict=True):
-            staged.write(array)
-        step.run([staged.tensor for staged in step.staged], 1)
+        step.run(step.stage(arrays, state.device), 1)
         return step
 
     def _run_on_batch(self, kind: str, data: ArrayData, class_weight: dict | None = None) -> dict:
@@ -171,10 +194,15 @@ class StepMachinery:
             data.weigh_classes(class_weight)
         self.reset_metrics()
         step = self._run_step(kind, data)
-        return step_logs(self, step)
+        return step_logs(self, step, of_epoch=False)
 
     def _callback_list(
-        self, callbacks: Any, verbose: Any, epochs: int, steps: int, add_history: bool = False
+        self,
+        callbacks: Any,
+        verbose: Any,
+        epochs: int,
+        steps: int | None,
+        add_history: bool = False,
     ) -> CallbackList:
         verbose = standardize_verbosity(verbose)
         if isinstance(callbacks, CallbackList):
@@ -189,8 +217,8 @@ class StepMachinery:
             steps=steps,
         )
 
-    def _running(self, callbacks: CallbackList) -> Running:
-        return Running(callbacks, self._state.device)
+    def _running(self, callbacks: CallbackList, *feeds: Any) -> Running:
+        return Running(self, callbacks, feeds)
 
     def _assert_compile_called(self, method: str) -> None:
         if not self.compiled:

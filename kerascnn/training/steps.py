@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kerascnn import _core, config, tracing, trees
+from kerascnn import _core, config, trees
 from kerascnn.device import device as on_device
 from kerascnn.metrics.recording import StepRecording, record_step
 from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
-from kerascnn.training.device_state import StepState
+from kerascnn.training.device_state import StagedTensor, StepState
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -28,9 +28,7 @@ class BatchSource(NamedTuple):
     arrays are the batch.
     """
 
-    structure: (
-        Any  # (x, y, sample_weight) with an index into `specs` or None in place of each array
-    )
+    structure: Any  # what the step gets, with an index into `specs` or None in place of each array
     specs: tuple[tuple[tuple[int, ...], str], ...]  # (shape, dtype) of each array
     batch_size: int
     rows: int | None
@@ -74,8 +72,18 @@ class CompiledStep:
         self.program = program
         self._recording = recording
         self._outputs = outputs  # the structure of what the step returned
-        self.staged: list[Any] | None = None  # inputs with a fixed place, for steps on one batch
+        self._staged: list[StagedTensor] | None = None
         self.owners: Any = None  # what the signature names
+
+    def stage(self, arrays: list[np.ndarray], device: str) -> list[Any]:
+        """Copies a batch to the step's own places on the device; returns its inputs."""
+        if self._staged is None:
+            self._staged = [
+                StagedTensor("batch", array.shape, array.dtype.name, device) for array in arrays
+            ]
+        for staged, array in zip(self._staged, arrays, strict=True):
+            staged.write(array)
+        return [staged.tensor for staged in self._staged]
 
     def run(self, inputs: list[Any], steps: int) -> None:
         self.program.run(inputs, steps)
@@ -128,7 +136,7 @@ def results_structure(results: Any) -> Any:
     return trees.map_structure(lambda _: 0, results)
 
 
-def _gather_batch(trace: Trace, source: BatchSource, state: StepState) -> tuple:
+def _gather_batch(trace: Trace, source: BatchSource, state: StepState) -> Any:
     inputs = [
         trace.graph.input(f"data_{place}", list(shape), dtype)
         for place, (shape, dtype) in enumerate(source.specs)
@@ -146,14 +154,3 @@ def _gather_batch(trace: Trace, source: BatchSource, state: StepState) -> tuple:
     return trees.map_structure(
         lambda place: None if place is None else inputs[place], source.structure
     )
-
-
-def current_graph() -> Any:
-    """The graph of the step that is being traced."""
-    trace = tracing.current()
-    if trace is None:
-        raise ValueError(
-            "train_step and test_step are traced by fit, evaluate and train_on_batch; they can't "
-            "be called on values."
-        )
-    return trace.graph

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,8 @@ from kerascnn.training.arguments import (
     standardize_batch_size,
 )
 from kerascnn.training.compile_utils import CompileLoss, CompileMetrics
-from kerascnn.training.data import ArrayData, check_positive_int, unpack_validation_data
+from kerascnn.training.data import ArrayData, check_positive_int
+from kerascnn.training.gradients import current_trace, gradients, zero_grad
 from kerascnn.training.loops import (
     StepRunner,
     Validation,
@@ -27,12 +30,13 @@ from kerascnn.training.loops import (
     run_test,
 )
 from kerascnn.training.machinery import StepMachinery
+from kerascnn.training.sources import as_data, unpack_validation_data
 from kerascnn.training.steps import (
     PREDICT,
     TEST,
     TRAIN,
-    current_graph,
 )
+from kerascnn.utils.batch_parts import unpack_x_y_sample_weight
 
 
 class Trainer(StepMachinery):
@@ -72,8 +76,9 @@ class Trainer(StepMachinery):
                 by the shapes of targets and outputs.
             weighted_metrics: the same for metrics that take sample weights into account.
             run_eagerly: compiles steps without optimizing them: each recorded op runs by itself.
-            steps_per_execution: accepted for compatibility; as many steps as possible always run
-                without a return to Python.
+                Steps are traced all the same: what should be seen for each batch belongs into logs.
+            steps_per_execution: how many batches lie between the hooks of callbacks for batches;
+                without such hooks as many steps as possible run without a return to Python.
             jit_compile: accepted for compatibility; steps are always compiled.
             auto_scale_loss: whether float16 training scales the loss.
 
@@ -91,7 +96,8 @@ class Trainer(StepMachinery):
         check_positive_int("steps_per_execution", steps_per_execution)
         names = getattr(self, "output_names", None)
         self.optimizer = optimizers.get(optimizer)
-        if auto_scale_loss and self.dtype_policy.name == "mixed_float16" and self.optimizer:
+        scales = isinstance(self.optimizer, optimizers.LossScaleOptimizer)
+        if auto_scale_loss and self.dtype_policy.name == "mixed_float16" and not scales:
             self.optimizer = optimizers.LossScaleOptimizer(
                 self.optimizer, name="loss_scale_optimizer"
             )
@@ -102,8 +108,25 @@ class Trainer(StepMachinery):
         if metrics is not None or weighted_metrics is not None:
             self._compile_metrics = CompileMetrics(metrics, weighted_metrics, names)
         self.loss = loss
+        if jit_compile and jit_compile != "auto" and run_eagerly:
+            jit_compile = False
+            warnings.warn(
+                "`jit_compile` can't be True together with `run_eagerly`; it is taken as False.",
+                stacklevel=2,
+            )
+        self.jit_compile = False if jit_compile == "auto" else bool(jit_compile)
         self.run_eagerly = run_eagerly
         self.steps_per_execution = steps_per_execution
+        self._compile_arguments = {
+            "loss": loss,
+            "loss_weights": loss_weights,
+            "metrics": metrics,
+            "weighted_metrics": weighted_metrics,
+            "run_eagerly": run_eagerly,
+            "steps_per_execution": steps_per_execution,
+            "jit_compile": self.jit_compile,
+        }
+        self._forget_metrics()
         self.stop_training = False
         with on_device(self._device()):
             self._loss_tracker = metrics_module.Mean(name="loss")
@@ -113,6 +136,9 @@ class Trainer(StepMachinery):
     @property
     def metrics(self) -> list:
         """The loss, what `compile` was given, and metrics that are attributes of the model."""
+        return self._found_metrics(self._find_metrics)
+
+    def _find_metrics(self) -> list:
         found = []
         if self.compiled:
             found.append(self._loss_tracker)
@@ -124,7 +150,10 @@ class Trainer(StepMachinery):
         own = (
             metric
             for layer in self._flatten_layers()
-            for value in vars(layer).values()
+            # A model in this one has metrics of its own for its own training.
+            if layer is self or not isinstance(layer, Trainer)
+            for name, value in vars(layer).items()
+            if name not in ("_metrics_found", "_compile_arguments")
             for metric in find(value, metrics_module.Metric)
         )
         known = {id(metric) for metric in (*found, *compiled)}
@@ -154,42 +183,50 @@ class Trainer(StepMachinery):
 
     # What a step does; override these for training of your own -----------------------------------
 
-    def train_step(self, data: tuple) -> dict[str, Any]:
+    def train_step(self, data: Any) -> dict[str, Any]:
         """One step of training: forward, loss, metrics, gradients, update.
 
         This is traced, not run with values: use `keras.ops`. A model of your own may override it
         and return a dictionary of scalars; these become the logs.
 
         Args:
-            data: `(x, y, sample_weight)` of one batch; absent parts are `None`.
+            data: one batch: `x`, `(x, y)` or `(x, y, sample_weight)` as `fit` was given it (with
+                `train_on_batch` always the last); `keras.utils.unpack_x_y_sample_weight` takes
+                it apart, `keras.gradients` differentiates.
         """
-        x, y, sample_weight = data
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
         y_pred = self(x, training=True)
-        loss = self.compute_loss(x, y, y_pred, sample_weight, training=True)
+        loss = self._compute_loss(x, y, y_pred, sample_weight, training=True)
         self._track_loss(loss, x)
+        if self.optimizer is not None:
+            loss = self.optimizer.scale_loss(loss)
         variables = self.trainable_variables
-        if not variables:
-            raise ValueError(
-                f"The model '{self.name}' has no trainable weights, so there is nothing for fit to "
-                "train. Set `trainable = True` on the layers to be trained."
+        if variables:
+            self.optimizer.apply(gradients(loss, variables), variables)
+        else:
+            warnings.warn(
+                f"The model '{self.name}' does not have any trainable weights: fit changes nothing "
+                "but metrics. Set `trainable = True` on the layers to be trained.",
+                stacklevel=2,
             )
-        graph = current_graph()
-        loss = self.optimizer.scale_loss(loss)
-        gradients = graph.gradients(loss, [v.value for v in variables])
-        self.optimizer.apply(gradients, variables)
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
-    def test_step(self, data: tuple) -> dict[str, Any]:
+    def test_step(self, data: Any) -> dict[str, Any]:
         """One step of evaluation; see `train_step`."""
-        x, y, sample_weight = data
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
         y_pred = self(x, training=False)
-        loss = self.compute_loss(x, y, y_pred, sample_weight, training=False)
+        loss = self._compute_loss(x, y, y_pred, sample_weight, training=False)
         self._track_loss(loss, x)
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
-    def predict_step(self, data: tuple) -> Any:
+    def predict_step(self, data: Any) -> Any:
         """One step of prediction; see `train_step`."""
-        return self(data[0], training=False)
+        x, _, _ = unpack_x_y_sample_weight(data)
+        return self(x, training=False)
+
+    def zero_grad(self) -> None:
+        """Forgets the gradients of `loss.backward()`; see `keras.gradients`."""
+        zero_grad()
 
     def compute_loss(
         self,
@@ -214,6 +251,13 @@ class Trainer(StepMachinery):
             total = ops.add(total, loss)
         return total
 
+    def _compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool) -> Any:
+        """Of `compute_loss`, which in older models has no `training`."""
+        parameters = inspect.signature(self.compute_loss).parameters
+        if "training" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            return self.compute_loss(x, y, y_pred, sample_weight, training=training)
+        return self.compute_loss(x, y, y_pred, sample_weight)
+
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Any]:
@@ -229,7 +273,7 @@ class Trainer(StepMachinery):
         if recording is not None and self._state is not None:
             # The sum stays NaN or infinite once it is: counting the steps before is one small op.
             finite = ops.cast(ops.isfinite(self._loss_tracker.total.value), "float32")
-            graph = current_graph()
+            graph = current_trace().graph
             before = graph.read(self._state.finite_steps.core)
             graph.assign(self._state.finite_steps.core, ops.add(before, finite))
             recording.notes_finite_loss = True
@@ -287,10 +331,14 @@ class Trainer(StepMachinery):
             KeyboardInterrupt: on Ctrl-C, at the end of a step: the weights are those of that step.
         """
         self._assert_compile_called("fit")
-        data = ArrayData(x, y, sample_weight)
+        data = as_data(x, y, sample_weight, class_weight, bool(shuffle))
         if validation_split and validation_data is None:
+            if not isinstance(data, ArrayData):
+                raise ValueError(
+                    f"validation_split needs arrays, not a {data.name}. Pass validation_data."
+                )
             data, validation_data = data.split(validation_split)
-        if class_weight is not None:
+        if class_weight is not None and isinstance(data, ArrayData):
             # After the split: class weights are for training, they don't weigh the validation.
             data.weigh_classes(class_weight)
         check_epochs(epochs, initial_epoch, validation_freq, shuffle)
@@ -307,10 +355,11 @@ class Trainer(StepMachinery):
             validation = Validation(
                 self._feed(TEST, validation_data, size), validation_steps, validation_freq
             )
+        feeds = [feed] if validation is None else [feed, validation.feed]
         callback_list = self._callback_list(
             callbacks, verbose, epochs, steps_per_epoch or feed.num_batches, add_history=True
         )
-        with self._running(callback_list):
+        with self._running(callback_list, *feeds):
             run_epochs(
                 self, feed, callback_list, initial_epoch, epochs, steps_per_epoch, validation
             )
@@ -346,11 +395,11 @@ class Trainer(StepMachinery):
             As `fit`.
         """
         self._assert_compile_called("evaluate")
-        data = ArrayData(x, y, sample_weight)
+        data = as_data(x, y, sample_weight)
         feed = self._feed(TEST, data, standardize_batch_size(batch_size, data, steps, "steps"))
         callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
         runner = StepRunner(self, TEST, feed, callback_list, lambda: self.stop_evaluating)
-        with self._running(callback_list):
+        with self._running(callback_list, feed):
             logs = run_test(self, runner, feed, steps, callback_list)
         return logs if return_dict else self._flatten_metrics_in_order(logs)
 
@@ -378,10 +427,10 @@ class Trainer(StepMachinery):
             ValueError: for data that don't fit the model.
             TypeError: for data that are no numbers.
         """
-        data = ArrayData(x)
+        data = as_data(x)
         feed = self._feed(PREDICT, data, standardize_batch_size(batch_size, data, steps, "steps"))
         callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
-        with self._running(callback_list):
+        with self._running(callback_list, feed):
             return run_predict(self, feed, steps, callback_list)
 
     def train_on_batch(

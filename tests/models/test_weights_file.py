@@ -89,7 +89,7 @@ def test_other_layers_than_in_the_file(tmp_path):
 
 def test_names_and_existing_files(tmp_path):
     model = make()
-    with pytest.raises(ValueError, match=r"ends in '.weights.safetensors'"):
+    with pytest.raises(ValueError, match=r"name ends in '.weights.h5'"):
         model.save_weights(tmp_path / "w.txt")
     path = tmp_path / "w.safetensors"
     model.save_weights(path)

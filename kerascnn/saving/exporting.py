@@ -1,0 +1,52 @@
+"""Models for use elsewhere: weights and configuration in one safetensors file.
+
+The weights have the names of `save_weights("...safetensors")`; the configuration is Keras' JSON,
+in the file's metadata. There is no state of training in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kerascnn import serialization
+from kerascnn.models import weights_file
+from kerascnn.saving import archive
+
+_SMALL = 16 << 20
+
+
+def export(model: Any, path: Path) -> None:
+    """Writes a model for inference, by way of a file beside the target.
+
+    Raises:
+        ValueError: for a model that is not built.
+    """
+    if not model.built:
+        raise ValueError(
+            f"Model '{model.name}' has no weights yet. Call it on data (or build(input_shape)) "
+            "before exporting."
+        )
+    with serialization.object_sharing():
+        config = serialization.serialize_keras_object(model)
+    config.pop("compile_config", None)
+    arrays = {name: variable.numpy() for name, variable, _ in weights_file.named_variables(model)}
+    metadata = {"keras_version": archive.KERAS_VERSION, "config": json.dumps(config)}
+    weights_file.write(path, arrays, metadata)
+
+
+def load(path: Path, custom_objects: Mapping[str, Any] | None, safe_mode: bool) -> Any:
+    """The model of a file that `export` wrote."""
+    metadata = weights_file.read_metadata(path)
+    if "config" not in metadata:
+        raise ValueError(
+            f"{path} holds weights without a configuration. Make the model, and use "
+            "model.load_weights."
+        )
+    budget = 2 * path.stat().st_size + _SMALL
+    text = metadata["config"]
+    model = archive.model_from_text(text, str(path), custom_objects, False, safe_mode, budget)
+    weights_file.load(model, path)
+    return model

@@ -1,0 +1,197 @@
+"""Arrays by path in HDF5 files: written as Keras lays them out, read without trusting the file.
+
+A group `<path>/vars` for each object holds its arrays under "0", "1", ... and its name as an
+attribute. A file that is read is listed first: its names, shapes and dtypes. Links out of the tree
+or to other files, virtual and external arrays, filters that are no part of HDF5, and arrays that
+claim more than is stored are refused, before memory is taken for any of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+
+_MAX_OBJECTS = 1_000_000
+_MAX_DEPTH = 64
+# gzip, shuffle and checksums; others would be looked for among plug-ins on this machine.
+_FILTERS = frozenset({1, 2, 3})
+# Compressed weights hardly shrink; an array that takes memory out of nothing does.
+_MAX_EXPANSION = 1000
+_SMALL = 1 << 16
+
+Path = str
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+class Group:
+    """The arrays of one object in a file that is open; they are read when asked for."""
+
+    def __init__(self, datasets: dict[str, Any], path: str) -> None:
+        self._datasets = datasets
+        self.path = path
+
+    def keys(self) -> list[str]:
+        return list(self._datasets)
+
+    def __len__(self) -> int:
+        return len(self._datasets)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._datasets)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._datasets
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        """The shape that an array has in the file, without reading it."""
+        return tuple(int(n) for n in self._datasets[key].shape)
+
+    def __getitem__(self, key: str) -> np.ndarray[Any, Any]:
+        if key not in self._datasets:
+            raise KeyError(f"The file has no array {key!r} in {self.path or 'its root'}.")
+        return _read(self._datasets[key], f"{self.path}/{key}")
+
+
+def require_h5py() -> Any:
+    """The h5py module.
+
+    Raises:
+        ImportError: where it is not installed.
+    """
+    try:
+        return importlib.import_module("h5py")
+    except ImportError as error:
+        raise ImportError(
+            "Files of Keras hold their weights as HDF5, which needs the package h5py: "
+            "pip install h5py. Files that end in .safetensors do without."
+        ) from error
+
+
+def write(target: Any, groups: Mapping[Path, tuple[str | None, Arrays]]) -> None:
+    """Writes objects' arrays.
+
+    Args:
+        target: A path, or a binary file in memory.
+        groups: For each object's path its name and its arrays.
+    """
+    h5py = require_h5py()
+    with h5py.File(target, "w") as file:
+        for path, (name, arrays) in groups.items():
+            if name is None and not arrays:
+                continue
+            group = file.create_group(f"{path}/vars" if path else "vars")
+            if name is not None:
+                group.attrs["name"] = name
+            for key, array in arrays.items():
+                array = np.asarray(array)
+                dataset = group.create_dataset(str(key), data=array)
+                if array.dtype == ml_dtypes.bfloat16:
+                    dataset.attrs["dtype"] = "bfloat16"
+
+
+@contextlib.contextmanager
+def opened(source: str | BinaryIO, name: str) -> Iterator[dict[Path, Group]]:
+    """The objects' arrays of a file, by path, while the block runs.
+
+    Args:
+        source: A path, or a binary file.
+        name: What errors call the file.
+
+    Raises:
+        ValueError: for a file that is damaged or holds what it should not.
+    """
+    h5py = require_h5py()
+    with _clear_errors(name):
+        file = h5py.File(source, "r")
+    try:
+        with _clear_errors(name):
+            groups = _list_groups(file, name)
+        yield groups
+    finally:
+        with contextlib.suppress(Exception):
+            file.close()
+
+
+@contextlib.contextmanager
+def _clear_errors(name: str) -> Iterator[None]:
+    """Whatever the HDF5 library says of a damaged file, as one kind of error."""
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
+    except MemoryError as error:
+        raise ValueError(f"{name} is damaged: it asks for more memory than there is.") from error
+    except ValueError as error:
+        if str(error).startswith(name):
+            raise
+        raise ValueError(f"{name} is no HDF5 file, or is damaged or cut off ({error}).") from error
+    except Exception as error:
+        raise ValueError(f"{name} is no HDF5 file, or is damaged or cut off ({error}).") from error
+
+
+def _list_groups(file: Any, name: str) -> dict[Path, Group]:
+    """All groups named `vars`, by the path of the object that they belong to."""
+    h5py = require_h5py()
+    found: dict[Path, Group] = {}
+    seen: set[Any] = set()
+    stack: list[tuple[str, Any, int]] = [("", file["/"], 0)]
+    while stack:
+        path, group, depth = stack.pop()
+        place = h5py.h5o.get_info(group.id)
+        key = (place.fileno, getattr(place, "addr", None) or bytes(getattr(place, "token", b"")))
+        if key in seen:
+            raise ValueError(f"{name}: the group {path!r} is in the file twice; not allowed.")
+        seen.add(key)
+        if depth > _MAX_DEPTH or len(seen) > _MAX_OBJECTS:
+            raise ValueError(f"{name} has more groups, or deeper ones, than any model.")
+        datasets: dict[str, Any] = {}
+        for child in group:
+            inner = f"{path}/{child}" if path else child
+            link = group.get(child, getclass=True, getlink=True)
+            if link is not h5py.HardLink:
+                kind = getattr(link, "__name__", link)
+                raise ValueError(f"{name} has a link ({kind}) at {inner!r}; not allowed.")
+            item = group[child]
+            if isinstance(item, h5py.Group):
+                stack.append((inner, item, depth + 1))
+            elif isinstance(item, h5py.Dataset):
+                _check_dataset(item, f"{name}: the array {inner!r}")
+                datasets[child] = item
+            else:
+                raise ValueError(f"{name} has something at {inner!r} that is no array or group.")
+        if path == "vars" or path.endswith("/vars"):
+            owner = path[: -len("vars")].rstrip("/")
+            found[owner] = Group(datasets, path)
+    return found
+
+
+def _check_dataset(dataset: Any, where: str) -> None:
+    if dataset.is_virtual or dataset.external:
+        raise ValueError(f"{where} has its data outside of the file; not allowed.")
+    if dataset.shape is None or dataset.dtype.kind not in "biufV" or dataset.dtype.hasobject:
+        raise ValueError(f"{where} holds no numbers (its dtype is {dataset.dtype}); not allowed.")
+    properties = dataset.id.get_create_plist()
+    for index in range(properties.get_nfilters()):
+        code = properties.get_filter(index)[0]
+        if code not in _FILTERS:
+            raise ValueError(f"{where} is packed by the filter {code}; not allowed.")
+    declared = math.prod(int(n) for n in dataset.shape) * dataset.dtype.itemsize
+    stored = int(dataset.id.get_storage_size())
+    if declared > _SMALL and declared > _MAX_EXPANSION * stored:
+        raise ValueError(f"{where} claims {declared} bytes, but the file stores {stored} for it.")
+
+
+def _read(dataset: Any, where: str) -> np.ndarray[Any, Any]:
+    with _clear_errors(f"The array {where}"):
+        array = np.asarray(dataset[()])
+        if array.dtype.kind == "V":
+            if array.dtype.itemsize != 2 or dataset.attrs.get("dtype") != "bfloat16":
+                raise ValueError(f"its dtype {array.dtype} is not known")
+            array = array.view(ml_dtypes.bfloat16)
+    return array

@@ -1,0 +1,161 @@
+"""What models can do about files and configurations, mixed into `Model`."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kerascnn import optimizers, serialization
+
+PathLike = str | os.PathLike[str]
+
+
+class ModelSaving:
+    """Mixed into `Model`: saving, loading weights, JSON, how the model was compiled."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def save(
+        self,
+        filepath: PathLike,
+        overwrite: bool = True,
+        zipped: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Writes the model to a `.keras` file; see `kerascnn.saving.save_model`."""
+        from kerascnn import saving
+
+        saving.save_model(self, filepath, overwrite=overwrite, zipped=zipped, **kwargs)
+
+    def save_weights(
+        self, filepath: PathLike, overwrite: bool = True, max_shard_size: float | None = None
+    ) -> None:
+        """Writes all weights to one file; see `kerascnn.saving.save_weights`.
+
+        Args:
+            filepath: Ends in ".weights.h5" or ".safetensors".
+            overwrite: Whether a file of that name may be replaced.
+            max_shard_size: Only None.
+
+        Raises:
+            ValueError: for another ending, or a model that is not built.
+            FileExistsError: where there is a file and it may not be replaced.
+        """
+        from kerascnn import saving
+
+        saving.save_weights(self, filepath, overwrite=overwrite, max_shard_size=max_shard_size)
+
+    def load_weights(self, filepath: PathLike, skip_mismatch: bool = False, **kwargs: Any) -> None:
+        """Reads weights; on an error nothing is changed. See `kerascnn.saving.load_weights`.
+
+        Args:
+            filepath: Ends in ".weights.h5", ".keras" or ".safetensors".
+            skip_mismatch: Whether layers whose weights do not fit keep what they have.
+
+        Raises:
+            ValueError: for weights that don't fit (naming layer and shapes) or a damaged file.
+        """
+        from kerascnn import saving
+
+        saving.load_weights(self, filepath, skip_mismatch=skip_mismatch, **kwargs)
+
+    def export(
+        self,
+        filepath: PathLike,
+        format: str = "safetensors",
+        verbose: bool | None = None,
+        input_signature: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Writes weights and configuration to one safetensors file, for use elsewhere.
+
+        `kerascnn.saving.load_model` reads it; other programs find the weights by name and the
+        configuration as JSON under "config" in the file's metadata.
+
+        Args:
+            filepath: Ends in ".safetensors".
+            format: Only "safetensors".
+            verbose: Whether to print where the model went.
+            input_signature: Only None.
+
+        Raises:
+            ValueError: for another format or ending, or a model that is not built.
+
+        Example:
+
+        >>> import os, tempfile
+        >>> import kerascnn as keras
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+        >>> model.export(path)
+        >>> keras.saving.load_model(path).count_params()
+        3
+        """
+        from kerascnn.saving import exporting
+
+        if format != "safetensors" or input_signature is not None or kwargs:
+            raise ValueError(
+                "Models are exported as 'safetensors', without further arguments. Received: "
+                f"format={format!r}, input_signature={input_signature!r}, {sorted(kwargs)}"
+            )
+        path = Path(filepath)
+        if not path.name.endswith(".safetensors"):
+            raise ValueError(
+                "A model is exported to a file whose name ends in '.safetensors'. Received: "
+                f"filepath={str(filepath)!r}"
+            )
+        exporting.export(self, path)
+        if verbose:
+            print(f"Saved artifact at '{path}'.")
+
+    def to_json(self, **kwargs: Any) -> str:
+        """The configuration as JSON, for `kerascnn.models.model_from_json`.
+
+        Args:
+            **kwargs: For `json.dumps`.
+        """
+        return json.dumps(serialization.serialize_keras_object(self), **kwargs)
+
+    def get_compile_config(self) -> dict[str, Any]:
+        """What `compile` was given, as a configuration; {} before `compile`."""
+        if not self.compiled:
+            return {}
+        optimizer = self.optimizer
+        if self.dtype_policy.name == "mixed_float16" and hasattr(optimizer, "inner_optimizer"):
+            optimizer = optimizer.inner_optimizer  # `compile` will put it into another again
+        loss, metrics = self._compile_loss, self._compile_metrics
+        return serialization.serialize_keras_object(
+            {
+                "optimizer": optimizer,
+                "loss": self.loss,
+                "loss_weights": None if loss is None else loss._user_weights,
+                "metrics": None if metrics is None else metrics._user_metrics,
+                "weighted_metrics": None if metrics is None else metrics._user_weighted,
+                "run_eagerly": self.run_eagerly,
+                "steps_per_execution": self.steps_per_execution,
+                "jit_compile": False,
+            }
+        )
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compiles as a configuration of `get_compile_config` says, and makes optimizer state."""
+        from kerascnn.training.trainer import Trainer
+
+        if getattr(type(self), "compile", None) is not Trainer.compile:
+            warnings.warn(
+                f"{type(self).__name__} has a `compile` of its own, which loading cannot call. "
+                "Implement `get_compile_config` and `compile_from_config`, or call `compile` "
+                "after loading.",
+                stacklevel=2,
+            )
+            return
+        arguments = serialization.deserialize_object(config)
+        arguments["optimizer"] = optimizers.get(arguments.get("optimizer") or "rmsprop")
+        self.compile(**arguments)
+        if self.optimizer is not None and self.built:
+            self.optimizer.build(self.trainable_variables)

@@ -1,0 +1,254 @@
+"""What of a model is kept in files, under which paths, and putting it back.
+
+Paths are those of Keras: objects are found by going through attributes in alphabetic order, those
+with a leading underscore last; the layers of Sequential and functional models come first, as
+`layers`. In lists, objects go by their class with a number (`conv2d_1`), not by their automatic
+names, which differ from one session to the next.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from kerascnn import naming
+from kerascnn.layers.layer import Layer
+from kerascnn.layers.state import LayerState
+from kerascnn.losses import Loss
+from kerascnn.metrics import Metric
+from kerascnn.optimizers import Optimizer
+from kerascnn.optimizers.state import OptimizerState
+from kerascnn.saving.h5_file import Group
+from kerascnn.variable import Variable
+
+_KINDS = (Layer, Optimizer, Metric, Loss)
+_SHOWN = 5
+
+
+@functools.cache
+def _skipped(kind: type) -> frozenset[str]:
+    """Attributes that an object of a kind has for its own purposes."""
+    from kerascnn.models import Functional, Model, Sequential
+
+    reference: Any
+    if issubclass(kind, Model):
+        reference = Model(name="reference")
+        own = {"_functional", "_stack", "_graph", "operations", "inputs", "outputs"}
+        names = {*dir(reference), *dir(Sequential), *dir(Functional), *own}
+        return frozenset(names - {"layers", "optimizer"})
+    if issubclass(kind, Layer):
+        reference = Layer(name="reference")
+    elif issubclass(kind, Optimizer):
+        reference = Optimizer(1.0, name="reference")
+    elif issubclass(kind, Metric):
+        reference = Metric(name="reference")
+    else:
+        reference = Loss(name="reference")
+    return frozenset(dir(reference))
+
+
+def _base(obj: Any) -> type:
+    from kerascnn.models import Model
+
+    return next(kind for kind in (Model, *_KINDS) if isinstance(obj, kind))
+
+
+def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:
+    from kerascnn.models import Functional, Sequential
+
+    if isinstance(obj, (Sequential, Functional)):
+        yield "layers", obj.layers
+    skipped = _skipped(_base(obj))
+    for name in sorted(dir(obj), key=lambda n: f"~{n}" if n.startswith("_") else n):
+        if name.startswith("__") or name in skipped:
+            continue
+        try:
+            value = getattr(obj, name)
+        except Exception:  # a property that has no value yet is no state
+            continue
+        yield name, value
+
+
+def owners(root: Any) -> Iterator[tuple[str, Any]]:
+    """The root and all objects below it that may keep state, each once, with its path."""
+    yield from _walk(root, "", set())
+
+
+def _walk(obj: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if id(obj) in seen:
+        return
+    seen.add(id(obj))
+    yield path, obj
+    for name, value in _attributes(obj):
+        inner = f"{path}/{name}" if path else name
+        if isinstance(value, _KINDS):
+            yield from _walk(value, inner, seen)
+        elif isinstance(value, (list, tuple, dict)):
+            yield from _walk_items(value, inner, seen, set())
+
+
+def _walk_items(
+    items: Any, path: str, seen: set[int], containers: set[int]
+) -> Iterator[tuple[str, Any]]:
+    if id(items) in containers:
+        return
+    containers.add(id(items))
+    uses: Counter[str] = Counter()
+
+    def numbered(name: str) -> str:
+        count = uses[name]
+        uses[name] += 1
+        return f"{path}/{name}_{count}" if count else f"{path}/{name}"
+
+    for item in items.values() if isinstance(items, dict) else items:
+        if isinstance(item, _KINDS):
+            yield from _walk(item, numbered(naming.to_snake_case(type(item).__name__)), seen)
+        elif isinstance(item, (list, tuple, dict)):
+            yield from _walk_items(item, numbered("container"), seen, containers)
+
+
+def collect(root: Any) -> dict[str, tuple[str | None, dict[str, np.ndarray[Any, Any]]]]:
+    """The name and the arrays of each object below a model, by path."""
+    groups: dict[str, tuple[str | None, dict[str, np.ndarray[Any, Any]]]] = {}
+    for path, obj in owners(root):
+        if not hasattr(obj, "save_own_variables"):
+            continue
+        store: dict[str, Any] = {}
+        obj.save_own_variables(store)
+        name = getattr(obj, "name", None)
+        arrays = {key: _as_array(value) for key, value in store.items()}
+        groups[path] = (name if isinstance(name, str) else None, arrays)
+    return groups
+
+
+def _as_array(value: Any) -> np.ndarray[Any, Any]:
+    return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
+
+
+class _Plan:
+    """What loading will do, made before anything changes."""
+
+    def __init__(self) -> None:
+        self.assignments: list[tuple[Variable, Group, str]] = []
+        self.custom: list[tuple[Any, Any]] = []
+        self.problems: list[str] = []
+
+
+def restore(
+    root: Any, groups: Mapping[str, Group], file_name: str, skip_mismatch: bool = False
+) -> None:
+    """Puts arrays into a model, all or (on an error) none.
+
+    Args:
+        root: The model.
+        groups: The arrays of a file.
+        file_name: What errors call the file.
+        skip_mismatch: Whether objects that the file does not fit keep what they have.
+
+    Raises:
+        ValueError: where the file does not fit, with the layers and shapes.
+    """
+    plan = _make_plan(root, groups)
+    if plan.problems and not skip_mismatch:
+        shown = "; ".join(plan.problems[:_SHOWN]) + ("; ..." if plan.problems[_SHOWN:] else "")
+        raise ValueError(
+            f"The weights in {file_name} do not fit model '{root.name}', which is left as it was: "
+            f"{shown}. Pass skip_mismatch=True to load those that fit."
+        )
+    for problem in plan.problems:
+        warnings.warn(f"Loading {file_name} skipped something: {problem}", stacklevel=4)
+    arrays = [group[key] for _, group, key in plan.assignments]
+    before = _snapshot(root) if plan.custom else []
+    try:
+        for (variable, _, _), array in zip(plan.assignments, arrays, strict=True):
+            variable.assign(array)
+        for obj, group in plan.custom:
+            obj.load_own_variables(group)
+    except Exception as error:
+        for variable, value in before:
+            variable.assign(value)
+        raise ValueError(
+            f"The weights in {file_name} do not fit model '{root.name}': {error}"
+        ) from error
+
+
+def _snapshot(root: Any) -> list[tuple[Variable, np.ndarray[Any, Any]]]:
+    optimizer = getattr(root, "optimizer", None)
+    variables = [*root.variables, *([] if optimizer is None else optimizer.variables)]
+    return [(variable, variable.numpy()) for variable in variables]
+
+
+def _make_plan(root: Any, groups: Mapping[str, Group]) -> _Plan:
+    plan = _Plan()
+    unclaimed = {path for path, group in groups.items() if len(group)}
+    for path, obj in owners(root):
+        if not hasattr(obj, "load_own_variables"):
+            continue
+        group = groups.get(path) or groups.get(_old_path(path)) or Group({}, f"{path}/vars")
+        unclaimed -= {path, _old_path(path)}
+        load = type(obj).load_own_variables
+        if load is LayerState.load_own_variables:
+            _plan_layer(plan, obj, group)
+        elif load is OptimizerState.load_own_variables:
+            _plan_optimizer(plan, obj, group)
+        else:
+            plan.custom.append((obj, group))
+    for path in sorted(unclaimed):
+        if not _may_be_left(path):
+            plan.problems.append(f"the file's {path or 'root'} belongs to no layer of the model")
+    return plan
+
+
+def _old_path(path: str) -> str:
+    """The path in files of Keras 2.13."""
+    return path.replace("layers", "_layer_checkpoint_dependencies")
+
+
+def _may_be_left(path: str) -> bool:
+    """State that weights can be loaded without: of training, and of random generators."""
+    parts = path.split("/")
+    return parts[0] in ("optimizer", "metrics", "_metrics", "_loss_tracker") or any(
+        part.startswith("seed_generator") for part in parts
+    )
+
+
+def _plan_layer(plan: _Plan, layer: Any, group: Group) -> None:
+    own = layer._own_variables()
+    where = f"layer '{layer.name}' ({type(layer).__name__})"
+    if len(group) != len(own) or any(str(i) not in group for i in range(len(own))):
+        names = [v.name for v in own]
+        hint = "" if own or layer.built else "; the layer is not built yet"
+        plan.problems.append(
+            f"{where} has {len(own)} weights {names}, the file has {len(group)} for it{hint}"
+        )
+        return
+    problems = [
+        f"{where}, weight '{v.name}': expected shape {v.shape}, found {group.shape(str(i))}"
+        for i, v in enumerate(own)
+        if group.shape(str(i)) != v.shape
+    ]
+    plan.problems += problems
+    if not problems:
+        plan.assignments += [(v, group, str(i)) for i, v in enumerate(own)]
+
+
+def _plan_optimizer(plan: _Plan, optimizer: Any, group: Group) -> None:
+    own = optimizer.variables
+    if len(group) != len(own):
+        if len(group):
+            optimizer.load_own_variables(group)  # which only warns
+        return
+    problems = [
+        f"optimizer '{optimizer.name}', variable '{v.path}': expected shape {v.shape}, found "
+        f"{group.shape(str(i)) if str(i) in group else 'none'}"
+        for i, v in enumerate(own)
+        if str(i) not in group or group.shape(str(i)) != v.shape
+    ]
+    plan.problems += problems
+    if not problems:
+        plan.assignments += [(v, group, str(i)) for i, v in enumerate(own)]

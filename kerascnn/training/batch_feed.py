@@ -1,0 +1,190 @@
+"""Batches for compiled steps from sources that give them one by one."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kerascnn import _core
+from kerascnn.training.data import ArrayData
+from kerascnn.training.steps import PREDICT, CompiledStep, describe_source
+from kerascnn.training.streams import BatchStream
+
+if TYPE_CHECKING:
+    from kerascnn.training.machinery import StepMachinery
+
+# Signatures whose steps are at hand without asking the model: whole and last batches, and others.
+_MAX_STEPS = 4
+
+
+class BatchFeed:
+    """The batches of one stream for one kind of step; has the methods of `Feed`.
+
+    Each batch is checked and copied to a place on the device that stays the same. A batch of a new
+    shape or dtype makes the model trace and compile its step once more.
+
+    Args:
+        model: the model.
+        kind: `"train"`, `"test"` or `"predict"`.
+        stream: the batches.
+
+    Raises:
+        ValueError: where the model is not built yet and there is no batch to build it with.
+    """
+
+    def __init__(self, model: StepMachinery, kind: str, stream: BatchStream):
+        self._model = model
+        self._kind = kind
+        self._stream = stream
+        self._steps: dict[Any, CompiledStep] = {}
+        self._iterator: Iterator[Any] | None = None
+        self._next: Any = None
+        self._has_next = False
+        self._in_flight = False
+        self._seen = 0  # batches of the pass
+        self._allowed = 0.0  # batches that the epoch may still have
+        self._asked: int | None = None
+        self.num_batches = stream.num_batches
+        if self.num_batches == 0:
+            raise ValueError(f"There are no batches: the {stream.name} has length 0.")
+        if model._is_built(kind):
+            self._state = model._prepare(None)
+        else:
+            self._build()
+
+    def _build(self) -> None:
+        """Makes what the model lacks, from the first batch; the pass begins anew after it."""
+        if self._kind != PREDICT:
+            self._stream.on_epoch_begin()
+        self._iterator = self._stream.begin()
+        try:
+            data = self._stream.read(next(self._iterator))
+        except StopIteration:
+            raise ValueError(f"There are no batches: the {self._stream.name} is empty.") from None
+        finally:
+            self.close()
+        self._state = self._model._prepare(data)
+        self._step_for(data)
+
+    # One epoch ---------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """The next epoch begins a new pass."""
+        self.close()
+        self.num_batches = self._stream.num_batches
+        self._seen = 0
+        self._stream.on_epoch_end()
+
+    def begin_epoch(self, steps: int | None) -> float:
+        """Begins an epoch of a whole pass or of `steps` batches; returns the most it can have."""
+        self._stream.on_epoch_begin()
+        self._asked = steps
+        if self._iterator is None or steps is None:
+            self.close()
+            self._iterator = self._stream.begin()
+            self._seen = 0
+        self._allowed = steps or self.num_batches or math.inf
+        return self._allowed
+
+    def has_next(self) -> bool:
+        """Whether the epoch has another batch, which is fetched now."""
+        if self._has_next:
+            return True
+        if self._allowed <= 0 or self._iterator is None:
+            return False
+        if self.num_batches and self._seen >= self.num_batches:
+            if self._asked:
+                self._warn()
+            self._allowed = 0
+            return False
+        try:
+            self._next = next(self._iterator)
+        except StopIteration:
+            self._end_of_data()
+            return False
+        self._has_next = True
+        self._seen += 1
+        self._allowed -= 1
+        return True
+
+    def _end_of_data(self) -> None:
+        """The source ended by itself: expected once where nobody knew its length."""
+        expected = self.num_batches is None and self._asked is None
+        if self.num_batches is None:
+            self.num_batches = self._seen
+        if not expected:
+            self._warn()
+        self.close()
+        self._allowed = 0
+        self._stream.on_epoch_end()
+
+    def _warn(self) -> None:
+        warnings.warn(
+            f"Your input ran out of data; the epoch ends early, after {self._seen} batches of the "
+            f"{self._stream.name}. It must give at least `steps_per_epoch * epochs` batches, or "
+            "be something that can be iterated over again.",
+            stacklevel=7,
+        )
+
+    def end_epoch(self) -> None:
+        """After the last batch of an epoch, unless it was stopped."""
+        if self._iterator is None:
+            return
+        if self.num_batches and self._seen >= self.num_batches:
+            self.close()
+        self._stream.on_epoch_end()
+
+    def close(self) -> None:
+        """Ends the pass, and with it the workers that prepare its batches."""
+        iterator, self._iterator = self._iterator, None
+        self._next, self._has_next = None, False
+        # A generator that was handed in stays open: its owner may go on with it.
+        close = getattr(iterator, "close", None)
+        if close is not None and not self._stream.runs_once:
+            close()
+
+    # Steps -------------------------------------------------------------------------------------
+
+    def run(self, limit: int) -> tuple[CompiledStep | None, int]:
+        """Up to `limit` steps; the program of the last one, and how many it were."""
+        step, count = None, 0
+        while count < limit and self.has_next():
+            data = self._take()
+            step = self._step_for(data)
+            if self._in_flight and self._state.device != "cpu":
+                # The step before may still be reading the places that are written now.
+                _core.synchronize(self._state.device)
+            step.run(step.stage(data.unique_arrays(), self._state.device), 1)
+            self._in_flight = True
+            count += 1
+        return step, count
+
+    def plan_ahead(self) -> None:
+        """Nothing: the next batch is fetched when it is known to be wanted."""
+
+    def _take(self) -> ArrayData:
+        batch, self._next, self._has_next = self._next, None, False
+        try:
+            data = self._stream.read(batch)
+        except (ValueError, TypeError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"Batch {self._seen - 1} of the {self._stream.name}: {error}") from error
+        if self._kind != PREDICT:
+            self._model._check_labels(data)
+        return data
+
+    def _step_for(self, data: ArrayData) -> CompiledStep:
+        source = describe_source(
+            data.packed, data.unique_arrays(), data.num_samples, None, counts=False
+        )
+        step = self._steps.get(source.key)
+        if step is None:
+            step = self._model._compiled_step(self._kind, source, self._state)
+            if len(self._steps) >= _MAX_STEPS:
+                self._steps.pop(next(iter(self._steps)))
+            self._steps[source.key] = step
+            if self._kind != PREDICT:
+                self._model._check_labels(data)
+        return step

@@ -1,0 +1,105 @@
+"""Gradients inside a step that is being traced, for a `train_step` of one's own.
+
+Two spellings mean the same: `keras.gradients(loss, variables)`, and that of Keras on PyTorch, where
+`loss.backward()` is followed by `variable.value.grad`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from kerascnn import _core, dtypes, ops, tracing
+from kerascnn.tracing import Trace
+from kerascnn.variable import Variable
+
+# What `backward` found in each trace, by the number of the value that it is the gradient of.
+_found: weakref.WeakKeyDictionary[Trace, dict[int, Any]] = weakref.WeakKeyDictionary()
+
+
+def current_trace() -> Trace:
+    """The trace of the step that is being recorded.
+
+    Raises:
+        ValueError: outside of one.
+    """
+    trace = tracing.current()
+    if trace is None:
+        raise ValueError(
+            "Gradients are taken inside a step that fit, evaluate or train_on_batch traces: call "
+            "this in `train_step`."
+        )
+    return trace
+
+
+def gradients(loss: Any, variables: Sequence[Variable]) -> list[Any]:
+    """The gradients of a loss, for a `train_step` of one's own.
+
+    Args:
+        loss: a scalar.
+        variables: what to differentiate by, such as `self.trainable_variables`.
+
+    Returns:
+        One gradient of the variable's shape for each of `variables`, `None` where the loss does not
+        depend on it; what `optimizer.apply` takes.
+
+    Raises:
+        ValueError: outside of `train_step`, or for a loss that is no scalar.
+
+    Example:
+
+    >>> class Own(keras.Model):
+    ...     def train_step(self, data):
+    ...         x, y = data
+    ...         loss = keras.ops.mean((self(x, training=True) - y) ** 2)
+    ...         variables = self.trainable_variables
+    ...         self.optimizer.apply(keras.gradients(loss, variables), variables)
+    ...         return {"distance": loss}
+    >>> inputs = keras.Input((2,))
+    >>> model = Own(inputs, keras.layers.Dense(1, kernel_initializer="zeros")(inputs))
+    >>> model.compile(keras.optimizers.SGD(0.5))
+    >>> model.fit(np.ones((4, 2)), np.ones((4, 1)), epochs=2, verbose=0).history
+    {'distance': [1.0, 4.0]}
+    """
+    graph = current_trace().graph
+    return graph.gradients(_scalar(loss), [variable.value for variable in variables])
+
+
+def zero_grad() -> None:
+    """Forgets what `backward` has found."""
+    trace = tracing.current()
+    if trace is not None:
+        _found.pop(trace, None)
+
+
+def _backward(loss: Any) -> None:
+    """Takes the gradients of this scalar by all variables; `variable.value.grad` has them."""
+    trace = current_trace()
+    values = [trace.graph.read(state) for state in trace.graph.states]
+    values = [value for value in values if dtypes.is_float(value.dtype)]
+    found = _found.setdefault(trace, {})
+    for value, gradient in zip(values, trace.graph.gradients(_scalar(loss), values), strict=True):
+        if gradient is not None:
+            before = found.get(value.id)
+            found[value.id] = gradient if before is None else ops.add(before, gradient)
+
+
+def _grad(value: Any) -> Any:
+    """The gradient by this value that `backward` found, or None."""
+    trace = tracing.current()
+    return None if trace is None else _found.get(trace, {}).get(value.id)
+
+
+def _scalar(loss: Any) -> Any:
+    if tuple(loss.shape) != ():
+        raise ValueError(
+            "Gradients are taken of a loss that is a scalar: use keras.ops.mean or keras.ops.sum. "
+            f"Received: shape={tuple(loss.shape)}"
+        )
+    return loss
+
+
+_value: Any = _core.Value
+_value.backward = _backward
+_value.grad = property(_grad)

@@ -1,0 +1,106 @@
+"""What users pass as data: arrays, or a source that gives batches by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerascnn.training.data import ArrayData
+from kerascnn.training.streams import (
+    BatchStream,
+    GeneratorStream,
+    IterableStream,
+    PyDatasetStream,
+)
+from kerascnn.utils.py_dataset import PyDataset
+
+
+def as_data(
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    class_weight: dict | None = None,
+    shuffle: bool = False,
+) -> ArrayData | BatchStream:
+    """The arguments of `fit` as arrays or as a stream of batches.
+
+    Class weights become a part of streams only: arrays may have to be split before.
+    """
+    stream = as_stream(x, y, sample_weight, class_weight, shuffle)
+    return ArrayData(x, y, sample_weight) if stream is None else stream
+
+
+def unpack_validation_data(validation_data: Any) -> ArrayData | BatchStream:
+    """`(x, y)`, `(x, y, sample_weight)` or a source of batches.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if isinstance(validation_data, (ArrayData, BatchStream)):
+        return validation_data
+    stream = as_stream(validation_data)
+    if stream is not None:
+        return stream
+    if not isinstance(validation_data, (tuple, list)) or len(validation_data) not in (1, 2, 3):
+        raise ValueError(
+            "validation_data must be a tuple (x, y) or (x, y, sample_weight), or give batches by "
+            f"itself. Received: {type(validation_data).__name__}"
+            + (f" of {len(validation_data)} items" if hasattr(validation_data, "__len__") else "")
+        )
+    return as_data(*validation_data)
+
+
+def as_stream(
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    class_weight: dict | None = None,
+    shuffle: bool = False,
+) -> BatchStream | None:
+    """The stream for what gives batches by itself, `None` for arrays (and what is neither).
+
+    Raises:
+        ValueError: for `y`, `sample_weight` or `class_weight` beside a source that can't have them.
+    """
+    name = _source_name(x)
+    if name is None:
+        return None
+    for argument, value, what in (
+        ("y", y, "the targets"),
+        ("sample_weight", sample_weight, "the sample weights"),
+    ):
+        if value is not None:
+            raise ValueError(
+                f"`{argument}` can't be passed beside a {name}: {what} must be part of its batches."
+            )
+    if class_weight is not None and name in ("generator", "torch DataLoader"):
+        raise ValueError(
+            f"`class_weight` is not supported for a {name}: yield (x, y, sample_weight) with the "
+            f"weights of the samples' classes. Received: class_weight={class_weight}"
+        )
+    if name == "PyDataset":
+        return PyDatasetStream(x, shuffle, class_weight)
+    if name == "generator":
+        return GeneratorStream(x)
+    return IterableStream(x, name, class_weight)
+
+
+def _source_name(x: Any) -> str | None:
+    if isinstance(x, PyDataset) or _has_base(x, "PyDataset", "keras."):
+        return "PyDataset"
+    if _has_base(x, "DataLoader", "torch.utils.data"):
+        return "torch DataLoader"
+    if x is None or isinstance(x, (str, bytes, list, tuple, dict, np.ndarray, np.generic)):
+        return None
+    if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
+        return None
+    if hasattr(x, "__next__"):
+        return "generator"
+    return f"{type(x).__name__} of batches" if hasattr(x, "__iter__") else None
+
+
+def _has_base(x: Any, name: str, package: str) -> bool:
+    return any(
+        base.__name__ == name and base.__module__.startswith(package) for base in type(x).__mro__
+    )

@@ -1,0 +1,185 @@
+"""Sources that give whole batches: generators, `PyDataset`s, DataLoaders, other iterables."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from kerascnn.training.data import ArrayData, check_class_weight
+
+# Keras looks at this many batches of a generator before training, and begins with them each time.
+_KEPT_BATCHES = 2
+
+
+class BatchStream:
+    """Batches one after the other; subclasses say where they come from.
+
+    Args:
+        name: what the source is called in errors.
+        class_weight: weights of the classes, made sample weights of each batch.
+    """
+
+    def __init__(self, name: str, class_weight: dict | None = None):
+        self.name = name
+        self.class_weight = class_weight
+        if class_weight is not None:
+            check_class_weight(class_weight)
+
+    @property
+    def num_batches(self) -> int | None:
+        """How many batches a pass has; `None` where that is unknown or there is no end."""
+        return None
+
+    @property
+    def runs_once(self) -> bool:
+        """Whether what was taken from the source is gone."""
+        return False
+
+    def begin(self) -> Iterator[Any]:
+        """An iterator over the batches of a new pass."""
+        raise NotImplementedError
+
+    def on_epoch_begin(self) -> None:
+        """An epoch begins."""
+
+    def on_epoch_end(self) -> None:
+        """An epoch has ended."""
+
+    def read(self, batch: Any) -> ArrayData:
+        """A batch of the source as checked arrays.
+
+        Raises:
+            ValueError: for something that is no batch.
+        """
+        parts = self._parts(batch)
+        data = ArrayData(*parts)
+        if self.class_weight is not None and data.y is not None:
+            data.weigh_classes(self.class_weight)
+        return data
+
+    def _parts(self, batch: Any) -> tuple:
+        if isinstance(batch, list):
+            batch = tuple(batch)
+        if not isinstance(batch, tuple):
+            return (batch,)
+        if len(batch) not in (1, 2, 3):
+            raise ValueError(
+                f"A batch of the {self.name} must be (x,), (x, y) or (x, y, sample_weight). "
+                f"Received a tuple of {len(batch)}."
+            )
+        return batch
+
+
+class GeneratorStream(BatchStream):
+    """A generator, or another iterator: its batches come once, apart from the first two.
+
+    As in Keras, a run begins with the first two batches again, also where the generator has gone
+    further since.
+    """
+
+    def __init__(self, generator: Iterator[Any]):
+        super().__init__("generator")
+        self._first = list(itertools.islice(generator, _KEPT_BATCHES))
+        self._rest = generator
+        if not self._first:
+            raise ValueError(
+                "The generator is empty: it must yield at least one batch, (x,), (x, y) or "
+                "(x, y, sample_weight)."
+            )
+        self._parts(self._first[0])
+
+    @property
+    def runs_once(self) -> bool:
+        return True
+
+    def begin(self) -> Iterator[Any]:
+        return itertools.chain(self._first, self._rest)
+
+    def _parts(self, batch: Any) -> tuple:
+        if not isinstance(batch, tuple):
+            raise ValueError(
+                "The generator must yield tuples (x,), (x, y) or (x, y, sample_weight). Received: "
+                f"{type(batch).__name__}"
+            )
+        return super()._parts(batch)
+
+
+class IterableStream(BatchStream):
+    """What can be iterated over again and again, such as a PyTorch DataLoader."""
+
+    def __init__(self, iterable: Iterable[Any], name: str, class_weight: dict | None = None):
+        super().__init__(name, class_weight)
+        self._iterable = iterable
+
+    @property
+    def num_batches(self) -> int | None:
+        # Loaders of data without a length have a `__len__` that raises.
+        with contextlib.suppress(TypeError, NotImplementedError):
+            return len(self._iterable)  # type: ignore[arg-type]
+        return None
+
+    def begin(self) -> Iterator[Any]:
+        return iter(self._iterable)
+
+
+class PyDatasetStream(BatchStream):
+    """A `PyDataset`, with workers where it asks for them.
+
+    Args:
+        dataset: the data set.
+        shuffle: whether each pass takes the batches in a new order.
+        class_weight: see `BatchStream`.
+    """
+
+    def __init__(self, dataset: Any, shuffle: bool, class_weight: dict | None = None):
+        super().__init__("PyDataset", class_weight)
+        self._dataset = dataset
+        self._shuffle = shuffle
+
+    @property
+    def num_batches(self) -> int | None:
+        return self._dataset.num_batches
+
+    def begin(self) -> Iterator[Any]:
+        dataset = self._dataset
+        workers = dataset.workers
+        if workers > 1 or (workers > 0 and dataset.use_multiprocessing):
+            from kerascnn.training.workers import PreparedBatches  # executors load slowly
+
+            return PreparedBatches(
+                dataset,
+                self._indices(),
+                workers,
+                dataset.use_multiprocessing,
+                dataset.max_queue_size,
+            )
+        return (dataset[index] for index in self._indices())
+
+    def _indices(self) -> Iterator[int]:
+        count = self.num_batches
+        if count is None:
+            return itertools.count()
+        indices = list(range(count))
+        if self._shuffle:
+            # The generator that Keras draws from: one seed gives one order with either.
+            random.shuffle(indices)
+        return iter(indices)
+
+    def on_epoch_begin(self) -> None:
+        self._dataset.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        self._dataset.on_epoch_end()
+
+    def _parts(self, batch: Any) -> tuple:
+        if not isinstance(batch, (dict, np.ndarray, list, tuple)):
+            raise ValueError(
+                f"{type(self._dataset).__name__}.__getitem__ must return (x,), (x, y) or (x, y, "
+                f"sample_weight), or a dictionary. Received: {type(batch).__name__}"
+            )
+        return super()._parts(batch)
