@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from kerascnn.registration import enable_unsafe_deserialization as enable_unsafe_deserialization
+
 _FLOATX_CHOICES = ("float16", "bfloat16", "float32", "float64")
 _DATA_FORMATS = ("channels_last", "channels_first")
 

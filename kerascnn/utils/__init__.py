@@ -14,21 +14,44 @@ from kerascnn.config import (
     is_interactive_logging_enabled,
 )
 from kerascnn.dtypes import standardize_dtype
+from kerascnn.registration import (
+    CustomObjectScope,
+    custom_object_scope,
+    get_custom_objects,
+    get_registered_name,
+    get_registered_object,
+    register_keras_serializable,
+)
+from kerascnn.serialization import deserialize_keras_object, serialize_keras_object
+from kerascnn.utils.batch_parts import pack_x_y_sample_weight, unpack_x_y_sample_weight
 from kerascnn.utils.download import get_file
 from kerascnn.utils.progbar import Progbar
+from kerascnn.utils.py_dataset import PyDataset, Sequence
 
 __all__ = [
+    "CustomObjectScope",
     "Progbar",
+    "PyDataset",
+    "Sequence",
     "clear_session",
+    "custom_object_scope",
+    "deserialize_keras_object",
     "disable_interactive_logging",
     "enable_interactive_logging",
+    "get_custom_objects",
     "get_file",
+    "get_registered_name",
+    "get_registered_object",
     "get_source_inputs",
     "is_interactive_logging_enabled",
     "is_keras_tensor",
+    "pack_x_y_sample_weight",
+    "register_keras_serializable",
+    "serialize_keras_object",
     "set_random_seed",
     "standardize_dtype",
     "to_categorical",
+    "unpack_x_y_sample_weight",
 ]
 
 
