@@ -5,12 +5,13 @@
 #include "core/backend/cuda/device/conv_pool.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/partial_sums.h"
-#include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/shared_memory.h"
 
 namespace kerascnn::cuda {
 namespace {
 
-constexpr int64_t kMaxShared = 48 << 10;  // what every GPU gives a block without being asked
+constexpr int64_t kMaxShared = 48 << 10;       // what every GPU gives a block without being asked
+constexpr int64_t kMaxWgradShared = 64 << 10;  // what every GPU gives a block that asks
 
 // Some rows of pooled pixels of one image, and the input under them.
 struct CellBand {
@@ -143,6 +144,8 @@ std::unique_ptr<Kernel> plan_forward(const ConvPoolCall& call) {
   });
 }
 
+constexpr int kWgradThreads = 512;
+
 struct WgradParams {
   int lanes;   // threads side by side take neighbouring output channels
   int splits;  // grid.z: a share of the bands each
@@ -153,17 +156,17 @@ struct WgradParams {
 // its share of the pooled pixels. `partial` holds the kernel's gradient and behind it the bias's,
 // once for each split.
 template <int kKernel, bool kSimple>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kWgradThreads)
     conv_pool_wgrad_small_kernel(const float* __restrict__ x, const float* __restrict__ gy,
                                  const float* __restrict__ y, const uint8_t* __restrict__ index,
                                  float* __restrict__ partial, ConvPool c, CellBand band,
                                  WgradParams p) {
   constexpr int kTaps = kKernel * kKernel;
-  constexpr int kAhead = 4;  // pixels whose loads are under way together
+  constexpr int kAhead = 8;  // pixels whose loads are under way together
   extern __shared__ __align__(32) float shared[];
   const int lane = threadIdx.x % p.lanes;
   const int row_thread = threadIdx.x / p.lanes;
-  const int row_threads = kThreads / p.lanes;
+  const int row_threads = kWgradThreads / p.lanes;
   const int channel = blockIdx.x * p.lanes + lane;
   const int q = blockIdx.y;
 
@@ -172,58 +175,64 @@ __global__ void __launch_bounds__(kThreads)
   for (int b = blockIdx.z; b < p.bands; b += p.splits) {
     const int n = b / band.bands_per_image;
     const int first_row = (b - n * band.bands_per_image) * band.cell_rows;
-    const int cells = min(band.cell_rows, c.pooled_height - first_row) * c.pooled_width;
+    const int cells = channel < c.output_channels
+                          ? min(band.cell_rows, c.pooled_height - first_row) * c.pooled_width
+                          : 0;
+    const int64_t base = (static_cast<int64_t>(n) * c.pooled_height + first_row) * c.pooled_width *
+                             c.output_channels +
+                         channel;
+    float gradients[kAhead], values[kAhead];
+    int positions[kAhead];
+    const auto load_ahead = [&](int cell) {
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        const int i = cell + a * row_threads;
+        const int64_t at = base + static_cast<int64_t>(i) * c.output_channels;
+        gradients[a] = i < cells ? __ldg(gy + at) : 0.0f;
+        values[a] = i < cells ? __ldg(y + at) : 0.0f;
+        positions[a] = i < cells ? __ldg(index + at) : 0;
+      }
+    };
+    load_ahead(row_thread);  // under way while the band is loaded
+    __syncthreads();         // everybody has left the band before
     load_band(x, shared, c, band, n, first_row, q, 1);
     __syncthreads();
-    if (channel < c.output_channels) {
-      const int64_t base = (static_cast<int64_t>(n) * c.pooled_height + first_row) *
-                               c.pooled_width * c.output_channels +
-                           channel;
-      for (int cell = row_thread; cell < cells; cell += kAhead * row_threads) {
-        float g[kAhead], values[kAhead];
-        int positions[kAhead];
+    for (int cell = row_thread; cell < cells; cell += kAhead * row_threads) {
+      if (cell > row_thread) load_ahead(cell);
 #pragma unroll
-        for (int a = 0; a < kAhead; ++a) {
-          const int i = cell + a * row_threads;
-          const int64_t at = base + static_cast<int64_t>(i) * c.output_channels;
-          g[a] = i < cells ? gy[at] : 0.0f;
-          values[a] = i < cells ? y[at] : 0.0f;
-          positions[a] = i < cells ? index[at] : 0;
-        }
+      for (int a = 0; a < kAhead; ++a) {
+        const int i = cell + a * row_threads;
+        if (i >= cells) break;
+        const float gradient = activation_gradient<kSimple>(c, gradients[a], values[a]);
+        const int row = i / c.pooled_width;
+        const int column = i - row * c.pooled_width;
+        const float* source = shared + (2 * row + (positions[a] >> 1)) * band.columns + 2 * column +
+                              (positions[a] & 1);
+        total += gradient;
 #pragma unroll
-        for (int a = 0; a < kAhead; ++a) {
-          const int i = cell + a * row_threads;
-          if (i >= cells) break;
-          const float gradient = activation_gradient<kSimple>(c, g[a], values[a]);
-          const int row = i / c.pooled_width;
-          const int column = i - row * c.pooled_width;
-          const float* source = shared + (2 * row + (positions[a] >> 1)) * band.columns +
-                                2 * column + (positions[a] & 1);
-          total += gradient;
-#pragma unroll
-          for (int t = 0; t < kTaps; ++t) {
-            sum[t] += gradient * source[t / kKernel * band.columns + t % kKernel];
-          }
+        for (int t = 0; t < kTaps; ++t) {
+          sum[t] += gradient * source[t / kKernel * band.columns + t % kKernel];
         }
       }
     }
-    __syncthreads();
   }
 
+  __syncthreads();
 #pragma unroll
-  for (int t = 0; t < kTaps; ++t) shared[t * kThreads + threadIdx.x] = sum[t];
-  shared[kTaps * kThreads + threadIdx.x] = total;
+  for (int t = 0; t < kTaps; ++t) shared[t * kWgradThreads + threadIdx.x] = sum[t];
+  shared[kTaps * kWgradThreads + threadIdx.x] = total;
   __syncthreads();
   const int size = kTaps * c.input_channels * c.output_channels;
   float* target = partial + static_cast<int64_t>(blockIdx.z) * (size + c.output_channels);
-  for (int item = threadIdx.x; item < (kTaps + 1) * p.lanes; item += kThreads) {
+  for (int item = threadIdx.x; item < (kTaps + 1) * p.lanes; item += kWgradThreads) {
     const int t = item / p.lanes;
     const int item_lane = item - t * p.lanes;
     const int item_channel = blockIdx.x * p.lanes + item_lane;
     if (item_channel >= c.output_channels || (t == kTaps && q > 0)) continue;
+    const float* from = shared + t * kWgradThreads + item_lane;
     float result = 0;
-#pragma unroll 4
-    for (int r = 0; r < row_threads; ++r) result += shared[t * kThreads + r * p.lanes + item_lane];
+#pragma unroll 8
+    for (int r = 0; r < row_threads; ++r) result += from[r * p.lanes];
     const int row = t == kTaps ? kTaps * c.input_channels : t * c.input_channels + q;
     target[row * c.output_channels + item_channel] = result;
   }
@@ -235,18 +244,23 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
   WgradParams p{};
   p.lanes = 8;
   while (p.lanes < 32 && p.lanes < c.output_channels) p.lanes *= 2;
-  // Bands whose loads every thread has under way at once, unless that makes too many blocks.
   const int64_t tiles = ceil_div(c.output_channels, p.lanes) * c.input_channels;
-  const int64_t cells = int64_t{8} * kThreads / p.lanes;
-  const CellBand band(
-      c, kKernel,
-      static_cast<int>(std::clamp<int64_t>(ceil_div(cells, c.pooled_width), 1, c.pooled_height)));
-  constexpr int kReduction = (kKernel * kKernel + 1) * kThreads;
-  const int64_t bytes =
-      std::max<int64_t>(int64_t{band.rows} * band.columns, kReduction) * int64_t{sizeof(float)};
-  if (bytes > kMaxShared) return nullptr;
+  const int multiprocessors = Context::current().multiprocessors();
+  constexpr int64_t kReduction = (kKernel * kKernel + 1) * kWgradThreads;
+  const auto bytes_of = [&](const CellBand& band) {
+    return std::max<int64_t>(int64_t{band.rows} * band.columns, kReduction) *
+           int64_t{sizeof(float)};
+  };
+  // Whole images, or as many parts of them as it takes to occupy the device.
+  CellBand band(c, kKernel, c.pooled_height);
+  while (band.cell_rows > 1 && (bytes_of(band) > kMaxWgradShared ||
+                                c.batch * band.bands_per_image * tiles < multiprocessors * 3 / 4)) {
+    band = CellBand(c, kKernel, (band.cell_rows + 1) / 2);
+  }
+  const int64_t bytes = bytes_of(band);
+  if (bytes > kMaxWgradShared) return nullptr;
   p.bands = c.batch * band.bands_per_image;
-  const int64_t most = std::clamp<int64_t>(Context::current().multiprocessors() / tiles, 1, 1024);
+  const int64_t most = std::clamp<int64_t>(multiprocessors / tiles, 1, 1024);
   const int64_t turns = ceil_div(p.bands, std::min<int64_t>(p.bands, most));
   p.splits = static_cast<int>(ceil_div(p.bands, turns));
   const int64_t size = num_elements(call.geometry.conv.kernel_shape());
@@ -254,12 +268,13 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
                   p.splits);
   const auto kernel = is_simple(c.activation) ? conv_pool_wgrad_small_kernel<kKernel, true>
                                               : conv_pool_wgrad_small_kernel<kKernel, false>;
+  allow_most_shared_memory(kernel);
   return make_kernel(
       "kerascnn conv2d_max_pool2d_wgrad_small",
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
         float* partial = static_cast<float*>(args.workspace);
-        kernel<<<grid, kThreads, static_cast<size_t>(bytes), stream>>>(
+        kernel<<<grid, kWgradThreads, static_cast<size_t>(bytes), stream>>>(
             input<float>(args, 0), input<float>(args, 1), input<float>(args, 2),
             input<uint8_t>(args, 3), partial, c, band, p);
         check_launch("conv2d_max_pool2d_wgrad_small");

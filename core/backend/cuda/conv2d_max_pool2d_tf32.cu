@@ -154,30 +154,32 @@ __device__ __forceinline__ void load_weights(const float* kernel, float* weights
 }
 
 // Input channels first_column.. of the kernel, turned by 180 degrees, as (taps, output channels,
-// columns). Two lanes read 8 output channels of an input channel: whole sectors, and few lanes that
-// write to one bank.
+// columns). Up to 8 lanes read neighbouring output channels of an input channel. Each starts with
+// another of its four, so that few of them write to one bank.
 template <int kColumns>
 __device__ __forceinline__ void load_turned_weights(const float* kernel, float* weights,
                                                     const ConvPool& c, const Tiles& t, int taps,
                                                     int first_column) {
   constexpr int kRow = kWeightRow<kColumns>;
-  const auto channel_of = [](int item) { return item / (kColumns * 2) * 8 + item % 2 * 4; };
-  const auto column_of = [](int item) { return item % (kColumns * 2) / 2; };
+  const int chunks = t.channels / 4;
   copy_rows<9>(
-      taps, t.channels / 8 * kColumns * 2,
+      taps, chunks * kColumns,
       [&](int tap, int item) {
-        const int column = first_column + column_of(item);
-        if (channel_of(item) >= c.output_channels || column >= c.input_channels) return float4{};
+        const int column = first_column + item / chunks;
+        const int channel = item % chunks * 4;
+        if (channel >= c.output_channels || column >= c.input_channels) return float4{};
         return __ldg(reinterpret_cast<const float4*>(
-            kernel + (tap * c.input_channels + column) * c.output_channels + channel_of(item)));
+            kernel + (tap * c.input_channels + column) * c.output_channels + channel));
       },
       [&](int tap, int item, float4 v) {
-        float* to =
-            weights + ((taps - 1 - tap) * t.channels + channel_of(item)) * kRow + column_of(item);
-        to[0] = unbiased_tf32(v.x);
-        to[kRow] = unbiased_tf32(v.y);
-        to[2 * kRow] = unbiased_tf32(v.z);
-        to[3 * kRow] = unbiased_tf32(v.w);
+        const int chunk = item % chunks;
+        float* to = weights + ((taps - 1 - tap) * t.channels + chunk * 4) * kRow + item / chunks;
+        if (chunk & 1) v = {v.y, v.z, v.w, v.x};
+        if (chunk & 2) v = {v.z, v.w, v.x, v.y};
+        to[(chunk & 3) * kRow] = unbiased_tf32(v.x);
+        to[((chunk + 1) & 3) * kRow] = unbiased_tf32(v.y);
+        to[((chunk + 2) & 3) * kRow] = unbiased_tf32(v.z);
+        to[((chunk + 3) & 3) * kRow] = unbiased_tf32(v.w);
       });
 }
 
@@ -392,9 +394,11 @@ bool find_layout(const ConvPool& c, int kernel, int cells_down, int cells_across
     const int64_t bytes = std::max(floats, sums) * int64_t{sizeof(float)};
     const bool enough = blocks * blocks_across >= wanted_blocks;
     if (bytes <= most && (enough || cell_rows == 1)) {
-      *layout = {t, dim3(static_cast<unsigned>(blocks), blocks_across),
-                 static_cast<unsigned>(std::max(t.warps_cells * t.warps_deep * 32, kMinThreads)),
-                 static_cast<size_t>(bytes)};
+      *layout = {
+          t, dim3(static_cast<unsigned>(blocks), blocks_across),
+          static_cast<unsigned>(alone ? kMaxThreads
+                                      : std::max(t.warps_cells * t.warps_deep * 32, kMinThreads)),
+          static_cast<size_t>(bytes)};
       return true;
     }
     if (cell_rows == 1) break;

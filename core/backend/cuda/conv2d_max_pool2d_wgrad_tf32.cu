@@ -6,6 +6,7 @@
 // Pixels are numbered cell by cell, so a pooled gradient fills four neighbouring rows. Rows of the
 // result are taken in runs of 8 input channels of one tap.
 #include "core/backend/cuda/conv2d_max_pool2d.h"
+#include "core/backend/cuda/device/cluster.cuh"
 #include "core/backend/cuda/device/conv_pool.cuh"
 #include "core/backend/cuda/device/tf32.cuh"
 #include "core/backend/cuda/launch.h"
@@ -17,6 +18,11 @@ namespace {
 
 constexpr int kRuns = 4;  // of a warp: 32 rows
 constexpr int kMaxWarps = 12;
+// Two multiprocessors that are neighbours always take a cluster of two large blocks; of larger
+// clusters not as many fit at a time as multiprocessors.
+constexpr int kClusterBlocks = 2;
+// Of a larger result every copy costs.
+constexpr int64_t kSmallResult = 8192;
 
 // Rows of shared memory that lanes read down: 4 rows of 8 columns fall into 32 banks.
 __host__ __device__ constexpr int padded_row(int columns) {
@@ -34,7 +40,8 @@ struct Tiles {
   int warps_down;     // warps that take different rows
   int warps_deep;     // warps that take different pixels for the same rows
   int bands;          // of all images
-  int splits;         // grid.z: a share of the bands each
+  int splits;         // grid.x: a share of the bands each
+  int cluster;        // neighbouring splits whose sums are added up before they are written
   int together;       // bands in shared memory at a time
 
   Tiles(const ConvPool& c, int kernel, int cell_rows)
@@ -50,6 +57,7 @@ struct Tiles {
         warps_deep(1),
         bands(c.batch * bands_per_image),
         splits(1),
+        cluster(1),
         together(1) {}
 
   __host__ __device__ int band_floats() const { return rows * columns * pixel; }
@@ -110,7 +118,7 @@ __device__ __forceinline__ void spread_gradient(const float* gy, const float* y,
 }
 
 // kWide: input channels are a multiple of 32, so the runs of a warp are neighbours in one tap.
-template <int kKernel, int kTiles, bool kSimple, bool kWide>
+template <int kKernel, int kTiles, bool kSimple, bool kWide, bool kCluster>
 __global__ void __launch_bounds__(kMaxWarps * 32)
     conv_pool_wgrad_tf32_kernel(const float* __restrict__ x, const float* __restrict__ gy,
                                 const float* __restrict__ y, const uint8_t* __restrict__ index,
@@ -126,7 +134,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
   const int warp = threadIdx.x / 32;
   const int warp_down = warp % t.warps_down, warp_deep = warp / t.warps_down;
   const int first_column = blockIdx.y * kColumns;
-  const int first_run = (blockIdx.x * t.warps_down + warp_down) * kRuns;
+  const int block_run = blockIdx.z * t.warps_down * kRuns;
+  const int first_run = block_run + warp_down * kRuns;
 
   for (int i = threadIdx.x; i < t.together * t.pixels; i += blockDim.x) {
     const int band = i / t.pixels;
@@ -148,7 +157,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
 
   float sums[kRuns / 2][kTiles][4] = {};
   float bias_sums[4] = {};
-  for (int first = blockIdx.z; first < t.bands; first += t.splits * t.together) {
+  for (int first = blockIdx.x; first < t.bands; first += t.splits * t.together) {
     const int together = min(t.together, (t.bands - first + t.splits - 1) / t.splits);
     __syncthreads();  // everybody has left the tiles of the turn before
     for (int i = 0; i < together; ++i) {
@@ -203,43 +212,84 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
     __syncthreads();
   }
 
-  const int rows = kTaps * c.input_channels;
-  float* target = partial + static_cast<int64_t>(blockIdx.z) * (rows + 1) * c.output_channels;
+  // The block's result in shared memory, and below it the sum of the gradients it has seen.
+  constexpr int kOut = kColumns + 8;
+  const int block_rows = t.warps_down * kRuns * 8;
+  float* bias_row = shared + block_rows * kOut;
+  float* bias_parts = bias_row + kOut;
   if (warp_deep == 0) {
 #pragma unroll
     for (int i = 0; i < kRuns; ++i) {
-      const int run = first_run + i;
-      const int tap = run / (t.channels / 8);
-      const int channel = (run - tap * (t.channels / 8)) * 8 + group;
-      if (run >= t.runs || channel >= c.input_channels) continue;
+      float* row = shared + ((warp_down * kRuns + i) * 8 + group) * kOut + 2 * member;
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
-        const int column = first_column + j * 8 + 2 * member;
-        if (column >= c.output_channels) continue;  // a multiple of 4: both or neither
-        *reinterpret_cast<float2*>(target + (tap * c.input_channels + channel) * c.output_channels +
-                                   column) = {sums[i / 2][j][i % 2 * 2],
-                                              sums[i / 2][j][i % 2 * 2 + 1]};
+        *reinterpret_cast<float2*>(row + j * 8) = {sums[i / 2][j][i % 2 * 2],
+                                                   sums[i / 2][j][i % 2 * 2 + 1]};
       }
     }
   }
-  if (blockIdx.x != 0) return;  // the others have seen the same gradients
   constexpr int kChunks = kColumns / 4;
-#pragma unroll
-  for (int k = 0; k < 4; ++k) shared[threadIdx.x * 4 + k] = bias_sums[k];
+  reinterpret_cast<float4*>(bias_parts)[threadIdx.x] = {bias_sums[0], bias_sums[1], bias_sums[2],
+                                                        bias_sums[3]};
   __syncthreads();
-  const int column = threadIdx.x;
-  if (column >= kColumns || first_column + column >= c.output_channels) return;
-  float total = 0;
-  for (int i = column / 4; i < blockDim.x; i += kChunks) total += shared[i * 4 + column % 4];
-  target[rows * c.output_channels + first_column + column] = total;
+  if (threadIdx.x < kColumns) {
+    const int column = threadIdx.x;
+    float total = 0;
+#pragma unroll 4
+    for (int i = column / 4; i < blockDim.x; i += kChunks) total += bias_parts[i * 4 + column % 4];
+    bias_row[column] = total;
+  }
+  if constexpr (kCluster) {
+    arrive_in_cluster();
+    wait_for_cluster();
+  } else {
+    __syncthreads();
+  }
+
+  // Each block of a cluster adds up a share of the results of all, always in the same order.
+  const int rows = kTaps * c.input_channels;
+  float* target =
+      partial + static_cast<int64_t>(blockIdx.x / t.cluster) * (rows + 1) * c.output_channels;
+  const int rank = blockIdx.x % t.cluster;
+  const int items = (block_rows + (blockIdx.z == 0 ? 1 : 0)) * kChunks;
+  for (int item = rank * blockDim.x + threadIdx.x; item < items; item += t.cluster * blockDim.x) {
+    const int row = item / kChunks;
+    const int column = item % kChunks * 4;
+    const auto* from = reinterpret_cast<const float4*>(shared + row * kOut + column);
+    float4 total{};
+    if constexpr (kCluster) {
+#pragma unroll
+      for (int other = 0; other < kClusterBlocks; ++other) {
+        const float4 part = load_from_cluster(from, other);
+        total = {total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w};
+      }
+    } else {
+      total = *from;
+    }
+    const int run = block_run + row / 8;
+    const int tap = run / (t.channels / 8);
+    const int channel = (run - tap * (t.channels / 8)) * 8 + row % 8;
+    const bool is_bias = row == block_rows;
+    if (first_column + column >= c.output_channels) continue;  // a multiple of 4: all or none
+    if (!is_bias && (run >= t.runs || channel >= c.input_channels)) continue;
+    const int result_row = is_bias ? rows : tap * c.input_channels + channel;
+    *reinterpret_cast<float4*>(target + result_row * c.output_channels + first_column + column) =
+        total;
+  }
+  if constexpr (kCluster) {
+    arrive_in_cluster();  // nobody leaves while others read its results
+    wait_for_cluster();
+  }
 }
 
 int64_t shared_bytes(const Tiles& t, int columns) {
   const int64_t floats =
       int64_t{t.together} * (t.pixels * (padded_row(columns) + 1) + t.band_floats());
-  // The warps' sums and the bias's share the memory afterwards.
-  const int64_t sums = int64_t{t.warps_down} * 32 * (kRuns / 2) * (columns / 8) * 4;
-  return std::max(std::max(floats, sums), int64_t{kMaxWarps} * 32 * 4) * int64_t{sizeof(float)};
+  // The sums share the memory afterwards.
+  const int64_t warps = int64_t{t.warps_down} * 32 * (kRuns / 2) * (columns / 8) * 4;
+  const int64_t results = int64_t{t.warps_down * kRuns * 8 + 1} * (columns + 8) +
+                          int64_t{t.warps_down} * t.warps_deep * 32 * 4;
+  return std::max({floats, warps, results}) * int64_t{sizeof(float)};
 }
 
 template <int kKernel, int kTiles>
@@ -248,51 +298,75 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
   const int multiprocessors = Context::current().multiprocessors();
   const int64_t most = Context::current().properties().sharedMemPerBlockOptin;
   constexpr int kColumns = kTiles * 8;
-  // Half images, so that the shares of the blocks differ little; fewer rows where memory is short.
-  int cell_rows = (c.pooled_height + 1) / 2;
-  while (cell_rows > 1 && shared_bytes(Tiles(c, kKernel, cell_rows), kColumns) > most) {
-    cell_rows = (cell_rows + 1) / 2;
-  }
-  Tiles t(c, kKernel, cell_rows);
-
-  // A large result is spread over blocks and its pixels over few of them, since each share of the
-  // pixels costs a copy of the result.
-  const int warps = static_cast<int>(ceil_div(t.runs, kRuns));
-  constexpr int64_t kSmallResult = 8192;
   const int64_t size = num_elements(call.geometry.conv.kernel_shape());
-  t.warps_down = size <= kSmallResult ? std::min(warps, 8) : std::min(warps, 3);
-  t.warps_deep = std::max(1, std::min(kMaxWarps / t.warps_down, t.pixels / 16));
-  const int blocks_down = static_cast<int>(ceil_div(warps, t.warps_down));
+  const int warps =
+      static_cast<int>(ceil_div(int64_t{kKernel} * kKernel * ((c.input_channels + 7) / 8), kRuns));
+  const int blocks_down = static_cast<int>(ceil_div(warps, kMaxWarps));
   const int blocks_across = static_cast<int>(ceil_div(c.output_channels, kColumns));
   const int wanted = std::max(1, multiprocessors / (blocks_down * blocks_across));
+
+  // Whole images, or as many parts of them as it takes to occupy the device and to fit.
+  const auto tiles_of = [&](int cell_rows) {
+    Tiles t(c, kKernel, cell_rows);
+    t.warps_down = static_cast<int>(ceil_div(warps, blocks_down));
+    t.warps_deep = std::max(1, std::min(kMaxWarps / t.warps_down, t.pixels / 16));
+    return t;
+  };
+  Tiles t = tiles_of(c.pooled_height);
+  while (t.cell_rows > 1 && (shared_bytes(t, kColumns) > most || t.bands < wanted * 3 / 4)) {
+    t = tiles_of((t.cell_rows + 1) / 2);
+  }
   const int share = static_cast<int>(ceil_div(t.bands, std::min(t.bands, wanted)));
   t.splits = static_cast<int>(ceil_div(t.bands, share));
   t.together = share;
   while (t.together > 1 && shared_bytes(t, kColumns) > most) --t.together;
-  if (shared_bytes(t, kColumns) > most || blocks_across > 65535 || t.splits > 65535) return nullptr;
+  if (shared_bytes(t, kColumns) > most || blocks_across > 65535) return nullptr;
 
+  const auto choose = [&]<bool kSimple, bool kWide>() {
+    const auto alone = conv_pool_wgrad_tf32_kernel<kKernel, kTiles, kSimple, kWide, false>;
+    const auto in_clusters = conv_pool_wgrad_tf32_kernel<kKernel, kTiles, kSimple, kWide, true>;
+    allow_most_shared_memory(alone);
+    allow_most_shared_memory(in_clusters);
+    return std::pair(alone, in_clusters);
+  };
   const bool wide = c.input_channels % (8 * kRuns) == 0;
-  const bool simple = is_simple(c.activation);
-  const auto kernel = wide ? (simple ? conv_pool_wgrad_tf32_kernel<kKernel, kTiles, true, true>
-                                     : conv_pool_wgrad_tf32_kernel<kKernel, kTiles, false, true>)
-                           : (simple ? conv_pool_wgrad_tf32_kernel<kKernel, kTiles, true, false>
-                                     : conv_pool_wgrad_tf32_kernel<kKernel, kTiles, false, false>);
-  const auto bytes = static_cast<size_t>(shared_bytes(t, kColumns));
-  allow_most_shared_memory(kernel);
-  const dim3 grid(blocks_down, blocks_across, t.splits);
+  const auto [alone, in_clusters] = is_simple(c.activation)
+                                        ? (wide ? choose.template operator()<true, true>()
+                                                : choose.template operator()<true, false>())
+                                        : (wide ? choose.template operator()<false, true>()
+                                                : choose.template operator()<false, false>());
   const unsigned threads = t.warps_down * t.warps_deep * 32;
+  const auto bytes = static_cast<size_t>(shared_bytes(t, kColumns));
+  const auto grid = [&](int splits) { return dim3(splits, blocks_across, blocks_down); };
+  const int whole_clusters = t.splits / kClusterBlocks * kClusterBlocks;
+  const bool clusters =
+      size > kSmallResult && whole_clusters > kClusterBlocks &&
+      ClusterLaunch(grid(whole_clusters), threads, kClusterBlocks, bytes).fits(in_clusters);
+  if (clusters) {
+    t.splits = whole_clusters;
+    t.cluster = kClusterBlocks;
+  }
+  const int copies = t.splits / t.cluster;
   return make_kernel(
       "kerascnn conv2d_max_pool2d_wgrad_tf32",
-      [=](const KernelArgs& args) {
+      [=, blocks = grid(t.splits), alone = alone,
+       in_clusters = in_clusters](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
-        kernel<<<grid, threads, bytes, stream>>>(input<float>(args, 0), input<float>(args, 1),
-                                                 input<float>(args, 2), input<uint8_t>(args, 3),
-                                                 static_cast<float*>(args.workspace), c, t);
-        check_launch("conv2d_max_pool2d_wgrad_tf32");
-        launch_sum_partials(DType::Float32, args.workspace, args.outputs[0], t.splits, size, stream,
+        const auto *x = input<float>(args, 0), *gy = input<float>(args, 1),
+                   *y = input<float>(args, 2);
+        const auto* index = input<uint8_t>(args, 3);
+        auto* partial = static_cast<float*>(args.workspace);
+        if (clusters) {
+          ClusterLaunch(blocks, threads, kClusterBlocks, bytes, stream)
+              .run(in_clusters, x, gy, y, index, partial, c, t);
+        } else {
+          alone<<<blocks, threads, bytes, stream>>>(x, gy, y, index, partial, c, t);
+          check_launch("conv2d_max_pool2d_wgrad_tf32");
+        }
+        launch_sum_partials(DType::Float32, partial, args.outputs[0], copies, size, stream,
                             args.outputs[1], c.output_channels);
       },
-      t.splits * (size + c.output_channels) * static_cast<int64_t>(sizeof(float)));
+      copies * (size + c.output_channels) * static_cast<int64_t>(sizeof(float)));
 }
 
 // Tensor cores want some channels on both sides; loads take two or four of them at once.

@@ -39,16 +39,31 @@ __device__ __forceinline__ void store_in_cluster(float4* shared, unsigned rank, 
 #endif
 }
 
-// A launch of clusters of `size` neighbouring blocks.
+// What `rank`, a block of the cluster, has where this block has `shared`.
+__device__ __forceinline__ float4 load_from_cluster(const float4* shared, unsigned rank) {
+  float4 value{};
+#if __CUDA_ARCH__ >= 900
+  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(remote)
+               : "memory");
+#endif
+  return value;
+}
+
+// A launch of clusters of `size` blocks that are neighbours along x.
 class ClusterLaunch {
  public:
-  ClusterLaunch(unsigned blocks, unsigned threads, unsigned size, size_t shared_bytes,
+  ClusterLaunch(dim3 blocks, unsigned threads, unsigned size, size_t shared_bytes,
                 cudaStream_t stream = nullptr) {
     attribute_.id = cudaLaunchAttributeClusterDimension;
     attribute_.val.clusterDim.x = size;
     attribute_.val.clusterDim.y = 1;
     attribute_.val.clusterDim.z = 1;
-    config_.gridDim = dim3(blocks);
+    config_.gridDim = blocks;
     config_.blockDim = dim3(threads);
     config_.dynamicSmemBytes = shared_bytes;
     config_.stream = stream;
