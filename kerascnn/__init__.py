@@ -53,6 +53,7 @@ from kerascnn.naming import name_scope  # noqa: E402
 from kerascnn.optimizers import Optimizer  # noqa: E402
 from kerascnn.regularizers import Regularizer  # noqa: E402
 from kerascnn.symbolic.keras_tensor import KerasTensor  # noqa: E402
+from kerascnn.training.gradients import gradients  # noqa: E402
 from kerascnn.variable import Variable  # noqa: E402
 from kerascnn.versions import __version__, show_versions  # noqa: E402
 
@@ -88,6 +89,7 @@ __all__ = [
     "datasets",
     "device",
     "dtype_policies",
+    "gradients",
     "initializers",
     "layers",
     "losses",

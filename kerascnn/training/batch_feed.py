@@ -82,11 +82,14 @@ class BatchFeed:
         self._stream.on_epoch_begin()
         self._asked = steps
         if self._iterator is None or steps is None:
-            self.close()
-            self._iterator = self._stream.begin()
-            self._seen = 0
+            self._begin_pass()
         self._allowed = steps or self.num_batches or math.inf
         return self._allowed
+
+    def _begin_pass(self) -> None:
+        self.close()
+        self._iterator = self._stream.begin()
+        self._seen = 0
 
     def has_next(self) -> bool:
         """Whether the epoch has another batch, which is fetched now."""
@@ -133,7 +136,8 @@ class BatchFeed:
         if self._iterator is None:
             return
         if self.num_batches and self._seen >= self.num_batches:
-            self.close()
+            # Here rather than when it is needed, as in Keras: a DataLoader draws its seed now.
+            self._begin_pass()
         self._stream.on_epoch_end()
 
     def close(self) -> None:

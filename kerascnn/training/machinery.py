@@ -47,7 +47,6 @@ class StepMachinery:
     stop_training = False
     stop_evaluating = False
     stop_predicting = False
-    _initial_epoch: int | None = None
     compiled = False
     run_eagerly = False
     _compile_loss: CompileLoss | None = None

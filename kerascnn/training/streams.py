@@ -161,14 +161,16 @@ class PyDatasetStream(BatchStream):
         return (dataset[index] for index in self._indices())
 
     def _indices(self) -> Iterator[int]:
+        """Which batches a pass takes; the order is drawn when the first is asked for."""
         count = self.num_batches
         if count is None:
-            return itertools.count()
+            yield from itertools.count()
+            return
         indices = list(range(count))
         if self._shuffle:
             # The generator that Keras draws from: one seed gives one order with either.
             random.shuffle(indices)
-        return iter(indices)
+        yield from indices
 
     def on_epoch_begin(self) -> None:
         self._dataset.on_epoch_begin()

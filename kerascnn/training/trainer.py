@@ -346,7 +346,8 @@ class Trainer(StepMachinery):
         batch_size = standardize_batch_size(batch_size, data, steps_per_epoch, "steps_per_epoch")
         if validation_data is not None:
             validation_data = unpack_validation_data(validation_data)
-        feed = self._feed(TRAIN, data, batch_size, make_shuffler() if shuffle else None)
+        shuffler = make_shuffler() if shuffle and isinstance(data, ArrayData) else None
+        feed = self._feed(TRAIN, data, batch_size, shuffler)
         validation = None
         if validation_data is not None:
             size = standardize_batch_size(

@@ -150,7 +150,7 @@ def test_results_of_every_kind_inside_of_a_train_step_of_ones_own(rng):
             return self.dense(x)
 
         def test_step(self, data):
-            x, y, _ = data
+            x, y = data
             y_pred = self(x, training=False)
             for metric in self.seen:
                 metric.update_state(y, y_pred)

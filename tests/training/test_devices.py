@@ -93,7 +93,7 @@ def test_steps_of_ones_own_run_where_the_weights_are(elsewhere):
             return self.dense(inputs)
 
         def test_step(self, data):
-            x, y, _ = data
+            x, y = data
             error = ops.square(self(x) - y)
             self.means[0].update_state(error + ops.zeros_like(error) + ops.ones((1,)))
             return {"own": self.means[0].result()}

@@ -347,10 +347,11 @@ def test_compile_without_an_optimizer_means_rmsprop():
     assert history.history["loss"][-1] < history.history["loss"][0]
 
 
-def test_a_model_without_weights_can_be_evaluated_but_not_fitted():
+def test_a_model_without_weights_is_evaluated_and_fit_warns():
     model = keras.Sequential([keras.Input((3,)), layers.Activation("softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy")
     x, y = blobs(features=3)
     assert model.evaluate(x, y, verbose=0) > 0
-    with pytest.raises(ValueError, match="no trainable weights"):
-        model.fit(x, y, verbose=0)
+    with pytest.warns(UserWarning, match="any trainable weights"):
+        history = model.fit(x, y, verbose=0)
+    assert history.history["loss"] == [model.evaluate(x, y, verbose=0)]

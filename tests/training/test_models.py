@@ -142,7 +142,7 @@ class OwnStep(keras.Model):
     def train_step(self, data):
         from kerascnn import tracing
 
-        x, y, _ = data
+        x, y = data
         loss = ops.mean(ops.square(self(x, training=True) - y))
         weights = self.trainable_variables
         gradients = tracing.current().graph.gradients(loss, [v.value for v in weights])
