@@ -29,13 +29,25 @@ void check_scores(std::string_view op, std::string_view argument, const TensorSp
   }
 }
 
+// With the loss's gradient as a third input the gradient of the logits is a third output: known
+// before the loss is, as it is for a mean, it costs no kernel of its own.
 template <OpName name>
 std::vector<TensorSpec> infer_cross_entropy(const Attributes& attributes, Specs inputs) {
   constexpr bool is_softmax = std::string_view(name) == "sparse_softmax_cross_entropy";
-  check_num_inputs(name, inputs, 2);
+  const bool has_gradient = is_softmax && inputs.size() == 3;
+  check_num_inputs(name, inputs, has_gradient ? 3 : 2);
   check_scores(name, is_softmax ? "the logits" : "the probabilities", inputs[0], inputs[1]);
   check_epsilon(name, attributes);
   const TensorSpec loss = {inputs[0].dtype, inputs[1].shape};
+  if (has_gradient) {
+    check_shape(name, "the gradient", inputs[2], inputs[1].shape);
+    if (inputs[2].dtype != inputs[0].dtype) {
+      throw TypeError(message(std::string_view(name), ": the gradient must be ",
+                              dtype_name(inputs[0].dtype), " like the logits, received ",
+                              dtype_name(inputs[2].dtype)));
+    }
+    return {loss, inputs[0], inputs[0]};
+  }
   if (is_softmax) return {loss, inputs[0]};
   return {loss};
 }
@@ -59,6 +71,10 @@ std::vector<ValueId> cross_entropy_gradient(GradientContext& context) {
 
 // Through the loss and, where the probabilities are used as well, through the softmax.
 std::vector<ValueId> softmax_cross_entropy_gradient(GradientContext& context) {
+  if (context.num_inputs() == 3) {
+    throw ValueError(
+        message("sparse_softmax_cross_entropy with a gradient: ", kNoSecondDerivative));
+  }
   const ValueId probabilities = context.output(1);
   ValueId gradient = kNoValue;
   if (context.output_gradient(0) != kNoValue) {

@@ -316,6 +316,10 @@ def _cross_entropy():
                     p = p / p.sum(axis=1, keepdims=True)
                     return [normal(rng, labels.size), p, labels], attributes
 
+                def with_gradient(rng, make=logits):
+                    (x, labels), attributes = make(rng)
+                    return [x, labels, normal(rng, labels.size)], attributes
+
                 if k == 1 and epsilon > 0:
                     continue  # p is 1 and clipped: covered by "clipped"
                 name = f"{id}_{kind}_{'exact' if epsilon == 0 else 'clipped'}"
@@ -324,7 +328,12 @@ def _cross_entropy():
                 rows.append(row("sparse_cross_entropy", name, probabilities, **options))
                 rows.append(row("sparse_softmax_cross_entropy", name, logits, **options))
                 rows.append(row("sparse_softmax_cross_entropy_grad", name, gradient))
+                options = {**options, "gradient": False}  # it is one already
+                joined = f"{name}_with_gradient"
                 if k > 1:
+                    rows.append(
+                        row("sparse_softmax_cross_entropy", joined, with_gradient, **options)
+                    )
                     rows.append(row("sparse_cross_entropy_grad", name, gradient))
     rows += _cross_entropy_corners()
     return rows
@@ -352,6 +361,12 @@ def _cross_entropy_corners():
                 "sparse_softmax_cross_entropy",
                 id,
                 lambda rng, c=chosen: ([logits, c], epsilon),
+                **rounded,
+            ),
+            row(
+                "sparse_softmax_cross_entropy",
+                f"{id}_with_gradient",
+                lambda rng, c=chosen: ([logits, c, gy], epsilon),
                 **rounded,
             ),
         ]

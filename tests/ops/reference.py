@@ -606,19 +606,24 @@ def sparse_cross_entropy_grad(gy, probabilities, labels, epsilon):
 
 
 @reference("sparse_softmax_cross_entropy")
-def sparse_softmax_cross_entropy(logits, labels, epsilon):
+def sparse_softmax_cross_entropy(logits, labels, gy=None, *, epsilon):
     p = softmax(logits, -1)
     if epsilon == 0:
-        return -_at_labels(log_softmax(logits, -1), labels), p
-    return -np.log(np.clip(_at_labels(p, labels), epsilon, 1 - epsilon)), p
+        loss = -_at_labels(log_softmax(logits, -1), labels)
+    else:
+        loss = -np.log(np.clip(_at_labels(p, labels), epsilon, 1 - epsilon))
+    if gy is None:
+        return loss, p
+    return loss, p, sparse_softmax_cross_entropy_grad(gy, p, labels, epsilon)
 
 
 @reference("sparse_softmax_cross_entropy_grad")
 def sparse_softmax_cross_entropy_grad(gy, probabilities, labels, epsilon):
     hot = one_hot(labels, probabilities.shape[1], "float64")
     p = _at_labels(probabilities, labels)
-    inside = (epsilon == 0) | ((p >= epsilon) & (p <= 1 - epsilon))
-    return np.where(inside[:, None], gy[:, None] * (probabilities - hot), 0.0)
+    inside = (epsilon == 0) | np.isnan(p) | ((p >= epsilon) & (p <= 1 - epsilon))
+    slope = probabilities - np.where(np.isnan(p)[:, None], np.nan, hot)  # no such label
+    return np.where(inside[:, None], gy[:, None] * slope, 0.0)
 
 
 # Random numbers: Philox 4x32-10, one block for four elements.

@@ -170,14 +170,20 @@ std::unique_ptr<Kernel> plan_sparse_cross_entropy_grad(const PlanRequest& reques
 
 std::unique_ptr<Kernel> plan_sparse_softmax_cross_entropy(const PlanRequest& request) {
   const Rows rows = rows_of(request, request.inputs[0]);
+  const bool has_gradient = request.inputs.size() == 3;
   return dispatch_loss(
       request, request.inputs[0].dtype, request.inputs[1].dtype,
       [&]<typename T, typename Label>(Type<T>, Type<Label>) {
-        return make_kernel("kerascnn softmax cross-entropy", [rows](const KernelArgs& args) {
+        return make_kernel("kerascnn softmax cross-entropy", [rows, has_gradient](
+                                                                 const KernelArgs& args) {
           for_each_row(rows, [&](int64_t row) {
-            softmax_loss_row(input<T>(args, 0) + row * rows.classes,
-                             static_cast<int64_t>(input<Label>(args, 1)[row]), rows,
-                             output<T>(args, 0) + row, output<T>(args, 1) + row * rows.classes);
+            const auto label = static_cast<int64_t>(input<Label>(args, 1)[row]);
+            T* probabilities = output<T>(args, 1) + row * rows.classes;
+            softmax_loss_row(input<T>(args, 0) + row * rows.classes, label, rows,
+                             output<T>(args, 0) + row, probabilities);
+            if (!has_gradient) return;
+            softmax_loss_grad_row(static_cast<compute_t<T>>(input<T>(args, 2)[row]), probabilities,
+                                  label, rows, output<T>(args, 2) + row * rows.classes);
           });
         });
       });

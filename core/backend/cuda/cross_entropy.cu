@@ -86,12 +86,13 @@ __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
   }
 }
 
-// `exact`: the log-softmax itself, not the logarithm of a clipped probability.
+// `exact`: the log-softmax itself, not the logarithm of a clipped probability. With the loss's
+// gradient `gy` it makes the gradient of the logits too, from the probabilities as they are stored.
 template <typename T, typename Label, int kLanes>
 __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
     sparse_softmax_cross_entropy(const T* logits, const Label* __restrict__ labels,
-                                 T* __restrict__ loss, T* probabilities, CrossEntropyParams params,
-                                 bool exact) {
+                                 const T* __restrict__ gy, T* __restrict__ loss, T* probabilities,
+                                 T* gradient, CrossEntropyParams params, bool exact) {
   using C = compute_t<T>;
   using Threads = RowThreads<kLanes>;
   for (int64_t row = Threads::first_row(); row < params.rows; row += Threads::row_step()) {
@@ -118,9 +119,15 @@ __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
       }
       loss[row] = store<T>(value);
     }
-    if (probabilities == nullptr) continue;
+    if (probabilities == nullptr && gradient == nullptr) continue;
+    const C own = load(store<T>(element::exp(chosen - largest) / sum));
+    const C g = gradient != nullptr ? load(gy[row]) : C(0);
     for (int64_t i = Threads::lane(); i < params.classes; i += kLanes) {
-      probabilities[row * params.classes + i] = store<T>(element::exp(load(x[i]) - largest) / sum);
+      const T p = store<T>(element::exp(load(x[i]) - largest) / sum);
+      if (probabilities != nullptr) probabilities[row * params.classes + i] = p;
+      if (gradient == nullptr) continue;
+      const C slope = is_clipped(own, params) ? C(0) : g * (i == label ? load(p) - C(1) : load(p));
+      gradient[row * params.classes + i] = store<T>(is_valid ? slope : not_a_number<C>());
     }
   }
 }
@@ -215,26 +222,29 @@ std::unique_ptr<Kernel> plan_sparse_cross_entropy_grad(const PlanRequest& reques
       });
 }
 
-// logits (n, k), labels (n,) -> loss (n,), probabilities (n, k)
+// logits (n, k), labels (n,), [gy (n,)] -> loss (n,), probabilities (n, k), [gradient of the
+// logits (n, k)]
 std::unique_ptr<Kernel> plan_sparse_softmax_cross_entropy(const PlanRequest& request) {
   const CrossEntropyParams params = make_params(request, request.inputs[0].shape);
   const bool exact = request.attributes.get_double("epsilon") == 0.0;
+  const bool has_gradient = request.inputs.size() == 3;
   return dispatch(
       request, request.inputs[0].dtype, request.inputs[1].dtype,
       [&]<typename T, typename Label>(Type<T>, Type<Label>) {
-        return make_kernel(
-            "kerascnn sparse softmax cross-entropy", [params, exact](const KernelArgs& args) {
-              if (params.rows == 0) return;
-              const bool is_short = params.classes <= kWarpRowLength;
-              const auto kernel = is_short ? sparse_softmax_cross_entropy<T, Label, 32>
-                                           : sparse_softmax_cross_entropy<T, Label, 256>;
-              const unsigned grid = is_short ? row_grid<32>(params) : row_grid<256>(params);
-              const int threads = is_short ? RowThreads<32>::kBlock : RowThreads<256>::kBlock;
-              kernel<<<grid, threads, 0, static_cast<cudaStream_t>(args.stream)>>>(
-                  input<T>(args, 0), input<Label>(args, 1), output<T>(args, 0), output<T>(args, 1),
-                  params, exact);
-              check_launch("sparse_softmax_cross_entropy");
-            });
+        return make_kernel("kerascnn sparse softmax cross-entropy", [params, exact, has_gradient](
+                                                                        const KernelArgs& args) {
+          if (params.rows == 0) return;
+          const bool is_short = params.classes <= kWarpRowLength;
+          const auto kernel = is_short ? sparse_softmax_cross_entropy<T, Label, 32>
+                                       : sparse_softmax_cross_entropy<T, Label, 256>;
+          const unsigned grid = is_short ? row_grid<32>(params) : row_grid<256>(params);
+          const int threads = is_short ? RowThreads<32>::kBlock : RowThreads<256>::kBlock;
+          kernel<<<grid, threads, 0, static_cast<cudaStream_t>(args.stream)>>>(
+              input<T>(args, 0), input<Label>(args, 1), has_gradient ? input<T>(args, 2) : nullptr,
+              output<T>(args, 0), output<T>(args, 1), has_gradient ? output<T>(args, 2) : nullptr,
+              params, exact);
+          check_launch("sparse_softmax_cross_entropy");
+        });
       });
 }
 

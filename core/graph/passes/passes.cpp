@@ -17,6 +17,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = eliminate_dead_code(rooted);
   rooted = fuse_elementwise(rooted);
   rooted = materialize_constants(rooted);
+  rooted = join_loss_gradients(rooted);  // a mean's gradient is a stored constant by now
   return eliminate_dead_code(rooted);
 }
 

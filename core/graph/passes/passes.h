@@ -54,6 +54,10 @@ RootedGraph fuse_conv_pooling(const RootedGraph& source, const PassOptions& opti
 // Makes groups of element ops that have one output shape into fused_elementwise nodes.
 RootedGraph fuse_elementwise(const RootedGraph& source);
 
+// The gradient of sparse_softmax_cross_entropy becomes its third output, where the gradient of the
+// loss is known before the loss.
+RootedGraph join_loss_gradients(const RootedGraph& source);
+
 // Stores small broadcast constants in full, so that no kernel runs for them in each step.
 RootedGraph materialize_constants(const RootedGraph& source);
 
