@@ -87,6 +87,18 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
+def limits(name: str) -> tuple[float, float]:
+    """The lowest and the largest finite number of a dtype that is not bool."""
+    if is_integer(name):
+        whole = np.iinfo(name)
+        return int(whole.min), int(whole.max)
+    if name == "bfloat16":
+        most = (2.0 - 2.0**-7) * 2.0**127
+    else:
+        most = float(np.finfo(name).max)
+    return -most, most
+
+
 def result_type(*operands: Any) -> str:
     """The type that operands meet in. Each is a dtype name, or the Python type int, float or bool.
 

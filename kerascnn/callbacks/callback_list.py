@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from kerascnn import trees
 from kerascnn.callbacks.callback import Callback
 from kerascnn.callbacks.history import History
@@ -32,6 +34,7 @@ class CallbackList(Callback):
         **params: Any,
     ):
         super().__init__()
+        self._open_blocks = 0
         self.callbacks = trees.flatten(callbacks) if callbacks else []
         for callback in self.callbacks:
             if not isinstance(callback, Callback):
@@ -90,8 +93,24 @@ class CallbackList(Callback):
                 callback.close()
 
     def _call(self, hook: str, *args: Any) -> None:
+        *place, logs = args
+        logs = _as_numbers(logs)
         for callback in self.callbacks:
-            getattr(callback, hook)(*args)
+            getattr(callback, hook)(*place, logs)
+
+    def _begin(self) -> None:
+        self._open_blocks += 1
+
+    def _end(self) -> None:
+        self._open_blocks -= 1
+        if self._open_blocks < 0:
+            raise ValueError("The end of a training, test or prediction that was never begun.")
+
+    def on_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        self._call("on_batch_begin", batch, logs)
+
+    def on_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        self._call("on_batch_end", batch, logs)
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._call("on_epoch_begin", epoch, logs)
@@ -118,19 +137,46 @@ class CallbackList(Callback):
         self._call("on_predict_batch_end", batch, logs)
 
     def on_train_begin(self, logs: dict | None = None) -> None:
+        self._begin()
         self._call("on_train_begin", logs)
 
     def on_train_end(self, logs: dict | None = None) -> None:
         self._call("on_train_end", logs)
+        self._end()
 
     def on_test_begin(self, logs: dict | None = None) -> None:
+        self._begin()
         self._call("on_test_begin", logs)
 
     def on_test_end(self, logs: dict | None = None) -> None:
         self._call("on_test_end", logs)
+        self._end()
 
     def on_predict_begin(self, logs: dict | None = None) -> None:
+        self._begin()
         self._call("on_predict_begin", logs)
 
     def on_predict_end(self, logs: dict | None = None) -> None:
         self._call("on_predict_end", logs)
+        self._end()
+
+
+def _as_numbers(logs: dict | None) -> dict:
+    """Logs of their own for the callbacks, with floats for numbers of any kind."""
+    if not isinstance(logs, dict):
+        return {}
+    if type(logs) is not dict:  # read from the device at the first look only
+        return logs
+    result: dict[str, Any] = {}
+    for key in sorted(logs):
+        value = logs[key]
+        if isinstance(value, dict):
+            result.update(_as_numbers(value))
+        else:
+            result[key] = float(np.asarray(value)) if _is_number(value) else value
+    return result
+
+
+def _is_number(value: Any) -> bool:
+    is_plain = isinstance(value, (bool, int, float, np.generic))
+    return is_plain or (hasattr(value, "__array__") and tuple(getattr(value, "shape", (0,))) == ())

@@ -3,6 +3,7 @@
 import warnings
 
 from kerascnn.callbacks.monitor_callback import MonitorCallback
+from kerascnn.utils.io_utils import print_msg
 
 
 class EarlyStopping(MonitorCallback):
@@ -84,10 +85,13 @@ class EarlyStopping(MonitorCallback):
 
     def on_train_end(self, logs: dict | None = None) -> None:
         if self.stopped_epoch > 0 and self.verbose > 0:
-            print(f"Epoch {self.stopped_epoch + 1}: early stopping")
+            print_msg(f"Epoch {self.stopped_epoch + 1}: early stopping")
         if self.restore_best_weights and self.best_weights is not None:
             if self.verbose > 0:
-                print(f"Restoring the weights of the best epoch, {self.best_epoch + 1}.")
+                print_msg(
+                    "Restoring model weights from the end of the best epoch: "
+                    f"{self.best_epoch + 1}."
+                )
             self.model.set_weights(self.best_weights)
 
     def get_monitor_value(self, logs: dict | None) -> float | None:

@@ -1,10 +1,13 @@
 """A learning rate for each epoch."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from kerascnn.callbacks.callback import Callback
+from kerascnn.callbacks.learning_rates import learning_rate_logs, optimizers_of, read_rate
+from kerascnn.utils.io_utils import print_msg
 
 
 class LearningRateScheduler(Callback):
@@ -32,9 +35,24 @@ class LearningRateScheduler(Callback):
         self.verbose = verbose
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        optimizer = self.model.optimizer
+        for key, optimizer in optimizers_of(self.model):
+            rate = self._rate(epoch, optimizer)
+            optimizer.learning_rate = rate
+            if self.verbose > 0:
+                name = "" if key == "learning_rate" else f"{optimizer.name} "
+                print_msg(
+                    f"\nEpoch {epoch + 1}: LearningRateScheduler setting {name}learning rate to "
+                    f"{rate}."
+                )
+
+    def _rate(self, epoch: int, optimizer: Any) -> float:
+        if not hasattr(optimizer, "learning_rate"):
+            raise ValueError(
+                f"LearningRateScheduler needs an optimizer with a learning rate. Received: "
+                f"{optimizer!r}"
+            )
         try:
-            rate = self.schedule(epoch, float(optimizer.learning_rate.numpy()))
+            rate = self.schedule(epoch, read_rate(optimizer))
         except TypeError:  # a schedule of the epoch alone
             rate = self.schedule(epoch)
         if not isinstance(rate, (float, np.floating)):
@@ -42,10 +60,8 @@ class LearningRateScheduler(Callback):
                 "The schedule of a LearningRateScheduler has to return a float. "
                 f"Received: {rate!r} for epoch {epoch}"
             )
-        optimizer.learning_rate = rate
-        if self.verbose > 0:
-            print(f"\nEpoch {epoch + 1}: LearningRateScheduler setting learning rate to {rate}.")
+        return float(rate)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         if logs is not None:
-            logs["learning_rate"] = float(self.model.optimizer.learning_rate.numpy())
+            logs.update(learning_rate_logs(self.model))

@@ -4,7 +4,10 @@ import os
 import warnings
 from typing import Any
 
+import numpy as np
+
 from kerascnn.callbacks.monitor_callback import MonitorCallback
+from kerascnn.utils.io_utils import print_msg
 
 
 class ModelCheckpoint(MonitorCallback):
@@ -12,7 +15,8 @@ class ModelCheckpoint(MonitorCallback):
 
     Args:
         filepath: where to save; `{epoch}`, `{batch}` and the names in the logs are filled in, as in
-            `"{epoch:02d}-{val_loss:.2f}.weights.safetensors"`. Weights end with `.safetensors`.
+            `"{epoch:02d}-{val_loss:.2f}.keras"`. The name ends with `.keras` or `.h5` for a model,
+            `.weights.h5` or `.safetensors` for weights.
         monitor: the value's name in the logs that `save_best_only` looks at.
         verbose: 1 prints what is saved.
         save_best_only: whether to save only where the monitored value improved.
@@ -50,7 +54,7 @@ class ModelCheckpoint(MonitorCallback):
             raise ValueError(
                 f"`save_freq` has to be 'epoch' or a number of batches. Received: {save_freq!r}"
             )
-        endings = (".safetensors",) if save_weights_only else (".keras", ".h5")
+        endings = (".weights.h5", ".safetensors") if save_weights_only else (".keras", ".h5")
         if not self.filepath.endswith(endings):
             raise ValueError(
                 f"ModelCheckpoint with save_weights_only={save_weights_only} needs a file name "
@@ -83,6 +87,8 @@ class ModelCheckpoint(MonitorCallback):
             self._save(self._epoch, batch, logs)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        if self.monitor_op is None:
+            self._set_monitor_op()
         if self.save_freq == "epoch":
             self._save(epoch, None, logs)
 
@@ -91,18 +97,20 @@ class ModelCheckpoint(MonitorCallback):
         path = self._file_path(epoch, batch, logs)
         if not self._should_save(epoch, logs, path):
             return
+        if os.path.isdir(path):
+            raise OSError(f"ModelCheckpoint can't save to {path}: it is a folder.")
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         if self.save_weights_only:
             self.model.save_weights(path, overwrite=True)
         else:
             self.model.save(path, overwrite=True)
         if self.verbose > 0:
-            print(f"\nEpoch {epoch + 1}: finished saving model to {path}")
+            print_msg(f"\nEpoch {epoch + 1}: finished saving model to {path}")
 
     def _should_save(self, epoch: int, logs: dict[str, Any], path: str) -> bool:
         if not self.save_best_only:
             if self.verbose > 0:
-                print(f"\nEpoch {epoch + 1}: saving model to {path}")
+                print_msg(f"\nEpoch {epoch + 1}: saving model to {path}")
             return True
         current = logs.get(self.monitor)
         if current is None:
@@ -112,17 +120,24 @@ class ModelCheckpoint(MonitorCallback):
                 stacklevel=2,
             )
             return True
+        if np.ndim(current) > 0:
+            warnings.warn(
+                f"ModelCheckpoint watches '{self.monitor}', which is no single number: it saves "
+                f"without comparing. Received: {current}",
+                stacklevel=2,
+            )
+            return True
         best = "None" if self.best is None else f"{self.best:.5f}"
         if self._is_improvement(current, self.best):
             self.best = current
             if self.verbose > 0:
-                print(
+                print_msg(
                     f"\nEpoch {epoch + 1}: {self.monitor} improved from {best} to {current:.5f}, "
                     f"saving model to {path}"
                 )
             return True
         if self.verbose > 0:
-            print(f"\nEpoch {epoch + 1}: {self.monitor} did not improve from {best}")
+            print_msg(f"\nEpoch {epoch + 1}: {self.monitor} did not improve from {best}")
         return False
 
     def _file_path(self, epoch: int, batch: int | None, logs: dict[str, Any]) -> str:

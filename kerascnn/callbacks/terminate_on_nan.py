@@ -1,6 +1,9 @@
 """Stops when the loss is no longer a number."""
 
+import math
+
 from kerascnn.callbacks.callback import Callback
+from kerascnn.utils.io_utils import print_msg
 
 
 class TerminateOnNaN(Callback):
@@ -25,10 +28,20 @@ class TerminateOnNaN(Callback):
         super().__init__()
         self.raise_error = raise_error
 
+    def uses_batch_hooks(self, kind: str) -> bool:
+        return False
+
+    def on_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        loss = (logs or {}).get("loss")
+        if loss is not None and not math.isfinite(loss):
+            self.on_invalid_loss(batch)
+
     def on_invalid_loss(self, batch: int) -> None:
+        """After a step that made the loss NaN or infinite."""
         if self.raise_error:
             raise RuntimeError(
                 f"The loss became NaN or infinite at batch {batch}; training was ended."
             )
-        print(f"Batch {batch}: Invalid loss, terminating training")
+        if not self.model.stop_training:
+            print_msg(f"Batch {batch}: Invalid loss, terminating training")
         self.model.stop_training = True

@@ -1,0 +1,269 @@
+"""What callbacks leave behind: files of TensorBoard, backups, requests to a server."""
+
+import http.server
+import json
+import struct
+import threading
+import urllib.parse
+import zlib
+
+import numpy as np
+import pytest
+
+import kerascnn as keras
+from kerascnn import callbacks, layers
+
+
+def convnet(**compile_options):
+    inputs = keras.Input((6, 6, 1))
+    x = layers.Flatten(name="flatten")(layers.Conv2D(4, 3, name="conv")(inputs))
+    model = keras.Model(inputs, layers.Dense(3, activation="softmax", name="out")(x), name="net")
+    model.compile(
+        keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
+    return model
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    return rng.normal(size=(24, 6, 6, 1)).astype("float32"), rng.integers(0, 3, 24)
+
+
+# TensorBoard -------------------------------------------------------------------------------------
+
+
+def events(folder):
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from tensorboard.util import tensor_util
+
+    accumulator = accumulators.EventAccumulator(str(folder), size_guidance={"tensors": 0})
+    accumulator.Reload()
+    return {
+        tag: [(e.step, tensor_util.make_ndarray(e.tensor_proto)) for e in accumulator.Tensors(tag)]
+        for tag in accumulator.Tags()["tensors"]
+    }
+
+
+def test_tensorboard_after_epochs(tmp_path, data):
+    x, y = data
+    pytest.importorskip("tensorboard")
+    model = convnet()
+    board = callbacks.TensorBoard(tmp_path, write_graph=False, write_steps_per_second=True)
+    assert not any(board.uses_batch_hooks(kind) for kind in ("train", "test", "predict"))
+    history = model.fit(
+        x, y, batch_size=8, epochs=3, validation_data=(x, y), verbose=0, callbacks=[board]
+    ).history
+    train, validation = events(tmp_path / "train"), events(tmp_path / "validation")
+    assert set(train) == {
+        "epoch_loss",
+        "epoch_accuracy",
+        "epoch_learning_rate",
+        "epoch_steps_per_second",
+    }
+    for place, prefix in ((train, ""), (validation, "val_")):
+        for name in ("loss", "accuracy"):
+            steps, numbers = zip(*place[f"epoch_{name}"], strict=True)
+            assert steps == (0, 1, 2)
+            np.testing.assert_allclose(numbers, history[prefix + name], rtol=1e-6)
+    assert [step for step, _ in validation["evaluation_loss_vs_iterations"]] == [3, 6, 9]
+    assert all(value > 0 for _, value in train["epoch_steps_per_second"])
+
+
+def test_tensorboard_after_batches(tmp_path, data):
+    x, y = data
+    pytest.importorskip("tensorboard")
+    board = callbacks.TensorBoard(
+        tmp_path, write_graph=False, update_freq=2, write_steps_per_second=True
+    )
+    convnet().fit(x, y, batch_size=8, epochs=2, verbose=0, callbacks=[board])
+    train = events(tmp_path / "train")
+    for name in ("batch_loss", "batch_accuracy", "batch_steps_per_second"):
+        assert [step for step, _ in train[name]] == [2, 4, 6]
+
+
+def test_tensorboard_shows_graph_histograms_and_images(tmp_path, data):
+    x, y = data
+    pytest.importorskip("tensorboard")
+    from tensorboard.plugins.graph import keras_util
+
+    model = convnet()
+    board = callbacks.TensorBoard(tmp_path, histogram_freq=1, write_images=True)
+    model.fit(x, y, verbose=0, callbacks=[board])
+    train = events(tmp_path / "train")
+    [(_, text)] = train["keras"]
+    graph = keras_util.keras_model_to_graph_def(json.loads(text.item()))
+    edges = {node.name: list(node.input) for node in graph.node}
+    assert edges["net/out"] == ["net/flatten"] and edges["net/flatten"] == ["net/conv"]
+    [(_, buckets)] = train["conv/kernel/histogram"]
+    kernel = model.get_layer("conv").get_weights()[0]
+    assert buckets[:, 2].sum() == kernel.size
+    np.testing.assert_allclose([buckets[0, 0], buckets[-1, 1]], [kernel.min(), kernel.max()])
+    [(_, image)] = train["conv/kernel/image"]
+    assert [int(image[0]), int(image[1]), len(image) - 2] == [3, 3, 3]
+    pixels = decode_png(image[2])
+    np.testing.assert_array_equal(
+        pixels, np.floor(np.clip(kernel[:, :, 0, 0].astype("float64"), 0, 1) * 255.999)
+    )
+
+
+def decode_png(data):
+    """Gray pixels of a PNG file without filters."""
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    place, parts = 8, {}
+    while place < len(data):
+        size, kind = struct.unpack(">I4s", data[place : place + 8])
+        parts[kind] = data[place + 8 : place + 8 + size]
+        (checksum,) = struct.unpack(">I", data[place + 8 + size : place + 12 + size])
+        assert checksum == zlib.crc32(kind + parts[kind])
+        place += 12 + size
+    width, height, depth, color = struct.unpack(">IIBB", parts[b"IHDR"][:10])
+    assert (depth, color) == (8, 0)
+    rows = np.frombuffer(zlib.decompress(parts[b"IDAT"]), np.uint8).reshape(height, width + 1)
+    assert not rows[:, 0].any()
+    return rows[:, 1:]
+
+
+def test_tensorboard_without_its_package(monkeypatch, data):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="pip install tensorboard"):
+        convnet().fit(*data, verbose=0, callbacks=[callbacks.TensorBoard("never")])
+
+
+# BackupAndRestore --------------------------------------------------------------------------------
+
+
+class Interrupt(callbacks.Callback):
+    def __init__(self, epoch, batch=None):
+        super().__init__()
+        self.place = (epoch, batch)
+        self.epoch = 0
+        if batch is not None:
+            self.on_train_batch_begin = self.check_batch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+        if self.place == (epoch, None):
+            raise RuntimeError("interrupted")
+
+    def check_batch(self, batch, logs=None):
+        if self.place == (self.epoch, batch):
+            raise RuntimeError("interrupted")
+
+
+def train(model, data, *extra, epochs=4):
+    return model.fit(
+        *data, batch_size=8, epochs=epochs, shuffle=False, verbose=0, callbacks=list(extra)
+    )
+
+
+def test_an_interrupted_training_ends_with_the_weights_of_one_that_was_not(tmp_path, data, device):
+    with keras.device(device):
+        whole, first, second = convnet(), convnet(), convnet()
+    start = whole.get_weights()
+    for model in (first, second):
+        model.set_weights(start)
+    expected = train(whole, data).history["loss"]
+    folder = tmp_path / "backup"
+    with pytest.raises(RuntimeError, match="interrupted"):
+        train(first, data, callbacks.BackupAndRestore(folder), Interrupt(2))
+    assert folder.exists()
+    second.set_weights([np.zeros_like(w) for w in start])
+    history = train(second, data, callbacks.BackupAndRestore(folder))
+    assert history.epoch == [2, 3]
+    # The same programs on the same numbers: no rounding differs.
+    assert history.history["loss"] == expected[2:]
+    for ours, theirs in zip(second.get_weights(), whole.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert not folder.exists()
+    assert train(second, data, epochs=2).epoch == [0, 1]
+
+
+def test_backups_within_epochs(tmp_path, data):
+    model = convnet()
+    with pytest.raises(RuntimeError):
+        backup = callbacks.BackupAndRestore(tmp_path / "b", save_freq=2)
+        train(model, data, backup, Interrupt(1, 2))
+    again = convnet()
+    history = train(again, data, callbacks.BackupAndRestore(tmp_path / "b", save_freq=2))
+    assert history.epoch == [1, 2, 3]
+    assert int(again.optimizer.iterations.numpy()) == 4 + 9
+
+
+def test_a_damaged_backup(tmp_path, data):
+    def interrupted(folder, **options):
+        with pytest.raises(RuntimeError):
+            train(convnet(), data, callbacks.BackupAndRestore(folder, **options), Interrupt(3))
+        [state] = [p for p in folder.iterdir() if not p.name.startswith("previous")]
+        state.write_bytes(state.read_bytes()[:100])
+
+    interrupted(tmp_path / "one")
+    with pytest.raises(ValueError, match="damaged|cut off"):
+        train(convnet(), data, callbacks.BackupAndRestore(tmp_path / "one"))
+    interrupted(tmp_path / "two", double_checkpoint=True)
+    backup = callbacks.BackupAndRestore(
+        tmp_path / "two", double_checkpoint=True, delete_checkpoint=False
+    )
+    assert train(convnet(), data, backup).epoch == [2, 3]
+    assert (tmp_path / "two").exists()
+
+
+def test_backups_of_other_models_and_unbuilt_models(tmp_path, data):
+    with pytest.raises(RuntimeError):
+        train(convnet(), data, callbacks.BackupAndRestore(tmp_path / "b"), Interrupt(1))
+    other = keras.Sequential([keras.Input((6, 6, 1)), layers.Flatten(), layers.Dense(3)])
+    other.compile("sgd", "mse")
+    before = other.get_weights()
+    with pytest.raises(ValueError, match="not of this model"):
+        train(other, (data[0], np.zeros((24, 3))), callbacks.BackupAndRestore(tmp_path / "b"))
+    np.testing.assert_array_equal(other.get_weights()[0], before[0])
+
+
+# RemoteMonitor -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server():
+    received = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            received.append((self.path, dict(self.headers), body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}", received
+        listening.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_remote_monitor_sends_logs(server, data, as_json):
+    address, received = server
+    monitor = callbacks.RemoteMonitor(
+        address, path="/logs/", field="entry", headers={"X-Key": "k"}, send_as_json=as_json
+    )
+    history = convnet().fit(*data, epochs=2, verbose=0, callbacks=[monitor]).history
+    for epoch, (path, headers, body) in enumerate(received):
+        if not as_json:
+            body = urllib.parse.parse_qs(body)["entry"][0]
+        assert path == "/logs/" and headers["X-Key"] == "k"
+        assert ("json" in headers["Content-Type"]) == as_json
+        expected = {name: numbers[epoch] for name, numbers in history.items()}
+        assert json.loads(body) == {"epoch": epoch, **expected}
+    assert len(received) == 2
+    monitor.on_epoch_end(3, {"array": np.ones(2), "number": np.float32(1.5)})
+    assert "1.5" in received[-1][2]
+
+
+def test_remote_monitor_without_a_server():
+    monitor = callbacks.RemoteMonitor("http://127.0.0.1:9")  # the port of "discard"
+    with pytest.warns(UserWarning, match="RemoteMonitor could not send"):
+        monitor.on_epoch_end(0, {"loss": 1.0})
