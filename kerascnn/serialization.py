@@ -14,7 +14,8 @@ import importlib
 import inspect
 import types
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -76,8 +77,11 @@ class _Shared:
     """Objects that occur more than once in one configuration."""
 
     def __init__(self) -> None:
-        self.configs: dict[int, tuple[Any, dict[str, Any]]] = {}
-        self.objects: dict[int, Any] = {}
+        self.numbers: dict[int, tuple[int, Any]] = {}  # holds the object: its id stays its own
+        self.objects: dict[Any, Any] = {}
+
+    def number(self, obj: Any) -> int:
+        return self.numbers.setdefault(id(obj), (len(self.numbers), obj))[0]
 
 
 _shared: contextvars.ContextVar[_Shared | None] = contextvars.ContextVar("shared", default=None)
@@ -93,13 +97,32 @@ def object_sharing() -> Iterator[None]:
         _shared.reset(token)
 
 
-def _note_written(obj: Any, config: dict[str, Any]) -> None:
-    shared = _shared.get()
-    if shared is None:
-        return
-    _, first = shared.configs.setdefault(id(obj), (obj, config))  # held: its id stays its own
-    if first is not config:
-        first["shared_object_id"] = config["shared_object_id"] = id(obj)
+def serialize_with_sharing(obj: Any) -> Any:
+    """As `serialize_keras_object`, noting which objects occur several times."""
+    with object_sharing():
+        config = serialize_keras_object(obj)
+    uses: Counter[int] = Counter()
+
+    def visit(part: Any, handle: Callable[[dict[str, Any]], None]) -> None:
+        if isinstance(part, dict):
+            if "shared_object_id" in part:
+                handle(part)
+            for value in part.values():
+                visit(value, handle)
+        elif isinstance(part, (list, tuple)):
+            for value in part:
+                visit(value, handle)
+
+    def count(part: dict[str, Any]) -> None:
+        uses[part["shared_object_id"]] += 1
+
+    def drop_single(part: dict[str, Any]) -> None:
+        if uses[part["shared_object_id"]] == 1:
+            del part["shared_object_id"]
+
+    visit(config, count)
+    visit(config, drop_single)
+    return config
 
 
 # Budget for weights ------------------------------------------------------------------------------
@@ -241,7 +264,9 @@ def _serialize_instance(obj: Any) -> dict[str, Any]:
         value = None if getter is None else getter()
         if value is not None:
             config[f"{part}_config"] = serialize_keras_object(value)
-    _note_written(obj, config)
+    shared = _shared.get()
+    if shared is not None:
+        config["shared_object_id"] = shared.number(obj)
     return config
 
 

@@ -25,7 +25,7 @@ def from_model(model: Any) -> dict[str, Any]:
             entry["name"] = operation.name
             entry["inbound_nodes"] = [_serialize_arguments(arguments, {}, kept)]
         else:
-            entry = dict(serialization.serialize_keras_object(operation))
+            entry = serialization.serialize_keras_object(operation)
             entry["name"] = operation.name
             entry["inbound_nodes"] = [_serialize_call(node, kept) for node in calls]
         layers.append(entry)

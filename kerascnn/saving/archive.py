@@ -30,8 +30,7 @@ _MAX_EXPANSION = 100
 
 def config_texts(model: Any) -> tuple[str, str]:
     """The texts of config.json and metadata.json."""
-    with serialization.object_sharing():
-        config = json.dumps(serialization.serialize_keras_object(model))
+    config = json.dumps(serialization.serialize_with_sharing(model))
     now = datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S")
     return config, json.dumps({"keras_version": KERAS_VERSION, "date_saved": now})
 

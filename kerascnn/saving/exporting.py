@@ -29,8 +29,7 @@ def export(model: Any, path: Path) -> None:
             f"Model '{model.name}' has no weights yet. Call it on data (or build(input_shape)) "
             "before exporting."
         )
-    with serialization.object_sharing():
-        config = serialization.serialize_keras_object(model)
+    config = serialization.serialize_with_sharing(model)
     config.pop("compile_config", None)
     arrays = {name: variable.numpy() for name, variable, _ in weights_file.named_variables(model)}
     metadata = {"keras_version": archive.KERAS_VERSION, "config": json.dumps(config)}

@@ -1,0 +1,80 @@
+"""Files of Keras here, and files from here in Keras: predictions and training go on the same."""
+
+import numpy as np
+import pytest
+
+import kerascnn
+
+from .architectures import ALL, custom, data
+
+keras = pytest.importorskip("keras")
+
+# Keras' own: arrays of PyTorch in NumPy 2, and hints about `build` that its examples need as well.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:`build\\(\\)` was called on layer:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Skipping nested container:UserWarning"),
+]
+
+PACKAGES = {"from_keras": (keras, kerascnn), "to_keras": (kerascnn, keras)}
+
+
+def architectures():
+    """Those whose layers are there."""
+    custom(keras)
+    custom(kerascnn)
+    return [a for a in ALL if all(hasattr(kerascnn.layers, name) for name in a.needs)]
+
+
+def leaves(structure):
+    if isinstance(structure, dict):
+        return [leaf for key in sorted(structure) for leaf in leaves(structure[key])]
+    if isinstance(structure, (list, tuple)):
+        return [leaf for item in structure for leaf in leaves(item)]
+    return [np.asarray(structure)]
+
+
+def assert_predict_the_same(one, other, x):
+    pairs = zip(*(leaves(m.predict(x, verbose=0)) for m in (one, other)), strict=True)
+    for a, b in pairs:
+        # The bar of the exchange: float32 in two orders of summation stays far below.
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+
+
+def losses(model, x, y, epochs=2):
+    history = model.fit(x, y, batch_size=6, epochs=epochs, shuffle=False, verbose=0).history
+    return {name: values for name, values in history.items() if "loss" in name}
+
+
+@pytest.mark.parametrize("direction", PACKAGES)
+@pytest.mark.parametrize("architecture", architectures(), ids=lambda a: a.name)
+def test_a_trained_model_goes_on(architecture, direction, tmp_path, rng):
+    writer, reader = PACKAGES[direction]
+    x, y = data(architecture, rng)
+    model = architecture.make(writer)
+    losses(model, x, y, 1)
+    model.save(tmp_path / "model.keras")
+    other = reader.saving.load_model(tmp_path / "model.keras")
+    assert_predict_the_same(model, other, x)
+    want, got = losses(model, x, y), losses(other, x, y)
+    assert want.keys() == got.keys()
+    for name in want:
+        # Four steps of float32 training; a lost slot or count of steps shows in the third digit.
+        np.testing.assert_allclose(got[name], want[name], rtol=2e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("direction", PACKAGES)
+@pytest.mark.parametrize("architecture", architectures(), ids=lambda a: a.name)
+def test_weights_alone(architecture, direction, tmp_path, rng):
+    writer, reader = PACKAGES[direction]
+    x, y = data(architecture, rng)
+    model, other = architecture.make(writer), architecture.make(reader)
+    for m in (model, other):
+        m.train_on_batch(x, y)
+    model.save_weights(tmp_path / "model.weights.h5")
+    other.load_weights(tmp_path / "model.weights.h5")
+    assert_predict_the_same(model, other, x)
+    for a, b in zip(model.weights, other.weights, strict=True):
+        np.testing.assert_array_equal(np.asarray(a.numpy()), np.asarray(b.numpy()))
+    counts = [int(m.optimizer.iterations.numpy()) for m in (model, other)]
+    assert counts[0] == counts[1]
