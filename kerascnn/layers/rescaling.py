@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import ops, serialization
+from kerascnn import config, ops, serialization
 from kerascnn.layers.layer import Layer
 
 
@@ -14,8 +14,8 @@ class Rescaling(Layer):
     """inputs * scale + offset; integers become floating first.
 
     Args:
-        scale: A number, or one for each channel.
-        offset: A number, or one for each channel.
+        scale: A number, or one for each channel (of the configured `image_data_format`).
+        offset: The same.
 
     Input: Any shape and dtype.
 
@@ -44,7 +44,10 @@ class Rescaling(Layer):
     def _factor(self, value: Any) -> Any:
         if isinstance(value, (int, float)) and not isinstance(value, np.generic):
             return float(value)
-        return ops.convert_to_tensor(np.asarray(value), self.compute_dtype)
+        array = np.asarray(value)
+        if array.ndim and config.image_data_format() == "channels_first":
+            array = array.reshape(array.shape + (1,) * (3 - array.ndim))
+        return ops.convert_to_tensor(array, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape

@@ -144,8 +144,7 @@ def resize(
         )
     if len(size) != 2:
         raise ValueError(
-            "Argument `size` must be a tuple of two elements (height, width). Received: "
-            f"size={size}"
+            f"Expected `size` to be a tuple of 2 integers. Received: size={tuple(size)}"
         )
     images = dispatch.convert(images)
     _check_rank(images)
@@ -476,6 +475,8 @@ def crop_images(
         if given[target] is None:
             given[target] = size - given[after] - given[before]
         parts[axis] = (int(given[before]), int(given[target]))
+        if given[after] is None:
+            given[after] = size - given[before] - given[target]
     _check_not_negative(given)
     return _window(images, parts)
 
