@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kerascnn import serialization
-from kerascnn.layers.activation import Activation, ReLU, Softmax
+from kerascnn.layers.activation import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
+from kerascnn.layers.activity_regularization import ActivityRegularization
 from kerascnn.layers.adaptive_pooling import (
     AdaptiveAveragePooling1D,
     AdaptiveAveragePooling2D,
@@ -22,6 +23,8 @@ from kerascnn.layers.dense import Dense
 from kerascnn.layers.depthwise_convolution import DepthwiseConv1D, DepthwiseConv2D
 from kerascnn.layers.dot_product import Dot, dot
 from kerascnn.layers.dropout import Dropout
+from kerascnn.layers.einsum_dense import EinsumDense
+from kerascnn.layers.embedding import Embedding
 from kerascnn.layers.flatten import Flatten
 from kerascnn.layers.global_pooling import (
     GlobalAveragePooling1D,
@@ -31,9 +34,13 @@ from kerascnn.layers.global_pooling import (
     GlobalMaxPooling2D,
     GlobalMaxPooling3D,
 )
+from kerascnn.layers.group_normalization import GroupNormalization
+from kerascnn.layers.identity import Identity
 from kerascnn.layers.input_layer import Input, InputLayer
 from kerascnn.layers.input_spec import InputSpec
+from kerascnn.layers.lambda_layer import Lambda
 from kerascnn.layers.layer import Layer
+from kerascnn.layers.layer_normalization import LayerNormalization
 from kerascnn.layers.merge import (
     Add,
     Average,
@@ -50,6 +57,8 @@ from kerascnn.layers.merge import (
     multiply,
     subtract,
 )
+from kerascnn.layers.multi_head_attention import MultiHeadAttention
+from kerascnn.layers.noise import AlphaDropout, GaussianDropout, GaussianNoise
 from kerascnn.layers.normalization import Normalization
 from kerascnn.layers.permute import Permute, RepeatVector
 from kerascnn.layers.pipeline import Pipeline
@@ -68,8 +77,13 @@ from kerascnn.layers.random_erasing import RandomErasing
 from kerascnn.layers.rescaling import Rescaling
 from kerascnn.layers.reshape import Reshape
 from kerascnn.layers.resizing import CenterCrop, Resizing
+from kerascnn.layers.rms_normalization import RMSNormalization, UnitNormalization
 from kerascnn.layers.separable_convolution import SeparableConv1D, SeparableConv2D
+from kerascnn.layers.spatial_dropout import SpatialDropout1D, SpatialDropout2D, SpatialDropout3D
+from kerascnn.layers.spectral_normalization import SpectralNormalization
+from kerascnn.layers.time_distributed import TimeDistributed
 from kerascnn.layers.up_sampling import UpSampling1D, UpSampling2D, UpSampling3D
+from kerascnn.layers.wrapper import Wrapper
 from kerascnn.layers.zero_padding import ZeroPadding1D, ZeroPadding2D, ZeroPadding3D
 
 # The other names that Keras has for the same classes.
@@ -106,7 +120,9 @@ def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> An
 
 
 __all__ = [
+    "ELU",
     "Activation",
+    "ActivityRegularization",
     "AdaptiveAveragePooling1D",
     "AdaptiveAveragePooling2D",
     "AdaptiveAveragePooling3D",
@@ -114,6 +130,7 @@ __all__ = [
     "AdaptiveMaxPooling2D",
     "AdaptiveMaxPooling3D",
     "Add",
+    "AlphaDropout",
     "Average",
     "AveragePooling1D",
     "AveragePooling2D",
@@ -144,7 +161,11 @@ __all__ = [
     "DepthwiseConv2D",
     "Dot",
     "Dropout",
+    "EinsumDense",
+    "Embedding",
     "Flatten",
+    "GaussianDropout",
+    "GaussianNoise",
     "GlobalAveragePooling1D",
     "GlobalAveragePooling2D",
     "GlobalAveragePooling3D",
@@ -157,10 +178,15 @@ __all__ = [
     "GlobalMaxPooling1D",
     "GlobalMaxPooling2D",
     "GlobalMaxPooling3D",
+    "GroupNormalization",
+    "Identity",
     "Input",
     "InputLayer",
     "InputSpec",
+    "Lambda",
     "Layer",
+    "LayerNormalization",
+    "LeakyReLU",
     "MaxPool1D",
     "MaxPool2D",
     "MaxPool3D",
@@ -169,10 +195,13 @@ __all__ = [
     "MaxPooling3D",
     "Maximum",
     "Minimum",
+    "MultiHeadAttention",
     "Multiply",
     "Normalization",
+    "PReLU",
     "Permute",
     "Pipeline",
+    "RMSNormalization",
     "RandomBrightness",
     "RandomContrast",
     "RandomCrop",
@@ -191,10 +220,17 @@ __all__ = [
     "SeparableConvolution1D",
     "SeparableConvolution2D",
     "Softmax",
+    "SpatialDropout1D",
+    "SpatialDropout2D",
+    "SpatialDropout3D",
+    "SpectralNormalization",
     "Subtract",
+    "TimeDistributed",
+    "UnitNormalization",
     "UpSampling1D",
     "UpSampling2D",
     "UpSampling3D",
+    "Wrapper",
     "ZeroPadding1D",
     "ZeroPadding2D",
     "ZeroPadding3D",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
-from kerascnn import activations
+from kerascnn import activations, constraints, initializers, ops, regularizers
+from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
 
 
@@ -94,11 +96,165 @@ class ReLU(Layer):
         }
 
 
+class LeakyReLU(Layer):
+    """x where it is positive, else negative_slope * x.
+
+    Args:
+        negative_slope: Slope below 0.
+
+    Raises:
+        ValueError: for a negative or missing slope.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> layer = keras.layers.LeakyReLU(negative_slope=0.5)
+    >>> layer(keras.ops.convert_to_tensor([-10.0, 5.0])).numpy().tolist()
+    [-5.0, 5.0]
+    """
+
+    def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
+        if "alpha" in kwargs:
+            negative_slope = kwargs.pop("alpha")
+            warnings.warn("`alpha` is now called `negative_slope`.", stacklevel=2)
+        super().__init__(**kwargs)
+        if negative_slope is None or negative_slope < 0:
+            raise ValueError(
+                "`negative_slope` must be a number from 0 on. "
+                f"Received: negative_slope={negative_slope}"
+            )
+        self.negative_slope = negative_slope
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        return activations.leaky_relu(inputs, self.negative_slope)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "negative_slope": self.negative_slope}
+
+
+class PReLU(Layer):
+    """x where it is positive, else alpha * x, alpha being learned.
+
+    Args:
+        alpha_initializer: First values of alpha.
+        alpha_regularizer: A penalty on alpha.
+        alpha_constraint: A callable that alpha goes through after each update.
+        shared_axes: Axes along which all places have the same alpha: [1, 2] for one per channel
+            of images.
+
+    Input: (n, ...), whose sizes have to be known except along shared axes.
+
+    Output: the same shape.
+
+    Source: He et al., "Delving Deep into Rectifiers", 2015.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> layer = keras.layers.PReLU(alpha_initializer=keras.initializers.Constant(0.5))
+    >>> layer(keras.ops.convert_to_tensor([[-10.0, 5.0]])).numpy().tolist()
+    [[-5.0, 5.0]]
+    """
+
+    def __init__(
+        self,
+        alpha_initializer: Any = "Zeros",
+        alpha_regularizer: Any = None,
+        alpha_constraint: Any = None,
+        shared_axes: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.alpha_initializer = initializers.get(alpha_initializer)
+        self.alpha_regularizer = regularizers.get(alpha_regularizer)
+        self.alpha_constraint = constraints.get(alpha_constraint)
+        if shared_axes is not None:
+            shared_axes = (
+                list(shared_axes) if isinstance(shared_axes, (list, tuple)) else [shared_axes]
+            )
+        self.shared_axes: list[int] | None = shared_axes
+
+    def build(self, input_shape: Any) -> None:
+        shape = list(input_shape[1:])
+        for axis in self.shared_axes or ():
+            shape[axis - 1] = 1
+        self.alpha = self.add_weight(
+            name="alpha",
+            shape=shape,
+            initializer=self.alpha_initializer,
+            regularizer=self.alpha_regularizer,
+            constraint=self.alpha_constraint,
+        )
+        rank = len(input_shape)
+        own = [axis for axis in range(1, rank) if axis not in (self.shared_axes or ())]
+        axes = {axis: input_shape[axis] for axis in own} if self.shared_axes else {}
+        self.input_spec = InputSpec(ndim=rank, axes=axes)
+
+    def call(self, inputs: Any) -> Any:
+        below = ops.multiply(self.alpha, ops.relu(ops.negative(inputs)))
+        return ops.subtract(ops.relu(inputs), below)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "alpha_initializer": initializers.serialize(self.alpha_initializer),
+            "alpha_regularizer": regularizers.serialize(self.alpha_regularizer),
+            "alpha_constraint": constraints.serialize(self.alpha_constraint),
+            "shared_axes": self.shared_axes,
+        }
+
+
+class ELU(Layer):
+    """x where it is positive, else alpha * (exp(x) - 1).
+
+    Args:
+        alpha: What it goes to, with its sign turned, for large negative x.
+
+    Source: Clevert et al., "Fast and Accurate Deep Network Learning by Exponential Linear Units",
+    2015.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.layers.ELU()(keras.ops.convert_to_tensor([0.0, 5.0])).numpy().tolist()
+    [0.0, 5.0]
+    """
+
+    def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.alpha = alpha
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        return activations.elu(inputs, self.alpha)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "alpha": self.alpha}
+
+
 class Softmax(Layer):
     """exp(x) divided by its sum: probabilities from scores.
 
     Args:
         axis: One or several axes to sum over.
+
+    Input: Any shape; as a second argument a `mask` that can be broadcast to it, true (or above
+        0.5) for the scores that count.
+
+    Output: the same shape; 0 where the mask is false.
+
+    Raises:
+        ValueError: for a mask that cannot be broadcast.
 
     Example:
 
@@ -113,12 +269,19 @@ class Softmax(Layer):
         self.built = True
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        from kerascnn import ops
-
-        if mask is not None:
-            # Far enough below everything else that its share is 0.
-            inputs = ops.where(mask, inputs, -3e4 if inputs.dtype == "float16" else -1e9)
-        return ops.softmax(inputs, self.axis)
+        if mask is None:
+            return ops.softmax(inputs, self.axis)
+        shape, given = tuple(inputs.shape), tuple(mask.shape)
+        pairs = zip(reversed(given), reversed(shape), strict=False)
+        if len(given) > len(shape) or any(m not in (1, n) for m, n in pairs):
+            raise ValueError(
+                f"Layer '{self.name}' (Softmax): the mask's sizes must be 1 or those of the input. "
+                f"Received: inputs.shape={shape}, mask.shape={given}"
+            )
+        mask = mask if mask.dtype == "bool" else ops.greater(mask, 0.5)
+        # Far enough below everything else that its share is 0.
+        inputs = ops.where(mask, inputs, -3e4 if inputs.dtype == "float16" else -1e9)
+        return ops.where(mask, ops.softmax(inputs, self.axis), 0.0)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape

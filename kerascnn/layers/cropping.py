@@ -32,16 +32,16 @@ class _Cropping(Layer):
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         borders = self._borders(len(input_shape))
-        for n, pair in zip(input_shape, borders, strict=True):
-            if n is not None and sum(pair) and sum(pair) >= n:
+        gone = [before + after for before, after in borders]
+        for n, less in zip(input_shape, gone, strict=True):
+            if n is not None and less and less >= n:
                 raise ValueError(
                     f"Layer '{self.name}' ({type(self).__name__}): `cropping` leaves nothing of "
                     f"an axis of size {n}. Received: input_shape={tuple(input_shape)}, "
                     f"cropping={self.cropping}"
                 )
         return tuple(
-            None if n is None else n - sum(pair)
-            for n, pair in zip(input_shape, borders, strict=True)
+            None if n is None else n - less for n, less in zip(input_shape, gone, strict=True)
         )
 
 

@@ -141,8 +141,8 @@ def normalize(
     Example:
 
     >>> from kerascnn import ops
-    >>> ops.normalize([[3.0, 4.0]]).numpy().round(3).tolist()
-    [[0.6, 0.8]]
+    >>> print(ops.normalize([[3.0, 4.0]]).numpy())
+    [[0.6 0.8]]
     """
     if not isinstance(order, int) or order < 1:
         raise ValueError(f"`order` must be an integer from 1 on. Received: order={order!r}")

@@ -1,0 +1,232 @@
+"""A fully connected layer over axes of one's choice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kerascnn import activations, constraints, initializers, ops, regularizers
+from kerascnn.layers.input_spec import InputSpec
+from kerascnn.layers.layer import Layer
+
+_EQUATION = re.compile(r"(\.\.\.)?([a-zA-Z]+)(\.\.\.)?,([a-zA-Z]+)->(\.\.\.)?([a-zA-Z]+)(\.\.\.)?")
+
+
+class _Shapes(NamedTuple):
+    """What an equation makes of the shape of an input."""
+
+    kernel: tuple[int | None, ...]
+    bias: tuple[int | None, ...] | None
+    output: tuple[int | None, ...]
+    input_axes: list[int]  # of the kernel: those that are summed over
+    output_axes: list[int]
+
+
+class EinsumDense(Layer):
+    """activation(einsum(equation, inputs, kernel) + bias).
+
+    Args:
+        equation: Letters of the input's axes, of the kernel's and of the output's, as
+            "abc,cd->abd"; `...` before or after the letters of both input and output stands for
+            further axes.
+        output_shape: Sizes of the output's axes without the batch (and without those of `...`),
+            None for those that the input has too; an integer for one.
+        activation: A name or a function, None for none.
+        bias_axes: Letters of the output's axes that the bias has, None for no bias.
+        kernel_initializer: First values of the kernel.
+        bias_initializer: First values of the bias.
+        kernel_regularizer: A penalty on the kernel.
+        bias_regularizer: A penalty on the bias.
+        kernel_constraint: A callable that the kernel goes through after each update.
+        bias_constraint: A callable that the bias goes through after each update.
+        lora_rank: Only None: low-rank adaptation is not available.
+        lora_alpha: Only None.
+        gptq_unpacked_column_size: Only None.
+        quantization_config: Only None: quantization is not available.
+
+    Input: as the equation says; any floating dtype.
+
+    Output: as the equation says.
+
+    Raises:
+        ValueError: for an equation of another form, and shapes that do not fit it.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> layer = keras.layers.EinsumDense("abc,cd->abd", output_shape=(None, 64), bias_axes="d")
+    >>> layer(keras.ops.ones((2, 32, 128))).shape
+    (2, 32, 64)
+    """
+
+    def __init__(
+        self,
+        equation: str,
+        output_shape: int | Sequence[int | None],
+        activation: Any = None,
+        bias_axes: str | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
+        gptq_unpacked_column_size: int | None = None,
+        quantization_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for name, value in (
+            ("lora_rank", lora_rank),
+            ("lora_alpha", lora_alpha),
+            ("gptq_unpacked_column_size", gptq_unpacked_column_size),
+            ("quantization_config", quantization_config),
+        ):
+            if value is not None:
+                raise ValueError(f"EinsumDense does not have {name}. Received: {name}={value!r}")
+        self.equation = equation
+        single = isinstance(output_shape, int)
+        self.partial_output_shape = (output_shape,) if single else tuple(output_shape)  # type: ignore[arg-type]
+        self.bias_axes = bias_axes
+        self.activation = activations.get(activation)
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.bias_regularizer = regularizers.get(bias_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.bias_constraint = constraints.get(bias_constraint)
+
+    def build(self, input_shape: Any) -> None:
+        shapes = self._shapes(input_shape)
+        self.input_spec = InputSpec(ndim=len(input_shape))
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=shapes.kernel,  # type: ignore[arg-type]
+            initializer=self._of_axes(shapes),
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        self.bias = None
+        if shapes.bias is not None:
+            self.bias = self.add_weight(
+                name="bias",
+                shape=shapes.bias,  # type: ignore[arg-type]
+                initializer=self.bias_initializer,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+
+    def _of_axes(self, shapes: _Shapes) -> Any:
+        """The kernel's initializer, told which axes are summed over where it scales by them."""
+        given = self.kernel_initializer
+        scales = isinstance(given, initializers.VarianceScaling)
+        if not scales or (given.input_axes is not None and given.output_axes is not None):
+            return given
+        axes = {"input_axes": shapes.input_axes, "output_axes": shapes.output_axes}
+        return type(given).from_config({**given.get_config(), "seed": given.seed, **axes})
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        x = ops.einsum(self.equation, inputs, self.kernel)
+        if self.bias is not None:
+            x = ops.add(x, self.bias)
+        return self.activation(x)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return self._shapes(input_shape).output
+
+    def _shapes(self, input_shape: Sequence[int | None]) -> _Shapes:
+        match = _EQUATION.fullmatch(self.equation.replace(" ", ""))
+        before, inputs, after, kernel, left, outputs, right = match.groups() if match else [""] * 7
+        if not match or (before, after) != (left, right) or (before and after):
+            raise ValueError(
+                f"Layer '{self.name}': an equation is like 'ab,bc->ac', '...ab,bc->...ac' or "
+                f"'ab...,bc->ac...'. Received: equation={self.equation!r}"
+            )
+        unnamed = len(input_shape) - len(inputs)
+        if unnamed < 0 or (unnamed and not (before or after)):
+            raise ValueError(
+                f"Layer '{self.name}': equation={self.equation!r} does not fit an input of shape "
+                f"{tuple(input_shape)}."
+            )
+        first = unnamed if before else 0
+        sizes = dict(zip(inputs, input_shape[first : first + len(inputs)], strict=True))
+        given = self._output_sizes(input_shape, unnamed, bool(before))
+        if len(given) != len(outputs) + unnamed:
+            raise ValueError(
+                f"Layer '{self.name}': output_shape={self.partial_output_shape} does not fit "
+                f"equation={self.equation!r}."
+            )
+        result = dict(zip(outputs, given[first : first + len(outputs)], strict=True))
+        for letter in outputs:
+            if letter not in inputs + kernel:
+                raise ValueError(
+                    f"Layer '{self.name}': {letter!r} of the output is neither in the input nor "
+                    f"in the kernel of equation={self.equation!r}."
+                )
+            if letter not in sizes:
+                continue
+            if result[letter] is None:
+                result[letter] = sizes[letter]
+            elif sizes[letter] != result[letter]:
+                raise ValueError(
+                    f"Layer '{self.name}': {letter!r} of equation={self.equation!r} has size "
+                    f"{sizes[letter]} in the input and {result[letter]} in the output."
+                )
+        for letter in kernel:
+            if letter not in inputs + outputs:
+                raise ValueError(
+                    f"Layer '{self.name}': {letter!r} of the kernel is neither in the input nor "
+                    f"in the output of equation={self.equation!r}."
+                )
+        shape = tuple(result[c] if c in outputs else sizes[c] for c in kernel)
+        input_axes = [i for i, c in enumerate(kernel) if c not in outputs]
+        output_axes = [i for i, c in enumerate(kernel) if c in outputs]
+        named = [result[c] for c in outputs]
+        output = (*given[:first], *named, *given[first + len(outputs) :])
+        bias = self._bias_shape(outputs, result, unnamed if after else 0)
+        return _Shapes(shape, bias, output, input_axes, output_axes)
+
+    def _output_sizes(
+        self, input_shape: Sequence[int | None], unnamed: int, left: bool
+    ) -> list[int | None]:
+        """The sizes of all axes of the output, as far as they are given."""
+        rest = [*self.partial_output_shape]
+        if left:  # the batch is among the axes without a name, where there are any
+            return [*input_shape[: max(unnamed, 1)], *rest]
+        further = input_shape[len(input_shape) - unnamed :] if unnamed else []
+        return [input_shape[0], *rest, *further]
+
+    def _bias_shape(
+        self, outputs: str, sizes: dict[str, int | None], further: int
+    ) -> tuple[int | None, ...] | None:
+        if self.bias_axes is None:
+            return None
+        for letter in self.bias_axes:
+            if letter not in outputs:
+                raise ValueError(
+                    f"Layer '{self.name}': {letter!r} of bias_axes={self.bias_axes!r} is not in "
+                    f"the output of equation={self.equation!r}."
+                )
+        first = min(outputs.index(letter) for letter in self.bias_axes)
+        named = (sizes[c] if c in self.bias_axes else 1 for c in outputs[first:])
+        return (*named, *(1 for _ in range(further)))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "output_shape": self.partial_output_shape,
+            "equation": self.equation,
+            "activation": activations.serialize(self.activation),
+            "bias_axes": self.bias_axes,
+            "kernel_initializer": initializers.serialize(self.kernel_initializer),
+            "bias_initializer": initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": regularizers.serialize(self.kernel_regularizer),
+            "bias_regularizer": regularizers.serialize(self.bias_regularizer),
+            "activity_regularizer": regularizers.serialize(self.activity_regularizer),
+            "kernel_constraint": constraints.serialize(self.kernel_constraint),
+            "bias_constraint": constraints.serialize(self.bias_constraint),
+            "quantization_config": None,
+        }

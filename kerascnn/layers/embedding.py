@@ -1,0 +1,116 @@
+"""Vectors for numbers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from kerascnn import constraints, initializers, ops, regularizers
+from kerascnn.layers.layer import Layer
+
+
+class Embedding(Layer):
+    """A learned vector for each integer.
+
+    Args:
+        input_dim: How many integers there are, from 0 on.
+        output_dim: Size of their vectors.
+        embeddings_initializer: First values of the vectors.
+        embeddings_regularizer: A penalty on them.
+        embeddings_constraint: A callable that they go through after each update.
+        mask_zero: Only False: masks are not available.
+        weights: The vectors as an array (input_dim, output_dim), in place of first values.
+        lora_rank: Only None: low-rank adaptation is not available.
+        lora_alpha: Only None.
+        quantization_config: Only None: quantization is not available.
+
+    Input: integers from 0 to input_dim - 1, of any shape; floats are cut to integers. In compiled
+    steps a number out of range counts as the nearest one in it.
+
+    Output: (..., output_dim)
+
+    Raises:
+        ValueError: for sizes that are no positive integers.
+        IndexError: for a number out of range, outside of compiled steps.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> keras.layers.Embedding(1000, 64)(np.zeros((32, 10), "int32")).shape
+    (32, 10, 64)
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        embeddings_initializer: Any = "uniform",
+        embeddings_regularizer: Any = None,
+        embeddings_constraint: Any = None,
+        mask_zero: bool = False,
+        weights: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
+        quantization_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        for name, value in (("input_dim", input_dim), ("output_dim", output_dim)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value!r}")
+        if kwargs.pop("input_length", None) is not None:
+            warnings.warn("`input_length` has no effect.", stacklevel=2)
+        super().__init__(**kwargs)
+        missing = {
+            "lora_rank": lora_rank,
+            "lora_alpha": lora_alpha,
+            "quantization_config": quantization_config,
+        }
+        for name, given in missing.items():
+            if given is not None:
+                raise ValueError(f"Embedding does not have {name}. Received: {name}={given!r}")
+        if mask_zero:
+            raise ValueError("Embedding: masks are not available. Received: mask_zero=True")
+        self.input_dim = input_dim
+        self.output_dim = output_dim
+        self.embeddings_initializer = initializers.get(embeddings_initializer)
+        self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
+        self.embeddings_constraint = constraints.get(embeddings_constraint)
+        self.mask_zero = mask_zero
+        self.autocast = False
+        if weights is not None:
+            self.build()
+            single = isinstance(weights, list) and len(weights) == 1
+            self.set_weights(weights if single else [weights])
+
+    def build(self, input_shape: Any = None) -> None:
+        if hasattr(self, "embeddings"):
+            return
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.input_dim, self.output_dim),
+            initializer=self.embeddings_initializer,
+            regularizer=self.embeddings_regularizer,
+            constraint=self.embeddings_constraint,
+        )
+
+    def call(self, inputs: Any) -> Any:
+        if inputs.dtype not in ("int32", "int64"):
+            inputs = ops.cast(inputs, "int32")
+        return ops.cast(ops.take(self.embeddings, inputs, axis=0), self.compute_dtype)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (*input_shape, self.output_dim)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "input_dim": self.input_dim,
+            "output_dim": self.output_dim,
+            "embeddings_initializer": initializers.serialize(self.embeddings_initializer),
+            "embeddings_regularizer": regularizers.serialize(self.embeddings_regularizer),
+            "activity_regularizer": regularizers.serialize(self.activity_regularizer),
+            "embeddings_constraint": constraints.serialize(self.embeddings_constraint),
+            "mask_zero": self.mask_zero,
+            "quantization_config": None,
+        }

@@ -1,0 +1,355 @@
+"""Attention of several heads."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn import constraints, initializers, ops, regularizers
+from kerascnn.layers.activation import Softmax
+from kerascnn.layers.dropout import Dropout
+from kerascnn.layers.einsum_dense import EinsumDense
+from kerascnn.layers.layer import Layer
+
+
+class MultiHeadAttention(Layer):
+    """Mixes, for each query, the values whose keys it resembles.
+
+    Query, key and value are projected for each head; softmax(query . key / sqrt(key_dim)) are the
+    shares of the values; what the heads give is projected back.
+
+    Args:
+        num_heads: Number of heads.
+        key_dim: Size of each head's queries and keys.
+        value_dim: Size of each head's values, by default `key_dim`.
+        dropout: Share of the attention scores that is dropped in training.
+        use_bias: Whether the projections have biases.
+        output_shape: Sizes of what comes out after those of the sequence, by default those of the
+            query.
+        attention_axes: The axes that attention goes over, by default all between the batch and
+            the features.
+        sliding_window: Each query sees only keys that are less far away than this.
+        flash_attention: Only None and False.
+        kernel_initializer: First values of the projections' kernels.
+        bias_initializer: First values of their biases.
+        kernel_regularizer: A penalty on the kernels.
+        bias_regularizer: A penalty on the biases.
+        activity_regularizer: A penalty on what the projections give.
+        kernel_constraint: A callable that the kernels go through after each update.
+        bias_constraint: A callable that the biases go through after each update.
+        use_gate: Whether what the heads give is multiplied by a sigmoid of a projected query.
+        seed: Of the dropout.
+
+    Input: `query` (n, t, d), `value` (n, s, e), and `key` (n, s, f), by default the value; with
+    more axes between the batch and the features as `attention_axes` says. By keyword an
+    `attention_mask` (n, t, s), true where a query may see a key; `query_mask` (n, t), `value_mask`
+    and `key_mask` (n, s), true for what counts; `use_causal_mask=True` hides what comes later;
+    `return_attention_scores=True` asks for the shares too.
+
+    Output: (n, t, d), and with `return_attention_scores` the shares (n, heads, t, s).
+
+    Raises:
+        ValueError: for sizes that are no positive integers, and for keys and values of different
+            length.
+
+    Source: Vaswani et al., "Attention is All You Need", 2017.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> layer = keras.layers.MultiHeadAttention(num_heads=2, key_dim=8)
+    >>> layer(keras.ops.ones((4, 10, 16)), keras.ops.ones((4, 6, 16))).shape
+    (4, 10, 16)
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        output_shape: int | Sequence[int] | None = None,
+        attention_axes: int | Sequence[int] | None = None,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        use_gate: bool = False,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        sizes = {"num_heads": num_heads, "key_dim": key_dim}
+        optional = {"value_dim": value_dim, "sliding_window": sliding_window}
+        for name, value in {**sizes, **optional}.items():
+            if name in optional and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value!r}")
+        if flash_attention:
+            raise ValueError("MultiHeadAttention: flash_attention=True is not available.")
+        if attention_axes and not isinstance(attention_axes, (int, list, tuple)):
+            raise ValueError(
+                "`attention_axes` must be an integer or a list of them. Received: "
+                f"attention_axes={attention_axes!r}"
+            )
+        if output_shape and not isinstance(output_shape, (int, list, tuple)):
+            raise ValueError(
+                "`output_shape` must be an integer or a list of them. Received: "
+                f"output_shape={output_shape!r}"
+            )
+        super().__init__(**kwargs)
+        self._num_heads = num_heads
+        self._key_dim = key_dim
+        self._value_dim = value_dim or key_dim
+        self._dropout = dropout
+        self._use_bias = use_bias
+        self._use_gate = use_gate
+        self._output_shape: Any = output_shape
+        if output_shape:
+            single = isinstance(output_shape, int)
+            self._output_shape = (output_shape,) if single else tuple(output_shape)  # type: ignore[arg-type]
+        self._kernel_initializer = initializers.get(kernel_initializer)
+        self._bias_initializer = initializers.get(bias_initializer)
+        self._kernel_regularizer = regularizers.get(kernel_regularizer)
+        self._bias_regularizer = regularizers.get(bias_regularizer)
+        self._activity_regularizer = regularizers.get(activity_regularizer)
+        self._kernel_constraint = constraints.get(kernel_constraint)
+        self._bias_constraint = constraints.get(bias_constraint)
+        single = isinstance(attention_axes, int)
+        self._attention_axes: Any = (attention_axes,) if single else attention_axes
+        self._sliding_window = sliding_window
+        self.seed = seed
+
+    @property
+    def num_heads(self) -> int:
+        return self._num_heads
+
+    @property
+    def key_dim(self) -> int:
+        return self._key_dim
+
+    @property
+    def value_dim(self) -> int:
+        return self._value_dim
+
+    @property
+    def dropout(self) -> float:
+        return self._dropout
+
+    @property
+    def use_bias(self) -> bool:
+        return self._use_bias
+
+    @property
+    def attention_axes(self) -> Any:
+        return self._attention_axes
+
+    @property
+    def query_dense(self) -> EinsumDense:
+        """The projection of the query."""
+        return self._query_dense
+
+    @property
+    def key_dense(self) -> EinsumDense:
+        """The projection of the key."""
+        return self._key_dense
+
+    @property
+    def value_dense(self) -> EinsumDense:
+        """The projection of the value."""
+        return self._value_dense
+
+    @property
+    def output_dense(self) -> EinsumDense:
+        """The projection of what the heads give."""
+        return self._output_dense
+
+    def build(  # type: ignore[override]
+        self, query_shape: Any, value_shape: Any, key_shape: Any = None
+    ) -> None:
+        key_shape = value_shape if key_shape is None else key_shape
+        self._check_lengths(value_shape, key_shape)
+        heads = self._num_heads
+        self._query_dense = self._projection("query", query_shape, [heads, self._key_dim])
+        self._key_dense = self._projection("key", key_shape, [heads, self._key_dim])
+        if self._use_gate:
+            sizes = [heads, self._value_dim]
+            self._gate_dense = self._projection("gate", query_shape, sizes, activation="sigmoid")
+        self._value_dense = self._projection("value", value_shape, [heads, self._value_dim])
+        self._build_attention(len(value_shape) + 1)
+        given = (*query_shape[:-1], heads, self._value_dim)
+        sizes = list(self._output_shape or [query_shape[-1]])
+        self._output_dense = self._projection("attention_output", given, sizes, summed=2)
+
+    def _projection(
+        self, name: str, shape: Any, sizes: list[int], summed: int = 1, **kwargs: Any
+    ) -> EinsumDense:
+        """A built layer that sums over the last axes and puts axes of the given sizes there."""
+        letters = iter(string.ascii_lowercase)
+        free = "".join(next(letters) for _ in range(len(shape) - summed))
+        inner = "".join(next(letters) for _ in range(summed))
+        made = "".join(next(letters) for _ in sizes)
+        dense = EinsumDense(
+            f"{free}{inner},{inner}{made}->{free}{made}",
+            output_shape=[*(None for _ in free[1:]), *sizes],
+            bias_axes=made if self._use_bias else None,
+            kernel_initializer=_copy(self._kernel_initializer),
+            bias_initializer=_copy(self._bias_initializer),
+            kernel_regularizer=self._kernel_regularizer,
+            bias_regularizer=self._bias_regularizer,
+            activity_regularizer=self._activity_regularizer,
+            kernel_constraint=self._kernel_constraint,
+            bias_constraint=self._bias_constraint,
+            dtype=self.dtype_policy,
+            name=name,
+            **kwargs,
+        )
+        dense.build(tuple(shape))
+        return dense
+
+    def _build_attention(self, rank: int) -> None:
+        """The two products, for projected tensors (n, ..., heads, features) of a rank."""
+        if self._attention_axes is None:
+            self._attention_axes = tuple(range(1, rank - 2))
+        else:
+            axes = self._attention_axes
+            self._attention_axes = tuple(a if a >= 0 else rank - 1 + a for a in axes)
+        axes = self._attention_axes
+        query = string.ascii_lowercase[:rank]
+        further = iter(string.ascii_lowercase[rank:])
+        key = "".join(next(further) if i in axes else c for i, c in enumerate(query))
+        batch = "".join(c for i, c in enumerate(query[:-1]) if i not in axes)
+        scores = batch + "".join(query[i] for i in axes) + "".join(key[i] for i in axes)
+        self._dot_product_equation = f"{query},{key}->{scores}"
+        self._combine_equation = f"{scores},{key}->{query}"
+        last = tuple(range(len(scores) - len(axes), len(scores)))
+        self._softmax = Softmax(axis=last, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(self._dropout, dtype=self.dtype_policy, seed=self.seed)
+
+    def call(
+        self,
+        query: Any,
+        value: Any,
+        key: Any = None,
+        query_mask: Any = None,
+        value_mask: Any = None,
+        key_mask: Any = None,
+        attention_mask: Any = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        use_causal_mask: bool = False,
+    ) -> Any:
+        key = value if key is None else key
+        mask = self._compute_attention_mask(
+            query, value, query_mask, value_mask, key_mask, attention_mask, use_causal_mask
+        )
+        gate = self._gate_dense(query) if self._use_gate else None
+        query, key, value = (
+            self._query_dense(query),
+            self._key_dense(key),
+            self._value_dense(value),
+        )
+        outputs, scores = self._compute_attention(query, key, value, mask, training)
+        if gate is not None:
+            outputs = ops.multiply(outputs, gate)
+        outputs = self._output_dense(outputs)
+        return (outputs, scores) if return_attention_scores else outputs
+
+    def _compute_attention(
+        self, query: Any, key: Any, value: Any, attention_mask: Any = None, training: Any = None
+    ) -> tuple[Any, Any]:
+        query = ops.multiply(query, 1.0 / math.sqrt(self._key_dim))
+        scores = ops.einsum(self._dot_product_equation, query, key)
+        if attention_mask is not None:
+            missing = len(scores.shape) - len(attention_mask.shape)
+            before = len(attention_mask.shape) - 2 * len(self._attention_axes)
+            places = tuple(range(before, before + missing))
+            attention_mask = ops.expand_dims(attention_mask, places)
+        scores = self._softmax(scores, mask=attention_mask)
+        shares = scores
+        if self._dropout > 0:
+            shares = self._dropout_layer(scores, training=training)
+        return ops.einsum(self._combine_equation, shares, value), scores
+
+    def _compute_attention_mask(
+        self,
+        query: Any,
+        value: Any,
+        query_mask: Any = None,
+        value_mask: Any = None,
+        key_mask: Any = None,
+        attention_mask: Any = None,
+        use_causal_mask: bool = False,
+    ) -> Any:
+        """All that hides a key from a query in one mask, None where nothing does."""
+        masks = []
+        if query_mask is not None:
+            masks.append(ops.expand_dims(query_mask, -1))
+        masks += [ops.expand_dims(m, -2) for m in (value_mask, key_mask) if m is not None]
+        rows = np.arange(query.shape[1])[None, :, None]
+        columns = np.arange(value.shape[1])[None, None, :]
+        if use_causal_mask:
+            masks.append(rows >= columns)
+        if self._sliding_window is not None:
+            masks.append(np.abs(rows - columns) < self._sliding_window)
+        if attention_mask is not None:
+            masks.append(attention_mask)
+        if not masks:
+            return None
+        result = ops.cast(masks[0], "bool")
+        for mask in masks[1:]:
+            result = ops.logical_and(result, mask)
+        return result
+
+    def _check_lengths(self, value_shape: Any, key_shape: Any) -> None:
+        if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
+            raise ValueError(
+                f"Layer '{self.name}': value and key must have the same sizes but for the last. "
+                f"Received: value_shape={tuple(value_shape)}, key_shape={tuple(key_shape)}"
+            )
+
+    def compute_output_shape(
+        self, query_shape: Any, value_shape: Any, key_shape: Any = None
+    ) -> Any:
+        self._check_lengths(value_shape, value_shape if key_shape is None else key_shape)
+        sizes = self._output_shape or (query_shape[-1],)
+        return (*query_shape[:-1], *sizes)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_heads": self._num_heads,
+            "key_dim": self._key_dim,
+            "value_dim": self._value_dim,
+            "dropout": self._dropout,
+            "use_bias": self._use_bias,
+            "use_gate": self._use_gate,
+            "output_shape": self._output_shape,
+            "attention_axes": self._attention_axes,
+            "sliding_window": self._sliding_window,
+            "kernel_initializer": initializers.serialize(self._kernel_initializer),
+            "bias_initializer": initializers.serialize(self._bias_initializer),
+            "kernel_regularizer": regularizers.serialize(self._kernel_regularizer),
+            "bias_regularizer": regularizers.serialize(self._bias_regularizer),
+            "activity_regularizer": regularizers.serialize(self._activity_regularizer),
+            "kernel_constraint": constraints.serialize(self._kernel_constraint),
+            "bias_constraint": constraints.serialize(self._bias_constraint),
+            "seed": self.seed if isinstance(self.seed, int) else None,
+        }
+
+
+def _copy(initializer: Any) -> Any:
+    """An initializer like the given one, so that no two weights begin with the same numbers."""
+    if not isinstance(initializer, initializers.Initializer):
+        return initializer
+    return type(initializer).from_config(initializer.get_config())
