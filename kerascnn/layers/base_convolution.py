@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerascnn import activations, config, constraints, initializers, regularizers
+from kerascnn import activations, config, constraints, initializers, ops, regularizers
 from kerascnn.layers.arguments import (
     image_shape,
     spatial_sizes,
@@ -104,6 +104,13 @@ class BaseConvolution(Layer):
                 regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )
+
+    def _plus_bias(self, outputs: Any) -> Any:
+        if self.bias is None:
+            return outputs
+        if self.data_format == "channels_last":
+            return ops.add(outputs, self.bias)
+        return ops.add(outputs, ops.reshape(self.bias, (-1, *[1] * self.rank)))
 
     def _window_output_shape(self, input_shape: Any, channels: int | None) -> Any:
         sizes, _ = spatial_sizes(input_shape, self.data_format, self.rank)

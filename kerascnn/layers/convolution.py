@@ -34,6 +34,11 @@ class BaseConv(BaseConvolution):
         bias_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
+        for name in ("lora_rank", "lora_alpha"):
+            if (value := kwargs.pop(name, None)) is not None:
+                raise ValueError(
+                    f"{type(self).__name__} does not have {name}. Received: {name}={value!r}"
+                )
         super().__init__(
             rank,
             kernel_size,
@@ -73,7 +78,21 @@ class BaseConv(BaseConvolution):
         self.kernel = self._add_kernel(shape, "kernel")
         self._add_bias(self.filters)
 
+    def convolution_op(self, inputs: Any, kernel: Any) -> Any:
+        """The convolution without bias and activation; subclasses may override it."""
+        return ops.conv_bias(
+            inputs,
+            kernel,
+            None,
+            self.strides,
+            self.padding,
+            self.data_format,
+            self.dilation_rate,
+        )
+
     def call(self, inputs: Any) -> Any:
+        if type(self).convolution_op is not BaseConv.convolution_op:
+            return self.activation(self._plus_bias(self.convolution_op(inputs, self.kernel)))
         outputs = ops.conv_bias(
             inputs,
             self.kernel,

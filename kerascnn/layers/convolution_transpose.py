@@ -84,11 +84,7 @@ class BaseConvTranspose(BaseConvolution):
             self.data_format,
             self.dilation_rate,
         )
-        if self.bias is not None:
-            last = self.data_format == "channels_last"
-            shape = (-1,) if last else (-1, *[1] * self.rank)
-            outputs = ops.add(outputs, self.bias if last else ops.reshape(self.bias, shape))
-        return self.activation(outputs)
+        return self.activation(self._plus_bias(outputs))
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         sizes, _ = spatial_sizes(input_shape, self.data_format, self.rank)

@@ -10,7 +10,7 @@ import kerascnn
 from .comparing import keras, make_pair, relative_error, run_here, run_keras
 
 FEW = settings(
-    max_examples=20,
+    max_examples=15,
     deadline=None,
     database=None,
     # The fixture is the device, the same for every example.

@@ -189,6 +189,38 @@ def test_inputs_that_keras_refuses(name, arguments, shape):
         getattr(layers, name)(**arguments, name="the_layer")(x)
 
 
+def test_low_rank_adaptation_is_not_available():
+    assert layers.Conv2D(2, 3, lora_rank=None).filters == 2
+    with pytest.raises(ValueError, match="Conv2D does not have lora_rank"):
+        layers.Conv2D(2, 3, lora_rank=4)
+
+
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+def test_the_convolution_of_a_subclass(data_format, device, rng):
+    """Kernels can be transformed on the way; bias and activation come after."""
+
+    def standardized(module):
+        class Standardized(module.layers.Conv2D):
+            def convolution_op(self, inputs, kernel):
+                kernel = kernel - module.ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
+                return super().convolution_op(inputs, kernel)
+
+        return Standardized(3, 3, activation="relu", data_format=data_format)
+
+    x = rng.standard_normal((2, 6, 6, 6)).astype("float32")
+    there = standardized(keras)
+    there.build(x.shape)
+    weights = [w + 0.5 for w in there.get_weights()]
+    there.set_weights(weights)
+    expected = keras.ops.convert_to_numpy(there(x))
+    with kerascnn.device(device):
+        here = standardized(kerascnn)
+        here.build(x.shape)
+        here.set_weights(weights)
+        # 54 products, and the mean of 54 weights taken from each: a few roundings of 6e-8.
+        assert relative_error(here(x).numpy(), expected) < 5e-6
+
+
 def test_causal_outputs_see_no_later_steps(device, rng):
     x = rng.standard_normal((1, 12, 2)).astype("float32")
     with kerascnn.device(device):
