@@ -152,9 +152,9 @@ class Graph:
     def assign(self, variable: Variable, value: Value) -> None:
         """Written to the variable when the step ends."""
 
-    def gradients(self, loss: Value, wrt: Sequence[Value]) -> list[Value | None]:
+    def gradients(self, loss: Value, wrt: Sequence[Value], leaves: Sequence[Value] = []) -> list[Value | None]:
         """
-        d loss / d value for each of `wrt`; None where the loss does not depend on it.
+        d loss / d value for each of `wrt`; None where the loss does not depend on it. No gradient goes through what `leaves` were computed by.
         """
 
     def push_scope(self, name: str) -> None: ...

@@ -23,9 +23,11 @@ std::vector<GraphValue> apply_in(const GraphPtr& graph, const std::string& op,
 }
 
 std::vector<std::optional<GraphValue>> gradients_in(const GraphPtr& graph, const GraphValue& loss,
-                                                    const std::vector<GraphValue>& wrt) {
+                                                    const std::vector<GraphValue>& wrt,
+                                                    const std::vector<GraphValue>& leaves) {
   std::vector<std::optional<GraphValue>> gradients;
-  for (const ValueId id : graph->gradients(id_in(graph, loss), ids_in(graph, wrt))) {
+  for (const ValueId id :
+       graph->gradients(id_in(graph, loss), ids_in(graph, wrt), ids_in(graph, leaves))) {
     gradients.push_back(id == kNoValue ? std::nullopt : std::optional(GraphValue{graph, id}));
   }
   return gradients;
@@ -89,7 +91,9 @@ void bind_graph(nb::module_& m) {
           },
           nb::arg("variable"), nb::arg("value"), "Written to the variable when the step ends.")
       .def("gradients", &gradients_in, nb::arg("loss"), nb::arg("wrt"),
-           "d loss / d value for each of `wrt`; None where the loss does not depend on it.")
+           nb::arg("leaves") = std::vector<GraphValue>(),
+           "d loss / d value for each of `wrt`; None where the loss does not depend on it. No "
+           "gradient goes through what `leaves` were computed by.")
       .def("push_scope", &Graph::push_scope, nb::arg("name"))
       .def("pop_scope", &Graph::pop_scope)
       .def_prop_ro("states", &Graph::states, nb::rv_policy::copy,

@@ -11,9 +11,9 @@ namespace kerascnn {
 namespace {
 
 // Which of the first `count` values a small change of `wrt` can change, and by a small amount:
-// dependence ends at integers and bools.
+// dependence ends at integers, bools and leaves.
 std::vector<bool> find_dependent(const Graph& graph, const std::vector<ValueId>& wrt,
-                                 size_t num_nodes) {
+                                 const std::vector<bool>& is_leaf, size_t num_nodes) {
   std::vector<bool> dependent(graph.values().size(), false);
   for (ValueId id : wrt) dependent[id] = is_floating(graph.value(id).spec.dtype);
   for (size_t i = 0; i < num_nodes; ++i) {
@@ -22,7 +22,7 @@ std::vector<bool> find_dependent(const Graph& graph, const std::vector<ValueId>&
                                  [&](ValueId id) { return dependent[id]; });
     if (!any) continue;
     for (ValueId id : node.outputs) {
-      if (is_floating(graph.value(id).spec.dtype)) dependent[id] = true;
+      if (is_floating(graph.value(id).spec.dtype) && !is_leaf[id]) dependent[id] = true;
     }
   }
   return dependent;
@@ -69,7 +69,8 @@ class ScopesGuard {
 
 }  // namespace
 
-std::vector<ValueId> Graph::gradients(ValueId loss, const std::vector<ValueId>& wrt) {
+std::vector<ValueId> Graph::gradients(ValueId loss, const std::vector<ValueId>& wrt,
+                                      const std::vector<ValueId>& leaves) {
   const Value target = values_.at(loss);
   if (!target.spec.shape.empty() || !is_floating(target.spec.dtype)) {
     throw ValueError(message("gradients: the loss must be a floating scalar, but it is ",
@@ -79,7 +80,9 @@ std::vector<ValueId> Graph::gradients(ValueId loss, const std::vector<ValueId>& 
   for (ValueId id : wrt) values_.at(id);
   const size_t num_nodes =
       target.kind == ValueKind::Result ? static_cast<size_t>(target.source) + 1 : 0;
-  const std::vector<bool> dependent = find_dependent(*this, wrt, num_nodes);
+  std::vector<bool> is_leaf(values_.size(), false);
+  for (ValueId id : leaves) is_leaf.at(id) = true;
+  const std::vector<bool> dependent = find_dependent(*this, wrt, is_leaf, num_nodes);
 
   std::vector<ValueId> gradient(values_.size(), kNoValue);
   if (dependent[loss]) gradient[loss] = full(target.spec, 1.0);
@@ -89,7 +92,9 @@ std::vector<ValueId> Graph::gradients(ValueId loss, const std::vector<ValueId>& 
     // A copy: applying ops may move the graph's nodes.
     const Node node = nodes_[index];
     std::vector<ValueId> output_gradients;
-    for (ValueId id : node.outputs) output_gradients.push_back(gradient[id]);
+    for (ValueId id : node.outputs) {
+      output_gradients.push_back(is_leaf[id] ? kNoValue : gradient[id]);
+    }
     const auto is_wanted = [&](ValueId id) { return dependent[id]; };
     const auto has_gradient = [](ValueId id) { return id != kNoValue; };
     if (std::none_of(output_gradients.begin(), output_gradients.end(), has_gradient)) continue;

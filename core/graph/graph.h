@@ -53,8 +53,9 @@ class Graph {
 
   // d loss / d wrt for each of `wrt`; kNoValue where loss does not depend on it. `loss` is a
   // floating scalar. Throws ValueError naming the op where a path leads through one that is not
-  // differentiable.
-  std::vector<ValueId> gradients(ValueId loss, const std::vector<ValueId>& wrt);
+  // differentiable. `leaves` count as given: no gradient goes through what they were computed by.
+  std::vector<ValueId> gradients(ValueId loss, const std::vector<ValueId>& wrt,
+                                 const std::vector<ValueId>& leaves = {});
 
   void push_scope(std::string name) { scopes_.push_back(std::move(name)); }
   void pop_scope() { scopes_.pop_back(); }

@@ -49,6 +49,15 @@ def per_output(value: Any, y_pred: Any, names: list, what: str) -> list:
         ValueError: where a list has the wrong length or a dictionary has unknown keys.
     """
     outputs = paths(y_pred)
+    if any(len(path) > 1 for path in outputs) and is_nested(value):
+        # Outputs in lists inside of dictionaries and the like: the same nesting is expected.
+        try:
+            return [at_path(value, path) for path in outputs]
+        except (KeyError, IndexError, TypeError):
+            raise ValueError(
+                f"`{what}` must be nested like the model's outputs, with one entry for each: "
+                f"{trees.map_structure(lambda _: '*', y_pred)}. Received: {value}"
+            ) from None
     if isinstance(value, dict):
         unknown = [key for key in value if key not in names]
         if unknown and not (len(outputs) == 1 and len(value) == 1):

@@ -10,10 +10,12 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from kerascnn import _core, dtypes, ops, tracing
+from kerascnn import _core, ops, tracing
 from kerascnn.tracing import Trace
 from kerascnn.variable import Variable
 
+# The model whose step a trace records.
+_models: weakref.WeakKeyDictionary[Trace, Any] = weakref.WeakKeyDictionary()
 # What `backward` found in each trace, by the number of the value that it is the gradient of.
 _found: weakref.WeakKeyDictionary[Trace, dict[int, Any]] = weakref.WeakKeyDictionary()
 
@@ -62,8 +64,20 @@ def gradients(loss: Any, variables: Sequence[Variable]) -> list[Any]:
     >>> model.fit(np.ones((4, 2)), np.ones((4, 1)), epochs=2, verbose=0).history
     {'distance': [1.0, 4.0]}
     """
-    graph = current_trace().graph
-    return graph.gradients(_scalar(loss), [variable.value for variable in variables])
+    trace = current_trace()
+    values = [variable.value for variable in variables]
+    return trace.graph.gradients(_scalar(loss), values, _leaves(trace))
+
+
+def _leaves(trace: Trace) -> list[Any]:
+    """The weights as they are now: a weight that was updated is a new start, not a function."""
+    model = _models.get(trace)
+    return [] if model is None else [variable.value for variable in model.trainable_variables]
+
+
+def note_model(trace: Trace, model: Any) -> None:
+    """Says whose step is being recorded: `backward` is about its variables."""
+    _models[trace] = model
 
 
 def zero_grad() -> None:
@@ -74,12 +88,15 @@ def zero_grad() -> None:
 
 
 def _backward(loss: Any) -> None:
-    """Takes the gradients of this scalar by all variables; `variable.value.grad` has them."""
+    """Takes the gradients of this scalar by what the model trains; `variable.value.grad` has them.
+
+    Variables that have been updated in the step count with their new values.
+    """
     trace = current_trace()
-    values = [trace.graph.read(state) for state in trace.graph.states]
-    values = [value for value in values if dtypes.is_float(value.dtype)]
+    values = _leaves(trace)
     found = _found.setdefault(trace, {})
-    for value, gradient in zip(values, trace.graph.gradients(_scalar(loss), values), strict=True):
+    found_now = trace.graph.gradients(_scalar(loss), values, values)
+    for value, gradient in zip(values, found_now, strict=True):
         if gradient is not None:
             before = found.get(value.id)
             found[value.id] = gradient if before is None else ops.add(before, gradient)

@@ -12,7 +12,7 @@ from kerascnn import _core, trees
 from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
-from kerascnn.training.logs import LazyLogs, as_number, flat_logs, sorted_logs
+from kerascnn.training.logs import LazyLogs, as_number, flat_logs, merged_logs, sorted_logs
 from kerascnn.training.pacing import Pacer
 from kerascnn.training.steps import PREDICT, TEST, TRAIN, CompiledStep
 
@@ -48,7 +48,7 @@ def step_logs(
         metrics = model._metric_logs()
         if not isinstance(outputs, dict) or set(outputs) == set(metrics):
             return sorted_logs(metrics)
-    return sorted_logs(outputs)
+    return outputs
 
 
 class StepRunner:
@@ -173,7 +173,7 @@ def run_epochs(
         logs = runner.run(steps_per_epoch, epoch)
         if validator is not None and validation is not None and validation.is_due(epoch):
             results = run_test(model, validator, validation.feed, validation.steps, callbacks)
-            logs.update({f"val_{name}": value for name, value in results.items()})
+            logs = merged_logs(logs, {f"val_{name}": value for name, value in results.items()})
         callbacks.on_epoch_end(epoch, logs)
         if model.stop_training:
             break

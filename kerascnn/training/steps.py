@@ -13,6 +13,7 @@ from kerascnn.metrics.recording import StepRecording, record_step
 from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
 from kerascnn.training.device_state import StagedTensor, StepState
+from kerascnn.training.gradients import note_model
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -114,6 +115,7 @@ def compile_step(
         Trace(state.device) as trace,
         record_step(recording),
     ):
+        note_model(trace, model)
         batch = _gather_batch(trace, source, state)
         step = {TRAIN: model.train_step, TEST: model.test_step, PREDICT: model.predict_step}[kind]
         results = step(batch)
