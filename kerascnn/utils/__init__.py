@@ -25,6 +25,9 @@ from kerascnn.registration import (
 from kerascnn.serialization import deserialize_keras_object, serialize_keras_object
 from kerascnn.utils.batch_parts import pack_x_y_sample_weight, unpack_x_y_sample_weight
 from kerascnn.utils.download import get_file
+from kerascnn.utils.image_dataset import image_dataset_from_directory
+from kerascnn.utils.image_utils import array_to_img, img_to_array, load_img, save_img
+from kerascnn.utils.numerical_utils import normalize
 from kerascnn.utils.progbar import Progbar
 from kerascnn.utils.py_dataset import PyDataset, Sequence
 
@@ -33,6 +36,7 @@ __all__ = [
     "Progbar",
     "PyDataset",
     "Sequence",
+    "array_to_img",
     "clear_session",
     "custom_object_scope",
     "deserialize_keras_object",
@@ -43,10 +47,15 @@ __all__ = [
     "get_registered_name",
     "get_registered_object",
     "get_source_inputs",
+    "image_dataset_from_directory",
+    "img_to_array",
     "is_interactive_logging_enabled",
     "is_keras_tensor",
+    "load_img",
+    "normalize",
     "pack_x_y_sample_weight",
     "register_keras_serializable",
+    "save_img",
     "serialize_keras_object",
     "set_random_seed",
     "standardize_dtype",

@@ -1,0 +1,11 @@
+"""Images in files and as arrays."""
+
+from kerascnn.utils.image_utils import (
+    array_to_img,
+    img_to_array,
+    load_img,
+    save_img,
+    smart_resize,
+)
+
+__all__ = ["array_to_img", "img_to_array", "load_img", "save_img", "smart_resize"]

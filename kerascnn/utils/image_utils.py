@@ -1,0 +1,267 @@
+"""Images in files and as arrays. Needs Pillow, which is imported where it is used."""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn import config
+from kerascnn.ops import resampling
+
+_RESAMPLING = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
+_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
+# Grayscale of more than 8 bits, which stays as it is.
+_GRAYSCALE_MODES = ("L", "I;16", "I")
+
+
+def pillow(user: str) -> Any:
+    """The module PIL.Image.
+
+    Raises:
+        ImportError: where Pillow is not installed; it names `user`, the function that needs it.
+    """
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError(
+            f"Could not import PIL.Image. The use of `{user}` requires Pillow: install it with "
+            "`pip install pillow`, or kerascnn with its extra `images`."
+        ) from error
+    return Image
+
+
+def img_to_array(img: Any, data_format: str | None = None, dtype: Any = None) -> np.ndarray:
+    """A Pillow image as an array (height, width, channels); "channels_first" moves the channels.
+
+    Args:
+        img: A Pillow image, or an array of 2 or 3 axes.
+        data_format: By default the configured one.
+        dtype: By default `floatx`.
+
+    Raises:
+        ValueError: for another number of axes.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from kerascnn.utils import img_to_array
+    >>> img_to_array(np.zeros((4, 6))).shape
+    (4, 6, 1)
+    """
+    data_format = config.standardize_data_format(data_format)
+    x = np.asarray(img, dtype=config.floatx() if dtype is None else dtype)
+    if x.ndim == 2:
+        x = x[:, :, None]
+    elif x.ndim != 3:
+        raise ValueError(f"Unsupported image shape: {x.shape}")
+    return x.transpose(2, 0, 1) if data_format == "channels_first" else x
+
+
+def array_to_img(
+    x: Any, data_format: str | None = None, scale: bool = True, dtype: Any = None
+) -> Any:
+    """An array of 1, 3 or 4 channels as a Pillow image.
+
+    Args:
+        x: Of 3 axes.
+        data_format: By default the configured one.
+        scale: Whether the smallest value becomes 0 and the largest 255.
+        dtype: What to compute in, by default `floatx`.
+
+    Raises:
+        ImportError: without Pillow.
+        ValueError: for another number of axes or channels.
+    """
+    data_format = config.standardize_data_format(data_format)
+    image = pillow("array_to_img")
+    x = np.asarray(x, dtype=config.floatx() if dtype is None else dtype)
+    if x.ndim != 3:
+        raise ValueError(
+            f"Expected image array to have rank 3 (single image). Got array with shape: {x.shape}"
+        )
+    if data_format == "channels_first":
+        x = x.transpose(1, 2, 0)
+    if scale:
+        x = x - np.min(x)
+        largest = np.max(x)
+        if largest != 0:
+            x = x / largest
+        x = x * 255
+    if x.shape[2] not in (1, 3, 4):
+        raise ValueError(f"Unsupported channel number: {x.shape[2]}")
+    if x.shape[2] > 1:
+        return image.fromarray(np.ascontiguousarray(x.astype("uint8")))
+    wide = np.max(x) > 255
+    return image.fromarray(np.ascontiguousarray(x[:, :, 0].astype("int32" if wide else "uint8")))
+
+
+def save_img(
+    path: Any,
+    x: Any,
+    data_format: str | None = None,
+    file_format: str | None = None,
+    scale: bool = True,
+    **kwargs: Any,
+) -> None:
+    """Writes an array as an image file.
+
+    Args:
+        path: A path or a file object.
+        x: Of 3 axes, with 1, 3 or 4 channels.
+        data_format: By default the configured one.
+        file_format: By default that of the path's ending; needed for a file object.
+        scale: Whether the smallest value becomes 0 and the largest 255.
+        kwargs: More arguments of Pillow's `Image.save`.
+
+    Raises:
+        ImportError: without Pillow.
+    """
+    if file_format is None and isinstance(path, (str, os.PathLike)):
+        file_format = pathlib.Path(path).suffix[1:].lower()
+    if file_format and file_format.lower() == "jpg":
+        file_format = "jpeg"
+    img = array_to_img(x, data_format=data_format, scale=scale)
+    if img.mode == "RGBA" and file_format == "jpeg":
+        warnings.warn(
+            "The JPEG format does not support RGBA images, converting to RGB.", stacklevel=2
+        )
+        img = img.convert("RGB")
+    img.save(path, format=file_format or None, **kwargs)
+
+
+def load_img(
+    path: Any,
+    color_mode: str = "rgb",
+    target_size: Sequence[int] | None = None,
+    interpolation: str = "nearest",
+    keep_aspect_ratio: bool = False,
+) -> Any:
+    """Reads an image file.
+
+    Args:
+        path: A path or an `io.BytesIO`.
+        color_mode: "rgb", "rgba" or "grayscale".
+        target_size: The height and width to resize to, by default its own.
+        interpolation: "nearest", "bilinear", "bicubic", "hamming", "box" or "lanczos".
+        keep_aspect_ratio: Whether to cut out the largest centered part with the proportions of
+            `target_size` first, in place of distorting the image.
+
+    Returns:
+        A Pillow image.
+
+    Raises:
+        ImportError: without Pillow.
+        TypeError: for something else than a path.
+        ValueError: for an unknown color mode or interpolation.
+    """
+    image = pillow("load_img")
+    if isinstance(path, io.BytesIO):
+        img = image.open(path)
+    elif isinstance(path, (os.PathLike, str, bytes)):
+        with open(path, "rb") as stream:
+            img = image.open(io.BytesIO(stream.read()))
+    else:
+        raise TypeError(f"path should be path-like or io.BytesIO, not {type(path)}")
+    img = _in_colors(img, color_mode)
+    if target_size is None or img.size == (target_size[1], target_size[0]):
+        return img
+    if interpolation not in _RESAMPLING:
+        raise ValueError(
+            f"Invalid interpolation method {interpolation} specified. Supported methods are "
+            f"{', '.join(_RESAMPLING)}"
+        )
+    new_size = (target_size[1], target_size[0])
+    resample = image.Resampling[interpolation.upper()]
+    if not keep_aspect_ratio:
+        return img.resize(new_size, resample)
+    width, height = img.size
+    crop_height = min(height, width * new_size[1] // new_size[0])
+    crop_width = min(width, height * new_size[0] // new_size[1])
+    top, left = (height - crop_height) // 2, (width - crop_width) // 2
+    return img.resize(new_size, resample, box=(left, top, left + crop_width, top + crop_height))
+
+
+def _in_colors(img: Any, color_mode: str) -> Any:
+    if color_mode not in _MODES:
+        raise ValueError(
+            f'color_mode must be "grayscale", "rgb", or "rgba". Received: color_mode={color_mode!r}'
+        )
+    kept = _GRAYSCALE_MODES if color_mode == "grayscale" else (_MODES[color_mode],)
+    return img if img.mode in kept else img.convert(_MODES[color_mode])
+
+
+def read_resized(
+    path: str,
+    size: tuple[int, int],
+    color_mode: str,
+    interpolation: str,
+    data_format: str,
+    crop_to_aspect_ratio: bool,
+    pad_to_aspect_ratio: bool,
+) -> np.ndarray:
+    """An image file as a float32 array of a size.
+
+    Raises:
+        ValueError: for a file that is no image, or damaged; the message names it.
+    """
+    image = pillow("image_dataset_from_directory")
+    try:
+        with image.open(path) as img:
+            pixels = np.array(_in_colors(img, color_mode))
+    except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise ValueError(
+            f"{path} cannot be read as an image ({error}). Remove the file, or replace it."
+        ) from error
+    resized = resampling.resize_array(
+        pixels[:, :, None] if pixels.ndim == 2 else pixels,
+        size,
+        interpolation,
+        crop_to_aspect_ratio,
+        pad_to_aspect_ratio,
+    )
+    return resized.transpose(2, 0, 1) if data_format == "channels_first" else resized
+
+
+def smart_resize(
+    x: Any, size: Sequence[int], interpolation: str = "bilinear", data_format: str = "channels_last"
+) -> Any:
+    """Images of another size, without distortion: the largest centered part, resized.
+
+    Args:
+        x: One image or a batch, an array or a tensor.
+        size: The new height and width.
+        interpolation: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        An array where `x` is one, else a tensor.
+
+    Raises:
+        ValueError: for another number of axes, or a `size` that is no pair.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from kerascnn.preprocessing.image import smart_resize
+    >>> smart_resize(np.ones((340, 500, 3), "float32"), (200, 200)).shape
+    (200, 200, 3)
+    """
+    from kerascnn.ops import image as image_ops
+
+    if len(size) != 2:
+        raise ValueError(f"Expected `size` to be a tuple of 2 integers, but got: {size}.")
+    if len(x.shape) not in (3, 4):
+        raise ValueError(
+            "Expected an image array with shape `(height, width, channels)`, or `(batch_size, "
+            f"height, width, channels)`, but got input with incorrect rank, of shape {x.shape}."
+        )
+    resized = image_ops.smart_resize(x, size, interpolation, data_format)
+    return np.array(resized.numpy()) if isinstance(x, np.ndarray) else resized
