@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import Any, NamedTuple
 
@@ -83,6 +84,12 @@ def match_targets(y: Any, y_pred: Any, names: list, wanted: list[bool]) -> list:
         ValueError: where `y` doesn't have the outputs' structure.
     """
     outputs = paths(y_pred)
+    if any(len(path) > 1 for path in outputs) and is_nested(y):
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            return [
+                at_path(y, path) if want else None
+                for path, want in zip(outputs, wanted, strict=True)
+            ]
     if isinstance(y, dict) and all(
         name in y for name, want in zip(names, wanted, strict=True) if want
     ):
