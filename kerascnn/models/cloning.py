@@ -11,6 +11,7 @@ from kerascnn.layers.input_layer import Input, InputLayer
 from kerascnn.models.functional import Functional
 from kerascnn.models.sequential import Sequential
 from kerascnn.symbolic.keras_tensor import KerasTensor
+from kerascnn.symbolic.operation import Function
 
 
 def model_from_json(json_string: str, custom_objects: Mapping[str, Any] | None = None) -> Any:
@@ -165,8 +166,11 @@ def _clone_functional(
         )
 
     def call(operation: Any) -> Callable[..., Any]:
-        # A function has no state, so it is called as it is.
-        target = copy(operation) if hasattr(operation, "weights") else operation.function
+        if isinstance(operation, Function):
+            target: Any = Function(operation.function)
+            target.name = operation.name
+        else:
+            target = copy(operation)
         if call_function is None:
             return target
         return lambda *args, **kwargs: call_function(target, *args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from kerascnn import serialization, trees
@@ -68,15 +69,9 @@ def _kept_nodes(model: Any) -> dict[int, int]:
 
 def _serialize_call(node: Node, kept: dict[int, int]) -> dict[str, Any]:
     kwargs = dict(node.kwargs)
-    if isinstance(node.operation, _model_class()):
+    if "mask" in inspect.signature(node.operation.call).parameters:  # type: ignore[attr-defined]
         kwargs.setdefault("mask", None)  # as Keras notes it
     return _serialize_arguments(node.args, kwargs, kept)
-
-
-def _model_class() -> type:
-    from kerascnn.models.model import Model
-
-    return Model
 
 
 def _serialize_arguments(

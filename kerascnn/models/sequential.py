@@ -101,8 +101,14 @@ class Sequential(Model):
 
     def _rebuild(self) -> None:
         self._forget_graph()
-        if len(self._stack) > 1 and isinstance(self._stack[0], InputLayer):
-            self.build(self._stack[0].batch_shape)
+        if len(self._stack) < 2:
+            return
+        first = self._stack[0]
+        if isinstance(first, InputLayer):
+            self.build(first.batch_shape)
+        elif isinstance(first, (Functional, Sequential)) and first.built:
+            if isinstance(first.input, KerasTensor):
+                self.build(first.input_shape)
 
     def build(self, input_shape: Any = None) -> None:
         """Makes all weights, for inputs of a shape with the batch (None for any size).

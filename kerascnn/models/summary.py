@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kerascnn import dtypes, trees
+from kerascnn import config, dtypes, trees
 from kerascnn.layers.layer import Layer
-from kerascnn.symbolic.operation import Node, Operation, history_of, node_of
+from kerascnn.symbolic.operation import Node, Operation, history_of
+from kerascnn.utils.io_utils import print_msg
 from kerascnn.variable import Variable
 
 _JUSTIFY: dict[str, Any] = {"Param #": "right", "Trainable": "center"}
-_UNITS = ("B", "KB", "MB", "GB", "TB")
+_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 def readable_size(size: float) -> str:
@@ -33,13 +35,6 @@ def readable_size(size: float) -> str:
     return f"{size:.2f} {_UNITS[-1]}"
 
 
-def parameters_line(variables: Sequence[Variable]) -> tuple[int, str]:
-    """How many elements weights have, and that with their bytes as text."""
-    count = sum(v.size for v in variables)
-    size = sum(v.size * dtypes.ITEMSIZE[v.dtype] for v in variables)
-    return count, f"{count:,} ({readable_size(size)})"
-
-
 def print_summary(
     model: Any,
     line_length: int | None = None,
@@ -53,7 +48,8 @@ def print_summary(
     import rich.console
     import rich.table
 
-    branched = _is_branched(model)
+    operations, branched = _operations(model)
+    own = {id(node) for node in model._graph.nodes} if branched else None
     headers = ["Layer (type)", "Output Shape", "Param #"]
     ends = list(positions or ([0.3, 0.56, 0.74, 1.0] if branched else [0.45, 0.80, 1.0]))
     if branched:
@@ -65,27 +61,27 @@ def print_summary(
     width = line_length or min(widest, shutil.get_terminal_size().columns - 4)
     table = rich.table.Table(width=width, show_lines=True)
     # These leave no room for the lines between the columns; rich takes that off all of them.
-    for header, columns in zip(headers, _column_widths(ends, width), strict=True):
+    for header, columns in zip(headers, _column_widths(ends, width), strict=False):
         table.add_column(header, width=columns, justify=_JUSTIFY.get(header, "left"))
-    for row in _rows(model, branched, show_trainable, expand_nested, layer_range):
-        table.add_row(*row)
-
-    console = rich.console.Console(width=width, highlight=False, record=print_fn is not None)
+    for operation in _in_range(operations, layer_range):
+        for row in _rows(operation, own, show_trainable, expand_nested):
+            table.add_row(*row)
+    title = f'[bold]Model: "{_escape(model.name)}"[/]'
+    if print_fn is None and config.is_interactive_logging_enabled():
+        console = rich.console.Console(highlight=False)
+        for part in (title, table, *_totals(model)):
+            console.print(part)
+        return
+    console = rich.console.Console(highlight=False, force_terminal=False, color_system=None)
     with console.capture() as capture:
-        console.print(f'[bold]Model: "{rich.markup.escape(model.name)}"[/]')
-        console.print(table)
-        for line in _totals(model):
-            console.print(line)
-    text = capture.get()
-    if print_fn is not None:
-        print_fn(re.sub(r"\x1b\[[0-9;]*m", "", text))
-    else:
-        rich.console.Console().file.write(text)
+        for part in (title, table, *_totals(model)):
+            console.print(part)
+    (print_fn or print_msg)(capture.get())
 
 
 def _column_widths(ends: Sequence[float], width: int) -> list[int]:
-    """Characters of each column that ends at a share of the line (or, above 1, at a character)."""
-    places = [0, *(int(end * width if end <= 1 else end) for end in ends)]
+    """Characters of each column that ends at a share of the line."""
+    places = [0, *(int(end * width) for end in ends)]
     widths = [b - a for a, b in itertools.pairwise(places)]
     if min(widths) < 4:
         raise ValueError(
@@ -96,83 +92,82 @@ def _column_widths(ends: Sequence[float], width: int) -> list[int]:
 
 
 def _totals(model: Any) -> list[str]:
-    _, text = parameters_line(model.weights)
-    lines = [f" [bold]Total params:[/] {text}"]
-    lines.append(f" [bold]Trainable params:[/] {parameters_line(model.trainable_weights)[1]}")
-    frozen = parameters_line(model.non_trainable_weights)[1]
-    lines.append(f" [bold]Non-trainable params:[/] {frozen}")
-    optimizer = getattr(model, "optimizer", None)
+    parts = [
+        ("Trainable", _size_of(model.trainable_weights)),
+        ("Non-trainable", _size_of(model.non_trainable_weights)),
+    ]
+    optimizer = model.optimizer if getattr(model, "compiled", False) else None
     if optimizer is not None and getattr(optimizer, "built", False):
-        count, state = parameters_line(optimizer.variables)
-        if count:
-            lines[0] = (
-                f" [bold]Total params:[/] "
-                f"{parameters_line([*model.weights, *optimizer.variables])[1]}"
-            )
-            lines.append(f" [bold]Optimizer params:[/] {state}")
-    return lines
+        parts.append(("Optimizer", _size_of(optimizer.variables)))
+    total = tuple(sum(numbers) for numbers in zip(*(size for _, size in parts), strict=True))
+    return [
+        f"[bold] {name} params: [/][color(34)]{count:,}[/] ({readable_size(size)})"
+        for name, (count, size) in (("Total", total), *parts)
+    ]
 
 
-def _operations(model: Any) -> list[Operation]:
-    from kerascnn.models.functional import Functional
+def _size_of(variables: Sequence[Variable]) -> tuple[int, int]:
+    """How many elements variables have, and how many bytes."""
+    unique = {id(v): v for v in variables}.values()
+    return (
+        sum(v.size for v in unique),
+        sum(v.size * dtypes.ITEMSIZE[v.dtype] for v in unique),
+    )
 
-    return model.operations if isinstance(model, Functional) else model.layers
 
-
-def _is_branched(model: Any) -> bool:
-    """Whether the calls are no plain chain, so that a column must say what feeds what."""
+def _operations(model: Any) -> tuple[list[Operation], bool]:
+    """What the table lists, and whether a column must say what feeds what."""
     from kerascnn.models.functional import Functional
 
     if not isinstance(model, Functional):
-        return False
-    nodes = [node for node in model._graph.nodes if not node.is_input]
-    per_operation = [node.operation for node in nodes]
-    shared = len({id(op) for op in per_operation}) != len(per_operation)
-    several = any(len(node.parent_nodes) > 1 for node in nodes)
-    parents = [id(parent) for node in nodes for parent in node.parent_nodes]
-    return shared or several or len(parents) != len(set(parents)) or len(model.inputs) > 1
+        return model.layers, False
+    nodes = model._graph.nodes
+    per_depth = Counter(_depths(nodes).values())
+    several_inputs = any(len(node.input_tensors) > 1 for node in nodes)
+    per_operation = Counter(id(node.operation) for node in nodes)
+    shared = any(per_operation[id(layer)] > 1 for layer in model.layers)
+    return model.operations, max(per_depth.values()) > 1 or several_inputs or shared
+
+
+def _depths(nodes: Sequence[Node]) -> dict[int, int]:
+    """How far each call is from the outputs; calls of one operation are at least as far as the
+    one before."""
+    of_nodes: dict[int, int] = {}
+    of_operations: dict[int, int] = {}
+    present = {id(node) for node in nodes}
+    for node in reversed(nodes):
+        operation = id(node.operation)
+        depth = max(of_nodes.get(id(node), 0), of_operations.get(operation, 0))
+        of_nodes[id(node)] = of_operations[operation] = depth
+        for parent in node.parent_nodes:
+            if id(parent) in present:
+                of_nodes[id(parent)] = max(depth + 1, of_nodes.get(id(parent), 0))
+    return of_nodes
 
 
 def _rows(
-    model: Any,
-    branched: bool,
-    show_trainable: bool,
-    expand_nested: bool,
-    layer_range: Sequence[str] | None,
-    depth: int = 0,
+    operation: Any, own: set[int] | None, show_trainable: bool, expand_nested: bool, depth: int = 0
 ) -> list[list[str]]:
-    operations = _operations(model)
-    if layer_range is not None:
-        operations = _in_range(operations, layer_range)
-    own = {id(node) for node in model._graph.nodes} if branched else set()
-    rows = []
-    for operation in operations:
-        title = getattr(operation, "title", type(operation).__name__)
-        indent = "   " * depth + ("└ " if depth else "")
-        row = [
-            f"{indent}{_escape(operation.name)} ([color(33)]{_escape(title)}[/])",
-            _output_shape(operation),
-            _parameter_count(operation),
-        ]
-        if branched:
-            row.append(_connections(operation, own))
-        if show_trainable:
-            row.append(_trainable_mark(operation))
-        rows.append(row)
-        nested = [x for x in (operation,) if expand_nested and _is_model(x)]
-        for inner in nested:
-            inner_rows = _rows(inner, False, show_trainable, True, None, depth + 1)
-            for inner_row in inner_rows:
-                if branched:
-                    inner_row.insert(3, "-")
-            rows += inner_rows
+    """The line of a layer, and of the layers in it where it is a model that is to be opened.
+
+    `own` are the calls of a model that shows connections.
+    """
+    title = getattr(operation, "title", type(operation).__name__)
+    indent = "   " * depth + "└ " if depth else ""
+    row = [
+        f"{_escape(indent + operation.name)} ([color(33)]{_escape(title)}[/])",
+        _output_shape(operation),
+        _parameter_count(operation),
+    ]
+    if own is not None:
+        row.append(_connections(operation, own))
+    if show_trainable:
+        row.append(_trainable_mark(operation))
+    rows = [row]
+    if expand_nested:
+        for inner in getattr(operation, "layers", None) or []:
+            rows += _rows(inner, own, show_trainable, True, depth + 1)
     return rows
-
-
-def _is_model(operation: Any) -> bool:
-    from kerascnn.models.model import Model
-
-    return isinstance(operation, Model)
 
 
 def _escape(text: str) -> str:
@@ -181,7 +176,11 @@ def _escape(text: str) -> str:
     return escape(text)
 
 
-def _in_range(operations: list[Operation], layer_range: Sequence[str]) -> list[Operation]:
+def _in_range(
+    operations: list[Operation], layer_range: Sequence[str] | None
+) -> Sequence[Operation]:
+    if layer_range is None:
+        return operations
     if len(layer_range) != 2 or not all(isinstance(name, str) for name in layer_range):
         raise ValueError(
             "`layer_range` must be the names of the first and the last layer to show. "
@@ -195,28 +194,31 @@ def _in_range(operations: list[Operation], layer_range: Sequence[str]) -> list[O
                 f"No layer's name matches {pattern!r}. Layers: {[op.name for op in operations]}"
             )
         places.append(matches)
-    first, last = min(places[0]), max(places[1])
-    return operations[min(first, last) : max(first, last) + 1]
+    first, last = places
+    if min(first) > max(last):
+        first, last = last, first
+    return operations[min(first) : max(last) + 1]
 
 
 def _output_shape(operation: Any) -> str:
     nodes: list[Node] = operation._inbound_nodes
     if nodes:
-        shapes = [x.shape for x in nodes[-1].output_tensors]
+        shapes: Any = [_shape_text(x.shape) for x in nodes[-1].output_tensors]
     elif isinstance(operation, Layer) and operation._build_shapes:
         try:
             structure = operation.compute_output_shape(*operation._build_shapes.values())
         except (NotImplementedError, TypeError, ValueError):
             return "?"
         # The batch that a layer was built with is no property of it: often the whole data set.
-        shapes = [(None, *shape[1:]) for shape in trees.flatten_shapes(structure)]
+        shapes = trees.map_shapes(lambda s: _shape_text((None, *s[1:])), structure)
     else:
         return "?"
-    texts = [
-        "(" + ", ".join(f"[color({45 if n is None else 34})]{n}[/]" for n in s) + ")"
-        for s in shapes
-    ]
-    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]".replace("[(", "\\[(", 1)
+    flat = trees.flatten(shapes)
+    return flat[0] if len(flat) == 1 else str(shapes).replace("'", "")
+
+
+def _shape_text(shape: Sequence[int | None]) -> str:
+    return "(" + ", ".join(f"[color({45 if n is None else 34})]{n}[/]" for n in shape) + ")"
 
 
 def _parameter_count(operation: Any) -> str:
@@ -234,14 +236,12 @@ def _trainable_mark(operation: Any) -> str:
 
 
 def _connections(operation: Any, own: set[int]) -> str:
+    """What the calls of an operation get: layer, number of its call, number of its output."""
     names = []
     for node in operation._inbound_nodes:
         if id(node) not in own:
             continue
         for tensor in node.input_tensors:
-            source, node_index, tensor_index = history_of(tensor)
-            calls = [n for n in source._inbound_nodes if id(n) in own]
-            place = node_of(tensor)
-            index = next((i for i, n in enumerate(calls) if n is place), node_index)
-            names.append(f"{_escape(source.name)}\\[{index}]\\[{tensor_index}]")
-    return ", ".join(names) if names else "-"
+            source, call, output = history_of(tensor)
+            names.append(f"{_escape(source.name)}[[color(34)]{call}[/]][[color(34)]{output}[/]]")
+    return ", ".join(names) or "-"

@@ -148,7 +148,7 @@ def nested(k):
     body = k.Model(z, k.layers.Conv2D(2, 3, activation="relu")(z), name="body")
     inputs = k.Input((8, 8, 3))
     x = k.layers.Flatten()(body(stem(inputs)))
-    m = k.Model(inputs, k.layers.Dense(3, "softmax")(x))
+    m = k.Model(inputs, k.layers.Dense(3, "softmax")(x), name="nested")
     m.compile(k.optimizers.Adamax(0.01), SPARSE)
     return m
 
