@@ -8,6 +8,7 @@ Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011.
 
 from __future__ import annotations
 
+import math
 import random as _python_random
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import dtypes, naming, tracing
-from kerascnn.ops import dispatch, elementwise
+from kerascnn.ops import dispatch, elementwise, functions, reduction, shaping, sorting
 from kerascnn.symbolic.operation import op
 from kerascnn.variable import Variable
 
@@ -270,3 +271,198 @@ def dropout(
     attributes = {"shape": sizes, "dtype": x.dtype, "p": keep}
     mask = _draw("random_bernoulli", [], attributes, seed)
     return elementwise.multiply(x, elementwise.multiply(mask, 1.0 / keep))
+
+
+def truncated_normal(
+    shape: Sequence[int],
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: Any = None,
+    seed: Seed = None,
+) -> Any:
+    """Normally distributed numbers within two standard deviations of the mean.
+
+    Each is the point below which an evenly drawn share of the cut bell lies.
+
+    Args:
+        shape: Shape of the result.
+        mean: Mean.
+        stddev: Standard deviation of the bell before it is cut.
+        dtype: A floating type, by default `floatx`.
+        seed: An integer, a SeedGenerator, or None.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x = keras.random.truncated_normal((1000,), seed=1)
+    >>> bool(keras.ops.max(keras.ops.abs(x)) <= 2.0)
+    True
+    """
+    name = _floating(dtype)
+    work = "float32" if name in ("float16", "bfloat16") else name
+    # erf(sqrt(2)) is the share of a bell within two standard deviations.
+    edge = math.erf(math.sqrt(2.0))
+    share = uniform(shape, -edge, edge, work, seed)
+    point = elementwise.clip(elementwise.multiply(functions.erfinv(share), math.sqrt(2.0)), -2, 2)
+    result = elementwise.add(elementwise.multiply(point, float(stddev)), float(mean))
+    return dispatch.convert(result, name)
+
+
+@op
+def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Seed = None) -> Any:
+    """Classes drawn by their probabilities.
+
+    The class of the largest logit plus Gumbel noise is one of that distribution.
+
+    Args:
+        logits: (batch, classes), logarithms of probabilities up to a constant for each row.
+        num_samples: How many draws for each row.
+        dtype: An integer type.
+        seed: An integer, a SeedGenerator, or None.
+
+    Returns:
+        (batch, num_samples)
+    Source: Maddison et al., "A* Sampling", 2014.
+    """
+    logits = dispatch.convert(logits)
+    if not dtypes.is_float(logits.dtype):
+        logits = dispatch.convert(logits, dtypes.float_result_type(logits.dtype))
+    if len(logits.shape) != 2:
+        raise ValueError(
+            f"categorical: logits are (batch, classes). Received: shape={tuple(logits.shape)}"
+        )
+    rows, classes = logits.shape
+    draws = uniform((rows, int(num_samples), classes), dtype="float32", seed=seed)
+    # From (0, 1): the logarithm of 0 would win or lose always.
+    draws = elementwise.clip(draws, 2.0**-26, 1.0 - 2.0**-24)
+    noise = elementwise.negative(elementwise.log(elementwise.negative(elementwise.log(draws))))
+    scores = elementwise.add(shaping.expand_dims(logits, 1), noise)
+    return dispatch.convert(reduction.argmax(scores, -1), dtypes.standardize_dtype(dtype))
+
+
+@op
+def shuffle(x: Any, axis: int = 0, seed: Seed = None) -> Any:
+    """The slices along an axis in random order.
+
+    Args:
+        x: Input.
+        axis: Along which slices change places.
+        seed: An integer, a SeedGenerator, or None.
+    """
+    x = dispatch.convert(x)
+    length = x.shape[axis]
+    # float64 draws are hardly ever equal, and equal ones keep their order.
+    keys = uniform((length,), dtype="float64", seed=seed)
+    return shaping.take(x, sorting.argsort(keys), axis)
+
+
+def gamma(shape: Sequence[int], alpha: Any, dtype: Any = None, seed: Seed = None) -> Any:
+    """Gamma distributed numbers of scale 1.
+
+    Args:
+        shape: Shape of the result.
+        alpha: The distribution's shape, above 0: a number or a tensor that broadcasts to `shape`.
+        dtype: A floating type, by default `floatx`.
+        seed: An integer, a SeedGenerator, or None.
+
+    Source: Marsaglia and Tsang, "A Simple Method for Generating Gamma Variables", 2000.
+    """
+    return _gamma(alpha, shape, dtype, seed)
+
+
+@op
+def _gamma(alpha: Any, shape: Sequence[int], dtype: Any, seed: Seed) -> Any:
+    name = _floating(dtype)
+    work = "float32" if name in ("float16", "bfloat16") else name
+    alpha = dispatch.convert(alpha, work)
+    sizes = _sizes(shape)
+    # Below 1 it is that of alpha + 1 times u^(1 / alpha).
+    is_small = elementwise.less(alpha, 1.0)
+    d = elementwise.subtract(
+        elementwise.where(is_small, elementwise.add(alpha, 1.0), alpha), 1.0 / 3.0
+    )
+    c = elementwise.reciprocal(elementwise.sqrt(elementwise.multiply(d, 9.0)))
+    # A try is taken with more than 95 in 100: after eight, one in 10^10 is left without.
+    tries = [_GAMMA_TRIES, *sizes]
+    generator = _split(seed, 3)
+    x = normal(tries, dtype=work, seed=generator[0])
+    u = elementwise.maximum(uniform(tries, dtype=work, seed=generator[1]), 1e-30)
+    root = elementwise.add(elementwise.multiply(c, x), 1.0)
+    v = elementwise.power(root, 3)
+    is_positive = elementwise.greater(root, 0.0)
+    log_v = elementwise.log(elementwise.where(is_positive, v, 1.0))
+    bound = elementwise.add(
+        elementwise.multiply(elementwise.square(x), 0.5),
+        elementwise.multiply(d, elementwise.add(elementwise.subtract(1.0, v), log_v)),
+    )
+    taken = elementwise.logical_and(is_positive, elementwise.less(elementwise.log(u), bound))
+    first = reduction.argmax(dispatch.convert(taken, "int32"), 0)
+    chosen = shaping.expand_dims(first, 0)
+    v = shaping.squeeze(sorting.take_along_axis(elementwise.maximum(v, 0.0), chosen, 0), 0)
+    result = elementwise.multiply(d, v)
+    less = elementwise.power(
+        elementwise.maximum(uniform(sizes, dtype=work, seed=generator[2]), 1e-30),
+        elementwise.reciprocal(elementwise.where(is_small, alpha, 1.0)),
+    )
+    return dispatch.convert(
+        elementwise.where(is_small, elementwise.multiply(result, less), result), name
+    )
+
+
+_GAMMA_TRIES = 8
+
+
+def _split(seed: Seed, count: int) -> list[Seed]:
+    """Seeds for several draws: a generator moves on by itself, a number gives several numbers."""
+    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+        words = np.random.SeedSequence(int(seed)).generate_state(count)
+        return [int(word) for word in words]
+    return [seed] * count
+
+
+def beta(shape: Sequence[int], alpha: Any, beta: Any, dtype: Any = None, seed: Seed = None) -> Any:
+    """Beta distributed numbers, from 0 to 1.
+
+    Args:
+        shape: Shape of the result.
+        alpha: First parameter, above 0: a number or a tensor that broadcasts to `shape`.
+        beta: Second parameter, likewise.
+        dtype: A floating type, by default `floatx`.
+        seed: An integer, a SeedGenerator, or None.
+    """
+    first, second = _split(seed, 2)
+    name = _floating(dtype)
+    work = "float32" if name in ("float16", "bfloat16") else name
+    a, b = gamma(shape, alpha, work, first), gamma(shape, beta, work, second)
+    return dispatch.convert(elementwise.divide(a, elementwise.add(a, b)), name)
+
+
+def binomial(
+    shape: Sequence[int], counts: Any, probabilities: Any, dtype: Any = None, seed: Seed = None
+) -> Any:
+    """How many of `counts` trials succeed.
+
+    All trials are drawn, which takes memory for the largest count times the size of the result.
+
+    Args:
+        shape: Shape of the result.
+        counts: Numbers of trials, known when this is called; they broadcast to `shape`.
+        probabilities: That a trial succeeds: a number or a tensor that broadcasts to `shape`.
+        dtype: A floating type, by default `floatx`.
+        seed: An integer, a SeedGenerator, or None.
+
+    Raises:
+        ValueError: for counts that are known only in the step.
+    """
+    name = _floating(dtype)
+    if hasattr(counts, "shape") and not hasattr(counts, "__array__"):
+        raise ValueError(f"binomial: counts must be known numbers. Received: {counts!r}")
+    known = np.asarray(counts)
+    most = int(known.max(initial=0))
+    draws = uniform([max(most, 1), *_sizes(shape)], dtype="float32", seed=seed)
+    trial = np.arange(max(most, 1)).reshape([-1] + [1] * len(_sizes(shape)))
+    hits = elementwise.logical_and(
+        elementwise.less(draws, dispatch.convert(probabilities, "float32")),
+        elementwise.less(trial.astype("float32"), known.astype("float32")),
+    )
+    return dispatch.convert(reduction.sum(dispatch.convert(hits, "int32"), 0), name)

@@ -15,13 +15,20 @@ def _binary(name: str, x1: Any, x2: Any, result: Any = dtypes.result_type) -> An
 
 
 def _number(name: str, x1: Any, x2: Any) -> Any:
-    """Arithmetic, which bool has none of: True counts as 1 in int32."""
+    """Arithmetic, which bool has none of: True counts as 1, and what is not 0 is True."""
+    x1, x2 = dispatch.operands(x1, x2)
+    if x1.dtype != "bool":
+        return dispatch.apply_one(name, [x1, x2])
+    whole = [dispatch.convert(x, "int32") for x in (x1, x2)]
+    return dispatch.convert(dispatch.apply_one(name, whole), "bool")
 
-    def result(*types: Any) -> str:
-        dtype = dtypes.result_type(*types)
-        return "int32" if dtype == "bool" else dtype
 
-    return _binary(name, x1, x2, result)
+def _ordered(name: str, x1: Any, x2: Any) -> Any:
+    """Comparisons by size, where False is below True."""
+    operands = dispatch.operands(x1, x2)
+    if operands[0].dtype == "bool":
+        operands = [dispatch.convert(x, "uint8") for x in operands]
+    return dispatch.apply_one(name, operands)
 
 
 def _unary(name: str, x: Any, attributes: dispatch.Attributes | None = None) -> Any:
@@ -84,21 +91,17 @@ def true_divide(x1: Any, x2: Any) -> Any:
 
 @op
 def floor_divide(x1: Any, x2: Any) -> Any:
-    """The largest whole number not above x1 / x2."""
-    x1, x2 = dispatch.operands(x1, x2)
-    dtype = x1.dtype
-    if dtypes.is_float(dtype):
-        return floor(_binary("divide", x1, x2))
-    # float64 holds every int32 exactly, so that the quotient is cut where it should be.
-    quotient = _binary("divide", x1, x2, "float64")
-    return dispatch.convert(floor(quotient), dtype)
+    """The largest whole number not above x1 / x2; 0 for integers where x2 is 0."""
+    return _number("floor_divide", x1, x2)
 
 
 @op
 def mod(x1: Any, x2: Any) -> Any:
     """What `floor_divide` leaves over; it has the sign of x2."""
     x1, x2 = dispatch.operands(x1, x2)
-    return subtract(x1, multiply(floor_divide(x1, x2), x2))
+    if x1.dtype == "bool":
+        x1, x2 = dispatch.convert(x1, "int32"), dispatch.convert(x2, "int32")
+    return dispatch.apply_one("mod", [x1, x2])
 
 
 @op
@@ -116,16 +119,23 @@ def power(x1: Any, x2: Any) -> Any:
     return _number("power", x1, x2)
 
 
+def _extreme(name: str, x1: Any, x2: Any) -> Any:
+    x1, x2 = dispatch.operands(x1, x2)
+    if x1.dtype == "bool":
+        return logical_or(x1, x2) if name == "maximum" else logical_and(x1, x2)
+    return dispatch.apply_one(name, [x1, x2])
+
+
 @op
 def maximum(x1: Any, x2: Any) -> Any:
     """The larger of each pair."""
-    return _binary("maximum", x1, x2)
+    return _extreme("maximum", x1, x2)
 
 
 @op
 def minimum(x1: Any, x2: Any) -> Any:
     """The smaller of each pair."""
-    return _binary("minimum", x1, x2)
+    return _extreme("minimum", x1, x2)
 
 
 @op
@@ -137,7 +147,8 @@ def negative(x: Any) -> Any:
 @op
 def absolute(x: Any) -> Any:
     """The value without its sign."""
-    return _unary("absolute", x)
+    x = dispatch.convert(x)
+    return x if x.dtype == "bool" else _unary("absolute", x)
 
 
 def abs(x: Any) -> Any:
@@ -148,7 +159,8 @@ def abs(x: Any) -> Any:
 @op
 def sign(x: Any) -> Any:
     """-1, 0 or 1."""
-    return _unary("sign", x)
+    x = dispatch.convert(x)
+    return x if x.dtype == "bool" else _unary("sign", x)
 
 
 @op
@@ -209,7 +221,7 @@ def floor(x: Any) -> Any:
 @op
 def ceil(x: Any) -> Any:
     """The smallest whole number not below x."""
-    return negative(floor(negative(_floating_input(x))))
+    return _floating("ceil", x)
 
 
 @op
@@ -266,25 +278,25 @@ def not_equal(x1: Any, x2: Any) -> Any:
 @op
 def less(x1: Any, x2: Any) -> Any:
     """x1 < x2, element by element."""
-    return _binary("less", x1, x2)
+    return _ordered("less", x1, x2)
 
 
 @op
 def less_equal(x1: Any, x2: Any) -> Any:
     """x1 <= x2, element by element."""
-    return _binary("less_equal", x1, x2)
+    return _ordered("less_equal", x1, x2)
 
 
 @op
 def greater(x1: Any, x2: Any) -> Any:
     """x1 > x2, element by element."""
-    return _binary("greater", x1, x2)
+    return _ordered("greater", x1, x2)
 
 
 @op
 def greater_equal(x1: Any, x2: Any) -> Any:
     """x1 >= x2, element by element."""
-    return _binary("greater_equal", x1, x2)
+    return _ordered("greater_equal", x1, x2)
 
 
 @op
@@ -339,10 +351,9 @@ def _round(x: Any, decimals: int) -> Any:
     x = dispatch.convert(x)
     if not dtypes.is_float(x.dtype):
         return x
-    scale = builtins.float(10**decimals)
-    scaled = multiply(x, scale)
-    down = floor(scaled)
-    rest = subtract(scaled, down)
-    odd = not_equal(mod(down, 2.0), 0.0)
-    up = logical_or(greater(rest, 0.5), logical_and(equal(rest, 0.5), odd))
-    return divide(add(down, dispatch.convert(up, x.dtype)), scale)
+    if decimals == 0:
+        return _unary("round", x)
+    scale = 10.0 ** builtins.abs(decimals)
+    if decimals < 0:
+        return multiply(_unary("round", divide(x, scale)), scale)
+    return divide(_unary("round", multiply(x, scale)), scale)

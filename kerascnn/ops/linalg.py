@@ -25,6 +25,12 @@ def matmul(x1: Any, x2: Any) -> Any:
     [[11.0]]
     """
     a, b = dispatch.operands(x1, x2)
+    if not dtypes.is_float(a.dtype):
+        # float64 holds integers up to 2^53.
+        narrow = all(dispatch.type_of(dispatch.convert(x)) == "int8" for x in (x1, x2))
+        name = "int32" if narrow else a.dtype
+        wide = [dispatch.convert(x, "float64") for x in (a, b)]
+        return dispatch.convert(matmul(*wide), name)
     if not a.shape or not b.shape:
         raise ValueError(
             f"matmul: both operands need an axis. Received shapes: {tuple(a.shape)}, "

@@ -1,0 +1,237 @@
+"""Products of vectors and of tensors, made of `matmul`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerascnn import dtypes
+from kerascnn.ops import arrays, dispatch, elementwise, linalg, reduction, shaping
+from kerascnn.ops.shaping import _axis
+from kerascnn.symbolic.operation import op
+
+
+def _count(sizes: Any) -> int:
+    return int(np.prod(list(sizes), dtype=np.int64))
+
+
+def _contract(a: Any, b: Any) -> Any:
+    """(m, k) times (k, n); integers are multiplied in float64, which holds them up to 2^53."""
+    if dtypes.is_float(a.dtype):
+        return linalg.matmul(a, b)
+    wide = linalg.matmul(dispatch.convert(a, "float64"), dispatch.convert(b, "float64"))
+    return dispatch.convert(wide, a.dtype)
+
+
+@op
+def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
+    """The sum of products over axes of both tensors.
+
+    Args:
+        x1: First tensor.
+        x2: Second tensor.
+        axes: How many of the last axes of x1 and the first of x2 are summed over, or two lists of
+            axes (or two axes).
+
+    Returns:
+        The other axes of x1, then those of x2.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.tensordot(ops.ones((2, 3)), ops.ones((3, 4)), 1).shape
+    (2, 4)
+    """
+    a, b = dispatch.operands(x1, x2)
+    if isinstance(axes, int):
+        first = list(range(len(a.shape) - axes, len(a.shape)))
+        second = list(range(axes))
+    else:
+        first, second = ([v] if isinstance(v, int) else list(v) for v in axes)
+        first = [_axis(v, len(a.shape), "tensordot") for v in first]
+        second = [_axis(v, len(b.shape), "tensordot") for v in second]
+    if [a.shape[v] for v in first] != [b.shape[v] for v in second]:
+        raise ValueError(
+            "tensordot: the axes summed over must be of the same sizes. Received shapes: "
+            f"{tuple(a.shape)}, {tuple(b.shape)}, axes={axes}"
+        )
+    rows = [v for v in range(len(a.shape)) if v not in first]
+    columns = [v for v in range(len(b.shape)) if v not in second]
+    shape = [*(a.shape[v] for v in rows), *(b.shape[v] for v in columns)]
+    length = _count(a.shape[v] for v in first)
+    a = shaping.reshape(
+        shaping.transpose(a, [*rows, *first]), (_count(a.shape[v] for v in rows), length)
+    )
+    b = shaping.reshape(
+        shaping.transpose(b, [*second, *columns]), (length, _count(b.shape[v] for v in columns))
+    )
+    return shaping.reshape(_contract(a, b), shape)
+
+
+@op
+def inner(x1: Any, x2: Any) -> Any:
+    """The sum of products over the last axes; with a number, the plain product."""
+    a, b = dispatch.operands(x1, x2)
+    if not a.shape or not b.shape:
+        return elementwise.multiply(a, b)
+    return tensordot(a, b, ([len(a.shape) - 1], [len(b.shape) - 1]))
+
+
+@op
+def outer(x1: Any, x2: Any) -> Any:
+    """Each element of x1 times each of x2, (x1.size, x2.size)."""
+    a, b = dispatch.operands(x1, x2)
+    return elementwise.multiply(shaping.reshape(a, (-1, 1)), shaping.reshape(b, (1, -1)))
+
+
+@op
+def vdot(x1: Any, x2: Any) -> Any:
+    """The sum of the products of all elements of two tensors of one size."""
+    a, b = dispatch.operands(x1, x2)
+    a, b = shaping.ravel(a), shaping.ravel(b)
+    if a.shape != b.shape:
+        raise ValueError(f"vdot: sizes differ. Received: {a.shape[0]} and {b.shape[0]} elements")
+    return tensordot(a, b, 1)
+
+
+@op
+def kron(x1: Any, x2: Any) -> Any:
+    """The Kronecker product: each element of x1 times the whole of x2, as blocks."""
+    a, b = dispatch.operands(x1, x2)
+    rank = max(len(a.shape), len(b.shape))
+    sizes = [[1] * (rank - len(v.shape)) + list(v.shape) for v in (a, b)]
+    a = shaping.reshape(a, [n for size in sizes[0] for n in (size, 1)])
+    b = shaping.reshape(b, [n for size in sizes[1] for n in (1, size)])
+    product = elementwise.multiply(a, b)
+    return shaping.reshape(product, [m * n for m, n in zip(*sizes, strict=True)])
+
+
+@op
+def cross(
+    x1: Any, x2: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Any:
+    """The cross product of vectors of 2 or 3 elements.
+
+    Args:
+        x1: First vectors.
+        x2: Second vectors.
+        axisa: The axis of x1 that holds the vectors.
+        axisb: That of x2.
+        axisc: That of the result, unless both have 2 elements.
+        axis: All three.
+
+    Raises:
+        ValueError: for vectors of another length.
+    """
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = dispatch.operands(x1, x2)
+    a, b = shaping.moveaxis(a, axisa, -1), shaping.moveaxis(b, axisb, -1)
+    if a.shape[-1] not in (2, 3) or b.shape[-1] not in (2, 3):
+        raise ValueError(
+            "cross: vectors have 2 or 3 elements. Received shapes: "
+            f"{tuple(a.shape)}, {tuple(b.shape)}"
+        )
+    p, q = ([v[..., i] if i < v.shape[-1] else None for i in range(3)] for v in (a, b))
+
+    def minus(i: int, j: int) -> Any:
+        """p_i q_j - p_j q_i, third elements that are not there being 0."""
+        left, right = (
+            None if u is None or v is None else elementwise.multiply(u, v)
+            for u, v in ((p[i], q[j]), (p[j], q[i]))
+        )
+        if left is None:
+            assert right is not None
+            return elementwise.negative(right)
+        return left if right is None else elementwise.subtract(left, right)
+
+    if p[2] is None and q[2] is None:
+        return minus(0, 1)
+    return shaping.moveaxis(shaping.stack([minus(1, 2), minus(2, 0), minus(0, 1)], -1), -1, axisc)
+
+
+@op
+def cdist(x: Any, y: Any) -> Any:
+    """The Euclidean distances of the rows of x (..., n, d) and y (..., m, d): (..., n, m).
+
+    Raises:
+        ValueError: for fewer than 2 axes, or rows of different lengths.
+    """
+    x, y = dispatch.operands(x, y, result=dtypes.float_result_type)
+    if len(x.shape) < 2 or len(y.shape) < 2:
+        raise ValueError("`cdist` inputs must have rank >= 2")
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError("Last dimension of inputs to `cdist` must match")
+    apart = elementwise.subtract(shaping.expand_dims(x, -2), shaping.expand_dims(y, -3))
+    return elementwise.sqrt(reduction.sum(elementwise.square(apart), -1))
+
+
+@op
+def dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    mask: Any = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    flash_attention: bool | None = None,
+    attn_logits_soft_cap: float | None = None,
+) -> Any:
+    """softmax(query key^T * scale) value, for each head.
+
+    Args:
+        query: (batch, T, heads, d)
+        key: (batch, S, K, d), heads being a multiple of K.
+        value: (batch, S, K, d)
+        bias: Added to the products, broadcast to (batch, heads, T, S).
+        mask: Where it is False nothing is looked at, broadcast to the same.
+        scale: By default 1 / sqrt(d).
+        is_causal: Whether places look at earlier ones only.
+        flash_attention: Only None and False: there is one way to compute it.
+        attn_logits_soft_cap: c, where products are cut softly to c tanh(product / c).
+
+    Returns:
+        (batch, T, heads, d)
+
+    Raises:
+        ValueError: for other ranks, for a bias together with a mask, and for flash_attention=True.
+    Source: Vaswani et al., "Attention Is All You Need", 2017.
+    """
+    if flash_attention:
+        raise ValueError("dot_product_attention: flash_attention=True is not available.")
+    q, k, v = dispatch.operands(query, key, value, result=dtypes.float_result_type)
+    if any(len(x.shape) != 4 for x in (q, k, v)):
+        raise ValueError(
+            "`dot_product_attention` only supports 4D inputs. Received: "
+            f"query.shape={tuple(q.shape)}, key.shape={tuple(k.shape)}, "
+            f"value.shape={tuple(v.shape)}."
+        )
+    if bias is not None and mask is not None:
+        raise ValueError("Only one of `bias` and `mask` can be provided. Received both.")
+    q, k, v = (shaping.transpose(x, (0, 2, 1, 3)) for x in (q, k, v))
+    if q.shape[1] > k.shape[1]:
+        k, v = (arrays.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
+    factor = 1 / np.sqrt(q.shape[-1]) if scale is None else scale
+    logits = linalg.matmul(elementwise.multiply(q, float(factor)), shaping.swapaxes(k, -1, -2))
+    if attn_logits_soft_cap is not None:
+        cap = float(attn_logits_soft_cap)
+        logits = elementwise.multiply(elementwise.tanh(elementwise.divide(logits, cap)), cap)
+    if bias is not None:
+        logits = elementwise.add(logits, dispatch.convert(bias, logits.dtype))
+    logits = _masked(logits, mask, is_causal)
+    from kerascnn.ops import activation
+
+    return shaping.transpose(linalg.matmul(activation.softmax(logits), v), (0, 2, 1, 3))
+
+
+def _masked(logits: Any, mask: Any, is_causal: bool) -> Any:
+    if is_causal:
+        earlier = np.tri(logits.shape[-2], logits.shape[-1], dtype=bool)
+        mask = earlier if mask is None else elementwise.logical_and(mask, earlier)
+    if mask is None:
+        return logits
+    # Low enough that exp gives 0, and finite: a row that is masked all over stays a number.
+    lowest = 0.7 * dtypes.limits(logits.dtype)[0]
+    return elementwise.where(mask, logits, dispatch.convert(lowest, logits.dtype))

@@ -1,0 +1,136 @@
+"""Window functions, pieces of sequences, several labels at once, and the noise of a signal."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kerascnn import config, dtypes
+from kerascnn.ops import creation, dispatch, elementwise, functions, reduction, shaping
+from kerascnn.symbolic.operation import op
+
+Array = np.ndarray[Any, Any]
+
+
+def _window(name: str, x: Any, make: Callable[[int], Array]) -> Any:
+    try:
+        length = operator.index(x.item() if hasattr(x, "item") else x)
+    except TypeError:
+        raise TypeError(
+            f"{name}: the length of a window is an integer that is known. Received: {x!r}"
+        ) from None
+    return dispatch.convert(make(length).astype(dtypes.numpy_dtype(config.floatx())))
+
+
+def bartlett(x: Any) -> Any:
+    """The triangular window of length x.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.bartlett(5).numpy().tolist()
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    return _window("bartlett", x, np.bartlett)
+
+
+def blackman(x: Any) -> Any:
+    """The Blackman window of length x."""
+    return _window("blackman", x, np.blackman)
+
+
+def hamming(x: Any) -> Any:
+    """The Hamming window of length x."""
+    return _window("hamming", x, np.hamming)
+
+
+def hanning(x: Any) -> Any:
+    """The Hann window of length x."""
+    return _window("hanning", x, np.hanning)
+
+
+def kaiser(x: Any, beta: float) -> Any:
+    """The Kaiser window of length x; a larger beta makes it narrower."""
+    return _window("kaiser", x, lambda n: np.kaiser(n, float(beta)))
+
+
+@op
+def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Any:
+    """Pieces of the last axis, each a stride further on: (..., pieces, sequence_length).
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.extract_sequences([1, 2, 3, 4], 2, 1).numpy().tolist()
+    [[1, 2], [2, 3], [3, 4]]
+    """
+    x = dispatch.convert(x)
+    if sequence_length < 1 or sequence_stride < 1 or sequence_length > x.shape[-1]:
+        raise ValueError(
+            "extract_sequences: the pieces must be of positive length and stride and fit the last "
+            f"axis. Received: shape={tuple(x.shape)}, sequence_length={sequence_length}, "
+            f"sequence_stride={sequence_stride}"
+        )
+    first = np.arange(0, x.shape[-1] - sequence_length + 1, sequence_stride)
+    return shaping.take(x, (first[:, None] + np.arange(sequence_length)).astype("int32"), -1)
+
+
+@op
+def multi_hot(
+    inputs: Any,
+    num_classes: int | None = None,
+    axis: int = -1,
+    dtype: Any = None,
+    sparse: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """1 at the places that the integers of a sample name and 0 elsewhere.
+
+    Args:
+        inputs: (labels,) or (n, labels, ...) integers; others than 0 to num_classes - 1 count as
+            none.
+        num_classes: Size of the new axis.
+        axis: Where the new axis goes.
+        dtype: By default `floatx`.
+        sparse: Only False: there are no sparse tensors.
+        kwargs: `num_tokens`, an old name of num_classes.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.multi_hot([0, 2], num_classes=4).numpy().tolist()
+    [1.0, 0.0, 1.0, 0.0]
+    """
+    if num_classes is None and "num_tokens" in kwargs:
+        num_classes = kwargs.pop("num_tokens")
+    if num_classes is None:
+        raise ValueError("Argument `num_classes` must be specified.")
+    if sparse:
+        raise ValueError("multi_hot: there are no sparse tensors. Received: sparse=True")
+    x = creation.cast(inputs, "int32")
+    hot = shaping.one_hot(x, num_classes, axis, dtypes.standardize_dtype(dtype))
+    return reduction.max(hot, 1 if len(x.shape) > 1 else 0)
+
+
+@op
+def psnr(x1: Any, x2: Any, max_val: Any) -> Any:
+    """The peak signal-to-noise ratio in decibels, 20 log10(max_val) - 10 log10(mean((x1 - x2)^2)).
+
+    Args:
+        x1: Input.
+        x2: What it is compared with, of the same shape.
+        max_val: The largest value that the signal can have.
+    """
+    x1, x2 = dispatch.convert(x1), dispatch.convert(x2)
+    if tuple(x1.shape) != tuple(x2.shape):
+        raise ValueError(
+            f"Input shapes {tuple(x1.shape)} and {tuple(x2.shape)} must match for PSNR calculation."
+        )
+    error = reduction.mean(elementwise.square(elementwise.subtract(x1, x2)))
+    most = functions.log10(dispatch.convert(max_val, error.dtype))
+    return elementwise.subtract(
+        elementwise.multiply(most, 20), elementwise.multiply(functions.log10(error), 10)
+    )
