@@ -74,6 +74,8 @@ void ElementGroups::place(int32_t index) {
                                           recent.rbegin() + static_cast<std::ptrdiff_t>(count));
     for (int32_t candidate : candidates) {
       const int32_t mine = group_of_[index], other = group_of_[candidate];
+      // A step counter must not wait for the loss: the next step begins with it.
+      if (has_producers(mine) != has_producers(other)) continue;
       if (adds_waiting(mine, other) || adds_waiting(other, mine)) continue;
       try_merge(mine, other);
     }
@@ -147,6 +149,12 @@ void ElementGroups::visit_producers(int32_t group, const Visit& visit) const {
       visit(group_of_[source.source]);
     }
   }
+}
+
+bool ElementGroups::has_producers(int32_t group) const {
+  bool found = false;
+  visit_producers(group, [&](int32_t) { found = true; });
+  return found;
 }
 
 // Does `group` depend on `target` through at least one other group? Direct edges are what merging

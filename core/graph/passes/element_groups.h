@@ -29,6 +29,7 @@ class ElementGroups {
   bool try_merge(int32_t group, int32_t other);
   bool adds_waiting(int32_t group, int32_t other);
   bool fits_limits(const std::vector<int32_t>& members) const;
+  bool has_producers(int32_t group) const;
   bool depends_on(int32_t group, int32_t target);
   template <typename Visit>
   void visit_producers(int32_t group, const Visit& visit) const;
