@@ -326,6 +326,24 @@ TEST(bias_and_activation_move_into_the_convolution) {
   check_close_results(before, after);
 }
 
+TEST(an_activation_moves_before_a_reshape) {
+  RootedGraph before;
+  Graph& graph = before.graph;
+  const ValueId x = graph.input("x", f32({2, 1, 6, 2})), w = graph.input("w", f32({1, 3, 2, 4}));
+  const ValueId b = graph.input("b", f32({4}));
+  const ValueId y = call(graph, "conv2d", {x, w, b}, kConvolution);
+  const ValueId sequences = call(graph, "reshape", {y}, {{"shape", Shape{2, 4, 4}}});
+  before.outputs = {call(graph, "relu", {sequences})};
+  const RootedGraph after = fuse_epilogues(before);
+  CHECK_EQUAL(after.graph.nodes().size(), 2u);
+  CHECK_EQUAL(after.graph.nodes()[0].attributes.get_string("activation"), "relu");
+  CHECK_EQUAL(count_nodes(after.graph, "reshape"), 1u);
+  check_close_results(before, after);
+  // Who reads what is before the activation keeps it there.
+  before.outputs.push_back(sequences);
+  CHECK_EQUAL(count_nodes(fuse_epilogues(before).graph, "relu"), 1u);
+}
+
 TEST(an_intermediate_with_another_reader_keeps_its_node) {
   RootedGraph before;
   Graph& graph = before.graph;

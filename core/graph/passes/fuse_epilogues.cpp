@@ -12,7 +12,8 @@ struct Chain {
   int32_t base;
   ValueId bias = kNoValue;
   ActivationCall activation;
-  int32_t last;  // the node whose output the fused node has
+  int32_t last;          // the node whose output the fused node has
+  int32_t reshape = -1;  // a node between bias and activation, which then follows the fused node
 };
 
 std::optional<Activation> find_activation(std::string_view op) {
@@ -79,9 +80,16 @@ class EpilogueFuser {
       }
     }
     if (!reader) return chain;
+    // Convolutions of sequences and volumes are reshaped from and to images: an activation of
+    // single elements may come before.
+    const int32_t reshape = graph_.nodes()[*reader].op->name == "reshape" ? *reader : -1;
+    if (reshape >= 0) reader = readers_.only_reader(graph_.nodes()[reshape].outputs[0]);
+    if (!reader) return chain;
     const Node& next = graph_.nodes()[*reader];
     if (const std::optional<Activation> activation = find_activation(next.op->name)) {
       chain.activation = activation_call(*activation, next.attributes);
+      chain.reshape = reshape;
+      if (reshape >= 0) advance(chain, reshape, is_absorbed);
       advance(chain, *reader, is_absorbed);
     }
     return chain;
@@ -111,8 +119,12 @@ class EpilogueFuser {
     Attributes attributes = is_convolution ? base.attributes : Attributes{};
     attributes.set("activation", std::string(activation_name(chain.activation.kind)));
     attributes.set("activation_alpha", chain.activation.alpha);
-    const std::vector<ValueId> fused =
+    std::vector<ValueId> fused =
         rewriter_.apply(is_convolution ? "conv2d" : "dense", inputs, attributes, base.scope);
+    if (chain.reshape >= 0) {
+      const Node& reshape = graph_.nodes()[chain.reshape];
+      fused = rewriter_.apply("reshape", fused, reshape.attributes, reshape.scope);
+    }
     rewriter_.replace(graph_.nodes()[chain.last].outputs[0], fused[0]);
   }
 
