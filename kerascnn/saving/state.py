@@ -154,14 +154,14 @@ def restore(
         ValueError: where the file does not fit, with the layers and shapes.
     """
     plan = _make_plan(root, groups)
+    shown = "; ".join(plan.problems[:_SHOWN]) + ("; ..." if plan.problems[_SHOWN:] else "")
     if plan.problems and not skip_mismatch:
-        shown = "; ".join(plan.problems[:_SHOWN]) + ("; ..." if plan.problems[_SHOWN:] else "")
         raise ValueError(
             f"The weights in {file_name} do not fit model '{root.name}', which is left as it was: "
             f"{shown}. Pass skip_mismatch=True to load those that fit."
         )
-    for problem in plan.problems:
-        warnings.warn(f"Loading {file_name} skipped something: {problem}", stacklevel=4)
+    if plan.problems:
+        warnings.warn(f"What does not fit in {file_name} was left out: {shown}", stacklevel=4)
     arrays = [group[key] for _, group, key in plan.assignments]
     before = _snapshot(root) if plan.custom else []
     try:
@@ -239,6 +239,8 @@ def _plan_layer(plan: _Plan, layer: Any, group: Group) -> None:
 
 def _plan_optimizer(plan: _Plan, optimizer: Any, group: Group) -> None:
     own = optimizer.variables
+    if 0 < len(group) <= 2 and all(group.shape(key) == () for key in group):
+        own = own[: len(group)]  # saved before the first step: the count and the learning rate
     if len(group) != len(own):
         if len(group):
             optimizer.load_own_variables(group)  # which only warns
