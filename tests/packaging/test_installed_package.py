@@ -60,7 +60,7 @@ def test_no_gpu_or_framework_package_is_required():
     ]
     names = {re.match(r"[\w.-]+", requirement).group().lower() for requirement in required}
     assert {"numpy", "rich"} <= names
-    assert names <= {"numpy", "ml-dtypes", "ml_dtypes", "rich", "onednn-cpu-gomp"}
+    assert names <= {"numpy", "ml-dtypes", "ml_dtypes", "rich", "h5py", "onednn-cpu-gomp"}
 
 
 def import_times(tmp_path):
