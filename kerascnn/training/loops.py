@@ -43,12 +43,12 @@ def step_logs(
     """
     if step is None or not step.has_outputs:
         return sorted_logs(model._metric_logs())
-    outputs = flat_logs(trees.map_structure(as_number, step.outputs()))
+    outputs = trees.map_structure(as_number, step.outputs())
     if of_epoch or not isinstance(outputs, dict):
         metrics = model._metric_logs()
         if not isinstance(outputs, dict) or set(outputs) == set(metrics):
             return sorted_logs(metrics)
-    return outputs
+    return flat_logs(outputs)
 
 
 class StepRunner:
