@@ -280,7 +280,11 @@ class Layer(Operation, LayerState):
     def _symbolic_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]
     ) -> Any:
-        outputs = self.compute_output_spec(*args, **kwargs)
+        # What is passed through becomes a tensor of its own, that comes from this layer.
+        outputs = trees.map_structure(
+            lambda x: KerasTensor(x.shape, x.dtype) if x._keras_history is not None else x,
+            self.compute_output_spec(*args, **kwargs),
+        )
         # `training` by default is for each call of the model to say, so it is not recorded here.
         Node(
             self,

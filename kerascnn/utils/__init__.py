@@ -27,6 +27,7 @@ from kerascnn.utils.batch_parts import pack_x_y_sample_weight, unpack_x_y_sample
 from kerascnn.utils.download import get_file
 from kerascnn.utils.image_dataset import image_dataset_from_directory
 from kerascnn.utils.image_utils import array_to_img, img_to_array, load_img, save_img
+from kerascnn.utils.model_visualization import model_to_dot, plot_model
 from kerascnn.utils.numerical_utils import normalize
 from kerascnn.utils.progbar import Progbar
 from kerascnn.utils.py_dataset import PyDataset, Sequence
@@ -52,8 +53,10 @@ __all__ = [
     "is_interactive_logging_enabled",
     "is_keras_tensor",
     "load_img",
+    "model_to_dot",
     "normalize",
     "pack_x_y_sample_weight",
+    "plot_model",
     "register_keras_serializable",
     "save_img",
     "serialize_keras_object",
