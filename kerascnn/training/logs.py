@@ -57,12 +57,6 @@ def flat_logs(results: Any) -> Any:
     return flat
 
 
-def merged_logs(training: dict[str, Any], validation: dict[str, Any]) -> dict[str, Any]:
-    """Both as the logs of an epoch, in alphabetical order unless the first are not."""
-    both = {**training, **validation}
-    return sorted_logs(both) if list(training) == sorted(training) else both
-
-
 class LazyLogs(dict):
     """Logs of a batch, read from the device at the first look at them."""
 

@@ -12,7 +12,7 @@ from kerascnn import _core, trees
 from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
-from kerascnn.training.logs import LazyLogs, as_number, flat_logs, merged_logs, sorted_logs
+from kerascnn.training.logs import LazyLogs, as_number, flat_logs, sorted_logs
 from kerascnn.training.pacing import Pacer
 from kerascnn.training.steps import PREDICT, TEST, TRAIN, CompiledStep
 
@@ -39,7 +39,7 @@ def step_logs(
     """What a step of the user's own returned, or the metrics so far.
 
     As in Keras, the logs of an epoch are the metrics also where a step of the user's own returned
-    values of the same names.
+    values of the same names. Dictionaries in what it returned are still there.
     """
     if step is None or not step.has_outputs:
         return sorted_logs(model._metric_logs())
@@ -48,7 +48,7 @@ def step_logs(
         metrics = model._metric_logs()
         if not isinstance(outputs, dict) or set(outputs) == set(metrics):
             return sorted_logs(metrics)
-    return flat_logs(outputs)
+    return outputs
 
 
 class StepRunner:
@@ -88,7 +88,7 @@ class StepRunner:
         seen = 0
         while seen < limit:
             if self._stop():
-                return self.logs()
+                return step_logs(self._model, self._last)
             if not self._feed.has_next():
                 break
             if self._step_by_step:
@@ -99,7 +99,7 @@ class StepRunner:
             if epoch is not None:
                 self._check_loss(seen, epoch)
         self._feed.end_epoch()
-        return self.logs()
+        return step_logs(self._model, self._last)
 
     def _run_slice(self, limit: float) -> int:
         steps = int(min(limit, self._pacer.next_slice()))
@@ -119,12 +119,15 @@ class StepRunner:
         while count < steps and self._feed.has_next():
             self._last, done = self._feed.run(steps - count)
             count += done
-        end(batch + wanted - 1, LazyLogs(lambda: step_logs(self._model, self._last, False)))
+        end(batch + wanted - 1, LazyLogs(self._batch_logs))
         return count
 
     def logs(self) -> dict[str, Any]:
         """The logs after the steps so far."""
-        return step_logs(self._model, self._last)
+        return flat_logs(step_logs(self._model, self._last))
+
+    def _batch_logs(self) -> dict[str, Any]:
+        return flat_logs(step_logs(self._model, self._last, of_epoch=False))
 
     def _check_loss(self, seen: int, epoch: int) -> None:
         if self._last is None or not self._last.notes_finite_loss:
@@ -173,7 +176,7 @@ def run_epochs(
         logs = runner.run(steps_per_epoch, epoch)
         if validator is not None and validation is not None and validation.is_due(epoch):
             results = run_test(model, validator, validation.feed, validation.steps, callbacks)
-            logs = merged_logs(logs, {f"val_{name}": value for name, value in results.items()})
+            logs.update({f"val_{name}": value for name, value in results.items()})
         callbacks.on_epoch_end(epoch, logs)
         if model.stop_training:
             break
@@ -194,7 +197,7 @@ def run_test(
     model.stop_evaluating = False
     callbacks.on_test_begin()
     model.reset_metrics()
-    logs = runner.run(steps)
+    logs = flat_logs(runner.run(steps))
     callbacks.on_test_end(logs)
     return logs
 

@@ -20,7 +20,7 @@ from kerascnn.training.compile_utils import CompileLoss, CompileMetrics
 from kerascnn.training.data import ArrayData
 from kerascnn.training.device_state import StepState, device_of, move_to
 from kerascnn.training.feed import Feed
-from kerascnn.training.logs import host_results
+from kerascnn.training.logs import flat_logs, host_results
 from kerascnn.training.loops import step_logs
 from kerascnn.training.steps import (
     PREDICT,
@@ -193,7 +193,7 @@ class StepMachinery:
             data.weigh_classes(class_weight)
         self.reset_metrics()
         step = self._run_step(kind, data)
-        return step_logs(self, step, of_epoch=False)
+        return flat_logs(step_logs(self, step, of_epoch=False))
 
     def _callback_list(
         self,
