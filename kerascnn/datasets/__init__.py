@@ -1,5 +1,5 @@
 """Small image data sets, loaded as NumPy arrays."""
 
-from kerascnn.datasets import digits, fashion_mnist, mnist
+from kerascnn.datasets import cifar10, cifar100, digits, fashion_mnist, mnist
 
-__all__ = ["digits", "fashion_mnist", "mnist"]
+__all__ = ["cifar10", "cifar100", "digits", "fashion_mnist", "mnist"]

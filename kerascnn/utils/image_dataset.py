@@ -6,8 +6,7 @@ import collections
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +14,9 @@ from kerascnn import config
 from kerascnn.ops import resampling
 from kerascnn.utils import image_utils, io_utils
 from kerascnn.utils.py_dataset import PyDataset
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 ALLOWLIST_FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 _CHANNELS = {"rgb": 3, "rgba": 4, "grayscale": 1}
@@ -82,6 +84,8 @@ class ImageDataset(PyDataset):
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of one pass, each made ahead by one of the threads; reshuffled before."""
+        from concurrent.futures import ThreadPoolExecutor
+
         self.on_epoch_end()
         with ThreadPoolExecutor(self.workers, thread_name_prefix="ImageDataset") as pool:
             indices = iter(range(len(self)))

@@ -10,7 +10,8 @@ def no_real_home_or_network(monkeypatch, tmp_path):
     """Each test gets an empty cache; nothing reads the user's files or leaves this machine."""
     home = tmp_path / "home"
     home.mkdir()
-    for name in ("KERASCNN_MNIST", "KERASCNN_FASHION_MNIST", "KERAS_HOME"):
+    sets = ("MNIST", "FASHION_MNIST", "CIFAR10", "CIFAR100")
+    for name in (*(f"KERASCNN_{name}" for name in sets), "KERAS_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("USERPROFILE", str(home))
