@@ -303,14 +303,17 @@ class Trainer(StepMachinery):
 
         Args:
             x: array of shape `(num_samples, ...)`; for several inputs a list or dictionary of them.
-            y: targets in the same form.
+                Or what gives batches `(x, y)` or `(x, y, sample_weight)` by itself: a generator, a
+                `keras.utils.PyDataset`, a PyTorch DataLoader, another iterable.
+            y: targets in the same form as arrays; batches bring their own.
             batch_size: samples per step, 32 by default.
             epochs: the number of the last epoch; without `initial_epoch` how many there are.
             verbose: 0 silent, 1 or `"auto"` a progress bar, 2 one line per epoch.
             callbacks: a list of `keras.callbacks.Callback`. One that overrides hooks of batches
                 makes training run step by step, which costs speed.
             validation_split: this last share of the data is used for validation, not for training.
-            validation_data: `(x, y)` or `(x, y, sample_weight)` for validation.
+            validation_data: `(x, y)` or `(x, y, sample_weight)` for validation, or what gives
+                batches by itself.
             shuffle: whether each epoch has a new order (`keras.utils.set_random_seed` makes the
                 orders repeat).
             class_weight: weights of the classes, a dictionary from class number to weight.
