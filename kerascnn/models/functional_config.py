@@ -69,9 +69,19 @@ def _kept_nodes(model: Any) -> dict[int, int]:
 
 def _serialize_call(node: Node, kept: dict[int, int]) -> dict[str, Any]:
     kwargs = dict(node.kwargs)
-    if "mask" in inspect.signature(node.operation.call).parameters:  # type: ignore[attr-defined]
-        kwargs.setdefault("mask", None)  # as Keras notes it
+    parameters = inspect.signature(node.operation.call).parameters  # type: ignore[attr-defined]
+    if "mask" in parameters:  # as Keras notes it
+        kwargs.setdefault("mask", None)
+    if _trains_only_when_told(node.operation):
+        kwargs.setdefault("training", False)
     return _serialize_arguments(node.args, kwargs, kept)
+
+
+def _trains_only_when_told(operation: Any) -> bool:
+    """Whether `training` is False by default; Keras notes it then, though it says nothing."""
+    call = getattr(operation, "call", None)
+    parameter = None if call is None else inspect.signature(call).parameters.get("training")
+    return parameter is not None and parameter.default is False
 
 
 def _serialize_arguments(
@@ -135,6 +145,8 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
                 later.append((name, call))
                 continue
             kwargs = {k: v for k, v in arguments[1].items() if k != "mask" or v is not None}
+            if kwargs.get("training") is False and _trains_only_when_told(layers[name]):
+                del kwargs["training"]  # what each call of the model says goes
             layers[name](*arguments[0], **kwargs)  # type: ignore[operator]
         if len(later) == len(waiting):
             raise ValueError(

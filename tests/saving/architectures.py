@@ -7,6 +7,8 @@ with the shapes of its inputs, what its targets are, and the layers that it need
 import functools
 from typing import Any, NamedTuple
 
+import numpy as np
+
 
 class Architecture(NamedTuple):
     name: str
@@ -321,6 +323,101 @@ def shapes(k):
     x = k.layers.Flatten()(x)
     m = k.Model(inputs, k.layers.Dense(3, "softmax")(x))
     m.compile("sgd", SPARSE)
+    return m
+
+
+@model((6, 8))
+def attention(k):
+    x = inputs = k.Input((6, 8))
+    y = k.layers.MultiHeadAttention(2, 4)(x, x)
+    x = k.layers.LayerNormalization()(k.layers.Add()([x, y]))
+    x = k.layers.EinsumDense("abc,cd->abd", output_shape=(None, 5), bias_axes="d")(x)
+    x = k.layers.GlobalAveragePooling1D()(x)
+    m = k.Model(inputs, k.layers.Dense(3, "softmax")(x))
+    m.compile("adam", SPARSE)
+    return m
+
+
+@model((4, 6, 6, 2))
+def distributed_in_time(k):
+    conv = k.layers.Conv2D(3, 3, name="inner")
+    m = k.Sequential([k.Input((4, 6, 6, 2)), k.layers.TimeDistributed(conv)])
+    m.add(k.layers.Flatten())
+    m.add(k.layers.Dense(3, "softmax"))
+    m.compile("adam", SPARSE)
+    return m
+
+
+@model((8,))
+def embedded(k):
+    m = k.Sequential([k.Input((8,), dtype="int32"), k.layers.Embedding(10, 4)])
+    m.add(k.layers.GlobalAveragePooling1D())
+    m.add(k.layers.RMSNormalization())
+    m.add(k.layers.Dense(3, "softmax"))
+    m.compile("rmsprop", SPARSE)
+    return m
+
+
+@model((6, 6, 2))
+def spectral(k):
+    m = k.Sequential([k.Input((6, 6, 2))])
+    m.add(k.layers.SpectralNormalization(k.layers.Conv2D(3, 3, name="wrapped")))
+    m.add(k.layers.Flatten())
+    m.add(k.layers.Dense(3, "softmax"))
+    m.compile("adam", SPARSE)
+    return m
+
+
+@model((8, 8, 3))
+def preprocessing(k):
+    L = k.layers
+    m = k.Sequential([k.Input((8, 8, 3)), L.Resizing(6, 6), L.CenterCrop(5, 5)])
+    m.add(L.Normalization(mean=[0.4, 0.5, 0.6], variance=[0.1, 0.2, 0.3]))
+    m.add(L.Flatten())
+    m.add(L.Dense(3, "softmax"))
+    m.compile("adam", SPARSE)
+    return m
+
+
+@model((8, 8, 3))
+def adapted(k):
+    layer = k.layers.Normalization()
+    layer.adapt(np.linspace(0, 1, 4 * 8 * 8 * 3, dtype="float32").reshape(4, 8, 8, 3))
+    m = k.Sequential([k.Input((8, 8, 3)), layer, k.layers.Flatten(), k.layers.Dense(3, "softmax")])
+    m.compile("adam", SPARSE)
+    return m
+
+
+@model((6, 6, 3))
+def activation_layers(k):
+    L = k.layers
+    m = k.Sequential([k.Input((6, 6, 3)), L.Conv2D(4, 3), L.PReLU(shared_axes=[1, 2])])
+    m.add(L.LeakyReLU(0.2))
+    m.add(L.SpatialDropout2D(0.0))
+    m.add(L.GaussianNoise(0.0, seed=2))
+    m.add(L.AdaptiveAveragePooling2D(2))
+    m.add(L.ELU())
+    m.add(L.Flatten())
+    m.add(L.Dense(3, "softmax"))
+    m.compile(k.optimizers.Muon(0.01), SPARSE)
+    return m
+
+
+@model((8, 8, 3))
+def xception_like(k):
+    L = k.layers
+    x = inputs = k.Input((8, 8, 3))
+    x = L.Rescaling(1.0 / 2)(x)
+    x = L.Activation("relu")(L.BatchNormalization()(L.Conv2D(4, 3, strides=2, padding="same")(x)))
+    before = x
+    for size in (5, 6):
+        x = L.SeparableConv2D(size, 3, padding="same")(L.Activation("relu")(x))
+        x = L.BatchNormalization()(x)
+        x = L.MaxPooling2D(3, strides=2, padding="same")(x)
+        before = L.Conv2D(size, 1, strides=2, padding="same")(before)
+        x = before = L.add([x, before])
+    m = k.Model(inputs, L.Dense(3)(L.Dropout(0.0)(L.GlobalAveragePooling2D()(x))))
+    m.compile(k.optimizers.Adam(3e-4), k.losses.SparseCategoricalCrossentropy(from_logits=True))
     return m
 
 
