@@ -41,7 +41,9 @@ class SeedGenerator:
     True
     """
 
-    def __init__(self, seed: int | None = None, name: str | None = None) -> None:
+    def __init__(self, seed: int | None = None, name: str | None = None, **kwargs: Any) -> None:
+        if kwargs:
+            raise ValueError(f"Unrecognized keyword arguments: {kwargs}")
         if seed is None:
             seed = make_default_seed()
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:

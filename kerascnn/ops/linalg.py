@@ -80,9 +80,58 @@ def dot(x1: Any, x2: Any) -> Any:
 
 
 @op
-def norm(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """The Euclidean length along axes, by default of all elements."""
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """The length of vectors, or a norm of matrices.
+
+    Args:
+        x: Input.
+        ord: None for the Euclidean length (of all elements where `axis` is None); for vectors a
+            number p, for (sum |x|^p)^(1/p), 0 or an infinity; for matrices "fro", 1, -1 or an
+            infinity.
+        axis: One axis of vectors, or two of matrices. By default all axes, of which there must be
+            one or two where `ord` is given.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: for other norms, as those that need singular values.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.norm([3.0, 4.0]).numpy().tolist()
+    5.0
+    """
     x = dispatch.convert(x)
     if not dtypes.is_float(x.dtype):
         x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
-    return elementwise.sqrt(reduction.sum(elementwise.square(x), axis, keepdims))
+    if axis is None:
+        axes = list(range(len(x.shape)))
+    else:
+        axes = [axis] if isinstance(axis, int) else list(axis)
+    if ord is None or (ord in ("fro", 2) and len(axes) == (2 if ord == "fro" else 1)):
+        return elementwise.sqrt(reduction.sum(elementwise.square(x), axes, keepdims))
+    size = elementwise.absolute(x)
+    if len(axes) == 1 and not isinstance(ord, str):
+        return _vector_norm(size, ord, axes[0], keepdims)
+    if len(axes) == 2 and ord in (1, -1, np.inf, -np.inf):
+        rows, columns = (a % len(x.shape) for a in axes)
+        along, others = (rows, columns) if abs(ord) == 1 else (columns, rows)
+        sums = reduction.sum(size, along, True)
+        result = (reduction.max if ord > 0 else reduction.min)(sums, others, True)
+        return result if keepdims else shaping.squeeze(result, (rows, columns))
+    raise ValueError(
+        f"norm: ord={ord!r} is not available for {len(axes)} axes. Vectors have norms of any "
+        "number, matrices 'fro', 1, -1, inf and -inf; norms of singular values are not there."
+    )
+
+
+def _vector_norm(size: Any, ord: float, axis: int, keepdims: bool) -> Any:
+    if ord == np.inf:
+        return reduction.max(size, axis, keepdims)
+    if ord == -np.inf:
+        return reduction.min(size, axis, keepdims)
+    if ord == 0:
+        nonzero = dispatch.convert(elementwise.not_equal(size, 0), size.dtype)
+        return reduction.sum(nonzero, axis, keepdims)
+    total = reduction.sum(elementwise.power(size, float(ord)), axis, keepdims)
+    return elementwise.power(total, 1.0 / ord)

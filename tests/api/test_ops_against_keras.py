@@ -220,6 +220,16 @@ CASES = {
     "kaiser": whole(lambda o: o.kaiser(9, 6.0)),
     "extract_sequences": smooth(lambda o, x: o.extract_sequences(x, 3, 2), V),
     "multi_hot": whole(lambda o, x: o.multi_hot(x, num_classes=4), SMALL.reshape(1, 5)),
+    "norm": smooth(lambda o, x: o.norm(x), C),
+    **{
+        f"norm {p}": whole(lambda o, x, p=p: o.norm(x, p, 1, True), C)
+        for p in (0, 1, 2, 3, -1, np.inf, -np.inf)
+    },
+    **{
+        f"norm of matrices {p}": whole(lambda o, x, p=p: o.norm(x, p, (0, 2)), C)
+        for p in ("fro", 1, -1, np.inf, -np.inf)
+    },
+    "norm of a matrix": smooth(lambda o, x: o.norm(x, "fro"), A),
     "psnr": smooth(lambda o, x, y: o.psnr(x, y, 2.0), A, B),
     "associative_scan": smooth(lambda o, x: o.associative_scan(lambda a, b: a + b, x, axis=1), A),
     "associative_scan back": smooth(

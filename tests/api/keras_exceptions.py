@@ -1,0 +1,96 @@
+"""Names of Keras that are not here, or have other arguments, each with its reason.
+
+`test_keras_names.py` fails for a name that is missing and not in this file, and for one in this
+file that is there after all.
+"""
+
+# reason: {namespace: names}
+_MISSING = {
+    "sequences of text, speech or time are no images": {
+        "layers": """Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D GRU GRUCell LSTM LSTMCell
+            Masking MelSpectrogram RNN ReversibleEmbedding STFTSpectrogram SimpleRNN SimpleRNNCell
+            StackedRNNCells TextVectorization""",
+        "losses": "CTC ctc",
+        "ops": "ctc_decode ctc_loss",
+        "utils": """audio_dataset_from_directory pad_sequences text_dataset_from_directory
+            timeseries_dataset_from_array""",
+    },
+    "tables of categories and words are no images": {
+        "layers": """CategoryEncoding Discretization HashedCrossing Hashing IntegerLookup
+            StringLookup""",
+        "utils": "FeatureSpace",
+    },
+    "attention over images is MultiHeadAttention": {
+        "layers": "AdditiveAttention Attention GroupQueryAttention",
+    },
+    "boxes are no labels of images": {"layers": "MaxNumBoundingBoxes"},
+    "outside the preparation of images that is offered": {
+        "layers": """AugMix AutoContrast ContrastLimitedAdaptiveHistogramEqualization CutMix
+            Equalization MixUp RandAugment RandomColorDegeneration RandomColorJitter
+            RandomElasticTransform RandomGaussianBlur RandomGrayscale RandomHue RandomInvert
+            RandomPerspective RandomPosterization RandomSaturation RandomSharpness RandomShear
+            Solarization""",
+        "ops.image": """elastic_transform extract_patches extract_patches_3d gaussian_blur
+            hsv_to_rgb map_coordinates perspective_transform rgb_to_hsv scale_and_translate
+            sobel_edges ssim""",
+    },
+    "belongs to another framework": {
+        "callbacks": "OrbaxCheckpoint",
+        "config": "is_nnx_enabled set_backend",
+        "layers": "FlaxLayer JaxLayer TFSMLayer TorchModuleWrapper",
+    },
+    "a switch of Keras' own insides: attention is computed in one way, tracebacks are not cut": {
+        "config": """disable_flash_attention disable_traceback_filtering enable_flash_attention
+            enable_traceback_filtering is_flash_attention_enabled is_traceback_filtering_enabled""",
+    },
+    "weights of fewer than 16 bits are not trained": {
+        "dtype_policies": """AWQDTypePolicy GPTQDTypePolicy Int4DTypePolicy QuantizedDTypePolicy
+            QuantizedFloat8DTypePolicy""",
+    },
+    "edits the archive of a saved model by hand": {"saving": "KerasFileEditor"},
+    "there are no complex numbers": {
+        "ops": "angle conj conjugate imag isreal polar real view_as_complex view_as_real",
+    },
+    "Fourier transforms are left out, being complex": {
+        "ops": "fft fft2 ifft2 irfft istft rfft stft",
+    },
+    "decompositions of matrices take loops of an unknown length, which a traced step has none of": {
+        "ops": """cholesky cholesky_inverse det eig eigh inv logdet lstsq lu_factor matrix_rank pinv
+            qr slogdet solve solve_triangular svd""",
+    },
+    "the shape of the result depends on values, which a traced step does not know": {
+        "ops": "nonzero unique",
+    },
+    "gradients are rules of the core's ops, over graphs and not over Python functions": {
+        "ops": "custom_gradient jvp",
+    },
+    "reads bits as another type, or steps by one bit, which no layer needs": {
+        "ops": "nextafter view",
+    },
+    "a function of numbers that no layer, loss or metric needs": {"ops": "gcd i0 lcm"},
+    "maps Python functions over axes by signatures in text; `vectorized_map` maps over one axis": {
+        "ops": "vectorize",
+    },
+    "a language of its own in strings; `reshape` and `transpose` do the same": {"ops": "rearrange"},
+    "blocks of images in the order of PyTorch's channels": {"ops": "fold unfold"},
+}
+
+# Left for later: {namespace: names}
+_NOT_YET = {
+    "config": "max_epochs max_steps_per_epoch set_max_epochs set_max_steps_per_epoch",
+    "utils": "Config split_dataset",
+}
+
+# Other arguments than in Keras: name: reason
+SIGNATURES = {
+    f"datasets.{name}.load_data": "takes a `path`, since a data set may be there already"
+    for name in ("cifar10", "cifar100", "fashion_mnist")
+}
+
+
+def _names(names: dict[str, str]) -> list[str]:
+    return [f"{where}.{name}" for where, text in names.items() for name in text.split()]
+
+
+MISSING = {name: reason for reason, names in _MISSING.items() for name in _names(names)}
+NOT_YET = _names(_NOT_YET)

@@ -1,0 +1,89 @@
+"""What Keras' namespaces hold, and how a name here compares with its like there."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from types import ModuleType
+from typing import Any
+
+NAMESPACES = (
+    "activations",
+    "backend",
+    "callbacks",
+    "config",
+    "constraints",
+    "datasets.cifar10",
+    "datasets.cifar100",
+    "datasets.fashion_mnist",
+    "datasets.mnist",
+    "dtype_policies",
+    "initializers",
+    "layers",
+    "losses",
+    "metrics",
+    "mixed_precision",
+    "models",
+    "ops",
+    "ops.image",
+    "optimizers",
+    "optimizers.schedules",
+    "random",
+    "regularizers",
+    "saving",
+    "utils",
+)
+
+
+def namespace(package: str, name: str) -> ModuleType | None:
+    """The module of that name in Keras or kerascnn, or None."""
+    try:
+        return importlib.import_module(f"{package}.{name}")
+    except ImportError:
+        # `keras.datasets.cifar10` and the like can be attributes rather than modules.
+        part: Any = importlib.import_module(package)
+        for piece in name.split("."):
+            part = getattr(part, piece, None)
+        return part
+
+
+def names_in(package: str) -> dict[str, Any]:
+    """Every public class and function of Keras' namespaces, as {"layers.Dense": the class, ...}."""
+    found = {}
+    for name in NAMESPACES:
+        module = namespace(package, name)
+        for public in dir(module):
+            value = getattr(module, public)
+            if not public.startswith("_") and callable(value) and not inspect.ismodule(value):
+                found[f"{name}.{public}"] = value
+    return found
+
+
+def here(name: str) -> Any:
+    """The object of that name in kerascnn, or None."""
+    where, _, public = name.rpartition(".")
+    return getattr(namespace("kerascnn", where), public, None)
+
+
+def arguments(function: Any) -> list[tuple[str, str, Any]]:
+    """(name, kind, default) of each argument."""
+    is_class = inspect.isclass(function)
+    parameters = list(
+        inspect.signature(function.__init__ if is_class else function).parameters.values()
+    )
+    return [
+        (
+            # Nobody can use the names of *args and **kwargs.
+            "" if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) else p.name,
+            p.kind.name,
+            "(none)" if p.default is p.empty else _plain(p.default),
+        )
+        for p in parameters[1 if is_class else 0 :]
+    ]
+
+
+def _plain(default: Any) -> Any:
+    """Defaults that are functions or classes are compared by name, and 1 is not 1.0 or True."""
+    if inspect.isfunction(default) or inspect.isclass(default):
+        return default.__name__
+    return f"{default!r}"
