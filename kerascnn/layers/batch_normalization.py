@@ -31,9 +31,11 @@ class BatchNormalization(Layer):
         gamma_regularizer: A penalty on gamma.
         beta_constraint: A callable that beta goes through after each update.
         gamma_constraint: A callable that gamma goes through after each update.
-        renorm: Only False: renormalization is not available.
-        renorm_clipping: Only None.
-        renorm_momentum: Without effect, as `renorm` is False.
+        renorm: Whether, in training, the batch's statistics are corrected towards moving averages
+            of their own, so that small batches behave as in inference.
+        renorm_clipping: Limits of that correction: "rmin" and "rmax" of the factor, "dmax" of the
+            offset.
+        renorm_momentum: Of the averages that it goes by.
         synchronized: Only False: there is one device.
 
     Input: Any number of axes, with a known size along `axis`; any floating dtype.
@@ -76,16 +78,15 @@ class BatchNormalization(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, value in (("renorm", renorm), ("synchronized", synchronized)):
-            if value:
-                raise ValueError(f"BatchNormalization: {name}=True is not available.")
-        if renorm_clipping is not None:
-            raise ValueError("BatchNormalization: renorm_clipping is not available.")
+        if synchronized:
+            raise ValueError("BatchNormalization: synchronized=True is not available.")
         self.axis = int(axis)
         self.momentum = float(momentum)
         self.epsilon = float(epsilon)
         self.center = center
         self.scale = scale
+        self.renorm = renorm
+        self.renorm_clipping = _checked_clipping(renorm_clipping) if renorm else renorm_clipping
         self.renorm_momentum = renorm_momentum
         self.beta_initializer = initializers.get(beta_initializer)
         self.gamma_initializer = initializers.get(gamma_initializer)
@@ -142,6 +143,27 @@ class BatchNormalization(Layer):
             trainable=False,
             autocast=False,
         )
+        if self.renorm:
+            self._build_renorm(shape)
+
+    def _build_renorm(self, shape: tuple[int, ...]) -> None:
+        """The averages that corrections go by."""
+
+        def average(name: str, initializer: Any) -> Any:
+            return self.add_weight(
+                name=name,
+                shape=shape,
+                initializer=initializer,
+                trainable=False,
+                autocast=False,
+            )
+
+        self.moving_stddev = average("moving_stddev", self._first_stddev)
+        self.renorm_mean = average("renorm_mean", self.moving_mean_initializer)
+        self.renorm_stddev = average("renorm_stddev", self._first_stddev)
+
+    def _first_stddev(self, shape: Any, dtype: Any = None) -> Any:
+        return ops.sqrt(self.moving_variance_initializer(shape, dtype=dtype))
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if mask is not None:
@@ -170,11 +192,41 @@ class BatchNormalization(Layer):
         gamma = self.gamma if self.scale else ops.ones(channels, self.variable_dtype)
         beta = self.beta if self.center else ops.zeros(channels, self.variable_dtype)
         operands = [x, *(dispatch.convert(v, x.dtype, like=x) for v in (gamma, beta))]
-        y, mean, variance = dispatch.apply("batch_norm", operands, {"epsilon": self.epsilon})[:3]
-        for moving, batch in ((self.moving_mean, mean), (self.moving_variance, variance)):
-            old = ops.multiply(moving, self.momentum)
-            moving.assign(ops.add(old, ops.multiply(batch, 1.0 - self.momentum)))
+        if self.renorm:
+            y = self._renormalized(operands)
+        else:
+            results = dispatch.apply("batch_norm", operands, {"epsilon": self.epsilon})
+            y, mean, variance = results[:3]
+            _move(self.moving_mean, mean, self.momentum)
+            _move(self.moving_variance, variance, self.momentum)
         return y if last else ops.moveaxis(y, -1, self.axis)
+
+    def _renormalized(self, operands: list[Any]) -> Any:
+        """Normalized by the batch, then moved to where the averages would have put it."""
+        x, gamma, beta = operands
+        plain = [x, ops.ones_like(gamma), ops.zeros_like(beta)]
+        results = dispatch.apply("batch_norm", plain, {"epsilon": self.epsilon})
+        y, mean, variance = results[0], *(ops.stop_gradient(v) for v in results[1:3])
+        stddev = ops.sqrt(ops.add(variance, self.epsilon))
+        usual = ops.maximum(ops.cast(self.renorm_stddev, x.dtype), self.epsilon**0.5)
+        factor = ops.divide(stddev, usual)
+        offset = ops.divide(ops.subtract(mean, ops.cast(self.renorm_mean, x.dtype)), usual)
+        limits = self.renorm_clipping or {}
+        if limits.get("rmin") is not None:
+            factor = ops.maximum(factor, limits["rmin"])
+        if limits.get("rmax") is not None:
+            factor = ops.minimum(factor, limits["rmax"])
+        if limits.get("dmax") is not None:
+            offset = ops.clip(offset, -limits["dmax"], limits["dmax"])
+        # The correction counts as constant: no gradient flows through it.
+        factor, offset = ops.stop_gradient(factor), ops.stop_gradient(offset)
+        _move(self.renorm_mean, mean, self.renorm_momentum)
+        _move(self.renorm_stddev, stddev, self.renorm_momentum)
+        _move(self.moving_mean, mean, self.momentum)
+        moved = _move(self.moving_stddev, stddev, self.momentum)
+        self.moving_variance.assign(ops.relu(ops.subtract(ops.square(moved), self.epsilon)))
+        scale = ops.multiply(factor, gamma)
+        return ops.add(ops.multiply(y, scale), ops.add(ops.multiply(offset, gamma), beta))
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape
@@ -196,7 +248,30 @@ class BatchNormalization(Layer):
             "beta_constraint": constraints.serialize(self.beta_constraint),
             "gamma_constraint": constraints.serialize(self.gamma_constraint),
             "synchronized": False,
-            "renorm": False,
-            "renorm_clipping": None,
+            "renorm": self.renorm,
+            "renorm_clipping": self.renorm_clipping,
             "renorm_momentum": self.renorm_momentum,
         }
+
+
+def _move(average: Any, value: Any, momentum: float) -> Any:
+    """Moves an average on, and gives its new value."""
+    old = ops.multiply(average, momentum)
+    new = ops.add(old, ops.multiply(value, 1.0 - momentum))
+    average.assign(new)
+    return new
+
+
+def _checked_clipping(limits: dict[str, float] | None) -> dict[str, float]:
+    limits = limits or {}
+    wrong = sorted(set(limits) - {"rmin", "rmax", "dmax"})
+    if wrong:
+        raise ValueError(
+            f"`renorm_clipping` has the keys rmin, rmax and dmax. Received: {wrong} in {limits}"
+        )
+    rmin, rmax, dmax = (limits.get(key) for key in ("rmin", "rmax", "dmax"))
+    if rmin is not None and rmax is not None and rmax < rmin:
+        raise ValueError(f"`renorm_clipping` needs rmin <= rmax. Received: {limits}")
+    if dmax is not None and dmax < 0:
+        raise ValueError(f"`renorm_clipping` needs dmax >= 0. Received: {limits}")
+    return limits
