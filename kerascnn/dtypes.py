@@ -34,11 +34,15 @@ _ALIASES = {"float": "float32", "int": "int32", "half": "float16", "double": "fl
 _PYTHON_TYPES = {bool: "bool", int: "int32"}
 
 
+class UnknownDTypeError(TypeError, ValueError):
+    """A dtype that tensors cannot have. Keras raises ValueError, NumPy TypeError."""
+
+
 def standardize_dtype(dtype: Any) -> str:
     """The name of a dtype given as a name, a NumPy dtype, a Python type or None (`floatx`).
 
     Raises:
-        TypeError: for a type that tensors cannot have.
+        UnknownDTypeError: for a type that tensors cannot have; a TypeError and a ValueError.
 
     Example:
 
@@ -61,7 +65,7 @@ def standardize_dtype(dtype: Any) -> str:
             except TypeError:
                 name = str(name).rpartition(".")[2]  # "torch.float32"
     if name not in ALL:
-        raise TypeError(
+        raise UnknownDTypeError(
             f"The dtype {dtype!r} is not supported. Tensors can be {', '.join(ALL)}. "
             "Convert the data first, for example with x.astype('float32')."
         )
@@ -92,10 +96,7 @@ def limits(name: str) -> tuple[float, float]:
     if is_integer(name):
         whole = np.iinfo(name)
         return int(whole.min), int(whole.max)
-    if name == "bfloat16":
-        most = (2.0 - 2.0**-7) * 2.0**127
-    else:
-        most = float(np.finfo(name).max)
+    most = (2.0 - 2.0**-7) * 2.0**127 if name == "bfloat16" else float(np.finfo(name).max)
     return -most, most
 
 

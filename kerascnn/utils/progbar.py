@@ -121,7 +121,10 @@ class Progbar:
             self._values[name] = [value, 1]
             return
         steps = max(current - self._seen_so_far, 1)
-        total = self._values.setdefault(name, [0.0, 0])
+        if name not in self._values:
+            self._values[name] = [value * steps, steps]
+            return
+        total = self._values[name]
         total[0] = total[0] + value * steps
         total[1] += steps
 
