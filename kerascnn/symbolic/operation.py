@@ -111,28 +111,23 @@ class Operation:
 
     @property
     def input(self) -> Any:
-        """The KerasTensor(s) that this was called on; ValueError unless it was called just once."""
-        tensors = self._only_node("input").input_tensors
+        """The KerasTensor(s) that this was first called on."""
+        tensors = self._first_node("input").input_tensors
         return tensors[0] if len(tensors) == 1 else tensors
 
     @property
     def output(self) -> Any:
-        """The KerasTensor(s) that came out; ValueError unless it was called just once."""
-        return self._only_node("output").outputs
+        """The KerasTensor(s) that came out of the first call."""
+        tensors = trees.flatten(self._first_node("output").outputs)
+        return tensors[0] if len(tensors) == 1 else tensors
 
-    def _only_node(self, what: str) -> Node:
+    def _first_node(self, what: str) -> Node:
         if not self._inbound_nodes:
             raise AttributeError(
                 f"The layer '{self.name}' has never been called on a keras.Input: it has no "
                 f"defined {what}."
             )
-        first = self._inbound_nodes[0]
-        if len(self._inbound_nodes) > 1:
-            raise ValueError(
-                f"The layer '{self.name}' was called {len(self._inbound_nodes)} times: "
-                f"its {what} is not one thing. Use the tensors that the calls returned."
-            )
-        return first
+        return self._inbound_nodes[0]
 
 
 class Function(Operation):
