@@ -12,6 +12,7 @@ from typing import Any
 
 from kerascnn import _core, trees
 from kerascnn.ops import creation, dispatch, elementwise, shaping
+from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import op
 
 
@@ -29,6 +30,9 @@ def stop_gradient(variable: Any) -> Any:
 
 
 def _is_unknown(x: Any) -> bool:
+    """Whether the value is known only when a step or a model runs."""
+    if isinstance(x, KerasTensor):
+        return True
     return isinstance(dispatch.convert(x) if dispatch.is_array_like(x) else x, _core.Value)
 
 
@@ -49,11 +53,6 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
     """
     if not callable(true_fn) or not callable(false_fn):
         raise TypeError(f"cond needs two functions. Received: {true_fn!r}, {false_fn!r}")
-    return _cond(pred, true_fn, false_fn)
-
-
-@op
-def _cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
     if not _is_unknown(pred):
         return true_fn() if bool(pred) else false_fn()
     first, second = true_fn(), false_fn()
@@ -66,11 +65,6 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     """The result of one of several functions of the operands, the first or last for an index
     outside. In a traced step all of them are called.
     """
-    return _switch(index, branches, *operands)
-
-
-@op
-def _switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     if not _is_unknown(index):
         return branches[builtins.min(builtins.max(int(index), 0), len(branches) - 1)](*operands)
     result = branches[-1](*operands)

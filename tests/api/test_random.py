@@ -141,3 +141,84 @@ def test_initializers_by_name_and_configuration():
     for bad in ({"mode": "fan_out_of"}, {"scale": 0.0}, {"distribution": "even"}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             initializers.VarianceScaling(**bad)
+
+
+def moments_of(draws):
+    draws = draws.numpy().astype("float64")
+    return draws.mean(), draws.var()
+
+
+# name: how it is drawn, mean, variance, fourth moment about the mean
+DISTRIBUTIONS = {
+    "gamma": (lambda: random.gamma(SHAPE, 2.5, seed=2), 2.5, 2.5, 3 * 2.5**2 + 6 * 2.5),
+    "gamma below 1": (lambda: random.gamma(SHAPE, 0.3, seed=2), 0.3, 0.3, 3 * 0.3**2 + 6 * 0.3),
+    "beta": (lambda: random.beta(SHAPE, 2.0, 3.0, seed=2), 0.4, 0.04, 2.36 * 0.04**2),
+    "binomial": (lambda: random.binomial(SHAPE, 10, 0.3, seed=2), 3.0, 2.1, 2.88 * 2.1**2),
+    # Integrals of the bell from -2 to 2.
+    "truncated_normal": (
+        lambda: random.truncated_normal(SHAPE, 1.0, 0.5, seed=2), 1.0, 0.193435, 0.088512,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_moments_of_distributions(name, device):
+    draw, mean, variance, fourth = DISTRIBUTIONS[name]
+    with keras.device(device):
+        drawn_mean, drawn_variance = moments_of(draw())
+        np.testing.assert_array_equal(draw().numpy(), draw().numpy())
+    count = np.prod(SHAPE)
+    # Within six standard errors.
+    assert abs(drawn_mean - mean) < 6 * np.sqrt(variance / count)
+    assert abs(drawn_variance - variance) < 6 * np.sqrt((fourth - variance**2) / count)
+
+
+def test_truncated_normal_is_cut():
+    draws = random.truncated_normal(SHAPE, 1.0, 0.5, seed=3).numpy()
+    assert 0.0 <= draws.min() < 0.01
+    assert 1.99 < draws.max() <= 2.0
+
+
+def test_categorical_and_shuffle(device):
+    with keras.device(device):
+        logits = np.log(np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 1e-30]], "float32"))
+        drawn = random.categorical(logits, 30_000, seed=6)
+        assert drawn.dtype == "int32"
+        for row, shares in zip(drawn.numpy(), [[0.1, 0.2, 0.7], [0.5, 0.5, 0.0]], strict=True):
+            found = np.bincount(row, minlength=3) / row.size
+            np.testing.assert_allclose(found, shares, atol=6 * 0.5 / np.sqrt(row.size))
+        x = np.arange(60).reshape(20, 3)
+        shuffled = random.shuffle(x, seed=6).numpy()
+        assert (shuffled != x).any()
+        np.testing.assert_array_equal(np.sort(shuffled[:, 0]), x[:, 0])
+        np.testing.assert_array_equal(shuffled - shuffled[:, :1], x - x[:, :1])
+        across = random.shuffle(x, axis=1, seed=9).numpy()
+        np.testing.assert_array_equal(np.sort(across, 1), x)
+
+
+def test_draws_of_alpha_tensors_and_16_bits():
+    alpha = np.array([0.5, 4.0], "float32")
+    means = random.gamma((40_000, 2), alpha, seed=1).numpy().mean(0)
+    np.testing.assert_allclose(means, alpha, rtol=0.05)
+    counts = random.binomial((5000, 2), np.array([0, 4]), np.array([0.5, 1.0]), seed=1).numpy()
+    assert (counts == [0, 4]).all()
+    for dtype in ("float16", "bfloat16", "float64"):
+        assert random.truncated_normal((3,), dtype=dtype).dtype == dtype
+        assert random.gamma((3,), 1.0, dtype=dtype).dtype == dtype
+        assert random.beta((3,), 1.0, 1.0, dtype=dtype).dtype == dtype
+
+
+def test_draws_in_a_compiled_step(device):
+    """shuffle and gamma without Python, another result in each step."""
+    with keras.device(device):
+        with Trace(device) as trace:
+            outputs = [random.shuffle(np.arange(50)), random.gamma((50,), 1.5)]
+        program = _core.Program.compile(trace.graph, outputs, device)
+        steps = []
+        for _ in range(2):
+            program.run([])
+            _core.synchronize(device)
+            steps.append([np.array(t.numpy()) for t in program.outputs()])
+    for first, second in zip(*steps, strict=True):
+        assert (first != second).any()
+    np.testing.assert_array_equal(np.sort(steps[0][0]), np.arange(50))

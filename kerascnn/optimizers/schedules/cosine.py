@@ -14,17 +14,8 @@ from kerascnn.optimizers.schedules.learning_rate_schedule import (
 
 
 def half_wave(done: Any) -> Any:
-    """0.5 * (1 + cos(pi * done)) for `done` from 0 to 1, which falls from 1 to 0.
-
-    The core has no cosine. With t = pi * (0.5 - done), which is within pi / 2 of 0, this is
-    0.5 * (1 + sin(t)), and six terms of sin's series leave an error of 6e-8, a rounding of float32.
-    """
-    t = (0.5 - done) * math.pi
-    square = t * t
-    series = 1.0 - square / 110.0
-    for divisor in (72.0, 42.0, 20.0, 6.0):
-        series = 1.0 - square / divisor * series
-    return 0.5 * (1.0 + t * series)
+    """0.5 * (1 + cos(pi * done)) for `done` from 0 to 1, which falls from 1 to 0."""
+    return 0.5 * (1.0 + ops.cos(done * math.pi))
 
 
 class CosineDecay(LearningRateSchedule):
