@@ -24,6 +24,7 @@ from kerascnn.registration import (
 )
 from kerascnn.serialization import deserialize_keras_object, serialize_keras_object
 from kerascnn.utils.batch_parts import pack_x_y_sample_weight, unpack_x_y_sample_weight
+from kerascnn.utils.dataset_utils import split_dataset
 from kerascnn.utils.download import get_file
 from kerascnn.utils.image_dataset import image_dataset_from_directory
 from kerascnn.utils.image_utils import array_to_img, img_to_array, load_img, save_img
@@ -61,6 +62,7 @@ __all__ = [
     "save_img",
     "serialize_keras_object",
     "set_random_seed",
+    "split_dataset",
     "standardize_dtype",
     "to_categorical",
     "unpack_x_y_sample_weight",
