@@ -6,6 +6,7 @@ channels come before the height.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ __all__ = ["affine_transform", "crop_images", "pad_images", "resize", "rgb_to_gr
 # Up to so many pixels per new pixel are gathered and added, which is exact and moves little; more
 # of them are a product with the matrix of weights.
 _MOST_TAPS = 4
+# Up to so many numbers of a pixel are written out with the pixels of a row.
+_SHORT_ROW = 16
 
 FILL_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
 AFFINE_INTERPOLATIONS = ("nearest", "bilinear")
@@ -191,13 +194,18 @@ def _resample(x: Any, axis: int, new: int, interpolation: str, antialias: bool) 
         factor = dispatch.convert(matrix.T.astype(dtypes.numpy_dtype(x.dtype)), like=x)
         return shaping.moveaxis(linalg.matmul(last, factor), -1, axis)
     result = None
-    along = [new if a == axis else 1 for a in range(len(x.shape))]
+    # Along the last axes the weights are written out for whole rows: kernels are fastest on those.
+    inner = math.prod(x.shape[axis + 1 :])
+    repeats = inner if inner <= _SHORT_ROW else 1
+    seen = (*x.shape[:axis], new, *x.shape[axis + 1 :])
+    rows = (*x.shape[:axis], new * repeats, *(() if repeats == inner else (inner,)))
+    along = [new * repeats if a == axis else 1 for a in range(len(rows))]
     for tap in range(indices.shape[1]):
-        share = shares[:, tap].astype(dtypes.numpy_dtype(x.dtype)).reshape(along)
-        part = shaping.take(x, indices[:, tap], axis)
+        share = shares[:, tap].astype(dtypes.numpy_dtype(x.dtype)).repeat(repeats).reshape(along)
+        part = shaping.reshape(shaping.take(x, indices[:, tap], axis), rows)
         part = elementwise.multiply(part, dispatch.convert(share, like=x))
         result = part if result is None else elementwise.add(result, part)
-    return result
+    return shaping.reshape(result, seen)
 
 
 @op
