@@ -104,7 +104,8 @@ class Progbar:
             self._draw(current, now, per_step, finalize)
         elif self.verbose == 2 and finalize and self.target:
             line = f"{self._count(current)} - {now - self._start:.0f}s"
-            line += f" -{self._format_time(per_step, self.unit_name)}{self._format_values()}\n"
+            line += f" -{self._format_time(per_step, self.unit_name)}"
+            line += self._format_values(short_negative=False) + "\n"
             print_msg(line, line_break=False)
         self._last_update = now
 
@@ -154,12 +155,15 @@ class Progbar:
         digits = int(math.log10(self.target or 1)) + 1
         return f"{current:{digits}d}/{self.target}"
 
-    def _format_values(self) -> str:
+    def _format_values(self, short_negative: bool = True) -> str:
+        """The averages; Keras writes negative ones in short only beside a bar."""
         text = ""
         for name, (total, steps) in self._values.items():
-            average = float(np.mean(total)) / max(1, steps)
+            value = total if isinstance(total, float) else float(np.mean(total))
+            average = value / max(1, steps)
             text += f" - {name}: "
-            text += f"{average:.4f}" if abs(average) > 1e-3 else f"{average:.4e}"
+            size = abs(average) if short_negative else average
+            text += f"{average:.4f}" if size > 1e-3 else f"{average:.4e}"
         return text
 
     def _format_time(self, time_per_unit: float, unit_name: str | None) -> str:
