@@ -195,13 +195,28 @@ def _as_array(value: Any, name: str) -> np.ndarray | None:
                 f"{name} must be an array. Received: {type(value).__name__}. Lists and tuples are "
                 "read as one array for each input or output of the model."
             )
-        value = np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
+        value = _import_array(value)
     if value.ndim == 0:
         raise ValueError(
             f"{name} must have an axis of samples, shape (num_samples, ...). Received a single "
             f"value: {value!r}"
         )
     return _standardize_dtype(value, name)
+
+
+def _import_array(value: Any) -> np.ndarray:
+    """An array of another library as NumPy's."""
+    library = type(value).__module__.partition(".")[0]
+    if library == "torch":
+        value = value.detach().cpu()
+        # NumPy has no bfloat16; floats become floatx anyway.
+        value = value.float() if str(value.dtype) == "torch.bfloat16" else value
+    if not hasattr(value, "__array__"):
+        return np.from_dlpack(value)
+    array = np.asarray(value)
+    # As in Keras, a column of a table keeps its axis.
+    is_column = library == "pandas" and type(value).__name__ == "Series"
+    return array[:, None] if is_column else array
 
 
 def _standardize_dtype(array: np.ndarray, name: str) -> np.ndarray:

@@ -88,7 +88,9 @@ def loader(*arrays, **kwargs):
 
 
 def frames(pandas):
-    return {"x": pandas.DataFrame(X), "y": pandas.Series(Y), "shuffle": False, "epochs": 2}
+    weights = pandas.Series(WEIGHTS)
+    arrays = {"x": pandas.DataFrame(X), "y": pandas.Series(Y), "sample_weight": weights}
+    return arrays | {"shuffle": False, "epochs": 2}
 
 
 ARRAYS = {"x": X, "y": Y, "shuffle": False, "epochs": 3}
@@ -248,6 +250,25 @@ def test_dictionaries_of_inputs_and_outputs_come_from_any_source():
         assert model.fit(source, verbose=0).history == expected
     predictions = model.predict(({"a": a["a"], "b": a["b"]},) for a, _ in batches())
     assert sorted(predictions) == ["kind", "size"] and len(predictions["kind"]) == SAMPLES
+
+
+def test_arrays_of_other_libraries_are_taken():
+    torch = pytest.importorskip("torch")
+    model = model_of(kerascnn)
+    expected = model.predict(X, verbose=0)
+
+    class OnlyDLPack:
+        def __dlpack__(self, **kwargs):
+            return X.__dlpack__(**kwargs)
+
+        def __dlpack_device__(self):
+            return X.__dlpack_device__()
+
+    for other in (OnlyDLPack(), torch.tensor(X, requires_grad=True), kerascnn.ops.array(X)):
+        np.testing.assert_array_equal(model.predict(other, verbose=0), expected)
+    half = torch.tensor(X).bfloat16()
+    rounded = model.predict(half.float().numpy(), verbose=0)
+    np.testing.assert_array_equal(model.predict(half, verbose=0), rounded)
 
 
 def test_batches_may_change_their_shape(device):
