@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +27,8 @@ class InputLayer(Layer):
         name: By default input_layer, input_layer_1, ...
 
     Raises:
-        ValueError: where neither or both of the shapes are given.
+        ValueError: where neither or both of the shapes are given, and for an `input_tensor` that
+            is no KerasTensor or not what the other arguments say.
     """
 
     def __init__(
@@ -42,11 +44,22 @@ class InputLayer(Layer):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
+        if "input_shape" in kwargs:
+            warnings.warn("`input_shape` is now called `shape`.", stacklevel=2)
+            shape = kwargs.pop("input_shape")
+        if "batch_input_shape" in kwargs:
+            batch_shape = kwargs.pop("batch_input_shape")
         super().__init__(name=name, **kwargs)
         if sparse or ragged:
             raise ValueError(f"Tensors are dense. Received: sparse={sparse}, ragged={ragged}")
         if input_tensor is not None:
-            batch_shape, dtype = input_tensor.shape, dtype or input_tensor.dtype
+            self._check_tensor(input_tensor, shape, batch_size, batch_shape, dtype)
+            batch_shape, dtype = input_tensor.shape, input_tensor.dtype
+        elif batch_size is not None and batch_shape is not None:
+            raise ValueError(
+                f"Give `batch_size` or `batch_shape`, not both. Received: batch_size={batch_size}, "
+                f"batch_shape={batch_shape}"
+            )
         elif shape is not None and batch_shape is not None:
             raise ValueError(
                 f"Give `shape` or `batch_shape`, not both. Received: shape={shape}, "
@@ -60,8 +73,31 @@ class InputLayer(Layer):
         self.optional = optional
         self._dtype = dtypes.standardize_dtype(dtype)
         self.built = True
-        output = input_tensor or KerasTensor(self.batch_shape, self._dtype, name=self.name)
+        output = input_tensor
+        if output is None:
+            output = KerasTensor(self.batch_shape, self._dtype, name=self.name)
         Node(self, (), {}, output)
+
+    def _check_tensor(
+        self, tensor: Any, shape: Any, batch_size: Any, batch_shape: Any, dtype: Any
+    ) -> None:
+        if not isinstance(tensor, KerasTensor):
+            raise ValueError(
+                f"`input_tensor` must be a KerasTensor. Received: {tensor!r} (of type "
+                f"{type(tensor)})"
+            )
+        says = {
+            "batch_size": (batch_size, tensor.shape[0] if tensor.shape else None),
+            "shape": (None if shape is None else tuple(shape), tensor.shape[1:]),
+            "batch_shape": (None if batch_shape is None else tuple(batch_shape), tensor.shape),
+            "dtype": (None if dtype is None else dtypes.standardize_dtype(dtype), tensor.dtype),
+        }
+        for name, (given, own) in says.items():
+            if given is not None and given != own:
+                raise ValueError(
+                    f"`{name}` is not that of `input_tensor`. Received: {name}={given}, the "
+                    f"tensor has {own}"
+                )
 
     @property
     def dtype(self) -> str:
