@@ -77,8 +77,7 @@ _MISSING = {
 
 # Left for later: {namespace: names}
 _NOT_YET = {
-    "config": "max_epochs max_steps_per_epoch set_max_epochs set_max_steps_per_epoch",
-    "utils": "Config split_dataset",
+    "utils": "Config",
 }
 
 # Other arguments than in Keras: name: reason
