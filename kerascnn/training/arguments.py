@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, random
+from kerascnn import _core, config, random
 from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.training.data import ArrayData, check_positive_int
 from kerascnn.training.streams import BatchStream
@@ -74,3 +75,22 @@ def check_epochs(epochs: Any, initial_epoch: Any, validation_freq: Any, shuffle:
         )
     if not isinstance(shuffle, (bool, np.bool_)):
         raise ValueError(f"shuffle must be True or False. Received: shuffle={shuffle!r}")
+
+
+def limit_epochs(epochs: int) -> int:
+    """`epochs`, or what `config.max_epochs` allows of them."""
+    most = config.max_epochs()
+    if not most or most >= epochs:
+        return epochs
+    warnings.warn(f"Limiting epochs to {most}", stacklevel=3)
+    return most
+
+
+def limit_steps(steps: int | None, num_batches: int | None) -> int | None:
+    """`steps`, or what `config.max_steps_per_epoch` allows of them or of the batches there are."""
+    most = config.max_steps_per_epoch()
+    known = steps or num_batches
+    if not most or (known is not None and most >= known):
+        return steps
+    warnings.warn(f"Limiting steps_per_epoch to {most}", stacklevel=3)
+    return most

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kerascnn import _core
 from kerascnn.training.data import ArrayData
 from kerascnn.training.steps import PREDICT, CompiledStep, describe_source
 from kerascnn.training.streams import BatchStream
@@ -42,7 +41,6 @@ class BatchFeed:
         self._iterator: Iterator[Any] | None = None
         self._next: Any = None
         self._has_next = False
-        self._in_flight = False
         self._seen = 0  # batches of the pass
         self._allowed = 0.0  # batches that the epoch may still have
         self._asked: int | None = None
@@ -157,11 +155,7 @@ class BatchFeed:
         while count < limit and self.has_next():
             data = self._take()
             step = self._step_for(data)
-            if self._in_flight and self._state.device != "cpu":
-                # The step before may still be reading the places that are written now.
-                _core.synchronize(self._state.device)
             step.run(step.stage(data.unique_arrays(), self._state.device), 1)
-            self._in_flight = True
             count += 1
         return step, count
 

@@ -82,6 +82,9 @@ class CompiledStep:
             self._staged = [
                 StagedTensor("batch", array.shape, array.dtype.name, device) for array in arrays
             ]
+        elif device != "cpu":
+            # The step before may still be reading the places that are written now.
+            _core.synchronize(device)
         for staged, array in zip(self._staged, arrays, strict=True):
             staged.write(array)
         return [staged.tensor for staged in self._staged]

@@ -16,6 +16,8 @@ from kerascnn.layers.state import find, unique
 from kerascnn.metrics.recording import current_recording
 from kerascnn.training.arguments import (
     check_epochs,
+    limit_epochs,
+    limit_steps,
     make_shuffler,
     standardize_batch_size,
 )
@@ -351,14 +353,16 @@ class Trainer(StepMachinery):
             validation_data = unpack_validation_data(validation_data)
         shuffler = make_shuffler() if shuffle and isinstance(data, ArrayData) else None
         feed = self._feed(TRAIN, data, batch_size, shuffler)
+        epochs = limit_epochs(epochs)
+        steps_per_epoch = limit_steps(steps_per_epoch, feed.num_batches)
         validation = None
         if validation_data is not None:
             size = standardize_batch_size(
                 validation_batch_size, validation_data, validation_steps, "validation_steps"
             )
-            validation = Validation(
-                self._feed(TEST, validation_data, size), validation_steps, validation_freq
-            )
+            validation_feed = self._feed(TEST, validation_data, size)
+            validation_steps = limit_steps(validation_steps, validation_feed.num_batches)
+            validation = Validation(validation_feed, validation_steps, validation_freq)
         feeds = [feed] if validation is None else [feed, validation.feed]
         callback_list = self._callback_list(
             callbacks, verbose, epochs, steps_per_epoch or feed.num_batches, add_history=True
@@ -401,6 +405,7 @@ class Trainer(StepMachinery):
         self._assert_compile_called("evaluate")
         data = as_data(x, y, sample_weight)
         feed = self._feed(TEST, data, standardize_batch_size(batch_size, data, steps, "steps"))
+        steps = limit_steps(steps, feed.num_batches)
         callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
         runner = StepRunner(self, TEST, feed, callback_list, lambda: self.stop_evaluating)
         with self._running(callback_list, feed):
@@ -433,6 +438,7 @@ class Trainer(StepMachinery):
         """
         data = as_data(x)
         feed = self._feed(PREDICT, data, standardize_batch_size(batch_size, data, steps, "steps"))
+        steps = limit_steps(steps, feed.num_batches)
         callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
         with self._running(callback_list, feed):
             return run_predict(self, feed, steps, callback_list)
