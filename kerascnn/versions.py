@@ -25,7 +25,7 @@ def collect() -> dict[str, Any]:
         for name, usable, description in _core.list_devices()
     ]
     packages = {}
-    for name in ("numpy", "ml_dtypes", "rich"):
+    for name in ("numpy", "ml_dtypes", "rich", "h5py"):
         try:
             packages[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

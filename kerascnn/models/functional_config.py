@@ -188,7 +188,10 @@ def _restore(structure: Any, tensor: Any) -> Any:
                 return serialization.deserialize_object(x)
             return {key: restore(value) for key, value in x.items()}
         if isinstance(x, (list, tuple)):
-            return type(x)(restore(item) for item in x)
+            items = [restore(item) for item in x]
+            # JSON has lists only, but an index of several axes is a tuple.
+            index = any(isinstance(item, slice) or item is Ellipsis for item in items)
+            return tuple(items) if index or isinstance(x, tuple) else items
         return x
 
     restored = restore(structure)

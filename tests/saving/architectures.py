@@ -204,6 +204,19 @@ def functions_in_the_graph(k):
     return m
 
 
+@model((6, 4))
+def more_functions(k):
+    inputs = k.Input((6, 4))
+    x = k.ops.reshape(inputs[:, 1:3], (-1, 8))
+    x = k.ops.softmax(x) - k.ops.where(x > 0.5, x, 0.0)
+    a, b = k.ops.split(k.ops.squeeze(k.ops.expand_dims(x, 1), 1), 2, axis=-1)
+    x = k.ops.transpose(k.ops.stack([a, b], axis=1), (0, 2, 1))
+    x = k.layers.Flatten()(k.ops.clip(x, 0.0, 1.0) ** 2)
+    m = k.Model(inputs, k.layers.Dense(3, "softmax")(x))
+    m.compile("adam", SPARSE)
+    return m
+
+
 @model((8, 8, 3))
 def frozen(k):
     base = k.Sequential([k.Input((8, 8, 3)), k.layers.Conv2D(4, 3), k.layers.BatchNormalization()])
@@ -418,6 +431,15 @@ def xception_like(k):
         x = before = L.add([x, before])
     m = k.Model(inputs, L.Dense(3)(L.Dropout(0.0)(L.GlobalAveragePooling2D()(x))))
     m.compile(k.optimizers.Adam(3e-4), k.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return m
+
+
+@model((5,))
+def several_optimizers(k):
+    m = k.Sequential([k.Input((5,)), k.layers.Dense(4, name="body"), k.layers.Dense(3, "softmax")])
+    choice = k.optimizers.OptimizerMap(k.optimizers.SGD(0.1, momentum=0.9))
+    choice[".*body/.*"] = k.optimizers.Adam(0.01)
+    m.compile(k.optimizers.MultiOptimizer(choice), SPARSE)
     return m
 
 
