@@ -17,11 +17,20 @@ from kerascnn.registration import enable_unsafe_deserialization as enable_unsafe
 _FLOATX_CHOICES = ("float16", "bfloat16", "float32", "float64")
 _DATA_FORMATS = ("channels_last", "channels_first")
 
+
+def _limit_of(variable: str) -> int | None:
+    """A number of an environment variable, None where it is not set."""
+    text = os.environ.get(variable)
+    return int(text) if text else None
+
+
 _settings: dict[str, Any] = {
     "floatx": "float32",
     "epsilon": 1e-7,
     "image_data_format": "channels_last",
     "interactive_logging": True,
+    "max_epochs": _limit_of("KERAS_MAX_EPOCHS"),
+    "max_steps_per_epoch": _limit_of("KERAS_MAX_STEPS_PER_EPOCH"),
     "tf32": os.environ.get("KERASCNN_TF32", "1") != "0",
 }
 
@@ -117,6 +126,33 @@ def disable_interactive_logging() -> None:
 def is_interactive_logging_enabled() -> bool:
     """Whether messages and progress go to standard output."""
     return _settings["interactive_logging"]
+
+
+def max_epochs() -> int | None:
+    """How many epochs `fit` trains at most, None without a limit.
+
+    Set by `set_max_epochs` or the environment variable `KERAS_MAX_EPOCHS`, so that a script can be
+    tried out without a change.
+    """
+    return _settings["max_epochs"]
+
+
+def set_max_epochs(max_epochs: int | None) -> None:
+    """Limits how many epochs `fit` trains; None takes the limit away."""
+    _settings["max_epochs"] = max_epochs
+
+
+def max_steps_per_epoch() -> int | None:
+    """How many batches an epoch, an evaluation or a prediction has at most, None without a limit.
+
+    Set by `set_max_steps_per_epoch` or the environment variable `KERAS_MAX_STEPS_PER_EPOCH`.
+    """
+    return _settings["max_steps_per_epoch"]
+
+
+def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
+    """Limits the batches of an epoch, an evaluation and a prediction; None takes it away."""
+    _settings["max_steps_per_epoch"] = max_steps_per_epoch
 
 
 def tf32() -> bool:

@@ -1,17 +1,20 @@
-"""Downloads into a cache, for scripts that bring their own data."""
+"""Downloads into a cache, for scripts that bring their own data.
+
+What is only needed for downloads is imported there: `import kerascnn` loads this module.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
-import tarfile
 import warnings
-import zipfile
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from kerascnn.utils import file_utils
 from kerascnn.utils.io_utils import print_msg
+
+if TYPE_CHECKING:
+    import tarfile
 
 _CHUNK = 1 << 18
 
@@ -98,6 +101,10 @@ def extract_archive(
     Raises:
         NotImplementedError: for another format.
     """
+    import shutil
+    import tarfile
+    import zipfile
+
     if archive_format is None:
         return False
     formats = ("tar", "zip") if archive_format == "auto" else archive_format
@@ -117,6 +124,8 @@ def extract_archive(
 
 
 def _untar(path: Any, folder: Path) -> None:
+    import tarfile
+
     def keep(member: tarfile.TarInfo, destination: str) -> tarfile.TarInfo | None:
         try:
             return tarfile.data_filter(member, destination)
@@ -129,6 +138,8 @@ def _untar(path: Any, folder: Path) -> None:
 
 
 def _unzip(path: Any, folder: Path) -> None:
+    import zipfile
+
     root = folder.resolve()
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():

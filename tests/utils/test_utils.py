@@ -86,6 +86,37 @@ def test_backend_and_config():
         module.config.enable_interactive_logging()
 
 
+@pytest.mark.filterwarnings("ignore:Limiting", "ignore:__array__ implementation")
+@pytest.mark.parametrize("module", MODULES)
+def test_limits_of_epochs_and_steps(module):
+    model = module.Sequential([module.Input((2,)), module.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.zeros((12, 2), "float32"), np.zeros((12, 1), "float32")
+    seen = []
+    count = module.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: seen.append("train"),
+        on_test_batch_end=lambda batch, logs: seen.append("test"),
+    )
+    options = {"batch_size": 2, "verbose": 0, "callbacks": [count]}
+    module.config.set_max_epochs(2)
+    module.config.set_max_steps_per_epoch(3)
+    try:
+        assert (module.config.max_epochs(), module.config.max_steps_per_epoch()) == (2, 3)
+        with pytest.warns(UserWarning, match="Limiting epochs to 2"):
+            history = model.fit(x, y, epochs=5, validation_data=(x, y), **options)
+        assert len(history.epoch) == 2
+        assert seen == (["train"] * 3 + ["test"] * 3) * 2
+        seen.clear()
+        with pytest.warns(UserWarning, match="Limiting steps_per_epoch to 3"):
+            model.evaluate(x, y, **options)
+            assert model.predict(x, batch_size=2, verbose=0).shape == (6, 1)
+        assert seen == ["test"] * 3
+    finally:
+        module.config.set_max_epochs(None)
+        module.config.set_max_steps_per_epoch(None)
+    assert len(model.fit(x, y, epochs=3, verbose=0).epoch) == 3
+
+
 def test_clear_session_starts_anew():
     for module in MODULES:
         module.config.set_dtype_policy("mixed_bfloat16")
