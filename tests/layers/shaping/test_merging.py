@@ -25,12 +25,15 @@ def configurations(draw, name):
     """Arguments, and the shapes of some inputs."""
     sizes = st.integers(1, 4)
     if name == "Dot":
-        shared, ranks = draw(sizes), [draw(st.integers(2, 4)) for _ in range(2)]
+        normalize = draw(st.booleans())
+        # A vector of one element has length 1 whatever it was, so that its gradient is rounding.
+        shared = draw(st.integers(3, 5) if normalize else sizes)
+        ranks = [draw(st.integers(2, 4)) for _ in range(2)]
         shapes = [[2, *(draw(sizes) for _ in range(rank - 1))] for rank in ranks]
         axes = [draw(st.integers(1, rank - 1)) for rank in ranks]
         for shape, axis in zip(shapes, axes, strict=True):
             shape[axis] = shared
-        arguments = {"axes": tuple(axes), "normalize": draw(st.booleans())}
+        arguments = {"axes": tuple(axes), "normalize": normalize}
         return arguments, [tuple(shape) for shape in shapes]
     count = 2 if name == "Subtract" else draw(st.integers(2, 4))
     rank = draw(st.integers(1, 3))
@@ -56,7 +59,9 @@ def test_values_are_those_of_keras(name, device):
         seed=st.integers(0, 2**16),
     )
     def check(configuration, dtype, seed):
-        check_layer(name, *configuration, dtype, seed, device)
+        # The gradient of a length of 1 is what is left of two terms where vectors are nearly alike.
+        tolerance = 2e-3 if configuration[0].get("normalize") else None
+        check_layer(name, *configuration, dtype, seed, device, tolerance)
 
     check()
 
