@@ -70,13 +70,15 @@ class Functional(Model):
 
     @property
     def input_shape(self) -> Any:
-        """Shape(s) of the inputs, nested as they are."""
-        return trees.map_structure(lambda x: x.shape, self._graph.inputs)
+        """The input's shape; a list of them for several, in the order of their names if any."""
+        shapes = [x.shape for x in self.inputs]
+        return shapes[0] if len(shapes) == 1 else shapes
 
     @property
     def output_shape(self) -> Any:
-        """Shape(s) of the outputs, nested as they are."""
-        return trees.map_structure(lambda x: x.shape, self._graph.outputs)
+        """The output's shape; a list of them for several, in the order of their names if any."""
+        shapes = [x.shape for x in self.outputs]
+        return shapes[0] if len(shapes) == 1 else shapes
 
     @property
     def input_names(self) -> list[str]:

@@ -106,9 +106,8 @@ class Sequential(Model):
         first = self._stack[0]
         if isinstance(first, InputLayer):
             self.build(first.batch_shape)
-        elif isinstance(first, (Functional, Sequential)) and first.built:
-            if isinstance(first.input, KerasTensor):
-                self.build(first.input_shape)
+        elif isinstance(first, (Functional, Sequential)) and first.built and len(first.inputs) == 1:
+            self.build(first.input_shape)
 
     def build(self, input_shape: Any = None) -> None:
         """Makes all weights, for inputs of a shape with the batch (None for any size).
