@@ -129,6 +129,15 @@ def test_shared_layers_have_their_weights_once():
     assert shared.output is shared._inbound_nodes[0].outputs  # of the first call, as in Keras
 
 
+def test_a_call_for_inference_is_one_in_fit_too():
+    x, norm = keras.Input((4,)), layers.BatchNormalization()
+    model = keras.Model(x, layers.Dense(1)(norm(x, training=False)))
+    model.compile("sgd", "mse")
+    model.fit(np.arange(8.0).reshape(2, 4), np.zeros((2, 1)), verbose=0)
+    assert not norm.moving_mean.numpy().any()
+    assert norm.beta.numpy().any()  # its weights are trained
+
+
 def test_deep_graphs_need_no_deep_stack():
     x = y = keras.Input((2,))
     for _ in range(1500):
