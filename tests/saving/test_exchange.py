@@ -114,29 +114,6 @@ def test_short_floats_bit_by_bit(dtype, direction, tmp_path):
 
 
 @pytest.mark.parametrize("direction", PACKAGES)
-def test_random_layers_by_their_predictions(direction, tmp_path, rng):
-    """Their draws differ; that files with their generators fit is what can be held."""
-    writer, reader = PACKAGES[direction]
-    L = writer.layers
-    augment = L.Pipeline([L.RandomFlip("horizontal", seed=1), L.RandomRotation(0.1)])
-    model = writer.Sequential([writer.Input((8, 8, 3)), augment, L.RandomZoom(0.1)])
-    for layer in (L.RandomContrast(0.2), L.RandomTranslation(0.1, 0.1), L.RandomErasing()):
-        model.add(layer)
-    for layer in (L.GaussianNoise(0.1, seed=4), L.AlphaDropout(0.1), L.Flatten(), L.Dense(3)):
-        model.add(layer)
-    model.compile("adam", "mse")
-    x = rng.random((6, 8, 8, 3)).astype("float32")
-    model.fit(x, np.zeros((6, 3), "float32"), verbose=0)
-    model.save(tmp_path / "m.keras")
-    model.save_weights(tmp_path / "m.weights.h5")
-    other = reader.saving.load_model(tmp_path / "m.keras")
-    assert_predict_the_same(model, other, x)
-    other.fit(x, np.zeros((6, 3), "float32"), verbose=0)
-    other.load_weights(tmp_path / "m.weights.h5")
-    assert_predict_the_same(model, other, x)
-
-
-@pytest.mark.parametrize("direction", PACKAGES)
 @pytest.mark.filterwarnings("ignore:.*lambda:UserWarning")
 def test_lambdas_only_outside_of_safe_mode(direction, tmp_path, rng):
     writer, reader = PACKAGES[direction]
