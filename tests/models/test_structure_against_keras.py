@@ -225,6 +225,8 @@ def compare(actual, expected, place):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_models_are_put_together_as_in_keras(case, device):
+    for library in (keras, kerascnn):
+        library.utils.clear_session()  # names are counted from the start in both
     expected = list(case(keras))
     with kerascnn.device(device):
         actual = list(case(kerascnn))
