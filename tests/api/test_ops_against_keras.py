@@ -273,7 +273,7 @@ def test_values_and_gradients(name, device):
                 loss = kerascnn.ops.sum(traced * weights.astype("float32"))
                 gradients = trace.graph.gradients(loss, values)
                 outputs += [g for g in gradients if g is not None]
-        program = _core.Program.compile(trace.graph, outputs, device)
+        program = _core.Program.compile(trace.graph, outputs, device, allow_tf32=False)
         program.run([_core.from_numpy(np.ascontiguousarray(x), device) for x in arrays])
         results = [np.array(t.numpy()) for t in program.outputs()]
     # Fused loops may multiply and add in one rounding.

@@ -16,7 +16,7 @@ def compiled(function, *arrays, device="cpu"):
         results = [
             ops.convert_to_tensor(r) for r in (result if isinstance(result, tuple) else [result])
         ]
-    program = _core.Program.compile(trace.graph, results, device)
+    program = _core.Program.compile(trace.graph, results, device, allow_tf32=False)
     program.run([_core.from_numpy(x, device) for x in arrays])
     return [np.array(t.numpy()) for t in program.outputs()]
 
