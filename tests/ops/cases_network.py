@@ -89,6 +89,7 @@ CONVOLUTIONS = {
     "depthwise": _conv((2, 6, 5, 3), (3, 3, 1, 6), padding=(1, 1, 1, 1), groups=3),
     "pointwise": _conv((2, 5, 4, 7), (1, 1, 7, 3)),
     "pointwise_strided": _conv((2, 5, 5, 3), (1, 1, 3, 4), strides=(2, 2)),
+    "pointwise_strided_narrow": _conv((2, 10, 10, 3), (1, 1, 3, 1), strides=(2, 2)),
     "row_kernel": _conv((1, 4, 9, 2), (1, 5, 2, 3), padding=(0, 0, 2, 2)),
     "wide_padding": _conv((1, 3, 3, 1), (2, 2, 1, 2), padding=(3, 2, 4, 3)),
     "whole_image": _conv((3, 4, 5, 2), (4, 5, 2, 7)),

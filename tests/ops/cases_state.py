@@ -43,7 +43,11 @@ def _random():
     for op, kinds in _KINDS.items():
         for kind, attributes in kinds.items():
             for id, shape in shapes.items():
-                rows.append(row(op, f"{kind}_{id}", _drawn(op, attributes, *shape)))
+                # A single normal number may be close to 0, where its cosine has fewer digits.
+                few = (
+                    {"tolerance": {"float32": 1e-3}} if op == "random_normal" and not shape else {}
+                )
+                rows.append(row(op, f"{kind}_{id}", _drawn(op, attributes, *shape), **few))
         rows.append(large(op, _drawn(op, next(iter(kinds.values())), 65_537, 5)))
     for dtype in ("bool", "uint8", "int32"):
         make = _drawn("random_bernoulli", {"p": 0.3}, 50)

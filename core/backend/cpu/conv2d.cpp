@@ -69,7 +69,9 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
   if (is_narrow(request.inputs[0].dtype)) return plan_in_float32(request, plan_conv2d_wgrad);
   const Conv2DGeometry g = conv2d_geometry("conv2d_wgrad", request.attributes, request.inputs);
 #ifdef KERASCNN_WITH_ONEDNN
-  if (use_onednn(request, g)) return onednn::plan_conv2d_wgrad(request, g);
+  if (use_onednn(request, g)) {
+    if (auto kernel = onednn::plan_conv2d_wgrad(request, g)) return kernel;
+  }
 #endif
   return dispatch_wide(request,
                        [&]<typename T>(Type<T>) { return make_generic_conv2d_wgrad<T>(g); });
