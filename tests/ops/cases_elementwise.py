@@ -198,7 +198,9 @@ def _functions():
         *_unary("log1p", positive),
         *_unary("floor", _kinks(-2.0, -1.0, 0.0, 1.0, 2.0)),
         *_unary("ceil", _kinks(-2.0, -1.0, 0.0, 1.0, 2.0)),
-        *_unary("round", _kinks(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5)),
+        *_unary(
+            "round", lambda rng, *shape: rng.integers(-3, 4, shape) + 0.4 * inside(rng, *shape)
+        ),
         *_unary("sin", normal),
         *_unary("cos", normal),
         *_unary("tan", inside),

@@ -27,7 +27,7 @@ def test_statistics_follow_a_tensor(device):
     assert _core.memory_stats(device)["cached"] == 0
 
 
-def test_freed_memory_is_used_again(device):
+def test_freed_memory_is_used_again(device, settled_memory):
     t = _core.empty((1 << 20,), "float32", device)
     del t
     before = _core.memory_stats(device)
