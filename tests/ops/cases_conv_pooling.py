@@ -169,19 +169,20 @@ _TWO_SUMS = {
 def _rows():
     rows = []
     for op in (FORWARD, f"{FORWARD}_dgrad", f"{FORWARD}_wgrad"):
+        rounding = {} if op == FORWARD else _TWO_SUMS
         for id, geometry in LAYERS.items():
             make = lambda rng, op=op, g=geometry: _call(op, rng, g)  # noqa: E731
-            rows.append(row(op, id, make, gradient=False, **_TWO_SUMS))
+            rows.append(row(op, id, make, gradient=False, **rounding))
         rows.append(large(op, lambda rng, op=op: _call(op, rng, LARGE)))
         for i in range(4):
             make = lambda rng, op=op: _call(op, rng, _draw_layer(rng))  # noqa: E731
-            rows.append(row(op, f"drawn_{i}", make, gradient=False, **_TWO_SUMS))
+            rows.append(row(op, f"drawn_{i}", make, gradient=False, **rounding))
         for activation in _ACTIVATIONS:
             make = lambda rng, op=op, a=activation: _call(op, rng, ACTIVATED, a)  # noqa: E731
             # In 16 bits different numbers become equal, and the first of them is the maximum.
             is_rounded = op == FORWARD and activation in _ROUNDED
             dtypes = ("float64", "float32") if is_rounded else FLOATS
-            rows.append(row(op, activation, make, gradient=False, dtypes=dtypes, **_TWO_SUMS))
+            rows.append(row(op, activation, make, gradient=False, dtypes=dtypes, **rounding))
     for id in ("same", "mnist", "lenet_2", "overlapping", "grouped"):
         make = lambda rng, g=LAYERS[id]: _call(FORWARD, rng, g, bias=False)  # noqa: E731
         rows.append(row(FORWARD, f"{id}_no_bias", make, gradient=False))
