@@ -59,9 +59,7 @@ from kerascnn.layers.merge import (
 )
 from kerascnn.layers.multi_head_attention import MultiHeadAttention
 from kerascnn.layers.noise import AlphaDropout, GaussianDropout, GaussianNoise
-from kerascnn.layers.normalization import Normalization
 from kerascnn.layers.permute import Permute, RepeatVector
-from kerascnn.layers.pipeline import Pipeline
 from kerascnn.layers.pooling import (
     AveragePooling1D,
     AveragePooling2D,
@@ -70,13 +68,19 @@ from kerascnn.layers.pooling import (
     MaxPooling2D,
     MaxPooling3D,
 )
-from kerascnn.layers.random_affine import RandomRotation, RandomTranslation, RandomZoom
-from kerascnn.layers.random_color import RandomBrightness, RandomContrast
-from kerascnn.layers.random_crop import RandomCrop, RandomFlip
-from kerascnn.layers.random_erasing import RandomErasing
-from kerascnn.layers.rescaling import Rescaling
+from kerascnn.layers.preprocessing.normalization import Normalization
+from kerascnn.layers.preprocessing.pipeline import Pipeline
+from kerascnn.layers.preprocessing.random_affine import (
+    RandomRotation,
+    RandomTranslation,
+    RandomZoom,
+)
+from kerascnn.layers.preprocessing.random_color import RandomBrightness, RandomContrast
+from kerascnn.layers.preprocessing.random_crop import RandomCrop, RandomFlip
+from kerascnn.layers.preprocessing.random_erasing import RandomErasing
+from kerascnn.layers.preprocessing.rescaling import Rescaling
+from kerascnn.layers.preprocessing.resizing import CenterCrop, Resizing
 from kerascnn.layers.reshape import Reshape
-from kerascnn.layers.resizing import CenterCrop, Resizing
 from kerascnn.layers.rms_normalization import RMSNormalization, UnitNormalization
 from kerascnn.layers.separable_convolution import SeparableConv1D, SeparableConv2D
 from kerascnn.layers.spatial_dropout import SpatialDropout1D, SpatialDropout2D, SpatialDropout3D

@@ -107,7 +107,7 @@ def test_a_program_sees_what_is_learned_later(device, rng):
 
 def test_large_arrays_are_looked_at_in_pieces(monkeypatch, rng):
     values = rng.integers(0, 256, (50, 6, 6, 3), dtype=np.uint8)
-    monkeypatch.setattr("kerascnn.layers.normalization._PIECE", 6 * 6 * 3 * 7)
+    monkeypatch.setattr("kerascnn.layers.preprocessing.normalization._PIECE", 6 * 6 * 3 * 7)
     layer = layers.Normalization()
     layer.adapt(values)
     np.testing.assert_allclose(layer.weights[0].numpy(), values.mean((0, 1, 2)), rtol=1e-6)

@@ -192,7 +192,7 @@ def test_affine_transform(fill_mode, interpolation, dtype, shared, first, sizes,
 
 def test_rotation_matrices_are_those_of_keras(device):
     angles = np.linspace(-360, 360, 97).astype("float32")
-    from kerascnn.layers.random_affine import _rotation
+    from kerascnn.layers.preprocessing.random_affine import _rotation
 
     actual = compiled(lambda a: _rotation(a, 20, 31), [angles], device)
     zero, one = keras.ops.zeros(97), keras.ops.ones(97)

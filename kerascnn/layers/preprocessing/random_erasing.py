@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import ops, random
-from kerascnn.layers.image_preprocessing import (
+from kerascnn.layers.preprocessing.base import (
     ImagePreprocessing,
     factor_overlapping,
     saved_seed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerascnn import dtypes, ops
-from kerascnn.layers.image_preprocessing import ImagePreprocessing
+from kerascnn.layers.preprocessing.base import ImagePreprocessing
 from kerascnn.ops import image as image_ops
 from kerascnn.ops import resampling
 

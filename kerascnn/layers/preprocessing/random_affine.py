@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from kerascnn import ops
-from kerascnn.layers.image_preprocessing import (
+from kerascnn.layers.preprocessing.base import (
     FILL_MODES,
     INTERPOLATIONS,
     ImagePreprocessing,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import ops, random
-from kerascnn.layers.image_preprocessing import ImagePreprocessing, saved_seed
+from kerascnn.layers.preprocessing.base import ImagePreprocessing, saved_seed
 from kerascnn.ops import dispatch, resampling
 from kerascnn.ops import image as image_ops
 

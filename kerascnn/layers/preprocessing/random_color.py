@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerascnn import ops
-from kerascnn.layers.image_preprocessing import ImagePreprocessing, saved_seed
+from kerascnn.layers.preprocessing.base import ImagePreprocessing, saved_seed
 
 
 class _RandomColor(ImagePreprocessing):

@@ -1,0 +1,1 @@
+"""Layers that prepare images: their sizes and values, and random changes while training."""
