@@ -8,9 +8,10 @@ from typing import Any
 from kerascnn import ops
 from kerascnn.layers.arguments import positive_integer
 from kerascnn.layers.base_convolution import BaseConvolution
+from kerascnn.layers.low_rank import LowRankAdaptation
 
 
-class BaseConv(BaseConvolution):
+class BaseConv(LowRankAdaptation, BaseConvolution):
     """Base of `Conv1D`, `Conv2D` and `Conv3D`."""
 
     def __init__(
@@ -32,13 +33,10 @@ class BaseConv(BaseConvolution):
         activity_regularizer: Any = None,
         kernel_constraint: Any = None,
         bias_constraint: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
         **kwargs: Any,
     ) -> None:
-        for name in ("lora_rank", "lora_alpha"):
-            if (value := kwargs.pop(name, None)) is not None:
-                raise ValueError(
-                    f"{type(self).__name__} does not have {name}. Received: {name}={value!r}"
-                )
         super().__init__(
             rank,
             kernel_size,
@@ -63,6 +61,7 @@ class BaseConv(BaseConvolution):
                 f"groups={self.groups}"
             )
         self._check_steps()
+        self._init_adaptation(lora_rank, lora_alpha)
 
     def _may_be_causal(self) -> bool:
         return self.rank == 1
@@ -75,8 +74,14 @@ class BaseConv(BaseConvolution):
                 f"{self.groups}. Received: {channels} channels, input_shape={tuple(input_shape)}"
             )
         shape = (*self.kernel_size, channels // self.groups, self.filters)
-        self.kernel = self._add_kernel(shape, "kernel")
+        self._kernel = self._add_kernel(shape, "kernel")
         self._add_bias(self.filters)
+        self._adapt_as_asked()
+
+    @property
+    def kernel(self) -> Any:
+        """The kernels, (*kernel_size, channels / groups, filters); with `enable_lora`, adapted."""
+        return self._adapted_value()
 
     def convolution_op(self, inputs: Any, kernel: Any) -> Any:
         """The convolution without bias and activation; subclasses may override it."""
@@ -133,6 +138,7 @@ class Conv1D(BaseConv):
         activity_regularizer: A penalty on the output.
         kernel_constraint: A callable that the kernels go through after each update.
         bias_constraint: A callable that the bias goes through after each update.
+        **kwargs: `lora_rank` and `lora_alpha` as of `Dense`, and those of every layer.
 
     Input: (n, steps, c), or (n, c, steps) with "channels_first"; any floating dtype.
 
@@ -213,6 +219,7 @@ class Conv2D(BaseConv):
         activity_regularizer: A penalty on the output.
         kernel_constraint: A callable that the kernels go through after each update.
         bias_constraint: A callable that the bias goes through after each update.
+        **kwargs: `lora_rank` and `lora_alpha` as of `Dense`, and those of every layer.
 
     Input: (n, h, w, c), or (n, c, h, w) with "channels_first"; any floating dtype.
 
@@ -293,6 +300,7 @@ class Conv3D(BaseConv):
         activity_regularizer: A penalty on the output.
         kernel_constraint: A callable that the kernels go through after each update.
         bias_constraint: A callable that the bias goes through after each update.
+        **kwargs: `lora_rank` and `lora_alpha` as of `Dense`, and those of every layer.
 
     Input: (n, d, h, w, c), or (n, c, d, h, w) with "channels_first"; any floating dtype.
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from kerascnn import activations, constraints, initializers, ops, regularizers
 from kerascnn.layers.input_spec import InputSpec
-from kerascnn.layers.layer import Layer
+from kerascnn.layers.low_rank import LowRankAdaptation
 
 
-class Dense(Layer):
+class Dense(LowRankAdaptation):
     """activation(inputs @ kernel + bias) over the last axis.
 
     Args:
@@ -23,16 +23,17 @@ class Dense(Layer):
         activity_regularizer: A penalty on the output.
         kernel_constraint: A callable that the kernel goes through after each update.
         bias_constraint: A callable that the bias goes through after each update.
-        lora_rank: Only None: low-rank adaptation is not available.
-        lora_alpha: Only None.
-        quantization_config: Only None: quantization is not available.
+        lora_rank: Rank of an adaptation that is trained in the kernel's place, None for none; see
+            `enable_lora`.
+        lora_alpha: The adaptation is scaled by lora_alpha / lora_rank; by default `lora_rank`.
+        quantization_config: Only None: inference in integers is out of scope.
 
     Input: (n, ..., inputs); any floating dtype.
 
     Output: (n, ..., units)
 
     Raises:
-        ValueError: for units that are not a positive integer.
+        ValueError: for units or a rank that are no positive integer, and a `quantization_config`.
 
     Example:
 
@@ -61,13 +62,7 @@ class Dense(Layer):
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         if isinstance(units, bool) or not isinstance(units, int) or units < 1:
             raise ValueError(f"`units` must be a positive integer. Received: units={units!r}")
-        for name, value in (
-            ("lora_rank", lora_rank),
-            ("lora_alpha", lora_alpha),
-            ("quantization_config", quantization_config),
-        ):
-            if value is not None:
-                raise ValueError(f"Dense does not have {name}. Received: {name}={value!r}")
+        self._refuse_quantization(quantization_config=quantization_config)
         self.units = units
         self.activation = activations.get(activation)
         self.use_bias = use_bias
@@ -77,6 +72,7 @@ class Dense(Layer):
         self.bias_regularizer = regularizers.get(bias_regularizer)
         self.kernel_constraint = constraints.get(kernel_constraint)
         self.bias_constraint = constraints.get(bias_constraint)
+        self._init_adaptation(lora_rank, lora_alpha)
         self.input_spec = InputSpec(min_ndim=2)
 
     def build(self, input_shape: Any) -> None:
@@ -86,7 +82,7 @@ class Dense(Layer):
                 f"Layer '{self.name}' needs to know the size of its input's last axis. Received: "
                 f"input_shape={tuple(input_shape)}"
             )
-        self.kernel = self.add_weight(
+        self._kernel = self.add_weight(
             name="kernel",
             shape=(inputs, self.units),
             initializer=self.kernel_initializer,
@@ -103,6 +99,12 @@ class Dense(Layer):
                 constraint=self.bias_constraint,
             )
         self.input_spec = InputSpec(min_ndim=2, axes={-1: inputs})
+        self._adapt_as_asked()
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel, (inputs, units); with `enable_lora`, the adapted one."""
+        return self._adapted_value()
 
     def call(self, inputs: Any) -> Any:
         return self.activation(ops.dense(inputs, self.kernel, self.bias))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kerascnn import activations, constraints, initializers, ops, regularizers
 from kerascnn.layers.input_spec import InputSpec
-from kerascnn.layers.layer import Layer
+from kerascnn.layers.low_rank import LowRankAdaptation
 
 _EQUATION = re.compile(r"(\.\.\.)?([a-zA-Z]+)(\.\.\.)?,([a-zA-Z]+)->(\.\.\.)?([a-zA-Z]+)(\.\.\.)?")
 
@@ -23,7 +23,7 @@ class _Shapes(NamedTuple):
     output_axes: list[int]
 
 
-class EinsumDense(Layer):
+class EinsumDense(LowRankAdaptation):
     """activation(einsum(equation, inputs, kernel) + bias).
 
     Args:
@@ -40,17 +40,19 @@ class EinsumDense(Layer):
         bias_regularizer: A penalty on the bias.
         kernel_constraint: A callable that the kernel goes through after each update.
         bias_constraint: A callable that the bias goes through after each update.
-        lora_rank: Only None: low-rank adaptation is not available.
-        lora_alpha: Only None.
-        gptq_unpacked_column_size: Only None.
-        quantization_config: Only None: quantization is not available.
+        lora_rank: Rank of an adaptation that is trained in the kernel's place, None for none; see
+            `enable_lora`.
+        lora_alpha: The adaptation is scaled by lora_alpha / lora_rank; by default `lora_rank`.
+        gptq_unpacked_column_size: Only None, as `quantization_config`.
+        quantization_config: Only None: inference in integers is out of scope.
 
     Input: as the equation says; any floating dtype.
 
     Output: as the equation says.
 
     Raises:
-        ValueError: for an equation of another form, and shapes that do not fit it.
+        ValueError: for an equation of another form, shapes that do not fit it, a rank that is no
+            positive integer, and a `quantization_config`.
 
     Example:
 
@@ -79,14 +81,10 @@ class EinsumDense(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, value in (
-            ("lora_rank", lora_rank),
-            ("lora_alpha", lora_alpha),
-            ("gptq_unpacked_column_size", gptq_unpacked_column_size),
-            ("quantization_config", quantization_config),
-        ):
-            if value is not None:
-                raise ValueError(f"EinsumDense does not have {name}. Received: {name}={value!r}")
+        self._refuse_quantization(
+            gptq_unpacked_column_size=gptq_unpacked_column_size,
+            quantization_config=quantization_config,
+        )
         self.equation = equation
         single = isinstance(output_shape, int)
         self.partial_output_shape = (output_shape,) if single else tuple(output_shape)  # type: ignore[arg-type]
@@ -98,11 +96,12 @@ class EinsumDense(Layer):
         self.bias_regularizer = regularizers.get(bias_regularizer)
         self.kernel_constraint = constraints.get(kernel_constraint)
         self.bias_constraint = constraints.get(bias_constraint)
+        self._init_adaptation(lora_rank, lora_alpha)
 
     def build(self, input_shape: Any) -> None:
         shapes = self._shapes(input_shape)
         self.input_spec = InputSpec(ndim=len(input_shape))
-        self.kernel = self.add_weight(
+        self._kernel = self.add_weight(
             name="kernel",
             shape=shapes.kernel,  # type: ignore[arg-type]
             initializer=self._of_axes(shapes),
@@ -118,6 +117,12 @@ class EinsumDense(Layer):
                 regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )
+        self._adapt_as_asked()
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel, of the shape that the equation gives it; with `enable_lora`, adapted."""
+        return self._adapted_value()
 
     def _of_axes(self, shapes: _Shapes) -> Any:
         """The kernel's initializer, told which axes are summed over where it scales by them."""

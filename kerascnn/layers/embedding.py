@@ -6,10 +6,10 @@ import warnings
 from typing import Any
 
 from kerascnn import constraints, initializers, ops, regularizers
-from kerascnn.layers.layer import Layer
+from kerascnn.layers.low_rank import LowRankAdaptation
 
 
-class Embedding(Layer):
+class Embedding(LowRankAdaptation):
     """A learned vector for each integer.
 
     Args:
@@ -20,9 +20,10 @@ class Embedding(Layer):
         embeddings_constraint: A callable that they go through after each update.
         mask_zero: Only False: masks are not available.
         weights: The vectors as an array (input_dim, output_dim), in place of first values.
-        lora_rank: Only None: low-rank adaptation is not available.
-        lora_alpha: Only None.
-        quantization_config: Only None: quantization is not available.
+        lora_rank: Rank of an adaptation that is trained in the vectors' place, None for none; see
+            `enable_lora`.
+        lora_alpha: The adaptation is scaled by lora_alpha / lora_rank; by default `lora_rank`.
+        quantization_config: Only None: inference in integers is out of scope.
 
     Input: integers from 0 to input_dim - 1, of any shape; floats are cut to integers. In compiled
     steps a number out of range counts as the nearest one in it.
@@ -30,7 +31,7 @@ class Embedding(Layer):
     Output: (..., output_dim)
 
     Raises:
-        ValueError: for sizes that are no positive integers.
+        ValueError: for sizes or a rank that are no positive integers, and a `quantization_config`.
         IndexError: for a number out of range, outside of compiled steps.
 
     Example:
@@ -40,6 +41,8 @@ class Embedding(Layer):
     >>> keras.layers.Embedding(1000, 64)(np.zeros((32, 10), "int32")).shape
     (32, 10, 64)
     """
+
+    _adapted = "embeddings"
 
     def __init__(
         self,
@@ -61,14 +64,7 @@ class Embedding(Layer):
         if kwargs.pop("input_length", None) is not None:
             warnings.warn("`input_length` has no effect.", stacklevel=2)
         super().__init__(**kwargs)
-        missing = {
-            "lora_rank": lora_rank,
-            "lora_alpha": lora_alpha,
-            "quantization_config": quantization_config,
-        }
-        for name, given in missing.items():
-            if given is not None:
-                raise ValueError(f"Embedding does not have {name}. Received: {name}={given!r}")
+        self._refuse_quantization(quantization_config=quantization_config)
         if mask_zero:
             raise ValueError("Embedding: masks are not available. Received: mask_zero=True")
         self.input_dim = input_dim
@@ -78,21 +74,28 @@ class Embedding(Layer):
         self.embeddings_constraint = constraints.get(embeddings_constraint)
         self.mask_zero = mask_zero
         self.autocast = False
+        self._init_adaptation(lora_rank, lora_alpha)
         if weights is not None:
             self.build()
             single = isinstance(weights, list) and len(weights) == 1
             self.set_weights(weights if single else [weights])
 
     def build(self, input_shape: Any = None) -> None:
-        if hasattr(self, "embeddings"):
+        if hasattr(self, "_embeddings"):
             return
-        self.embeddings = self.add_weight(
+        self._embeddings = self.add_weight(
             name="embeddings",
             shape=(self.input_dim, self.output_dim),
             initializer=self.embeddings_initializer,
             regularizer=self.embeddings_regularizer,
             constraint=self.embeddings_constraint,
         )
+        self._adapt_as_asked()
+
+    @property
+    def embeddings(self) -> Any:
+        """The vectors, (input_dim, output_dim); with `enable_lora`, the adapted ones."""
+        return self._adapted_value()
 
     def call(self, inputs: Any) -> Any:
         if inputs.dtype not in ("int32", "int64"):

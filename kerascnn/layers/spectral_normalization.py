@@ -7,6 +7,7 @@ from typing import Any
 from kerascnn import initializers, ops
 from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.wrapper import Wrapper
+from kerascnn.variable import Variable
 
 
 class SpectralNormalization(Wrapper):
@@ -50,6 +51,11 @@ class SpectralNormalization(Wrapper):
             raise ValueError(
                 f"Layer '{self.name}': a {type(self.layer).__name__} has neither a `kernel` nor "
                 "`embeddings` to normalize."
+            )
+        if not isinstance(kernel, Variable):
+            raise ValueError(
+                f"Layer '{self.name}': what `enable_lora` makes of a kernel cannot be normalized. "
+                f"Leave out `lora_rank` of '{self.layer.name}'."
             )
         self.kernel = kernel
         self.vector_u = self.add_weight(

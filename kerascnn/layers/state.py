@@ -216,7 +216,7 @@ class LayerState:
 
         A layer that overrides it keeps in files what it puts there.
         """
-        for index, variable in enumerate(self._own_variables()):
+        for index, variable in enumerate(self._weights_in_files()):
             store[str(index)] = variable.numpy()
 
     def load_own_variables(self, store: Any) -> None:
@@ -225,7 +225,7 @@ class LayerState:
         Raises:
             ValueError: where it has another number of them, or one of another shape.
         """
-        own = self._own_variables()
+        own = self._weights_in_files()
         if len(store.keys()) != len(own):
             raise ValueError(
                 f"Layer '{self.name}' has {len(own)} weights {[v.name for v in own]}, but "
@@ -233,6 +233,14 @@ class LayerState:
             )
         for index, variable in enumerate(own):
             variable.assign(np.asarray(store[str(index)]))
+        self._after_loading()
+
+    def _weights_in_files(self) -> list[Variable]:
+        """Own weights that Keras' files keep, in their order."""
+        return self._own_variables()
+
+    def _after_loading(self) -> None:
+        """What is to do once `_weights_in_files` have their values from a file."""
 
     def count_params(self) -> int:
         """The number of elements of all weights.

@@ -135,6 +135,7 @@ class _Plan:
 
     def __init__(self) -> None:
         self.assignments: list[tuple[Variable, Group, str]] = []
+        self.layers: list[Any] = []
         self.custom: list[tuple[Any, Any]] = []
         self.problems: list[str] = []
 
@@ -167,6 +168,8 @@ def restore(
     try:
         for (variable, _, _), array in zip(plan.assignments, arrays, strict=True):
             variable.assign(array)
+        for layer in plan.layers:
+            layer._after_loading()
         for obj, group in plan.custom:
             obj.load_own_variables(group)
     except Exception as error:
@@ -218,7 +221,7 @@ def _may_be_left(path: str) -> bool:
 
 
 def _plan_layer(plan: _Plan, layer: Any, group: Group) -> None:
-    own = layer._own_variables()
+    own = layer._weights_in_files()
     where = f"layer '{layer.name}' ({type(layer).__name__})"
     if len(group) != len(own) or any(str(i) not in group for i in range(len(own))):
         names = [v.name for v in own]
@@ -235,6 +238,7 @@ def _plan_layer(plan: _Plan, layer: Any, group: Group) -> None:
     plan.problems += problems
     if not problems:
         plan.assignments += [(v, group, str(i)) for i, v in enumerate(own)]
+        plan.layers.append(layer)
 
 
 def _plan_optimizer(plan: _Plan, optimizer: Any, group: Group) -> None:

@@ -189,12 +189,6 @@ def test_inputs_that_keras_refuses(name, arguments, shape):
         getattr(layers, name)(**arguments, name="the_layer")(x)
 
 
-def test_low_rank_adaptation_is_not_available():
-    assert layers.Conv2D(2, 3, lora_rank=None).filters == 2
-    with pytest.raises(ValueError, match="Conv2D does not have lora_rank"):
-        layers.Conv2D(2, 3, lora_rank=4)
-
-
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
 def test_the_convolution_of_a_subclass(data_format, device, rng):
     """Kernels can be transformed on the way; bias and activation come after."""
