@@ -204,6 +204,21 @@ class Program:
 
     def stats(self) -> dict[str, int]: ...
 
+    def describe(self) -> list[dict[str, Any]]:
+        """
+        The kernel calls of a step: label, kernel, op, attributes, and inputs and outputs as (dtype, shape).
+        """
+
+    def dependencies(self, repeats: int = 1) -> list[list[int]]:
+        """
+        For each kernel call of so many steps in a row, which ones it waits for.
+        """
+
+    def time_instructions(self, inputs: Sequence[Tensor], passes: int, repeats: int) -> list[list[float]]:
+        """
+        Seconds of each kernel call, run by itself `repeats` times in a row; a row for each pass. The first pass warms up. Variables keep their values.
+        """
+
     def to_string(self) -> str: ...
 
 def list_devices() -> list[tuple[str, bool, str]]:

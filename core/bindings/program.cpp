@@ -25,6 +25,33 @@ nb::dict stats(const Program& program) {
   return result;
 }
 
+nb::list specs_of(const std::vector<TensorSpec>& specs) {
+  nb::list result;
+  for (const TensorSpec& spec : specs) {
+    result.append(nb::make_tuple(dtype_name(spec.dtype), to_tuple(spec.shape)));
+  }
+  return result;
+}
+
+nb::list describe(const Program& program) {
+  nb::list result;
+  for (const InstructionInfo& info : program.describe()) {
+    nb::dict attributes;
+    for (const auto& [name, value] : info.attributes.entries()) {
+      attributes[nb::cast(name)] = nb::cast(value);
+    }
+    nb::dict row;
+    row["label"] = info.label;
+    row["kernel"] = info.kernel;
+    row["op"] = info.op;
+    row["attributes"] = attributes;
+    row["inputs"] = specs_of(info.inputs);
+    row["outputs"] = specs_of(info.outputs);
+    result.append(row);
+  }
+  return result;
+}
+
 }  // namespace
 
 void bind_program(nb::module_& m) {
@@ -38,6 +65,15 @@ void bind_program(nb::module_& m) {
       .def("outputs", &Program::outputs, "The last step's results, overwritten by the next run.")
       .def_prop_ro("device", [](const Program& p) { return device_name(p.device()); })
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, int]"))
+      .def("describe", &describe, nb::sig("def describe(self) -> list[dict[str, typing.Any]]"),
+           "The kernel calls of a step: label, kernel, op, attributes, and inputs and outputs as "
+           "(dtype, shape).")
+      .def("dependencies", &Program::dependencies, nb::arg("repeats") = 1,
+           "For each kernel call of so many steps in a row, which ones it waits for.")
+      .def("time_instructions", &Program::time_instructions, nb::arg("inputs"), nb::arg("passes"),
+           nb::arg("repeats"), nb::call_guard<nb::gil_scoped_release>(),
+           "Seconds of each kernel call, run by itself `repeats` times in a row; a row for each "
+           "pass. The first pass warms up. Variables keep their values.")
       .def("to_string", &Program::to_string);
 }
 

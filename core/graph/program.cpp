@@ -1,6 +1,7 @@
 #include "core/graph/program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <list>
 #include <mutex>
 #include <sstream>
@@ -35,7 +36,7 @@ struct PlannedNode {
   std::vector<Operand> outputs;
   void* workspace = nullptr;
   std::string label;
-  std::string output_specs;
+  const Node* node = nullptr;  // of the schedule's graph
 };
 
 // Of a fused group: the ops in it.
@@ -83,9 +84,14 @@ struct Program::Impl {
   void move_constants();
   void check_states() const;
   void run(const std::vector<Tensor>& inputs, int64_t steps);
+  std::vector<std::vector<double>> time_instructions(const std::vector<Tensor>& inputs,
+                                                     int64_t passes, int64_t repeats);
+  void check_inputs(const std::vector<Tensor>& inputs) const;
+  std::vector<void*> bind(const std::vector<Tensor>& inputs, std::vector<Tensor>& usable);
   Tensor usable_input(size_t index, const Tensor& input);
   bool is_overwritten(const Tensor& input) const;
   std::vector<Instruction> instructions(const std::vector<void*>& inputs) const;
+  Dependencies dependencies(int64_t repeats) const;
   Executor& executor_for(const std::vector<void*>& inputs);
 };
 
@@ -188,18 +194,13 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
     planned.kernel = std::move(kernels[position]);
     planned.label = node_label(graph, node);
     for (ValueId id : node.inputs) planned.inputs.push_back(operand(id));
-    for (ValueId id : node.outputs) {
-      planned.outputs.push_back(operand(id));
-      planned.output_specs += (planned.output_specs.empty() ? "" : ", ");
-      planned.output_specs += spec_string(graph.value(id).spec);
-    }
+    for (ValueId id : node.outputs) planned.outputs.push_back(operand(id));
+    planned.node = &node;
     planned.workspace = buffer_data(buffers.workspace_buffers[position]);
     nodes.push_back(std::move(planned));
   }
   stats.num_instructions = static_cast<int64_t>(nodes.size());
-  // Inputs can be anywhere: nothing is written there.
-  const std::vector<void*> nowhere(graph.inputs().size(), nullptr);
-  stats.longest_chain = longest_chain(find_dependencies(instructions(nowhere), 1));
+  stats.longest_chain = longest_chain(dependencies(1));
 
   for (ValueId id : schedule.outputs) {
     const int32_t buffer = buffers.value_buffers[schedule.roots[id]];
@@ -252,6 +253,12 @@ std::vector<Instruction> Program::Impl::instructions(const std::vector<void*>& i
   return result;
 }
 
+Dependencies Program::Impl::dependencies(int64_t repeats) const {
+  // Inputs can be anywhere: nothing is written there.
+  const std::vector<void*> nowhere(schedule.graph.inputs().size(), nullptr);
+  return find_dependencies(instructions(nowhere), repeats);
+}
+
 Executor& Program::Impl::executor_for(const std::vector<void*>& inputs) {
   const auto found = std::find_if(executors.begin(), executors.end(),
                                   [&](const auto& bound) { return bound.inputs == inputs; });
@@ -265,9 +272,8 @@ Executor& Program::Impl::executor_for(const std::vector<void*>& inputs) {
   return *executors.front().executor;
 }
 
-void Program::Impl::run(const std::vector<Tensor>& inputs, int64_t steps) {
+void Program::Impl::check_inputs(const std::vector<Tensor>& inputs) const {
   const Graph& graph = schedule.graph;
-  if (steps < 0) throw ValueError(message("program: steps must not be negative, received ", steps));
   if (inputs.size() != graph.inputs().size()) {
     throw ValueError(
         message("program: expected ", graph.inputs().size(), " inputs, received ", inputs.size()));
@@ -285,19 +291,76 @@ void Program::Impl::run(const std::vector<Tensor>& inputs, int64_t steps) {
                                 device_name(device), "; move it there first"));
     }
   }
-  const std::lock_guard lock(mutex);
-  if (steps == 0) return;
-  std::vector<Tensor> usable;
+}
+
+// The addresses of what can be read in place of the inputs.
+std::vector<void*> Program::Impl::bind(const std::vector<Tensor>& inputs,
+                                       std::vector<Tensor>& usable) {
   std::vector<void*> pointers;
   for (size_t i = 0; i < inputs.size(); ++i) {
     usable.push_back(usable_input(i, inputs[i]));
     pointers.push_back(usable.back().data());
   }
-  Executor& executor = executor_for(pointers);
+  return pointers;
+}
+
+void Program::Impl::run(const std::vector<Tensor>& inputs, int64_t steps) {
+  if (steps < 0) throw ValueError(message("program: steps must not be negative, received ", steps));
+  check_inputs(inputs);
+  const std::lock_guard lock(mutex);
+  if (steps == 0) return;
+  std::vector<Tensor> usable;
+  Executor& executor = executor_for(bind(inputs, usable));
   // The inputs of the run before are released here, which is safe: memory is reused in stream
   // order.
   bound_inputs = std::move(usable);
   executor.run(steps);
+}
+
+std::vector<std::vector<double>> Program::Impl::time_instructions(const std::vector<Tensor>& inputs,
+                                                                  int64_t passes, int64_t repeats) {
+  if (passes < 1 || repeats < 1) {
+    throw ValueError(message("program: passes and repeats must be at least 1, received ", passes,
+                             " and ", repeats));
+  }
+  check_inputs(inputs);
+  const std::lock_guard lock(mutex);
+  Backend& device_backend = backend(device);
+  const std::vector<VariablePtr>& states = schedule.graph.states();
+  std::vector<Tensor> before;
+  for (const VariablePtr& state : states) {
+    before.push_back(Tensor::empty(state->value().spec(), device));
+    before.back().copy_from(state->value());
+  }
+  const auto restore = [&] {
+    for (size_t i = 0; i < states.size(); ++i) states[i]->assign(before[i]);
+    device_backend.synchronize();
+  };
+  std::vector<Tensor> usable;
+  std::vector<std::unique_ptr<Executor>> alone;
+  for (Instruction& instruction : instructions(bind(inputs, usable))) {
+    std::vector<Instruction> list;
+    list.push_back(std::move(instruction));
+    alone.push_back(device_backend.make_executor(std::move(list)));
+  }
+  std::vector<std::vector<double>> seconds(passes);
+  try {
+    for (std::vector<double>& row : seconds) {
+      for (const auto& executor : alone) {
+        device_backend.synchronize();
+        const auto start = std::chrono::steady_clock::now();
+        executor->run(repeats);
+        device_backend.synchronize();
+        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+        row.push_back(elapsed.count() / static_cast<double>(repeats));
+      }
+      restore();
+    }
+  } catch (...) {
+    restore();
+    throw;
+  }
+  return seconds;
 }
 
 Program::Program() : impl_(std::make_unique<Impl>()) {}
@@ -341,10 +404,46 @@ std::vector<Instruction> Program::instructions(const std::vector<Tensor>& inputs
   return impl_->instructions(pointers);
 }
 
+std::vector<InstructionInfo> Program::describe() const {
+  const Graph& graph = impl_->schedule.graph;
+  std::vector<InstructionInfo> result;
+  for (const PlannedNode& planned : impl_->nodes) {
+    const Node& node = *planned.node;
+    InstructionInfo& info = result.emplace_back();
+    info.label = planned.label;
+    info.kernel = planned.kernel->description();
+    info.op = node.op->name;
+    info.attributes = node.attributes;
+    for (ValueId id : node.inputs) info.inputs.push_back(graph.value(id).spec);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (planned.outputs[i].data == nullptr) continue;
+      info.outputs.push_back(graph.value(node.outputs[i]).spec);
+    }
+  }
+  return result;
+}
+
+Dependencies Program::dependencies(int64_t repeats) const {
+  if (repeats < 1) {
+    throw ValueError(message("program: repeats must be at least 1, received ", repeats));
+  }
+  return impl_->dependencies(repeats);
+}
+
+std::vector<std::vector<double>> Program::time_instructions(const std::vector<Tensor>& inputs,
+                                                            int64_t passes, int64_t repeats) {
+  return impl_->time_instructions(inputs, passes, repeats);
+}
+
 std::string Program::to_string() const {
+  const Graph& graph = impl_->schedule.graph;
   std::ostringstream out;
-  for (const PlannedNode& node : impl_->nodes) {
-    out << node.label << ": " << node.kernel->description() << " -> " << node.output_specs << '\n';
+  for (const PlannedNode& planned : impl_->nodes) {
+    out << planned.label << ": " << planned.kernel->description() << " -> ";
+    for (size_t i = 0; i < planned.node->outputs.size(); ++i) {
+      out << (i == 0 ? "" : ", ") << spec_string(graph.value(planned.node->outputs[i]).spec);
+    }
+    out << '\n';
   }
   return out.str();
 }

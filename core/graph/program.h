@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
+#include "core/backend/dependencies.h"
 #include "core/graph/graph.h"
 
 namespace kerascnn {
@@ -24,6 +25,16 @@ struct ProgramStats {
 struct CompileOptions {
   bool optimize = true;  // off: every traced node runs by itself, for finding faults
   bool allow_tf32 = true;
+};
+
+// What one kernel call of a step is, for profiles.
+struct InstructionInfo {
+  std::string label;   // as in Instruction
+  std::string kernel;  // Kernel::description()
+  std::string op;
+  Attributes attributes;
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;  // without optional ones that nobody reads
 };
 
 class Program {
@@ -45,6 +56,16 @@ class Program {
   // The kernel calls of a step over these inputs, in an order that is right; for tests and tools.
   // The memory that they touch is the program's.
   std::vector<Instruction> instructions(const std::vector<Tensor>& inputs) const;
+  // In the order of instructions().
+  std::vector<InstructionInfo> describe() const;
+  // Which instructions wait for which in `repeats` steps in a row; see find_dependencies.
+  Dependencies dependencies(int64_t repeats) const;
+  // Seconds that a run of each instruction takes: one row for each pass over the step, in which
+  // each instruction is run `repeats` times by itself before the next one's turn. The first pass
+  // makes what is needed for that. Variables hold afterwards what they held before, outputs nothing
+  // that means something.
+  std::vector<std::vector<double>> time_instructions(const std::vector<Tensor>& inputs,
+                                                     int64_t passes, int64_t repeats);
   // One line per instruction: label, kernel description, output specs.
   std::string to_string() const;
 
