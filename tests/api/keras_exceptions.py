@@ -30,9 +30,6 @@ _MISSING = {
             RandomElasticTransform RandomGaussianBlur RandomGrayscale RandomHue RandomInvert
             RandomPerspective RandomPosterization RandomSaturation RandomSharpness RandomShear
             Solarization""",
-        "ops.image": """elastic_transform extract_patches extract_patches_3d gaussian_blur
-            hsv_to_rgb map_coordinates perspective_transform rgb_to_hsv scale_and_translate
-            sobel_edges ssim""",
     },
     "belongs to another framework": {
         "callbacks": "OrbaxCheckpoint",

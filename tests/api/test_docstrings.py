@@ -9,7 +9,7 @@ import pytest
 import kerascnn
 
 MODULES = [
-    *(info.name for info in pkgutil.iter_modules(kerascnn.ops.__path__, "kerascnn.ops.")),
+    *(info.name for info in pkgutil.walk_packages(kerascnn.ops.__path__, "kerascnn.ops.")),
     "kerascnn.random",
     "kerascnn.dtypes",
 ]
@@ -23,7 +23,7 @@ def test_examples(name):
 
 
 def test_every_public_function_has_a_docstring():
-    for package in (kerascnn.ops, kerascnn.random):
+    for package in (kerascnn.ops, kerascnn.ops.image, kerascnn.random):
         for name in getattr(package, "__all__", [n for n in vars(package) if n[0] != "_"]):
             public = getattr(package, name)
             assert not callable(public) or public.__doc__, name

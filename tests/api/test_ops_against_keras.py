@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 
 import kerascnn
-from kerascnn import _core
-from kerascnn.tracing import Trace
 
-keras = pytest.importorskip("keras")
-torch = pytest.importorskip("torch")
+from .comparing import check, keras, smooth, whole
 
 RNG = np.random.default_rng(3)
 A = RNG.standard_normal((3, 4)).astype("float32")
@@ -25,15 +22,6 @@ INF = np.array([1.0, -np.inf, np.inf, np.nan, 0.0, -0.0], "float32")
 IMAGES = RNG.standard_normal((2, 4, 6, 8)).astype("float32")
 MASK = np.array([[1, 0, 1, 1], [0, 1, 0, 0], [1, 1, 1, 1], [0, 0, 1, 1]], bool)
 SMALL = np.array([0, 2, 2, 1, 0], "int32")
-
-
-def whole(function, *arrays):
-    """A case whose gradient is not compared: there is none, or it is one of a choice of equals."""
-    return function, arrays, False
-
-
-def smooth(function, *arrays):
-    return function, arrays, True
 
 
 CASES = {
@@ -242,50 +230,11 @@ CASES = {
     "stop_gradient": smooth(lambda o, x: o.stop_gradient(x * 2.0) * x, A),
 }  # fmt: skip
 
-# float32: what a few operations of this size round off. Tangents and powers near their poles, and
-# logarithms of sums, cancel some digits more.
-TOLERANCE = {"rtol": 2e-5, "atol": 2e-6}
-
-
-def as_numpy(x):
-    return x.detach().cpu().numpy() if hasattr(x, "detach") else np.asarray(x)
-
 
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients(name, device):
     function, arrays, has_gradient = CASES[name]
-    tensors = [torch.tensor(x) for x in arrays]
-    if has_gradient:
-        for t in tensors:
-            t.requires_grad_(t.dtype.is_floating_point)
-    wanted = function(keras.ops, *tensors)
-    with kerascnn.device(device):
-        eager = function(kerascnn.ops, *[kerascnn.ops.convert_to_tensor(x) for x in arrays])
-        np.testing.assert_allclose(as_numpy(eager.numpy()), as_numpy(wanted), **TOLERANCE)
-        with Trace(device) as trace:
-            values = [
-                trace.graph.input(f"x{i}", x.shape, x.dtype.name) for i, x in enumerate(arrays)
-            ]
-            traced = function(kerascnn.ops, *values)
-            outputs = [kerascnn.ops.convert_to_tensor(traced)]
-            if has_gradient:
-                weights = np.cos(np.arange(as_numpy(wanted).size)).reshape(wanted.shape)
-                loss = kerascnn.ops.sum(traced * weights.astype("float32"))
-                gradients = trace.graph.gradients(loss, values)
-                outputs += [g for g in gradients if g is not None]
-        program = _core.Program.compile(trace.graph, outputs, device, allow_tf32=False)
-        program.run([_core.from_numpy(np.ascontiguousarray(x), device) for x in arrays])
-        results = [np.array(t.numpy()) for t in program.outputs()]
-    # Fused loops may multiply and add in one rounding.
-    np.testing.assert_allclose(results[0], as_numpy(wanted), **TOLERANCE)
-    if not has_gradient:
-        return
-    (wanted * torch.tensor(weights.astype("float32"))).sum().backward()
-    expected = [t.grad for t, g in zip(tensors, gradients, strict=True) if g is not None]
-    for t, g in zip(tensors, gradients, strict=True):
-        assert g is not None or t.grad is None or not t.grad.any()
-    for actual, wanted_gradient in zip(results[1:], expected, strict=True):
-        np.testing.assert_allclose(actual, as_numpy(wanted_gradient), rtol=1e-4, atol=1e-5)
+    check(function, arrays, has_gradient, device)
 
 
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",

@@ -1,0 +1,75 @@
+"""What the functions of images share: checks, axes, and the way back to the images' dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerascnn import config, dtypes
+from kerascnn.ops import dispatch, elementwise, shaping
+
+
+def check_rank(images: Any, name: str = "images") -> None:
+    """Raises ValueError for what is neither an image nor a batch of images."""
+    if len(images.shape) not in (3, 4):
+        raise ValueError(
+            f"Invalid {name} rank: expected rank 3 (single image) or rank 4 (batch of images). "
+            f"Received input with shape: {name}.shape={tuple(images.shape)}"
+        )
+
+
+def check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
+    """Raises ValueError for a word that is not among those known."""
+    if value not in known:
+        raise ValueError(
+            f"Invalid value for argument `{name}`. Expected of one {set(known)}. Received: "
+            f"{name}={value}"
+        )
+
+
+def spatial_axes(data_format: str) -> tuple[int, int]:
+    """The axes of height and width, counted from the end."""
+    return (-3, -2) if data_format == "channels_last" else (-2, -1)
+
+
+def channel_axis(images: Any, data_format: str | None) -> int:
+    """The axis of the channels, counted from the start."""
+    last = config.standardize_data_format(data_format) == "channels_last"
+    return len(images.shape) + (-1 if last else -3)
+
+
+def as_batch(images: Any, data_format: str | None) -> Any:
+    """One image or several as (n, height, width, channels)."""
+    if len(images.shape) == 3:
+        images = shaping.expand_dims(images, 0)
+    if config.standardize_data_format(data_format) == "channels_first":
+        images = shaping.transpose(images, (0, 2, 3, 1))
+    return images
+
+
+def from_batch(result: Any, images: Any, data_format: str | None) -> Any:
+    """(n, height, width, channels) in the order of `images`, which `as_batch` was given."""
+    if config.standardize_data_format(data_format) == "channels_first":
+        result = shaping.transpose(result, (0, 3, 1, 2))
+    return shaping.squeeze(result, 0) if len(images.shape) == 3 else result
+
+
+def rounded(x: Any, dtype: str) -> Any:
+    """The computed pixels in the images' own dtype; integers rounded and kept in their range."""
+    if not dtypes.is_integer(dtype):
+        return dispatch.convert(x, dtype)
+    limits = np.iinfo(dtype)
+    x = elementwise.round(x)
+    # Only where the type is narrow: float32 cannot hold the limits of the wider ones.
+    if limits.bits <= 16:
+        x = elementwise.clip(x, float(limits.min), float(limits.max))
+    return dispatch.convert(x, dtype)
+
+
+def window(x: Any, parts: dict[int, tuple[int, int]]) -> Any:
+    """So many elements from a start on along some axes."""
+    key = [slice(None)] * len(x.shape)
+    for axis, (start, size) in parts.items():
+        key[axis] = slice(start, start + size)
+    return shaping.get_item(x, tuple(key))
