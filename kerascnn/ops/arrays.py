@@ -13,6 +13,44 @@ from kerascnn.ops import creation, dispatch, elementwise, reduction, shaping
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "append",
+    "array",
+    "array_split",
+    "copy",
+    "depth_to_space",
+    "diag",
+    "diagflat",
+    "diagonal",
+    "dsplit",
+    "dstack",
+    "dtype",
+    "empty",
+    "empty_like",
+    "fliplr",
+    "flipud",
+    "geomspace",
+    "hsplit",
+    "hstack",
+    "identity",
+    "linspace",
+    "logspace",
+    "meshgrid",
+    "repeat",
+    "roll",
+    "rot90",
+    "saturate_cast",
+    "space_to_depth",
+    "tile",
+    "trace",
+    "tri",
+    "tril",
+    "triu",
+    "vander",
+    "vsplit",
+    "vstack",
+]
+
 
 def array(x: Any, dtype: Any = None) -> Any:
     """The same as `convert_to_tensor`."""

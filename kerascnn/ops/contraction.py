@@ -9,6 +9,10 @@ from typing import Any
 from kerascnn.ops import dispatch, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "einsum",
+]
+
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 

@@ -15,6 +15,18 @@ from kerascnn.ops import creation, dispatch, elementwise, shaping
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "associative_scan",
+    "cond",
+    "fori_loop",
+    "map",
+    "scan",
+    "stop_gradient",
+    "switch",
+    "vectorized_map",
+    "while_loop",
+]
+
 
 @op
 def stop_gradient(variable: Any) -> Any:

@@ -13,6 +13,14 @@ from typing import Any
 from kerascnn.ops import dispatch, elementwise, shaping, windows
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "conv",
+    "conv_bias",
+    "conv_transpose",
+    "depthwise_conv",
+    "separable_conv",
+]
+
 Sizes = int | Sequence[int]
 
 

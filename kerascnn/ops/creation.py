@@ -13,6 +13,24 @@ from kerascnn.device import device as on_device
 from kerascnn.ops import dispatch
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "arange",
+    "cast",
+    "convert_to_numpy",
+    "convert_to_tensor",
+    "eye",
+    "full",
+    "full_like",
+    "is_tensor",
+    "ndim",
+    "ones",
+    "ones_like",
+    "shape",
+    "size",
+    "zeros",
+    "zeros_like",
+]
+
 
 def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Any:
     """A tensor of an array, a list, a number or a variable.

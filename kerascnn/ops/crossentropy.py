@@ -10,6 +10,12 @@ from kerascnn import config, dtypes
 from kerascnn.ops import activation, dispatch, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "binary_crossentropy",
+    "categorical_crossentropy",
+    "sparse_categorical_crossentropy",
+]
+
 
 def _same_shape(target: Any, output: Any, name: str) -> None:
     if tuple(target.shape) != tuple(output.shape):

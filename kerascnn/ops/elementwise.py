@@ -9,6 +9,48 @@ from kerascnn import dtypes
 from kerascnn.ops import dispatch
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "abs",
+    "absolute",
+    "add",
+    "ceil",
+    "clip",
+    "divide",
+    "equal",
+    "exp",
+    "floor",
+    "floor_divide",
+    "greater",
+    "greater_equal",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "less",
+    "less_equal",
+    "log",
+    "log1p",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "negative",
+    "not_equal",
+    "power",
+    "reciprocal",
+    "round",
+    "rsqrt",
+    "sign",
+    "sqrt",
+    "square",
+    "subtract",
+    "tanh",
+    "true_divide",
+    "where",
+]
+
 
 def _binary(name: str, x1: Any, x2: Any, result: Any = dtypes.result_type) -> Any:
     return dispatch.apply_one(name, dispatch.operands(x1, x2, result=result))

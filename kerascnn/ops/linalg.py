@@ -10,6 +10,12 @@ from kerascnn import dtypes
 from kerascnn.ops import dispatch, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "dot",
+    "matmul",
+    "norm",
+]
+
 
 @op
 def matmul(x1: Any, x2: Any) -> Any:

@@ -9,6 +9,12 @@ from kerascnn import dtypes
 from kerascnn.ops import dispatch, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "batch_normalization",
+    "dense",
+    "moments",
+]
+
 
 @op
 def dense(x: Any, kernel: Any, bias: Any = None) -> Any:

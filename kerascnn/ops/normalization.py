@@ -12,6 +12,12 @@ from kerascnn import config, dtypes
 from kerascnn.ops import dispatch, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "layer_normalization",
+    "normalize",
+    "rms_normalization",
+]
+
 
 def _wide(x: Any) -> tuple[Any, str]:
     """The tensor in float32 at least, and the dtype that the result goes back to."""

@@ -14,6 +14,13 @@ import numpy as np
 from kerascnn.ops import dispatch, elementwise, shaping, windows
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "adaptive_average_pool",
+    "adaptive_max_pool",
+    "average_pool",
+    "max_pool",
+]
+
 Sizes = int | Sequence[int]
 
 

@@ -11,6 +11,17 @@ from kerascnn.ops import arrays, dispatch, elementwise, linalg, reduction, shapi
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "cdist",
+    "cross",
+    "dot_product_attention",
+    "inner",
+    "kron",
+    "outer",
+    "tensordot",
+    "vdot",
+]
+
 
 def _count(sizes: Any) -> int:
     return int(np.prod(list(sizes), dtype=np.int64))

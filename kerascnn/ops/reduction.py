@@ -9,6 +9,21 @@ from kerascnn import dtypes
 from kerascnn.ops import dispatch, elementwise
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "std",
+    "sum",
+    "var",
+]
+
 Axis = int | Sequence[int] | None
 
 

@@ -15,6 +15,18 @@ from kerascnn import dtypes
 from kerascnn.ops import creation, dispatch, elementwise, reduction, shaping, statistics
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "scatter",
+    "scatter_update",
+    "segment_max",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
+    "slice",
+    "slice_update",
+    "unravel_index",
+]
+
 
 def _count(shape: Sequence[int]) -> int:
     return int(np.prod(shape, dtype=np.int64))

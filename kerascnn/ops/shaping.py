@@ -11,6 +11,26 @@ from kerascnn import dtypes
 from kerascnn.ops import dispatch
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "broadcast_to",
+    "concatenate",
+    "expand_dims",
+    "flip",
+    "get_item",
+    "moveaxis",
+    "one_hot",
+    "pad",
+    "ravel",
+    "reshape",
+    "split",
+    "squeeze",
+    "stack",
+    "swapaxes",
+    "take",
+    "transpose",
+    "unstack",
+]
+
 
 def _axis(axis: int, rank: int, name: str) -> int:
     if not -rank <= axis < rank:

@@ -12,6 +12,17 @@ from kerascnn import config, dtypes
 from kerascnn.ops import creation, dispatch, elementwise, functions, reduction, shaping
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "bartlett",
+    "blackman",
+    "extract_sequences",
+    "hamming",
+    "hanning",
+    "kaiser",
+    "multi_hot",
+    "psnr",
+]
+
 Array = np.ndarray[Any, Any]
 
 

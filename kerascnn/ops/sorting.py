@@ -12,6 +12,23 @@ from kerascnn.ops import creation, dispatch, elementwise, reduction, shaping
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "argpartition",
+    "argsort",
+    "digitize",
+    "in_top_k",
+    "median",
+    "nanmedian",
+    "nanpercentile",
+    "nanquantile",
+    "percentile",
+    "quantile",
+    "searchsorted",
+    "sort",
+    "take_along_axis",
+    "top_k",
+]
+
 Axis = int | Sequence[int] | None
 
 

@@ -23,6 +23,35 @@ from kerascnn.ops.reduction import _axes, _floating
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
 
+__all__ = [
+    "allclose",
+    "amax",
+    "amin",
+    "average",
+    "bincount",
+    "corrcoef",
+    "correlate",
+    "cumprod",
+    "cumsum",
+    "diff",
+    "histogram",
+    "isin",
+    "nanargmax",
+    "nanargmin",
+    "nancumprod",
+    "nancumsum",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
+    "prod",
+    "ptp",
+    "trapezoid",
+]
+
 Axis = int | Sequence[int] | None
 
 
