@@ -50,13 +50,13 @@ class SeedGenerator:
             raise ValueError(f"A seed must be an integer from 0 on. Received: seed={seed!r}")
         self.name = name or naming.auto_name("seed_generator")
         self._initial_seed = int(seed)
-        self.state = _state(int(seed), self.name)
+        self.state = _state(int(seed), f"{self.name}/seed_generator_state")
 
     def state_on(self, device_name: str) -> Variable:
         """The state, moved to a device where it is not there."""
         if self.state.device != device_name:
             seed, counter = (int(v) for v in self.state.numpy())
-            self.state = _state(seed, self.state.name, device_name, counter)
+            self.state = _state(seed, self.state.path, device_name, counter)
         return self.state
 
     def next(self) -> int:
@@ -119,13 +119,11 @@ def reset_global_generator(seed: int) -> None:
     _global_generator.reset(seed)
 
 
-def _state(seed: int, name: str, device_name: str | None = None, counter: int = 0) -> Variable:
-    with naming.absolute_scope(()):
+def _state(seed: int, path: str, device_name: str | None = None, counter: int = 0) -> Variable:
+    *scopes, name = path.split("/")
+    with naming.absolute_scope(tuple(scopes)):
         return Variable(
-            np.array([seed, counter], np.int64),
-            trainable=False,
-            name=f"{name}_state" if not name.endswith("_state") else name,
-            device_name=device_name,
+            np.array([seed, counter], np.int64), trainable=False, name=name, device_name=device_name
         )
 
 

@@ -41,6 +41,16 @@ def map_structure(function: Callable[..., Any], structure: Any, *others: Any) ->
     return function(structure, *others)
 
 
+def sort_keys(structure: Any) -> Any:
+    """The same structure with the keys of its outermost dictionaries in order, as Keras has it."""
+    if isinstance(structure, dict):
+        return {key: structure[key] for key in sorted(structure)}
+    if isinstance(structure, (list, tuple)):
+        items = [sort_keys(item) for item in structure]
+        return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)
+    return structure
+
+
 def pack_as(structure: Any, flat: list[Any]) -> Any:
     """A structure like `structure` with the things of `flat` in it, in the order of `leaves`."""
     items = iter(flat)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kerascnn import _core, config, dtype_policies, initializers, ops, tracing
-from kerascnn.naming import auto_name, to_snake_case
+from kerascnn.naming import auto_name, name_scope, to_snake_case
 from kerascnn.variable import Variable
 
 
@@ -91,14 +91,15 @@ class Metric:
             RuntimeError: before `super().__init__()`.
         """
         self._check_super_called()
-        variable = Variable(
-            initializers.get("zeros" if initializer is None else initializer),
-            shape=tuple(shape),
-            dtype=dtype,
-            trainable=False,
-            aggregation=aggregation,
-            name=name or "variable",
-        )
+        with name_scope(self.name.replace("/", ">")):
+            variable = Variable(
+                initializers.get("zeros" if initializer is None else initializer),
+                shape=tuple(shape),
+                dtype=dtype,
+                trainable=False,
+                aggregation=aggregation,
+                name=name or "variable",
+            )
         self._track(variable)
         return variable
 

@@ -22,6 +22,8 @@ class Functional(Model):
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
         trainable = kwargs.pop("trainable", True)
         Layer.__init__(self, name=name, **kwargs)
+        # Keras gives dictionaries of outputs back in the order of their keys.
+        outputs = trees.sort_keys(outputs)
         self._graph = self._from_inputs(OperationGraph(inputs, outputs, self.name))
         self.built = True
         self.input_spec = self._make_input_spec()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,12 @@ def as_stream(
         raise ValueError(
             f"`class_weight` is not supported for a {name}: yield (x, y, sample_weight) with the "
             f"weights of the samples' classes. Received: class_weight={class_weight}"
+        )
+    if shuffle and name in ("generator", "torch DataLoader"):
+        warnings.warn(
+            f"`shuffle=True` has no effect on a {name}, which has to shuffle by itself. Pass "
+            "shuffle=False.",
+            stacklevel=4,
         )
     if name == "PyDataset":
         return PyDatasetStream(x, shuffle, class_weight)

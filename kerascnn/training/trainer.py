@@ -39,6 +39,7 @@ from kerascnn.training.steps import (
     TRAIN,
 )
 from kerascnn.utils.batch_parts import unpack_x_y_sample_weight
+from kerascnn.variable import Variable
 
 
 class Trainer(StepMachinery):
@@ -67,6 +68,9 @@ class Trainer(StepMachinery):
         auto_scale_loss: bool = True,
     ) -> None:
         """Configures the model for training.
+
+        Compiled again without `loss` (without `metrics` and `weighted_metrics`), the model keeps
+        those that it has, as in Keras; `metrics=[]` takes them away.
 
         Args:
             optimizer: name of an optimizer, or an instance.
@@ -103,13 +107,11 @@ class Trainer(StepMachinery):
             self.optimizer = optimizers.LossScaleOptimizer(
                 self.optimizer, name="loss_scale_optimizer"
             )
-        self._compile_loss = None
-        self._compile_metrics = None
         if loss is not None:
             self._compile_loss = CompileLoss(loss, loss_weights, names)
+            self.loss = loss
         if metrics is not None or weighted_metrics is not None:
             self._compile_metrics = CompileMetrics(metrics, weighted_metrics, names)
-        self.loss = loss
         if jit_compile and jit_compile != "auto" and run_eagerly:
             jit_compile = False
             warnings.warn(
@@ -161,6 +163,11 @@ class Trainer(StepMachinery):
         known = {id(metric) for metric in (*found, *compiled)}
         found.extend(metric for metric in unique(own) if id(metric) not in known)
         return found
+
+    @property
+    def metrics_variables(self) -> list[Variable]:
+        """The states of all metrics."""
+        return [variable for metric in self.metrics for variable in metric.variables]
 
     @property
     def metrics_names(self) -> list[str]:

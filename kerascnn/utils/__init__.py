@@ -24,6 +24,7 @@ from kerascnn.registration import (
 )
 from kerascnn.serialization import deserialize_keras_object, serialize_keras_object
 from kerascnn.utils.batch_parts import pack_x_y_sample_weight, unpack_x_y_sample_weight
+from kerascnn.utils.config import Config
 from kerascnn.utils.dataset_utils import split_dataset
 from kerascnn.utils.download import get_file
 from kerascnn.utils.image_dataset import image_dataset_from_directory
@@ -34,6 +35,7 @@ from kerascnn.utils.progbar import Progbar
 from kerascnn.utils.py_dataset import PyDataset, Sequence
 
 __all__ = [
+    "Config",
     "CustomObjectScope",
     "Progbar",
     "PyDataset",

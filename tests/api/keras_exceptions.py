@@ -72,11 +72,6 @@ _MISSING = {
     "blocks of images in the order of PyTorch's channels": {"ops": "fold unfold"},
 }
 
-# Left for later: {namespace: names}
-_NOT_YET = {
-    "utils": "Config",
-}
-
 # Other arguments than in Keras: name: reason
 SIGNATURES = {
     f"datasets.{name}.load_data": "takes a `path`, since a data set may be there already"
@@ -89,4 +84,3 @@ def _names(names: dict[str, str]) -> list[str]:
 
 
 MISSING = {name: reason for reason, names in _MISSING.items() for name in _names(names)}
-NOT_YET = _names(_NOT_YET)

@@ -10,7 +10,7 @@ from . import keras_names
 keras = pytest.importorskip("keras")
 
 THERE = keras_names.names_in("keras")
-ABSENT = {**exceptions.MISSING, **dict.fromkeys(exceptions.NOT_YET, "not yet")}
+ABSENT = exceptions.MISSING
 
 
 @pytest.mark.parametrize("name", [name for name in THERE if name not in ABSENT])
@@ -42,7 +42,6 @@ def test_an_exception_of_arguments_is_one(name):
 
 
 def test_each_exception_is_named_once():
-    assert not set(exceptions.MISSING) & set(exceptions.NOT_YET)
     assert not set(exceptions.SIGNATURES) & set(ABSENT)
 
 

@@ -233,3 +233,48 @@ def test_models_are_put_together_as_in_keras(case, device):
     assert len(actual) == len(expected)
     for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
         compare(a, e, f"{case.__name__}, {i}: {a} and {e}")
+
+
+def test_dictionaries_of_outputs_are_in_the_order_of_keras():
+    """The outermost of a functional model are sorted; those of a subclass are as `call` says."""
+
+    def orders(library):
+        inputs = library.Input((4,))
+        outputs = {
+            "b": library.layers.Dense(2)(inputs),
+            "a": [library.layers.Dense(3)(inputs), {"z": inputs * 2.0, "y": inputs}],
+        }
+        functional = library.Model(inputs, outputs)
+
+        class Own(library.Model):
+            def call(self, x):
+                return {"b": x, "a": {"z": x, "y": x}}
+
+        x = np.ones((2, 4), "float32")
+        for model in (functional, library.models.clone_model(functional), Own()):
+            for result in (model(x), model.predict(x, verbose=0), model.predict_on_batch(x)):
+                inner = result["a"]
+                yield list(result), list(inner[1] if isinstance(inner, list) else inner)
+
+    assert list(orders(kerascnn)) == list(orders(keras))
+
+
+def test_states_of_generators_are_variables_that_are_not_trained():
+    """Those of layers with a seed; the others draw from the one generator of the program."""
+
+    def described(library):
+        library.utils.clear_session()
+        model = library.Sequential(
+            [
+                library.Input((4,)),
+                library.layers.Dense(3, name="dense"),
+                library.layers.Dropout(0.1, seed=1),
+                library.layers.GaussianNoise(0.1, seed=2),
+            ],
+            name="model",
+        )
+        kinds = ("variables", "weights", "non_trainable_variables", "non_trainable_weights")
+        lists = [[v.path for v in getattr(model, kind)] for kind in (*kinds, "trainable_variables")]
+        return [*lists, model.count_params()]
+
+    assert described(kerascnn) == described(keras)

@@ -14,12 +14,13 @@ X = RNG.normal(size=(SAMPLES, 4)).astype("float32")
 Y = RNG.integers(0, 3, SAMPLES)
 WEIGHTS = RNG.uniform(0.2, 2.0, SAMPLES).astype("float32")
 
-# Keras 3.15's own variables don't know NumPy 2's `copy` argument; Keras warns of `shuffle` beside
-# data that has its own order, also where nobody passed it, and both warn where data runs out, which
-# tests of their own look at.
+# Keras 3.15's own variables don't know NumPy 2's `copy` argument; both warn of `shuffle` beside
+# data that has its own order, also where nobody passed it, and where data runs out, which tests of
+# their own look at.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:`shuffle=True` was passed"),
+    pytest.mark.filterwarnings("ignore:`shuffle=True` has no effect"),
     pytest.mark.filterwarnings("ignore:Your input ran out of data"),
     pytest.mark.filterwarnings("ignore:The data has only"),
 ]
@@ -424,3 +425,24 @@ def test_stop_training_asks_for_no_further_batch():
 
     model_of(kerascnn).fit(counting(), callbacks=[Stopping()], epochs=5, verbose=0)
     assert given == [0, 1, 2]
+
+
+@pytest.mark.parametrize("shuffle", [{}, {"shuffle": True}, {"shuffle": False}])
+@pytest.mark.parametrize("name", ["generator", "DataLoader", "PyDataset", "arrays"])
+def test_a_source_with_an_order_of_its_own_is_not_shuffled(name, shuffle):
+    """A warning says so, where `shuffle` is its default too: as in Keras."""
+    keras = pytest.importorskip("keras")
+    sources = {
+        "generator": lambda k: {"x": generator(), "steps_per_epoch": 2},
+        "DataLoader": lambda k: {"x": loader(X, Y, batch_size=8)},
+        "PyDataset": lambda k: {"x": dataset(k)},
+        "arrays": lambda k: {"x": X, "y": Y},
+    }
+    warned = []
+    for library in (kerascnn, keras):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model_of(library).fit(**sources[name](library), **shuffle, verbose=0)
+        warned.append(sum("`shuffle=True`" in str(w.message) for w in caught))
+    shuffles = shuffle.get("shuffle", True)
+    assert warned[0] == warned[1] == int(shuffles and name in ("generator", "DataLoader"))
