@@ -253,7 +253,7 @@ def _serialize_instance(obj: Any) -> dict[str, Any]:
     module: str | None = public_module(cls)
     config: dict[str, Any] = {
         "module": None if module == "__main__" else module,
-        "class_name": cls.__name__,
+        "class_name": cls.__dict__.get("_name_in_configs", cls.__name__),
         "config": inner,
         "registered_name": None if own else registration.get_registered_name(cls),
     }

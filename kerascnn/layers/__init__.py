@@ -15,6 +15,7 @@ from kerascnn.layers.adaptive_pooling import (
     AdaptiveMaxPooling2D,
     AdaptiveMaxPooling3D,
 )
+from kerascnn.layers.attention import AdditiveAttention, Attention
 from kerascnn.layers.batch_normalization import BatchNormalization
 from kerascnn.layers.convolution import Conv1D, Conv2D, Conv3D
 from kerascnn.layers.convolution_transpose import Conv1DTranspose, Conv2DTranspose, Conv3DTranspose
@@ -35,6 +36,7 @@ from kerascnn.layers.global_pooling import (
     GlobalMaxPooling3D,
 )
 from kerascnn.layers.group_normalization import GroupNormalization
+from kerascnn.layers.grouped_query_attention import GroupedQueryAttention as GroupQueryAttention
 from kerascnn.layers.identity import Identity
 from kerascnn.layers.input_layer import Input, InputLayer
 from kerascnn.layers.input_spec import InputSpec
@@ -81,6 +83,7 @@ from kerascnn.layers.preprocessing.random_erasing import RandomErasing
 from kerascnn.layers.preprocessing.rescaling import Rescaling
 from kerascnn.layers.preprocessing.resizing import CenterCrop, Resizing
 from kerascnn.layers.reshape import Reshape
+from kerascnn.layers.reversible_embedding import ReversibleEmbedding
 from kerascnn.layers.rms_normalization import RMSNormalization, UnitNormalization
 from kerascnn.layers.separable_convolution import SeparableConv1D, SeparableConv2D
 from kerascnn.layers.spatial_dropout import SpatialDropout1D, SpatialDropout2D, SpatialDropout3D
@@ -134,7 +137,9 @@ __all__ = [
     "AdaptiveMaxPooling2D",
     "AdaptiveMaxPooling3D",
     "Add",
+    "AdditiveAttention",
     "AlphaDropout",
+    "Attention",
     "Average",
     "AveragePooling1D",
     "AveragePooling2D",
@@ -183,6 +188,7 @@ __all__ = [
     "GlobalMaxPooling2D",
     "GlobalMaxPooling3D",
     "GroupNormalization",
+    "GroupQueryAttention",
     "Identity",
     "Input",
     "InputLayer",
@@ -219,6 +225,7 @@ __all__ = [
     "Rescaling",
     "Reshape",
     "Resizing",
+    "ReversibleEmbedding",
     "SeparableConv1D",
     "SeparableConv2D",
     "SeparableConvolution1D",

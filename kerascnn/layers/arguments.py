@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from kerascnn import random
 from kerascnn.ops import windows
 
 
@@ -28,6 +29,13 @@ def positive_integer(value: Any, name: str) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or operator.index(value) < 1:
         raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value!r}")
     return operator.index(value)
+
+
+def make_generator(seed: Any) -> random.SeedGenerator | None:
+    """What a layer draws from: a generator of its own for a seed, for None that of the program."""
+    if seed is None or isinstance(seed, random.SeedGenerator):
+        return seed
+    return random.SeedGenerator(seed)
 
 
 def standardize_padding(value: Any, allow_causal: bool = False) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerascnn import random
+from kerascnn.layers.arguments import make_generator
 from kerascnn.layers.layer import Layer
 
 
@@ -49,10 +50,7 @@ class Dropout(Layer):
         self.rate = rate
         self.seed = seed
         self.noise_shape = self._checked_noise_shape(noise_shape)
-        self.seed_generator: random.SeedGenerator | None = None
-        if rate > 0 and seed is not None:
-            own = isinstance(seed, random.SeedGenerator)
-            self.seed_generator = seed if own else random.SeedGenerator(seed)
+        self.seed_generator = make_generator(seed) if rate > 0 else None
         self.built = True
 
     @staticmethod

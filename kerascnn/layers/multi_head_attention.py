@@ -7,10 +7,9 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from kerascnn import constraints, initializers, ops, regularizers
 from kerascnn.layers.activation import Softmax
+from kerascnn.layers.attention_masks import combined_mask
 from kerascnn.layers.dropout import Dropout
 from kerascnn.layers.einsum_dense import EinsumDense
 from kerascnn.layers.layer import Layer
@@ -203,8 +202,8 @@ class MultiHeadAttention(Layer):
             f"{free}{inner},{inner}{made}->{free}{made}",
             output_shape=[*(None for _ in free[1:]), *sizes],
             bias_axes=made if self._use_bias else None,
-            kernel_initializer=_copy(self._kernel_initializer),
-            bias_initializer=_copy(self._bias_initializer),
+            kernel_initializer=copy_initializer(self._kernel_initializer),
+            bias_initializer=copy_initializer(self._bias_initializer),
             kernel_regularizer=self._kernel_regularizer,
             bias_regularizer=self._bias_regularizer,
             activity_regularizer=self._activity_regularizer,
@@ -250,9 +249,8 @@ class MultiHeadAttention(Layer):
         use_causal_mask: bool = False,
     ) -> Any:
         key = value if key is None else key
-        mask = self._compute_attention_mask(
-            query, value, query_mask, value_mask, key_mask, attention_mask, use_causal_mask
-        )
+        masks = (query_mask, value_mask, key_mask, attention_mask)
+        mask = combined_mask(query, value, *masks, use_causal_mask, self._sliding_window)
         gate = self._gate_dense(query) if self._use_gate else None
         query, key, value = (
             self._query_dense(query),
@@ -280,36 +278,6 @@ class MultiHeadAttention(Layer):
         if self._dropout > 0:
             shares = self._dropout_layer(scores, training=training)
         return ops.einsum(self._combine_equation, shares, value), scores
-
-    def _compute_attention_mask(
-        self,
-        query: Any,
-        value: Any,
-        query_mask: Any = None,
-        value_mask: Any = None,
-        key_mask: Any = None,
-        attention_mask: Any = None,
-        use_causal_mask: bool = False,
-    ) -> Any:
-        """All that hides a key from a query in one mask, None where nothing does."""
-        masks = []
-        if query_mask is not None:
-            masks.append(ops.expand_dims(query_mask, -1))
-        masks += [ops.expand_dims(m, -2) for m in (value_mask, key_mask) if m is not None]
-        rows = np.arange(query.shape[1])[None, :, None]
-        columns = np.arange(value.shape[1])[None, None, :]
-        if use_causal_mask:
-            masks.append(rows >= columns)
-        if self._sliding_window is not None:
-            masks.append(np.abs(rows - columns) < self._sliding_window)
-        if attention_mask is not None:
-            masks.append(attention_mask)
-        if not masks:
-            return None
-        result = ops.cast(masks[0], "bool")
-        for mask in masks[1:]:
-            result = ops.logical_and(result, mask)
-        return result
 
     def _check_lengths(self, value_shape: Any, key_shape: Any) -> None:
         if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
@@ -348,7 +316,7 @@ class MultiHeadAttention(Layer):
         }
 
 
-def _copy(initializer: Any) -> Any:
+def copy_initializer(initializer: Any) -> Any:
     """An initializer like the given one, so that no two weights begin with the same numbers."""
     if not isinstance(initializer, initializers.Initializer):
         return initializer

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerascnn import ops, random
+from kerascnn.layers.arguments import make_generator
 from kerascnn.layers.layer import Layer
 
 # What selu goes to for large negative inputs (see `ops.selu`).
@@ -24,10 +25,7 @@ class _Noise(Layer):
                 f"{name_of_strength}={strength!r}"
             )
         self.seed = seed
-        self.seed_generator: random.SeedGenerator | None = None
-        if strength > 0 and seed is not None:
-            own = isinstance(seed, random.SeedGenerator)
-            self.seed_generator = seed if own else random.SeedGenerator(seed)
+        self.seed_generator = make_generator(seed) if strength > 0 else None
         self.built = True
 
     def _normal(self, inputs: Any, mean: float, stddev: float) -> Any:

@@ -8,7 +8,7 @@ file that is there after all.
 _MISSING = {
     "sequences of text, speech or time are no images": {
         "layers": """Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D GRU GRUCell LSTM LSTMCell
-            Masking MelSpectrogram RNN ReversibleEmbedding STFTSpectrogram SimpleRNN SimpleRNNCell
+            Masking MelSpectrogram RNN STFTSpectrogram SimpleRNN SimpleRNNCell
             StackedRNNCells TextVectorization""",
         "losses": "CTC ctc",
         "ops": "ctc_decode ctc_loss",
@@ -19,9 +19,6 @@ _MISSING = {
         "layers": """CategoryEncoding Discretization HashedCrossing Hashing IntegerLookup
             StringLookup""",
         "utils": "FeatureSpace",
-    },
-    "attention over images is MultiHeadAttention": {
-        "layers": "AdditiveAttention Attention GroupQueryAttention",
     },
     "boxes are no labels of images": {"layers": "MaxNumBoundingBoxes"},
     "outside the preparation of images that is offered": {

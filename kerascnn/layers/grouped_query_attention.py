@@ -1,0 +1,219 @@
+"""Attention whose heads share keys and values in groups."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerascnn import constraints, initializers, ops, regularizers
+from kerascnn.layers.activation import Softmax
+from kerascnn.layers.arguments import positive_integer
+from kerascnn.layers.attention_masks import combined_mask
+from kerascnn.layers.dropout import Dropout
+from kerascnn.layers.einsum_dense import EinsumDense
+from kerascnn.layers.layer import Layer
+from kerascnn.layers.multi_head_attention import copy_initializer
+
+
+class GroupedQueryAttention(Layer):
+    """As `MultiHeadAttention`, with fewer heads of keys and values than of queries.
+
+    Keras calls it `layers.GroupQueryAttention`.
+
+    Args:
+        head_dim: Size of each head's queries, keys and values.
+        num_query_heads: Number of heads.
+        num_key_value_heads: Number of groups of heads, each of which shares keys and values;
+            divides `num_query_heads`.
+        dropout: Share of the attention scores that is dropped in training.
+        use_bias: Whether the projections have biases.
+        sliding_window: Each query sees only keys that are less far away than this.
+        flash_attention: Only None and False.
+        kernel_initializer: First values of the projections' kernels.
+        bias_initializer: First values of their biases.
+        kernel_regularizer: A penalty on the kernels.
+        bias_regularizer: A penalty on the biases.
+        activity_regularizer: A penalty on the output and on what the projections give.
+        kernel_constraint: A callable that the kernels go through after each update.
+        bias_constraint: A callable that the biases go through after each update.
+        use_gate: Whether what the heads give is multiplied by a sigmoid of a projected query.
+        seed: Of the dropout.
+
+    Input: `query` (n, t, d), `value` (n, s, d), and `key` (n, s, e), by default the value; masks
+    and `return_attention_scores` by keyword, as of `MultiHeadAttention`.
+
+    Output: (n, t, d), and with `return_attention_scores` the shares (n, num_query_heads, t, s).
+
+    Raises:
+        ValueError: for sizes that are no positive integers, heads that do not divide into the
+            groups, and inputs of shapes that do not fit.
+
+    Source: Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models from
+    Multi-Head Checkpoints", 2023.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> layer = keras.layers.GroupQueryAttention(8, num_query_heads=4, num_key_value_heads=2)
+    >>> layer(keras.ops.ones((2, 10, 16)), keras.ops.ones((2, 6, 16))).shape
+    (2, 10, 16)
+    """
+
+    _name_in_configs = "GroupQueryAttention"  # while names of objects come from the class
+
+    def __init__(
+        self,
+        head_dim: int,
+        num_query_heads: int,
+        num_key_value_heads: int,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        use_gate: bool = False,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        self.head_dim = positive_integer(head_dim, "head_dim")
+        self.num_query_heads = positive_integer(num_query_heads, "num_query_heads")
+        self.num_key_value_heads = positive_integer(num_key_value_heads, "num_key_value_heads")
+        if self.num_query_heads % self.num_key_value_heads:
+            raise ValueError(
+                "`num_query_heads` must be a multiple of `num_key_value_heads`. Received: "
+                f"num_query_heads={num_query_heads}, num_key_value_heads={num_key_value_heads}"
+            )
+        if flash_attention:
+            raise ValueError("GroupQueryAttention: flash_attention=True is not available.")
+        if sliding_window is not None:
+            sliding_window = positive_integer(sliding_window, "sliding_window")
+        self.num_repeats = self.num_query_heads // self.num_key_value_heads
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.use_gate = use_gate
+        self.sliding_window = sliding_window
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.bias_regularizer = regularizers.get(bias_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.bias_constraint = constraints.get(bias_constraint)
+        self.seed = seed
+
+    def build(  # type: ignore[override]
+        self, query_shape: Any, value_shape: Any, key_shape: Any = None
+    ) -> None:
+        key_shape = value_shape if key_shape is None else key_shape
+        self.compute_output_shape(query_shape, value_shape, key_shape)
+        queries, groups = self.num_query_heads, self.num_key_value_heads
+        split = "abc,cde->abde"
+        self._query_dense = self._projection("query", split, (queries, self.head_dim), query_shape)
+        self._key_dense = self._projection("key", split, (groups, self.head_dim), key_shape)
+        if self.use_gate:
+            self._gate_dense = self._projection(
+                "gate", split, (queries, self.head_dim), query_shape, activation="sigmoid"
+            )
+        self._value_dense = self._projection("value", split, (groups, self.head_dim), value_shape)
+        self._softmax = Softmax(dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy, seed=self.seed)
+        given = (None, None, queries, self.head_dim)
+        self._output_dense = self._projection(
+            "attention_output", "abcd,cde->abe", (query_shape[-1],), given
+        )
+
+    def _projection(
+        self, name: str, equation: str, sizes: tuple[int, ...], shape: Any, **kwargs: Any
+    ) -> EinsumDense:
+        """A built layer that gives axes of the given sizes after that of the sequence."""
+        made = equation[-len(sizes) :]
+        dense = EinsumDense(
+            equation,
+            output_shape=(None, *sizes),
+            bias_axes=made if self.use_bias else None,
+            kernel_initializer=copy_initializer(self.kernel_initializer),
+            bias_initializer=copy_initializer(self.bias_initializer),
+            kernel_regularizer=self.kernel_regularizer,
+            bias_regularizer=self.bias_regularizer,
+            activity_regularizer=self.activity_regularizer,
+            kernel_constraint=self.kernel_constraint,
+            bias_constraint=self.bias_constraint,
+            dtype=self.dtype_policy,
+            name=name,
+            **kwargs,
+        )
+        dense.build(tuple(shape))
+        return dense
+
+    def call(
+        self,
+        query: Any,
+        value: Any,
+        key: Any = None,
+        query_mask: Any = None,
+        value_mask: Any = None,
+        key_mask: Any = None,
+        attention_mask: Any = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        use_causal_mask: bool = False,
+    ) -> Any:
+        key = value if key is None else key
+        masks = (query_mask, value_mask, key_mask, attention_mask)
+        mask = combined_mask(query, value, *masks, use_causal_mask, self.sliding_window)
+        gate = self._gate_dense(query) if self.use_gate else None
+        queries = ops.multiply(self._query_dense(query), 1.0 / math.sqrt(self.head_dim))
+        keys = ops.repeat(self._key_dense(key), self.num_repeats, axis=2)
+        values = ops.repeat(self._value_dense(value), self.num_repeats, axis=2)
+        scores = ops.einsum("aecd,abcd->aceb", queries, keys)
+        if mask is not None and len(mask.shape) == 3:
+            mask = ops.expand_dims(mask, 1)  # the same for all heads
+        scores = self._softmax(scores, mask=mask)
+        shares = self._dropout_layer(scores, training=training) if self.dropout > 0 else scores
+        outputs = ops.einsum("acbe,aecd->abcd", shares, values)
+        if gate is not None:
+            outputs = ops.multiply(outputs, gate)
+        outputs = self._output_dense(outputs)
+        return (outputs, scores) if return_attention_scores else outputs
+
+    def compute_output_shape(
+        self, query_shape: Any, value_shape: Any, key_shape: Any = None
+    ) -> Any:
+        key_shape = value_shape if key_shape is None else key_shape
+        if query_shape[-1] != value_shape[-1]:
+            raise ValueError(
+                f"Layer '{self.name}': query and value must have the same last size. Received: "
+                f"query_shape={tuple(query_shape)}, value_shape={tuple(value_shape)}"
+            )
+        if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
+            raise ValueError(
+                f"Layer '{self.name}': value and key must have the same sizes but for the last. "
+                f"Received: value_shape={tuple(value_shape)}, key_shape={tuple(key_shape)}"
+            )
+        return tuple(query_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "head_dim": self.head_dim,
+            "num_query_heads": self.num_query_heads,
+            "num_key_value_heads": self.num_key_value_heads,
+            "use_bias": self.use_bias,
+            "use_gate": self.use_gate,
+            "sliding_window": self.sliding_window,
+            "dropout": self.dropout,
+            "kernel_initializer": initializers.serialize(self.kernel_initializer),
+            "bias_initializer": initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": regularizers.serialize(self.kernel_regularizer),
+            "bias_regularizer": regularizers.serialize(self.bias_regularizer),
+            "activity_regularizer": regularizers.serialize(self.activity_regularizer),
+            "kernel_constraint": constraints.serialize(self.kernel_constraint),
+            "bias_constraint": constraints.serialize(self.bias_constraint),
+            "seed": self.seed,
+        }

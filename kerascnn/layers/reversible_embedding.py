@@ -1,0 +1,106 @@
+"""Vectors for numbers, and numbers for vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerascnn import ops
+from kerascnn.layers.embedding import Embedding
+from kerascnn.symbolic import inference
+
+
+class ReversibleEmbedding(Embedding):
+    """As `Embedding`; called with `reverse=True`, it gives each number's score for a vector.
+
+    Args:
+        input_dim: How many integers there are, from 0 on.
+        output_dim: Size of their vectors.
+        tie_weights: Whether scores are products with the vectors themselves, rather than with a
+            weight (output_dim, input_dim) of their own.
+        embeddings_initializer: First values of the weights.
+        embeddings_regularizer: A penalty on the vectors.
+        embeddings_constraint: A callable that the vectors go through after each update.
+        mask_zero: Only False: masks are not available.
+        reverse_dtype: What scores are computed in, by default what they come out in.
+        logit_soft_cap: Scores are kept below this by `cap * tanh(scores / cap)`; None for no cap.
+        **kwargs: Those of `Embedding`.
+
+    Input: integers of any shape; with `reverse=True` vectors (..., output_dim).
+
+    Output: (..., output_dim); with `reverse=True` scores (..., input_dim).
+
+    Source: Press and Wolf, "Using the Output Embedding to Improve Language Models", 2016.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> layer = keras.layers.ReversibleEmbedding(100, 8)
+    >>> vectors = layer(np.zeros((2, 5), "int32"))
+    >>> layer(vectors, reverse=True).shape
+    (2, 5, 100)
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        tie_weights: bool = True,
+        embeddings_initializer: Any = "uniform",
+        embeddings_regularizer: Any = None,
+        embeddings_constraint: Any = None,
+        mask_zero: bool = False,
+        reverse_dtype: Any = None,
+        logit_soft_cap: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.tie_weights = tie_weights  # first, since `weights` among the arguments builds at once
+        super().__init__(
+            input_dim,
+            output_dim,
+            embeddings_initializer=embeddings_initializer,
+            embeddings_regularizer=embeddings_regularizer,
+            embeddings_constraint=embeddings_constraint,
+            mask_zero=mask_zero,
+            **kwargs,
+        )
+        self.reverse_dtype = reverse_dtype
+        self.logit_soft_cap = logit_soft_cap
+
+    def build(self, input_shape: Any = None) -> None:
+        super().build(input_shape)
+        if not self.tie_weights and not hasattr(self, "reverse_embeddings"):
+            self.reverse_embeddings = self.add_weight(
+                name="reverse_embeddings",
+                shape=(self.output_dim, self.input_dim),
+                initializer=self.embeddings_initializer,
+            )
+
+    def call(self, inputs: Any, reverse: bool = False) -> Any:
+        if not reverse:
+            return super().call(inputs)
+        kernel = ops.transpose(self.embeddings) if self.tie_weights else self.reverse_embeddings
+        if self.reverse_dtype is not None:
+            inputs = ops.cast(inputs, self.reverse_dtype)
+            kernel = ops.cast(kernel, self.reverse_dtype)
+        scores = ops.matmul(inputs, kernel)
+        if self.logit_soft_cap is None:
+            return scores
+        capped = ops.tanh(ops.divide(scores, self.logit_soft_cap))
+        return ops.multiply(capped, self.logit_soft_cap)
+
+    def compute_output_shape(self, input_shape: Any, reverse: bool = False) -> Any:
+        if reverse:
+            return (*input_shape[:-1], self.input_dim)
+        return super().compute_output_shape(input_shape)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        return inference.infer(self.call, args, kwargs)  # either way
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "tie_weights": self.tie_weights,
+            "reverse_dtype": self.reverse_dtype,
+            "logit_soft_cap": self.logit_soft_cap,
+        }
