@@ -9,7 +9,9 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-@pytest.mark.parametrize("example", ["lenet", "mnist_cnn", "simple_cnn", "two_conv_cnn"])
+@pytest.mark.parametrize(
+    "example", ["lenet", "mnist_cnn", "mnist_speedrun", "simple_cnn", "two_conv_cnn"]
+)
 @pytest.mark.parametrize(
     ("option", "value", "part"),
     [

@@ -1,0 +1,344 @@
+"""Kernels of one training step: the time of each, what it could not be faster than, and the gap.
+
+    python tests/benchmarks/profile_step.py --net C [--device cuda:0] [--output FILE]
+
+Each kernel is run by itself many times (on a GPU as a graph that repeats it on the device), after
+the kernels before it have made its inputs; the step as a whole is run as `fit` runs it. A kernel's
+floor is the largest of
+
+    its bytes, inputs and outputs once, over the measured bandwidth of memory, or of the cache where
+      they are few;
+    its multiplications and additions over the rate that a large product of matrices reaches here;
+    the time of a kernel that does nothing, in a chain of such kernels.
+
+"way" in the last column says which it is: memory, compute or launch. The floor of the step is that
+of the longest way through kernels that wait for one another, over many steps, of which one begins
+before the last has ended; it is not the floor of the network, which fewer kernels could compute.
+Floors count every product of a convolution, also those with the zeros that pooling's gradient has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import report
+from keras_nets import build
+from nets import CLASSES, IMAGE_SIZE, Case
+
+import kerascnn as keras
+from kerascnn import _core
+from kerascnn.training.steps import CompiledStep
+
+# Elements of float32 arrays that are larger than caches, and that fit into one.
+_SIZES = {"cuda": (1 << 26, 1 << 20), "cpu": (1 << 24, 1 << 16)}
+_PRODUCT_SIZE = {"cuda": 4096, "cpu": 1024}
+_PRODUCTS = ("matmul", "dense")
+
+
+class Limits(NamedTuple):
+    """What the device can do, measured: seconds, bytes per second, operations per second."""
+
+    launch: float
+    memory: float
+    cache: float
+    cache_bytes: int
+    compute: float
+
+
+class Call(NamedTuple):
+    """A kernel call of the step."""
+
+    label: str
+    kernel: str
+    bytes: int
+    operations: int
+    seconds: float
+    floor: float
+    way: str
+
+
+def seconds_per_run(program: Any, tensors: list, device: str, budget: float = 0.2) -> float:
+    """The least time of a step of a program, run many at a time: what the device can do."""
+    steps, elapsed = 1, 0.0
+    while elapsed < budget / 10:
+        start = time.perf_counter()
+        program.run(tensors, steps)
+        _core.synchronize(device)
+        elapsed = time.perf_counter() - start
+        steps = steps * 4 if elapsed < budget / 10 else steps
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        program.run(tensors, steps)
+        _core.synchronize(device)
+        times.append((time.perf_counter() - start) / steps)
+    return min(times)
+
+
+def time_of_op(op: str, arrays: list[np.ndarray], attributes: dict, device: str) -> float:
+    graph = _core.Graph()
+    values = [graph.input(f"x{i}", a.shape, a.dtype.name) for i, a in enumerate(arrays)]
+    outputs = graph.apply(op, values, attributes)
+    program = _core.Program.compile(graph, outputs, device, allow_tf32=keras.config.tf32())
+    return seconds_per_run(program, [_core.from_numpy(a, device) for a in arrays], device)
+
+
+def measure_limits(device: str) -> Limits:
+    kind = device.partition(":")[0]
+    random = np.random.default_rng(0)
+    # Each run waits for the one before: it advances the state that it reads.
+    launch = time_of_chain(device)
+    rates = []
+    for elements in _SIZES[kind]:
+        x = random.random(elements, np.float32)
+        rates.append(3 * x.nbytes / time_of_op("add", [x, x + 1], {}, device))
+    n = _PRODUCT_SIZE[kind]
+    square = random.random((n, n), np.float32)
+    attributes = {"transpose_a": False, "transpose_b": False}
+    compute = 2 * n**3 / time_of_op("matmul", [square, square.copy()], attributes, device)
+    return Limits(launch, rates[0], max(rates), 3 * 4 * _SIZES[kind][1], compute)
+
+
+def time_of_chain(device: str) -> float:
+    """Seconds of a kernel of one thread that waits for the same kernel before it."""
+    graph = _core.Graph()
+    state = _core.Variable("state", _core.from_numpy(np.zeros(2, np.int64), device))
+    (after,) = graph.apply("random_advance", [graph.read(state)], {"amount": 1})
+    graph.assign(state, after)
+    program = _core.Program.compile(graph, [], device)
+    return seconds_per_run(program, [], device)
+
+
+# What a call moves and computes -----------------------------------------------------------------
+
+
+def num_bytes(specs: list[tuple[str, tuple[int, ...]]]) -> int:
+    sizes = {"bool": 1, "bfloat16": 2}
+    return sum(
+        math.prod(shape) * (sizes.get(dtype) or np.dtype(dtype).itemsize) for dtype, shape in specs
+    )
+
+
+def bytes_of(call: dict[str, Any]) -> int:
+    if call["op"] == "take_batch":  # reads a batch of the data set, not all of it
+        return 2 * num_bytes(call["outputs"])
+    return num_bytes(call["inputs"]) + num_bytes(call["outputs"])
+
+
+def operations_of(call: dict[str, Any]) -> int:
+    """Multiplications and additions; for what is no product one for each element."""
+    op, attributes = call["op"], call["attributes"]
+    inputs = [shape for _, shape in call["inputs"]]
+    outputs = [shape for _, shape in call["outputs"]]
+    if op in _PRODUCTS:
+        a, b, c = (math.prod(shape) for shape in (*inputs[:2], outputs[0]))
+        batches = math.prod(outputs[0][:-2]) if op == "matmul" else 1
+        return 2 * math.isqrt(a * b * c // batches)
+    if op.startswith("conv2d"):
+        return 2 * conv_products(op, inputs, outputs, attributes)
+    return max((math.prod(shape) for shape in (*inputs, *outputs)), default=0)
+
+
+def conv_products(op: str, inputs: list, outputs: list, attributes: dict) -> int:
+    """Places of the full-size output times the elements of a filter and its count."""
+    is_dgrad = op.endswith("dgrad")
+    images = tuple(attributes["input_shape"]) if is_dgrad else inputs[0]
+    if op.endswith("wgrad"):
+        kernel = tuple(attributes["kernel_shape"])
+    else:
+        kernel = inputs[-1] if is_dgrad else inputs[1]
+    top, bottom, left, right = attributes["padding"]
+    places = images[0]
+    for axis, pads in ((0, top + bottom), (1, left + right)):
+        reach = attributes["dilations"][axis] * (kernel[axis] - 1) + 1
+        places *= (images[1 + axis] + pads - reach) // attributes["strides"][axis] + 1
+    return places * math.prod(kernel)
+
+
+def floor_of(call: dict[str, Any], limits: Limits) -> tuple[float, str]:
+    moved = bytes_of(call)
+    bandwidth = limits.cache if moved <= limits.cache_bytes else limits.memory
+    is_product = call["op"] in _PRODUCTS or call["op"].startswith("conv2d")
+    ways = {
+        "launch": limits.launch,
+        "memory": moved / bandwidth,
+        "compute": operations_of(call) / limits.compute if is_product else 0.0,
+    }
+    way = max(ways, key=lambda name: ways[name])
+    return ways[way], way
+
+
+# The step -----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def recorded_runs() -> Iterator[list[tuple[CompiledStep, list, int]]]:
+    """(step, inputs, number of steps) of every run of a compiled step."""
+    runs: list[tuple[CompiledStep, list, int]] = []
+    original = CompiledStep.run
+
+    def run(self: CompiledStep, inputs: list, steps: int) -> None:
+        runs.append((self, inputs, steps))
+        original(self, inputs, steps)
+
+    CompiledStep.run = run  # type: ignore[method-assign]
+    try:
+        yield runs
+    finally:
+        CompiledStep.run = original  # type: ignore[method-assign]
+
+
+class Step:
+    """The training step of a net with whole batches, as `fit` runs it."""
+
+    def __init__(self, case: Case, samples: int, device: str):
+        random = np.random.default_rng(0)
+        x = random.integers(0, 256, (samples, IMAGE_SIZE, IMAGE_SIZE, 1), np.uint8)
+        y = random.integers(0, CLASSES, samples, np.int32)
+        self.device = device
+        self.model = build(keras, case, scaled=True)
+        with recorded_runs() as runs:
+            self.model.fit(x, y, batch_size=case.batch_size, epochs=1, verbose=0)
+        step, self.inputs, _ = max(runs, key=lambda run: run[2])
+        self.program = step.program
+        self.steps = samples // case.batch_size
+
+    def rewind(self) -> None:
+        """The next run takes the epoch's first batch."""
+        self.model._state.step.write(0)
+
+    def seconds(self) -> float:
+        """Of a step among the others of an epoch."""
+        times = []
+        for _ in range(4):
+            self.rewind()
+            _core.synchronize(self.device)
+            start = time.perf_counter()
+            self.program.run(self.inputs, self.steps)
+            _core.synchronize(self.device)
+            times.append((time.perf_counter() - start) / self.steps)
+        return statistics.median(times[1:])
+
+    def calls(self, limits: Limits, passes: int, repeats: int) -> list[Call]:
+        self.rewind()
+        rows = self.program.time_instructions(self.inputs, passes + 1, repeats)
+        times = [statistics.median(column) for column in zip(*rows[1:], strict=True)]
+        return [
+            Call(
+                call["label"],
+                call["kernel"],
+                bytes_of(call),
+                operations_of(call),
+                seconds,
+                *floor_of(call, limits),
+            )
+            for call, seconds in zip(self.program.describe(), times, strict=True)
+        ]
+
+    def longest_way(self, times: list[float]) -> float:
+        """Seconds of a step on the longest way through calls that wait for each other."""
+
+        def over(steps: int) -> float:
+            done: list[float] = []
+            for i, waits in enumerate(self.program.dependencies(steps)):
+                begin = max((done[before] for before in waits), default=0.0)
+                done.append(begin + times[i % len(times)])
+            return max(done)
+
+        return (over(8) - over(4)) / 4
+
+
+def profile(case: Case, args: argparse.Namespace, device: str, limits: Limits) -> dict[str, Any]:
+    step = Step(case, args.samples, device)
+    is_gpu = device != "cpu"
+    repeats = args.repeats or (500 if is_gpu else 1)
+    seconds = step.seconds()
+    calls = step.calls(limits, args.passes or (3 if is_gpu else 50), repeats)
+    alone, floors = [call.seconds for call in calls], [call.floor for call in calls]
+    return {
+        "net": str(case),
+        "stats": step.program.stats(),
+        "step_us": seconds * 1e6,
+        # One after another on a CPU; a GPU runs side by side what does not wait.
+        "floor_us": (step.longest_way(floors) if is_gpu else sum(floors)) * 1e6,
+        "longest_way_us": step.longest_way(alone) * 1e6,
+        "sum_us": sum(alone) * 1e6,
+        "least_memory_us": sum(call.bytes for call in calls) / limits.cache * 1e6,
+        "least_compute_us": sum(call.operations for call in calls) / limits.compute * 1e6,
+        "calls": [call._asdict() for call in calls],
+    }
+
+
+def text(result: dict[str, Any]) -> str:
+    lines = [
+        f"net {result['net']}",
+        "| # | what | kernel | us | floor | gap | MB | Mop | way |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for i, values in enumerate(result["calls"]):
+        call = Call(**values)
+        own, floor = call.seconds * 1e6, call.floor * 1e6
+        lines.append(
+            f"| {i} | {call.label[:60]} | {call.kernel[:50]} | {own:.2f} | {floor:.2f} "
+            f"| {own - floor:.2f} | {call.bytes / 1e6:.3f} | {call.operations / 1e6:.2f} "
+            f"| {call.way} |"
+        )
+    stats = result["stats"]
+    lines += [
+        f"step {result['step_us']:.2f} us, floor {result['floor_us']:.2f} us, "
+        f"gap {result['step_us'] - result['floor_us']:.2f} us",
+        f"kernels one after another {result['sum_us']:.2f} us, on the longest way "
+        f"{result['longest_way_us']:.2f} us; {stats['num_instructions']} kernels, "
+        f"{stats['longest_chain']} of them in a row, arena {stats['arena_bytes'] / 2**20:.1f} MiB",
+        f"all bytes at once {result['least_memory_us']:.2f} us, all operations "
+        f"{result['least_compute_us']:.2f} us",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--net", default="A,B,C,D", help="A to D, or C@256; several with commas")
+    parser.add_argument("--device", help="default: the first usable GPU, else cpu")
+    parser.add_argument("--samples", type=int, default=60000, help="of made-up data")
+    parser.add_argument("--passes", type=int, help="over the step; default 3 on a GPU, else 50")
+    parser.add_argument("--repeats", type=int, help="of a kernel in a pass; default 500 or 1")
+    parser.add_argument("--output", type=Path, help="file for everything as JSON")
+    args = parser.parse_args()
+    try:
+        if args.device:
+            keras.config.set_device(args.device)
+        cases = [Case.parse(name) for name in args.net.split(",")]
+    except (ValueError, keras.DeviceError) as error:
+        parser.error(" ".join(str(error).split()))
+    if any(case.batch_size > args.samples for case in cases):
+        parser.error("--samples: fewer than one batch")
+    device = keras.config.get_device()
+    limits = measure_limits(device)
+    print(
+        f"{device}: {limits.launch * 1e6:.2f} us a kernel in a chain, {limits.memory / 1e9:.0f} "
+        f"GB/s from memory, {limits.cache / 1e9:.0f} from cache, {limits.compute / 1e12:.2f} "
+        "Tops/s in products"
+    )
+    results = []
+    for case in cases:
+        results.append(profile(case, args, device, limits))
+        print("\n" + text(results[-1]), flush=True)
+    if args.output:
+        document = {"machine": report.machine(device), "limits": limits._asdict()}
+        args.output.write_text(json.dumps({**document, "nets": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""The benchmarks' command lines on a little data: what they print, write and leave out."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "tests" / "benchmarks"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("data") / "little.npz"
+    arrays = {}
+    for part, count in (("train", 200), ("test", 30)):
+        arrays[f"x_{part}"] = rng.integers(0, 256, (count, 28, 28), np.uint8)
+        arrays[f"y_{part}"] = rng.integers(0, 10, count, np.uint8)
+    np.savez(path, **arrays)
+    return str(path)
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """Imports a module of the benchmarks, which are scripts side by side and no package."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    before = set(sys.modules)
+
+    def load(name):
+        return __import__(name)
+
+    yield load
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "").parent == BENCHMARKS:
+            del sys.modules[name]
+
+
+def run(script, *arguments, expected=0, **environment):
+    done = subprocess.run(
+        [sys.executable, str(script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )
+    assert done.returncode == expected, done.stderr[-2000:]
+    return done
+
+
+@pytest.fixture(scope="module")
+def comparison(data, tmp_path_factory):
+    """kerascnn and a peer that can't be imported: printed text, document, and its file."""
+    folder = tmp_path_factory.mktemp("comparison")
+    (folder / "jax").mkdir()
+    (folder / "jax" / "__init__.py").write_text("raise ImportError('not here')\n")
+    output = folder / "results" / "comparison.json"
+    done = run(
+        BENCHMARKS / "compare.py",
+        *(data, "--device", "cpu", "--nets", "B,B@48", "--peers", "jax-step"),
+        *("--path", f"jax-step={folder}", "--rounds", "2", "--epochs", "2"),
+        *("--measure", "fit,predict,evaluate,memory,startup", "--test-batch-sizes", "16"),
+        *("--output", output),
+    )
+    return done.stdout, json.loads(output.read_text()), output
+
+
+def test_comparison_measures_what_it_was_asked_for(comparison):
+    _, document, _ = comparison
+    found = {(row["what"], row["net"]): row for row in document["rows"]}
+    assert set(found) == {
+        ("fit", "B"),
+        ("fit", "B@48"),
+        ("predict@16", "B"),
+        ("evaluate@16", "B"),
+        ("startup", "D"),
+    }
+    fit = found["fit", "B@48"]
+    assert [len(turn) for turn in fit["ms"]] == [2, 2]
+    assert all(value > 0 for turn in fit["ms"] for value in turn)
+    assert 1 <= len(fit["warm_up_ms"]) <= 3 and 0 <= fit["accuracy"] <= 1
+    assert len(found["startup", "D"]["seconds"]) == 3
+    assert document["machine"]["device"] == "cpu"
+
+
+def test_comparison_says_what_is_missing(comparison):
+    text, document, _ = comparison
+    assert document["peers"]["jax-step"] == {"missing": "ImportError: not here"}
+    assert "jax-step: ImportError: not here" in text
+    assert "memory: only counted on GPUs" in text
+    assert "| kerascnn / best peer | - | - |" in text
+
+
+def test_comparison_begins_nothing_without_time(data, tmp_path):
+    output = tmp_path / "none.json"
+    done = run(
+        BENCHMARKS / "compare.py",
+        *(data, "--device", "cpu", "--nets", "B", "--peers", "torch", "--seconds", "0"),
+        *("--rounds", "1", "--patience", "120", "--output", output),
+    )
+    assert "fit of kerascnn on net B: no time left" in done.stdout
+    assert all("ms" not in row for row in json.loads(output.read_text())["rows"])
+
+
+def test_comparison_with_pytorch(data):
+    pytest.importorskip("torch")
+    done = run(
+        BENCHMARKS / "compare.py",
+        *(data, "--device", "cpu", "--nets", "D", "--peers", "torch", "--rounds", "1"),
+        *("--epochs", "1", "--measure", "fit,predict,evaluate"),
+    )
+    lines = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("|")]
+    ratios = [float(cells[1]) for cells in lines if "best peer" in cells[0]]
+    assert len(ratios) == 3 and all(0 < ratio < math.inf for ratio in ratios)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "part"),
+    [
+        ("--nets", "E", "'E' is no net"),
+        ("--nets", "C@many", "'C@many' is no net"),
+        ("--peers", "abacus", "'abacus' is none of"),
+        ("--measure", "speed", "'speed' is none of"),
+        ("--device", "tpu", "tpu"),
+    ],
+)
+def test_wrong_command_line(option, value, part):
+    done = run(BENCHMARKS / "compare.py", "absent", option, value, expected=2)
+    assert part in done.stderr.splitlines()[-1]
+
+
+def test_chart_of_a_comparison(comparison, tmp_path):
+    _, document, source = comparison
+    torch = {"what": "fit", "peer": "torch", "net": "B", "ms": [[50.0, 70.0], [60.0]]}
+    slower = {"what": "fit", "peer": "torch-compile", "net": "B", "ms": [[80.0]]}
+    document["rows"] += [torch, slower]
+    second = tmp_path / "second.json"
+    second.write_text(json.dumps(document))
+    output = tmp_path / "chart.svg"
+    run(BENCHMARKS / "chart.py", source, second, "-o", output)
+    root = ElementTree.parse(output).getroot()
+    titles = [element.text for element in root.iter(f"{SVG}title")]
+    # kerascnn twice in each panel, and the faster PyTorch in one.
+    assert len(titles) == 5
+    assert titles.count("torch, net B: 60.0 ms") == 1
+    texts = [element.text for element in root.iter(f"{SVG}text")]
+    assert texts.count("B@48") == 2 and "PyTorch, own loop" in texts
+    assert float(root.get("height")) == pytest.approx(float(root.get("viewBox").split()[3]))
+
+
+def test_chart_of_something_else(tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    done = run(BENCHMARKS / "chart.py", tmp_path / "x.json", "-o", tmp_path / "x.svg", expected=2)
+    assert "was not written by compare.py" in done.stderr
+
+
+def test_committed_results_can_be_drawn(module):
+    chart = module("chart")
+    paths = sorted((BENCHMARKS / "results").glob("*.json"))
+    documents = [json.loads(path.read_text()) for path in paths]
+    assert documents
+    ElementTree.fromstring(chart.draw(documents))
+
+
+def test_ratio_to_the_best(module):
+    report = module("report")
+    rows = [
+        {"what": "fit", "peer": "kerascnn", "net": "A", "ms": [[10.0, 30.0], [20.0]]},
+        {"what": "fit", "peer": "kerascnn-hooks", "net": "A", "ms": [[1.0]]},
+        {"what": "fit", "peer": "torch", "net": "A", "ms": [[50.0]]},
+        {"what": "fit", "peer": "keras-jax", "net": "A", "ms": [[400.0]]},
+        {"what": "fit", "peer": "jax-scan", "net": "A", "error": "failed"},
+        {"what": "startup", "peer": "torch", "net": "A", "seconds": [9.0, 2.0, 4.0]},
+    ]
+    found = report.medians({"rows": rows}, "fit")
+    assert found["kerascnn"] == {"A": 20.0}
+    assert report.ratio(found, "A", report.is_peer) == pytest.approx(0.4)
+    assert report.ratio(found, "A", lambda name: name.startswith("keras-")) == pytest.approx(0.05)
+    assert report.ratio(found, "B", report.is_peer) is None
+    # The first start fills caches.
+    assert report.medians({"rows": rows}, "startup") == {"torch": {"A": 3.0}}
+
+
+def test_operations_and_bytes_of_calls(module):
+    profile = module("profile_step")
+    x, w = ("float32", (8, 13, 12, 3)), ("float32", (3, 5, 3, 7))
+    geometry = {"strides": [1, 2], "padding": [0, 1, 2, 2], "dilations": [2, 1], "groups": 1}
+    # (13 + 1 - 5) + 1 = 10 places down, (12 + 4 - 5) // 2 + 1 = 6 across.
+    y = ("float32", (8, 10, 6, 7))
+    operations = 2 * 8 * 10 * 6 * 3 * 5 * 3 * 7
+    forward = {"op": "conv2d", "inputs": [x, w], "outputs": [y], "attributes": geometry}
+    dgrad = {
+        "op": "conv2d_max_pool2d_dgrad",
+        "inputs": [y, y, y, w],
+        "outputs": [x],
+        "attributes": {**geometry, "input_shape": list(x[1])},
+    }
+    wgrad = {
+        "op": "conv2d_wgrad",
+        "inputs": [x, y],
+        "outputs": [w],
+        "attributes": {**geometry, "kernel_shape": list(w[1])},
+    }
+    for call in (forward, dgrad, wgrad):
+        assert profile.operations_of(call) == operations
+    assert profile.bytes_of(forward) == 4 * (8 * 13 * 12 * 3 + 3 * 5 * 3 * 7 + 8 * 10 * 6 * 7)
+    a, b, c = (("float32", shape) for shape in ((2, 4, 5), (2, 5, 6), (2, 4, 6)))
+    product = {"op": "matmul", "inputs": [a, b], "outputs": [c], "attributes": {}}
+    assert profile.operations_of(product) == 2 * 2 * 4 * 5 * 6
+    limits = profile.Limits(1e-6, 1e9, 2e9, 1 << 20, 1e12)
+    assert profile.floor_of(product, limits) == (1e-6, "launch")
+    assert profile.floor_of(forward, limits) == (profile.bytes_of(forward) / 2e9, "memory")
+
+
+def test_profile_of_a_step(tmp_path):
+    output = tmp_path / "profile.json"
+    done = run(
+        BENCHMARKS / "profile_step.py",
+        *("--net", "B@32", "--device", "cpu", "--samples", "100", "--passes", "3"),
+        *("--output", output),
+    )
+    (net,) = json.loads(output.read_text())["nets"]
+    assert net["net"] == "B@32"
+    calls = net["calls"]
+    assert len(calls) == net["stats"]["num_instructions"]
+    assert all(call["seconds"] > 0 and call["floor"] > 0 for call in calls)
+    assert sum(call["seconds"] for call in calls) * 1e6 == pytest.approx(net["sum_us"])
+    # Both convolutions with their gradients, but for the images' own.
+    assert sum("conv2d" in call["label"].partition(" ")[0] for call in calls) == 5
+    assert f"step {net['step_us']:.2f} us" in done.stdout
+
+
+def test_profile_needs_a_batch():
+    done = run(BENCHMARKS / "profile_step.py", "--samples", "10", "--device", "cpu", expected=2)
+    assert "fewer than one batch" in done.stderr
+
+
+def test_speedrun_example(data):
+    done = run(
+        ROOT / "examples" / "mnist_speedrun.py",
+        *("--data", data, "--device", "cpu", "--seeds", "3", "--epochs", "1"),
+        *("--batch-size", "64"),
+    )
+    first, accuracy, seconds = done.stdout.splitlines()
+    assert first == "3 trainings of 1 epochs on cpu"
+    assert accuracy.startswith("Test accuracy: mean 0.")
+    assert accuracy.endswith("; 0 of 3 reached 0.99")
+    assert float(seconds.split()[2].rstrip(",")) > 0
+
+
+def test_speedrun_needs_seeds():
+    done = run(ROOT / "examples" / "mnist_speedrun.py", "--seeds", "0", expected=2)
+    assert "must be at least 1" in done.stderr
