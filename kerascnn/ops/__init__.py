@@ -9,6 +9,7 @@ values while a step is traced, and KerasTensors while a model is put together.
 from kerascnn.ops import (
     activation,
     arrays,
+    blocks,
     contraction,
     control,
     convolution,
@@ -16,8 +17,10 @@ from kerascnn.ops import (
     crossentropy,
     elementwise,
     functions,
+    host,
     image,
     linalg,
+    matrices,
     nn,
     normalization,
     pooling,
@@ -27,10 +30,13 @@ from kerascnn.ops import (
     shaping,
     signals,
     sorting,
+    special,
+    spectra,
     statistics,
 )
 from kerascnn.ops.activation import *
 from kerascnn.ops.arrays import *
+from kerascnn.ops.blocks import *
 from kerascnn.ops.contraction import *
 from kerascnn.ops.control import *
 from kerascnn.ops.convolution import *
@@ -38,7 +44,9 @@ from kerascnn.ops.creation import *
 from kerascnn.ops.crossentropy import *
 from kerascnn.ops.elementwise import *
 from kerascnn.ops.functions import *
+from kerascnn.ops.host import *
 from kerascnn.ops.linalg import *
+from kerascnn.ops.matrices import *
 from kerascnn.ops.nn import *
 from kerascnn.ops.normalization import *
 from kerascnn.ops.pooling import *
@@ -48,11 +56,14 @@ from kerascnn.ops.scattering import *
 from kerascnn.ops.shaping import *
 from kerascnn.ops.signals import *
 from kerascnn.ops.sorting import *
+from kerascnn.ops.special import *
+from kerascnn.ops.spectra import *
 from kerascnn.ops.statistics import *
 
 __all__ = ["image"]
 __all__ += activation.__all__
 __all__ += arrays.__all__
+__all__ += blocks.__all__
 __all__ += contraction.__all__
 __all__ += control.__all__
 __all__ += convolution.__all__
@@ -60,7 +71,9 @@ __all__ += creation.__all__
 __all__ += crossentropy.__all__
 __all__ += elementwise.__all__
 __all__ += functions.__all__
+__all__ += host.__all__
 __all__ += linalg.__all__
+__all__ += matrices.__all__
 __all__ += nn.__all__
 __all__ += normalization.__all__
 __all__ += pooling.__all__
@@ -70,4 +83,6 @@ __all__ += scattering.__all__
 __all__ += shaping.__all__
 __all__ += signals.__all__
 __all__ += sorting.__all__
+__all__ += special.__all__
+__all__ += spectra.__all__
 __all__ += statistics.__all__

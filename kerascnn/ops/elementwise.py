@@ -361,10 +361,10 @@ def logical_not(x: Any) -> Any:
 
 @op
 def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
-    """x1 where the condition is True, else x2.
+    """x1 where the condition is True, else x2; without both, the same as `nonzero`.
 
     Raises:
-        ValueError: without x1 and x2: how many elements are True is no fixed shape.
+        ValueError: for one of x1 and x2 without the other, and for neither in a compiled step.
 
     Example:
 
@@ -372,10 +372,15 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
     >>> ops.where([True, False], 1.0, 0.0).numpy().tolist()
     [1.0, 0.0]
     """
+    if x1 is None and x2 is None:
+        from kerascnn.ops import host
+
+        return host.nonzero(condition)
     if x1 is None or x2 is None:
-        raise ValueError("where needs x1 and x2: the positions of True have no fixed shape.")
+        raise ValueError("where needs both x1 and x2, or neither of them.")
     x1, x2 = dispatch.operands(x1, x2)
-    return dispatch.apply_one("where", [dispatch.convert(condition, "bool"), x1, x2])
+    condition = dispatch.convert(condition, "bool", like=dispatch.first_tensor(x1))
+    return dispatch.apply_one("where", [condition, x1, x2])
 
 
 def _floating_input(x: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import dtypes
-from kerascnn.ops import dispatch, elementwise, reduction, shaping
+from kerascnn.ops import dispatch, elementwise, reduction, shaping, spectra
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "matmul",
     "norm",
 ]
+
+_OF_SINGULAR_VALUES: dict[Any, Any] = {2: reduction.max, -2: reduction.min, "nuc": reduction.sum}
 
 
 @op
@@ -93,13 +95,14 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         x: Input.
         ord: None for the Euclidean length (of all elements where `axis` is None); for vectors a
             number p, for (sum |x|^p)^(1/p), 0 or an infinity; for matrices "fro", 1, -1 or an
-            infinity.
+            infinity, and outside of compiled steps 2, -2 (the largest and the smallest singular
+            value) or "nuc" (the sum of them).
         axis: One axis of vectors, or two of matrices. By default all axes, of which there must be
             one or two where `ord` is given.
         keepdims: Whether the axes stay, with size 1.
 
     Raises:
-        ValueError: for other norms, as those that need singular values.
+        ValueError: for other norms, and for those of singular values in a compiled step.
 
     Example:
 
@@ -125,9 +128,17 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         sums = reduction.sum(size, along, True)
         result = (reduction.max if ord > 0 else reduction.min)(sums, others, True)
         return result if keepdims else shaping.squeeze(result, (rows, columns))
+    if len(axes) == 2 and ord in _OF_SINGULAR_VALUES:
+        values = spectra.svd(shaping.moveaxis(x, axes, (-2, -1)), compute_uv=False)
+        result = _OF_SINGULAR_VALUES[ord](values, -1)
+        return (
+            shaping.expand_dims(result, sorted(a % len(x.shape) for a in axes))
+            if keepdims
+            else result
+        )
     raise ValueError(
         f"norm: ord={ord!r} is not available for {len(axes)} axes. Vectors have norms of any "
-        "number, matrices 'fro', 1, -1, inf and -inf; norms of singular values are not there."
+        "number, matrices 'fro', 'nuc', 1, -1, 2, -2, inf and -inf."
     )
 
 

@@ -57,7 +57,7 @@ def _flat_places(indices: Any, sizes: Sequence[int]) -> Any:
     return shaping.reshape(elementwise.where(inside, places, _count(sizes)), -1)
 
 
-def _sums(values: Any, places: Any, count: int) -> Any:
+def sums(values: Any, places: Any, count: int) -> Any:
     """values (n, ...) added up at `places` of a tensor (count, ...), others being left out."""
     work = values.dtype if dtypes.is_float(values.dtype) else "float64"
     attributes = {"axis": 0, "input_shape": [count + 1, *values.shape[1:]]}
@@ -103,7 +103,7 @@ def scatter(indices: Any, values: Any, shape: Sequence[int]) -> Any:
     depth = indices.shape[-1]
     places = _flat_places(indices, shape[:depth])
     values = shaping.reshape(values, (places.shape[0], *shape[depth:]))
-    return shaping.reshape(_sums(values, places, _count(shape[:depth])), shape)
+    return shaping.reshape(sums(values, places, _count(shape[:depth])), shape)
 
 
 @op
@@ -142,7 +142,7 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | Non
 def _update(flat: Any, places: Any, updates: Any, kind: str | None) -> Any:
     count = flat.shape[0]
     if kind == "add":
-        return elementwise.add(flat, _sums(updates, places, count))
+        return elementwise.add(flat, sums(updates, places, count))
     if kind == "mul":
         return elementwise.multiply(flat, _meeting(updates, places, count, "prod", 1))
     if kind in ("max", "min"):
@@ -198,7 +198,7 @@ def segment_sum(
     [3, 10]
     """
     data, ids, count = _segments(data, segment_ids, num_segments, "segment_sum")
-    return _sums(data, ids, count)
+    return sums(data, ids, count)
 
 
 @op

@@ -6,6 +6,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from kerascnn import config, dtypes
 from kerascnn.ops import dispatch, shaping
 
@@ -104,3 +106,15 @@ def restore_format(y: Any, first: bool) -> Any:
     """The channels back in axis 1 where they came there."""
     rank = len(y.shape) - 2
     return shaping.transpose(y, [0, rank + 1, *range(1, rank + 1)]) if first else y
+
+
+def cut(x: Any, axis: int, window: int, stride: int, dilation: int) -> Any:
+    """An axis as two: the pieces that the window sees, and the places in each."""
+    pieces = (x.shape[axis] - dilation * (window - 1) - 1) // stride + 1
+    if stride == window and dilation == 1:
+        # Pieces side by side need no copies.
+        if x.shape[axis] != pieces * window:
+            x = shaping.get_item(x, (*[slice(None)] * axis, slice(0, pieces * window)))
+        return shaping.reshape(x, (*x.shape[:axis], pieces, window, *x.shape[axis + 1 :]))
+    places = np.arange(pieces)[:, None] * stride + np.arange(window) * dilation
+    return shaping.take(x, places.astype("int32"), axis)

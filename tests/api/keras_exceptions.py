@@ -42,31 +42,15 @@ _MISSING = {
             QuantizedFloat8DTypePolicy""",
     },
     "edits the archive of a saved model by hand": {"saving": "KerasFileEditor"},
-    "there are no complex numbers": {
-        "ops": "angle conj conjugate imag isreal polar real view_as_complex view_as_real",
+    "there are no complex numbers, which the eigenvalues of most matrices are": {
+        "ops": "angle conj conjugate eig imag isreal polar real view_as_complex view_as_real",
     },
     "Fourier transforms are left out, being complex": {
         "ops": "fft fft2 ifft2 irfft istft rfft stft",
     },
-    "decompositions of matrices take loops of an unknown length, which a traced step has none of": {
-        "ops": """cholesky cholesky_inverse det eig eigh inv logdet lstsq lu_factor matrix_rank pinv
-            qr slogdet solve solve_triangular svd""",
-    },
-    "the shape of the result depends on values, which a traced step does not know": {
-        "ops": "nonzero unique",
-    },
     "gradients are rules of the core's ops, over graphs and not over Python functions": {
         "ops": "custom_gradient jvp",
     },
-    "reads bits as another type, or steps by one bit, which no layer needs": {
-        "ops": "nextafter view",
-    },
-    "a function of numbers that no layer, loss or metric needs": {"ops": "gcd i0 lcm"},
-    "maps Python functions over axes by signatures in text; `vectorized_map` maps over one axis": {
-        "ops": "vectorize",
-    },
-    "a language of its own in strings; `reshape` and `transpose` do the same": {"ops": "rearrange"},
-    "blocks of images in the order of PyTorch's channels": {"ops": "fold unfold"},
 }
 
 # Other arguments than in Keras: name: reason

@@ -161,7 +161,7 @@ def test_dtypes_meet_as_in_keras(make, dtype):
         (lambda: ops.convert_to_tensor([[1], [1, 2]]), TypeError, "cannot be made a tensor"),
         (lambda: ops.cast(A, "complex64"), TypeError, "complex64"),
         (lambda: ops.conv(A, A), ValueError, "does not fit an input"),
-        (lambda: ops.where(A > 0), ValueError, "x1 and x2"),
+        (lambda: ops.where(A > 0, 1.0), ValueError, "both x1 and x2"),
         (lambda: ops.sparse_categorical_crossentropy([1, 2], A[0]), ValueError, r"\(3,\)"),
         (lambda: ops.categorical_crossentropy(A[0], A), ValueError, "same shape"),
         (lambda: float(ops.convert_to_tensor(A)), ValueError, "one element"),

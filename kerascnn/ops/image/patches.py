@@ -126,22 +126,10 @@ def _patches(
         x = shaping.pad(x, [(0, 0), *pads, (0, 0)])
     for i in range(rank):
         # The axis splits into two: which piece, and where in it.
-        x = _cut(x, 2 * i + 1, window[i], steps[i], dilations[i])
+        x = windows.cut(x, 2 * i + 1, window[i], steps[i], dilations[i])
     pieces, within = range(1, 2 * rank, 2), range(2, 2 * rank + 1, 2)
     x = shaping.transpose(x, (0, *pieces, *within, 2 * rank + 1))
     x = shaping.reshape(x, (*x.shape[: rank + 1], int(np.prod(x.shape[rank + 1 :]))))
     if first:
         x = shaping.moveaxis(x, -1, 1)
     return shaping.squeeze(x, 0) if is_single else x
-
-
-def _cut(x: Any, axis: int, window: int, stride: int, dilation: int) -> Any:
-    """An axis as (pieces, window)."""
-    pieces = (x.shape[axis] - dilation * (window - 1) - 1) // stride + 1
-    if stride == window and dilation == 1:
-        # Pieces side by side need no copies.
-        if x.shape[axis] != pieces * window:
-            x = shaping.get_item(x, (*[slice(None)] * axis, slice(0, pieces * window)))
-        return shaping.reshape(x, (*x.shape[:axis], pieces, window, *x.shape[axis + 1 :]))
-    places = np.arange(pieces)[:, None] * stride + np.arange(window) * dilation
-    return shaping.take(x, places.astype("int32"), axis)

@@ -273,7 +273,20 @@ def elastic_transform(
     noise = random.normal((*batch.shape[:3], 2), 0.0, float(sigma), dtype, seed)
     noise = filters.gaussian_blur(noise, (width, width), (sigma, sigma), "channels_last")
     moves = elementwise.multiply(noise, dispatch.convert(alpha, dtype, like=batch))
-    y, x = _grid(batch, dtype)
+    return moved_pixels(images, moves, interpolation, fill_mode, fill_value, data_format)
+
+
+def moved_pixels(
+    images: Any,
+    moves: Any,
+    interpolation: str,
+    fill_mode: str,
+    fill_value: float,
+    data_format: str | None,
+) -> Any:
+    """Images whose pixel at (x, y) is the input's at (x, y) + moves, (n, height, width, 2)."""
+    batch = common.as_batch(images, data_format)
+    y, x = _grid(batch, moves.dtype)
     positions = [elementwise.add(y, moves[..., 1]), elementwise.add(x, moves[..., 0])]
     result = _sampled_images(batch, positions, interpolation, fill_mode, fill_value)
     return common.from_batch(result, images, data_format)

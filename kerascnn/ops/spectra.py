@@ -1,0 +1,161 @@
+"""Eigenvalues and singular values, and what is made of them.
+
+They are found by loops that run until they converge, which a traced step has none of: NumPy, which
+calls LAPACK, computes them on the host.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from kerascnn.ops import dispatch
+from kerascnn.ops.host import at_once, compute
+from kerascnn.ops.matrices import matrices, wide
+from kerascnn.symbolic.operation import op
+
+__all__ = ["eigh", "lstsq", "matrix_rank", "pinv", "svd"]
+
+Array = np.ndarray[Any, Any]
+
+
+@op
+@at_once
+def eigh(x: Any) -> Any:
+    """The eigenvalues and eigenvectors of symmetric matrices; not in compiled steps.
+
+    Args:
+        x: (..., n, n), of which the part up to the diagonal counts.
+
+    Returns:
+        (values, vectors): (..., n) from the smallest on, and (..., n, n), a vector in each column,
+        whose sign is any.
+
+    Raises:
+        ValueError: for matrices that are not square, and values of a compiled step.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.eigh([[2.0, 0.0], [0.0, 1.0]])[0].numpy().tolist()
+    [1.0, 2.0]
+    """
+    return compute("eigh", lambda a: tuple(np.linalg.eigh(a)), matrices(x))
+
+
+@op
+@at_once
+def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """Singular values and vectors, for which x is u diag(s) v; not in compiled steps.
+
+    Args:
+        x: (..., m, n)
+        full_matrices: Whether u is (..., m, m) and v (..., n, n), not (..., m, k) and (..., k, n)
+            with k the smaller of m and n.
+        compute_uv: Whether the vectors are returned, and not only s.
+
+    Returns:
+        (u, s, v), or s: (..., k), from the largest on. The signs of the vectors are any.
+
+    Raises:
+        ValueError: for less than two axes, and values of a compiled step.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.svd([[0.0, 2.0], [1.0, 0.0]], compute_uv=False).numpy().tolist()
+    [2.0, 1.0]
+    """
+    x = matrices(x, square=False)
+    if not compute_uv:
+        return compute("svd", lambda a: np.linalg.svd(a, compute_uv=False), x)
+    return compute("svd", lambda a: tuple(np.linalg.svd(a, full_matrices)), x)
+
+
+@op
+@at_once
+def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
+    """The shortest x for which |a x - b| is least; not in compiled steps.
+
+    Args:
+        a: (m, n)
+        b: (m,) or (m, k)
+        rcond: Singular values of `a` up to so many times the largest one count as 0; by default
+            the dtype's epsilon times the larger of m and n.
+
+    Returns:
+        (n,) or (n, k)
+
+    Raises:
+        ValueError: for shapes that don't fit, and values of a compiled step.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.lstsq([[1.0], [1.0]], [1.0, 3.0]).numpy().round(4).tolist()
+    [2.0]
+    """
+    a = matrices(a, square=False)
+    b = dispatch.convert(b, like=a)
+    a, b = (wide(x) for x in dispatch.operands(a, b))
+    if len(a.shape) != 2 or len(b.shape) not in (1, 2) or a.shape[0] != b.shape[0]:
+        raise ValueError(
+            "lstsq: a is (m, n) and b (m,) or (m, k). Received: "
+            f"a.shape={tuple(a.shape)}, b.shape={tuple(b.shape)}"
+        )
+    return compute("lstsq", lambda m, y: np.linalg.lstsq(m, y, rcond=rcond)[0], a, b)
+
+
+@op
+@at_once
+def matrix_rank(x: Any, tol: float | None = None) -> Any:
+    """How many singular values are not 0, as int32; not in compiled steps.
+
+    Args:
+        x: (..., m, n)
+        tol: Those up to here count as 0; by default the largest one times the dtype's epsilon
+            times the larger of m and n.
+
+    Raises:
+        ValueError: for less than two axes, and values of a compiled step.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.matrix_rank([[1.0, 2.0], [2.0, 4.0]]).numpy().tolist()
+    1
+    """
+    rank = functools.partial(np.linalg.matrix_rank, tol=tol)
+    return compute("matrix_rank", lambda a: rank(a).astype("int32"), matrices(x, square=False))
+
+
+@op
+@at_once
+def pinv(x: Any, rcond: float | None = None) -> Any:
+    """The pseudoinverses of matrices, of Moore and Penrose; not in compiled steps.
+
+    Args:
+        x: (..., m, n)
+        rcond: Singular values up to so many times the largest one count as 0; by default the
+            dtype's epsilon times the larger of m and n.
+
+    Returns:
+        (..., n, m)
+
+    Raises:
+        ValueError: for less than two axes, and values of a compiled step.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.pinv([[2.0], [0.0]]).numpy().tolist()
+    [[0.5, 0.0]]
+    """
+
+    def invert(a: Array) -> Any:
+        cutoff = float(np.finfo(a.dtype).eps) * max(a.shape[-2:]) if rcond is None else rcond
+        return np.linalg.pinv(a, rcond=cutoff)
+
+    return compute("pinv", invert, matrices(x, square=False))
