@@ -7,11 +7,28 @@ from typing import Any
 from kerascnn import losses
 from kerascnn.losses.losses import LossFunctionWrapper
 
-_ONE_HOT = losses.categorical_crossentropy
 _LABELS = losses.sparse_categorical_crossentropy
-_BINARY = losses.binary_crossentropy
-# Losses that subtract or multiply element by element, where an axis of extent 1 is repeated.
-_ELEMENTWISE = (losses.mean_squared_error,)
+_ONE_HOT = losses.categorical_crossentropy
+# Losses whose targets have the output's shape.
+_SAME_SHAPE = (_ONE_HOT, losses.binary_crossentropy, losses.binary_focal_crossentropy)
+# Losses that subtract or multiply element by element, where axes of extent 1 are repeated.
+_ELEMENTWISE = (
+    losses.mean_squared_error,
+    losses.mean_absolute_error,
+    losses.mean_absolute_percentage_error,
+    losses.mean_squared_logarithmic_error,
+    losses.huber,
+    losses.log_cosh,
+    losses.cosine_similarity,
+    losses.kl_divergence,
+    losses.poisson,
+    losses.hinge,
+    losses.squared_hinge,
+    losses.categorical_hinge,
+    losses.categorical_focal_crossentropy,
+    losses.dice,
+    losses.tversky,
+)
 
 
 def check_target_shape(loss: Any, target: tuple, output: tuple) -> None:
@@ -31,12 +48,12 @@ def check_target_shape(loss: Any, target: tuple, output: tuple) -> None:
         expected = (*output[:axis], *output[axis + 1 :])
         fits = target in (expected, (*output[:axis], 1, *output[axis + 1 :]))
         fits = fits or (target[:-1] == expected and target[-1:] == (1,)) or target == (*expected, 1)
-    elif fn is _ONE_HOT or fn is _BINARY:
+    elif fn in _SAME_SHAPE:
         expected = output
         fits = _of_same_rank(target, output) == output
     elif fn in _ELEMENTWISE:
         expected = output
-        fits = _repeats_to(_of_same_rank(target, output), output)
+        fits = _broadcast(_of_same_rank(target, output), output)
     else:
         return
     if not fits:
@@ -56,10 +73,10 @@ def _of_same_rank(target: tuple, output: tuple) -> tuple:
     return target
 
 
-def _repeats_to(target: tuple, output: tuple) -> bool:
-    return len(target) == len(output) and all(
-        t == o or 1 in (t, o) for t, o in zip(target, output, strict=True)
-    )
+def _broadcast(target: tuple, output: tuple) -> bool:
+    """Whether the sizes are equal or 1, counted from the last axis: all that Keras asks for."""
+    pairs = zip(reversed(target), reversed(output), strict=False)
+    return all(t == o or 1 in (t, o) for t, o in pairs)
 
 
 def _batch_shape(shape: tuple) -> str:

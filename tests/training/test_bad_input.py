@@ -246,7 +246,8 @@ def test_compile_says_that_a_model_did_not_call_its_super_init():
     [
         ("mse", (8, 2), ["'mse'", "(batch_size, 3)", "(batch_size, 2)"]),
         ("mse", (8,), ["'mse'", "(batch_size, 3)", "(batch_size)"]),
-        ("mean_squared_error", (8, 3, 1, 1), ["'mean_squared_error'", "(batch_size, 3, 1, 1)"]),
+        ("mean_squared_error", (8, 3, 1, 2), ["'mean_squared_error'", "(batch_size, 3, 1, 2)"]),
+        ("mae", (8, 2), ["'mae'", "(batch_size, 3)", "(batch_size, 2)", "units"]),
         ("binary_crossentropy", (8, 2), ["binary_crossentropy", "(batch_size, 2)"]),
         (
             "categorical_crossentropy",
