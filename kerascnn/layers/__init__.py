@@ -70,18 +70,40 @@ from kerascnn.layers.pooling import (
     MaxPooling2D,
     MaxPooling3D,
 )
+from kerascnn.layers.preprocessing.histograms import (
+    AutoContrast,
+    ContrastLimitedAdaptiveHistogramEqualization,
+    Equalization,
+)
+from kerascnn.layers.preprocessing.mixing import CutMix, MixUp
 from kerascnn.layers.preprocessing.normalization import Normalization
 from kerascnn.layers.preprocessing.pipeline import Pipeline
+from kerascnn.layers.preprocessing.policies import AugMix, RandAugment
 from kerascnn.layers.preprocessing.random_affine import (
     RandomRotation,
+    RandomShear,
     RandomTranslation,
     RandomZoom,
 )
-from kerascnn.layers.preprocessing.random_color import RandomBrightness, RandomContrast
+from kerascnn.layers.preprocessing.random_color import (
+    RandomBrightness,
+    RandomColorDegeneration,
+    RandomContrast,
+    RandomGrayscale,
+    RandomInvert,
+)
 from kerascnn.layers.preprocessing.random_crop import RandomCrop, RandomFlip
 from kerascnn.layers.preprocessing.random_erasing import RandomErasing
+from kerascnn.layers.preprocessing.random_filters import RandomGaussianBlur, RandomSharpness
+from kerascnn.layers.preprocessing.random_hue import (
+    RandomColorJitter,
+    RandomHue,
+    RandomSaturation,
+)
+from kerascnn.layers.preprocessing.random_warps import RandomElasticTransform, RandomPerspective
 from kerascnn.layers.preprocessing.rescaling import Rescaling
 from kerascnn.layers.preprocessing.resizing import CenterCrop, Resizing
+from kerascnn.layers.preprocessing.tones import RandomPosterization, Solarization
 from kerascnn.layers.reshape import Reshape
 from kerascnn.layers.reversible_embedding import ReversibleEmbedding
 from kerascnn.layers.rms_normalization import RMSNormalization, UnitNormalization
@@ -140,6 +162,8 @@ __all__ = [
     "AdditiveAttention",
     "AlphaDropout",
     "Attention",
+    "AugMix",
+    "AutoContrast",
     "Average",
     "AveragePooling1D",
     "AveragePooling2D",
@@ -150,6 +174,7 @@ __all__ = [
     "BatchNormalization",
     "CenterCrop",
     "Concatenate",
+    "ContrastLimitedAdaptiveHistogramEqualization",
     "Conv1D",
     "Conv1DTranspose",
     "Conv2D",
@@ -165,6 +190,7 @@ __all__ = [
     "Cropping1D",
     "Cropping2D",
     "Cropping3D",
+    "CutMix",
     "Dense",
     "DepthwiseConv1D",
     "DepthwiseConv2D",
@@ -172,6 +198,7 @@ __all__ = [
     "Dropout",
     "EinsumDense",
     "Embedding",
+    "Equalization",
     "Flatten",
     "GaussianDropout",
     "GaussianNoise",
@@ -205,6 +232,7 @@ __all__ = [
     "MaxPooling3D",
     "Maximum",
     "Minimum",
+    "MixUp",
     "MultiHeadAttention",
     "Multiply",
     "Normalization",
@@ -212,12 +240,25 @@ __all__ = [
     "Permute",
     "Pipeline",
     "RMSNormalization",
+    "RandAugment",
     "RandomBrightness",
+    "RandomColorDegeneration",
+    "RandomColorJitter",
     "RandomContrast",
     "RandomCrop",
+    "RandomElasticTransform",
     "RandomErasing",
     "RandomFlip",
+    "RandomGaussianBlur",
+    "RandomGrayscale",
+    "RandomHue",
+    "RandomInvert",
+    "RandomPerspective",
+    "RandomPosterization",
     "RandomRotation",
+    "RandomSaturation",
+    "RandomSharpness",
+    "RandomShear",
     "RandomTranslation",
     "RandomZoom",
     "ReLU",
@@ -231,6 +272,7 @@ __all__ = [
     "SeparableConvolution1D",
     "SeparableConvolution2D",
     "Softmax",
+    "Solarization",
     "SpatialDropout1D",
     "SpatialDropout2D",
     "SpatialDropout3D",

@@ -21,13 +21,6 @@ _MISSING = {
         "utils": "FeatureSpace",
     },
     "boxes are no labels of images": {"layers": "MaxNumBoundingBoxes"},
-    "outside the preparation of images that is offered": {
-        "layers": """AugMix AutoContrast ContrastLimitedAdaptiveHistogramEqualization CutMix
-            Equalization MixUp RandAugment RandomColorDegeneration RandomColorJitter
-            RandomElasticTransform RandomGaussianBlur RandomGrayscale RandomHue RandomInvert
-            RandomPerspective RandomPosterization RandomSaturation RandomSharpness RandomShear
-            Solarization""",
-    },
     "belongs to another framework": {
         "callbacks": "OrbaxCheckpoint",
         "config": "is_nnx_enabled set_backend",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from kerascnn import _core, config, ops, random, tracing
 from kerascnn.device import device as on_device
@@ -58,6 +60,29 @@ def factor_overlapping(value: Any, lowest: float, highest: float, name: str) -> 
     return lower, upper
 
 
+def sorted_value_range(value_range: Any) -> list[float]:
+    """The range of an image's values, smaller number first.
+
+    Raises:
+        ValueError: for anything but a pair.
+    """
+    if not isinstance(value_range, (tuple, list)) or len(value_range) != 2:
+        raise ValueError(
+            "The `value_range` argument should be a list of two numbers. Received: "
+            f"value_range={value_range}"
+        )
+    return sorted(value_range)
+
+
+def to_range(images: Any, original: Sequence[float], target: Sequence[float]) -> Any:
+    """Values of one range as those of another."""
+    if original[0] == target[0] and original[1] == target[1]:
+        return images
+    low, high = float(original[0]), float(original[1])
+    shares = ops.divide(ops.subtract(images, low), high - low)
+    return ops.add(ops.multiply(shares, float(target[1]) - target[0]), float(target[0]))
+
+
 def check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
     """NotImplementedError, as in Keras, for a name that is not known."""
     if value not in known:
@@ -77,6 +102,9 @@ class ImagePreprocessing(Layer):
     """
 
     _factor_bounds: tuple[float, float] = (-1, 1)
+    # Whether a segmentation mask follows its image, or stays because only values change.
+    _moves_pixels = True
+    factor: tuple[float, float]
     interpolation = "bilinear"
     generator: random.SeedGenerator | None = None
 
@@ -103,6 +131,11 @@ class ImagePreprocessing(Layer):
             own = isinstance(seed, random.SeedGenerator)
             self.generator = seed if own else random.SeedGenerator(seed)
 
+    @property
+    def channel_axis(self) -> int:
+        """The axis of the channels, counted from the end."""
+        return -1 if self.data_format == "channels_last" else -3
+
     @contextlib.contextmanager
     def _drawing(self, images: Any, seed: Any) -> Iterator[Any]:
         """The generator to draw from, on the device where the images are."""
@@ -127,6 +160,28 @@ class ImagePreprocessing(Layer):
         """Numbers spread evenly over [low, high), on the device where the images are."""
         with self._drawing(images, seed) as generator:
             return random.uniform(shape, low, high, dtype, generator)
+
+    def _chosen(self, images: Any, factor: tuple[float, float], seed: Any) -> Any:
+        """Which images something happens to, (n,): with a probability drawn from a factor."""
+        shape = (self._sizes(images)[0],)
+        probability = self._uniform(images, shape, *factor, seed=seed)
+        return ops.less(self._uniform(images, shape, seed=seed), probability)
+
+    def _span(self, images: Any, part: Any, size: int, axis: int, seed: Any) -> tuple[Any, Any]:
+        """A part of an axis, (n,), at a random place: where it is, and how long.
+
+        Returns:
+            Booleans (n, 1, size, 1) or their like, and lengths (n,).
+        """
+        dtype = self.compute_dtype
+        length = ops.multiply(part, float(size))
+        start = self._uniform(images, tuple(part.shape), 0.0, 1.0, dtype, seed)
+        start = ops.multiply(start, ops.subtract(float(size), length))
+        first, end = per_image(start), per_image(ops.add(start, length))
+        shape = [1, 1, 1, 1]
+        shape[axis] = size
+        places = ops.cast(np.arange(size, dtype="float32").reshape(shape), dtype)
+        return ops.logical_and(ops.greater_equal(places, first), ops.less(places, end)), length
 
     def _sizes(self, images: Any) -> tuple[int, int, int]:
         """How many images (1 for one without a batch), their height and width."""
@@ -166,8 +221,11 @@ class ImagePreprocessing(Layer):
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any, training: bool = True
     ) -> Any:
-        """Masks that follow their images; what lies between two pixels takes the nearer one."""
-        if not training or transformation is None:
+        """Masks that follow their images; what lies between two pixels takes the nearer one.
+
+        They stay as they are where only the images' values change.
+        """
+        if not training or transformation is None or not self._moves_pixels:
             return segmentation_masks
         return self._transform_images(segmentation_masks, transformation, "nearest")
 
@@ -190,7 +248,7 @@ class ImagePreprocessing(Layer):
         return ops.squeeze(masks, 0)
 
     def call(self, data: Any, training: bool = True) -> Any:
-        images = data["images"] if isinstance(data, dict) else data
+        images = images_in(data)
         self._sizes(images)
         transformation = self.get_random_transformation(data, training=training)
         single = len(images.shape) == 3
@@ -235,6 +293,39 @@ class ImagePreprocessing(Layer):
         shape[self.height_axis] = height
         shape[self.width_axis] = width
         return tuple(shape)
+
+
+class ColorPreprocessing(ImagePreprocessing):
+    """Base of the layers that change the values of images by a random factor for each of them."""
+
+    _moves_pixels = False
+    value_range: Sequence[float]
+
+    def _set_all(self, factor: Any, value_range: Any, seed: Any) -> None:
+        self._set_factor(factor)
+        self.value_range = sorted_value_range(value_range)
+        self._set_seed(seed)
+
+    def _clipped(self, images: Any) -> Any:
+        return ops.clip(images, float(self.value_range[0]), float(self.value_range[1]))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "factor": self.factor,
+            "value_range": self.value_range,
+            "seed": saved_seed(self.seed),
+        }
+
+
+def images_in(data: Any) -> Any:
+    """The images: all that a layer was given, or one entry of a dictionary."""
+    return data["images"] if isinstance(data, dict) else data
+
+
+def per_image(values: Any) -> Any:
+    """One number for each image, (n,), so that it goes with images (n, ..., ..., ...)."""
+    return ops.reshape(values, (-1, 1, 1, 1))
 
 
 def saved_seed(seed: Any) -> int | None:

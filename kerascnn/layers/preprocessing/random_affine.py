@@ -1,4 +1,4 @@
-"""Images moved, turned and zoomed at random."""
+"""Images moved, turned, zoomed and slanted at random."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from kerascnn.layers.preprocessing.base import (
     ImagePreprocessing,
     check_choice,
     factor_range,
+    images_in,
     saved_seed,
 )
 from kerascnn.ops import image as image_ops
 
 
-class _RandomAffine(ImagePreprocessing):
-    """What the three layers have in common: where pixels come from is a matrix for each image."""
+class RandomAffine(ImagePreprocessing):
+    """What these layers have in common: where pixels come from is a matrix for each image."""
 
     def _set_sampling(
         self, fill_mode: str, interpolation: str, fill_value: float, seed: Any
@@ -30,14 +31,14 @@ class _RandomAffine(ImagePreprocessing):
         self.fill_value = fill_value
         self._set_seed(seed)
 
-    def _matrix(self, images: Any, transformation: Any) -> Any:
+    def matrix(self, images: Any, transformation: Any) -> Any:
         """The transforms of `ops.image.affine_transform` for these images."""
         raise NotImplementedError
 
     def _transform_images(self, images: Any, transformation: Any, interpolation: str) -> Any:
         return image_ops.affine_transform(
             images,
-            self._matrix(images, transformation),
+            self.matrix(images, transformation),
             interpolation,
             self.fill_mode,
             self.fill_value,
@@ -54,7 +55,7 @@ class _RandomAffine(ImagePreprocessing):
         }
 
 
-class _RandomHeightAndWidth(_RandomAffine):
+class _RandomHeightAndWidth(RandomAffine):
     """With a factor for each direction, `width_factor` being optional where a layer says so."""
 
     _range = "[-1.0, 1.0]"
@@ -133,7 +134,7 @@ class RandomTranslation(_RandomHeightAndWidth):
     def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
         if not training:
             return None
-        images = data["images"] if isinstance(data, dict) else data
+        images = images_in(data)
         batch, height, width = self._sizes(images)
         down = self._uniform(images, (batch, 1), self.height_lower, self.height_upper, seed=seed)
         right = self._uniform(images, (batch, 1), self.width_lower, self.width_upper, seed=seed)
@@ -141,7 +142,7 @@ class RandomTranslation(_RandomHeightAndWidth):
         translations = ops.cast(ops.concatenate(moves, 1), "float32")
         return {"translations": translations, "input_shape": tuple(images.shape)}
 
-    def _matrix(self, images: Any, transformation: Any) -> Any:
+    def matrix(self, images: Any, transformation: Any) -> Any:
         moves = ops.negative(transformation["translations"])
         right, down = ops.split(moves, 2, 1)
         one, zero = ops.ones_like(right), ops.zeros_like(right)
@@ -199,7 +200,7 @@ class RandomZoom(_RandomHeightAndWidth):
     def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
         if not training:
             return None
-        images = data["images"] if isinstance(data, dict) else data
+        images = images_in(data)
         shape = (self._sizes(images)[0], 1)
         low, high = 1.0 + self.height_lower, 1.0 + self.height_upper
         height_zoom = width_zoom = self._uniform(images, shape, low, high, seed=seed)
@@ -212,7 +213,7 @@ class RandomZoom(_RandomHeightAndWidth):
             "input_shape": tuple(images.shape),
         }
 
-    def _matrix(self, images: Any, transformation: Any) -> Any:
+    def matrix(self, images: Any, transformation: Any) -> Any:
         _, height, width = self._sizes(images)
         zoom_x = ops.cast(transformation["width_zoom"], "float32")
         zoom_y = ops.cast(transformation["height_zoom"], "float32")
@@ -223,7 +224,7 @@ class RandomZoom(_RandomHeightAndWidth):
         return ops.concatenate([zoom_x, zero, shift_x, zero, zoom_y, shift_y, zero, zero], 1)
 
 
-class RandomRotation(_RandomAffine):
+class RandomRotation(RandomAffine):
     """In training, turns each image around its middle; outside of it nothing happens.
 
     Args:
@@ -270,7 +271,7 @@ class RandomRotation(_RandomAffine):
     def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
         if not training:
             return None
-        images = data["images"] if isinstance(data, dict) else data
+        images = images_in(data)
         batch, height, width = self._sizes(images)
         low, high = self.factor[0] * 360.0, self.factor[1] * 360.0
         angle = self._uniform(images, (batch,), low, high, seed=seed)
@@ -283,11 +284,93 @@ class RandomRotation(_RandomAffine):
             "batch_size": batch,
         }
 
-    def _matrix(self, images: Any, transformation: Any) -> Any:
+    def matrix(self, images: Any, transformation: Any) -> Any:
         return transformation["rotation_matrix"]
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "factor": self.factor}
+
+
+class RandomShear(RandomAffine):
+    """In training, slants each image by a random amount; outside of it nothing happens.
+
+    Args:
+        x_factor: How many pixels to the side a row moves for each row below the first one: a number
+            f for up to f in both directions, or two bounds for both directions. From 0 to 1.
+        y_factor: The same for columns.
+        interpolation: "bilinear" or "nearest".
+        fill_mode: What comes in from outside: the image mirrored with its border repeated
+            ("reflect"), the image again ("wrap"), "constant", or the "nearest" pixel.
+        fill_value: For "constant".
+        data_format: By default the configured one.
+        seed: An integer for a generator of this layer's own; by default the program's is used.
+
+    Raises:
+        ValueError: for factors out of range.
+        NotImplementedError: for an unknown fill mode or interpolation.
+
+    Input: (height, width, channels), or with a batch; of any dtype.
+
+    Output: The same shape, in the layer's dtype.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> layer = keras.layers.RandomShear(0.2, 0.2)
+    >>> layer(keras.ops.ones((2, 8, 8, 3)), training=True).shape
+    (2, 8, 8, 3)
+    """
+
+    def __init__(
+        self,
+        x_factor: Any = 0.0,
+        y_factor: Any = 0.0,
+        interpolation: str = "bilinear",
+        fill_mode: str = "reflect",
+        fill_value: float = 0.0,
+        data_format: str | None = None,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(data_format=data_format, **kwargs)
+        self.x_factor = _shear_bounds("x_factor", x_factor)
+        self.y_factor = _shear_bounds("y_factor", y_factor)
+        self._set_sampling(fill_mode, interpolation, fill_value, seed)
+
+    def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
+        if not training:
+            return None
+        images = images_in(data)
+        shape = (self._sizes(images)[0], 1)
+        dtype = self.compute_dtype
+        backward = ops.greater(self._uniform(images, shape, dtype=dtype, seed=seed), 0.5)
+        factors = [
+            self._uniform(images, shape, *factor, dtype, seed)
+            for factor in (self.x_factor, self.y_factor)
+        ]
+        shear = ops.concatenate(factors, 1)
+        return {
+            "shear_factor": ops.where(backward, ops.negative(shear), shear),
+            "input_shape": tuple(images.shape),
+        }
+
+    def matrix(self, images: Any, transformation: Any) -> Any:
+        along_x, along_y = ops.split(ops.cast(transformation["shear_factor"], "float32"), 2, 1)
+        one, zero = ops.ones_like(along_x), ops.zeros_like(along_x)
+        return ops.concatenate([one, along_x, zero, along_y, one, zero, zero, zero], 1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "x_factor": self.x_factor, "y_factor": self.y_factor}
+
+
+def _shear_bounds(name: str, factor: Any) -> tuple[float, float]:
+    """Bounds of a factor; a pair of them, such as that in a configuration, may be negative."""
+    message = (
+        "The `factor` argument should be a number (or a list of two numbers) in the range "
+        f"[0, 1.0]. Received: {name}={factor}"
+    )
+    lowest = -1.0 if isinstance(factor, (tuple, list)) else 0.0
+    return factor_range(factor, lowest, 1.0, message)
 
 
 def _rotation(angle: Any, height: int, width: int) -> Any:

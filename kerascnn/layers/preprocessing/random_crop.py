@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import ops, random
-from kerascnn.layers.preprocessing.base import ImagePreprocessing, saved_seed
+from kerascnn.layers.preprocessing.base import ImagePreprocessing, images_in, saved_seed
 from kerascnn.ops import dispatch, resampling
 from kerascnn.ops import image as image_ops
 
@@ -60,7 +60,7 @@ class RandomFlip(ImagePreprocessing):
     def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
         if not training:
             return None
-        images = data["images"] if isinstance(data, dict) else data
+        images = images_in(data)
         shape = tuple(images.shape)
         draws = self._uniform(images, (*shape[: len(shape) - 3], 1, 1, 1), seed=seed)
         return {"flips": ops.less_equal(draws, 0.5), "input_shape": shape}
@@ -122,7 +122,7 @@ class RandomCrop(ImagePreprocessing):
         self._set_seed(seed if seed is not None else random.make_default_seed())
 
     def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
-        images = data["images"] if isinstance(data, dict) else data
+        images = images_in(data)
         _, height, width = self._sizes(images)
         if height is None or width is None:
             raise ValueError(

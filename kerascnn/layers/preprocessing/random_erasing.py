@@ -11,6 +11,8 @@ from kerascnn import ops, random
 from kerascnn.layers.preprocessing.base import (
     ImagePreprocessing,
     factor_overlapping,
+    images_in,
+    per_image,
     saved_seed,
 )
 
@@ -47,6 +49,7 @@ class RandomErasing(ImagePreprocessing):
     """
 
     _factor_bounds = (0, 1)
+    _moves_pixels = False
 
     def __init__(
         self,
@@ -70,36 +73,21 @@ class RandomErasing(ImagePreprocessing):
         self.fill_value = fill_value
         self.value_range = value_range
         self._set_seed(seed)
-        self.channel_axis = -1 if self.data_format == "channels_last" else -3
 
     def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
         if not training:
             return None
-        images = data["images"] if isinstance(data, dict) else data
+        images = images_in(data)
         batch, height, width = self._sizes(images)
         dtype = self.compute_dtype
         parts = ops.sqrt(self._uniform(images, (batch, 2), *self.scale, dtype, seed))
-        columns = self._span(images, parts[:, 0], width, self.width_axis, seed)
-        rows = self._span(images, parts[:, 1], height, self.height_axis, seed)
-        probability = self._uniform(images, (batch,), *self.factor, seed=seed)
-        threshold = self._uniform(images, (batch,), seed=seed)
+        columns, _ = self._span(images, parts[:, 0], width, self.width_axis, seed)
+        rows, _ = self._span(images, parts[:, 1], height, self.height_axis, seed)
         return {
-            "apply_erasing": ops.less(threshold, probability),
+            "apply_erasing": self._chosen(images, self.factor, seed),
             "batch_masks": ops.logical_and(rows, columns),
             "fill_value": self._filling(images, seed),
         }
-
-    def _span(self, images: Any, part: Any, size: int, axis: int, seed: Any) -> Any:
-        """Where along an axis the rectangles are, of shape (n, 1, size, 1) or its like."""
-        dtype = self.compute_dtype
-        length = ops.multiply(part, float(size))
-        start = self._uniform(images, tuple(part.shape), 0.0, 1.0, dtype, seed)
-        start = ops.multiply(start, ops.subtract(float(size), length))
-        first, end = (ops.reshape(x, (-1, 1, 1, 1)) for x in (start, ops.add(start, length)))
-        shape = [1, 1, 1, 1]
-        shape[axis] = size
-        places = ops.cast(np.arange(size, dtype="float32").reshape(shape), dtype)
-        return ops.logical_and(ops.greater_equal(places, first), ops.less(places, end))
 
     def _filling(self, images: Any, seed: Any) -> Any:
         dtype = self.compute_dtype
@@ -114,14 +102,9 @@ class RandomErasing(ImagePreprocessing):
         return ops.cast(np.clip(values, low, high).reshape(shape), dtype)
 
     def _transform_images(self, images: Any, transformation: Any, interpolation: str) -> Any:
-        erased = ops.reshape(transformation["apply_erasing"], (-1, 1, 1, 1))
+        erased = per_image(transformation["apply_erasing"])
         where = ops.logical_and(transformation["batch_masks"], erased)
         return ops.where(where, ops.cast(transformation["fill_value"], images.dtype), images)
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: Any, transformation: Any, training: bool = True
-    ) -> Any:
-        return segmentation_masks
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,196 @@
+"""Images mixed with other images of their batch, and their labels likewise.
+
+Both layers take and give a dictionary of "images" and "labels". In `fit`, where a model's input
+has no labels, they belong into what makes the batches or into a `train_step` of one's own:
+
+    class Mixing(keras.Model):
+        def train_step(self, data):
+            images, labels = data
+            mixed = self.mix_up({"images": images, "labels": labels}, training=True)
+            return super().train_step((mixed["images"], mixed["labels"]))
+
+The step is traced, so that images are mixed on the device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerascnn import ops, random
+from kerascnn.dtypes import is_float
+from kerascnn.layers.preprocessing.base import (
+    ImagePreprocessing,
+    images_in,
+    per_image,
+    saved_seed,
+)
+
+
+class _Mixing(ImagePreprocessing):
+    """Pairs each image with another one; its label gets a share of that one's."""
+
+    def _partners(self, images: Any, seed: Any) -> Any:
+        """A random order of the batch, (n,)."""
+        order = np.arange(self._sizes(images)[0], dtype="int32")
+        with self._drawing(images, seed) as generator:
+            return random.shuffle(order, seed=generator)
+
+    def transform_labels(self, labels: Any, transformation: Any, training: bool = True) -> Any:
+        """A weighted mean of two labels, in floating point: (n, classes), one-hot labels say.
+
+        Raises:
+            ValueError: for labels that are numbers of classes, (n,).
+        """
+        if not training or transformation is None:
+            return labels
+        labels = ops.convert_to_tensor(labels)
+        if len(labels.shape) < 2:
+            raise ValueError(
+                f"{type(self).__name__} mixes labels of shape (batch, classes), such as those of "
+                f"`utils.to_categorical`. Received: labels.shape={tuple(labels.shape)}"
+            )
+        if not is_float(labels.dtype):
+            labels = ops.cast(labels, self.compute_dtype)
+        weight = ops.reshape(transformation["mix_weight"], (-1, *[1] * (len(labels.shape) - 1)))
+        return _mixed(labels, weight, transformation["permutation_order"])
+
+
+def _mixed(values: Any, weight: Any, order: Any) -> Any:
+    """A share of each value, and the rest of its partner's."""
+    weight = ops.cast(weight, values.dtype)
+    others = ops.take(values, order, 0)
+    return ops.add(ops.multiply(weight, values), ops.multiply(ops.subtract(1.0, weight), others))
+
+
+class MixUp(_Mixing):
+    """In training, mixes each image and its label with another one of the batch.
+
+    Outside of training nothing happens.
+
+    Args:
+        alpha: Weights are drawn from a beta distribution with this for both of its parameters: the
+            smaller, the less is mixed.
+        data_format: By default the configured one.
+        seed: An integer for a generator of this layer's own; by default the program's is used.
+
+    Raises:
+        ValueError: for labels that are numbers of classes; `utils.to_categorical` makes others.
+
+    Input: {"images": (n, height, width, channels), "labels": (n, classes)}, and maybe
+        "segmentation_masks". Images alone are taken too, without their labels.
+
+    Output: The same, images in the layer's dtype.
+
+    Source: Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> data = {"images": keras.ops.ones((2, 8, 8, 3)), "labels": keras.ops.eye(2)}
+    >>> mixed = keras.layers.MixUp(0.5)(data, training=True)
+    >>> mixed["labels"].numpy().sum(1).tolist()
+    [1.0, 1.0]
+    """
+
+    def __init__(
+        self, alpha: float = 0.2, data_format: str | None = None, seed: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(data_format=data_format, **kwargs)
+        self.alpha = alpha
+        self._set_seed(seed)
+
+    def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
+        if not training:
+            return None
+        images = images_in(data)
+        with self._drawing(images, seed) as generator:
+            weight = random.beta((self._sizes(images)[0],), self.alpha, self.alpha, seed=generator)
+        return {"mix_weight": weight, "permutation_order": self._partners(images, seed)}
+
+    def _transform_images(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        images = ops.convert_to_tensor(images)
+        if not is_float(images.dtype):  # masks
+            images = ops.cast(images, self.compute_dtype)
+        weight = per_image(transformation["mix_weight"])
+        return _mixed(images, weight, transformation["permutation_order"])
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "alpha": self.alpha, "seed": saved_seed(self.seed)}
+
+
+class CutMix(_Mixing):
+    """In training, replaces a random rectangle of each image by that of another one of the batch.
+
+    Labels are mixed by the share of the rectangle. Outside of training nothing happens, nor with
+    one image without a batch.
+
+    Args:
+        factor: Two numbers from 0 to 1 between which the parameter of a beta distribution is
+            drawn for the batch, or one number f for 0 to f; the share that is kept of each image is
+            drawn from that distribution.
+        seed: An integer for a generator of this layer's own; by default the program's is used.
+        data_format: By default the configured one.
+
+    Raises:
+        ValueError: for a factor out of range, or labels that are numbers of classes;
+            `utils.to_categorical` makes others.
+
+    Input: {"images": (n, height, width, channels), "labels": (n, classes)}, and maybe
+        "segmentation_masks". Images alone are taken too, without their labels.
+
+    Output: The same, images in the layer's dtype.
+
+    Source: Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with
+        Localizable Features", 2019.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> data = {"images": keras.ops.ones((2, 8, 8, 3)), "labels": keras.ops.eye(2)}
+    >>> mixed = keras.layers.CutMix()(data, training=True)
+    >>> mixed["labels"].numpy().sum(1).round(3).tolist()
+    [1.0, 1.0]
+    """
+
+    _factor_bounds = (0, 1)
+
+    def __init__(
+        self, factor: Any = 1.0, seed: Any = None, data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(data_format=data_format, **kwargs)
+        self._set_factor(factor)
+        self._set_seed(seed)
+
+    def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
+        images = images_in(data)
+        if not training or len(images.shape) == 3:
+            return None
+        batch, height, width = self._sizes(images)
+        dtype = self.compute_dtype
+        alpha = ops.add(self._uniform(images, (), *self.factor, dtype, seed), 1e-6)
+        with self._drawing(images, seed) as generator:
+            kept = random.beta((batch,), alpha, alpha, dtype, generator)
+        part = ops.sqrt(ops.subtract(1.0, kept))
+        columns, cut_width = self._span(images, part, width, self.width_axis, seed)
+        rows, cut_height = self._span(images, part, height, self.height_axis, seed)
+        area = ops.multiply(per_image(cut_width), per_image(cut_height))
+        return {
+            "permutation_order": self._partners(images, seed),
+            "batch_masks": ops.logical_and(rows, columns),
+            "mix_weight": ops.subtract(1.0, ops.divide(area, float(height * width))),
+        }
+
+    def _transform_images(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        others = ops.take(images, transformation["permutation_order"], 0)
+        return ops.where(transformation["batch_masks"], others, images)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        """Masks cut as their images are, in the layer's dtype."""
+        return self.transform_images(segmentation_masks, transformation, training)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "factor": self.factor, "seed": saved_seed(self.seed)}
