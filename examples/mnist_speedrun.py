@@ -18,12 +18,12 @@ from kerascnn import layers
 
 # Divides 60,000, so that no epoch ends with a shorter batch.
 BATCH_SIZE = 240
-EPOCHS = 3
-LEARNING_RATE = 4e-3
+EPOCHS = 2
+LEARNING_RATE = 0.2
 
 
 def build(steps):
-    """A small network in the manner of LeNet, its learning rate rising and falling once."""
+    """A small network in the manner of LeNet, whose learning rate rises and falls once."""
     more = {"activation": "relu", "kernel_initializer": "he_normal"}
     model = keras.Sequential(
         [
@@ -34,7 +34,7 @@ def build(steps):
             layers.Conv2D(32, 5, **more),
             layers.MaxPooling2D(),
             layers.Flatten(),
-            layers.Dense(128, **more),
+            layers.Dense(256, **more),
             layers.Dense(10, activation="softmax"),
         ]
     )
@@ -43,7 +43,7 @@ def build(steps):
         LEARNING_RATE / 10, steps - rise, warmup_target=LEARNING_RATE, warmup_steps=rise
     )
     model.compile(
-        keras.optimizers.Adam(rate, beta_2=0.99),
+        keras.optimizers.SGD(rate, momentum=0.9, nesterov=True),
         "sparse_categorical_crossentropy",
         metrics=["accuracy"],
     )
@@ -103,7 +103,8 @@ def train(seed):
     return float(np.mean(predicted == y_test)), clock.seconds
 
 
-train(args.seed)
+for _ in range(2):  # the second one finds everything where it will be
+    train(args.seed)
 results = [train(args.seed + 1 + i) for i in range(args.seeds)]
 accuracies, times = zip(*results, strict=True)
 reached = sum(accuracy >= 0.99 for accuracy in accuracies)

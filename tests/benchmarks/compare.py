@@ -127,7 +127,8 @@ class Comparison:
             row = self.row("fit", name, case)
             last = row["ms"][-1][-1] if "ms" in row else 0.0
             epochs = 1 if last > SLOW_MS else self.args.epochs
-            answer = self.ask(row, "fit", epochs * last / 1e3, epochs=epochs)
+            expected_s = epochs * last / 1e3
+            answer = self.ask(row, "fit", expected_s, epochs=epochs, slow_ms=SLOW_MS)
             if answer is None:
                 continue
             row.setdefault("warm_up_ms", answer["warm_up_ms"])

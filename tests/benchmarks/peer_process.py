@@ -151,7 +151,7 @@ def environment(device: str, folders: list[str]) -> dict[str, str]:
     }
     if device == "cpu":
         env |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-    elif ":" in device:
+    elif not device.endswith(":0"):
         number = int(device.partition(":")[2])
         visible = [part for part in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if part]
         env["CUDA_VISIBLE_DEVICES"] = visible[number] if number < len(visible) else str(number)
