@@ -49,6 +49,10 @@ CASES = {
     **both(
         "gaussian_blur wide", lambda o, x, f: o.gaussian_blur(x, (5, 5), (0.8, 2.0), f), SINGLE
     ),
+    "gaussian_blur with a sigma of the step": smooth(
+        lambda o, x, s: o.image.gaussian_blur(x, (3, 3), s, "channels_last"),
+        BATCH, np.array([0.7, 1.9], "float32"),
+    ),
     **both("sobel_edges", lambda o, x, f: o.sobel_edges(x, f), BATCH),
     **both("extract_patches", lambda o, x, f: o.extract_patches(x, 3, data_format=f), BATCH),
     **both(
@@ -140,6 +144,27 @@ def test_ssim(shape, data_format, device):
         lambda o, x, y: o.image.ssim(x, y, 1.0, 7, 1.2, data_format=data_format),
         arrays, True, device, {"atol": 1e-4}, {"atol": 3e-4},
     )  # fmt: skip
+
+
+def test_ssim_of_images_of_little_contrast(device):
+    """The definition in float64: variances of windows, of which float32 keeps most digits."""
+    a = 0.9 + 0.01 * images(1, 20, 19, 2)
+    b = (a + RNG.normal(0, 0.002, a.shape)).astype("float32")
+    bell = np.exp(-0.5 * ((np.arange(11) - 5) / 1.5) ** 2)
+    weights = np.outer(bell, bell) / bell.sum() ** 2
+
+    def windows(x):
+        return np.lib.stride_tricks.sliding_window_view(x[0].astype("float64"), (11, 11), (0, 1))
+
+    def mean(x):
+        return (x * weights).sum((-2, -1), keepdims=True)
+
+    x, y = windows(a), windows(b)
+    mx, my, c1, c2 = mean(x), mean(y), 0.01**2, 0.03**2
+    vx, vy, cov = mean((x - mx) ** 2), mean((y - my) ** 2), mean((x - mx) * (y - my))
+    wanted = (2 * mx * my + c1) * (2 * cov + c2) / ((mx**2 + my**2 + c1) * (vx + vy + c2))
+    with kerascnn.device(device):
+        close(ops.image.ssim(a, b).numpy(), [wanted.mean()], {"atol": 1e-6})
 
 
 def test_ssim_of_eight_bits_and_of_itself(device):

@@ -188,16 +188,21 @@ def ssim(
     wide = dtypes.float_result_type(dtype)
     a, b = (common.as_batch(dispatch.convert(x, wide), data_format) for x in (image1, image2))
     weights = _bell(int(filter_size), filter_sigma, a)
+    # Variances are those of what is left without the images' means, which loses fewer digits.
+    level_a, level_b = (
+        dispatch.apply_one("stop_gradient", [reduction.mean(x, (1, 2), True)]) for x in (a, b)
+    )
+    a, b = elementwise.subtract(a, level_a), elementwise.subtract(b, level_b)
     products = [elementwise.multiply(x, y) for x, y in ((a, a), (b, b), (a, b))]
     # All five maps in one convolution.
     means = _smoothed(shaping.concatenate([a, b, *products], -1), weights, weights, "valid")
-    mean_a, mean_b, square_a, square_b, product = shaping.split(means, 5, -1)
-    mean_aa, mean_bb = elementwise.square(mean_a), elementwise.square(mean_b)
-    mean_ab = elementwise.multiply(mean_a, mean_b)
+    rest_a, rest_b, square_a, square_b, product = shaping.split(means, 5, -1)
+    variances = (square_a - rest_a * rest_a) + (square_b - rest_b * rest_b)
+    covariance = product - rest_a * rest_b
+    mean_a, mean_b = rest_a + level_a, rest_b + level_b
     c1, c2 = (k1 * max_val) ** 2, (k2 * max_val) ** 2
-    variances = (square_a - mean_aa) + (square_b - mean_bb)
-    above = (2.0 * mean_ab + c1) * (2.0 * (product - mean_ab) + c2)
-    below = (mean_aa + mean_bb + c1) * (variances + c2)
+    above = (2.0 * mean_a * mean_b + c1) * (2.0 * covariance + c2)
+    below = (mean_a * mean_a + mean_b * mean_b + c1) * (variances + c2)
     result = reduction.mean(elementwise.divide(above, below), (1, 2, 3))
     if len(image1.shape) == 3:
         result = shaping.squeeze(result, 0)

@@ -179,6 +179,7 @@ def scale_and_translate(
     """
     common.check_choice("method", method, tuple(_KERNELS))
     images = dispatch.convert(images)
+    scale, translation = (dispatch.convert(x, like=images) for x in (scale, translation))
     scale, translation = dispatch.operands(scale, translation, result=dtypes.float_result_type)
     if scale.dtype != "float64":
         scale, translation = (dispatch.convert(x, "float32") for x in (scale, translation))

@@ -271,6 +271,7 @@ def elastic_transform(
     dtype = "float64" if images.dtype == "float64" else "float32"
     width = int(6 * sigma) | 1
     noise = random.normal((*batch.shape[:3], 2), 0.0, float(sigma), dtype, seed)
+    noise = dispatch.convert(noise, device_name=getattr(batch, "device", None))
     noise = filters.gaussian_blur(noise, (width, width), (sigma, sigma), "channels_last")
     moves = elementwise.multiply(noise, dispatch.convert(alpha, dtype, like=batch))
     return moved_pixels(images, moves, interpolation, fill_mode, fill_value, data_format)
