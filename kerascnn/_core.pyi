@@ -65,6 +65,14 @@ class Tensor:
     def to(self, device: str) -> Tensor:
         """This tensor where it is there already, else a copy."""
 
+    def piece(self, shape: Sequence[int], dtype: str, offset: int) -> Tensor:
+        """
+        A piece of this contiguous memory, from a byte on, as another dtype and shape.
+        """
+
+    def fill_zero(self) -> None:
+        """Sets every bit to 0, in the order of other work."""
+
     def contiguous(self) -> Tensor:
         """This tensor where it is contiguous, else a copy."""
 
@@ -249,4 +257,42 @@ def build_info() -> dict[str, str]: ...
 def cuda_versions() -> str:
     """
     Versions of the CUDA libraries in use; empty where the CUDA backend can't be loaded.
+    """
+
+class Fence:
+    """A point in what a device has to do."""
+
+    def __init__(self, device: str) -> None: ...
+
+    def record(self) -> None:
+        """Puts it behind all work that is enqueued now."""
+
+    def passed(self) -> bool:
+        """Whether the device is past it."""
+
+    def wait(self) -> None:
+        """Waits until the device is past it."""
+
+class Upload:
+    """Copies of rows to a device, beside its work on those that came before."""
+
+    def __init__(self, device: str) -> None: ...
+
+    def send(self, targets: Sequence[Tensor], sources: Sequence[Tensor], first: int, count: int) -> None:
+        """
+        Enqueues copies of `count` rows from `first` on of each source on the host. The rows of the sources must stay as they are until `sent`.
+        """
+
+    def mark_used(self) -> None:
+        """The work enqueued so far is the last that reads what was sent."""
+
+    def sent(self) -> bool:
+        """Whether every copy is done."""
+
+    def wait(self) -> None:
+        """Waits until every copy is done."""
+
+def empty_for_upload(shape: Sequence[int], dtype: str, device: str) -> Tensor:
+    """
+    Memory on the host to upload to `device` from: page-locked where that is a GPU.
     """

@@ -15,6 +15,7 @@
 #include "core/base/device.h"
 #include "core/base/shape.h"
 #include "core/memory/allocator.h"
+#include "core/memory/storage.h"
 #include "core/ops/op.h"
 
 namespace kerascnn {
@@ -97,6 +98,24 @@ struct LaunchStats {
   int64_t graph_captures = 0;
 };
 
+// A point in what a device has to do. Until the first record() it counts as passed.
+class Fence {
+ public:
+  virtual ~Fence() = default;
+
+  // Behind all work that is enqueued on the backend's stream now.
+  virtual void record() = 0;
+  virtual bool passed() = 0;
+  // Returns when it has passed. A long wait leaves the core to others.
+  virtual void wait() = 0;
+};
+
+struct HostCopy {
+  void* destination = nullptr;   // on the device
+  const void* source = nullptr;  // on the host
+  int64_t bytes = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -126,8 +145,20 @@ class Backend {
   virtual void copy_to_host(void* destination, const void* source, int64_t bytes) = 0;
   virtual void copy(void* destination, const void* source, int64_t bytes) = 0;
   virtual void fill_zero(void* destination, int64_t bytes) = 0;
+  // Returns when all work is done. A long wait leaves the core to others.
   virtual void synchronize() = 0;
   virtual void* stream() = 0;  // cudaStream_t, or null
+
+  // Copies that run while the device works (see Upload, which keeps their memory alive):
+  //
+  // Host memory that the device reads by itself: page-locked for a GPU, plain for a CPU. Throws
+  // OutOfMemoryError where the system gives none; other host memory is right too, but slower.
+  virtual StoragePtr allocate_host(int64_t bytes) = 0;
+  virtual std::unique_ptr<Fence> make_fence() = 0;
+  // Enqueues copies that wait for `after` and for nothing else of the backend's stream; what is
+  // enqueued there from now on waits for them, and `done` passes when they are done. Until then the
+  // sources must stay as they are. Both fences are of this backend.
+  virtual void copy_beside(std::span<const HostCopy> copies, Fence& after, Fence& done) = 0;
 
   // Makes the backend's stream wait for work on a foreign stream (DLPack import), and the other way
   // round (export). Nothing to do on a CPU. `stream` follows the DLPack protocol's numbering;

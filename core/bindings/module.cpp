@@ -11,4 +11,5 @@ NB_MODULE(_core, m) {
   bind_graph(m);
   bind_program(m);
   bind_device(m);
+  bind_upload(m);
 }

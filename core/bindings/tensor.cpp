@@ -110,6 +110,14 @@ void bind_tensor(nb::module_& m) {
                    "numpy.ndarray"))
       .def("to", &to_device, nb::arg("device"),
            "This tensor where it is there already, else a copy.")
+      .def(
+          "piece",
+          [](const Tensor& t, const Shape& shape, const std::string& dtype, int64_t offset) {
+            return t.piece({dtype_from_name(dtype), shape}, offset);
+          },
+          nb::arg("shape"), nb::arg("dtype"), nb::arg("offset"),
+          "A piece of this contiguous memory, from a byte on, as another dtype and shape.")
+      .def("fill_zero", &Tensor::fill_zero, "Sets every bit to 0, in the order of other work.")
       .def("contiguous", &Tensor::contiguous, "This tensor where it is contiguous, else a copy.")
       .def(
           "reshape", [](const Tensor& t, const Shape& shape) { return t.contiguous().view(shape); },

@@ -161,6 +161,18 @@ Tensor Tensor::view(const Shape& shape) const {
                 byte_offset_, read_only_);
 }
 
+Tensor Tensor::piece(const TensorSpec& spec, int64_t byte_offset) const {
+  const int64_t size = num_bytes(spec);
+  if (!is_contiguous() || byte_offset < 0 || byte_offset % itemsize(spec.dtype) != 0 ||
+      byte_offset + size > bytes()) {
+    throw ValueError(message("piece: ", spec_string(spec), " from byte ", byte_offset,
+                             " on is not an aligned piece of contiguous memory of ", bytes(),
+                             " bytes"));
+  }
+  return Tensor(storage_, spec, contiguous_strides(spec.shape), byte_offset_ + byte_offset,
+                read_only_);
+}
+
 Tensor Tensor::to(Device device) const {
   if (device == this->device()) return *this;
   Tensor result = empty(spec_, device);
@@ -194,6 +206,14 @@ void Tensor::copy_from(const Tensor& source) const {
     target.copy(data(), packed.data(), bytes());
     target.synchronize();
   }
+}
+
+void Tensor::fill_zero() const {
+  if (read_only_ || !is_contiguous()) {
+    throw ValueError(message("fill_zero: a tensor of shape ", shape_string(shape()),
+                             " must be contiguous and not read-only; copy it first"));
+  }
+  if (bytes() > 0) backend(device()).fill_zero(data(), bytes());
 }
 
 void Tensor::copy_to_host(void* destination) const {

@@ -39,7 +39,10 @@ class Tensor {
   Tensor contiguous() const;              // itself where it already is, and aligned for kernels
   Tensor copy() const;                    // contiguous memory of its own
   Tensor view(const Shape& shape) const;  // contiguous only; the same number of elements
-  Tensor to(Device device) const;         // itself where it is there; else contiguous copy
+  // A piece of this contiguous memory, from a byte on, as another dtype and shape.
+  Tensor piece(const TensorSpec& spec, int64_t byte_offset) const;
+  Tensor to(Device device) const;  // itself where it is there; else contiguous copy
+  void fill_zero() const;          // contiguous only; waits for nothing
   void copy_from(
       const Tensor& source) const;  // same spec, contiguous target, any device; into this memory
   void copy_to_host(void* destination) const;  // contiguous order; waits until the data is there

@@ -37,6 +37,9 @@ class NotingBackend : public Backend {
   void fill_zero(void*, int64_t) override {}
   void synchronize() override {}
   void* stream() override { return nullptr; }
+  StoragePtr allocate_host(int64_t) override { return nullptr; }
+  std::unique_ptr<Fence> make_fence() override { return nullptr; }
+  void copy_beside(std::span<const HostCopy>, Fence&, Fence&) override {}
   void wait_for_stream(intptr_t) override {}
   void make_stream_wait(intptr_t) override {}
 };

@@ -21,6 +21,14 @@ std::string processor_name() {
   return "CPU";
 }
 
+// Work is done when the call that asked for it returns.
+class CpuFence final : public Fence {
+ public:
+  void record() override {}
+  bool passed() override { return true; }
+  void wait() override {}
+};
+
 }  // namespace
 
 class CpuExecutor : public Executor {
@@ -86,6 +94,14 @@ void CpuBackend::copy(void* destination, const void* source, int64_t bytes) {
 
 void CpuBackend::fill_zero(void* destination, int64_t bytes) {
   if (bytes > 0) std::memset(destination, 0, bytes);
+}
+
+StoragePtr CpuBackend::allocate_host(int64_t bytes) { return allocate_storage(bytes, device()); }
+
+std::unique_ptr<Fence> CpuBackend::make_fence() { return std::make_unique<CpuFence>(); }
+
+void CpuBackend::copy_beside(std::span<const HostCopy> copies, Fence&, Fence&) {
+  for (const HostCopy& one : copies) copy(one.destination, one.source, one.bytes);
 }
 
 CpuBackend& cpu_backend() {

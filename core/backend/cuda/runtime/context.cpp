@@ -29,6 +29,11 @@ Context& Context::current() {
   return of_device(index);
 }
 
+cudaStream_t Context::copy_stream() {
+  if (!copy_stream_) copy_stream_ = make_stream();
+  return copy_stream_.get();
+}
+
 cublasLtHandle_t Context::cublas_lt() {
   if (!cublas_lt_) {
     cublasLtHandle_t handle = nullptr;

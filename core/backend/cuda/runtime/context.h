@@ -19,6 +19,8 @@ class Context {
   const cudaDeviceProp& properties() const { return properties_; }
   int compute_capability() const { return properties_.major * 10 + properties_.minor; }
   cudaStream_t stream() const { return stream_.get(); }
+  // For copies from the host that run beside the work of the stream above.
+  cudaStream_t copy_stream();
 
   // Created on first use: loading cuDNN takes a tenth of a second that not every program needs.
   cublasLtHandle_t cublas_lt();
@@ -28,6 +30,7 @@ class Context {
   int index_;
   cudaDeviceProp properties_{};
   Stream stream_;
+  Stream copy_stream_;
   CublasLtHandle cublas_lt_;
   CudnnHandle cudnn_;
 };

@@ -1,7 +1,10 @@
 #include "core/backend/cuda/runtime/cuda_backend.h"
 
+#include <algorithm>
+
 #include "core/backend/cuda/kernel_table.h"
 #include "core/backend/cuda/plans.h"
+#include "core/backend/cuda/runtime/waiting.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/memory/caching_allocator.h"
@@ -54,6 +57,35 @@ void order(cudaStream_t first, cudaStream_t second) {
   check(cudaStreamWaitEvent(second, event.get(), 0), "cudaStreamWaitEvent");
 }
 
+class CudaFence final : public Fence {
+ public:
+  explicit CudaFence(Context& context) : context_(context), event_(make_blocking_event()) {}
+
+  void record() override { record_on(context_.stream()); }
+  bool passed() override {
+    activate();
+    return has_passed(event_.get());
+  }
+  void wait() override {
+    activate();
+    wait_for(event_.get());
+  }
+
+  void record_on(cudaStream_t stream) {
+    activate();
+    check(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
+  }
+  void hold_back(cudaStream_t stream) {
+    check(cudaStreamWaitEvent(stream, event_.get(), 0), "cudaStreamWaitEvent");
+  }
+
+ private:
+  void activate() { check(cudaSetDevice(context_.index()), "cudaSetDevice"); }
+
+  Context& context_;
+  Event event_;
+};
+
 }  // namespace
 
 CudaBackend::CudaBackend(int index) : context_(Context::of_device(index)) {
@@ -103,7 +135,7 @@ void CudaBackend::launch(Kernel& kernel, const KernelArgs& args) {
 
 void CudaBackend::copy_from_host(void* destination, const void* source, int64_t bytes) {
   if (bytes == 0) return;
-  activate();
+  synchronize();  // the copy would wait for the stream's work by spinning
   check(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes), cudaMemcpyHostToDevice,
                         context_.stream()),
         "cudaMemcpyAsync to the device");
@@ -113,7 +145,7 @@ void CudaBackend::copy_from_host(void* destination, const void* source, int64_t 
 
 void CudaBackend::copy_to_host(void* destination, const void* source, int64_t bytes) {
   if (bytes == 0) return;
-  activate();
+  synchronize();  // the copy would wait for the stream's work by spinning
   check(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
                         context_.stream()),
         "cudaMemcpyAsync to the host");
@@ -137,7 +169,44 @@ void CudaBackend::fill_zero(void* destination, int64_t bytes) {
 
 void CudaBackend::synchronize() {
   activate();
-  check(cudaStreamSynchronize(context_.stream()), "cudaStreamSynchronize");
+  wait_for(context_.stream());
+}
+
+StoragePtr CudaBackend::allocate_host(int64_t bytes) {
+  activate();
+  void* data = nullptr;
+  // Never empty: cudaHostAlloc gives no address for nothing.
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  const cudaError_t status = cudaHostAlloc(&data, size, cudaHostAllocDefault);
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    throw OutOfMemoryError(
+        message("the system gives no ", bytes, " bytes of page-locked memory for copies to ",
+                device_name(device()), "; close other programs, or use smaller batches"),
+        bytes, 0, 0, 0);
+  }
+  check(status, "cudaHostAlloc");
+  return std::make_shared<Storage>(data, bytes, Device{}, [data] { (void)cudaFreeHost(data); });
+}
+
+std::unique_ptr<Fence> CudaBackend::make_fence() {
+  activate();
+  return std::make_unique<CudaFence>(context_);
+}
+
+void CudaBackend::copy_beside(std::span<const HostCopy> copies, Fence& after, Fence& done) {
+  activate();
+  const cudaStream_t stream = context_.copy_stream();
+  static_cast<CudaFence&>(after).hold_back(stream);
+  for (const HostCopy& copy : copies) {
+    if (copy.bytes == 0) continue;
+    check(cudaMemcpyAsync(copy.destination, copy.source, static_cast<size_t>(copy.bytes),
+                          cudaMemcpyHostToDevice, stream),
+          "cudaMemcpyAsync beside the stream");
+  }
+  auto& arrived = static_cast<CudaFence&>(done);
+  arrived.record_on(stream);
+  arrived.hold_back(context_.stream());
 }
 
 void CudaBackend::wait_for_stream(intptr_t stream) {

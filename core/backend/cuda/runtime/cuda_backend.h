@@ -30,6 +30,9 @@ class CudaBackend final : public Backend {
   void fill_zero(void* destination, int64_t bytes) override;
   void synchronize() override;
   void* stream() override { return context_.stream(); }
+  StoragePtr allocate_host(int64_t bytes) override;
+  std::unique_ptr<Fence> make_fence() override;
+  void copy_beside(std::span<const HostCopy> copies, Fence& after, Fence& done) override;
   void wait_for_stream(intptr_t stream) override;
   void make_stream_wait(intptr_t stream) override;
 

@@ -13,6 +13,9 @@ namespace {
 // kernels, which matters beside steps of some ten kernels; more than this gains little and makes
 // capture slower.
 constexpr int64_t kUnroll = 8;
+// So many runs of one step are left to the loop. Then it is clear that somebody looks up after each
+// step, and a graph of its own for it is worth its capture.
+constexpr int64_t kSingleRunsInLoop = 8;
 
 __global__ void set_turns(int64_t* remaining, int64_t turns) { *remaining = turns; }
 
@@ -41,10 +44,12 @@ class CaptureGuard {
     (void)cudaStreamEndCapture(stream_, &abandoned);
     (void)cudaGetLastError();
   }
-  void end() {
+  // Returns what was captured: a new graph, or the one captured into, which stays its owner's.
+  cudaGraph_t end() {
     open_ = false;
-    cudaGraph_t body = nullptr;  // the graph that was captured into; it stays its owner's
-    check(cudaStreamEndCapture(stream_, &body), "cudaStreamEndCapture");
+    cudaGraph_t captured = nullptr;
+    check(cudaStreamEndCapture(stream_, &captured), "cudaStreamEndCapture");
+    return captured;
   }
 
  private:
@@ -160,7 +165,7 @@ GraphExecutor::Loop GraphExecutor::capture(int64_t unroll) {
     capture_instructions(unroll);
     count_turn<<<1, 1, 0, stream>>>(remaining_turns_, another_turn);
     check_launch("count_turn");
-    guard.end();
+    (void)guard.end();
   } catch (...) {
     // Destroying a graph whose body could not be captured crashes inside the driver (580): a few
     // kilobytes are left behind instead.
@@ -175,6 +180,18 @@ GraphExecutor::Loop GraphExecutor::capture(int64_t unroll) {
   return loop;
 }
 
+void GraphExecutor::capture_single() {
+  const cudaStream_t stream = context_.stream();
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+  CaptureGuard guard(stream);
+  capture_instructions(1);
+  single_graph_ = CudaGraph(guard.end());
+  cudaGraphExec_t exec = nullptr;
+  check(cudaGraphInstantiate(&exec, single_graph_.get(), 0), "cudaGraphInstantiate");
+  single_ = CudaGraphExec(exec);
+  ++counters_.graph_captures;
+}
+
 void GraphExecutor::launch_loop(Loop& loop, int64_t turns) {
   const cudaStream_t stream = context_.stream();
   set_turns<<<1, 1, 0, stream>>>(remaining_turns_, turns);
@@ -187,6 +204,12 @@ void GraphExecutor::launch_loop(Loop& loop, int64_t turns) {
 void GraphExecutor::run(int64_t steps) {
   if (steps <= 0 || instructions_.empty()) return;
   check(cudaSetDevice(context_.index()), "cudaSetDevice");
+  if (steps == 1 && ++single_runs_ > kSingleRunsInLoop) {
+    if (!single_) capture_single();
+    check(cudaGraphLaunch(single_.get(), context_.stream()), "cudaGraphLaunch");
+    ++counters_.graph_launches;
+    return;
+  }
   // The short loop serves single steps and remainders; the unrolled one is captured when it first
   // pays.
   if (loops_.empty()) loops_.push_back(capture(1));

@@ -37,6 +37,7 @@ class GraphExecutor : public Executor {
   };
 
   Loop capture(int64_t unroll);
+  void capture_single();
   void capture_instructions(int64_t unroll);
   void launch_loop(Loop& loop, int64_t turns);
 
@@ -45,6 +46,10 @@ class GraphExecutor : public Executor {
   LaunchCounters& counters_;
   int64_t* remaining_turns_ = nullptr;  // on the device: what the loop counts down
   std::vector<Loop> loops_;             // by descending unroll; the last unrolls nothing
+  // The instructions once, without a loop: what the loop costs shows where steps come one by one.
+  CudaGraph single_graph_;
+  CudaGraphExec single_;
+  int64_t single_runs_ = 0;
 };
 
 // Runs the instructions one by one, without graphs: for finding the kernel that fails
