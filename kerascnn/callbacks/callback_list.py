@@ -98,6 +98,27 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             getattr(callback, hook)(*place, logs)
 
+    def batch_hook(self, kind: str, end: bool) -> Callable[[int, dict], None]:
+        """`on_<kind>_batch_begin` or its end of those callbacks that have one of their own.
+
+        It is called for every batch: whom to call is found out once.
+        """
+        hook = f"on_{kind}_batch_{'end' if end else 'begin'}"
+        if type(self) is not CallbackList:
+            return getattr(self, hook)
+        names = [hook] if kind != "train" else [hook, hook.replace("train_", "")]
+        hooks = [
+            getattr(callback, hook)
+            for callback in self.callbacks
+            if callback.uses_batch_hooks(kind) and any(map(callback._overrides, names))
+        ]
+
+        def call(batch: int, logs: dict) -> None:
+            for one in hooks:
+                one(batch, logs)
+
+        return call
+
     def _begin(self) -> None:
         self._open_blocks += 1
 

@@ -7,22 +7,27 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from kerascnn.training.batch_forms import BatchForm, form_of, look_at
 from kerascnn.training.data import ArrayData
+from kerascnn.training.routes import make_route
 from kerascnn.training.steps import PREDICT, CompiledStep, describe_source
 from kerascnn.training.streams import BatchStream
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
 
-# Signatures whose steps are at hand without asking the model: whole and last batches, and others.
-_MAX_STEPS = 4
+# Signatures whose routes are at hand without asking the model: whole and last batches, and others.
+_MAX_ROUTES = 4
 
 
 class BatchFeed:
     """The batches of one stream for one kind of step; has the methods of `Feed`.
 
-    Each batch is checked and copied to a place on the device that stays the same. A batch of a new
-    shape or dtype makes the model trace and compile its step once more.
+    A batch of a new shape or dtype is checked in full and makes the model trace and compile its
+    step once more; those that look like it take a short way. See `routes.py` for how they get to
+    the device.
 
     Args:
         model: the model.
@@ -37,7 +42,9 @@ class BatchFeed:
         self._model = model
         self._kind = kind
         self._stream = stream
-        self._steps: dict[Any, CompiledStep] = {}
+        self._routes: dict[Any, Any] = {}  # by signature of the step
+        self._forms: dict[Any, BatchForm] = {}  # by what a batch looks like; they lead to routes
+        self._route: Any = None  # of the last batch
         self._iterator: Iterator[Any] | None = None
         self._next: Any = None
         self._has_next = False
@@ -64,7 +71,7 @@ class BatchFeed:
         finally:
             self.close()
         self._state = self._model._prepare(data)
-        self._step_for(data)
+        self._route_for(data)
 
     # One epoch ---------------------------------------------------------------------------------
 
@@ -150,39 +157,78 @@ class BatchFeed:
     # Steps -------------------------------------------------------------------------------------
 
     def run(self, limit: int) -> tuple[CompiledStep | None, int]:
-        """Up to `limit` steps; the program of the last one, and how many it were."""
-        step, count = None, 0
-        while count < limit and self.has_next():
-            data = self._take()
-            step = self._step_for(data)
-            step.run(step.stage(data.unique_arrays(), self._state.device), 1)
-            count += 1
-        return step, count
+        """Up to `limit` steps; the program of the last one, and how many it were.
+
+        Where the source fails, the steps of the batches before are enqueued all the same.
+        """
+        count = 0
+        try:
+            while count < limit and self.has_next():
+                self._put()
+                count += 1
+        finally:
+            if self._route is not None:
+                self._route.flush()
+        return (self._route.step if count and self._route is not None else None), count
 
     def plan_ahead(self) -> None:
         """Nothing: the next batch is fetched when it is known to be wanted."""
 
-    def _take(self) -> ArrayData:
+    def _put(self) -> None:
+        """Hands the batch that was fetched on to the route for its form."""
         batch, self._next, self._has_next = self._next, None, False
+        seen = form = None
+        if self._stream.class_weight is None:
+            try:
+                seen = look_at(self._stream.parts_of(batch))
+            except (ValueError, TypeError) as error:
+                raise self._named(error) from error
+            form = None if seen is None else self._forms.get(seen[1])
+        arrays = None if seen is None or form is None else form.arrays_of(seen[0])
+        if form is None or arrays is None:
+            route, arrays = self._read(batch, seen)
+        else:
+            route = form.route
+        if route is not self._route:
+            if self._route is not None:
+                self._route.flush()
+            self._route = route
+        route.put(arrays)
+
+    def _read(self, batch: Any, seen: Any) -> tuple[Any, list[np.ndarray]]:
+        """Checks a batch in full; its route and its arrays."""
         try:
             data = self._stream.read(batch)
         except (ValueError, TypeError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"Batch {self._seen - 1} of the {self._stream.name}: {error}") from error
+            raise self._named(error) from error
         if self._kind != PREDICT:
             self._model._check_labels(data)
-        return data
+        route = self._route_for(data)
+        if seen is not None and seen[1] not in self._forms:
+            limits = self._model._label_limits(data) if self._kind != PREDICT else {}
+            form = form_of(seen[0], data, limits, route)
+            if form is not None:
+                self._forms[seen[1]] = form
+        return route, data.unique_arrays()
 
-    def _step_for(self, data: ArrayData) -> CompiledStep:
+    def _named(self, error: Exception) -> Exception:
+        """An error about a batch that says which one it is."""
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        return kind(f"Batch {self._seen - 1} of the {self._stream.name}: {error}")
+
+    def _route_for(self, data: ArrayData) -> Any:
         source = describe_source(
             data.packed, data.unique_arrays(), data.num_samples, None, counts=False
         )
-        step = self._steps.get(source.key)
-        if step is None:
-            step = self._model._compiled_step(self._kind, source, self._state)
-            if len(self._steps) >= _MAX_STEPS:
-                self._steps.pop(next(iter(self._steps)))
-            self._steps[source.key] = step
+        route = self._routes.get(source.key)
+        if route is None:
+            # What waits goes first: making a step takes time, and memory where the ring grows.
+            self._state.flush()
+            route = make_route(self._model, self._kind, source, self._state)
+            if len(self._routes) >= _MAX_ROUTES:
+                oldest = self._routes.pop(next(iter(self._routes)))
+                self._forms = {k: f for k, f in self._forms.items() if f.route is not oldest}
+            self._routes[source.key] = route
             if self._kind != PREDICT:
                 self._model._check_labels(data)
-        return step
+        return route

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,39 @@ def check_labels(compile_loss: CompileLoss | None, y: Any, shapes: Any) -> None:
     """
     if compile_loss is None or not compile_loss.built or y is None:
         return
+    for loss, labels, num_classes in _sparse_labels(compile_loss, y, shapes):
+        _check_sparse(labels, num_classes, loss)
+
+
+def label_limits(compile_loss: CompileLoss | None, y: Any, shapes: Any) -> dict[int, int | None]:
+    """How many classes there are for each array of class numbers, by the array's `id`.
+
+    `None` stands for labels of which not only the least and the greatest have to be looked at.
+
+    Args:
+        compile_loss: the built losses.
+        y: the targets, on the host.
+        shapes: see `check_labels`.
+    """
+    limits: dict[int, int | None] = {}
+    if compile_loss is None or not compile_loss.built or y is None:
+        return limits
+    for loss, labels, num_classes in _sparse_labels(compile_loss, y, shapes):
+        before = limits.get(id(labels), num_classes)
+        is_plain = labels.dtype.kind in "iub" and loss.ignore_class is None
+        limits[id(labels)] = min(before, num_classes) if is_plain and before is not None else None
+    return limits
+
+
+def _sparse_labels(compile_loss: CompileLoss, y: Any, shapes: Any) -> Iterator[tuple]:
+    """(loss, labels, number of classes) of each loss that takes class numbers."""
     for loss, labels in zip(compile_loss.losses, compile_loss.targets(y, shapes), strict=True):
         if loss.is_sparse and isinstance(labels, np.ndarray):
             axis = loss.loss._fn_kwargs.get("axis", -1)
             output = shapes
             for key in loss.path:
                 output = output[key]
-            _check_sparse(labels, int(output.shape[axis]), loss)
+            yield loss, labels, int(output.shape[axis])
 
 
 def _check_sparse(labels: np.ndarray, num_classes: int, loss: Any) -> None:

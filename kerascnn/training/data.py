@@ -160,7 +160,7 @@ def check_positive_int(name: str, value: Any) -> int:
 
 def _as_arrays(structure: Any, name: str) -> Any:
     def convert(path: tuple, leaf: Any) -> Any:
-        return _as_array(leaf, name + "".join(f"[{key!r}]" for key in path))
+        return as_array(leaf, name + "".join(f"[{key!r}]" for key in path))
 
     def walk(part: Any, path: tuple) -> Any:
         if isinstance(part, dict):
@@ -183,7 +183,7 @@ def _reject_numbers(items: Any, name: str) -> None:
         )
 
 
-def _as_array(value: Any, name: str) -> np.ndarray | None:
+def as_array(value: Any, name: str) -> np.ndarray | None:
     """A NumPy array of a dtype that the device has; floats become `floatx`."""
     if value is None:
         return None

@@ -46,6 +46,10 @@ class StagedTensor:
         if self._copies:
             self.core.assign(self._staging)
 
+    def clear(self) -> None:
+        """Makes it zero; unlike `write` this does not wait for the device."""
+        self.core.value.fill_zero()
+
     def read(self) -> np.ndarray:
         return self.core.value.numpy()
 
@@ -53,15 +57,46 @@ class StagedTensor:
 class StepState:
     """What every compiled step of a model reads and writes beside weights and metrics.
 
-    `step` counts the batches of the pass over the data; `finite_steps` counts the steps before the
-    loss first became NaN or infinite, from which that step's number follows without a look at each
-    loss by the host.
+    `step` counts the batches that steps have taken from memory on the device; `finite_steps` counts
+    the steps before the loss first became NaN or infinite, from which that step's number follows
+    without a look at each loss by the host.
+
+    Attributes:
+        ring: the memory for batches on their way to the device, once there is some.
+        waiting: the route that has batches in it whose steps are not enqueued yet.
     """
 
     def __init__(self, device: str):
         self.device = device
         self.step = StagedTensor("step", (), "int64", device)
         self.finite_steps = StagedTensor("finite_steps", (), "float32", device)
+        self.ring: Any = None
+        self.waiting: Any = None
+        self._reader: object = None
+        self._position = 0
+
+    def seek(self, reader: object, position: int) -> None:
+        """Puts `step` where `reader` goes on: its own steps have brought it there, or others'.
+
+        Several read in turn, such as the training data of a fit and those of its validation.
+        """
+        if self._reader is reader and self._position == position:
+            return
+        self._reader, self._position = None, position
+        if position == 0:
+            self.step.clear()
+        else:
+            self.step.write(position)
+        self._reader = reader
+
+    def advance(self, steps: int) -> None:
+        """Notes that `steps` steps that count were run."""
+        self._position += steps
+
+    def flush(self) -> None:
+        """Enqueues the steps of all batches that were taken from a source."""
+        if self.waiting is not None:
+            self.waiting.flush()
 
 
 def device_of(variables: Sequence[Variable], default: str) -> str:

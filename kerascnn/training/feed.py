@@ -25,6 +25,7 @@ class Segment(NamedTuple):
     inputs: list[Any]
     num_steps: int
     load: Callable[[], None]
+    counts: bool  # whether its steps walk through the data with the counter of the state
 
 
 class Feed:
@@ -55,6 +56,7 @@ class Feed:
         self._arrays = data.unique_arrays()
         self._batch_size = batch_size
         self._state = state
+        self._name = object()  # as a reader of the state's counter
         self._generator = generator
         self._next_order: np.ndarray | None = None
         self._full, self._rest = divmod(data.num_samples, batch_size)
@@ -169,7 +171,12 @@ class Feed:
             self._done = 0
         segment = self._segment
         count = min(limit, segment.num_steps - self._done)
-        segment.step.run(segment.inputs, count)
+        if segment.counts:
+            self._state.seek(self._name, self._done)
+            segment.step.run(segment.inputs, count)
+            self._state.advance(count)
+        else:
+            segment.step.run(segment.inputs, count)
         self._done += count
         self._left -= count
         if self._done == segment.num_steps:
@@ -185,7 +192,6 @@ class Feed:
         def load_main() -> None:
             if order is not None:
                 self._order.write(order[:split])
-            self._state.step.write(0)
 
         def load_tail() -> None:
             if order is not None:
@@ -193,10 +199,10 @@ class Feed:
 
         if self._main is not None:
             inputs = [*self._tensors, self._order.tensor]
-            yield Segment(self._main, inputs, self._full, load_main)
+            yield Segment(self._main, inputs, self._full, load_main, counts=True)
         if self._tail is not None:
             inputs = [*self._tensors, self._tail_order.tensor]
-            yield Segment(self._tail, inputs, 1, load_tail)
+            yield Segment(self._tail, inputs, 1, load_tail, counts=False)
 
     def _streamed_segments(self, order: np.ndarray | None) -> Iterator[Segment]:
         def loader(start: int, stop: int) -> Callable[[], None]:
@@ -210,7 +216,6 @@ class Feed:
                     else:
                         np.take(array, order[start:stop], axis=0, out=into, mode="clip")
                     buffer.flush()
-                self._state.step.write(0)
 
             return load
 
@@ -220,7 +225,8 @@ class Feed:
             count = min(self._chunk, self._full - first)
             inputs = [*self._tensors, self._order.tensor]
             load = loader(first * size, (first + count) * size)
-            yield Segment(self._main, inputs, count, load)
+            yield Segment(self._main, inputs, count, load, counts=True)
         if self._tail is not None:
             inputs = [*self._tensors, self._tail_order.tensor]
-            yield Segment(self._tail, inputs, 1, loader(self._full * size, self._data.num_samples))
+            load = loader(self._full * size, self._data.num_samples)
+            yield Segment(self._tail, inputs, 1, load, counts=False)

@@ -13,7 +13,7 @@ from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
 from kerascnn.training.logs import LazyLogs, as_number, flat_logs, sorted_logs
-from kerascnn.training.pacing import Pacer
+from kerascnn.training.pacing import LaunchQueue, Pacer
 from kerascnn.training.steps import PREDICT, TEST, TRAIN, CompiledStep
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class StepRunner:
         self._callbacks = callbacks
         self._stop = stop
         self._pacer = Pacer(model._state.device)
+        self._queue = LaunchQueue(model._state.device)
         self._last: CompiledStep | None = None
         self._step_by_step = callbacks.uses_batch_hooks(kind)
         self._warned = False
@@ -85,20 +86,26 @@ class StepRunner:
     def run(self, steps: int | None, epoch: int | None = None) -> dict[str, Any]:
         """An epoch: a pass over the data, or `steps` of its batches. Returns the logs."""
         limit = self._feed.begin_epoch(steps)
-        seen = 0
+        self._batch_begin = self._callbacks.batch_hook(self._kind, end=False)
+        self._batch_end = self._callbacks.batch_hook(self._kind, end=True)
+        seen, checked, stopped = 0, 0, False
         while seen < limit:
-            if self._stop():
-                return step_logs(self._model, self._last)
-            if not self._feed.has_next():
+            stopped = self._stop()
+            if stopped or not self._feed.has_next():
                 break
             if self._step_by_step:
                 seen += self._run_execution(seen, limit - seen)
             else:
                 seen += self._run_slice(limit - seen)
             self._callbacks.on_steps(self._kind, seen, self.logs)
-            if epoch is not None:
+            # One by one, steps are enqueued ahead of the device: it is not waited for each time.
+            if epoch is not None and (not self._step_by_step or self._queue.may_look()):
                 self._check_loss(seen, epoch)
-        self._feed.end_epoch()
+                checked = seen
+        if epoch is not None and checked < seen:
+            self._check_loss(seen, epoch)
+        if not stopped:
+            self._feed.end_epoch()
         return step_logs(self._model, self._last)
 
     def _run_slice(self, limit: float) -> int:
@@ -111,15 +118,14 @@ class StepRunner:
 
     def _run_execution(self, batch: int, limit: float) -> int:
         """As many steps as `steps_per_execution` says, between two hooks."""
-        begin = getattr(self._callbacks, f"on_{self._kind}_batch_begin")
-        end = getattr(self._callbacks, f"on_{self._kind}_batch_end")
         wanted = self._model.steps_per_execution
         steps, count = int(min(limit, wanted)), 0
-        begin(batch, {})
+        self._batch_begin(batch, {})
         while count < steps and self._feed.has_next():
             self._last, done = self._feed.run(steps - count)
             count += done
-        end(batch + wanted - 1, LazyLogs(self._batch_logs))
+        self._queue.launched()
+        self._batch_end(batch + wanted - 1, LazyLogs(self._batch_logs))
         return count
 
     def logs(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from kerascnn.device import device as on_device
 from kerascnn.training import memory
 from kerascnn.training.arguments import Running, standardize_verbosity
 from kerascnn.training.batch_feed import BatchFeed
-from kerascnn.training.checks import check_labels
+from kerascnn.training.checks import check_labels, label_limits
 from kerascnn.training.compile_utils import CompileLoss, CompileMetrics
 from kerascnn.training.data import ArrayData
 from kerascnn.training.device_state import StepState, device_of, move_to
@@ -98,6 +98,8 @@ class StepMachinery:
 
     def _prepare(self, data: ArrayData | None) -> StepState:
         """The state for steps on the device of the weights, where all other state is brought."""
+        if self._state is not None:
+            self._state.flush()  # called from within a source: its batches so far come first
         # Weights first: a step's signature names them. A model that has a train_step of its own
         # and no call builds what it needs while it is traced.
         if data is not None:
@@ -177,6 +179,11 @@ class StepMachinery:
         loss = self._compile_loss
         if loss is not None and loss.built:
             check_labels(loss, data.y, loss.output_shapes)
+
+    def _label_limits(self, data: ArrayData) -> dict[int, int | None]:
+        loss = self._compile_loss
+        shapes = None if loss is None else loss.output_shapes
+        return label_limits(loss, data.y, shapes)
 
     def _run_step(self, kind: str, data: ArrayData) -> CompiledStep:
         state = self._prepare(data)

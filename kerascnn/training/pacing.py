@@ -1,15 +1,27 @@
-"""How many steps to run before Python looks up: for the display, for Ctrl-C, for callbacks."""
+"""How many steps to run before Python looks up: for the display, for Ctrl-C, for callbacks.
+
+And how far steps may be enqueued ahead of a GPU where Python looks up after each.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
+
+from kerascnn import _core
 
 # A slice of steps on a CPU keeps the display moving and Ctrl-C prompt. On a GPU, where each slice
 # costs a wait for the device, an epoch of up to a second is one slice, once a step's time is known.
 _SLICE_SECONDS = {"cpu": 0.15, "cuda": 1.0}
 # Steps of the slices before a step's time is known: the first step also makes things for first use.
 _FIRST_SLICES = (1, 8)
+# Steps that come one by one are enqueued in groups of about this time and at most so many; two
+# groups can be ahead of the device. That hides Python's time, and Ctrl-C still ends soon.
+_GROUP_SECONDS = 0.02
+_GROUP_STEPS = 16
+# How often a GPU is waited for, to find out whether the loss is still a number.
+_LOOK_SECONDS = 0.1
 
 
 class Pacer:
@@ -47,3 +59,54 @@ class Pacer:
         # slow.
         elif per_step < self._per_step or elapsed > 0.5 * self._seconds:
             self._per_step = per_step
+
+
+class LaunchQueue:
+    """Keeps steps that are enqueued one by one within a bound, without waiting for each.
+
+    Args:
+        device: where the steps run. On a CPU a step is done when it was started.
+        clock: the time in seconds.
+        fences: makes two points in the device's work, for the ends of groups of steps.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        clock: Callable[[], float] = time.perf_counter,
+        fences: Callable[[str], Any] = _core.Fence,
+    ):
+        self._waits = device != "cpu"
+        self._clock = clock
+        self._last: Any = fences(device) if self._waits else None
+        self._before: Any = fences(device) if self._waits else None
+        self._group = 1  # steps
+        self._launched = 0  # of the group that is being enqueued
+        self._ahead = 1  # steps of the group before it
+        self._ended = self._looked = clock()
+
+    def launched(self) -> None:
+        """A step was enqueued: waits where two groups are ahead of the device by now."""
+        if not self._waits:
+            return
+        self._launched += 1
+        if self._launched < self._group:
+            return
+        self._before.wait()
+        now = self._clock()
+        # Between two ends of waiting the device worked on the group before this one.
+        per_step = max(1e-7, (now - self._ended) / self._ahead)
+        self._group = max(1, min(_GROUP_STEPS, 2 * self._group, int(_GROUP_SECONDS / per_step)))
+        self._ended, self._ahead, self._launched = now, self._launched, 0
+        self._last.record()
+        self._last, self._before = self._before, self._last
+
+    def may_look(self) -> bool:
+        """Whether it is time to wait for the device and look at what it has noted."""
+        if not self._waits:
+            return True
+        now = self._clock()
+        if now - self._looked < _LOOK_SECONDS:
+            return False
+        self._looked = now
+        return True

@@ -56,13 +56,17 @@ class BatchStream:
         Raises:
             ValueError: for something that is no batch.
         """
-        parts = self._parts(batch)
-        data = ArrayData(*parts)
+        data = ArrayData(*self.parts_of(batch))
         if self.class_weight is not None and data.y is not None:
             data.weigh_classes(self.class_weight)
         return data
 
-    def _parts(self, batch: Any) -> tuple:
+    def parts_of(self, batch: Any) -> tuple:
+        """A batch of the source as `(x,)`, `(x, y)` or `(x, y, sample_weight)`.
+
+        Raises:
+            ValueError: for something that is no batch.
+        """
         if isinstance(batch, list):
             batch = tuple(batch)
         if not isinstance(batch, tuple):
@@ -91,7 +95,7 @@ class GeneratorStream(BatchStream):
                 "The generator is empty: it must yield at least one batch, (x,), (x, y) or "
                 "(x, y, sample_weight)."
             )
-        self._parts(self._first[0])
+        self.parts_of(self._first[0])
 
     @property
     def runs_once(self) -> bool:
@@ -100,13 +104,13 @@ class GeneratorStream(BatchStream):
     def begin(self) -> Iterator[Any]:
         return itertools.chain(self._first, self._rest)
 
-    def _parts(self, batch: Any) -> tuple:
+    def parts_of(self, batch: Any) -> tuple:
         if not isinstance(batch, tuple):
             raise ValueError(
                 "The generator must yield tuples (x,), (x, y) or (x, y, sample_weight). Received: "
                 f"{type(batch).__name__}"
             )
-        return super()._parts(batch)
+        return super().parts_of(batch)
 
 
 class IterableStream(BatchStream):
@@ -178,10 +182,10 @@ class PyDatasetStream(BatchStream):
     def on_epoch_end(self) -> None:
         self._dataset.on_epoch_end()
 
-    def _parts(self, batch: Any) -> tuple:
+    def parts_of(self, batch: Any) -> tuple:
         if not isinstance(batch, (dict, np.ndarray, list, tuple)):
             raise ValueError(
                 f"{type(self._dataset).__name__}.__getitem__ must return (x,), (x, y) or (x, y, "
                 f"sample_weight), or a dictionary. Received: {type(batch).__name__}"
             )
-        return super()._parts(batch)
+        return super().parts_of(batch)

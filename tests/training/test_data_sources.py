@@ -100,6 +100,9 @@ CASES = {
     "sample weights": lambda k: ARRAYS | {"sample_weight": WEIGHTS},
     "class weights": lambda k: ARRAYS | {"class_weight": {0: 2.0, 1: 0.5}},
     "validation split": lambda k: ARRAYS | {"validation_split": 0.3, "batch_size": 8},
+    "arrays in parts": lambda k: (
+        ARRAYS | {"batch_size": 8, "steps_per_epoch": 2, "validation_data": (X[:16], Y[:16])}
+    ),
     "pandas": lambda k: frames(pytest.importorskip("pandas")),
     "torch tensors": lambda k: (
         ARRAYS | dict(zip("xy", map(pytest.importorskip("torch").tensor, (X, Y)), strict=True))

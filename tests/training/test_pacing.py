@@ -2,7 +2,7 @@
 
 import pytest
 
-from kerascnn.training.pacing import Pacer
+from kerascnn.training.pacing import LaunchQueue, Pacer
 
 
 class Machine:
@@ -63,3 +63,65 @@ def test_a_pause_of_the_machine_is_forgotten():
     machine.pacer.finished(150)
     assert machine.epoch(1000)[0] == 1
     assert machine.epoch(1000)[0] == 150
+
+
+class Gpu:
+    """Steps that take time on a clock, one after the other, and points between them."""
+
+    def __init__(self, per_step, per_launch):
+        self.now = self.busy_until = 0.0
+        self.per_step, self.per_launch = per_step, per_launch
+        self.queue = LaunchQueue("cuda:0", lambda: self.now, self.fence)
+        self.ahead = []
+
+    def fence(self, device):
+        gpu = self
+
+        class Fence:
+            at = 0.0
+
+            def record(self):
+                self.at = gpu.busy_until
+
+            def wait(self):
+                gpu.now = max(gpu.now, self.at)
+
+        return Fence()
+
+    def run(self, steps):
+        for _ in range(steps):
+            self.now += self.per_launch
+            self.busy_until = max(self.busy_until, self.now) + self.per_step
+            self.queue.launched()
+            self.ahead.append((self.busy_until - self.now) / self.per_step)
+
+
+def test_launches_of_small_steps_are_hidden_and_bounded():
+    gpu = Gpu(per_step=5e-5, per_launch=4e-5)
+    gpu.run(1000)
+    # The device never waits, but for the first steps, before it is known how long one takes.
+    assert gpu.busy_until < 1000 * 5e-5 + 10 * 4e-5
+    assert max(gpu.ahead) <= 33
+    slow_host = Gpu(per_step=1e-5, per_launch=4e-5)
+    slow_host.run(1000)
+    assert slow_host.now < 1000 * 4e-5 + 1e-3
+
+
+def test_long_steps_are_not_enqueued_far_ahead():
+    """Ctrl-C is heard within a few steps, or within a few hundredths of a second."""
+    gpu = Gpu(per_step=0.2, per_launch=1e-4)
+    gpu.run(50)
+    assert max(gpu.ahead) <= 2.01
+    gpu = Gpu(per_step=5e-3, per_launch=1e-4)
+    gpu.run(200)
+    assert max(gpu.ahead[20:]) * 5e-3 <= 0.05
+
+
+def test_the_loss_is_looked_at_now_and_then():
+    gpu = Gpu(per_step=5e-5, per_launch=4e-5)
+    looks = []
+    for _ in range(10_000):
+        gpu.run(1)
+        looks.append(gpu.queue.may_look())
+    assert 3 <= sum(looks) <= 6  # half a second
+    assert LaunchQueue("cpu").may_look() and LaunchQueue("cpu").may_look()

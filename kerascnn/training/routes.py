@@ -1,0 +1,212 @@
+"""How batches of one signature get to their step: at once on a CPU, through a ring on a GPU."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kerascnn import _core, dtypes
+from kerascnn.training.device_state import StagedTensor, StepState
+from kerascnn.training.steps import BatchSource, CompiledStep
+
+if TYPE_CHECKING:
+    from kerascnn.training.machinery import StepMachinery
+
+# One half of a ring: large enough that copies run at full speed and a launch serves many steps.
+HALF_BYTES = 8 << 20
+HALF_BATCHES = 64
+# Enqueuing copies and steps takes a few tens of microseconds, for one batch as for sixty. While the
+# device has nothing to do, batches are collected for this long: short beside what a slow source
+# takes, and long enough that a fast one pays for a launch only now and then.
+COLLECT_SECONDS = 3e-4
+_ALIGNMENT = 256
+
+
+class DirectRoute:
+    """Copies each batch to the step's own place and runs the step: for a device that is the host.
+
+    Args:
+        model: the model.
+        kind: the kind of step.
+        source: what batches look like; `rows` and `counts` are left to the route.
+        state: the counters that steps read and write.
+    """
+
+    def __init__(self, model: StepMachinery, kind: str, source: BatchSource, state: StepState):
+        self.step: CompiledStep = model._compiled_step(kind, source, state)
+        staged = [StagedTensor("batch", s, dtype, state.device) for s, dtype in source.specs]
+        self._places = [one.host for one in staged]
+        self._inputs = [one.tensor for one in staged]
+
+    def put(self, arrays: Sequence[np.ndarray]) -> None:
+        """Takes a batch."""
+        for place, array in zip(self._places, arrays, strict=True):
+            place[...] = array
+        self.step.run(self._inputs, 1)
+
+    def flush(self) -> None:
+        """Nothing: no batch waits."""
+
+
+class Ring:
+    """Memory for batches on their way: page-locked on the host, and as much on the device.
+
+    Args:
+        num_bytes: the size.
+        device: the device.
+    """
+
+    def __init__(self, num_bytes: int, device: str):
+        self.num_bytes = num_bytes
+        try:
+            self.host = _core.empty_for_upload([num_bytes], "uint8", device)
+        except _core.OutOfMemoryError as error:
+            warnings.warn(
+                f"Batches are copied to {device} from ordinary memory, which is slower: {error}.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            self.host = _core.empty([num_bytes], "uint8", "cpu")
+        self.memory = _core.empty([num_bytes], "uint8", device)
+        self.halves = (_core.Upload(device), _core.Upload(device))
+        self.steps_done = _core.Fence(device)  # of the batches that were sent last
+        self.user: object = None  # names the route whose batches are in it
+
+
+class RingRoute:
+    """Collects batches in page-locked memory and runs the steps of many of them with one launch.
+
+    While the device works on one half of the ring, the other is filled and copied. A half goes to
+    the device when it is full, and what there is of it when the device has nothing to do.
+
+    Args:
+        model: the model.
+        kind: the kind of step.
+        source: what batches look like; `rows` and `counts` are left to the route.
+        state: the counters that steps read and write; has the ring.
+    """
+
+    def __init__(self, model: StepMachinery, kind: str, source: BatchSource, state: StepState):
+        self._state = state
+        sizes = [_num_bytes(shape, dtype) for shape, dtype in source.specs]
+        self._ring = ring_for(state, sizes)
+        self._half = batches_per_half(self._ring.num_bytes, sizes)
+        self._size = source.batch_size
+        rows = 2 * self._half * self._size
+        specs = tuple(((rows, *shape[1:]), dtype) for shape, dtype in source.specs)
+        of_ring = source._replace(specs=specs, rows=rows, counts=True)
+        self.step: CompiledStep = model._compiled_step(kind, of_ring, state)
+        self._lay_out(specs)
+        self._order = StagedTensor("order", (rows,), "int32", state.device)
+        self._order.write(np.arange(rows, dtype=np.int32))
+        self._inputs = [*self._targets, self._order.tensor]
+        self._filled = 0  # batches of this round that are in the ring
+        self._sent = 0  # those whose steps are enqueued
+        self._sent_at = 0.0
+        self._name = object()  # as user of the ring and of the state's counter
+
+    def _lay_out(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> None:
+        self._sources: list[_core.Tensor] = []
+        self._targets: list[_core.Tensor] = []
+        offset = 0
+        for shape, dtype in specs:
+            for pieces, memory in (
+                (self._sources, self._ring.host),
+                (self._targets, self._ring.memory),
+            ):
+                pieces.append(memory.piece(list(shape), dtype, offset))
+            offset += _aligned(_num_bytes(shape, dtype))
+        hosts = [piece.numpy() for piece in self._sources]
+        size = self._size
+        self._places = [
+            [host[i * size : (i + 1) * size] for host in hosts] for i in range(2 * self._half)
+        ]
+
+    def put(self, arrays: Sequence[np.ndarray]) -> None:
+        """Takes a batch, and sends what has come together where it is time for that."""
+        if self._ring.user is not self._name:
+            self._enter()
+        position = self._filled
+        if position % self._half == 0:
+            position = self._begin_half()
+        for place, array in zip(self._places[position], arrays, strict=True):
+            place[...] = array
+        self._filled = position + 1
+        self._state.waiting = self
+        if self._filled % self._half == 0 or self._device_is_idle():
+            self.flush()
+
+    def _enter(self) -> None:
+        """Takes over the ring from a route with another layout."""
+        self._state.flush()
+        for half in self._ring.halves:
+            half.wait()
+            half.mark_used()  # the steps enqueued so far may read any part of the ring
+        self._ring.user = self._name
+        self._filled = self._sent = 0
+
+    def _begin_half(self) -> int:
+        if self._filled == 2 * self._half:
+            self._filled = self._sent = 0
+        self._ring.halves[self._filled // self._half].wait()
+        return self._filled
+
+    def _device_is_idle(self) -> bool:
+        if time.perf_counter() - self._sent_at < COLLECT_SECONDS:
+            return False
+        return self._ring.steps_done.passed()
+
+    def flush(self) -> None:
+        """Enqueues the copies and the steps of the batches that wait; waits for nothing."""
+        first, count = self._sent, self._filled - self._sent
+        if count == 0:
+            return
+        self._sent = self._filled
+        self._state.waiting = None
+        half = self._ring.halves[first // self._half]
+        half.send(self._targets, self._sources, first * self._size, count * self._size)
+        self._state.seek(self._name, first)
+        self.step.run(self._inputs, count)
+        self._state.advance(count)
+        self._ring.steps_done.record()
+        if self._sent % self._half == 0:
+            half.mark_used()
+        self._sent_at = time.perf_counter()
+
+
+def make_route(
+    model: StepMachinery, kind: str, source: BatchSource, state: StepState
+) -> DirectRoute | RingRoute:
+    """The route for batches like `source` on the state's device."""
+    route = DirectRoute if state.device == "cpu" else RingRoute
+    return route(model, kind, source, state)
+
+
+def ring_for(state: StepState, sizes: Sequence[int]) -> Ring:
+    """The ring of the state, made or replaced where a batch of these arrays needs a larger one."""
+    if state.ring is None or batches_per_half(state.ring.num_bytes, sizes) < 1:
+        half = max(1, min(HALF_BATCHES, HALF_BYTES // max(1, sum(sizes))))
+        state.ring = Ring(sum(_aligned(2 * half * size) for size in sizes), state.device)
+    return state.ring
+
+
+def batches_per_half(num_bytes: int, sizes: Sequence[int]) -> int:
+    """How many batches of arrays with so many bytes go into half of a ring; may be 0."""
+    room = num_bytes // _ALIGNMENT * _ALIGNMENT
+    half = min(HALF_BATCHES, room // max(1, 2 * sum(sizes)))
+    while half > 0 and sum(_aligned(2 * half * size) for size in sizes) > room:
+        half -= 1
+    return half
+
+
+def _num_bytes(shape: Sequence[int], dtype: str) -> int:
+    return math.prod(shape) * dtypes.numpy_dtype(dtype).itemsize
+
+
+def _aligned(num_bytes: int) -> int:
+    return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
