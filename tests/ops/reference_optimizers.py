@@ -1,0 +1,38 @@
+"""What the optimizers' ops mean, in NumPy and float64."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .reference import reference
+
+
+@reference("sgd_update")
+def sgd_update(learning_rate, *tensors, count, momentum, nesterov):
+    groups = [tensors[i : i + count] for i in range(0, len(tensors), count)]
+    if momentum == 0:
+        return tuple(p - learning_rate * g for p, g in zip(*groups, strict=True))
+    momenta = [momentum * m - learning_rate * g for _, g, m in zip(*groups, strict=True)]
+    parameters = [
+        p + (momentum * m - learning_rate * g if nesterov else m)
+        for p, g, m in zip(groups[0], groups[1], momenta, strict=True)
+    ]
+    return (*parameters, *momenta)
+
+
+@reference("adam_update")
+def adam_update(learning_rate, iterations, *tensors, count, beta_1, beta_2, epsilon):
+    parameters, gradients, first, second = (
+        tensors[i : i + count] for i in range(0, len(tensors), count)
+    )
+    step = int(iterations) + 1
+    alpha = learning_rate * math.sqrt(1 - beta_2**step) / (1 - beta_1**step)
+    first = [m + (g - m) * (1 - beta_1) for m, g in zip(first, gradients, strict=True)]
+    second = [v + (g * g - v) * (1 - beta_2) for v, g in zip(second, gradients, strict=True)]
+    updated = [
+        p - m * alpha / (np.sqrt(v) + epsilon)
+        for p, m, v in zip(parameters, first, second, strict=True)
+    ]
+    return (*updated, *first, *second)
