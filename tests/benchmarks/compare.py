@@ -27,6 +27,7 @@ reason, and so is what the time (--seconds) did not suffice for.
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import json
 import sys
@@ -70,7 +71,7 @@ class Comparison:
         self.peers: dict[str, dict[str, Any]] = {}
         self.processes: dict[str, PeerProcess] = {}
         self.rows: dict[tuple[str, str, str], dict[str, Any]] = {}
-        self.left_out: list[str] = []
+        self.left_out: collections.Counter[str] = collections.Counter()
 
     @property
     def left(self) -> float:
@@ -78,6 +79,9 @@ class Comparison:
 
     def say(self, text: str) -> None:
         print(f"[{self.args.seconds - self.left:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+    def leave_out(self, text: str) -> None:
+        self.left_out[f"{text}: no time left"] += 1
 
     def start(self, names: list[str]) -> dict[str, PeerProcess]:
         """Processes of those peers that can run; the others are noted with the reason."""
@@ -112,7 +116,7 @@ class Comparison:
         if "error" in row:
             return None
         if self.left < expected_s:
-            self.left_out.append(f"{what} of {name} on net {case}: no time left")
+            self.leave_out(f"{what} of {name} on net {case}")
             return None
         try:
             seconds = min(self.args.patience, max(1.0, self.left + 30))
@@ -161,7 +165,7 @@ class Comparison:
     def memory(self, cases: list[str], peers: list[str]) -> None:
         """Of kerascnn and PyTorch, which both count what they allocate."""
         if device_type(self.args.device) == "cpu":
-            self.left_out.append("memory: only counted on GPUs")
+            self.left_out["memory: only counted on GPUs"] = 1
             return
         names = [OWN, *dict.fromkeys(["torch", *(p for p in peers if p.startswith("torch"))])]
         running, self.processes = self.processes, self.start(names)
@@ -176,13 +180,13 @@ class Comparison:
 
     def startup(self, peers: list[str]) -> None:
         names = [OWN, *(name for name in peers if name.startswith("keras-"))]
-        for turn in range(self.args.rounds + 1):
+        for _ in range(self.args.rounds + 1):
             for name in names:
                 row = self.row("startup", name, STARTUP_NET)
                 if "error" in row or "missing" in self.peers.get(name, {}):
                     continue
                 if self.left < row.get("seconds", [0.0])[-1]:
-                    self.left_out.append(f"startup of {name}, run {turn + 1}: no time left")
+                    self.leave_out(f"startup of {name}")
                     continue
                 try:
                     seconds = time_of_whole_process(
@@ -229,7 +233,10 @@ class Comparison:
             "nets": [str(case) for case in self.args.nets],
             "peers": self.peers,
             "rows": list(self.rows.values()),
-            "left_out": self.left_out,
+            "left_out": [
+                text if count == 1 else f"{text}, {count} times"
+                for text, count in self.left_out.items()
+            ],
         }
 
 

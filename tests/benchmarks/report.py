@@ -87,7 +87,7 @@ def text(document: dict[str, Any]) -> str:
     ]
     for name, peer in document["peers"].items():
         lines.append(f"{name}: {peer.get('missing') or describe(peer['versions'])}")
-    for what in dict.fromkeys(row["what"] for row in document["rows"]):
+    for what in dict.fromkeys(row["what"] for row in document["rows"] if values_of(row)):
         lines += ["", *table(document, what)]
     errors = [row for row in document["rows"] if "error" in row]
     lines += [f"{r['what']} of {r['peer']} on net {r['net']} failed: {r['error']}" for r in errors]
