@@ -30,6 +30,7 @@ from kerascnn.layers.preprocessing.random_color import (
 )
 from kerascnn.layers.preprocessing.random_filters import RandomSharpness
 from kerascnn.layers.preprocessing.tones import RandomPosterization, Solarization
+from kerascnn.ops.image.sampling import affine_pixels
 
 _RAND_AUGMENT = (
     "random_shear",
@@ -65,7 +66,7 @@ class _Policy(ImagePreprocessing):
     """What both layers have in common: a list of layers, one of which is done at a time.
 
     A step on the device has no branches, so that all of them are computed and one is selected.
-    Those that move pixels differ in a matrix only: the matrix is selected, and pixels are moved
+    Those that move pixels differ in six numbers only: these are selected, and pixels are moved
     once.
     """
 
@@ -157,26 +158,23 @@ class _Policy(ImagePreprocessing):
             is_mask: Masks only follow where pixels move.
         """
         result = images
-        matrix: Any = ops.convert_to_tensor([[1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]])
+        parts: tuple[Any, ...] = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
         moved: Any = None
         for index, name in enumerate(self._names):
             layer, transformation = getattr(self, name), transforms[name]
             chosen = ops.equal(choice, index)
             if isinstance(layer, RandomAffine):
-                own = layer.matrix(images, transformation)
-                matrix = ops.where(ops.reshape(chosen, (-1, 1)), own, matrix)
+                own, here = layer.parts(images, transformation), ops.reshape(chosen, (-1, 1))
+                parts = tuple(
+                    b if a is b else ops.where(here, a, b) for a, b in zip(own, parts, strict=True)
+                )
                 moved = chosen if moved is None else ops.logical_or(moved, chosen)
             elif not is_mask:
                 options = {"groups": groups} if name == "equalization" else {}
                 changed = layer.transform_images(images, transformation, **options)
                 result = ops.where(per_image(chosen), changed, result)
-        affine = ops.image.affine_transform(
-            images,
-            matrix,
-            "nearest" if is_mask else self.interpolation,
-            "reflect",
-            data_format=self.data_format,
-        )
+        interpolation = "nearest" if is_mask else self.interpolation
+        affine = affine_pixels(images, parts, interpolation, "reflect", 0.0, self.data_format)
         return ops.where(per_image(moved), affine, result)
 
 

@@ -15,7 +15,7 @@ from kerascnn.layers.preprocessing.base import (
     images_in,
     saved_seed,
 )
-from kerascnn.ops import image as image_ops
+from kerascnn.ops.image.sampling import affine_pixels
 
 
 class RandomAffine(ImagePreprocessing):
@@ -31,14 +31,14 @@ class RandomAffine(ImagePreprocessing):
         self.fill_value = fill_value
         self._set_seed(seed)
 
-    def matrix(self, images: Any, transformation: Any) -> Any:
-        """The transforms of `ops.image.affine_transform` for these images."""
+    def parts(self, images: Any, transformation: Any) -> tuple[Any, ...]:
+        """The numbers a0 to b2 of `ops.image.affine_transform`, (n, 1) or the same for all."""
         raise NotImplementedError
 
     def _transform_images(self, images: Any, transformation: Any, interpolation: str) -> Any:
-        return image_ops.affine_transform(
-            images,
-            self.matrix(images, transformation),
+        return affine_pixels(
+            ops.convert_to_tensor(images),
+            self.parts(images, transformation),
             interpolation,
             self.fill_mode,
             self.fill_value,
@@ -142,11 +142,10 @@ class RandomTranslation(_RandomHeightAndWidth):
         translations = ops.cast(ops.concatenate(moves, 1), "float32")
         return {"translations": translations, "input_shape": tuple(images.shape)}
 
-    def matrix(self, images: Any, transformation: Any) -> Any:
+    def parts(self, images: Any, transformation: Any) -> tuple[Any, ...]:
         moves = ops.negative(transformation["translations"])
         right, down = ops.split(moves, 2, 1)
-        one, zero = ops.ones_like(right), ops.zeros_like(right)
-        return ops.concatenate([one, zero, right, zero, one, down, zero, zero], 1)
+        return 1.0, 0.0, right, 0.0, 1.0, down
 
 
 class RandomZoom(_RandomHeightAndWidth):
@@ -213,15 +212,14 @@ class RandomZoom(_RandomHeightAndWidth):
             "input_shape": tuple(images.shape),
         }
 
-    def matrix(self, images: Any, transformation: Any) -> Any:
+    def parts(self, images: Any, transformation: Any) -> tuple[Any, ...]:
         _, height, width = self._sizes(images)
         zoom_x = ops.cast(transformation["width_zoom"], "float32")
         zoom_y = ops.cast(transformation["height_zoom"], "float32")
-        zero = ops.zeros_like(zoom_x)
         # The middle of the image stays where it is.
         shift_x = ops.multiply(ops.subtract(1.0, zoom_x), (width - 1) / 2)
         shift_y = ops.multiply(ops.subtract(1.0, zoom_y), (height - 1) / 2)
-        return ops.concatenate([zoom_x, zero, shift_x, zero, zoom_y, shift_y, zero, zero], 1)
+        return zoom_x, 0.0, shift_x, 0.0, zoom_y, shift_y
 
 
 class RandomRotation(RandomAffine):
@@ -275,7 +273,9 @@ class RandomRotation(RandomAffine):
         batch, height, width = self._sizes(images)
         low, high = self.factor[0] * 360.0, self.factor[1] * 360.0
         angle = self._uniform(images, (batch,), low, high, seed=seed)
-        matrix = _rotation(angle, height, width)
+        parts = _rotation(angle, height, width)
+        zero = ops.zeros_like(parts[0])
+        matrix = ops.concatenate([*parts, zero, zero], 1)
         return {
             "angle": angle,
             "rotation_matrix": ops.squeeze(matrix, 0) if len(images.shape) == 3 else matrix,
@@ -284,8 +284,10 @@ class RandomRotation(RandomAffine):
             "batch_size": batch,
         }
 
-    def matrix(self, images: Any, transformation: Any) -> Any:
-        return transformation["rotation_matrix"]
+    def parts(self, images: Any, transformation: Any) -> tuple[Any, ...]:
+        # Not from the matrix, whose columns would be joined and taken apart again.
+        _, height, width = self._sizes(images)
+        return _rotation(transformation["angle"], height, width)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "factor": self.factor}
@@ -354,10 +356,9 @@ class RandomShear(RandomAffine):
             "input_shape": tuple(images.shape),
         }
 
-    def matrix(self, images: Any, transformation: Any) -> Any:
+    def parts(self, images: Any, transformation: Any) -> tuple[Any, ...]:
         along_x, along_y = ops.split(ops.cast(transformation["shear_factor"], "float32"), 2, 1)
-        one, zero = ops.ones_like(along_x), ops.zeros_like(along_x)
-        return ops.concatenate([one, along_x, zero, along_y, one, zero, zero, zero], 1)
+        return 1.0, along_x, 0.0, along_y, 1.0, 0.0
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "x_factor": self.x_factor, "y_factor": self.y_factor}
@@ -373,20 +374,17 @@ def _shear_bounds(name: str, factor: Any) -> tuple[float, float]:
     return factor_range(factor, lowest, 1.0, message)
 
 
-def _rotation(angle: Any, height: int, width: int) -> Any:
-    """The transforms that turn images by angles in degrees around their middle, (n, 8)."""
-    cosine, sine = (ops.expand_dims(part, -1) for part in _cosine_and_sine(angle))
+def _rotation(angle: Any, height: int, width: int) -> tuple[Any, ...]:
+    """The numbers a0 to b2 that turn images by angles in degrees around their middle, (n, 1)."""
+    cosine, sine = (ops.reshape(part, (-1, 1)) for part in _cosine_and_sine(angle))
     center_x, center_y = (width - 1) / 2, (height - 1) / 2
-    zero = ops.zeros_like(sine)
     from_x = ops.add(
         ops.subtract(center_x, ops.multiply(cosine, center_x)), ops.multiply(sine, center_y)
     )
     from_y = ops.subtract(
         ops.subtract(center_y, ops.multiply(sine, center_x)), ops.multiply(cosine, center_y)
     )
-    return ops.concatenate(
-        [cosine, ops.negative(sine), from_x, sine, cosine, from_y, zero, zero], 1
-    )
+    return cosine, ops.negative(sine), from_x, sine, cosine, from_y
 
 
 def _cosine_and_sine(degrees: Any) -> tuple[Any, Any]:

@@ -78,8 +78,27 @@ def affine_transform(
         raise ValueError(
             f"affine_transform: {transform.shape[0]} transforms for {batch.shape[0]} images."
         )
-    parts = [shaping.expand_dims(p, -1) for p in shaping.split(transform, 8, axis=1)[:6]]
-    y, x = _grid(batch, transform.dtype)
+    parts = shaping.split(transform, 8, axis=1)[:6]
+    return affine_pixels(images, parts, interpolation, fill_mode, fill_value, data_format)
+
+
+def affine_pixels(
+    images: Any,
+    parts: Sequence[Any],
+    interpolation: str,
+    fill_mode: str,
+    fill_value: float,
+    data_format: str | None,
+) -> Any:
+    """As `affine_transform`, of the six numbers a0 to b2 one by one.
+
+    Each is (n, 1), (1, 1), or a number. What does not depend on a row or on a column, because a
+    number is 0, is computed once for all rows or columns.
+    """
+    batch = common.as_batch(images, data_format)
+    dtype = next((part.dtype for part in parts if hasattr(part, "dtype")), "float32")
+    parts = [shaping.expand_dims(p, -1) if hasattr(p, "shape") else p for p in parts]
+    y, x = _grid(batch, dtype)
     positions = [_plane(parts[3:], y, x), _plane(parts[:3], y, x)]
     result = _sampled_images(batch, positions, interpolation, fill_mode, fill_value)
     return common.from_batch(result, images, data_format)
@@ -97,9 +116,16 @@ def _grid(images: Any, dtype: str) -> tuple[Any, Any]:
 def _plane(parts: Sequence[Any], y: Any, x: Any) -> Any:
     """parts[0] x + parts[1] y + parts[2]."""
     by_x, by_y, shift = parts
-    return elementwise.add(
-        elementwise.add(elementwise.multiply(y, by_y), elementwise.multiply(x, by_x)), shift
-    )
+    products = [
+        places if _is_number(by, 1) else elementwise.multiply(places, by)
+        for places, by in ((y, by_y), (x, by_x))
+        if not _is_number(by, 0)
+    ]
+    return elementwise.add(functools.reduce(elementwise.add, products), shift)
+
+
+def _is_number(part: Any, value: float) -> bool:
+    return not hasattr(part, "shape") and part == value
 
 
 @op
