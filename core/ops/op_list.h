@@ -42,6 +42,8 @@
   /* losses (cross_entropy.cpp) */                                                                \
   OP(sparse_cross_entropy) OP(sparse_cross_entropy_grad)                                          \
   OP(sparse_softmax_cross_entropy) OP(sparse_softmax_cross_entropy_grad)                          \
+  /* alignment of sequences (ctc_loss.cpp) */                                                     \
+  OP(ctc_loss)                                                                                    \
   /* random numbers (random.cpp) */                                                               \
   OP(random_uniform) OP(random_normal) OP(random_bernoulli) OP(dropout) OP(random_advance)        \
   /* optimizer updates, one call for all parameters (optimizer_updates.cpp) */                    \

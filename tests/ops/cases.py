@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from . import cases_conv_pooling, cases_elementwise, cases_network, cases_shape, cases_state
+from . import (
+    cases_conv_pooling,
+    cases_elementwise,
+    cases_network,
+    cases_sequences,
+    cases_shape,
+    cases_state,
+)
 from .case import Bad, Case
 
-_FILES = (cases_elementwise, cases_shape, cases_network, cases_conv_pooling, cases_state)
+_FILES = (
+    cases_elementwise,
+    cases_shape,
+    cases_network,
+    cases_sequences,
+    cases_conv_pooling,
+    cases_state,
+)
 
 CASES: list[Case] = [case for file in _FILES for case in file.CASES]
 BAD: list[Bad] = [bad for file in _FILES for bad in file.BAD]

@@ -48,6 +48,8 @@ std::span<const KernelTableRow> cpu_kernel_table() {
       // cross_entropy.cpp
       ROW(sparse_cross_entropy) ROW(sparse_cross_entropy_grad) ROW(sparse_softmax_cross_entropy)
           ROW(sparse_softmax_cross_entropy_grad)
+      // ctc_loss.cpp
+      ROW(ctc_loss)
       // random.cpp
       ROW(random_uniform) ROW(random_normal) ROW(random_bernoulli) ROW(dropout) ROW(random_advance)
       // optimizer_updates.cpp

@@ -45,6 +45,8 @@ std::span<const KernelTableRow> kernel_table() {
       // cross_entropy.cu
       ROW(sparse_cross_entropy) ROW(sparse_cross_entropy_grad) ROW(sparse_softmax_cross_entropy)
           ROW(sparse_softmax_cross_entropy_grad)
+      // ctc_loss.cu
+      ROW(ctc_loss)
       // random.cu
       ROW(random_uniform) ROW(random_normal) ROW(random_bernoulli) ROW(dropout) ROW(random_advance)
       // optimizer_updates.cu
