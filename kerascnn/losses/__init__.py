@@ -4,6 +4,7 @@ from typing import Any
 
 from kerascnn import serialization
 from kerascnn.losses import lookup
+from kerascnn.losses.alignment import CTC, ctc
 from kerascnn.losses.hinges import (
     CategoricalHinge,
     Hinge,
@@ -62,6 +63,7 @@ from kerascnn.losses.similarity import (
 )
 
 _CLASSES = (
+    CTC,
     BinaryCrossentropy,
     BinaryFocalCrossentropy,
     CategoricalCrossentropy,
@@ -95,6 +97,7 @@ _FUNCTIONS = (
     categorical_hinge,
     circle,
     cosine_similarity,
+    ctc,
     dice,
     hinge,
     huber,
@@ -167,6 +170,7 @@ def get(identifier: Any) -> Any:
 
 
 __all__ = [
+    "CTC",
     "BinaryCrossentropy",
     "BinaryFocalCrossentropy",
     "CategoricalCrossentropy",
@@ -198,6 +202,7 @@ __all__ = [
     "categorical_hinge",
     "circle",
     "cosine_similarity",
+    "ctc",
     "deserialize",
     "dice",
     "get",

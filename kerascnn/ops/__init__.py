@@ -15,6 +15,7 @@ from kerascnn.ops import (
     convolution,
     creation,
     crossentropy,
+    ctc,
     elementwise,
     functions,
     host,
@@ -42,6 +43,7 @@ from kerascnn.ops.control import *
 from kerascnn.ops.convolution import *
 from kerascnn.ops.creation import *
 from kerascnn.ops.crossentropy import *
+from kerascnn.ops.ctc import *
 from kerascnn.ops.elementwise import *
 from kerascnn.ops.functions import *
 from kerascnn.ops.host import *
@@ -69,6 +71,7 @@ __all__ += control.__all__
 __all__ += convolution.__all__
 __all__ += creation.__all__
 __all__ += crossentropy.__all__
+__all__ += ctc.__all__
 __all__ += elementwise.__all__
 __all__ += functions.__all__
 __all__ += host.__all__

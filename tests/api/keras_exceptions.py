@@ -10,8 +10,6 @@ _MISSING = {
         "layers": """Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D GRU GRUCell LSTM LSTMCell
             Masking MelSpectrogram RNN STFTSpectrogram SimpleRNN SimpleRNNCell
             StackedRNNCells TextVectorization""",
-        "losses": "CTC ctc",
-        "ops": "ctc_decode ctc_loss",
         "utils": """audio_dataset_from_directory pad_sequences text_dataset_from_directory
             timeseries_dataset_from_array""",
     },

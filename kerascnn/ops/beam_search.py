@@ -1,0 +1,161 @@
+"""The most probable labellings of one sequence of frames, on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+_ROOT = 0
+# Of equal probabilities those come first whose labels are the larger digits of a number in this
+# base, as a signed 64-bit integer: the order that Keras' search has on PyTorch.
+_BASE = 2654435769
+
+
+class _Labellings:
+    """All labellings met in a search, as a tree: each is its parent's labels and one more."""
+
+    def __init__(self, longest: int) -> None:
+        self.parents = [-1]
+        self.labels = [-1]
+        self._ranks = [0]
+        self._depths = [0]
+        self._children: dict[tuple[int, int], int] = {}
+        self._powers = [pow(_BASE, depth, 1 << 64) for depth in range(longest)]
+
+    def child(self, parent: int, label: int) -> int:
+        node = self._children.get((parent, label))
+        if node is None:
+            node = self._children[parent, label] = len(self.parents)
+            self.parents.append(parent)
+            self.labels.append(label)
+            self._ranks.append(self.child_rank(parent, label))
+            self._depths.append(self._depths[parent] + 1)
+        return node
+
+    def rank(self, node: int) -> int:
+        """The place among equals: the largest comes first."""
+        return _signed(self._ranks[node])
+
+    def child_rank(self, parent: int, label: int) -> int:
+        return (self._ranks[parent] + (label + 1) * self._powers[self._depths[parent]]) % (1 << 64)
+
+    def path(self, node: int) -> list[int]:
+        path = []
+        while node != _ROOT:
+            path.append(self.labels[node])
+            node = self.parents[node]
+        return path[::-1]
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word
+
+
+def _finite(scale: Any) -> Any:
+    """What probabilities are divided by; 1 (a logarithm of 0) where all of them are 0."""
+    return scale if np.isfinite(scale) else np.zeros_like(scale)
+
+
+def _log(probabilities: Array, scale: Any) -> Array:
+    with np.errstate(divide="ignore"):  # -inf is meant
+        return np.log(probabilities) + scale
+
+
+class _Search:
+    """The labellings kept after a frame: `nodes`, and for each the logarithm of the probability of
+    its paths that end in its last label, `by_label`, and in a blank, `by_blank`.
+
+    Probabilities are added up in the dtype of the scores, relative to the largest one.
+    """
+
+    def __init__(self, scores: Array, width: int, blank: int) -> None:
+        self.width, self.blank = width, blank
+        self.tree = _Labellings(len(scores))
+        first = scores[0]
+        best = np.argsort(first, kind="stable")[-width:]
+        self.nodes = [_ROOT if c == blank else self.tree.child(_ROOT, int(c)) for c in best]
+        impossible = np.full_like(first[best], -np.inf)
+        self.by_label = np.where(best == blank, impossible, first[best])
+        self.by_blank = np.where(best == blank, first[best], impossible)
+
+    def step(self, x: Array) -> None:
+        """Goes on by a frame with the scores x of all classes."""
+        most = max(self.by_label.max(), self.by_blank.max())
+        others = np.where(np.arange(len(x)) == self.blank, np.full_like(x, -np.inf), x)
+        label_scale = _finite(most + others.max())
+        blank_scale = _finite(most + x[self.blank])
+        longer = np.exp(self.by_label[:, None] + others - label_scale)
+        tails = np.array([self.tree.labels[node] for node in self.nodes])
+        labelled = np.flatnonzero(tails >= 0)
+        # A label's repetition goes on with the same labelling, unless a blank was between.
+        same = np.zeros_like(self.by_label)
+        same[labelled] = longer[labelled, tails[labelled]]
+        longer[labelled, tails[labelled]] = 0
+        longer += np.exp(self.by_blank[:, None] + others - label_scale)
+        self._join(longer, same)
+        blanks = np.exp(self.by_label + x[self.blank] - blank_scale)
+        blanks += np.exp(self.by_blank + x[self.blank] - blank_scale)
+        self._prune(_log(same, label_scale), _log(blanks, blank_scale), _log(longer, label_scale))
+
+    def _join(self, longer: Array, same: Array) -> None:
+        """Moves to `same` what labellings that are kept get from one that is a label shorter."""
+        places = {node: i for i, node in enumerate(self.nodes)}
+        for i, node in enumerate(self.nodes):
+            parent = places.get(self.tree.parents[node])
+            if parent is not None:
+                label = self.tree.labels[node]
+                same[i] += longer[parent, label]
+                longer[parent, label] = 0
+
+    def _prune(self, by_label: Array, by_blank: Array, longer: Array) -> None:
+        """Keeps the best of the labellings and of those that are one label longer."""
+        kept = len(self.nodes)
+        totals = np.concatenate([np.logaddexp(by_label, by_blank), longer.ravel()])
+        chosen = np.flatnonzero(totals > -np.inf)
+        if len(chosen) > self.width:
+            least = np.partition(totals[chosen], -self.width)[-self.width]
+            chosen = chosen[totals[chosen] >= least]
+        rows, labels = np.divmod(chosen - kept, longer.shape[1])
+        if len(chosen) > self.width:
+            ranks = [
+                self.tree.rank(self.nodes[i])
+                if i < kept
+                else _signed(self.tree.child_rank(self.nodes[row], int(label)))
+                for i, row, label in zip(chosen, rows, labels, strict=True)
+            ]
+            best = np.lexsort((ranks, totals[chosen]))[-self.width :]
+            chosen, rows, labels = chosen[best], rows[best], labels[best]
+        self.nodes = [
+            self.nodes[i] if i < kept else self.tree.child(self.nodes[row], int(label))
+            for i, row, label in zip(chosen, rows, labels, strict=True)
+        ]
+        impossible = np.full_like(longer.ravel(), -np.inf)
+        self.by_label = np.concatenate([by_label, longer.ravel()])[chosen]
+        self.by_blank = np.concatenate([by_blank, impossible])[chosen]
+
+    def results(self) -> list[tuple[list[int], Any]]:
+        scale = _finite(max(self.by_label.max(), self.by_blank.max()))
+        totals = _log(np.exp(self.by_label - scale) + np.exp(self.by_blank - scale), scale)
+        order = np.lexsort(([self.tree.rank(node) for node in self.nodes], totals))[::-1]
+        return [(self.tree.path(self.nodes[i]), totals[i]) for i in order if totals[i] > -np.inf]
+
+
+def search(scores: Array, width: int, blank: int) -> list[tuple[list[int], Any]]:
+    """The most probable labellings with the logarithms of their probabilities, best first.
+
+    Args:
+        scores: (frames, classes) logarithms of probabilities, at least one frame.
+        width: How many labellings are kept from frame to frame.
+        blank: The class of the blank.
+    """
+    last = scores.shape[1] - 1
+    # Counted from the last class on, so that sorting puts the first of equal classes first.
+    beam = _Search(scores[:, ::-1], width, last - blank)
+    for x in scores[1:, ::-1]:
+        beam.step(x)
+        if not beam.nodes:  # NaN, or nothing that is possible
+            return []
+    return [([last - label for label in path], score) for path, score in beam.results()]
