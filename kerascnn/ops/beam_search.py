@@ -9,21 +9,15 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 _ROOT = 0
-# Of equal probabilities those come first whose labels are the larger digits of a number in this
-# base, as a signed 64-bit integer: the order that Keras' search has on PyTorch.
-_BASE = 2654435769
 
 
 class _Labellings:
     """All labellings met in a search, as a tree: each is its parent's labels and one more."""
 
-    def __init__(self, longest: int) -> None:
+    def __init__(self) -> None:
         self.parents = [-1]
         self.labels = [-1]
-        self._ranks = [0]
-        self._depths = [0]
         self._children: dict[tuple[int, int], int] = {}
-        self._powers = [pow(_BASE, depth, 1 << 64) for depth in range(longest)]
 
     def child(self, parent: int, label: int) -> int:
         node = self._children.get((parent, label))
@@ -31,16 +25,7 @@ class _Labellings:
             node = self._children[parent, label] = len(self.parents)
             self.parents.append(parent)
             self.labels.append(label)
-            self._ranks.append(self.child_rank(parent, label))
-            self._depths.append(self._depths[parent] + 1)
         return node
-
-    def rank(self, node: int) -> int:
-        """The place among equals: the largest comes first."""
-        return _signed(self._ranks[node])
-
-    def child_rank(self, parent: int, label: int) -> int:
-        return (self._ranks[parent] + (label + 1) * self._powers[self._depths[parent]]) % (1 << 64)
 
     def path(self, node: int) -> list[int]:
         path = []
@@ -48,10 +33,6 @@ class _Labellings:
             path.append(self.labels[node])
             node = self.parents[node]
         return path[::-1]
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >> 63 else word
 
 
 def _finite(scale: Any) -> Any:
@@ -73,7 +54,7 @@ class _Search:
 
     def __init__(self, scores: Array, width: int, blank: int) -> None:
         self.width, self.blank = width, blank
-        self.tree = _Labellings(len(scores))
+        self.tree = _Labellings()
         first = scores[0]
         best = np.argsort(first, kind="stable")[-width:]
         self.nodes = [_ROOT if c == blank else self.tree.child(_ROOT, int(c)) for c in best]
@@ -118,16 +99,8 @@ class _Search:
         if len(chosen) > self.width:
             least = np.partition(totals[chosen], -self.width)[-self.width]
             chosen = chosen[totals[chosen] >= least]
+            chosen = chosen[np.argsort(totals[chosen], kind="stable")[-self.width :]]
         rows, labels = np.divmod(chosen - kept, longer.shape[1])
-        if len(chosen) > self.width:
-            ranks = [
-                self.tree.rank(self.nodes[i])
-                if i < kept
-                else _signed(self.tree.child_rank(self.nodes[row], int(label)))
-                for i, row, label in zip(chosen, rows, labels, strict=True)
-            ]
-            best = np.lexsort((ranks, totals[chosen]))[-self.width :]
-            chosen, rows, labels = chosen[best], rows[best], labels[best]
         self.nodes = [
             self.nodes[i] if i < kept else self.tree.child(self.nodes[row], int(label))
             for i, row, label in zip(chosen, rows, labels, strict=True)
@@ -139,23 +112,25 @@ class _Search:
     def results(self) -> list[tuple[list[int], Any]]:
         scale = _finite(max(self.by_label.max(), self.by_blank.max()))
         totals = _log(np.exp(self.by_label - scale) + np.exp(self.by_blank - scale), scale)
-        order = np.lexsort(([self.tree.rank(node) for node in self.nodes], totals))[::-1]
+        order = np.argsort(totals, kind="stable")[::-1]
         return [(self.tree.path(self.nodes[i]), totals[i]) for i in order if totals[i] > -np.inf]
 
 
 def search(scores: Array, width: int, blank: int) -> list[tuple[list[int], Any]]:
     """The most probable labellings with the logarithms of their probabilities, best first.
 
+    None where a score is NaN.
+
     Args:
         scores: (frames, classes) logarithms of probabilities, at least one frame.
         width: How many labellings are kept from frame to frame.
         blank: The class of the blank.
     """
+    if np.isnan(scores).any():
+        return []
     last = scores.shape[1] - 1
     # Counted from the last class on, so that sorting puts the first of equal classes first.
     beam = _Search(scores[:, ::-1], width, last - blank)
     for x in scores[1:, ::-1]:
         beam.step(x)
-        if not beam.nodes:  # NaN, or nothing that is possible
-            return []
     return [([last - label for label in path], score) for path, score in beam.results()]

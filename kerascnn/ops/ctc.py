@@ -204,4 +204,4 @@ def _beam_search(
         for k, (path, score) in enumerate(found[:top_paths]):
             labels[k, i, : len(path)] = path
             best[i, k] = score
-    return tuple(dispatch.convert(x, like=inputs) for x in (labels, best))  # type: ignore[return-value]
+    return tuple(dispatch.convert(x, like=inputs) for x in (labels, best))

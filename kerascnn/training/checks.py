@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kerascnn.losses.alignment import ctc
 from kerascnn.training.compile_utils import CompileLoss
 
 
@@ -76,13 +77,14 @@ def _check_sparse(labels: np.ndarray, num_classes: int, loss: Any) -> None:
             )
     if low < 0 or high >= num_classes:
         wrong = int(((labels < 0) | (labels >= num_classes)).sum())
+        if low >= 0:
+            way_out = f"Give the last layer {int(high) + 1} units, or number the classes from 0."
+        elif loss.loss.fn is ctc:
+            way_out = "Number the labels from 1, and pad with 0, which is the blank."
+        else:
+            way_out = "Number the classes from 0, or pass ignore_class to the loss."
         raise ValueError(
             f"The loss '{name}' needs class numbers from 0 to {num_classes - 1}, as the model's "
             f"output has {num_classes} classes. Received labels from {low} to {high} ({wrong} of "
-            f"{labels.size} out of range). "
-            + (
-                f"Give the last layer {int(high) + 1} units, or number the classes from 0."
-                if low >= 0
-                else "Number the classes from 0, or pass ignore_class to the loss."
-            )
+            f"{labels.size} out of range). {way_out}"
         )

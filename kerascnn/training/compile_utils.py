@@ -10,6 +10,7 @@ from kerascnn import losses as losses_module
 from kerascnn import metrics as metrics_module
 from kerascnn import naming, ops, trees
 from kerascnn.device import current as current_device
+from kerascnn.losses.alignment import ctc
 from kerascnn.losses.losses import LossFunctionWrapper, sparse_categorical_crossentropy
 from kerascnn.training.device_state import move_to
 from kerascnn.training.structure import at_path, is_nested, paths
@@ -28,7 +29,8 @@ class OutputLoss(NamedTuple):
     @property
     def is_sparse(self) -> bool:
         """Whether the targets are class numbers."""
-        return getattr(self.loss, "fn", None) is sparse_categorical_crossentropy
+        function = getattr(self.loss, "fn", None)
+        return function is sparse_categorical_crossentropy or function is ctc
 
     @property
     def ignore_class(self) -> int | None:
