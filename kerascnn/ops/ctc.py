@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core, dtypes
-from kerascnn.ops import activation, beam_search, dispatch, elementwise, reduction, shaping, sorting
+from kerascnn.ops import (
+    activation,
+    beam_search,
+    dispatch,
+    elementwise,
+    host,
+    reduction,
+    shaping,
+    sorting,
+)
 from kerascnn.symbolic.operation import op
 
 __all__ = ["ctc_decode", "ctc_loss"]
@@ -128,9 +137,22 @@ def ctc_decode(
     >>> labels.numpy().tolist()
     [[[1, 1, -1, -1]]]
     >>> labels, score = ops.ctc_decode(logits, [4], strategy="beam_search", top_paths=2)
-    >>> labels.numpy().tolist(), ops.exp(score).numpy().round(3).tolist()
-    ([[[1, 1, -1, -1]], [[1, -1, -1, -1]]], [[0.512, 0.48]])
+    >>> labels.numpy().tolist()  # more paths, less likely each, spell a single 1
+    [[[1, -1, -1, -1]], [[1, 1, -1, -1]]]
+    >>> print(ops.exp(score).numpy().round(3))
+    [[0.529 0.466]]
     """
+    if strategy == "greedy":
+        return _greedy(inputs, sequence_lengths, merge_repeated, mask_index)
+    if strategy == "beam_search":
+        return _beam_search(inputs, sequence_lengths, beam_width, top_paths, mask_index)
+    raise ValueError(
+        f"Invalid strategy {strategy}. Supported values are 'greedy' and 'beam_search'."
+    )
+
+
+def _frames(inputs: Any, sequence_lengths: Any) -> tuple[Any, Any]:
+    """The logits, at least in float32, and how many frames of each sample count, as int32."""
     inputs = dispatch.convert(inputs)
     if len(inputs.shape) != 3:
         raise ValueError(
@@ -144,19 +166,15 @@ def ctc_decode(
             f"ctc_decode: `sequence_lengths` must be of shape ({inputs.shape[0]},), one for each "
             f"sample of `inputs`. Received: sequence_lengths.shape={tuple(lengths.shape)}"
         )
-    if mask_index is None:
-        mask_index = inputs.shape[2] - 1
-    if strategy == "greedy":
-        return _greedy(inputs, lengths, merge_repeated, mask_index)
-    if strategy == "beam_search":
-        return _beam_search(inputs, lengths, beam_width, top_paths, mask_index)
-    raise ValueError(
-        f"Invalid strategy {strategy}. Supported values are 'greedy' and 'beam_search'."
-    )
+    return inputs, lengths
 
 
-def _greedy(inputs: Any, lengths: Any, merge_repeated: bool, mask_index: int) -> tuple[Any, Any]:
-    frames = inputs.shape[1]
+def _greedy(
+    inputs: Any, sequence_lengths: Any, merge_repeated: bool, mask_index: int | None
+) -> tuple[Any, Any]:
+    inputs, lengths = _frames(inputs, sequence_lengths)
+    frames, classes = inputs.shape[1:]
+    mask_index = classes - 1 if mask_index is None else mask_index
     places = np.arange(frames, dtype="int32")[None, :]
     ended = elementwise.greater_equal(places, shaping.expand_dims(lengths, 1))
     labels = elementwise.where(ended, mask_index, reduction.argmax(inputs, -1))
@@ -174,20 +192,23 @@ def _greedy(inputs: Any, lengths: Any, merge_repeated: bool, mask_index: int) ->
     return shaping.expand_dims(labels, 0), scores
 
 
+@host.at_once
 def _beam_search(
-    inputs: Any, lengths: Any, beam_width: int, top_paths: int, mask_index: int
+    inputs: Any, sequence_lengths: Any, beam_width: int, top_paths: int, mask_index: int | None
 ) -> tuple[Any, Any]:
-    if not (isinstance(inputs, _core.Tensor) and isinstance(lengths, _core.Tensor)):
+    if not (host.is_known(inputs) and host.is_known(sequence_lengths)):
         raise ValueError(
             "ctc_decode: the strategy 'beam_search' runs on the host and cannot be part of a "
             "compiled step or a functional model. Call it on the results of model.predict(), or "
             "use the strategy 'greedy'."
         )
+    inputs, lengths = _frames(inputs, sequence_lengths)
     samples, frames, classes = inputs.shape
     counts = np.asarray(lengths.numpy())
     for value, name in ((beam_width, "beam_width"), (top_paths, "top_paths")):
         if value < 1:
             raise ValueError(f"ctc_decode: `{name}` must be at least 1. Received: {value}")
+    mask_index = classes - 1 if mask_index is None else mask_index
     if not 0 <= mask_index < classes:
         raise ValueError(
             f"ctc_decode: `mask_index` must be the number of a class, from 0 to {classes - 1}. "
@@ -204,4 +225,4 @@ def _beam_search(
         for k, (path, score) in enumerate(found[:top_paths]):
             labels[k, i, : len(path)] = path
             best[i, k] = score
-    return tuple(dispatch.convert(x, like=inputs) for x in (labels, best))
+    return dispatch.convert(labels, like=inputs), dispatch.convert(best, like=inputs)

@@ -258,6 +258,18 @@ def test_the_search_is_refused_where_values_are_not_known():
         ops.ctc_decode(*inputs, strategy="beam_search")
 
 
+def test_a_search_in_what_is_known_before_a_step_is_a_constant_of_it(rng, device):
+    inputs = rng.normal(size=(2, 5, 4)).astype("float32")
+    lengths = np.array([5, 3], "int32")
+    expected = ops.ctc_decode(inputs, lengths, strategy="beam_search")
+    with kerascnn.device(device), Trace(device) as trace:
+        results = ops.ctc_decode(inputs, lengths, strategy="beam_search")
+    program = _core.Program.compile(trace.graph, list(results), device)
+    program.run([])
+    for recorded, eager in zip(program.outputs(), expected, strict=True):
+        np.testing.assert_array_equal(recorded.numpy(), eager.numpy())
+
+
 def test_scores_of_nan_have_no_labelling():
     labels, scores = ops.ctc_decode(np.full((1, 3, 2), np.nan), [3], strategy="beam_search")
     assert (labels.numpy() == -1).all()
