@@ -28,7 +28,7 @@ def modules():
     for part in PARTS:
         package = importlib.import_module(f"kerascnn.{part}")
         yield package.__name__
-        for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             yield info.name
 
 

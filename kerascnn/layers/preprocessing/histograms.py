@@ -38,7 +38,8 @@ class AutoContrast(ImagePreprocessing):
     Example:
 
     >>> import kerascnn as keras
-    >>> keras.layers.AutoContrast()([[[10.0], [20.0], [30.0]]]).numpy().ravel().tolist()
+    >>> image = keras.ops.array([[[10.0], [20.0], [30.0]]])
+    >>> keras.layers.AutoContrast()(image).numpy().ravel().tolist()
     [0.0, 127.5, 255.0]
     """
 
@@ -140,7 +141,8 @@ class Equalization(ImagePreprocessing):
 
     >>> import kerascnn as keras
     >>> layer = keras.layers.Equalization()
-    >>> layer([[[10.0], [11.0], [11.0], [12.0]]], training=True).numpy().ravel().tolist()
+    >>> image = keras.ops.array([[[10.0], [11.0], [11.0], [12.0]]])
+    >>> layer(image, training=True).numpy().ravel().tolist()
     [0.0, 170.0, 170.0, 255.0]
     """
 

@@ -1,16 +1,4 @@
-"""Images mixed with other images of their batch, and their labels likewise.
-
-Both layers take and give a dictionary of "images" and "labels". In `fit`, where a model's input
-has no labels, they belong into what makes the batches or into a `train_step` of one's own:
-
-    class Mixing(keras.Model):
-        def train_step(self, data):
-            images, labels = data
-            mixed = self.mix_up({"images": images, "labels": labels}, training=True)
-            return super().train_step((mixed["images"], mixed["labels"]))
-
-The step is traced, so that images are mixed on the device.
-"""
+"""Images mixed with other images of their batch, and their labels likewise."""
 
 from __future__ import annotations
 
@@ -67,7 +55,9 @@ def _mixed(values: Any, weight: Any, order: Any) -> Any:
 class MixUp(_Mixing):
     """In training, mixes each image and its label with another one of the batch.
 
-    Outside of training nothing happens.
+    Outside of training nothing happens. Where a model's input has no labels, as in `fit`, the layer
+    belongs into what makes the batches, or into a `train_step` as below: it is traced, so that
+    images are mixed on the device.
 
     Args:
         alpha: Weights are drawn from a beta distribution with this for both of its parameters: the
@@ -92,6 +82,17 @@ class MixUp(_Mixing):
     >>> mixed = keras.layers.MixUp(0.5)(data, training=True)
     >>> mixed["labels"].numpy().sum(1).tolist()
     [1.0, 1.0]
+
+    >>> class Mixing(keras.Sequential):
+    ...     mix_up = keras.layers.MixUp(0.5)
+    ...
+    ...     def train_step(self, data):
+    ...         images, labels = data
+    ...         mixed = self.mix_up({"images": images, "labels": labels}, training=True)
+    ...         return super().train_step((mixed["images"], mixed["labels"]))
+    >>> model = Mixing([keras.layers.Flatten(), keras.layers.Dense(2)])
+    >>> model.compile("sgd", "mse")
+    >>> history = model.fit(data["images"], data["labels"], verbose=0)
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class CutMix(_Mixing):
     """In training, replaces a random rectangle of each image by that of another one of the batch.
 
     Labels are mixed by the share of the rectangle. Outside of training nothing happens, nor with
-    one image without a batch.
+    one image without a batch. How to use it in `fit` is said at `MixUp`.
 
     Args:
         factor: Two numbers from 0 to 1 between which the parameter of a beta distribution is

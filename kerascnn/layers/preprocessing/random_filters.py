@@ -42,7 +42,8 @@ class RandomSharpness(ColorPreprocessing):
 
     >>> import kerascnn as keras
     >>> layer = keras.layers.RandomSharpness((0.0, 0.0))
-    >>> layer([[[0.0], [26.0], [0.0]]], training=True).numpy().ravel().tolist()
+    >>> image = keras.ops.array([[[0.0], [26.0], [0.0]]])
+    >>> layer(image, training=True).numpy().ravel().tolist()
     [2.0, 10.0, 2.0]
     """
 

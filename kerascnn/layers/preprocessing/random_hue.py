@@ -42,7 +42,8 @@ class RandomHue(ColorPreprocessing):
 
     >>> import kerascnn as keras
     >>> layer = keras.layers.RandomHue((1.0, 1.0))
-    >>> layer([[[255.0, 0.0, 0.0]]], training=True).numpy().round(2).ravel().tolist()
+    >>> image = keras.ops.array([[[255.0, 0.0, 0.0]]])
+    >>> layer(image, training=True).numpy().round(2).ravel().tolist()
     [0.0, 255.0, 255.0]
     """
 
@@ -109,7 +110,8 @@ class RandomSaturation(ColorPreprocessing):
 
     >>> import kerascnn as keras
     >>> layer = keras.layers.RandomSaturation((0.0, 0.0))
-    >>> layer([[[90.0, 60.0, 30.0]]], training=True).numpy().ravel().tolist()
+    >>> image = keras.ops.array([[[90.0, 60.0, 30.0]]])
+    >>> layer(image, training=True).numpy().ravel().tolist()
     [90.0, 90.0, 90.0]
     """
 

@@ -43,7 +43,8 @@ class Solarization(ImagePreprocessing):
 
     >>> import kerascnn as keras
     >>> layer = keras.layers.Solarization()  # adds nothing, and inverts everything
-    >>> layer([[[0.0], [55.0]]], training=True).numpy().ravel().tolist()
+    >>> image = keras.ops.array([[[0.0], [55.0]]])
+    >>> layer(image, training=True).numpy().ravel().tolist()
     [255.0, 200.0]
     """
 
@@ -132,7 +133,8 @@ class RandomPosterization(ColorPreprocessing):
 
     >>> import kerascnn as keras
     >>> layer = keras.layers.RandomPosterization((2, 2))
-    >>> layer([[[63.0], [64.0], [255.0]]], training=True).numpy().ravel().tolist()
+    >>> image = keras.ops.array([[[63.0], [64.0], [255.0]]])
+    >>> layer(image, training=True).numpy().ravel().tolist()
     [0.0, 64.0, 192.0]
     """
 
