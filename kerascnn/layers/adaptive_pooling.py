@@ -14,14 +14,16 @@ from kerascnn.layers.layer import Layer
 class AdaptivePooling(Layer):
     """Base of the layers whose windows follow from the sizes of input and output."""
 
+    rank: int
     _pool: Callable[..., Any]
 
-    def __init__(self, rank: int, output_size: Any, data_format: str | None, **kwargs: Any) -> None:
+    def __init__(
+        self, output_size: int | Sequence[int], data_format: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        self.rank = rank
-        self.output_size = _checked_output_size(output_size, rank)
+        self.output_size = _checked_output_size(output_size, self.rank)
         self.data_format = config.standardize_data_format(data_format)
-        self.input_spec = InputSpec(ndim=rank + 2)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
         self.built = True
 
     def call(self, inputs: Any) -> Any:
@@ -75,12 +77,8 @@ class AdaptiveMaxPooling1D(AdaptivePooling):
     (4, 8, 32)
     """
 
+    rank = 1
     _pool = staticmethod(ops.adaptive_max_pool)
-
-    def __init__(
-        self, output_size: int | Sequence[int], data_format: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(1, output_size, data_format, **kwargs)
 
 
 class AdaptiveMaxPooling2D(AdaptivePooling):
@@ -106,12 +104,8 @@ class AdaptiveMaxPooling2D(AdaptivePooling):
     (4, 7, 5, 32)
     """
 
+    rank = 2
     _pool = staticmethod(ops.adaptive_max_pool)
-
-    def __init__(
-        self, output_size: int | Sequence[int], data_format: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(2, output_size, data_format, **kwargs)
 
 
 class AdaptiveMaxPooling3D(AdaptivePooling):
@@ -137,12 +131,8 @@ class AdaptiveMaxPooling3D(AdaptivePooling):
     (4, 4, 4, 4, 32)
     """
 
+    rank = 3
     _pool = staticmethod(ops.adaptive_max_pool)
-
-    def __init__(
-        self, output_size: int | Sequence[int], data_format: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(3, output_size, data_format, **kwargs)
 
 
 class AdaptiveAveragePooling1D(AdaptivePooling):
@@ -168,12 +158,8 @@ class AdaptiveAveragePooling1D(AdaptivePooling):
     (4, 8, 32)
     """
 
+    rank = 1
     _pool = staticmethod(ops.adaptive_average_pool)
-
-    def __init__(
-        self, output_size: int | Sequence[int], data_format: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(1, output_size, data_format, **kwargs)
 
 
 class AdaptiveAveragePooling2D(AdaptivePooling):
@@ -199,12 +185,8 @@ class AdaptiveAveragePooling2D(AdaptivePooling):
     (4, 7, 5, 32)
     """
 
+    rank = 2
     _pool = staticmethod(ops.adaptive_average_pool)
-
-    def __init__(
-        self, output_size: int | Sequence[int], data_format: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(2, output_size, data_format, **kwargs)
 
 
 class AdaptiveAveragePooling3D(AdaptivePooling):
@@ -230,9 +212,5 @@ class AdaptiveAveragePooling3D(AdaptivePooling):
     (4, 4, 4, 4, 32)
     """
 
+    rank = 3
     _pool = staticmethod(ops.adaptive_average_pool)
-
-    def __init__(
-        self, output_size: int | Sequence[int], data_format: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(3, output_size, data_format, **kwargs)

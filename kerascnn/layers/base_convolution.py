@@ -22,12 +22,12 @@ class BaseConvolution(Layer):
     The kernels, and how they are applied, are for the subclasses to say.
     """
 
+    rank: int
     # The names of the kernels' initializers, regularizers and constraints in the configuration.
     _kernels: tuple[str, ...] = ("kernel",)
 
     def __init__(
         self,
-        rank: int,
         kernel_size: Any,
         strides: Any,
         padding: Any,
@@ -42,7 +42,7 @@ class BaseConvolution(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
-        self.rank = rank
+        rank = self.rank
         self.kernel_size = standardize_tuple(kernel_size, rank, "kernel_size")
         self.strides = standardize_tuple(strides, rank, "strides")
         self.padding = standardize_padding(padding, allow_causal=self._may_be_causal())

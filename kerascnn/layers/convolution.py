@@ -8,6 +8,7 @@ from typing import Any
 from kerascnn import ops
 from kerascnn.layers.arguments import positive_integer
 from kerascnn.layers.base_convolution import BaseConvolution
+from kerascnn.layers.defaults import defaults
 from kerascnn.layers.low_rank import LowRankAdaptation
 
 
@@ -16,13 +17,12 @@ class BaseConv(LowRankAdaptation, BaseConvolution):
 
     def __init__(
         self,
-        rank: int,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
+        dilation_rate: int | Sequence[int] = 1,
         groups: int = 1,
         activation: Any = None,
         use_bias: bool = True,
@@ -33,12 +33,11 @@ class BaseConv(LowRankAdaptation, BaseConvolution):
         activity_regularizer: Any = None,
         kernel_constraint: Any = None,
         bias_constraint: Any = None,
-        lora_rank: int | None = None,
-        lora_alpha: float | None = None,
         **kwargs: Any,
     ) -> None:
+        # As in Keras, no part of the signature.
+        adaptation = kwargs.pop("lora_rank", None), kwargs.pop("lora_alpha", None)
         super().__init__(
-            rank,
             kernel_size,
             strides,
             padding,
@@ -61,7 +60,7 @@ class BaseConv(LowRankAdaptation, BaseConvolution):
                 f"groups={self.groups}"
             )
         self._check_steps()
-        self._init_adaptation(lora_rank, lora_alpha)
+        self._init_adaptation(*adaptation)
 
     def _may_be_causal(self) -> bool:
         return self.rank == 1
@@ -156,48 +155,10 @@ class Conv1D(BaseConv):
     (4, 50, 16)
     """
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: int | Sequence[int],
-        strides: int | Sequence[int] = 1,
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: int | Sequence[int] = 1,
-        groups: int = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            1,
-            filters,
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            groups,
-            activation,
-            use_bias,
-            kernel_initializer,
-            bias_initializer,
-            kernel_regularizer,
-            bias_regularizer,
-            activity_regularizer,
-            kernel_constraint,
-            bias_constraint,
-            **kwargs,
-        )
+    rank = 1
 
 
+@defaults(strides=(1, 1), dilation_rate=(1, 1))
 class Conv2D(BaseConv):
     """Slides `filters` small kernels over images.
 
@@ -237,48 +198,10 @@ class Conv2D(BaseConv):
     (4, 26, 26, 16)
     """
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: int | Sequence[int],
-        strides: int | Sequence[int] = (1, 1),
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: int | Sequence[int] = (1, 1),
-        groups: int = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            2,
-            filters,
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            groups,
-            activation,
-            use_bias,
-            kernel_initializer,
-            bias_initializer,
-            kernel_regularizer,
-            bias_regularizer,
-            activity_regularizer,
-            kernel_constraint,
-            bias_constraint,
-            **kwargs,
-        )
+    rank = 2
 
 
+@defaults(strides=(1, 1, 1), dilation_rate=(1, 1, 1))
 class Conv3D(BaseConv):
     """Slides `filters` small kernels over volumes.
 
@@ -318,43 +241,4 @@ class Conv3D(BaseConv):
     (4, 8, 28, 28, 16)
     """
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: int | Sequence[int],
-        strides: int | Sequence[int] = (1, 1, 1),
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: int | Sequence[int] = (1, 1, 1),
-        groups: int = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            3,
-            filters,
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            groups,
-            activation,
-            use_bias,
-            kernel_initializer,
-            bias_initializer,
-            kernel_regularizer,
-            bias_regularizer,
-            activity_regularizer,
-            kernel_constraint,
-            bias_constraint,
-            **kwargs,
-        )
+    rank = 3

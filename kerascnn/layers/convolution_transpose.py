@@ -13,6 +13,7 @@ from kerascnn.layers.arguments import (
     standardize_tuple,
 )
 from kerascnn.layers.base_convolution import BaseConvolution
+from kerascnn.layers.defaults import defaults
 from kerascnn.ops.convolution import transposed_crop
 
 
@@ -21,14 +22,13 @@ class BaseConvTranspose(BaseConvolution):
 
     def __init__(
         self,
-        rank: int,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = 1,
         padding: str = "valid",
-        output_padding: Any = None,
+        output_padding: int | Sequence[int] | None = None,
         data_format: str | None = None,
-        dilation_rate: Any = 1,
+        dilation_rate: int | Sequence[int] = 1,
         activation: Any = None,
         use_bias: bool = True,
         kernel_initializer: Any = "glorot_uniform",
@@ -41,7 +41,6 @@ class BaseConvTranspose(BaseConvolution):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            rank,
             kernel_size,
             strides,
             padding,
@@ -60,7 +59,7 @@ class BaseConvTranspose(BaseConvolution):
         self.output_padding = None
         if output_padding is not None:
             self.output_padding = standardize_tuple(
-                output_padding, rank, "output_padding", allow_zero=True
+                output_padding, self.rank, "output_padding", allow_zero=True
             )
             if any(e >= s for e, s in zip(self.output_padding, self.strides, strict=True)):
                 raise ValueError(
@@ -146,48 +145,10 @@ class Conv1DTranspose(BaseConvTranspose):
     (4, 100, 16)
     """
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: int | Sequence[int],
-        strides: int | Sequence[int] = 1,
-        padding: str = "valid",
-        output_padding: int | Sequence[int] | None = None,
-        data_format: str | None = None,
-        dilation_rate: int | Sequence[int] = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            1,
-            filters,
-            kernel_size,
-            strides,
-            padding,
-            output_padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            kernel_initializer,
-            bias_initializer,
-            kernel_regularizer,
-            bias_regularizer,
-            activity_regularizer,
-            kernel_constraint,
-            bias_constraint,
-            **kwargs,
-        )
+    rank = 1
 
 
+@defaults(strides=(1, 1), dilation_rate=(1, 1))
 class Conv2DTranspose(BaseConvTranspose):
     """The transpose of a convolution of images, which makes them larger.
 
@@ -228,46 +189,7 @@ class Conv2DTranspose(BaseConvTranspose):
     (4, 14, 14, 16)
     """
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: int | Sequence[int],
-        strides: int | Sequence[int] = (1, 1),
-        padding: str = "valid",
-        output_padding: int | Sequence[int] | None = None,
-        data_format: str | None = None,
-        dilation_rate: int | Sequence[int] = (1, 1),
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            2,
-            filters,
-            kernel_size,
-            strides,
-            padding,
-            output_padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            kernel_initializer,
-            bias_initializer,
-            kernel_regularizer,
-            bias_regularizer,
-            activity_regularizer,
-            kernel_constraint,
-            bias_constraint,
-            **kwargs,
-        )
+    rank = 2
 
 
 class Conv3DTranspose(BaseConvTranspose):
@@ -310,7 +232,9 @@ class Conv3DTranspose(BaseConvTranspose):
     (4, 8, 14, 14, 3)
     """
 
-    def __init__(
+    rank = 3
+
+    def __init__(  # two arguments are the other way round
         self,
         filters: int,
         kernel_size: int | Sequence[int],
@@ -331,7 +255,6 @@ class Conv3DTranspose(BaseConvTranspose):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            3,
             filters,
             kernel_size,
             strides,

@@ -7,6 +7,7 @@ from typing import Any
 
 from kerascnn.layers.arguments import positive_integer, spatial_sizes
 from kerascnn.layers.base_convolution import BaseConvolution
+from kerascnn.layers.defaults import defaults
 from kerascnn.ops.convolution import depthwise_conv_bias
 
 
@@ -17,13 +18,12 @@ class BaseDepthwiseConv(BaseConvolution):
 
     def __init__(
         self,
-        rank: int,
-        depth_multiplier: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = 1,
         padding: str = "valid",
+        depth_multiplier: int = 1,
         data_format: str | None = None,
-        dilation_rate: Any = 1,
+        dilation_rate: int | Sequence[int] = 1,
         activation: Any = None,
         use_bias: bool = True,
         depthwise_initializer: Any = "glorot_uniform",
@@ -36,7 +36,6 @@ class BaseDepthwiseConv(BaseConvolution):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            rank,
             kernel_size,
             strides,
             padding,
@@ -118,46 +117,10 @@ class DepthwiseConv1D(BaseDepthwiseConv):
     (4, 96, 16)
     """
 
-    def __init__(
-        self,
-        kernel_size: int | Sequence[int],
-        strides: int | Sequence[int] = 1,
-        padding: str = "valid",
-        depth_multiplier: int = 1,
-        data_format: str | None = None,
-        dilation_rate: int | Sequence[int] = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            1,
-            depth_multiplier,
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            depthwise_initializer,
-            bias_initializer,
-            depthwise_regularizer,
-            bias_regularizer,
-            activity_regularizer,
-            depthwise_constraint,
-            bias_constraint,
-            **kwargs,
-        )
+    rank = 1
 
 
+@defaults(strides=(1, 1), dilation_rate=(1, 1))
 class DepthwiseConv2D(BaseDepthwiseConv):
     """Slides kernels of its own over each channel of images.
 
@@ -194,41 +157,4 @@ class DepthwiseConv2D(BaseDepthwiseConv):
     (4, 28, 28, 8)
     """
 
-    def __init__(
-        self,
-        kernel_size: int | Sequence[int],
-        strides: int | Sequence[int] = (1, 1),
-        padding: str = "valid",
-        depth_multiplier: int = 1,
-        data_format: str | None = None,
-        dilation_rate: int | Sequence[int] = (1, 1),
-        activation: Any = None,
-        use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            2,
-            depth_multiplier,
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            depthwise_initializer,
-            bias_initializer,
-            depthwise_regularizer,
-            bias_regularizer,
-            activity_regularizer,
-            depthwise_constraint,
-            bias_constraint,
-            **kwargs,
-        )
+    rank = 2

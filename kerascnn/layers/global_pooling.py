@@ -14,14 +14,16 @@ from kerascnn.layers.layer import Layer
 class GlobalPooling(Layer):
     """Base of the layers that reduce all spatial axes."""
 
+    rank: int
     _reduce: Callable[..., Any]
 
-    def __init__(self, rank: int, data_format: str | None, keepdims: bool, **kwargs: Any) -> None:
+    def __init__(
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        self.rank = rank
         self.data_format = config.standardize_data_format(data_format)
         self.keepdims = keepdims
-        self.input_spec = InputSpec(ndim=rank + 2)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
         self.built = True
 
     def call(self, inputs: Any) -> Any:
@@ -61,12 +63,8 @@ class GlobalMaxPooling1D(GlobalPooling):
     (4, 32)
     """
 
+    rank = 1
     _reduce = staticmethod(ops.max)
-
-    def __init__(
-        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
-    ) -> None:
-        super().__init__(1, data_format, keepdims, **kwargs)
 
 
 class GlobalMaxPooling2D(GlobalPooling):
@@ -88,12 +86,8 @@ class GlobalMaxPooling2D(GlobalPooling):
     (4, 32)
     """
 
+    rank = 2
     _reduce = staticmethod(ops.max)
-
-    def __init__(
-        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
-    ) -> None:
-        super().__init__(2, data_format, keepdims, **kwargs)
 
 
 class GlobalMaxPooling3D(GlobalPooling):
@@ -115,12 +109,8 @@ class GlobalMaxPooling3D(GlobalPooling):
     (4, 32)
     """
 
+    rank = 3
     _reduce = staticmethod(ops.max)
-
-    def __init__(
-        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
-    ) -> None:
-        super().__init__(3, data_format, keepdims, **kwargs)
 
 
 class GlobalAveragePooling1D(GlobalPooling):
@@ -142,12 +132,8 @@ class GlobalAveragePooling1D(GlobalPooling):
     (4, 32)
     """
 
+    rank = 1
     _reduce = staticmethod(ops.mean)
-
-    def __init__(
-        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
-    ) -> None:
-        super().__init__(1, data_format, keepdims, **kwargs)
 
 
 class GlobalAveragePooling2D(GlobalPooling):
@@ -169,12 +155,8 @@ class GlobalAveragePooling2D(GlobalPooling):
     (4, 32)
     """
 
+    rank = 2
     _reduce = staticmethod(ops.mean)
-
-    def __init__(
-        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
-    ) -> None:
-        super().__init__(2, data_format, keepdims, **kwargs)
 
 
 class GlobalAveragePooling3D(GlobalPooling):
@@ -196,9 +178,5 @@ class GlobalAveragePooling3D(GlobalPooling):
     (4, 32)
     """
 
+    rank = 3
     _reduce = staticmethod(ops.mean)
-
-    def __init__(
-        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
-    ) -> None:
-        super().__init__(3, data_format, keepdims, **kwargs)

@@ -13,6 +13,7 @@ from kerascnn.layers.arguments import (
     standardize_tuple,
     window_output_sizes,
 )
+from kerascnn.layers.defaults import defaults
 from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
 
@@ -20,20 +21,20 @@ from kerascnn.layers.layer import Layer
 class Pooling(Layer):
     """Base of the layers that pool windows of one size."""
 
+    rank: int
     _pool: Callable[..., Any]
 
     def __init__(
         self,
-        rank: int,
-        pool_size: Any,
-        strides: Any,
-        padding: str,
-        data_format: str | None,
-        name: str | None,
+        pool_size: int | Sequence[int],
+        strides: int | Sequence[int] | None = None,
+        padding: str = "valid",
+        data_format: str | None = None,
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        self.rank = rank
+        rank = self.rank
         self.pool_size = standardize_tuple(pool_size, rank, "pool_size")
         steps = self.pool_size if strides is None else strides
         self.strides = standardize_tuple(steps, rank, "strides")
@@ -61,7 +62,24 @@ class Pooling(Layer):
         }
 
 
-class MaxPooling1D(Pooling):
+class MaxPooling(Pooling):
+    """Base of the layers that take the largest element of windows."""
+
+    _pool = staticmethod(ops.max_pool)
+
+    def __init__(
+        self,
+        pool_size: int | Sequence[int] = 2,
+        strides: int | Sequence[int] | None = None,
+        padding: str = "valid",
+        data_format: str | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(pool_size, strides, padding, data_format, name, **kwargs)
+
+
+class MaxPooling1D(MaxPooling):
     """The largest element of each window.
 
     Args:
@@ -86,21 +104,11 @@ class MaxPooling1D(Pooling):
     (4, 50, 3)
     """
 
-    _pool = staticmethod(ops.max_pool)
-
-    def __init__(
-        self,
-        pool_size: int | Sequence[int] = 2,
-        strides: int | Sequence[int] | None = None,
-        padding: str = "valid",
-        data_format: str | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(1, pool_size, strides, padding, data_format, name, **kwargs)
+    rank = 1
 
 
-class MaxPooling2D(Pooling):
+@defaults(pool_size=(2, 2))
+class MaxPooling2D(MaxPooling):
     """The largest element of each window.
 
     Args:
@@ -125,21 +133,11 @@ class MaxPooling2D(Pooling):
     (4, 14, 14, 3)
     """
 
-    _pool = staticmethod(ops.max_pool)
-
-    def __init__(
-        self,
-        pool_size: int | Sequence[int] = (2, 2),
-        strides: int | Sequence[int] | None = None,
-        padding: str = "valid",
-        data_format: str | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(2, pool_size, strides, padding, data_format, name, **kwargs)
+    rank = 2
 
 
-class MaxPooling3D(Pooling):
+@defaults(pool_size=(2, 2, 2))
+class MaxPooling3D(MaxPooling):
     """The largest element of each window.
 
     Args:
@@ -164,18 +162,7 @@ class MaxPooling3D(Pooling):
     (4, 4, 14, 14, 3)
     """
 
-    _pool = staticmethod(ops.max_pool)
-
-    def __init__(
-        self,
-        pool_size: int | Sequence[int] = (2, 2, 2),
-        strides: int | Sequence[int] | None = None,
-        padding: str = "valid",
-        data_format: str | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(3, pool_size, strides, padding, data_format, name, **kwargs)
+    rank = 3
 
 
 class AveragePooling1D(Pooling):
@@ -203,18 +190,8 @@ class AveragePooling1D(Pooling):
     (4, 33, 3)
     """
 
+    rank = 1
     _pool = staticmethod(ops.average_pool)
-
-    def __init__(
-        self,
-        pool_size: int | Sequence[int],
-        strides: int | Sequence[int] | None = None,
-        padding: str = "valid",
-        data_format: str | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(1, pool_size, strides, padding, data_format, name, **kwargs)
 
 
 class AveragePooling2D(Pooling):
@@ -242,18 +219,8 @@ class AveragePooling2D(Pooling):
     (4, 9, 9, 3)
     """
 
+    rank = 2
     _pool = staticmethod(ops.average_pool)
-
-    def __init__(
-        self,
-        pool_size: int | Sequence[int],
-        strides: int | Sequence[int] | None = None,
-        padding: str = "valid",
-        data_format: str | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(2, pool_size, strides, padding, data_format, name, **kwargs)
 
 
 class AveragePooling3D(Pooling):
@@ -281,15 +248,5 @@ class AveragePooling3D(Pooling):
     (4, 4, 9, 9, 3)
     """
 
+    rank = 3
     _pool = staticmethod(ops.average_pool)
-
-    def __init__(
-        self,
-        pool_size: int | Sequence[int],
-        strides: int | Sequence[int] | None = None,
-        padding: str = "valid",
-        data_format: str | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(3, pool_size, strides, padding, data_format, name, **kwargs)

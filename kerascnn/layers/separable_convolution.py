@@ -7,6 +7,7 @@ from typing import Any
 
 from kerascnn.layers.arguments import positive_integer
 from kerascnn.layers.base_convolution import BaseConvolution
+from kerascnn.layers.defaults import defaults
 from kerascnn.ops.convolution import separable_conv_bias
 
 
@@ -17,14 +18,13 @@ class BaseSeparableConv(BaseConvolution):
 
     def __init__(
         self,
-        rank: int,
-        depth_multiplier: int,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: int | Sequence[int],
+        strides: int | Sequence[int] = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
+        dilation_rate: int | Sequence[int] = 1,
+        depth_multiplier: int = 1,
         activation: Any = None,
         use_bias: bool = True,
         depthwise_initializer: Any = "glorot_uniform",
@@ -40,7 +40,6 @@ class BaseSeparableConv(BaseConvolution):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            rank,
             kernel_size,
             strides,
             padding,
@@ -137,54 +136,10 @@ class SeparableConv1D(BaseSeparableConv):
     (4, 96, 16)
     """
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: int | Sequence[int],
-        strides: int | Sequence[int] = 1,
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: int | Sequence[int] = 1,
-        depth_multiplier: int = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        pointwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        pointwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        pointwise_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            1,
-            depth_multiplier,
-            filters,
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            depthwise_initializer,
-            pointwise_initializer,
-            bias_initializer,
-            depthwise_regularizer,
-            pointwise_regularizer,
-            bias_regularizer,
-            activity_regularizer,
-            depthwise_constraint,
-            pointwise_constraint,
-            bias_constraint,
-            **kwargs,
-        )
+    rank = 1
 
 
+@defaults(strides=(1, 1), dilation_rate=(1, 1))
 class SeparableConv2D(BaseSeparableConv):
     """Slides a kernel over each channel of images, then mixes the channels of each position.
 
@@ -227,49 +182,4 @@ class SeparableConv2D(BaseSeparableConv):
     (4, 28, 28, 16)
     """
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: int | Sequence[int],
-        strides: int | Sequence[int] = (1, 1),
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: int | Sequence[int] = (1, 1),
-        depth_multiplier: int = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        pointwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        pointwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        pointwise_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            2,
-            depth_multiplier,
-            filters,
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            depthwise_initializer,
-            pointwise_initializer,
-            bias_initializer,
-            depthwise_regularizer,
-            pointwise_regularizer,
-            bias_regularizer,
-            activity_regularizer,
-            depthwise_constraint,
-            pointwise_constraint,
-            bias_constraint,
-            **kwargs,
-        )
+    rank = 2

@@ -1,5 +1,7 @@
 """Convolution layers against Keras' own."""
 
+import inspect
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 import kerascnn
 from kerascnn import layers
+from kerascnn.layers.defaults import defaults
 
 from ..comparing import keras, relative_error
 from ..parity import FEW, check_description, check_signature, check_values
@@ -284,3 +287,15 @@ def test_networks_train_as_in_keras(network, device, rng):
     np.testing.assert_allclose(ours, theirs, rtol=2e-5)
     for a, b in zip(weights, there.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+def test_constructors_for_other_ranks_keep_their_arguments():
+    signature = inspect.signature(layers.Conv3D)
+    assert signature.parameters["strides"].default == (1, 1, 1)
+    assert signature.parameters["padding"].default == "valid"
+    assert layers.Conv3D.__init__.__qualname__ == "Conv3D.__init__"
+    with pytest.raises(TypeError, match="no defaults of .'stride'."):
+
+        @defaults(stride=(1, 1))
+        class Misspelt(layers.Conv1D):
+            pass
