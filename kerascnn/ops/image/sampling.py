@@ -97,7 +97,7 @@ def affine_pixels(
     """
     batch = common.as_batch(images, data_format)
     dtype = next((part.dtype for part in parts if hasattr(part, "dtype")), "float32")
-    parts = [shaping.expand_dims(p, -1) if hasattr(p, "shape") else p for p in parts]
+    parts = [shaping.reshape(p, (-1, 1, 1, 1)) if hasattr(p, "shape") else p for p in parts]
     y, x = _grid(batch, dtype)
     positions = [_plane(parts[3:], y, x), _plane(parts[:3], y, x)]
     result = _sampled_images(batch, positions, interpolation, fill_mode, fill_value)
@@ -108,8 +108,8 @@ def _grid(images: Any, dtype: str) -> tuple[Any, Any]:
     """The rows and columns of images (n, height, width, channels), to be broadcast."""
     height, width = images.shape[1:3]
     kind = dtypes.numpy_dtype(dtype)
-    y = dispatch.convert(np.arange(height, dtype=kind).reshape(1, height, 1), like=images)
-    x = dispatch.convert(np.arange(width, dtype=kind).reshape(1, 1, width), like=images)
+    y = dispatch.convert(np.arange(height, dtype=kind).reshape(1, height, 1, 1), like=images)
+    x = dispatch.convert(np.arange(width, dtype=kind).reshape(1, 1, width, 1), like=images)
     return y, x
 
 
@@ -183,7 +183,7 @@ def perspective_transform(
         )
     dtype = "float64" if images.dtype == "float64" else "float32"
     matrix = dispatch.convert(matrix, dtype)
-    rows = [[matrix[:, i, j][:, None, None] for j in range(3)] for i in range(3)]
+    rows = [[shaping.reshape(matrix[:, i, j], (-1, 1, 1, 1)) for j in range(3)] for i in range(3)]
     y, x = _grid(batch, dtype)
     depth = _plane(rows[2], y, x)
     positions = [elementwise.divide(_plane(rows[i], y, x), depth) for i in (1, 0)]
@@ -314,7 +314,7 @@ def moved_pixels(
     """Images whose pixel at (x, y) is the input's at (x, y) + moves, (n, height, width, 2)."""
     batch = common.as_batch(images, data_format)
     y, x = _grid(batch, moves.dtype)
-    positions = [elementwise.add(y, moves[..., 1]), elementwise.add(x, moves[..., 0])]
+    positions = [elementwise.add(y, moves[..., 1:]), elementwise.add(x, moves[..., :1])]
     result = _sampled_images(batch, positions, interpolation, fill_mode, fill_value)
     return common.from_batch(result, images, data_format)
 
@@ -387,10 +387,14 @@ def _places(coordinates: Any, inputs: Any) -> list[Any]:
 def _sampled_images(
     images: Any, positions: Sequence[Any], interpolation: str, fill_mode: str, fill_value: float
 ) -> Any:
-    """The pixels at positions (y, x) of images (n, height, width, channels)."""
+    """The pixels of images (n, height, width, channels) at positions (y, x).
+
+    Positions are (n, height, width, 1), or broadcast to it: with an axis for the channels from the
+    start on, all that is computed of them fits the pixels.
+    """
     batch, height, width, channels = images.shape
     flat = shaping.reshape(images, (batch * height * width, channels))
-    first = np.arange(batch, dtype="int32").reshape(batch, 1, 1) * (height * width)
+    first = np.arange(batch, dtype="int32").reshape(batch, 1, 1, 1) * (height * width)
     first = dispatch.convert(first, like=images)
     return _sampled(flat, (height, width), positions, first, interpolation, fill_mode, fill_value)
 
@@ -409,7 +413,8 @@ def _sampled(
     Args:
         flat: The array with these axes made one, (elements,) or (elements, channels).
         sizes: The axes' sizes.
-        positions: Floating positions along each axis.
+        positions: Floating positions along each axis, with one more axis, of size 1, where `flat`
+            has channels.
         first: Where the array begins in `flat`, of integers that broadcast to the positions; None
             for 0.
         interpolation: "nearest" or "bilinear".
@@ -422,11 +427,6 @@ def _sampled(
     wide = dtype if is_plain else "float32"
     if dtypes.is_integer(dtype):
         fill_value = int(fill_value)
-    rows_have_channels = len(flat.shape) == 2
-
-    def spread(x: Any) -> Any:
-        return shaping.expand_dims(x, -1) if rows_have_channels else x
-
     parts = []
     neighbors = [
         _neighbors(position, size, interpolation, fill_mode)
@@ -439,13 +439,16 @@ def _sampled(
             place = elementwise.add(elementwise.multiply(place, size), index)
         if first is not None:
             place = elementwise.add(place, first)
-        pixel = dispatch.convert(dispatch.apply_one("gather", [flat, place], {"axis": 0}), wide)
+        pixel = dispatch.apply_one("gather", [flat, place], {"axis": 0})
+        if len(flat.shape) == 2:
+            pixel = shaping.reshape(pixel, (*place.shape[:-1], flat.shape[1]))
+        pixel = dispatch.convert(pixel, wide)
         if insides[0] is not None:
-            inside = spread(functools.reduce(elementwise.logical_and, insides))
+            inside = functools.reduce(elementwise.logical_and, insides)
             pixel = elementwise.where(inside, pixel, dispatch.convert(fill_value, wide, like=flat))
         if shares[0] is not None:
             share = dispatch.convert(functools.reduce(elementwise.multiply, shares), wide)
-            pixel = elementwise.multiply(pixel, spread(share))
+            pixel = elementwise.multiply(pixel, share)
         parts.append(pixel)
     result = functools.reduce(elementwise.add, parts)
     return result if wide == dtype else common.rounded(result, dtype)
