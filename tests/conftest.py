@@ -24,6 +24,8 @@ os.environ.setdefault("KERASCNN_TF32", "0")
 
 # Fresh inputs in every run; the same ones again with the seed that the header shows.
 TEST_SEED = int(os.environ.get("KERASCNN_TEST_SEED") or secrets.randbits(31))
+# For the cases of modules, which are made before there are fixtures.
+os.environ["KERASCNN_TEST_SEED"] = str(TEST_SEED)
 
 CUDA_DEVICE = "cuda:0"
 

@@ -1,10 +1,10 @@
 """A function of kerascnn and its like of Keras: values and gradients, at once and compiled."""
 
+import os
 import zlib
 
 import numpy as np
 import pytest
-from conftest import TEST_SEED
 
 import kerascnn
 from kerascnn import _core
@@ -21,7 +21,7 @@ GRADIENT_TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 
 def fresh_numbers(name):
     """Random numbers of this run's seed for the cases of a module."""
-    return np.random.default_rng([TEST_SEED, zlib.crc32(name.encode())])
+    return np.random.default_rng([int(os.environ["KERASCNN_TEST_SEED"]), zlib.crc32(name.encode())])
 
 
 def whole(function, *arrays):
