@@ -144,7 +144,7 @@ class Backend {
   virtual void copy_from_host(void* destination, const void* source, int64_t bytes) = 0;
   virtual void copy_to_host(void* destination, const void* source, int64_t bytes) = 0;
   virtual void copy(void* destination, const void* source, int64_t bytes) = 0;
-  virtual void fill_zero(void* destination, int64_t bytes) = 0;
+  virtual void fill(void* destination, int byte, int64_t bytes) = 0;
   // Returns when all work is done. A long wait leaves the core to others.
   virtual void synchronize() = 0;
   virtual void* stream() = 0;  // cudaStream_t, or null

@@ -14,7 +14,13 @@ struct Pieces {
 };
 
 uintptr_t address(const MemoryRange& range) { return reinterpret_cast<uintptr_t>(range.data); }
+uintptr_t length(const MemoryRange& range) { return static_cast<uintptr_t>(range.bytes); }
 bool is_empty(const MemoryRange& range) { return range.data == nullptr || range.bytes <= 0; }
+
+bool overlaps(const MemoryRange& a, const MemoryRange& b) {
+  return !is_empty(a) && !is_empty(b) && address(a) < address(b) + length(b) &&
+         address(b) < address(a) + length(a);
+}
 
 // All ranges cut at one another's ends, so that two of them either share a piece or nothing.
 class Memory {
@@ -40,8 +46,6 @@ class Memory {
   }
 
  private:
-  static uintptr_t length(const MemoryRange& range) { return static_cast<uintptr_t>(range.bytes); }
-
   void add_ends(const MemoryRange& range) {
     if (is_empty(range)) return;
     ends_.push_back(address(range));
@@ -163,6 +167,38 @@ Dependencies find_dependencies(std::span<const Instruction> instructions, int64_
 Dependencies chain_dependencies(int64_t count) {
   Dependencies result(static_cast<size_t>(count));
   for (int64_t i = 1; i < count; ++i) result[i].push_back(static_cast<int32_t>(i - 1));
+  return result;
+}
+
+std::vector<int32_t> random_order(const Dependencies& dependencies, std::mt19937& random) {
+  std::vector<size_t> waiting_for(dependencies.size());
+  std::vector<std::vector<int32_t>> successors(dependencies.size());
+  std::vector<int32_t> ready, order;
+  for (size_t i = 0; i < dependencies.size(); ++i) {
+    waiting_for[i] = dependencies[i].size();
+    for (int32_t before : dependencies[i]) successors[before].push_back(static_cast<int32_t>(i));
+    if (waiting_for[i] == 0) ready.push_back(static_cast<int32_t>(i));
+  }
+  while (!ready.empty()) {
+    std::swap(ready[random() % ready.size()], ready.back());
+    const int32_t next = ready.back();
+    ready.pop_back();
+    order.push_back(next);
+    for (int32_t successor : successors[next]) {
+      if (--waiting_for[successor] == 0) ready.push_back(successor);
+    }
+  }
+  return order;
+}
+
+std::vector<MemoryRange> overwritten_memory(const Instruction& instruction) {
+  std::vector<MemoryRange> result;
+  for (const MemoryRange& written : instruction.writes) {
+    const bool is_read =
+        std::any_of(instruction.reads.begin(), instruction.reads.end(),
+                    [&](const MemoryRange& read) { return overlaps(read, written); });
+    if (!is_empty(written) && !is_read) result.push_back(written);
+  }
   return result;
 }
 

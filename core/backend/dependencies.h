@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,12 @@ Dependencies find_dependencies(std::span<const Instruction> instructions, int64_
 
 // Every instruction waits for the one before.
 Dependencies chain_dependencies(int64_t count);
+
+// Any order in which each instruction comes after those that it waits for.
+std::vector<int32_t> random_order(const Dependencies& dependencies, std::mt19937& random);
+
+// What a run of the instruction writes without reading it.
+std::vector<MemoryRange> overwritten_memory(const Instruction& instruction);
 
 // Those that nothing waits for, ascending.
 std::vector<int32_t> find_leaves(const Dependencies& dependencies);

@@ -5,6 +5,9 @@
 //   KERASCNN_CUDA_GRAPHS   0: launch CUDA kernels one by one and wait for each, to find one that
 //                          fails
 //   KERASCNN_NUM_THREADS   threads of the CPU backend (default: the cores the process may use)
+//   KERASCNN_POISON_MEMORY 1: memory that holds nothing yet is filled with NaN
+//   KERASCNN_SHUFFLE_KERNELS
+//                          a seed: a program's kernels run in any order that is allowed
 #pragma once
 
 #include <cstdint>

@@ -7,10 +7,12 @@
 #include <sstream>
 
 #include "core/backend/dependencies.h"
+#include "core/backend/shuffled_executor.h"
 #include "core/base/error.h"
 #include "core/graph/error_context.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/schedule.h"
+#include "core/memory/poison.h"
 #include "core/ops/fused_elementwise.h"
 
 namespace kerascnn {
@@ -156,7 +158,9 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
     workspace_bytes.push_back(kernel == nullptr ? 0 : kernel->workspace_bytes());
   }
   const BufferPlan buffers = plan_buffers(schedule, workspace_bytes);
-  const int64_t max_unshared_bytes = backend(device).max_unshared_bytes();
+  Backend& device_backend = backend(device);
+  const int64_t max_unshared_bytes = shuffle_seed() > 0 ? shuffled_unshared_bytes(device_backend)
+                                                        : device_backend.max_unshared_bytes();
   const MemoryPlan memory = plan_memory(buffers.buffers, max_unshared_bytes);
   stats.least_arena_bytes =
       max_unshared_bytes > 0 ? plan_memory(buffers.buffers).bytes : memory.bytes;
@@ -314,6 +318,8 @@ void Program::Impl::run(const std::vector<Tensor>& inputs, int64_t steps) {
   // The inputs of the run before are released here, which is safe: memory is reused in stream
   // order.
   bound_inputs = std::move(usable);
+  // Nothing in the arena outlives a run but the outputs, which the next one writes anew.
+  if (poisons_memory()) backend(device).fill(arena->data(), kPoison, stats.arena_bytes);
   executor.run(steps);
 }
 

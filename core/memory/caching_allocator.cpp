@@ -34,8 +34,8 @@ int64_t rounded_block_size(int64_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-CachingAllocator::CachingAllocator(Device device, std::unique_ptr<RawMemory> raw)
-    : device_(device), raw_(std::move(raw)) {}
+CachingAllocator::CachingAllocator(Device device, std::unique_ptr<RawMemory> raw, bool poisons)
+    : device_(device), raw_(std::move(raw)), poisons_(poisons) {}
 
 CachingAllocator::~CachingAllocator() { free_cached_blocks(); }
 
@@ -50,6 +50,7 @@ void* CachingAllocator::allocate(int64_t bytes) {
   void* data = take_cached(rounded);
   if (data == nullptr) data = take_new(rounded);
   if (data == nullptr) throw_out_of_memory(bytes);
+  if (poisons_) raw_->fill(data, kPoison, used_.find(data)->bytes);
   stats_.peak = std::max(stats_.peak, stats_.allocated);
   return data;
 }
@@ -89,6 +90,12 @@ void CachingAllocator::free(void* data) noexcept {
   cached_.insert(used_.extract(found));
   stats_.allocated -= bytes;
   stats_.cached += bytes;
+  if (!poisons_) return;
+  try {
+    raw_->fill(data, kPoison, bytes);
+  } catch (const Error&) {
+    // A device that failed or is gone at the process' end; freeing must not throw.
+  }
 }
 
 MemoryStats CachingAllocator::stats() const {

@@ -11,6 +11,7 @@
 
 #include "core/base/device.h"
 #include "core/memory/allocator.h"
+#include "core/memory/poison.h"
 
 namespace kerascnn {
 
@@ -24,6 +25,8 @@ class RawMemory {
   virtual void* allocate(int64_t bytes) = 0;
   virtual void free(void* data) noexcept = 0;
   virtual int64_t available() const = 0;  // free bytes at this moment
+  // Sets all bytes, in order with the device's other work.
+  virtual void fill(void* data, int byte, int64_t bytes) = 0;
 };
 
 // The size that a request is rounded up to, so that nearly equal requests can use one another's
@@ -36,7 +39,9 @@ int64_t rounded_block_size(int64_t bytes);
 // work is enqueued behind the last one's.
 class CachingAllocator : public Allocator {
  public:
-  CachingAllocator(Device device, std::unique_ptr<RawMemory> raw);
+  // `poisons`: blocks are filled with kPoison when they are handed out and when they come back, so
+  // that what reads them before writing or after freeing shows.
+  CachingAllocator(Device device, std::unique_ptr<RawMemory> raw, bool poisons = poisons_memory());
   ~CachingAllocator() override;  // returns the cached blocks; those in use are left to their owners
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
@@ -80,6 +85,7 @@ class CachingAllocator : public Allocator {
 
   const Device device_;
   const std::unique_ptr<RawMemory> raw_;
+  const bool poisons_;
   mutable std::mutex mutex_;
   // A block moves between the two as a set node, so that freeing never allocates and cannot fail.
   std::set<Block, ByAddress> used_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -72,6 +73,10 @@ void* CpuMemory::allocate(int64_t bytes) {
 }
 
 void CpuMemory::free(void* data) noexcept { std::free(data); }
+
+void CpuMemory::fill(void* data, int byte, int64_t bytes) {
+  std::memset(data, byte, static_cast<size_t>(bytes));
+}
 
 int64_t CpuMemory::available() const {
   constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max() / 2;

@@ -10,6 +10,7 @@ class CpuMemory : public RawMemory {
   void* allocate(int64_t bytes) override;
   void free(void* data) noexcept override;
   int64_t available() const override;
+  void fill(void* data, int byte, int64_t bytes) override;
 };
 
 }  // namespace kerascnn

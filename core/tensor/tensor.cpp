@@ -93,7 +93,7 @@ Tensor Tensor::empty(const TensorSpec& spec, Device device) {
 
 Tensor Tensor::zeros(const TensorSpec& spec, Device device) {
   Tensor tensor = empty(spec, device);
-  if (tensor.bytes() > 0) backend(device).fill_zero(tensor.data(), tensor.bytes());
+  if (tensor.bytes() > 0) backend(device).fill(tensor.data(), 0, tensor.bytes());
   return tensor;
 }
 
@@ -213,7 +213,7 @@ void Tensor::fill_zero() const {
     throw ValueError(message("fill_zero: a tensor of shape ", shape_string(shape()),
                              " must be contiguous and not read-only; copy it first"));
   }
-  if (bytes() > 0) backend(device()).fill_zero(data(), bytes());
+  if (bytes() > 0) backend(device()).fill(data(), 0, bytes());
 }
 
 void Tensor::copy_to_host(void* destination) const {

@@ -1,6 +1,8 @@
 // The caching allocator over memory of a known, small size.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <thread>
@@ -41,6 +43,9 @@ class LimitedMemory : public RawMemory {
     std::free(data);
   }
   int64_t available() const override { return counters_.capacity - counters_.used; }
+  void fill(void* data, int byte, int64_t bytes) override {
+    std::memset(data, byte, static_cast<size_t>(bytes));
+  }
 
  private:
   Counters& counters_;
@@ -200,4 +205,33 @@ TEST(main_memory_refuses_what_it_does_not_have) {
   void* data = memory.allocate(1000);
   CHECK_EQUAL(reinterpret_cast<uintptr_t>(data) % 256, 0u);
   memory.free(data);
+}
+
+TEST(poisoned_blocks_are_filled_when_handed_out_and_when_freed) {
+  Counters counters{.capacity = kMiB};
+  CachingAllocator allocator({}, std::make_unique<LimitedMemory>(counters), true);
+  const auto all_poison = [](const void* data, int64_t bytes) {
+    const auto* from = static_cast<const unsigned char*>(data);
+    return std::all_of(from, from + bytes, [](unsigned char byte) { return byte == kPoison; });
+  };
+  void* first = allocator.allocate(1000);
+  CHECK(all_poison(first, rounded_block_size(1000)));
+  std::memset(first, 1, 1000);
+  allocator.free(first);  // kept by the allocator, so it can still be read here
+  CHECK(all_poison(first, rounded_block_size(1000)));
+  std::memset(first, 2, 1000);
+  CHECK(allocator.allocate(1000) == first);
+  CHECK(all_poison(first, rounded_block_size(1000)));
+  allocator.free(first);
+}
+
+TEST(blocks_are_left_alone_without_poison) {
+  Counters counters{.capacity = kMiB};
+  CachingAllocator allocator({}, std::make_unique<LimitedMemory>(counters), false);
+  auto* data = static_cast<unsigned char*>(allocator.allocate(256));
+  std::memset(data, 3, 256);
+  allocator.free(data);
+  CHECK(allocator.allocate(256) == data);
+  CHECK(std::all_of(data, data + 256, [](unsigned char byte) { return byte == 3; }));
+  allocator.free(data);
 }

@@ -34,7 +34,7 @@ class NotingBackend : public Backend {
   void copy_from_host(void*, const void*, int64_t) override {}
   void copy_to_host(void*, const void*, int64_t) override {}
   void copy(void*, const void*, int64_t) override {}
-  void fill_zero(void*, int64_t) override {}
+  void fill(void*, int, int64_t) override {}
   void synchronize() override {}
   void* stream() override { return nullptr; }
   StoragePtr allocate_host(int64_t) override { return nullptr; }

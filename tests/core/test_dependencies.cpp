@@ -198,4 +198,35 @@ TEST(dependencies_of_random_programs_are_those_of_their_pairs) {
   }
 }
 
+TEST(random_orders_keep_dependencies_and_differ) {
+  // b and c may change places, and so may each with the other's next run.
+  const List list = {instruction("", "a"), instruction("a", "b"), instruction("a", "c")};
+  const Dependencies dependencies = find_dependencies(list, 2);
+  std::mt19937 random(1);
+  std::vector<std::vector<int32_t>> seen;
+  for (int draw = 0; draw < 50; ++draw) {
+    const std::vector<int32_t> order = random_order(dependencies, random);
+    std::vector<size_t> place(order.size());
+    for (size_t i = 0; i < order.size(); ++i) place[static_cast<size_t>(order[i])] = i;
+    CHECK_EQUAL(order.size(), dependencies.size());
+    for (size_t i = 0; i < dependencies.size(); ++i) {
+      for (int32_t before : dependencies[i]) CHECK(place[static_cast<size_t>(before)] < place[i]);
+    }
+    if (std::find(seen.begin(), seen.end(), order) == seen.end()) seen.push_back(order);
+  }
+  CHECK(seen.size() > 1);
+}
+
+TEST(overwritten_memory_is_what_is_written_but_not_read) {
+  Instruction item = instruction("ab", "bcd");
+  item.writes.push_back({nullptr, 16});  // an output that nobody reads
+  const std::vector<MemoryRange> found = overwritten_memory(item);
+  CHECK_EQUAL(found.size(), 2u);
+  CHECK(found[0].data == range('c').data);
+  CHECK(found[1].data == range('d').data);
+  // A part of it is read.
+  item.reads.push_back({static_cast<const char*>(range('c').data) + 15, 1});
+  CHECK_EQUAL(overwritten_memory(item).size(), 1u);
+}
+
 }  // namespace kerascnn

@@ -10,28 +10,6 @@ namespace {
 
 constexpr int64_t kSteps = 3;
 
-// Any order in which each instruction comes after those that it waits for.
-std::vector<int32_t> random_order(const Dependencies& dependencies, std::mt19937& random) {
-  std::vector<size_t> waiting_for(dependencies.size());
-  std::vector<std::vector<int32_t>> successors(dependencies.size());
-  std::vector<int32_t> ready, order;
-  for (size_t i = 0; i < dependencies.size(); ++i) {
-    waiting_for[i] = dependencies[i].size();
-    for (int32_t before : dependencies[i]) successors[before].push_back(static_cast<int32_t>(i));
-    if (waiting_for[i] == 0) ready.push_back(static_cast<int32_t>(i));
-  }
-  while (!ready.empty()) {
-    std::swap(ready[random() % ready.size()], ready.back());
-    const int32_t next = ready.back();
-    ready.pop_back();
-    order.push_back(next);
-    for (int32_t successor : successors[next]) {
-      if (--waiting_for[successor] == 0) ready.push_back(successor);
-    }
-  }
-  return order;
-}
-
 std::vector<Tensor> inputs_of(const Graph& graph) {
   std::mt19937 random(1);
   std::vector<Tensor> inputs;

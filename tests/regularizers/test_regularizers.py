@@ -103,7 +103,8 @@ def test_penalties_are_part_of_the_loss(device):
     theirs.set_weights(own.get_weights())
     results = []
     for module, model in ((keras, own), (other, theirs)):
-        model.compile(module.optimizers.SGD(0.05), "mse", metrics=["mae"])
+        # At 0.05 training diverges from one draw of the weights in some thousands.
+        model.compile(module.optimizers.SGD(0.01), "mse", metrics=["mae"])
         before = model.evaluate(x, y, batch_size=16, verbose=0)
         # The last batch is smaller: activity counts per sample.
         history = model.fit(x, y, batch_size=16, epochs=3, shuffle=False, verbose=0)

@@ -5,8 +5,11 @@
 
 #include "core/backend/cpu/kernel_table.h"
 #include "core/backend/cpu/parallel.h"
+#include "core/backend/dependencies.h"
+#include "core/backend/shuffled_executor.h"
 #include "core/base/error.h"
 #include "core/memory/cpu_memory.h"
+#include "core/memory/poison.h"
 
 namespace kerascnn {
 namespace {
@@ -29,6 +32,12 @@ class CpuFence final : public Fence {
   void wait() override {}
 };
 
+void poison_overwritten(const Instruction& instruction) {
+  for (const MemoryRange& range : overwritten_memory(instruction)) {
+    std::memset(const_cast<void*>(range.data), kPoison, range.bytes);
+  }
+}
+
 }  // namespace
 
 class CpuExecutor : public Executor {
@@ -43,6 +52,7 @@ class CpuExecutor : public Executor {
       for (int64_t step = 0; step < steps; ++step) {
         for (const Instruction& instruction : instructions_) {
           current = &instruction;
+          if (poisons_memory()) poison_overwritten(instruction);
           instruction.kernel->run(
               KernelArgs{instruction.inputs, instruction.outputs, instruction.workspace, nullptr});
         }
@@ -67,6 +77,9 @@ std::string CpuBackend::description() const {
 std::span<const KernelTableRow> CpuBackend::kernel_table() const { return cpu_kernel_table(); }
 
 std::unique_ptr<Executor> CpuBackend::make_executor(std::vector<Instruction> instructions) {
+  if (const int64_t seed = shuffle_seed(); seed > 0) {
+    return make_shuffled_executor(*this, std::move(instructions), seed);
+  }
   return std::make_unique<CpuExecutor>(*this, std::move(instructions));
 }
 
@@ -92,8 +105,8 @@ void CpuBackend::copy(void* destination, const void* source, int64_t bytes) {
   if (bytes > 0) std::memmove(destination, source, bytes);
 }
 
-void CpuBackend::fill_zero(void* destination, int64_t bytes) {
-  if (bytes > 0) std::memset(destination, 0, bytes);
+void CpuBackend::fill(void* destination, int byte, int64_t bytes) {
+  if (bytes > 0) std::memset(destination, byte, bytes);
 }
 
 StoragePtr CpuBackend::allocate_host(int64_t bytes) { return allocate_storage(bytes, device()); }

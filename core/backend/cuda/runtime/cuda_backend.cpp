@@ -5,6 +5,7 @@
 #include "core/backend/cuda/kernel_table.h"
 #include "core/backend/cuda/plans.h"
 #include "core/backend/cuda/runtime/waiting.h"
+#include "core/backend/shuffled_executor.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/memory/caching_allocator.h"
@@ -35,6 +36,16 @@ class DeviceMemory final : public RawMemory {
     size_t free_bytes = 0, total_bytes = 0;
     check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
     return static_cast<int64_t>(free_bytes);
+  }
+
+  // Left out while the stream is captured, as the graph would repeat it with each launch.
+  void fill(void* data, int byte, int64_t bytes) override {
+    check(cudaSetDevice(index_), "cudaSetDevice");
+    const cudaStream_t stream = Context::of_device(index_).stream();
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+    if (status != cudaStreamCaptureStatusNone) return;
+    check(cudaMemsetAsync(data, byte, static_cast<size_t>(bytes), stream), "cudaMemsetAsync");
   }
 
  private:
@@ -110,6 +121,9 @@ bool CudaBackend::fuses(const PlanRequest& request) {
 
 std::unique_ptr<Executor> CudaBackend::make_executor(std::vector<Instruction> instructions) {
   activate();
+  if (const int64_t seed = shuffle_seed(); seed > 0) {
+    return make_shuffled_executor(*this, std::move(instructions), seed);
+  }
   if (env_flag("KERASCNN_CUDA_GRAPHS", true)) {
     return std::make_unique<GraphExecutor>(context_, std::move(instructions), counters_);
   }
@@ -160,10 +174,10 @@ void CudaBackend::copy(void* destination, const void* source, int64_t bytes) {
         "cudaMemcpyAsync on the device");
 }
 
-void CudaBackend::fill_zero(void* destination, int64_t bytes) {
+void CudaBackend::fill(void* destination, int byte, int64_t bytes) {
   if (bytes == 0) return;
   activate();
-  check(cudaMemsetAsync(destination, 0, static_cast<size_t>(bytes), context_.stream()),
+  check(cudaMemsetAsync(destination, byte, static_cast<size_t>(bytes), context_.stream()),
         "cudaMemsetAsync");
 }
 

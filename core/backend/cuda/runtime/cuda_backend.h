@@ -27,7 +27,7 @@ class CudaBackend final : public Backend {
   void copy_from_host(void* destination, const void* source, int64_t bytes) override;
   void copy_to_host(void* destination, const void* source, int64_t bytes) override;
   void copy(void* destination, const void* source, int64_t bytes) override;
-  void fill_zero(void* destination, int64_t bytes) override;
+  void fill(void* destination, int byte, int64_t bytes) override;
   void synchronize() override;
   void* stream() override { return context_.stream(); }
   StoragePtr allocate_host(int64_t bytes) override;

@@ -5,6 +5,7 @@
 #include "core/backend/dependencies.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/memory/poison.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -27,6 +28,13 @@ __global__ void count_turn(int64_t* remaining, cudaGraphConditionalHandle anothe
 
 void run_one(const Instruction& instruction, cudaStream_t stream) {
   try {
+    if (poisons_memory()) {
+      for (const MemoryRange& range : overwritten_memory(instruction)) {
+        check(cudaMemsetAsync(const_cast<void*>(range.data), kPoison,
+                              static_cast<size_t>(range.bytes), stream),
+              "cudaMemsetAsync");
+      }
+    }
     instruction.kernel->run(
         {instruction.inputs, instruction.outputs, instruction.workspace, stream});
   } catch (const LibraryError& error) {

@@ -1,0 +1,26 @@
+// For finding faults: runs a program's instructions one by one in any order that their
+// dependencies allow, another one each time. A dependency that is missing, or memory that a kernel
+// touches without saying so, changes results.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/backend/backend.h"
+
+namespace kerascnn {
+
+// KERASCNN_SHUFFLE_KERNELS, read with each call: the seed of the orders, or 0 where programs run as
+// planned.
+int64_t shuffle_seed();
+
+// How many bytes of the program that is planned next share memory with no other buffer: as the
+// backend has it, some, many or none by turns, as each plan has dependencies of its own.
+int64_t shuffled_unshared_bytes(const Backend& backend);
+
+// The orders differ with the seed and with each executor.
+std::unique_ptr<Executor> make_shuffled_executor(Backend& backend,
+                                                 std::vector<Instruction> instructions,
+                                                 int64_t seed);
+
+}  // namespace kerascnn
