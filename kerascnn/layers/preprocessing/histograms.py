@@ -80,6 +80,24 @@ def histograms(tones: Any, bins: int) -> Any:
     return ops.reshape(counts, (-1, digit * digit))[:, :bins]
 
 
+def running_sums(counts: Any) -> Any:
+    """The sum of each number of a row and those before it, (rows, n), in float64.
+
+    n is taken apart into rows and columns: products with triangles of ones add up each row, and the
+    rows before it. Few kernels, and in float64 exact for counts.
+    """
+    rows, n = counts.shape
+    digit = math.ceil(math.sqrt(n))
+    counts = ops.cast(counts, "float64")
+    if digit * digit > n:
+        counts = ops.pad(counts, [[0, 0], [0, digit * digit - n]])
+    counts = ops.reshape(counts, (rows, digit, digit))
+    sums = ops.matmul(counts, np.triu(np.ones((digit, digit))))
+    before = ops.matmul(sums[:, :, -1], np.triu(np.ones((digit, digit)), 1))
+    sums = ops.reshape(ops.add(sums, ops.expand_dims(before, -1)), (rows, digit * digit))
+    return sums[:, :n] if digit * digit > n else sums
+
+
 def equalized(images: Any, bins: int, channel_axis: int, groups: int = 1) -> Any:
     """Images (n, ...) with values from 0 to 255, each tone about equally frequent afterwards.
 
@@ -93,7 +111,8 @@ def equalized(images: Any, bins: int, channel_axis: int, groups: int = 1) -> Any
     # Counted for each image, and added up in float64: exact for any number of images.
     counts = histograms(ops.reshape(rows, (batch * channels, -1)), bins)
     counts = ops.reshape(counts, (groups, batch // groups, channels, bins))
-    cdf = ops.cumsum(ops.sum(ops.cast(counts, "float64"), 1), -1)  # (groups, channels, bins)
+    counts = ops.sum(ops.cast(counts, "float64"), 1)
+    cdf = ops.reshape(running_sums(ops.reshape(counts, (-1, bins))), (groups, channels, bins))
     total = cdf[..., -1:]
     first = ops.min(ops.where(ops.greater(cdf, 0.0), cdf, total), -1, keepdims=True)
     rest = ops.subtract(total, first)
@@ -255,8 +274,8 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImagePreprocessing):
             clipped = ops.minimum(counts, self.clip_limit * pixels / _TONES)
             excess = ops.sum(ops.subtract(counts, clipped), -1, keepdims=True)
             counts = ops.add(clipped, ops.divide(excess, float(_TONES)))
-        cdf = ops.cumsum(counts, -1)
-        first = ops.min(cdf, -1, keepdims=True)
+        cdf = ops.cast(running_sums(counts), "float32")
+        first = cdf[:, :1]  # the lowest one
         rest = ops.subtract(float(pixels), first)
         rest = ops.where(ops.equal(rest, 0.0), 1.0, rest)
         table = ops.divide(ops.multiply(ops.subtract(cdf, first), 255.0), rest)

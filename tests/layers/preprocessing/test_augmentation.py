@@ -149,13 +149,15 @@ def test_half_precision(name, device, rng):
 
 def test_counts_of_many_pixels(device, rng):
     """More rows and bins than a block of threads has."""
-    from kerascnn.layers.preprocessing.histograms import histograms
+    from kerascnn.layers.preprocessing.histograms import histograms, running_sums
 
     for bins in (2, 50, 256, 300):
         tones = rng.integers(0, bins, (7, 3001), dtype="int32")
         actual = compiled(lambda x: histograms(x, bins), [tones], device)  # noqa: B023
         expected = np.stack([np.bincount(row, minlength=bins) for row in tones])
         np.testing.assert_array_equal(actual, expected)
+        sums = compiled(running_sums, [actual * 1000], device)
+        np.testing.assert_array_equal(sums, expected.cumsum(1) * 1000)
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["last", "first"])
