@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kerascnn import config, ops, serialization
+from kerascnn import config, lookup, ops, serialization
 from kerascnn.naming import to_snake_case
 
 
@@ -165,23 +165,7 @@ def get(identifier: Any) -> Callable[[Any], Any] | None:
     >>> keras.constraints.get("max_norm").max_value
     2
     """
-    if identifier is None:
-        return None
-    if isinstance(identifier, dict):
-        identifier = deserialize(identifier)
-    elif isinstance(identifier, str):
-        if identifier not in _BY_NAME:
-            hint = serialization.did_you_mean(identifier, _BY_NAME)
-            raise ValueError(f"Could not interpret constraint identifier: {identifier!r}. {hint}")
-        identifier = _BY_NAME[identifier]
-    if isinstance(identifier, type):
-        identifier = identifier()
-    if callable(identifier):
-        return identifier
-    raise ValueError(
-        f"Could not interpret constraint identifier: {identifier!r}. A constraint is a name or a "
-        "callable that takes and returns weights."
-    )
+    return lookup.get(identifier, _BY_NAME, "constraint")
 
 
 def serialize(constraint: Any) -> Any:

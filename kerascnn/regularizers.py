@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import config, ops, serialization
+from kerascnn import config, lookup, ops, serialization
 from kerascnn.naming import to_snake_case
 from kerascnn.ops import dispatch
 
@@ -199,23 +199,7 @@ def get(identifier: Any) -> Callable[[Any], Any] | None:
     Raises:
         ValueError: for anything else.
     """
-    if identifier is None:
-        return None
-    if isinstance(identifier, dict):
-        identifier = deserialize(identifier)
-    elif isinstance(identifier, str):
-        if identifier not in _BY_NAME:
-            hint = serialization.did_you_mean(identifier, _BY_NAME)
-            raise ValueError(f"Could not interpret regularizer identifier: {identifier!r}. {hint}")
-        identifier = _BY_NAME[identifier]
-    if isinstance(identifier, type):
-        identifier = identifier()
-    if callable(identifier):
-        return identifier
-    raise ValueError(
-        f"Could not interpret regularizer identifier: {identifier!r}. A regularizer is a name or a "
-        "callable that returns a scalar."
-    )
+    return lookup.get(identifier, _BY_NAME, "regularizer")
 
 
 def serialize(regularizer: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerascnn import serialization
+from kerascnn import lookup, serialization
 from kerascnn.initializers.constant_initializers import (
     STFT,
     Constant,
@@ -88,24 +88,9 @@ def get(identifier: Any) -> Any:
     >>> type(initializers.get("he_normal")).__name__
     'HeNormal'
     """
-    if identifier is None:
-        return None
-    if isinstance(identifier, dict):
-        identifier = serialization.deserialize_object(identifier, place="kerascnn.initializers")
-    elif isinstance(identifier, str):
-        if identifier not in _BY_NAME:
-            hint = serialization.did_you_mean(identifier, _BY_NAME)
-            raise ValueError(f"Could not interpret initializer identifier: {identifier!r}. {hint}")
-        identifier = _BY_NAME[identifier]
-    elif hasattr(identifier, "__array__"):
+    if hasattr(identifier, "__array__"):
         return Constant(identifier)
-    if isinstance(identifier, type):
-        identifier = identifier()
-    if callable(identifier):
-        return identifier
-    raise ValueError(
-        f"An initializer is a name, a callable (shape, dtype) or an array. Received: {identifier!r}"
-    )
+    return lookup.get(identifier, _BY_NAME, "initializer")
 
 
 def serialize(initializer: Any) -> Any:

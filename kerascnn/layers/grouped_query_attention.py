@@ -9,10 +9,10 @@ from kerascnn import constraints, initializers, ops, regularizers
 from kerascnn.layers.activation import Softmax
 from kerascnn.layers.arguments import positive_integer
 from kerascnn.layers.attention_masks import combined_mask
+from kerascnn.layers.attention_projection import check_lengths, make_projection
 from kerascnn.layers.dropout import Dropout
 from kerascnn.layers.einsum_dense import EinsumDense
 from kerascnn.layers.layer import Layer
-from kerascnn.layers.multi_head_attention import copy_initializer
 
 
 class GroupedQueryAttention(Layer):
@@ -112,44 +112,38 @@ class GroupedQueryAttention(Layer):
     ) -> None:
         key_shape = value_shape if key_shape is None else key_shape
         self.compute_output_shape(query_shape, value_shape, key_shape)
-        queries, groups = self.num_query_heads, self.num_key_value_heads
-        split = "abc,cde->abde"
-        self._query_dense = self._projection("query", split, (queries, self.head_dim), query_shape)
-        self._key_dense = self._projection("key", split, (groups, self.head_dim), key_shape)
+        queries = [self.num_query_heads, self.head_dim]
+        groups = [self.num_key_value_heads, self.head_dim]
+        self._query_dense = self._projection("query", query_shape, queries)
+        self._key_dense = self._projection("key", key_shape, groups)
         if self.use_gate:
-            self._gate_dense = self._projection(
-                "gate", split, (queries, self.head_dim), query_shape, activation="sigmoid"
-            )
-        self._value_dense = self._projection("value", split, (groups, self.head_dim), value_shape)
+            self._gate_dense = self._projection("gate", query_shape, queries, activation="sigmoid")
+        self._value_dense = self._projection("value", value_shape, groups)
         self._softmax = Softmax(dtype=self.dtype_policy)
         self._dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy, seed=self.seed)
-        given = (None, None, queries, self.head_dim)
         self._output_dense = self._projection(
-            "attention_output", "abcd,cde->abe", (query_shape[-1],), given
+            "attention_output", (None, None, *queries), [query_shape[-1]], summed=2
         )
 
     def _projection(
-        self, name: str, equation: str, sizes: tuple[int, ...], shape: Any, **kwargs: Any
+        self, name: str, shape: Any, sizes: list[int], summed: int = 1, **kwargs: Any
     ) -> EinsumDense:
-        """A built layer that gives axes of the given sizes after that of the sequence."""
-        made = equation[-len(sizes) :]
-        dense = EinsumDense(
-            equation,
-            output_shape=(None, *sizes),
-            bias_axes=made if self.use_bias else None,
-            kernel_initializer=copy_initializer(self.kernel_initializer),
-            bias_initializer=copy_initializer(self.bias_initializer),
+        return make_projection(
+            name,
+            shape,
+            sizes,
+            self.use_bias,
+            summed,
+            kernel_initializer=self.kernel_initializer,
+            bias_initializer=self.bias_initializer,
             kernel_regularizer=self.kernel_regularizer,
             bias_regularizer=self.bias_regularizer,
             activity_regularizer=self.activity_regularizer,
             kernel_constraint=self.kernel_constraint,
             bias_constraint=self.bias_constraint,
             dtype=self.dtype_policy,
-            name=name,
             **kwargs,
         )
-        dense.build(tuple(shape))
-        return dense
 
     def call(
         self,
@@ -191,11 +185,7 @@ class GroupedQueryAttention(Layer):
                 f"Layer '{self.name}': query and value must have the same last size. Received: "
                 f"query_shape={tuple(query_shape)}, value_shape={tuple(value_shape)}"
             )
-        if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
-            raise ValueError(
-                f"Layer '{self.name}': value and key must have the same sizes but for the last. "
-                f"Received: value_shape={tuple(value_shape)}, key_shape={tuple(key_shape)}"
-            )
+        check_lengths(self.name, value_shape, key_shape)
         return tuple(query_shape)
 
     def get_config(self) -> dict[str, Any]:

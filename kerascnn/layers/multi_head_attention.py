@@ -10,6 +10,7 @@ from typing import Any
 from kerascnn import constraints, initializers, ops, regularizers
 from kerascnn.layers.activation import Softmax
 from kerascnn.layers.attention_masks import combined_mask
+from kerascnn.layers.attention_projection import check_lengths, make_projection
 from kerascnn.layers.dropout import Dropout
 from kerascnn.layers.einsum_dense import EinsumDense
 from kerascnn.layers.layer import Layer
@@ -177,7 +178,7 @@ class MultiHeadAttention(Layer):
         self, query_shape: Any, value_shape: Any, key_shape: Any = None
     ) -> None:
         key_shape = value_shape if key_shape is None else key_shape
-        self._check_lengths(value_shape, key_shape)
+        check_lengths(self.name, value_shape, key_shape)
         heads = self._num_heads
         self._query_dense = self._projection("query", query_shape, [heads, self._key_dim])
         self._key_dense = self._projection("key", key_shape, [heads, self._key_dim])
@@ -193,28 +194,22 @@ class MultiHeadAttention(Layer):
     def _projection(
         self, name: str, shape: Any, sizes: list[int], summed: int = 1, **kwargs: Any
     ) -> EinsumDense:
-        """A built layer that sums over the last axes and puts axes of the given sizes there."""
-        letters = iter(string.ascii_lowercase)
-        free = "".join(next(letters) for _ in range(len(shape) - summed))
-        inner = "".join(next(letters) for _ in range(summed))
-        made = "".join(next(letters) for _ in sizes)
-        dense = EinsumDense(
-            f"{free}{inner},{inner}{made}->{free}{made}",
-            output_shape=[*(None for _ in free[1:]), *sizes],
-            bias_axes=made if self._use_bias else None,
-            kernel_initializer=copy_initializer(self._kernel_initializer),
-            bias_initializer=copy_initializer(self._bias_initializer),
+        return make_projection(
+            name,
+            shape,
+            sizes,
+            self._use_bias,
+            summed,
+            kernel_initializer=self._kernel_initializer,
+            bias_initializer=self._bias_initializer,
             kernel_regularizer=self._kernel_regularizer,
             bias_regularizer=self._bias_regularizer,
             activity_regularizer=self._activity_regularizer,
             kernel_constraint=self._kernel_constraint,
             bias_constraint=self._bias_constraint,
             dtype=self.dtype_policy,
-            name=name,
             **kwargs,
         )
-        dense.build(tuple(shape))
-        return dense
 
     def _build_attention(self, rank: int) -> None:
         """The two products, for projected tensors (n, ..., heads, features) of a rank."""
@@ -279,17 +274,10 @@ class MultiHeadAttention(Layer):
             shares = self._dropout_layer(scores, training=training)
         return ops.einsum(self._combine_equation, shares, value), scores
 
-    def _check_lengths(self, value_shape: Any, key_shape: Any) -> None:
-        if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
-            raise ValueError(
-                f"Layer '{self.name}': value and key must have the same sizes but for the last. "
-                f"Received: value_shape={tuple(value_shape)}, key_shape={tuple(key_shape)}"
-            )
-
     def compute_output_shape(
         self, query_shape: Any, value_shape: Any, key_shape: Any = None
     ) -> Any:
-        self._check_lengths(value_shape, value_shape if key_shape is None else key_shape)
+        check_lengths(self.name, value_shape, value_shape if key_shape is None else key_shape)
         sizes = self._output_shape or (query_shape[-1],)
         return (*query_shape[:-1], *sizes)
 
@@ -314,10 +302,3 @@ class MultiHeadAttention(Layer):
             "bias_constraint": constraints.serialize(self._bias_constraint),
             "seed": self.seed if isinstance(self.seed, int) else None,
         }
-
-
-def copy_initializer(initializer: Any) -> Any:
-    """An initializer like the given one, so that no two weights begin with the same numbers."""
-    if not isinstance(initializer, initializers.Initializer):
-        return initializer
-    return type(initializer).from_config(initializer.get_config())

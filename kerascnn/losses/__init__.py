@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from kerascnn import serialization
-from kerascnn.losses import lookup
+from kerascnn import lookup, serialization
 from kerascnn.losses.alignment import CTC, ctc
 from kerascnn.losses.hinges import (
     CategoricalHinge,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kerascnn import serialization
+from kerascnn import lookup, serialization
 from kerascnn.losses import (
     binary_crossentropy,
     binary_focal_crossentropy,
@@ -13,7 +13,6 @@ from kerascnn.losses import (
     huber,
     kl_divergence,
     log_cosh,
-    lookup,
     mean_absolute_error,
     mean_absolute_percentage_error,
     mean_squared_error,

@@ -1,4 +1,4 @@
-"""Names and configurations of losses and metrics, and the objects that they stand for."""
+"""Names and configurations, and the losses, metrics, initializers, ... that they stand for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def deserialize(
     Args:
         config: a name, or what `serialize` returned; anything else comes back as it is.
         known: classes and functions by their names.
-        kind: "loss" or "metric", for errors.
+        kind: "loss", "metric", "initializer", "regularizer" or "constraint".
         custom_objects: classes and functions of one's own by name.
 
     Raises:
@@ -32,7 +32,7 @@ def deserialize(
         name = str(config.get("config"))
         if name in known and not (custom_objects and name in custom_objects):
             return known[name]
-    place = "kerascnn.losses" if kind == "loss" else "kerascnn.metrics"
+    place = "kerascnn.losses" if kind == "loss" else f"kerascnn.{kind}s"
     return serialization.deserialize_object(config, custom_objects, place)
 
 
