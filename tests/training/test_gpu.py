@@ -5,6 +5,7 @@ import pytest
 
 import kerascnn as keras
 from kerascnn import layers
+from kerascnn.training import routes
 
 from .helpers import blobs, classifier, convnet
 
@@ -216,3 +217,73 @@ def test_batches_that_do_not_fit_say_which_would(cuda_device):
         model.fit(x, x, batch_size=1_000_000, verbose=0)
     fitting = caught.value.fitting_batch_size
     model.fit(x[:fitting], x[:fitting], batch_size=fitting, verbose=0)
+
+
+class Digits:
+    """Batches of the digits, in their order."""
+
+    def __init__(self, size):
+        self.arrays, self.size = digits(), size
+
+    def __iter__(self):
+        x, y = self.arrays
+        for first in range(0, len(x), self.size):
+            yield x[first : first + self.size], y[first : first + self.size]
+
+
+def state_after(device, **arguments):
+    """Bits of all state after some epochs over the digits, and their logs."""
+    keras.utils.set_random_seed(4)
+    with keras.device(device):
+        model = compiled(convnet())
+    history = model.fit(shuffle=False, verbose=0, epochs=3, **arguments).history
+    variables = [*model.variables, *model.optimizer.variables]
+    return [np.asarray(v.numpy()).tobytes() for v in variables], history
+
+
+class Reading(keras.callbacks.Callback):
+    """Has hooks of batches, and looks at the logs now and then."""
+
+    def __init__(self, every=None):
+        super().__init__()
+        self.every, self.batches = every, 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.batches += 1
+        if self.every and batch % self.every == 0:
+            assert np.isfinite(logs["loss"])
+
+
+@pytest.mark.parametrize("batch_size", [7, 32, 250])
+def test_batches_of_a_source_train_the_bits_of_arrays(device, batch_size, monkeypatch):
+    """Through the ring, halves of it, steps one by one: the same kernels on the same numbers."""
+    x, y = digits()
+    expected = state_after(device, x=x, y=y, batch_size=batch_size)
+    for half in (64, 3):
+        monkeypatch.setattr(routes, "HALF_BATCHES", half)
+        assert state_after(device, x=Digits(batch_size)) == expected
+    for every in (None, 5):
+        hooks = [Reading(every)]
+        assert state_after(device, x=x, y=y, batch_size=batch_size, callbacks=hooks) == expected
+        assert state_after(device, x=Digits(batch_size), callbacks=hooks) == expected
+        assert hooks[0].batches == 2 * 3 * -(-len(x) // batch_size)
+
+
+def test_hooks_and_sources_launch_little_on_a_gpu(cuda_device):
+    """A step by itself is one launch; steps of a source share theirs."""
+    counts = []
+
+    class Watch(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            counts.append(keras.config.launch_stats(cuda_device)["graph_launches"])
+
+    x, y = digits()
+    with keras.device(cuda_device):
+        model = compiled(convnet())
+    steps = -(-len(x) // 8)
+    model.fit(x, y, batch_size=8, epochs=5, callbacks=[Watch(), Reading()], verbose=0)
+    assert counts[-1] - counts[-2] == steps
+    counts.clear()
+    model.fit(Digits(8), epochs=5, callbacks=[Watch()], verbose=0)
+    # Less where a half is full before the device asks for more; never one for each step.
+    assert counts[-1] - counts[-2] < steps / 2
