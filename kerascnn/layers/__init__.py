@@ -17,6 +17,7 @@ from kerascnn.layers.adaptive_pooling import (
 )
 from kerascnn.layers.attention import AdditiveAttention, Attention
 from kerascnn.layers.batch_normalization import BatchNormalization
+from kerascnn.layers.category_encoding import CategoryEncoding
 from kerascnn.layers.convolution import Conv1D, Conv2D, Conv3D
 from kerascnn.layers.convolution_transpose import Conv1DTranspose, Conv2DTranspose, Conv3DTranspose
 from kerascnn.layers.cropping import Cropping1D, Cropping2D, Cropping3D
@@ -172,6 +173,7 @@ __all__ = [
     "AvgPool2D",
     "AvgPool3D",
     "BatchNormalization",
+    "CategoryEncoding",
     "CenterCrop",
     "Concatenate",
     "ContrastLimitedAdaptiveHistogramEqualization",

@@ -14,8 +14,7 @@ _MISSING = {
             timeseries_dataset_from_array""",
     },
     "tables of categories and words are no images": {
-        "layers": """CategoryEncoding Discretization HashedCrossing Hashing IntegerLookup
-            StringLookup""",
+        "layers": "Discretization HashedCrossing Hashing IntegerLookup StringLookup",
         "utils": "FeatureSpace",
     },
     "boxes are no labels of images": {"layers": "MaxNumBoundingBoxes"},
