@@ -1,4 +1,9 @@
 """Tests of the ops."""
 
 # References register themselves: whoever looks one up finds those of all files.
-from . import reference_losses, reference_optimizers, reference_random  # noqa: F401
+from . import (  # noqa: F401
+    reference_losses,
+    reference_optimizers,
+    reference_random,
+    reference_sequences,
+)

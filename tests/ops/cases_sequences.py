@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import reference_sequences  # noqa: F401  its references are found by the tests
 from .case import Bad, Rng, large, normal, row, zeros
 
 # A posterior is the exponential of a sum of logarithms, whose float32 rounding it keeps: a unit in
@@ -91,7 +90,13 @@ CASES = [
     row("ctc_loss", "blank_as_label", _blank_as_label, **_OPTIONS),
     row("ctc_loss", "too_short", _too_short, **_VALUES),
     row("ctc_loss", "out_of_range", _out_of_range, **_VALUES),
-    row("ctc_loss", "extreme", _extreme, **_VALUES),
+    # Sums of thousands.
+    row(
+        "ctc_loss",
+        "extreme",
+        _extreme,
+        **{**_VALUES, "tolerance": {"float32": 1e-3, "float64": 1e-11}},
+    ),
     row("ctc_loss", "empty", _ctc(0, 4, 3, 2), **_VALUES),
     row("ctc_loss", "no_frames", _ctc(0, 0, 3, 2), **_VALUES),
     large("ctc_loss", _ctc(65_600, 3, 3, 1, spare=0)),
