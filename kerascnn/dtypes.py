@@ -6,6 +6,7 @@ meet), and the default floating type is `kerascnn.config.floatx()`.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,11 @@ def result_type(*operands: Any) -> str:
     >>> result_type("int64", "float16"), result_type("uint8", float), result_type("uint8", "int8")
     ('float16', 'float32', 'int16')
     """
+    return _result_type(operands, config.floatx())
+
+
+@functools.lru_cache(maxsize=4096)  # asked in each call of each op, of few types
+def _result_type(operands: tuple[Any, ...], floatx: str) -> str:
     weak = {x for x in operands if x in (int, float)}
     strong = {"bool" if x is bool else standardize_dtype(x) for x in operands if x not in weak}
     floats = [x for x in strong if is_float(x)]
@@ -117,7 +123,7 @@ def result_type(*operands: Any) -> str:
             return "float32"
         return max(floats, key=FLOATING.index)
     if float in weak:
-        return config.floatx()
+        return floatx
     integers = [x for x in strong if is_integer(x)]
     if integers:
         signed = [x for x in integers if x in SIGNED]
