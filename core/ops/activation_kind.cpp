@@ -58,6 +58,13 @@ Activation activation_from_name(std::string_view op, std::string_view name) {
 
 const char* activation_name(Activation activation) { return info(activation).name; }
 
+std::optional<Activation> find_activation(std::string_view op) {
+  for (size_t i = 1; i < kActivations.size(); ++i) {
+    if (op == kActivations[i].name) return static_cast<Activation>(i);
+  }
+  return std::nullopt;
+}
+
 ActivationCall fused_activation(std::string_view op, const Attributes& attributes) {
   ActivationCall call{activation_from_name(op, attributes.get_string("activation")),
                       attributes.get_double("activation_alpha")};

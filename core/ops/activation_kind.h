@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "core/base/attributes.h"
@@ -31,6 +32,8 @@ struct ActivationCall {
 // Throws ValueError that starts with `op` and lists the names.
 Activation activation_from_name(std::string_view op, std::string_view name);
 const char* activation_name(Activation activation);
+// The activation that an op of this name applies; none where it is no such op.
+std::optional<Activation> find_activation(std::string_view op);
 
 // The gradient op takes the activation's output y (else its input x) as second input.
 constexpr bool gradient_uses_output(Activation activation) {

@@ -390,6 +390,20 @@ def activate(z: Array, activation: str, alpha: float) -> Array:
     return ELEMENT_FUNCTIONS[activation](z, **dict.fromkeys(names, value))
 
 
+def before_activation(gy: Array, y: Array, activation: str, alpha: float) -> Array:
+    """The gradient before an activation with the outputs `y`."""
+    if activation == "linear":
+        return gy
+    names = ELEMENT_PARAMETERS.get(f"{activation}_grad", [])
+    return ELEMENT_FUNCTIONS[f"{activation}_grad"](gy, y, **dict.fromkeys(names, alpha))
+
+
+@reference("matmul_activation_grad")
+def matmul_activation_grad(a, b, y, transpose_a, transpose_b, activation, activation_alpha):
+    product = matmul(a, b, transpose_a, transpose_b)
+    return before_activation(product, y, activation, activation_alpha)
+
+
 @reference("dense")
 def dense(x, kernel, bias=0.0, *, activation, activation_alpha):
     return activate(x @ kernel + bias, activation, activation_alpha)
@@ -492,11 +506,7 @@ def max_pool2d_grad(gy, index, input_shape, window, strides, padding):
 
 def _before_pooling(gy, y, index, shape, *, activation, activation_alpha, pool):
     """The gradient before the activation, spread to the convolution's output."""
-    if activation != "linear":
-        names = ELEMENT_PARAMETERS.get(f"{activation}_grad", [])
-        gy = ELEMENT_FUNCTIONS[f"{activation}_grad"](
-            gy, y, **dict.fromkeys(names, activation_alpha)
-        )
+    gy = before_activation(gy, y, activation, activation_alpha)
     return max_pool2d_grad(gy, index, shape, **pool)
 
 

@@ -48,3 +48,10 @@ def sparse_softmax_cross_entropy_grad(gy, probabilities, labels, epsilon):
     inside = (epsilon == 0) | np.isnan(p) | ((p >= epsilon) & (p <= 1 - epsilon))
     slope = probabilities - np.where(np.isnan(p)[:, None], np.nan, hot)  # no such label
     return np.where(inside[:, None], gy[:, None] * slope, 0.0)
+
+
+@reference("dense_sparse_softmax_cross_entropy")
+def dense_sparse_softmax_cross_entropy(x, kernel, *inputs, epsilon):
+    *bias, labels, gy = inputs
+    logits = x @ kernel + (bias[0] if bias else 0.0)
+    return sparse_softmax_cross_entropy(logits, labels, gy, epsilon=epsilon)

@@ -123,7 +123,10 @@ def test_devices_agree(case, dtype, cuda_device, rng):
 TF32 = [
     case
     for case in CASES
-    if case.op.startswith(("conv2d", "matmul", "dense")) and "float32" in case.dtypes
+    # Probabilities lose more than the logits did: test_tf32_products.py has logits that are exact.
+    if case.op.startswith(("conv2d", "matmul", "dense"))
+    and not case.op.endswith("cross_entropy")
+    and "float32" in case.dtypes
 ]
 
 

@@ -10,6 +10,7 @@ import pytest
 from kerascnn import _core
 
 from . import harness
+from .reference import REFERENCES, activate
 
 # Below and above a tile's rows and columns, multiples of 4 (vector loads) and not, sums that one
 # warp, one block and several blocks share; then the products of small convolutional networks.
@@ -98,3 +99,46 @@ def test_what_is_not_finite_comes_out(value, device, rng):
     y = matmul(a, b, False, False, device)
     assert not np.isfinite(y[32]).any()
     np.testing.assert_array_equal(y[:32], a[:32] @ b)
+
+
+LOSS_SIZES = [(1, 1, 2), (7, 33, 5), (33, 300, 10), (64, 3136, 10), (128, 1600, 10), (40, 70, 32)]
+
+
+@pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no_bias"])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-7], ids=["exact", "clipped"])
+@pytest.mark.parametrize("size", LOSS_SIZES, ids=str)
+def test_dense_loss(size, epsilon, has_bias, device, rng):
+    m, k, n = size
+    # Few products that are not 0, so that logits are small whole numbers: exact in TF32.
+    x = np.where(rng.random((m, k)) < 3 / k, 1.0, 0.0)
+    kernel, bias = rng.integers(-1, 2, (k, n)), rng.integers(-1, 2, n)
+    labels = rng.integers(-1, n + 1, m).astype(np.int32)  # some are none of the classes
+    gy = rng.standard_normal(m)
+    inputs = [x, kernel, bias, labels, gy] if has_bias else [x, kernel, labels, gy]
+    arrays = [a if a is labels else np.asarray(a, dtype=np.float32) for a in inputs]
+    name = "dense_sparse_softmax_cross_entropy"
+    outputs = _core.apply(name, harness.to_device(arrays, device), {"epsilon": epsilon})
+    exact = [np.asarray(a, dtype=np.float64) if a is not labels else a for a in inputs]
+    for output, wanted in zip(outputs, REFERENCES[name](*exact, epsilon=epsilon), strict=True):
+        # Exponentials, their sum and a logarithm in float32: some 10 roundings of 6e-8; against
+        # the largest result, since p - 1 and log(p) cancel where p is near 1.
+        np.testing.assert_allclose(output.numpy(), wanted, rtol=0, atol=2e-6 * max(1, n))
+
+
+@pytest.mark.parametrize("activation", ["linear", "relu", "leaky_relu", "clipped_relu"])
+@pytest.mark.parametrize("size", [(1, 1, 1), (7, 33, 5), (64, 10, 128), (64, 300, 36)], ids=str)
+def test_matmul_activation_grad(size, activation, device, rng):
+    m, k, n = size
+    a, b = whole_numbers(rng, m, k), whole_numbers(rng, n, k)
+    alpha = {"leaky_relu": 0.25, "clipped_relu": 1.0}.get(activation, 0.0)
+    y = activate(rng.integers(-2, 3, (m, n)) / 2, activation, alpha)
+    attributes = {
+        "transpose_a": False,
+        "transpose_b": True,
+        "activation": activation,
+        "activation_alpha": alpha,
+    }
+    tensors = harness.to_device([x.astype(np.float32) for x in (a, b, y)], device)
+    result = _core.apply("matmul_activation_grad", tensors, attributes)[0].numpy()
+    wanted = REFERENCES["matmul_activation_grad"](a, b, y, **attributes)
+    np.testing.assert_array_equal(result.astype(np.float64), wanted)

@@ -35,6 +35,8 @@ std::span<const KernelTableRow> kernel_table() {
           ROW(gather_grad) ROW(one_hot) ROW(take_batch)
       // matmul and dense
       ROW(matmul) ROW(dense)
+      // fused_products.cpp
+      ROW(matmul_activation_grad) ROW(dense_sparse_softmax_cross_entropy)
       // conv2d and pool2d
       ROW(conv2d) ROW(conv2d_dgrad) ROW(conv2d_wgrad) ROW(max_pool2d) ROW(max_pool2d_grad)
           ROW(avg_pool2d) ROW(avg_pool2d_grad)

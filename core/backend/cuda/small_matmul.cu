@@ -6,9 +6,10 @@
 // Both add in a fixed order.
 #include "core/backend/cuda/small_matmul.h"
 
-#include "core/backend/cuda/device/activation.cuh"
 #include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/device/cluster.cuh"
+#include "core/backend/cuda/device/indices.cuh"
+#include "core/backend/cuda/device/matmul_ends.cuh"
 #include "core/backend/cuda/device/tf32.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/runtime/context.h"
@@ -27,12 +28,11 @@ constexpr int kVectors = kTile * kTile / 4;
 constexpr int kPaddedLanes = 36;
 constexpr int kPartVectors = 8 * kPaddedLanes;
 
-struct Product {
-  int m, n, k;
+struct Product : ProductShape {
   int tiles_across;
   int splits;
-  int k_per_split;                    // a multiple of kUnit
-  bool vector_a, vector_b, vector_y;  // rows in memory are multiples of 16 bytes
+  int k_per_split;          // a multiple of kUnit
+  bool vector_a, vector_b;  // rows in memory are multiples of 16 bytes
 };
 
 size_t shared_bytes(int warps) {
@@ -110,37 +110,6 @@ struct Position {
   }
 };
 
-// The rare activations would be most of the kernel's code, in the way of the rest.
-template <bool kAnyActivation>
-__device__ __forceinline__ void finish(float* __restrict__ y, const float* __restrict__ bias,
-                                       const Product& p, int row, int column, float4 sum,
-                                       Activation activation, float alpha) {
-  if (row >= p.m) return;
-  float* target = y + row * p.n + column;
-  const float values[4] = {sum.x, sum.y, sum.z, sum.w};
-  float results[4];
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const float shift = bias != nullptr && column + j < p.n ? bias[column + j] : 0.0f;
-    const float value = values[j] + shift;
-    if constexpr (kAnyActivation) {
-      results[j] = activate(activation, value, alpha);
-    } else {
-      results[j] = activation == Activation::Relu ? element::relu(value) : value;
-    }
-  }
-  if (p.vector_y) {
-    if (column < p.n) {
-      *reinterpret_cast<float4*>(target) = {results[0], results[1], results[2], results[3]};
-    }
-    return;
-  }
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    if (column + j < p.n) target[j] = results[j];
-  }
-}
-
 // The tile's part that the block has summed, its thread's vectors in registers.
 struct BlockSums {
   float4 vectors[2];  // of thread and thread + blockDim.x; the second only where warps are few
@@ -200,12 +169,11 @@ __device__ __forceinline__ BlockSums sum_in_block(float4* parts, const float (&s
   return result;
 }
 
-template <bool kTransposeA, bool kTransposeB, bool kAnyActivation, bool kCluster>
+template <bool kTransposeA, bool kTransposeB, bool kCluster, typename End>
 __global__ void __launch_bounds__(kMaxWarps * 32)
     small_matmul_kernel(const float* __restrict__ a, const float* __restrict__ b,
-                        const float* __restrict__ bias, float* __restrict__ y,
-                        float4* __restrict__ partial, unsigned* tickets, Product p,
-                        Activation activation, float alpha) {
+                        float4* __restrict__ partial, unsigned* tickets,
+                        const __grid_constant__ Product p, const __grid_constant__ End end) {
   extern __shared__ char shared[];
   float4* parts = reinterpret_cast<float4*>(shared);
   const int threads = blockDim.x;
@@ -228,10 +196,10 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
   }
   const BlockSums block = sum_in_block(parts, sums);
 
+  // The threads of a row call this together: `share` and the block's threads are multiples of 8.
   auto finish_vector = [&](int x, float4 sum) {
     const Position at(x);
-    finish<kAnyActivation>(y, bias, p, first_row + at.row, first_column + at.column, sum,
-                           activation, alpha);
+    end(p, first_row + at.row, first_column + at.column, sum);
   };
   if constexpr (kCluster) {
     // Every block gets its share of the tile from all blocks.
@@ -313,11 +281,12 @@ Launch make_launch(const GemmShape& g, int64_t multiprocessors) {
   return launch;
 }
 
-template <bool kTransposeA, bool kTransposeB, bool kAnyActivation = false>
-std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g, bool has_bias,
-                             const ActivationCall& activation) {
-  const auto in_clusters = small_matmul_kernel<kTransposeA, kTransposeB, kAnyActivation, true>;
-  const auto with_tickets = small_matmul_kernel<kTransposeA, kTransposeB, kAnyActivation, false>;
+// `make_end` gives the kernel's end for the arguments of a call.
+template <bool kTransposeA, bool kTransposeB, typename End>
+std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g,
+                             std::function<End(const KernelArgs&)> make_end) {
+  const auto in_clusters = small_matmul_kernel<kTransposeA, kTransposeB, true, End>;
+  const auto with_tickets = small_matmul_kernel<kTransposeA, kTransposeB, false, End>;
   const Launch launch = make_launch(g, Context::current().multiprocessors());
   const Product p = launch.product;
   const unsigned threads = static_cast<unsigned>(launch.warps * 32);
@@ -338,18 +307,16 @@ std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g, bool has
         const auto stream = static_cast<cudaStream_t>(args.stream);
         const float* a = input<float>(args, 0);
         const float* b = input<float>(args, 1);
-        const float* bias = has_bias ? input<float>(args, 2) : nullptr;
-        float* y = output<float>(args, 0);
-        const float alpha = static_cast<float>(activation.alpha);
+        const End end = make_end(args);
         if (clusters) {
           ClusterLaunch(launch.blocks, threads, static_cast<unsigned>(p.splits), shared, stream)
-              .run(in_clusters, a, b, bias, y, static_cast<float4*>(nullptr),
-                   static_cast<unsigned*>(nullptr), p, activation.kind, alpha);
+              .run(in_clusters, a, b, static_cast<float4*>(nullptr),
+                   static_cast<unsigned*>(nullptr), p, end);
           return;
         }
         with_tickets<<<launch.blocks, threads, shared, stream>>>(
-            a, b, bias, y, static_cast<float4*>(args.workspace),
-            tickets ? tickets->as<unsigned>() : nullptr, p, activation.kind, alpha);
+            a, b, static_cast<float4*>(args.workspace), tickets ? tickets->as<unsigned>() : nullptr,
+            p, end);
         check_launch(op);
       },
       workspace);
@@ -363,26 +330,86 @@ bool is_small(const GemmShape& g) {
          g.m * g.n <= kMaxProducts && g.m * g.n * g.k <= kMaxProducts;
 }
 
+template <bool kTransposeA, bool kTransposeB, bool kAny = false>
+std::unique_ptr<Kernel> plan_activation(const std::string& op, const GemmShape& g, bool has_bias,
+                                        const ActivationCall& activation) {
+  using End = ActivationEnd<kAny>;
+  return plan<kTransposeA, kTransposeB, End>(op, g, [=](const KernelArgs& args) {
+    const float* bias = has_bias ? input<float>(args, 2) : nullptr;
+    return End{output<float>(args, 0), bias, activation.kind, static_cast<float>(activation.alpha)};
+  });
+}
+
+template <bool kAny>
+std::unique_ptr<Kernel> plan_gradient(const std::string& op, const GemmShape& g,
+                                      const ActivationCall& activation) {
+  using End = ActivationGradientEnd<kAny>;
+  return plan<false, true, End>(op, g, [=](const KernelArgs& args) {
+    return End{output<float>(args, 0), input<float>(args, 2), activation.kind,
+               static_cast<float>(activation.alpha)};
+  });
+}
+
+bool is_frequent(const ActivationCall& activation) {
+  return activation.kind == Activation::Linear || activation.kind == Activation::Relu;
+}
+
 }  // namespace
+
+bool takes_small_matmul(DType dtype, const GemmShape& g, bool allow_tf32) {
+  return dtype == DType::Float32 && allow_tf32 && g.batch == 1 && g.m > 0 && g.n > 0 && g.k > 0 &&
+         is_small(g) && Context::current().compute_capability() >= 80;
+}
 
 std::unique_ptr<Kernel> plan_small_matmul(const std::string& op, DType dtype, const GemmShape& g,
                                           bool allow_tf32, bool has_bias,
                                           const ActivationCall& activation) {
-  if (dtype != DType::Float32 || !allow_tf32 || g.batch != 1 || g.m == 0 || g.n == 0 || g.k == 0 ||
-      !is_small(g) || Context::current().compute_capability() < 80) {
-    return nullptr;
-  }
-  if (activation.kind != Activation::Linear && activation.kind != Activation::Relu) {
+  if (!takes_small_matmul(dtype, g, allow_tf32)) return nullptr;
+  if (!is_frequent(activation)) {
     // Of dense only, which transposes nothing.
     if (g.transpose_a || g.transpose_b) return nullptr;
-    return plan<false, false, true>(op, g, has_bias, activation);
+    return plan_activation<false, false, true>(op, g, has_bias, activation);
   }
   if (g.transpose_a) {
-    return g.transpose_b ? plan<true, true>(op, g, has_bias, activation)
-                         : plan<true, false>(op, g, has_bias, activation);
+    return g.transpose_b ? plan_activation<true, true>(op, g, has_bias, activation)
+                         : plan_activation<true, false>(op, g, has_bias, activation);
   }
-  return g.transpose_b ? plan<false, true>(op, g, has_bias, activation)
-                       : plan<false, false>(op, g, has_bias, activation);
+  return g.transpose_b ? plan_activation<false, true>(op, g, has_bias, activation)
+                       : plan_activation<false, false>(op, g, has_bias, activation);
+}
+
+bool takes_small_matmul_activation_grad(DType dtype, const GemmShape& g, bool allow_tf32) {
+  return takes_small_matmul(dtype, g, allow_tf32) && !g.transpose_a && g.transpose_b;
+}
+
+std::unique_ptr<Kernel> plan_small_matmul_activation_grad(const std::string& op, const GemmShape& g,
+                                                          const ActivationCall& activation) {
+  return is_frequent(activation) ? plan_gradient<false>(op, g, activation)
+                                 : plan_gradient<true>(op, g, activation);
+}
+
+bool takes_small_dense_loss(DType dtype, const GemmShape& g, bool allow_tf32) {
+  return takes_small_matmul(dtype, g, allow_tf32) && g.n <= kTile;
+}
+
+std::unique_ptr<Kernel> plan_small_dense_loss(const std::string& op, const GemmShape& g,
+                                              DType label_dtype, const DenseLossInputs& at,
+                                              double epsilon) {
+  return dispatch_label(op, label_dtype, [&]<typename Label>(Type<Label>) {
+    using End = CrossEntropyEnd<Label>;
+    return plan<false, false, End>(op, g, [=](const KernelArgs& args) {
+      const float* bias = at.has_bias ? input<float>(args, 2) : nullptr;
+      return End{bias,
+                 input<Label>(args, at.labels),
+                 input<float>(args, at.gradient),
+                 output<float>(args, 0),
+                 output<float>(args, 1),
+                 output<float>(args, 2),
+                 static_cast<float>(epsilon),
+                 static_cast<float>(1.0 - epsilon),
+                 epsilon == 0.0};
+    });
+  });
 }
 
 }  // namespace kerascnn::cuda

@@ -16,15 +16,6 @@ struct Chain {
   int32_t reshape = -1;  // a node between bias and activation, which then follows the fused node
 };
 
-std::optional<Activation> find_activation(std::string_view op) {
-  for (int i = static_cast<int>(Activation::Relu); i <= static_cast<int>(Activation::Softplus);
-       ++i) {
-    const auto activation = static_cast<Activation>(i);
-    if (op == activation_name(activation)) return activation;
-  }
-  return std::nullopt;
-}
-
 class EpilogueFuser {
  public:
   explicit EpilogueFuser(const RootedGraph& source)

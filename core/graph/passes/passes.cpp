@@ -14,10 +14,12 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = eliminate_dead_code(rooted);
   rooted = fuse_epilogues(rooted);
   rooted = fuse_conv_pooling(rooted, options);
+  rooted = fuse_activation_gradients(rooted, options);
   rooted = eliminate_dead_code(rooted);
   rooted = fuse_elementwise(rooted);
   rooted = materialize_constants(rooted);
   rooted = join_loss_gradients(rooted);  // a mean's gradient is a stored constant by now
+  rooted = fuse_dense_losses(rooted, options);
   return eliminate_dead_code(rooted);
 }
 

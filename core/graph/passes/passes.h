@@ -51,12 +51,21 @@ RootedGraph fuse_epilogues(const RootedGraph& source);
 // comes with the gradient of the kernel.
 RootedGraph fuse_conv_pooling(const RootedGraph& source, const PassOptions& options);
 
+// A matmul and the activation gradient after it become matmul_activation_grad, where the device has
+// one kernel for them.
+RootedGraph fuse_activation_gradients(const RootedGraph& source, const PassOptions& options);
+
 // Makes groups of element ops that have one output shape into fused_elementwise nodes.
 RootedGraph fuse_elementwise(const RootedGraph& source);
 
 // The gradient of sparse_softmax_cross_entropy becomes its third output, where the gradient of the
 // loss is known before the loss.
 RootedGraph join_loss_gradients(const RootedGraph& source);
+
+// A dense layer and the loss that alone reads its logits, with its gradient, become
+// dense_sparse_softmax_cross_entropy, where the device has one kernel for them. Equal up to the
+// order of additions.
+RootedGraph fuse_dense_losses(const RootedGraph& source, const PassOptions& options);
 
 // Stores small broadcast constants in full, so that no kernel runs for them in each step.
 RootedGraph materialize_constants(const RootedGraph& source);

@@ -1,4 +1,4 @@
-// An activation chosen at run time, for the ends of kernels.
+// An activation chosen at run time, and its gradient, for the ends of kernels.
 #pragma once
 
 #include "core/ops/activation_kind.h"
@@ -29,6 +29,28 @@ __device__ __forceinline__ T activate(Activation kind, T x, T alpha) {
       return element::softplus(x);
     default:
       return x;
+  }
+}
+
+// The gradient before the activation, from the gradient g behind it and the activation's output y:
+// of those of which it follows from the output.
+template <typename T>
+__device__ __forceinline__ T activation_gradient(Activation kind, T g, T y, T alpha) {
+  switch (kind) {
+    case Activation::Relu:
+      return element::relu_grad(g, y);
+    case Activation::LeakyRelu:
+      return element::leaky_relu_grad(g, y, alpha);
+    case Activation::ClippedRelu:
+      return element::clipped_relu_grad(g, y, alpha);
+    case Activation::Elu:
+      return element::elu_grad(g, y, alpha);
+    case Activation::Sigmoid:
+      return element::sigmoid_grad(g, y);
+    case Activation::Tanh:
+      return element::tanh_grad(g, y);
+    default:
+      return g;
   }
 }
 

@@ -28,18 +28,7 @@ __device__ __forceinline__ float activate_pixel(const ConvPool& c, float x) {
 
 __device__ __noinline__ inline float other_activation_gradient(Activation kind, float g, float y,
                                                                float alpha) {
-  switch (kind) {
-    case Activation::LeakyRelu:
-      return element::leaky_relu_grad(g, y, alpha);
-    case Activation::ClippedRelu:
-      return element::clipped_relu_grad(g, y, alpha);
-    case Activation::Elu:
-      return element::elu_grad(g, y, alpha);
-    case Activation::Sigmoid:
-      return element::sigmoid_grad(g, y);
-    default:
-      return element::tanh_grad(g, y);
-  }
+  return activation_gradient(kind, g, y, alpha);
 }
 
 // The gradient before the activation, from the gradient g behind it and the activation's output y.

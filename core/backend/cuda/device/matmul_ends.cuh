@@ -1,0 +1,167 @@
+// What the small products do with their sums: an end gets four neighbouring columns of a row at a
+// time. Eight neighbouring threads, at multiples of eight, have a row's 32 columns and call it
+// together.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "core/backend/cuda/device/activation.cuh"
+#include "core/backend/cuda/device/rows.cuh"
+
+namespace kerascnn::cuda {
+
+// A product of (m, k) and (k, n) matrices.
+struct ProductShape {
+  int m, n, k;
+  bool vector_y;  // rows of the result are multiples of 16 bytes
+};
+
+__device__ __forceinline__ void store_columns(float* __restrict__ y, const ProductShape& p, int row,
+                                              int column, const float (&values)[4]) {
+  float* target = y + row * p.n + column;
+  if (p.vector_y) {
+    if (column < p.n) {
+      *reinterpret_cast<float4*>(target) = {values[0], values[1], values[2], values[3]};
+    }
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    if (column + j < p.n) target[j] = values[j];
+  }
+}
+
+__device__ __forceinline__ void add_bias(float (&values)[4], const float* __restrict__ bias,
+                                         const ProductShape& p, int column) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    values[j] += bias != nullptr && column + j < p.n ? bias[column + j] : 0.0f;
+  }
+}
+
+// activation(sum + bias). The rare activations would be most of the kernel's code, in the way of
+// the rest, and have a kernel of their own (kAny).
+template <bool kAny>
+struct ActivationEnd {
+  float* y;
+  const float* bias;  // null where there is none
+  Activation activation;
+  float alpha;
+
+  __device__ __forceinline__ void operator()(const ProductShape& p, int row, int column,
+                                             float4 sum) const {
+    if (row >= p.m) return;
+    float values[4] = {sum.x, sum.y, sum.z, sum.w};
+    add_bias(values, bias, p, column);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if constexpr (kAny) {
+        values[j] = activate(activation, values[j], alpha);
+      } else if (activation == Activation::Relu) {
+        values[j] = element::relu(values[j]);
+      }
+    }
+    store_columns(y, p, row, column, values);
+  }
+};
+
+// The sum is a gradient behind an activation with these outputs; before it goes to y.
+template <bool kAny>
+struct ActivationGradientEnd {
+  float* y;
+  const float* outputs;
+  Activation activation;
+  float alpha;
+
+  __device__ __forceinline__ void operator()(const ProductShape& p, int row, int column,
+                                             float4 sum) const {
+    if (row >= p.m) return;
+    float values[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (column + j >= p.n) break;
+      const float output = outputs[row * p.n + column + j];
+      if constexpr (kAny) {
+        values[j] = activation_gradient(activation, values[j], output, alpha);
+      } else if (activation == Activation::Relu) {
+        values[j] = element::relu_grad(values[j], output);
+      }
+    }
+    store_columns(y, p, row, column, values);
+  }
+};
+
+// The row's sums, up to 32, are logits: softmax, its cross-entropy with the row's label, and the
+// gradient of the logits, as sparse_softmax_cross_entropy has them.
+template <typename Label>
+struct CrossEntropyEnd {
+  const float* bias;  // null where there is none
+  const Label* labels;
+  const float* gy;
+  float* loss;
+  float* probabilities;
+  float* gradient;
+  float low, high;  // probabilities are clipped to these
+  bool exact;       // the log-softmax itself, not the logarithm of a clipped probability
+
+  template <typename Combine>
+  __device__ __forceinline__ static float reduce(unsigned lanes, float value, Combine combine) {
+#pragma unroll
+    for (int step = 1; step < 8; step *= 2) {
+      value = combine(value, __shfl_xor_sync(lanes, value, step));
+    }
+    return value;
+  }
+
+  __device__ __forceinline__ void operator()(const ProductShape& p, int row, int column,
+                                             float4 sum) const {
+    if (row >= p.m) return;
+    const int lane = threadIdx.x % 32;
+    const unsigned lanes = 0xffu << (lane & ~7);
+    float logits[4] = {sum.x, sum.y, sum.z, sum.w};
+    add_bias(logits, bias, p, column);
+    const int64_t label = static_cast<int64_t>(labels[row]);
+    const bool is_valid = label >= 0 && label < p.n;
+
+    float largest = -INFINITY;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (column + j < p.n) largest = Largest()(largest, logits[j]);
+    }
+    largest = reduce(lanes, largest, Largest());
+    float powers[4];
+    float total = 0.0f;
+    float at_label = 0.0f;  // the label's logit, in the thread that has it
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      powers[j] = column + j < p.n ? element::exp(logits[j] - largest) : 0.0f;
+      total += powers[j];
+      if (column + j == label) at_label = logits[j];
+    }
+    total = reduce(lanes, total, Sum());
+    const int owner = is_valid ? static_cast<int>(label) / 4 : 0;
+    at_label = __shfl_sync(lanes, at_label, (lane & ~7) + owner);
+
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const float shifted = at_label - largest;
+    const float own = element::exp(shifted) / total;
+    if (column == 0) {
+      const float value =
+          exact ? element::log(total) - shifted : -element::log(element::clip(own, low, high));
+      loss[row] = is_valid ? value : nan;
+    }
+    const float g = own < low || own > high ? 0.0f : gy[row];
+    float slopes[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      powers[j] /= total;
+      const float slope = g * (column + j == label ? powers[j] - 1.0f : powers[j]);
+      slopes[j] = is_valid ? slope : nan;
+    }
+    store_columns(probabilities, p, row, column, powers);
+    store_columns(gradient, p, row, column, slopes);
+  }
+};
+
+}  // namespace kerascnn::cuda

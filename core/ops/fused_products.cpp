@@ -1,0 +1,77 @@
+// Products joined with what follows them. Passes make these after differentiation, where a device
+// has one kernel for the whole.
+#include "core/ops/fused_products.h"
+
+#include <array>
+
+#include "core/ops/activation_kind.h"
+#include "core/ops/definitions.h"
+
+namespace kerascnn {
+namespace {
+
+constexpr std::string_view kActivationGrad = "matmul_activation_grad";
+constexpr std::string_view kDenseLoss = "dense_sparse_softmax_cross_entropy";
+
+constexpr std::string_view kMadeByPass =
+    "it is made after differentiation, by a pass that joins products with what follows them";
+
+std::vector<TensorSpec> infer_activation_grad(const Attributes& attributes, Specs inputs) {
+  check_num_inputs(kActivationGrad, inputs, 3);
+  check_floating(kActivationGrad, "the first input", inputs[0]);
+  check_same_dtype(kActivationGrad, inputs);
+  check_rank(kActivationGrad, "the first input", inputs[0], 2);
+  check_rank(kActivationGrad, "the second input", inputs[1], 2);
+  const bool transpose_a = attributes.get_bool("transpose_a");
+  const bool transpose_b = attributes.get_bool("transpose_b");
+  const Shape& a = inputs[0].shape;
+  const Shape& b = inputs[1].shape;
+  if (a[transpose_a ? 0 : 1] != b[transpose_b ? 1 : 0]) {
+    throw ValueError(message(kActivationGrad, ": the inner extents of ", shape_string(a), " and ",
+                             shape_string(b),
+                             " (after the transpositions asked for) must be equal"));
+  }
+  const Activation activation = fused_activation(kActivationGrad, attributes).kind;
+  if (!gradient_uses_output(activation)) {
+    throw ValueError(message(kActivationGrad, ": the gradient of ", activation_name(activation),
+                             " does not follow from its output; apply matmul and ",
+                             activation_name(activation), "_grad one by one"));
+  }
+  const Shape product = {a[transpose_a ? 1 : 0], b[transpose_b ? 0 : 1]};
+  check_shape(kActivationGrad, "the activation's output", inputs[2], product);
+  return {{inputs[0].dtype, product}};
+}
+
+std::vector<TensorSpec> infer_dense_loss(const Attributes& attributes, Specs inputs) {
+  if (inputs.size() != 5) check_num_inputs(kDenseLoss, inputs, 4);
+  const DenseLossInputs at(inputs.size());
+  check_floating(kDenseLoss, "the input", inputs[at.x]);
+  check_rank(kDenseLoss, "the input", inputs[at.x], 2);
+  check_rank(kDenseLoss, "the kernel", inputs[at.kernel], 2);
+  const TensorSpec logits =
+      infer_outputs(find_op("dense"), dense_loss_layer(), inputs.first(at.labels))[0];
+  return infer_outputs(find_op("sparse_softmax_cross_entropy"),
+                       {{"epsilon", attributes.get_double("epsilon")}},
+                       std::array{logits, inputs[at.labels], inputs[at.gradient]});
+}
+
+}  // namespace
+
+Attributes dense_loss_layer() {
+  return {{"activation", std::string(activation_name(Activation::Linear))},
+          {"activation_alpha", 0.0}};
+}
+
+const OpDef op_matmul_activation_grad = {
+    .name = kActivationGrad,
+    .infer = infer_activation_grad,
+    .not_differentiable = kMadeByPass,
+};
+
+const OpDef op_dense_sparse_softmax_cross_entropy = {
+    .name = kDenseLoss,
+    .infer = infer_dense_loss,
+    .not_differentiable = kMadeByPass,
+};
+
+}  // namespace kerascnn

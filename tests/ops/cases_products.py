@@ -1,0 +1,127 @@
+"""Rows of the ops that join a product with what follows it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .case import Bad, Case, away_from, large, normal, row, zeros
+from .reference import activate
+
+GRADIENT, LOSS = "matmul_activation_grad", "dense_sparse_softmax_cross_entropy"
+# The activations whose gradient follows from their output, with parameters exact in every dtype.
+ACTIVATIONS = {
+    "linear": 0.0,
+    "relu": 0.0,
+    "leaky_relu": 0.25,
+    "clipped_relu": 1.0,
+    "elu": 0.5,
+    "sigmoid": 0.0,
+    "tanh": 0.0,
+}
+
+
+def activation_outputs(rng, activation, alpha, *shape):
+    """What the activation gives for numbers away from its kinks."""
+    return activate(away_from(rng, (0.0, 1.0), *shape), activation, alpha)
+
+
+def _gradient(m, k, n, activation="relu", transpose_a=False, transpose_b=True):
+    def make(rng):
+        alpha = ACTIVATIONS[activation]
+        a = normal(rng, *((k, m) if transpose_a else (m, k)))
+        b = normal(rng, *((n, k) if transpose_b else (k, n))) / np.sqrt(max(k, 1))
+        attributes = {
+            "transpose_a": transpose_a,
+            "transpose_b": transpose_b,
+            "activation": activation,
+            "activation_alpha": alpha,
+        }
+        return [a, b, activation_outputs(rng, activation, alpha, m, n)], attributes
+
+    return make
+
+
+def _gradients():
+    # The op is a gradient already. The parts round the product and then its gradient: one rounding
+    # more than an op has by itself.
+    options = {
+        "gradient": False,
+        "tolerance": {"float16": 2.0**-9, "bfloat16": 2.0**-6},
+    }
+    rows = [row(GRADIENT, name, _gradient(5, 7, 6, name), **options) for name in ACTIVATIONS]
+    for a in (False, True):
+        for b in (False, True):
+            make = _gradient(9, 4, 11, transpose_a=a, transpose_b=b)
+            rows.append(row(GRADIENT, f"{'tn'[not a]}{'tn'[not b]}", make, **options))
+    sizes = {"one": (1, 1, 1), "mnist": (64, 10, 128), "odd": (37, 131, 67), "empty": (0, 3, 4)}
+    for id, size in sizes.items():
+        rows.append(row(GRADIENT, id, _gradient(*size), **options))
+    return [*rows, large(GRADIENT, _gradient(65_600, 3, 2))]
+
+
+def _loss(n, k, classes, epsilon=1e-7, bias=True, labels="int32", low=0):
+    def make(rng):
+        inputs = [normal(rng, n, k), normal(rng, k, classes) / np.sqrt(k)]
+        if bias:
+            inputs.append(normal(rng, classes) / 4)
+        at = rng.integers(low, classes - low, n).astype(labels)
+        return [*inputs, at, normal(rng, n)], {"epsilon": epsilon}
+
+    return make
+
+
+def _losses():
+    # p - 1 is left of a probability that was rounded, of logits that were rounded before.
+    options = {
+        "gradient": False,
+        "tolerance": {"float16": 2.0**-5, "bfloat16": 2.0**-2},
+    }
+    rows = []
+    sizes = {"small": (4, 5, 3), "mnist": (33, 100, 10), "two": (7, 20, 2), "many": (5, 9, 33)}
+    for id, size in sizes.items():
+        for bias in (True, False):
+            for labels in ("int32", "int64"):
+                make = _loss(*size, bias=bias, labels=labels)
+                name = f"{id}_{labels}{'' if bias else '_no_bias'}"
+                rows.append(row(LOSS, name, make, **options))
+    rows.append(row(LOSS, "exact", _loss(12, 40, 10, epsilon=0.0), **options))
+    rows.append(row(LOSS, "label_out_of_range", _loss(40, 8, 5, low=-2), **options))
+    rows.append(row(LOSS, "empty", _loss(0, 4, 3), **options))
+    rows.append(large(LOSS, _loss(65_600, 3, 4)))
+    return rows
+
+
+CASES: list[Case] = [*_gradients(), *_losses()]
+
+
+def _bad():
+    a, b, y = zeros(4, 3), zeros(5, 3), zeros(4, 5)
+    call = {
+        "transpose_a": False,
+        "transpose_b": True,
+        "activation": "relu",
+        "activation_alpha": 0.0,
+    }
+    v, t = ValueError, TypeError
+    rows = [
+        Bad(GRADIENT, [a, zeros(5, 2), y], call, v, f"{GRADIENT}: the inner extents of (4, 3)"),
+        Bad(GRADIENT, [a, b, zeros(5, 4)], call, v, f"{GRADIENT}: the activation's output must"),
+        Bad(GRADIENT, [zeros(1, 4, 3), b, y], call, v, f"{GRADIENT}: the first input must have 2"),
+        Bad(GRADIENT, [a, b, y.astype("float64")], call, t, GRADIENT),
+        Bad(GRADIENT, [a, b], call, v, f"{GRADIENT}: "),
+        Bad(GRADIENT, [a, b, y], {**call, "activation": "gelu"}, v, "does not follow from its"),
+    ]
+    x, kernel, labels, gy = zeros(4, 3), zeros(3, 5), zeros(4, dtype="int32"), zeros(4)
+    e = {"epsilon": 1e-7}
+    rows += [
+        Bad(LOSS, [x, zeros(2, 5), labels, gy], e, v, "the input has 3 features"),
+        Bad(LOSS, [x, kernel, zeros(4), labels, gy], e, v, "the bias must have shape (5,)"),
+        Bad(LOSS, [x, kernel, zeros(3, dtype="int32"), gy], e, v, "3 labels for 4 samples"),
+        Bad(LOSS, [x, kernel, labels, zeros(3)], e, v, "the gradient must have shape (4,)"),
+        Bad(LOSS, [x, kernel, labels], e, v, f"{LOSS}: "),
+        Bad(LOSS, [x, kernel, labels, gy], {"epsilon": 0.7}, v, "epsilon must be in [0, 0.5)"),
+    ]
+    return rows
+
+
+BAD = _bad()
