@@ -38,6 +38,9 @@ class Kernel {
   // at the same time, though no object twice.
   virtual void run(const KernelArgs& args) = 0;
   virtual int64_t workspace_bytes() const { return 0; }
+  // CUDA: does the first launch of a run wait by itself, before it touches memory, for what it
+  // depends on (begin_kernel)? Then it may be started while that still runs.
+  virtual bool starts_early() const { return false; }
   // The library and kernel that run, for people: "oneDNN brgconv:avx512_core", "kerascnn
   // elementwise".
   virtual std::string description() const = 0;

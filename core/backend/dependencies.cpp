@@ -214,6 +214,20 @@ std::vector<int32_t> find_leaves(const Dependencies& dependencies) {
   return leaves;
 }
 
+std::vector<int32_t> critical_successors(const Dependencies& dependencies) {
+  std::vector<int32_t> successors(dependencies.size(), -1);
+  std::vector<int64_t> behind(dependencies.size(), 0);  // length of the chain behind each
+  for (size_t i = dependencies.size(); i-- > 0;) {
+    for (int32_t predecessor : dependencies[i]) {
+      const int64_t length = behind[i] + 1;
+      if (length < behind[predecessor]) continue;  // successors come from the last to the first
+      behind[predecessor] = length;
+      successors[predecessor] = static_cast<int32_t>(i);
+    }
+  }
+  return successors;
+}
+
 int64_t longest_chain(const Dependencies& dependencies) {
   std::vector<int64_t> lengths;
   int64_t longest = 0;

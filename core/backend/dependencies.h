@@ -36,6 +36,10 @@ std::vector<MemoryRange> overwritten_memory(const Instruction& instruction);
 // Those that nothing waits for, ascending.
 std::vector<int32_t> find_leaves(const Dependencies& dependencies);
 
+// For each instruction the one that waits for it and has the longest chain behind it, the first of
+// equals; -1 where nothing waits for it. So a path through these is what a step's time hangs on.
+std::vector<int32_t> critical_successors(const Dependencies& dependencies);
+
 // How many instructions have to run one after another.
 int64_t longest_chain(const Dependencies& dependencies);
 

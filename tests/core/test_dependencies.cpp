@@ -229,4 +229,14 @@ TEST(overwritten_memory_is_what_is_written_but_not_read) {
   CHECK_EQUAL(overwritten_memory(item).size(), 1u);
 }
 
+TEST(each_instruction_knows_who_hangs_on_it_most) {
+  // 0 -> 1 -> 3 -> 4 is the longest path; 2 is a short branch from 0 to 4, 5 one from 3.
+  const Dependencies dependencies = {{}, {0}, {0}, {1}, {2, 3}, {3}};
+  CHECK(critical_successors(dependencies) == (std::vector<int32_t>{1, 3, 4, 4, -1, -1}));
+  // Of equals the first.
+  CHECK(critical_successors({{}, {0}, {0}}) == (std::vector<int32_t>{1, -1, -1}));
+  CHECK(critical_successors(chain_dependencies(4)) == (std::vector<int32_t>{1, 2, 3, -1}));
+  CHECK(critical_successors({}).empty());
+}
+
 }  // namespace kerascnn

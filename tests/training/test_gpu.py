@@ -103,7 +103,9 @@ def trained_weights(device):
     return [np.asarray(variable.numpy()).tobytes() for variable in state]
 
 
-@pytest.mark.parametrize("switch", ["KERASCNN_CUDA_BRANCHES", "KERASCNN_CUDA_GRAPHS"])
+@pytest.mark.parametrize(
+    "switch", ["KERASCNN_CUDA_BRANCHES", "KERASCNN_CUDA_EARLY_STARTS", "KERASCNN_CUDA_GRAPHS"]
+)
 def test_kernels_side_by_side_train_the_same_bits(cuda_device, monkeypatch, switch):
     """A kernel that did not wait for what it needs would sooner or later change a weight."""
     monkeypatch.setenv(switch, "0")

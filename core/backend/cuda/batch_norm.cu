@@ -5,6 +5,7 @@
 // so results don't depend on timing.
 #include <bit>
 
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/device/copy.cuh"
 #include "core/backend/cuda/device/types.cuh"
@@ -57,6 +58,7 @@ template <typename Reduction>
 __global__ void __launch_bounds__(kColumnThreads)
     reduce_columns(const __grid_constant__ Reduction reduction, typename Reduction::Value* partial,
                    unsigned* tickets, const __grid_constant__ ColumnGeometry g) {
+  begin_kernel();
   using Value = typename Reduction::Value;
   __shared__ Value shared[kColumnThreads];
   const int lane = threadIdx.x & (g.lanes - 1);
@@ -228,6 +230,7 @@ template <typename T, int kVector, typename Map>
 __global__ void __launch_bounds__(kThreads)
     map_columns(const __grid_constant__ Map map, T* __restrict__ y, int64_t rows, int64_t channels,
                 int lanes) {
+  begin_kernel();
   const int lane = threadIdx.x & (lanes - 1);
   const int block_rows = kThreads / lanes;
   const int64_t channel = (static_cast<int64_t>(blockIdx.x) * lanes + lane) * kVector;
@@ -314,8 +317,8 @@ void launch_map(const Map& map, T* y, const ColumnGeometry& g, cudaStream_t stre
   const int lanes = lanes_for(vectors);
   const dim3 grid(static_cast<unsigned>(ceil_div(vectors, lanes)),
                   grid_for(g.rows, kThreads / lanes * kRowsPerThread));
-  map_columns<T, kVector, Map><<<grid, kThreads, 0, stream>>>(map, y, g.rows, g.channels, lanes);
-  check_launch("batch_norm");
+  launch_early(map_columns<T, kVector, Map>, grid, kThreads, stream, map, y, g.rows, g.channels,
+               lanes);
 }
 
 template <typename T, typename Map>
@@ -408,7 +411,7 @@ std::unique_ptr<Kernel> plan_batch_norm(const PlanRequest& request) {
   const double epsilon = request.attributes.get_double("epsilon");
   return dispatch_floating("batch_norm", request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     const ColumnPlan<Statistics<T>> plan(request.inputs[0]);
-    return make_kernel(
+    return make_early_kernel(
         "kerascnn batch_norm",
         [plan, epsilon](const KernelArgs& args) { run_forward<T>(plan, epsilon, args); },
         plan.workspace_bytes());
@@ -419,7 +422,7 @@ std::unique_ptr<Kernel> plan_batch_norm(const PlanRequest& request) {
 std::unique_ptr<Kernel> plan_batch_norm_grad(const PlanRequest& request) {
   return dispatch_floating("batch_norm_grad", request.inputs[1].dtype, [&]<typename T>(Type<T>) {
     const ColumnPlan<GradientSums<T>> plan(request.inputs[1]);
-    return make_kernel(
+    return make_early_kernel(
         "kerascnn batch_norm gradient",
         [plan](const KernelArgs& args) { run_gradient<T>(plan, args); }, plan.workspace_bytes());
   });

@@ -1,6 +1,7 @@
 #include "core/backend/cuda/bias_activation.h"
 
 #include "core/backend/cuda/device/activation.cuh"
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/runtime/check.h"
@@ -11,6 +12,7 @@ namespace {
 template <typename T>
 __global__ void bias_activation_kernel(T* __restrict__ y, const T* __restrict__ bias, int64_t size,
                                        int64_t channels, Activation kind, compute_t<T> alpha) {
+  begin_kernel();
   for (int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; i < size;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
     compute_t<T> value = load(y[i]);

@@ -5,6 +5,7 @@
 // lie in memory, so the kernel is a (taps, output channels) matrix.
 #include "core/backend/cuda/conv2d.h"
 #include "core/backend/cuda/device/activation.cuh"
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/convolution.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
@@ -40,6 +41,7 @@ template <typename T, int N>
 __global__ void conv_kernel(const T* __restrict__ x, const T* __restrict__ kernel,
                             const T* __restrict__ bias, T* __restrict__ y, Conv c, Activation kind,
                             compute_t<T> alpha, int64_t size) {
+  begin_kernel();
   using C = compute_t<T>;
   const int channel_groups = c.output_channels / N;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; i < size;
@@ -87,6 +89,7 @@ __global__ void conv_kernel(const T* __restrict__ x, const T* __restrict__ kerne
 template <typename T, int kOutputs, bool kUnitStride>
 __global__ void dgrad_kernel(const T* __restrict__ gy, const T* __restrict__ kernel,
                              T* __restrict__ gx, Conv c, int64_t size) {
+  begin_kernel();
   using C = compute_t<T>;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; i < size;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
@@ -139,6 +142,7 @@ struct WgradParams {
 template <typename T, typename Out, int kTaps>
 __global__ void wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy,
                              Out* __restrict__ gw, Conv c, WgradParams p) {
+  begin_kernel();
   using C = compute_t<T>;
   const int lane = threadIdx.x % p.lanes;
   const int row_thread = threadIdx.x / p.lanes;
@@ -226,7 +230,7 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   // The dynamic limit is 48 KiB unless asked for more (25 taps of doubles need 50).
   allow_most_shared_memory(wgrad_kernel<T, C, kTaps>);
   allow_most_shared_memory(wgrad_kernel<T, T, kTaps>);
-  return make_kernel(
+  return make_early_kernel(
       "kerascnn conv2d_wgrad",
       [=, dtype = call.dtype](const KernelArgs& args) {
         if (size == 0) return;
@@ -253,7 +257,7 @@ std::unique_ptr<Kernel> plan_forward(const Conv2DCall& call) {
   const int64_t size = num_elements(call.geometry.output_shape()) / N;
   const bool has_bias = call.has_bias;
   const ActivationCall activation = call.activation;
-  return make_kernel("kerascnn conv2d", [=](const KernelArgs& args) {
+  return make_early_kernel("kerascnn conv2d", [=](const KernelArgs& args) {
     if (size == 0) return;
     conv_kernel<T, N><<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
         input<T>(args, 0), input<T>(args, 1), has_bias ? input<T>(args, 2) : nullptr,
@@ -269,7 +273,7 @@ std::unique_ptr<Kernel> plan_dgrad(const Conv2DCall& call) {
   const bool unit_stride = c.stride_height == 1 && c.stride_width == 1;
   const auto kernel =
       unit_stride ? dgrad_kernel<T, kOutputs, true> : dgrad_kernel<T, kOutputs, false>;
-  return make_kernel("kerascnn conv2d_dgrad", [=](const KernelArgs& args) {
+  return make_early_kernel("kerascnn conv2d_dgrad", [=](const KernelArgs& args) {
     if (size == 0) return;
     kernel<<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
         input<T>(args, 0), input<T>(args, 1), output<T>(args, 0), c, size);

@@ -2,6 +2,7 @@
 // cores do it; a thread makes one pooled pixel from the patch of the input under its four
 // convolution results.
 #include "core/backend/cuda/conv2d_max_pool2d.h"
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/conv_pool.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/partial_sums.h"
@@ -51,6 +52,7 @@ __global__ void __launch_bounds__(kThreads)
     conv_pool_small_kernel(const float* __restrict__ x, const float* __restrict__ kernel,
                            const float* __restrict__ bias, float* __restrict__ y,
                            uint8_t* __restrict__ index, ConvPool c, CellBand band) {
+  begin_kernel();
   extern __shared__ __align__(32) float shared[];
   const int taps = kKernel * kKernel * c.input_channels;
   float* weights = shared;  // (taps, output channels), as in memory
@@ -135,7 +137,7 @@ std::unique_ptr<Kernel> plan_forward(const ConvPoolCall& call) {
   const bool has_bias = call.has_bias;
   const auto kernel = is_simple(c.activation) ? conv_pool_small_kernel<kKernel, N, true>
                                               : conv_pool_small_kernel<kKernel, N, false>;
-  return make_kernel("kerascnn conv2d_max_pool2d_small", [=](const KernelArgs& args) {
+  return make_early_kernel("kerascnn conv2d_max_pool2d_small", [=](const KernelArgs& args) {
     kernel<<<blocks, kThreads, static_cast<size_t>(bytes),
              static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), has_bias ? input<float>(args, 2) : nullptr,
@@ -161,6 +163,7 @@ __global__ void __launch_bounds__(kWgradThreads)
                                  const float* __restrict__ y, const uint8_t* __restrict__ index,
                                  float* __restrict__ partial, ConvPool c, CellBand band,
                                  WgradParams p) {
+  begin_kernel();
   constexpr int kTaps = kKernel * kKernel;
   constexpr int kAhead = 8;  // pixels whose loads are under way together
   extern __shared__ __align__(32) float shared[];
@@ -269,7 +272,7 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
   const auto kernel = is_simple(c.activation) ? conv_pool_wgrad_small_kernel<kKernel, true>
                                               : conv_pool_wgrad_small_kernel<kKernel, false>;
   allow_most_shared_memory(kernel);
-  return make_kernel(
+  return make_early_kernel(
       "kerascnn conv2d_max_pool2d_wgrad_small",
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);

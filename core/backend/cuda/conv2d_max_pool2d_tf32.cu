@@ -6,6 +6,7 @@
 // So each thread holds all four pixels of its cell, and a patch of the source that it has read
 // serves every tap and pixel that needs it.
 #include "core/backend/cuda/conv2d_max_pool2d.h"
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/conv_pool.cuh"
 #include "core/backend/cuda/device/tf32.cuh"
 #include "core/backend/cuda/launch.h"
@@ -286,6 +287,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     conv_pool_tf32_kernel(const float* __restrict__ x, const float* __restrict__ kernel,
                           const float* __restrict__ bias, float* __restrict__ y,
                           uint8_t* __restrict__ index, ConvPool c, Tiles t) {
+  begin_kernel();
   extern __shared__ __align__(32) float shared[];
   constexpr int kTaps = kKernel * kKernel;
   float* weights = shared;
@@ -335,6 +337,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     conv_pool_dgrad_tf32_kernel(const float* __restrict__ gy, const float* __restrict__ y,
                                 const uint8_t* __restrict__ index, const float* __restrict__ kernel,
                                 float* __restrict__ gx, ConvPool c, Tiles t) {
+  begin_kernel();
   extern __shared__ __align__(32) float shared[];
   constexpr int kTaps = kKernel * kKernel;
   float* weights = shared;
@@ -419,7 +422,7 @@ std::unique_ptr<Kernel> plan_forward(const ConvPoolCall& call) {
                                               : conv_pool_tf32_kernel<kKernel, kTiles, false>;
   allow_most_shared_memory(kernel);
   const bool has_bias = call.has_bias;
-  return make_kernel("kerascnn conv2d_max_pool2d_tf32", [=](const KernelArgs& args) {
+  return make_early_kernel("kerascnn conv2d_max_pool2d_tf32", [=](const KernelArgs& args) {
     kernel<<<layout.grid, layout.threads, layout.bytes, static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), has_bias ? input<float>(args, 2) : nullptr,
         output<float>(args, 0), output<uint8_t>(args, 1), c, layout.tiles);
@@ -439,7 +442,7 @@ std::unique_ptr<Kernel> plan_dgrad(const ConvPoolCall& call) {
   const auto kernel = is_simple(c.activation) ? conv_pool_dgrad_tf32_kernel<kKernel, kTiles, true>
                                               : conv_pool_dgrad_tf32_kernel<kKernel, kTiles, false>;
   allow_most_shared_memory(kernel);
-  return make_kernel("kerascnn conv2d_max_pool2d_dgrad_tf32", [=](const KernelArgs& args) {
+  return make_early_kernel("kerascnn conv2d_max_pool2d_dgrad_tf32", [=](const KernelArgs& args) {
     kernel<<<layout.grid, layout.threads, layout.bytes, static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), input<uint8_t>(args, 2),
         input<float>(args, 3), output<float>(args, 0), c, layout.tiles);

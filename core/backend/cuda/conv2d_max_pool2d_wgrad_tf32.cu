@@ -6,6 +6,7 @@
 // Pixels are numbered cell by cell, so a pooled gradient fills four neighbouring rows. Rows of the
 // result are taken in runs of 8 input channels of one tap.
 #include "core/backend/cuda/conv2d_max_pool2d.h"
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/cluster.cuh"
 #include "core/backend/cuda/device/conv_pool.cuh"
 #include "core/backend/cuda/device/tf32.cuh"
@@ -123,6 +124,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
     conv_pool_wgrad_tf32_kernel(const float* __restrict__ x, const float* __restrict__ gy,
                                 const float* __restrict__ y, const uint8_t* __restrict__ index,
                                 float* __restrict__ partial, ConvPool c, Tiles t) {
+  begin_kernel();
   extern __shared__ __align__(32) float shared[];
   constexpr int kColumns = kTiles * 8, kRow = padded_row(kColumns);
   constexpr int kTaps = kKernel * kKernel;
@@ -347,7 +349,7 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
     t.cluster = kClusterBlocks;
   }
   const int copies = t.splits / t.cluster;
-  return make_kernel(
+  return make_early_kernel(
       "kerascnn conv2d_max_pool2d_wgrad_tf32",
       [=, blocks = grid(t.splits), alone = alone,
        in_clusters = in_clusters](const KernelArgs& args) {

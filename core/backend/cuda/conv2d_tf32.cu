@@ -7,6 +7,7 @@
 // channels; copies for later turns are under way meanwhile.
 #include "core/backend/cuda/conv2d.h"
 #include "core/backend/cuda/device/activation.cuh"
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/tf32.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/partial_sums.h"
@@ -111,6 +112,7 @@ __global__ void __launch_bounds__(kBlock)
     conv_tf32_kernel(const float* __restrict__ source, const float* __restrict__ kernel,
                      const float* __restrict__ bias, float* __restrict__ result, Gather g,
                      Activation activation, float alpha) {
+  begin_kernel();
   extern __shared__ char shared[];
   auto& tiles = *reinterpret_cast<ConvTiles<kRows, kColumns, kTransposed>*>(shared);
   constexpr int kChunks = kDepth / 4;  // 16-byte pieces of a row of `a`
@@ -252,7 +254,7 @@ std::unique_ptr<Kernel> plan_product(const Conv2DCall& call, const Gather& g) {
   const bool has_bias = call.has_bias;
   const ActivationCall activation = call.activation;
   const std::string op(call.op);
-  return make_kernel(message("kerascnn ", op, "_tf32"), [=](const KernelArgs& args) {
+  return make_early_kernel(message("kerascnn ", op, "_tf32"), [=](const KernelArgs& args) {
     // conv2d (x, kernel) and conv2d_dgrad (gy, kernel) agree in the order of their inputs.
     kernel<<<grid, kBlock, sizeof(Tiles), static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), has_bias ? input<float>(args, 2) : nullptr,
@@ -282,6 +284,7 @@ template <int kTaps>
 __global__ void __launch_bounds__(kBlock)
     wgrad_tf32_kernel(const float* __restrict__ x, const float* __restrict__ gy,
                       float* __restrict__ gkernel, Gather g, WgradSplit split) {
+  begin_kernel();
   extern __shared__ char shared[];
   auto& tiles = *reinterpret_cast<WgradTiles<kTaps>*>(shared);
   constexpr int kTilesDown = kWgradRows / 16, kTilesAcross = 2;  // each warp: all rows, 16 columns
@@ -408,7 +411,7 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DGeometry& geometry) {
   split.splits = static_cast<int>(ceil_div(pixels, split.pixels_per_split));
   const int64_t size = num_elements(geometry.kernel_shape());
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(down), split.splits);
-  return make_kernel(
+  return make_early_kernel(
       "kerascnn conv2d_wgrad_tf32",
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);

@@ -5,6 +5,7 @@
 // A tap is one (row, column, input channel) of the kernel, numbered as they lie in memory.
 #include "core/backend/cuda/conv2d.h"
 #include "core/backend/cuda/device/activation.cuh"
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/convolution.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
@@ -86,6 +87,7 @@ template <int N, bool kTurned>
 __global__ void conv_tiled_kernel(const float* __restrict__ x, const float* __restrict__ kernel,
                                   const float* __restrict__ bias, float* __restrict__ y, Conv c,
                                   Band band, Activation activation, float alpha) {
+  begin_kernel();
   extern __shared__ __align__(32) float shared[];
   float* weights = shared;                             // (taps, channels)
   float* tile = weights + c.taps * c.output_channels;  // (input rows, input columns, channels)
@@ -144,7 +146,7 @@ std::unique_ptr<Kernel> plan_product(const Conv2DCall& call) {
   const bool has_bias = call.has_bias;
   const ActivationCall activation = call.activation;
   const std::string op(call.op);
-  return make_kernel("kerascnn " + op + "_tiled", [=](const KernelArgs& args) {
+  return make_early_kernel("kerascnn " + op + "_tiled", [=](const KernelArgs& args) {
     conv_tiled_kernel<N, kTurned>
         <<<static_cast<unsigned>(blocks), kThreads, static_cast<size_t>(bytes),
            static_cast<cudaStream_t>(args.stream)>>>(
@@ -167,6 +169,7 @@ struct WgradParams {
 template <int kTaps>
 __global__ void wgrad_tiled_kernel(const float* __restrict__ x, const float* __restrict__ gy,
                                    float* __restrict__ gw, Conv c, Band band, WgradParams p) {
+  begin_kernel();
   extern __shared__ __align__(32) float shared[];
   const int lane = threadIdx.x % p.lanes;
   const int row_thread = threadIdx.x / p.lanes;
@@ -242,7 +245,7 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   const int64_t size = num_elements(call.geometry.kernel_shape());
   const dim3 grid(static_cast<unsigned>(ceil_div(c.output_channels, p.lanes)), p.tap_groups,
                   p.splits);
-  return make_kernel(
+  return make_early_kernel(
       "kerascnn conv2d_wgrad_tiled",
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);

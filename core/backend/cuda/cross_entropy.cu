@@ -5,6 +5,7 @@
 // bounds.
 #include <limits>
 
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/grid.cuh"
 #include "core/backend/cuda/device/indices.cuh"
 #include "core/backend/cuda/device/rows.cuh"
@@ -43,6 +44,7 @@ template <typename T, typename Label, int kLanes>
 __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
     sparse_cross_entropy(const T* __restrict__ probabilities, const Label* __restrict__ labels,
                          T* __restrict__ loss, CrossEntropyParams params) {
+  begin_kernel();
   using C = compute_t<T>;
   using Threads = RowThreads<kLanes>;
   for (int64_t row = Threads::first_row(); row < params.rows; row += Threads::row_step()) {
@@ -65,6 +67,7 @@ __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
     sparse_cross_entropy_grad(const T* __restrict__ gy, const T* __restrict__ probabilities,
                               const Label* __restrict__ labels, T* gradient,
                               CrossEntropyParams params) {
+  begin_kernel();
   using C = compute_t<T>;
   using Threads = RowThreads<kLanes>;
   for (int64_t row = Threads::first_row(); row < params.rows; row += Threads::row_step()) {
@@ -93,6 +96,7 @@ __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
     sparse_softmax_cross_entropy(const T* logits, const Label* __restrict__ labels,
                                  const T* __restrict__ gy, T* __restrict__ loss, T* probabilities,
                                  T* gradient, CrossEntropyParams params, bool exact) {
+  begin_kernel();
   using C = compute_t<T>;
   using Threads = RowThreads<kLanes>;
   for (int64_t row = Threads::first_row(); row < params.rows; row += Threads::row_step()) {
@@ -137,6 +141,7 @@ template <typename T, typename Label>
 __global__ void sparse_softmax_cross_entropy_grad(const T* __restrict__ gy, const T* probabilities,
                                                   const Label* __restrict__ labels, T* gradient,
                                                   CrossEntropyParams params) {
+  begin_kernel();
   using C = compute_t<T>;
   const int64_t size = params.rows * params.classes;
   for (int64_t i = first_item(); i < size; i += item_step()) {
@@ -187,7 +192,7 @@ std::unique_ptr<Kernel> plan_sparse_cross_entropy(const PlanRequest& request) {
   return dispatch(
       request, request.inputs[0].dtype, request.inputs[1].dtype,
       [&]<typename T, typename Label>(Type<T>, Type<Label>) {
-        return make_kernel("kerascnn sparse cross-entropy", [params](const KernelArgs& args) {
+        return make_early_kernel("kerascnn sparse cross-entropy", [params](const KernelArgs& args) {
           if (params.rows == 0) return;
           const bool is_short = params.classes <= kWarpRowLength;
           const auto kernel =
@@ -207,7 +212,7 @@ std::unique_ptr<Kernel> plan_sparse_cross_entropy_grad(const PlanRequest& reques
   return dispatch(
       request, request.inputs[1].dtype, request.inputs[2].dtype,
       [&]<typename T, typename Label>(Type<T>, Type<Label>) {
-        return make_kernel("kerascnn sparse cross-entropy", [params](const KernelArgs& args) {
+        return make_early_kernel("kerascnn sparse cross-entropy", [params](const KernelArgs& args) {
           if (params.rows * params.classes == 0) return;
           const bool is_short = params.classes <= kWarpRowLength;
           const auto kernel = is_short ? sparse_cross_entropy_grad<T, Label, 32>
@@ -231,20 +236,21 @@ std::unique_ptr<Kernel> plan_sparse_softmax_cross_entropy(const PlanRequest& req
   return dispatch(
       request, request.inputs[0].dtype, request.inputs[1].dtype,
       [&]<typename T, typename Label>(Type<T>, Type<Label>) {
-        return make_kernel("kerascnn sparse softmax cross-entropy", [params, exact, has_gradient](
-                                                                        const KernelArgs& args) {
-          if (params.rows == 0) return;
-          const bool is_short = params.classes <= kWarpRowLength;
-          const auto kernel = is_short ? sparse_softmax_cross_entropy<T, Label, 32>
-                                       : sparse_softmax_cross_entropy<T, Label, 256>;
-          const unsigned grid = is_short ? row_grid<32>(params) : row_grid<256>(params);
-          const int threads = is_short ? RowThreads<32>::kBlock : RowThreads<256>::kBlock;
-          kernel<<<grid, threads, 0, static_cast<cudaStream_t>(args.stream)>>>(
-              input<T>(args, 0), input<Label>(args, 1), has_gradient ? input<T>(args, 2) : nullptr,
-              output<T>(args, 0), output<T>(args, 1), has_gradient ? output<T>(args, 2) : nullptr,
-              params, exact);
-          check_launch("sparse_softmax_cross_entropy");
-        });
+        return make_early_kernel(
+            "kerascnn sparse softmax cross-entropy",
+            [params, exact, has_gradient](const KernelArgs& args) {
+              if (params.rows == 0) return;
+              const bool is_short = params.classes <= kWarpRowLength;
+              const auto kernel = is_short ? sparse_softmax_cross_entropy<T, Label, 32>
+                                           : sparse_softmax_cross_entropy<T, Label, 256>;
+              const unsigned grid = is_short ? row_grid<32>(params) : row_grid<256>(params);
+              const int threads = is_short ? RowThreads<32>::kBlock : RowThreads<256>::kBlock;
+              kernel<<<grid, threads, 0, static_cast<cudaStream_t>(args.stream)>>>(
+                  input<T>(args, 0), input<Label>(args, 1),
+                  has_gradient ? input<T>(args, 2) : nullptr, output<T>(args, 0),
+                  output<T>(args, 1), has_gradient ? output<T>(args, 2) : nullptr, params, exact);
+              check_launch("sparse_softmax_cross_entropy");
+            });
       });
 }
 
@@ -254,7 +260,7 @@ std::unique_ptr<Kernel> plan_sparse_softmax_cross_entropy_grad(const PlanRequest
   return dispatch(
       request, request.inputs[1].dtype, request.inputs[2].dtype,
       [&]<typename T, typename Label>(Type<T>, Type<Label>) {
-        return make_kernel(
+        return make_early_kernel(
             "kerascnn sparse softmax cross-entropy", [params](const KernelArgs& args) {
               const int64_t size = params.rows * params.classes;
               if (size == 0) return;

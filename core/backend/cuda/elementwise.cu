@@ -4,6 +4,7 @@
 // their own (elementwise_single.cu).
 #include "core/backend/cuda/elementwise.h"
 
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/copy.cuh"
 #include "core/backend/cuda/device/elements.cuh"
 #include "core/backend/cuda/device/grid.cuh"
@@ -76,6 +77,7 @@ __device__ __forceinline__ Floats apply_floats(const FloatInstruction& instructi
 template <bool kCompact>
 __global__ void __launch_bounds__(kElementThreads)
     interpret_floats(const __grid_constant__ FloatParams params) {
+  begin_kernel();
   Floats registers[kMaxElementRegisters];
   for (int i = 0; i < params.num_constants; ++i) {
 #pragma unroll
@@ -155,6 +157,7 @@ __device__ __forceinline__ ElementValue evaluate_compact(const ElementInstructio
 template <bool kCompact>
 __global__ void __launch_bounds__(kElementThreads)
     interpret_any(const __grid_constant__ GeneralParams params) {
+  begin_kernel();
   ElementValue registers[kMaxElementRegisters];
   for (int i = 0; i < params.num_constants; ++i) {
     registers[params.num_inputs + i] = params.constants[i];
@@ -344,7 +347,7 @@ std::unique_ptr<Kernel> make_single(SingleElementLaunch launch, const FloatParam
     call.vectorized = buffers.vectorized;
     launch(call, static_cast<cudaStream_t>(args.stream));
   };
-  return make_kernel(std::move(description), run);
+  return make_early_kernel(std::move(description), run);
 }
 
 // A program of one instruction whose operands are the inputs in order.
@@ -385,8 +388,8 @@ std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementPr
   const bool compact = has_compact_ops(program);
   if (!runs_on_floats(program)) {
     const auto kernel = compact ? interpret_any<true> : interpret_any<false>;
-    return make_kernel(description, [kernel, planned = general_params(request, program, g)](
-                                        const KernelArgs& args) {
+    return make_early_kernel(description, [kernel, planned = general_params(request, program, g)](
+                                              const KernelArgs& args) {
       if (planned.size == 0) return;
       GeneralParams params = planned;
       set_buffers(args, params);
@@ -404,7 +407,7 @@ std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementPr
     return make_single(launch, planned, description);
   }
   const auto kernel = compact ? interpret_floats<true> : interpret_floats<false>;
-  return make_kernel(description, [kernel, planned](const KernelArgs& args) {
+  return make_early_kernel(description, [kernel, planned](const KernelArgs& args) {
     if (planned.size == 0) return;
     FloatParams params = planned;
     set_buffers(args, params);

@@ -1,3 +1,4 @@
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/grid.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/elementwise.h"
@@ -34,6 +35,7 @@ __device__ __forceinline__ void load_operand(const SingleElementOp& call, int op
 template <ElementOp op, typename T>
 __global__ void __launch_bounds__(kElementThreads)
     single_element_op(const __grid_constant__ SingleElementOp call) {
+  begin_kernel();
   for (int64_t at = first_item() * kWidth; at < call.size; at += item_step() * kWidth) {
     const bool is_whole = call.vectorized && at + kWidth <= call.size;
     float operands[3][kWidth] = {};
@@ -61,6 +63,7 @@ __global__ void __launch_bounds__(kElementThreads)
 // What images go through first: bytes to floats, scaled.
 __global__ void __launch_bounds__(kElementThreads)
     scaled_cast(const __grid_constant__ SingleElementOp call) {
+  begin_kernel();
   for (int64_t at = first_item() * kWidth; at < call.size; at += item_step() * kWidth) {
     const bool is_whole = call.vectorized && at + kWidth <= call.size;
     float values[kWidth];

@@ -1,4 +1,5 @@
 // gather and its adjoint, one_hot, take_batch. Indices outside the axis are clamped to it.
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/device/copy.cuh"
 #include "core/backend/cuda/device/grid.cuh"
@@ -19,6 +20,7 @@ template <typename Word>
 __global__ void take_batch(const Word* __restrict__ data, const int32_t* __restrict__ order,
                            const int64_t* __restrict__ step, Word* __restrict__ out,
                            int64_t batch_size, int64_t words, int64_t rows, int64_t order_length) {
+  begin_kernel();
   const int64_t start = *step * batch_size;
   for (int64_t i = first_item(); i < batch_size * words; i += item_step()) {
     const Division at = divide(i, words);
@@ -32,6 +34,7 @@ template <typename Word, typename Index>
 __global__ void gather(const Word* __restrict__ x, const Index* __restrict__ indices,
                        Word* __restrict__ y, int64_t outer, int64_t length, int64_t count,
                        int64_t words) {
+  begin_kernel();
   for (int64_t i = first_item(); i < outer * count * words; i += item_step()) {
     const Division row = divide(i, words);
     const Division at = divide(row.quotient, count);
@@ -50,6 +53,7 @@ template <typename T, typename Index>
 __global__ void __launch_bounds__(kThreads)
     gather_grad(const T* __restrict__ gy, const Index* __restrict__ indices, T* __restrict__ gx,
                 AxisGeometry g, int64_t count) {
+  begin_kernel();
   using C = compute_t<T>;
   constexpr int kWarps = kThreads / 32;
   __shared__ int matches[kThreads];
@@ -117,6 +121,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Word, typename Index>
 __global__ void one_hot(const Index* __restrict__ indices, Word* __restrict__ y, int64_t size,
                         int64_t depth, Word one) {
+  begin_kernel();
   for (int64_t i = first_item(); i < size; i += item_step()) {
     const Division at = divide(i, depth);
     y[i] = static_cast<int64_t>(indices[at.quotient]) == at.remainder ? one : Word(0);
@@ -160,7 +165,7 @@ std::unique_ptr<Kernel> plan_gather(const PlanRequest& request) {
   const int64_t row_bytes = g.inner * item;
   const int64_t widest = widest_word(row_bytes);
   return dispatch_label("gather", request.inputs[1].dtype, [&]<typename Index>(Type<Index>) {
-    return make_kernel("kerascnn gather", [=](const KernelArgs& args) {
+    return make_early_kernel("kerascnn gather", [=](const KernelArgs& args) {
       if (g.outer * count * row_bytes == 0) return;
       dispatch_word(word_for(args, widest, item), [&]<typename Word>(Type<Word>) {
         const int64_t words = row_bytes / static_cast<int64_t>(sizeof(Word));
@@ -201,7 +206,7 @@ std::unique_ptr<Kernel> plan_one_hot(const PlanRequest& request) {
   const uint64_t one = bits_of_one(request.outputs[0].dtype);
   return dispatch_label("one_hot", request.inputs[0].dtype, [&]<typename Index>(Type<Index>) {
     return dispatch_size(request.outputs[0].dtype, [&]<typename Word>(Type<Word>) {
-      return make_kernel("kerascnn one_hot", [=](const KernelArgs& args) {
+      return make_early_kernel("kerascnn one_hot", [=](const KernelArgs& args) {
         if (size == 0) return;
         one_hot<Word, Index>
             <<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
@@ -221,7 +226,7 @@ std::unique_ptr<Kernel> plan_take_batch(const PlanRequest& request) {
   const int64_t item = static_cast<int64_t>(itemsize(data.dtype));
   const int64_t row_bytes = rows > 0 ? num_bytes(data) / rows : 0;
   const int64_t widest = widest_word(row_bytes);
-  return make_kernel("kerascnn take_batch", [=](const KernelArgs& args) {
+  return make_early_kernel("kerascnn take_batch", [=](const KernelArgs& args) {
     if (batch_size * row_bytes == 0 || order_length == 0) return;
     dispatch_word(word_for(args, widest, item), [&]<typename Word>(Type<Word>) {
       const int64_t words = row_bytes / static_cast<int64_t>(sizeof(Word));

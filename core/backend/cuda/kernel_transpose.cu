@@ -1,5 +1,6 @@
 #include "core/backend/cuda/kernel_transpose.h"
 
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/runtime/check.h"
@@ -14,6 +15,7 @@ constexpr int kTileRows = kThreads / kTile;
 template <typename T>
 __global__ void transpose_kernel(const T* __restrict__ x, T* __restrict__ y, int64_t rows,
                                  int64_t columns, int64_t tiles_across, int64_t tiles) {
+  begin_kernel();
   __shared__ T tile[kTile][kTile + 1];  // + 1: a column of the tile lies in different banks
   const int lane = threadIdx.x % kTile;
   const int line = threadIdx.x / kTile;

@@ -27,26 +27,37 @@ inline unsigned grid_for(int64_t items, int64_t items_per_block = kThreads) {
 class FunctionKernel final : public Kernel {
  public:
   FunctionKernel(std::string description, std::function<void(const KernelArgs&)> function,
-                 int64_t workspace_bytes = 0)
+                 int64_t workspace_bytes, bool starts_early)
       : description_(std::move(description)),
         function_(std::move(function)),
-        workspace_bytes_(workspace_bytes) {}
+        workspace_bytes_(workspace_bytes),
+        starts_early_(starts_early) {}
 
   void run(const KernelArgs& args) override { function_(args); }
   int64_t workspace_bytes() const override { return workspace_bytes_; }
+  bool starts_early() const override { return starts_early_; }
   std::string description() const override { return description_; }
 
  private:
   std::string description_;
   std::function<void(const KernelArgs&)> function_;
   int64_t workspace_bytes_;
+  bool starts_early_;
 };
 
 inline std::unique_ptr<Kernel> make_kernel(std::string description,
                                            std::function<void(const KernelArgs&)> function,
                                            int64_t workspace_bytes = 0) {
   return std::make_unique<FunctionKernel>(std::move(description), std::move(function),
-                                          workspace_bytes);
+                                          workspace_bytes, false);
+}
+
+// Of a function whose first launch, if there is one, is a kernel that begins with begin_kernel().
+inline std::unique_ptr<Kernel> make_early_kernel(std::string description,
+                                                 std::function<void(const KernelArgs&)> function,
+                                                 int64_t workspace_bytes = 0) {
+  return std::make_unique<FunctionKernel>(std::move(description), std::move(function),
+                                          workspace_bytes, true);
 }
 
 template <typename T>

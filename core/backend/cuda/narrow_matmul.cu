@@ -1,6 +1,7 @@
 #include "core/backend/cuda/narrow_matmul.h"
 
 #include "core/backend/cuda/device/activation.cuh"
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/launch.h"
 
@@ -17,6 +18,7 @@ __global__ void __launch_bounds__(kThreads)
     narrow_product(const float* __restrict__ a, const float* __restrict__ b,
                    const float* __restrict__ bias, float* __restrict__ y, int64_t m, int64_t k,
                    int n, Activation activation, float alpha) {
+  begin_kernel();
   __shared__ float shared[kThreads / 32][kN];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int64_t row = blockIdx.x; row < m; row += gridDim.x) {
@@ -55,6 +57,7 @@ template <int kN>
 __global__ void __launch_bounds__(kThreads)
     narrow_transposed_product(const float* __restrict__ a, const float* __restrict__ b,
                               float* __restrict__ y, int64_t m, int64_t k, int n) {
+  begin_kernel();
   __shared__ float rows[kChunk * kN];
   __shared__ float shared[kGroups][kColumns]
                          [kN + 1];  // + 1: neighbouring columns in different banks
@@ -100,6 +103,7 @@ template <int kK>
 __global__ void __launch_bounds__(kThreads)
     short_product(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ y,
                   int64_t m, int64_t n, int k) {
+  begin_kernel();
   const int64_t column = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x;
   if (column >= n) return;
   float row_of_b[kK];
@@ -139,7 +143,7 @@ std::unique_ptr<Kernel> plan_narrow_matmul(const std::string& op, DType dtype, c
   const bool has_epilogue = has_bias || activation.kind != Activation::Linear;
   if (!g.transpose_a && !g.transpose_b && g.n <= kMaxNarrow) {
     return with_width(g.n, [&]<int kN>(std::integral_constant<int, kN>) {
-      return make_kernel("kerascnn narrow product", [=](const KernelArgs& args) {
+      return make_early_kernel("kerascnn narrow product", [=](const KernelArgs& args) {
         narrow_product<kN><<<grid_for(g.m, 1), kThreads, 0, stream_of(args)>>>(
             input<float>(args, 0), input<float>(args, 1),
             has_bias ? input<float>(args, 2) : nullptr, output<float>(args, 0), g.m, g.k,
@@ -152,7 +156,7 @@ std::unique_ptr<Kernel> plan_narrow_matmul(const std::string& op, DType dtype, c
   if (g.transpose_a && !g.transpose_b && g.n <= kMaxNarrow && g.k <= kMaxRows &&
       ceil_div(g.m, kColumns) < (1 << 30)) {
     return with_width(g.n, [&]<int kN>(std::integral_constant<int, kN>) {
-      return make_kernel("kerascnn narrow product (transposed)", [=](const KernelArgs& args) {
+      return make_early_kernel("kerascnn narrow product (transposed)", [=](const KernelArgs& args) {
         narrow_transposed_product<kN>
             <<<static_cast<unsigned>(ceil_div(g.m, kColumns)), kThreads, 0, stream_of(args)>>>(
                 input<float>(args, 0), input<float>(args, 1), output<float>(args, 0), g.m, g.k,
@@ -164,7 +168,7 @@ std::unique_ptr<Kernel> plan_narrow_matmul(const std::string& op, DType dtype, c
   if (!g.transpose_a && g.transpose_b && g.k <= kMaxNarrow && ceil_div(g.n, kThreads) < (1 << 30)) {
     return with_width(g.k, [&]<int kK>(std::integral_constant<int, kK>) {
       const dim3 grid(static_cast<unsigned>(ceil_div(g.n, kThreads)), grid_for(g.m, kRowsPerBlock));
-      return make_kernel("kerascnn short product", [=](const KernelArgs& args) {
+      return make_early_kernel("kerascnn short product", [=](const KernelArgs& args) {
         short_product<kK><<<grid, kThreads, 0, stream_of(args)>>>(
             input<float>(args, 0), input<float>(args, 1), output<float>(args, 0), g.m, g.n,
             static_cast<int>(g.k));

@@ -1,6 +1,7 @@
 // SGD and Adam over all parameters in one launch: a table of pointers goes along as the kernel's
 // argument, and blocks are dealt out to stretches of the tensors. More than kMaxTensors tensors
 // take several launches.
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/ops/optimizer_updates.h"
 
 #include <cmath>
@@ -153,6 +154,7 @@ template <typename T, typename Rule>
 __global__ void __launch_bounds__(kUpdateThreads)
     update_tensors(const __grid_constant__ UpdateTable<Rule::kSlots> table,
                    const __grid_constant__ Rule rule) {
+  begin_kernel();
   using C = compute_t<T>;
   constexpr int kSlots = Rule::kSlots;
   const int stretches = table.first_stretch[table.count];
@@ -229,7 +231,7 @@ UpdateTable<kSlots> fill_table(const KernelArgs& args, const UpdateLayout& layou
 template <typename T, typename MakeRule>
 std::unique_ptr<Kernel> make_update(std::string description, const UpdateLayout& layout,
                                     const MakeRule& make_rule) {
-  return make_kernel(std::move(description), [layout, make_rule](const KernelArgs& args) {
+  return make_early_kernel(std::move(description), [layout, make_rule](const KernelArgs& args) {
     const auto rule = make_rule(args);
     using Rule = std::remove_const_t<decltype(rule)>;
     for (size_t first = 0; first < layout.count; first += kMaxTensors) {

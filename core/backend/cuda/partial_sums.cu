@@ -1,5 +1,6 @@
 #include "core/backend/cuda/partial_sums.h"
 
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/runtime/check.h"
@@ -13,6 +14,7 @@ template <typename T, int kLanes>
 __global__ void sum_partials_kernel(const compute_t<T>* __restrict__ partial, T* __restrict__ y,
                                     T* __restrict__ rest, int64_t first_rest, int splits,
                                     int64_t size) {
+  begin_kernel();
   using C = compute_t<T>;
   constexpr int kRows = kThreads / kLanes;
   __shared__ C shared[kRows][kLanes];
@@ -48,10 +50,9 @@ void launch_sum_partials(DType dtype, const void* partial, void* y, int64_t spli
   if (total == 0) return;
   dispatch_floating("sum of partial results", dtype, [&]<typename T>(Type<T>) {
     const auto launch = [&]<int kLanes>(std::integral_constant<int, kLanes>) {
-      sum_partials_kernel<T, kLanes><<<grid_for(total, kLanes), kThreads, 0, stream>>>(
-          static_cast<const compute_t<T>*>(partial), static_cast<T*>(y), static_cast<T*>(rest),
-          size, static_cast<int>(splits), total);
-      check_launch("sum of partial results");
+      launch_early(sum_partials_kernel<T, kLanes>, grid_for(total, kLanes), kThreads, stream,
+                   static_cast<const compute_t<T>*>(partial), static_cast<T*>(y),
+                   static_cast<T*>(rest), size, static_cast<int>(splits), total);
     };
     // Many partial results want many rows; 8 floats are still a whole memory sector.
     if (splits > 64) {

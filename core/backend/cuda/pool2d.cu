@@ -1,5 +1,6 @@
 // max_pool2d, avg_pool2d and their gradients. One thread makes one element of the result, so a
 // gradient gathers from all windows that cover its element: no atomics, always the same order.
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/plans.h"
@@ -69,6 +70,7 @@ __device__ __forceinline__ void covering_windows(int p, int pad, int window, int
 template <typename T, typename Index, int N>
 __global__ void max_pool_kernel(const T* __restrict__ x, T* __restrict__ y,
                                 Index* __restrict__ index, Pool p, int64_t size) {
+  begin_kernel();
   using C = compute_t<T>;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; i < size;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
@@ -110,6 +112,7 @@ __global__ void max_pool_kernel(const T* __restrict__ x, T* __restrict__ y,
 template <typename T, typename Index, int N>
 __global__ void max_pool_grad_kernel(const T* __restrict__ gy, const Index* __restrict__ index,
                                      T* __restrict__ gx, Pool p, int64_t size) {
+  begin_kernel();
   using C = compute_t<T>;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; i < size;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
@@ -149,6 +152,7 @@ __device__ __forceinline__ int inside(int start, int window, int extent) {
 
 template <typename T>
 __global__ void avg_pool_kernel(const T* __restrict__ x, T* __restrict__ y, Pool p, int64_t size) {
+  begin_kernel();
   using C = compute_t<T>;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; i < size;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
@@ -172,6 +176,7 @@ __global__ void avg_pool_kernel(const T* __restrict__ x, T* __restrict__ y, Pool
 template <typename T>
 __global__ void avg_pool_grad_kernel(const T* __restrict__ gy, T* __restrict__ gx, Pool p,
                                      int64_t size) {
+  begin_kernel();
   using C = compute_t<T>;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; i < size;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
@@ -219,7 +224,7 @@ std::unique_ptr<Kernel> plan_max_pool2d(const PlanRequest& request) {
       return with_vector_width<T>(g, [&]<int N>(std::integral_constant<int, N>) {
         const Pool pool(g);
         const int64_t size = num_elements(g.output_shape()) / N;
-        return make_kernel("kerascnn max_pool2d", [=](const KernelArgs& args) {
+        return make_early_kernel("kerascnn max_pool2d", [=](const KernelArgs& args) {
           if (size == 0) return;
           max_pool_kernel<T, Index, N>
               <<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
@@ -239,7 +244,7 @@ std::unique_ptr<Kernel> plan_max_pool2d_grad(const PlanRequest& request) {
       return with_vector_width<T>(g, [&]<int N>(std::integral_constant<int, N>) {
         const Pool pool(g);
         const int64_t size = num_elements(g.input_shape()) / N;
-        return make_kernel("kerascnn max_pool2d_grad", [=](const KernelArgs& args) {
+        return make_early_kernel("kerascnn max_pool2d_grad", [=](const KernelArgs& args) {
           if (size == 0) return;
           max_pool_grad_kernel<T, Index, N>
               <<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
@@ -257,7 +262,7 @@ std::unique_ptr<Kernel> plan_avg_pool2d(const PlanRequest& request) {
   return dispatch_floating("avg_pool2d", request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     const Pool pool(g);
     const int64_t size = num_elements(g.output_shape());
-    return make_kernel("kerascnn avg_pool2d", [=](const KernelArgs& args) {
+    return make_early_kernel("kerascnn avg_pool2d", [=](const KernelArgs& args) {
       if (size == 0) return;
       avg_pool_kernel<T><<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
           input<T>(args, 0), output<T>(args, 0), pool, size);
@@ -272,7 +277,7 @@ std::unique_ptr<Kernel> plan_avg_pool2d_grad(const PlanRequest& request) {
   return dispatch_floating("avg_pool2d_grad", request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     const Pool pool(g);
     const int64_t size = num_elements(g.input_shape());
-    return make_kernel("kerascnn avg_pool2d_grad", [=](const KernelArgs& args) {
+    return make_early_kernel("kerascnn avg_pool2d_grad", [=](const KernelArgs& args) {
       if (size == 0) return;
       avg_pool_grad_kernel<T>
           <<<grid_for(size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(

@@ -1,5 +1,6 @@
 // Random numbers (Philox, counted by the state {seed, counter}) and dropout. A thread takes one
 // Philox block, which is four elements.
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/copy.cuh"
 #include "core/backend/cuda/device/grid.cuh"
 #include "core/backend/cuda/device/types.cuh"
@@ -79,6 +80,7 @@ template <typename T, typename Distribution>
 __global__ void __launch_bounds__(kBlockThreads)
     draw(const int64_t* __restrict__ state, T* __restrict__ out, RandomParams params,
          Distribution distribution) {
+  begin_kernel();
   const int64_t blocks = (params.size + kBlockElements - 1) / kBlockElements;
   for (int64_t block = first_item(); block < blocks; block += item_step()) {
     T values[kBlockElements];
@@ -92,6 +94,7 @@ template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     dropout(const T* x, const int64_t* __restrict__ state, T* y, RandomParams params,
             uint32_t threshold, compute_t<T> scale) {
+  begin_kernel();
   const int64_t blocks = (params.size + kBlockElements - 1) / kBlockElements;
   for (int64_t block = first_item(); block < blocks; block += item_step()) {
     const int64_t at = block * kBlockElements;
@@ -117,6 +120,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 }
 
 __global__ void random_advance(const int64_t* state, int64_t* next, int64_t amount) {
+  begin_kernel();
   const int64_t seed = state[0];
   const uint64_t counter = static_cast<uint64_t>(state[1]) + static_cast<uint64_t>(amount);
   next[0] = seed;
@@ -136,7 +140,7 @@ unsigned block_grid(const RandomParams& params) {
 
 template <typename T, typename Distribution>
 std::unique_ptr<Kernel> make_draw(const RandomParams& planned, const Distribution& distribution) {
-  return make_kernel("kerascnn Philox", [planned, distribution](const KernelArgs& args) {
+  return make_early_kernel("kerascnn Philox", [planned, distribution](const KernelArgs& args) {
     if (planned.size == 0) return;
     RandomParams params = planned;
     params.vectorized = is_aligned(args.outputs[0], sizeof(T) * kBlockElements);
@@ -185,7 +189,8 @@ std::unique_ptr<Kernel> plan_dropout(const PlanRequest& request) {
   return dispatch_floating("dropout", request.outputs[0].dtype, [&]<typename T>(Type<T>) {
     using C = compute_t<T>;
     const C scale = rate < 1.0 ? static_cast<C>(1.0 / (1.0 - rate)) : C(0);
-    return make_kernel("kerascnn dropout", [planned, threshold, scale](const KernelArgs& args) {
+    return make_early_kernel("kerascnn dropout", [planned, threshold,
+                                                  scale](const KernelArgs& args) {
       if (planned.size == 0) return;
       RandomParams params = planned;
       constexpr int64_t kBytes = sizeof(T) * kBlockElements;
@@ -200,7 +205,7 @@ std::unique_ptr<Kernel> plan_dropout(const PlanRequest& request) {
 std::unique_ptr<Kernel> plan_random_advance(const PlanRequest& request) {
   const int64_t amount =
       request.attributes.has("amount") ? request.attributes.get_int("amount") : 1;
-  return make_kernel("kerascnn random_advance", [amount](const KernelArgs& args) {
+  return make_early_kernel("kerascnn random_advance", [amount](const KernelArgs& args) {
     random_advance<<<1, 1, 0, static_cast<cudaStream_t>(args.stream)>>>(
         input<int64_t>(args, 0), output<int64_t>(args, 0), amount);
     check_launch("random_advance");

@@ -2,6 +2,7 @@
 //
 // A block reduces a tile of outputs; long reductions are split over several blocks, whose partial
 // results the last block to finish combines in a fixed order. So results don't depend on timing.
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/device/strided.cuh"
 #include "core/backend/cuda/device/types.cuh"
@@ -134,6 +135,7 @@ template <typename T, int kLanes, typename Combine>
 __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
                               typename Accumulate<T>::type* __restrict__ partial, unsigned* tickets,
                               ReduceParams p) {
+  begin_kernel();
   using A = typename Accumulate<T>::type;
   constexpr int kRows = kThreads / kLanes;
   const Combine combine;
@@ -202,7 +204,7 @@ std::unique_ptr<Kernel> plan_lanes(const ReduceGeometry& g, bool mean) {
     tickets = std::make_shared<DeviceBuffer>(tiles * sizeof(unsigned));
     workspace = p.splits * g.outputs * static_cast<int64_t>(sizeof(A));
   }
-  return make_kernel(
+  return make_early_kernel(
       "kerascnn reduce",
       [=](const KernelArgs& args) {
         if (p.outputs == 0) return;
@@ -231,6 +233,7 @@ std::unique_ptr<Kernel> plan_reduce(const PlanRequest& request, bool mean) {
 
 template <typename T>
 __global__ void argmax_kernel(const T* __restrict__ x, int32_t* __restrict__ y, AxisGeometry g) {
+  begin_kernel();
   const int64_t outputs = g.outer * g.inner;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(kThreads) + threadIdx.x; i < outputs;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
@@ -270,7 +273,7 @@ std::unique_ptr<Kernel> plan_argmax(const PlanRequest& request) {
                                       static_cast<int64_t>(shape.size()));
   const AxisGeometry g = axis_geometry(shape, axis);
   return dispatch_number("argmax", request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return make_kernel("kerascnn argmax", [g](const KernelArgs& args) {
+    return make_early_kernel("kerascnn argmax", [g](const KernelArgs& args) {
       if (g.outer * g.inner == 0) return;
       argmax_kernel<T>
           <<<grid_for(g.outer * g.inner), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(

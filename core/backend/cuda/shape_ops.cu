@@ -1,5 +1,6 @@
 // transpose, broadcast_to, concatenate, slice and slice_grad: they move elements, whatever their
 // dtype.
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/copy.cuh"
 #include "core/backend/cuda/device/grid.cuh"
 #include "core/backend/cuda/device/strided.cuh"
@@ -16,6 +17,7 @@ namespace {
 template <typename Word>
 __global__ void strided_copy(const Word* __restrict__ x, Word* __restrict__ y,
                              const __grid_constant__ StridedIndex index, int64_t size) {
+  begin_kernel();
   for (int64_t i = first_item(); i < size; i += item_step()) y[i] = x[index(i)];
 }
 
@@ -55,7 +57,7 @@ std::unique_ptr<Kernel> plan_strided(const char* op, DType dtype, StridedGeometr
     for (size_t i = 0; i + 1 < g.strides.size(); ++i) g.strides[i] /= 2;
   }
   const StridedReading wide = reading(bytes);
-  return make_kernel("kerascnn strided copy", [narrow, wide](const KernelArgs& args) {
+  return make_early_kernel("kerascnn strided copy", [narrow, wide](const KernelArgs& args) {
     if (narrow.size == 0) return;
     const bool aligned =
         is_aligned(args.inputs[0], wide.bytes) && is_aligned(args.outputs[0], wide.bytes);
@@ -72,6 +74,7 @@ constexpr int kTileRows = 8;
 template <typename T>
 __global__ void transpose_tiles(const T* __restrict__ x, T* __restrict__ y, int64_t batch,
                                 int64_t rows, int64_t columns) {
+  begin_kernel();
   __shared__ T tile[kTile][kTile + 1];
   const int64_t row_tiles = (rows + kTile - 1) / kTile;
   const int64_t column_tiles = (columns + kTile - 1) / kTile;
@@ -115,7 +118,7 @@ std::unique_ptr<Kernel> plan_tiles(DType dtype, const StridedGeometry& g) {
   const int64_t rows = g.extents[axes - 1];
   const int64_t tiles = batch * ceil_div(rows, kTile) * ceil_div(columns, kTile);
   return dispatch_size(dtype, [&]<typename T>(Type<T>) {
-    return make_kernel("kerascnn tiled transpose", [=](const KernelArgs& args) {
+    return make_early_kernel("kerascnn tiled transpose", [=](const KernelArgs& args) {
       if (batch == 0) return;
       transpose_tiles<T><<<grid_for(tiles, 1), dim3(kTile, kTileRows), 0,
                            static_cast<cudaStream_t>(args.stream)>>>(
@@ -138,6 +141,7 @@ template <typename Word>
 __global__ void concatenate_parts(Word* __restrict__ y,
                                   const __grid_constant__ ConcatenateTable table, int64_t outer,
                                   int64_t row_width) {
+  begin_kernel();
   const Word* x = static_cast<const Word*>(table.data[blockIdx.y]);
   const int64_t width = table.widths[blockIdx.y];
   Word* to = y + table.offsets[blockIdx.y];
@@ -191,6 +195,7 @@ struct SliceGradient {
 template <typename T>
 __global__ void slice_grad(const T* __restrict__ gy, T* __restrict__ gx,
                            const __grid_constant__ SliceGradient g) {
+  begin_kernel();
   for (int64_t i = first_item(); i < g.size; i += item_step()) {
     int64_t rest = i;
     int64_t offset = 0;
@@ -274,7 +279,7 @@ std::unique_ptr<Kernel> plan_slice(const PlanRequest& request) {
 std::unique_ptr<Kernel> plan_slice_grad(const PlanRequest& request) {
   const SliceGradient g = make_slice_gradient(request);
   return dispatch_size(request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return make_kernel("kerascnn slice gradient", [g](const KernelArgs& args) {
+    return make_early_kernel("kerascnn slice gradient", [g](const KernelArgs& args) {
       if (g.size == 0) return;
       slice_grad<T><<<grid_for(g.size), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
           input<T>(args, 0), output<T>(args, 0), g);
@@ -297,7 +302,7 @@ std::unique_ptr<Kernel> plan_concatenate(const PlanRequest& request) {
     row_bytes += widths.back();
     word = std::min(word, widest_word(widths.back()));
   }
-  return make_kernel("kerascnn concatenate", [=](const KernelArgs& args) {
+  return make_early_kernel("kerascnn concatenate", [=](const KernelArgs& args) {
     if (outer * row_bytes == 0) return;
     bool aligned = is_aligned(args.outputs[0], word);
     for (const void* data : args.inputs) aligned = aligned && is_aligned(data, word);

@@ -6,6 +6,7 @@
 // Both add in a fixed order.
 #include "core/backend/cuda/small_matmul.h"
 
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/device/cluster.cuh"
 #include "core/backend/cuda/device/indices.cuh"
@@ -174,6 +175,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
     small_matmul_kernel(const float* __restrict__ a, const float* __restrict__ b,
                         float4* __restrict__ partial, unsigned* tickets,
                         const __grid_constant__ Product p, const __grid_constant__ End end) {
+  begin_kernel();
   extern __shared__ char shared[];
   float4* parts = reinterpret_cast<float4*>(shared);
   const int threads = blockDim.x;
@@ -301,7 +303,7 @@ std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g,
     tickets = std::make_shared<DeviceBuffer>(launch.blocks / p.splits * sizeof(unsigned));
     workspace = int64_t{launch.blocks} * kVectors * static_cast<int64_t>(sizeof(float4));
   }
-  return make_kernel(
+  return make_early_kernel(
       message("kerascnn small product, ", p.splits, clusters ? " blocks a cluster" : " splits"),
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);

@@ -1,6 +1,7 @@
 // softmax and log_softmax along one axis, and their gradients.
 #include <limits>
 
+#include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/grid.cuh"
 #include "core/backend/cuda/device/rows.cuh"
 #include "core/backend/cuda/device/types.cuh"
@@ -16,6 +17,7 @@ namespace {
 template <typename T, bool kLog, int kItems>
 __global__ void __launch_bounds__(RowThreads<32>::kBlock)
     softmax_short_rows(const T* x, T* y, int64_t rows, int length) {
+  begin_kernel();
   using C = compute_t<T>;
   using Threads = RowThreads<32>;
   for (int64_t row = Threads::first_row(); row < rows; row += Threads::row_step()) {
@@ -51,6 +53,7 @@ __global__ void __launch_bounds__(RowThreads<32>::kBlock)
 template <typename T, bool kLog, int kLanes>
 __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
     softmax_rows(const T* x, T* y, int64_t rows, int64_t length) {
+  begin_kernel();
   using C = compute_t<T>;
   using Threads = RowThreads<kLanes>;
   for (int64_t row = Threads::first_row(); row < rows; row += Threads::row_step()) {
@@ -77,6 +80,7 @@ __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
 // Lines along an axis that is not the last: neighbouring threads take neighbouring lines.
 template <typename T, bool kLog>
 __global__ void softmax_lines(const T* x, T* y, AxisGeometry g) {
+  begin_kernel();
   using C = compute_t<T>;
   const int64_t lines = g.outer * g.inner;
   for (int64_t line = first_item(); line < lines; line += item_step()) {
@@ -108,6 +112,7 @@ __device__ __forceinline__ C gradient(C gy, C y, C sum) {
 template <typename T, bool kLog, int kLanes>
 __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
     softmax_grad_rows(const T* gy, const T* y, T* gx, int64_t rows, int64_t length) {
+  begin_kernel();
   using C = compute_t<T>;
   using Threads = RowThreads<kLanes>;
   for (int64_t row = Threads::first_row(); row < rows; row += Threads::row_step()) {
@@ -125,6 +130,7 @@ __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
 
 template <typename T, bool kLog>
 __global__ void softmax_grad_lines(const T* gy, const T* y, T* gx, AxisGeometry g) {
+  begin_kernel();
   using C = compute_t<T>;
   const int64_t lines = g.outer * g.inner;
   for (int64_t line = first_item(); line < lines; line += item_step()) {
@@ -190,7 +196,7 @@ template <bool kLog>
 std::unique_ptr<Kernel> plan_forward(const PlanRequest& request) {
   const AxisGeometry g = softmax_geometry(request);
   return dispatch_floating(request.op.name, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return make_kernel("kerascnn softmax", [g](const KernelArgs& args) {
+    return make_early_kernel("kerascnn softmax", [g](const KernelArgs& args) {
       if (g.outer * g.length * g.inner == 0) return;
       launch_softmax<T, kLog>(input<T>(args, 0), output<T>(args, 0), g,
                               static_cast<cudaStream_t>(args.stream));
@@ -203,7 +209,7 @@ template <bool kLog>
 std::unique_ptr<Kernel> plan_gradient(const PlanRequest& request) {
   const AxisGeometry g = softmax_geometry(request);
   return dispatch_floating(request.op.name, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return make_kernel("kerascnn softmax gradient", [g](const KernelArgs& args) {
+    return make_early_kernel("kerascnn softmax gradient", [g](const KernelArgs& args) {
       if (g.outer * g.length * g.inner == 0) return;
       launch_softmax_grad<T, kLog>(input<T>(args, 0), input<T>(args, 1), output<T>(args, 0), g,
                                    static_cast<cudaStream_t>(args.stream));

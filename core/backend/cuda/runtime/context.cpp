@@ -4,6 +4,8 @@
 #include <memory>
 #include <mutex>
 
+#include "core/base/env.h"
+
 namespace kerascnn::cuda {
 
 Context::Context(int index) : index_(index) {
@@ -32,6 +34,10 @@ Context& Context::current() {
 cudaStream_t Context::copy_stream() {
   if (!copy_stream_) copy_stream_ = make_stream();
   return copy_stream_.get();
+}
+
+bool Context::allows_early_starts() const {
+  return compute_capability() >= 90 && env_flag("KERASCNN_CUDA_EARLY_STARTS", true);
 }
 
 cublasLtHandle_t Context::cublas_lt() {

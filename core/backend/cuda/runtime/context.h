@@ -21,6 +21,9 @@ class Context {
   cudaStream_t stream() const { return stream_.get(); }
   // For copies from the host that run beside the work of the stream above.
   cudaStream_t copy_stream();
+  // May kernels start before what they wait for has ended (sm_90 and newer,
+  // KERASCNN_CUDA_EARLY_STARTS)? See device/begin.cuh.
+  bool allows_early_starts() const;
 
   // Created on first use: loading cuDNN takes a tenth of a second that not every program needs.
   cublasLtHandle_t cublas_lt();

@@ -77,14 +77,13 @@ class Front {
     check(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
           "cudaStreamGetCaptureInfo");
     Front front;
-    for (size_t i = 0; i < count; ++i) {
-      front.add(nodes[i], edges == nullptr ? cudaGraphEdgeData{} : edges[i]);
-    }
+    for (size_t i = 0; i < count; ++i) front.add(nodes[i], false);
     return front;
   }
 
-  void add(const Front& other) {
-    for (size_t i = 0; i < other.nodes_.size(); ++i) add(other.nodes_[i], other.edges_[i]);
+  // `early`: the next node waits by itself and may start while these kernels run.
+  void add(const Front& other, bool early = false) {
+    for (cudaGraphNode_t node : other.nodes_) add(node, early && is_kernel(node));
   }
 
   // Makes the next node captured on the stream wait for these nodes and for no others.
@@ -97,9 +96,20 @@ class Front {
   }
 
  private:
+  static bool is_kernel(cudaGraphNode_t node) {
+    cudaGraphNodeType type;
+    check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+    return type == cudaGraphNodeTypeKernel;
+  }
+
   // Instructions that launch nothing pass on what they wait for, so a node can come twice.
-  void add(cudaGraphNode_t node, const cudaGraphEdgeData& edge) {
+  void add(cudaGraphNode_t node, bool early) {
     if (std::find(nodes_.begin(), nodes_.end(), node) != nodes_.end()) return;
+    cudaGraphEdgeData edge{};  // waits for the node's end
+    if (early) {
+      edge.from_port = cudaGraphKernelNodePortProgrammatic;
+      edge.type = cudaGraphDependencyTypeProgrammatic;
+    }
     nodes_.push_back(node);
     edges_.push_back(edge);
   }
@@ -130,19 +140,26 @@ void GraphExecutor::capture_instructions(int64_t unroll) {
   const auto size = static_cast<int64_t>(instructions_.size());
   const Dependencies dependencies = uses_branches() ? find_dependencies(instructions_, unroll)
                                                     : chain_dependencies(size * unroll);
+  // Each kernel lets one other start early, the one that most depends on it: with more, kernels
+  // that wait take the place of those that could run.
+  const bool any_early = context_.allows_early_starts();
+  const std::vector<int32_t> critical = critical_successors(dependencies);
   std::vector<Front> fronts;  // the last nodes of each instruction
   fronts.reserve(dependencies.size());
-  const auto join = [&](const std::vector<int32_t>& indices) {
-    Front front;
-    for (int32_t index : indices) front.add(fronts[index]);
-    front.set_on(stream);
-  };
   for (size_t i = 0; i < dependencies.size(); ++i) {
-    join(dependencies[i]);
-    run_one(instructions_[i % instructions_.size()], stream);
+    const Instruction& instruction = instructions_[i % instructions_.size()];
+    const bool is_early = any_early && instruction.kernel->starts_early();
+    Front front;
+    for (int32_t index : dependencies[i]) {
+      front.add(fronts[index], is_early && critical[index] == static_cast<int32_t>(i));
+    }
+    front.set_on(stream);
+    run_one(instruction, stream);
     fronts.push_back(Front::of(stream));
   }
-  join(find_leaves(dependencies));
+  Front last;
+  for (int32_t index : find_leaves(dependencies)) last.add(fronts[index]);
+  last.set_on(stream);
 }
 
 GraphExecutor::Loop GraphExecutor::capture(int64_t unroll) {

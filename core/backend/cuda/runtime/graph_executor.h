@@ -1,7 +1,9 @@
 // Runs a program as a CUDA graph whose loop over steps is on the device, so that any number of
 // steps is at most two launches from the host. In the graph a kernel waits only for those whose
 // results or memory it needs (dependencies.h), so that small kernels run side by side, those of
-// the next step beside the last ones of the step before.
+// the next step beside the last ones of the step before. On the longest path a kernel starts while
+// the one before still runs, and waits for its end by itself (device/begin.cuh), which hides what a
+// start costs.
 #pragma once
 
 #include <vector>

@@ -1,0 +1,43 @@
+// How kernels begin that may be started before what they depend on has ended (sm_90 and newer,
+// "programmatic dependent launch").
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <utility>
+
+#include "core/backend/cuda/runtime/check.h"
+#include "core/backend/cuda/runtime/context.h"
+
+namespace kerascnn::cuda {
+
+// The first statement of every kernel that make_early_kernel launches first or launch_early
+// launches: waits until all kernels that the launch depends on have ended and their writes can be
+// seen; returns at once where the launch was an ordinary one. Then lets the next kernel start, and
+// wait in turn. In this order, not the other way round: whoever still reads what this kernel
+// overwrites has ended before the next one starts, so that no cache of a multiprocessor can hold
+// old values for it.
+__device__ __forceinline__ void begin_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Launches a kernel that begins with begin_kernel(), so that it starts while the one before it on
+// the stream still runs.
+template <typename... P, typename... A>
+void launch_early(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stream, A&&... args) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = Context::current().allows_early_starts() ? 1 : 0;
+  check(cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...), "cudaLaunchKernelEx");
+}
+
+}  // namespace kerascnn::cuda
