@@ -10,13 +10,11 @@
 namespace kerascnn::cuda {
 namespace {
 
-// Steps per turn of the unrolled loop. A turn costs the device a few microseconds on top of its
-// kernels, which matters beside steps of some ten kernels; more than this gains little and makes
+// Nodes in a turn of the unrolled loop, about. A turn costs the device a few microseconds on top of
+// its kernels, which matters beside steps of some ten kernels; more than this gains little and makes
 // capture slower.
-constexpr int64_t kUnroll = 8;
-// So many runs of one step are left to the loop. Then it is clear that somebody looks up after each
-// step, and a graph of its own for it is worth its capture.
-constexpr int64_t kSingleRunsInLoop = 8;
+constexpr int64_t kUnrolledNodes = 512;
+constexpr int64_t kMaxUnroll = 32;
 
 __global__ void set_turns(int64_t* remaining, int64_t turns) { *remaining = turns; }
 
@@ -238,10 +236,12 @@ void GraphExecutor::run(int64_t steps) {
   // The short loop serves single steps and remainders; the unrolled one is captured when it first
   // pays.
   if (loops_.empty()) loops_.push_back(capture(1));
-  if (steps >= 2 * kUnroll) {
-    if (loops_.size() == 1) loops_.insert(loops_.begin(), capture(kUnroll));
-    launch_loop(loops_.front(), steps / kUnroll);
-    steps %= kUnroll;
+  const auto size = static_cast<int64_t>(instructions_.size());
+  const int64_t unroll = std::clamp<int64_t>(kUnrolledNodes / size, 4, kMaxUnroll);
+  if (steps >= 2 * unroll) {
+    if (loops_.size() == 1) loops_.insert(loops_.begin(), capture(unroll));
+    launch_loop(loops_.front(), steps / unroll);
+    steps %= unroll;
   }
   if (steps > 0) launch_loop(loops_.back(), steps);
 }
