@@ -139,8 +139,9 @@ void GraphExecutor::capture_instructions(int64_t unroll) {
   const Dependencies dependencies = uses_branches() ? find_dependencies(instructions_, unroll)
                                                     : chain_dependencies(size * unroll);
   // Each kernel lets one other start early, the one that most depends on it: with more, kernels
-  // that wait take the place of those that could run.
-  const bool any_early = context_.allows_early_starts();
+  // that wait take the place of those that could run. A fill, which does not wait by itself, comes
+  // first where memory is poisoned.
+  const bool any_early = context_.allows_early_starts() && !poisons_memory();
   const std::vector<int32_t> critical = critical_successors(dependencies);
   std::vector<Front> fronts;  // the last nodes of each instruction
   fronts.reserve(dependencies.size());
