@@ -374,9 +374,17 @@ def gamma(shape: Sequence[int], alpha: Any, dtype: Any = None, seed: Seed = None
 def _gamma(alpha: Any, shape: Sequence[int], dtype: Any, seed: Seed) -> Any:
     name = _floating(dtype)
     work = "float32" if name in ("float16", "bfloat16") else name
+    large, share, exponent = _gamma_factors(alpha, shape, work, seed)
+    return dispatch.convert(elementwise.multiply(large, elementwise.power(share, exponent)), name)
+
+
+def _gamma_factors(alpha: Any, shape: Sequence[int], work: str, seed: Seed) -> tuple[Any, Any, Any]:
+    """Gamma distributed numbers as x u^e, the second factor being 1 from alpha = 1 on.
+
+    Below 1 they are those of alpha + 1 times u^(1 / alpha), which may be too small for a number.
+    """
     alpha = dispatch.convert(alpha, work)
     sizes = _sizes(shape)
-    # Below 1 it is that of alpha + 1 times u^(1 / alpha).
     is_small = elementwise.less(alpha, 1.0)
     d = elementwise.subtract(
         elementwise.where(is_small, elementwise.add(alpha, 1.0), alpha), 1.0 / 3.0
@@ -399,13 +407,12 @@ def _gamma(alpha: Any, shape: Sequence[int], dtype: Any, seed: Seed) -> Any:
     first = reduction.argmax(dispatch.convert(taken, "int32"), 0)
     chosen = shaping.expand_dims(first, 0)
     v = shaping.squeeze(sorting.take_along_axis(elementwise.maximum(v, 0.0), chosen, 0), 0)
-    result = elementwise.multiply(d, v)
-    less = elementwise.power(
-        elementwise.maximum(uniform(sizes, dtype=work, seed=generator[2]), 1e-30),
-        elementwise.reciprocal(elementwise.where(is_small, alpha, 1.0)),
-    )
-    return dispatch.convert(
-        elementwise.where(is_small, elementwise.multiply(result, less), result), name
+    share = elementwise.maximum(uniform(sizes, dtype=work, seed=generator[2]), 1e-30)
+    exponent = elementwise.reciprocal(elementwise.where(is_small, alpha, 1.0))
+    return (
+        elementwise.multiply(d, v),
+        elementwise.where(is_small, share, 1.0),
+        exponent,
     )
 
 
@@ -430,11 +437,21 @@ def beta(shape: Sequence[int], alpha: Any, beta: Any, dtype: Any = None, seed: S
         dtype: A floating type, by default `floatx`.
         seed: An integer, a SeedGenerator, or None.
     """
-    first, second = _split(seed, 2)
+    return _beta(alpha, beta, shape, dtype, seed)
+
+
+@op
+def _beta(alpha: Any, beta: Any, shape: Sequence[int], dtype: Any, seed: Seed) -> Any:
     name = _floating(dtype)
     work = "float32" if name in ("float16", "bfloat16") else name
-    a, b = gamma(shape, alpha, work, first), gamma(shape, beta, work, second)
-    return dispatch.convert(elementwise.divide(a, elementwise.add(a, b)), name)
+    logs = []
+    for parameter, own_seed in zip((alpha, beta), _split(seed, 2), strict=True):
+        large, share, exponent = _gamma_factors(parameter, shape, work, own_seed)
+        tail = elementwise.multiply(elementwise.log(share), exponent)
+        logs.append(elementwise.add(elementwise.log(elementwise.maximum(large, 1e-30)), tail))
+    # a / (a + b) by their logarithms: for small parameters both may be too small for a number.
+    ratio = elementwise.exp(elementwise.subtract(logs[1], logs[0]))
+    return dispatch.convert(elementwise.reciprocal(elementwise.add(ratio, 1.0)), name)
 
 
 def binomial(

@@ -153,6 +153,10 @@ DISTRIBUTIONS = {
     "gamma": (lambda: random.gamma(SHAPE, 2.5, seed=2), 2.5, 2.5, 3 * 2.5**2 + 6 * 2.5),
     "gamma below 1": (lambda: random.gamma(SHAPE, 0.3, seed=2), 0.3, 0.3, 3 * 0.3**2 + 6 * 0.3),
     "beta": (lambda: random.beta(SHAPE, 2.0, 3.0, seed=2), 0.4, 0.04, 2.36 * 0.04**2),
+    # Parameters for which both gamma draws are too small for float32.
+    "beta near 0": (
+        lambda: random.beta(SHAPE, 0.01, 0.01, seed=2), 0.5, 0.25 / 1.02, 3 / (16 * 1.02 * 3.02),
+    ),
     "binomial": (lambda: random.binomial(SHAPE, 10, 0.3, seed=2), 3.0, 2.1, 2.88 * 2.1**2),
     # Integrals of the bell from -2 to 2.
     "truncated_normal": (
@@ -171,6 +175,14 @@ def test_moments_of_distributions(name, device):
     # Within six standard errors.
     assert abs(drawn_mean - mean) < 6 * np.sqrt(variance / count)
     assert abs(drawn_variance - variance) < 6 * np.sqrt((fourth - variance**2) / count)
+
+
+def test_beta_of_hardly_anything(device):
+    """All but 0 and 1 have no share left."""
+    with keras.device(device):
+        draws = random.beta((5000,), 1e-6, 1e-6, seed=2).numpy()
+    assert np.minimum(draws, 1 - draws).max() < 0.01
+    assert abs(draws.mean() - 0.5) < 6 * 0.5 / np.sqrt(5000)
 
 
 def test_truncated_normal_is_cut():

@@ -333,6 +333,7 @@ class AugMix(_Policy):
         seed = self.generator if seed is None else seed
         with self._drawing(images, seed) as generator:
             shares = random.gamma((self.num_chains,), self.alpha, seed=generator)
+            shares = ops.maximum(shares, 1e-30)  # all may be 0 for a small alpha
             weight = random.beta((), self.alpha, self.alpha, seed=generator)
         shape = (self.num_chains, self.chain_depth)
         return {
