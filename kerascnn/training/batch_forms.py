@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerascnn import _core, trees
-from kerascnn.training.data import ArrayData, as_array
+from kerascnn.training.data import ArrayData, import_array
 
 _INT32 = np.iinfo(np.int32)
 _least, _greatest = np.minimum.reduce, np.maximum.reduce
@@ -74,7 +74,9 @@ def look_at(parts: tuple) -> tuple[list[np.ndarray], Any] | None:
     """
     if len(parts) == 2:
         x, y = parts
-        if type(x) is np.ndarray and type(y) is np.ndarray and x is not y:
+        x = x if type(x) is np.ndarray else _plain_array(x)
+        y = y if type(y) is np.ndarray else _plain_array(y)
+        if x is not None and y is not None and x is not y:
             return [x, y], (x.shape, x.dtype, y.shape, y.dtype)
     arrays = []
     for leaf in trees.leaves(parts):
@@ -94,14 +96,17 @@ def _signature(outline: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def _plain_array(leaf: Any) -> np.ndarray | None:
+    """What is an array, as NumPy's; `None` for a structure, and for what has to be looked at."""
     kind = type(leaf)
     if kind is np.ndarray:
         return leaf
-    if kind is not _core.Tensor and kind.__module__ != "torch":
+    if kind is _core.Tensor:
+        return leaf.numpy()
+    if kind.__module__ != "torch":
         return None
     try:
-        return as_array(leaf, "")
-    except (TypeError, ValueError):
+        return import_array(leaf)
+    except (TypeError, ValueError, RuntimeError):
         return None  # reading it in full says what is wrong with it
 
 

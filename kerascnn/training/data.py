@@ -160,7 +160,7 @@ def check_positive_int(name: str, value: Any) -> int:
 
 def _as_arrays(structure: Any, name: str) -> Any:
     def convert(path: tuple, leaf: Any) -> Any:
-        return as_array(leaf, name + "".join(f"[{key!r}]" for key in path))
+        return _as_array(leaf, name + "".join(f"[{key!r}]" for key in path))
 
     def walk(part: Any, path: tuple) -> Any:
         if isinstance(part, dict):
@@ -183,7 +183,7 @@ def _reject_numbers(items: Any, name: str) -> None:
         )
 
 
-def as_array(value: Any, name: str) -> np.ndarray | None:
+def _as_array(value: Any, name: str) -> np.ndarray | None:
     """A NumPy array of a dtype that the device has; floats become `floatx`."""
     if value is None:
         return None
@@ -195,7 +195,7 @@ def as_array(value: Any, name: str) -> np.ndarray | None:
                 f"{name} must be an array. Received: {type(value).__name__}. Lists and tuples are "
                 "read as one array for each input or output of the model."
             )
-        value = _import_array(value)
+        value = import_array(value)
     if value.ndim == 0:
         raise ValueError(
             f"{name} must have an axis of samples, shape (num_samples, ...). Received a single "
@@ -204,8 +204,8 @@ def as_array(value: Any, name: str) -> np.ndarray | None:
     return _standardize_dtype(value, name)
 
 
-def _import_array(value: Any) -> np.ndarray:
-    """An array of another library as NumPy's."""
+def import_array(value: Any) -> np.ndarray:
+    """An array of another library as NumPy's, in the dtype that it has where NumPy knows that."""
     library = type(value).__module__.partition(".")[0]
     if library == "torch":
         value = value.detach().cpu()
