@@ -10,6 +10,7 @@ import numpy as np
 
 from kerascnn import _core
 from kerascnn.training import memory
+from kerascnn.training.chunks import Chunks
 from kerascnn.training.data import ArrayData
 from kerascnn.training.device_state import StagedTensor, StepState
 from kerascnn.training.steps import BatchSource, CompiledStep, describe_source
@@ -25,14 +26,18 @@ class Segment(NamedTuple):
     inputs: list[Any]
     num_steps: int
     load: Callable[[], None]
-    counts: bool  # whether its steps walk through the data with the counter of the state
+    # Where the counter of the state is at the first step; None where there is one step, which does
+    # not look at it.
+    start: int | None
+    release: Callable[[], None] = lambda: None  # called when its steps are enqueued
 
 
 class Feed:
     """The batches of one data set for one kind of step.
 
     Making a feed traces and compiles its steps, for whole batches and for the last, shorter one;
-    only then does data go to the device: all at once where it fits, else in chunks of batches.
+    only then does data go to the device: all at once where it fits, else in chunks of batches, each
+    while the device works on the one before.
 
     Args:
         model: the model.
@@ -72,43 +77,46 @@ class Feed:
         self._upload()
         self._segments: Iterator[Segment] = iter(())
         self._segment: Segment | None = None
+        self._ahead: Segment | None = (
+            None  # the one after it, where that was loaded before its time
+        )
         self._done = 0  # steps of the current segment
         self._left = 0  # steps of the current pass
 
     def _compile(self, model: StepMachinery, kind: str) -> None:
-        rows = self._chunk * self._batch_size
-        length = None if self.is_resident else max(rows, self._rest)
+        rows = self._chunk * self._batch_size * (1 if self.is_resident else 2)
         self._main: CompiledStep | None = None
         self._tail: CompiledStep | None = None
         if self._full:
             self._main = model._compiled_step(
-                kind, self._source(self._batch_size, rows, True, length), self._state
+                kind, self._source(self._batch_size, rows, True), self._state
             )
         if self._rest:
             self._tail = model._compiled_step(
-                kind, self._source(self._rest, self._rest, False, length), self._state
+                kind, self._source(self._rest, self._rest, False), self._state
             )
 
-    def _source(self, batch_size: int, rows: int, counts: bool, length: int | None) -> BatchSource:
+    def _source(self, batch_size: int, rows: int, counts: bool) -> BatchSource:
+        length = None if self.is_resident else 2 * self._chunk * self._batch_size
         return describe_source(self._data.packed, self._arrays, batch_size, rows, counts, length)
 
     def _upload(self) -> None:
         device = self._state.device
         rows = self._chunk * self._batch_size
-        self._order = StagedTensor("order", (rows,), "int32", device)
         self._tail_order = StagedTensor("order", (self._rest,), "int32", device)
-        self._loaded_in_order = False
+        self._chunks: Chunks | None = None
         if self.is_resident:
+            self._order = StagedTensor("order", (rows,), "int32", device)
+            self._loaded_in_order = False
             self._tensors = [_core.from_numpy(array, device) for array in self._arrays]
             return
-        length = max(rows, self._rest)
-        self._buffers = [
-            StagedTensor("chunk", (length, *a.shape[1:]), a.dtype.name, device)
-            for a in self._arrays
-        ]
-        self._tensors = [buffer.tensor for buffer in self._buffers]
-        self._order.write(np.arange(rows, dtype=np.int32))
-        self._tail_order.write(np.arange(self._rest, dtype=np.int32))
+        self._chunks = Chunks(self._arrays, rows, device)
+        self._tensors = self._chunks.tensors
+        self._order = StagedTensor("order", (2 * rows,), "int32", device)
+        self._order.write(np.arange(2 * rows, dtype=np.int32))
+        # The last batch comes behind the last whole chunk, into the other place.
+        first = -(-self._full // self._chunk) % 2 * rows
+        self._tail_order.write(np.arange(first, first + self._rest, dtype=np.int32))
 
     # One pass over the data --------------------------------------------------------------------
 
@@ -146,11 +154,13 @@ class Feed:
         order = self._take_order()
         make = self._resident_segments if self.is_resident else self._streamed_segments
         self._segments = make(order)
-        self._segment = None
+        self._segment = self._ahead = None
         self._left = self.num_batches
 
     def plan_ahead(self) -> None:
-        """Draws the next order; called while a GPU is busy with the steps before."""
+        """Loads the next chunk, draws the next order; called while a GPU is busy with steps."""
+        if self._chunks is not None and self._ahead is None:
+            self._ahead = self._load_next()
         if self._generator is not None and self._next_order is None:
             self._next_order = self._draw_order(self._generator)
 
@@ -166,13 +176,13 @@ class Feed:
     def run(self, limit: int) -> tuple[CompiledStep, int]:
         """Up to `limit` steps with one program; which program, and how many it were."""
         if self._segment is None:
-            self._segment = next(self._segments)
-            self._segment.load()
+            self._segment, self._ahead = self._ahead or self._load_next(), None
+            assert self._segment is not None
             self._done = 0
         segment = self._segment
         count = min(limit, segment.num_steps - self._done)
-        if segment.counts:
-            self._state.seek(self._name, self._done)
+        if segment.start is not None:
+            self._state.seek(self._name, segment.start + self._done)
             segment.step.run(segment.inputs, count)
             self._state.advance(count)
         else:
@@ -180,8 +190,15 @@ class Feed:
         self._done += count
         self._left -= count
         if self._done == segment.num_steps:
+            segment.release()
             self._segment = None
         return segment.step, count
+
+    def _load_next(self) -> Segment | None:
+        segment = next(self._segments, None)
+        if segment is not None:
+            segment.load()
+        return segment
 
     def _resident_segments(self, order: np.ndarray | None) -> Iterator[Segment]:
         split = self._full * self._batch_size
@@ -199,34 +216,34 @@ class Feed:
 
         if self._main is not None:
             inputs = [*self._tensors, self._order.tensor]
-            yield Segment(self._main, inputs, self._full, load_main, counts=True)
+            yield Segment(self._main, inputs, self._full, load_main, start=0)
         if self._tail is not None:
             inputs = [*self._tensors, self._tail_order.tensor]
-            yield Segment(self._tail, inputs, 1, load_tail, counts=False)
+            yield Segment(self._tail, inputs, 1, load_tail, start=None)
 
     def _streamed_segments(self, order: np.ndarray | None) -> Iterator[Segment]:
-        def loader(start: int, stop: int) -> Callable[[], None]:
-            def load() -> None:
-                # The chunk before may still be in use.
-                _core.synchronize(self._state.device)
-                for array, buffer in zip(self._arrays, self._buffers, strict=True):
-                    into = buffer.host[: stop - start]
-                    if order is None:
-                        into[...] = array[start:stop]
-                    else:
-                        np.take(array, order[start:stop], axis=0, out=into, mode="clip")
-                    buffer.flush()
+        chunks, size = self._chunks, self._batch_size
+        assert chunks is not None
+        for place in range(2):
+            chunks.release(place)  # the pass before may have been left in the middle
 
-            return load
+        def segment(step: CompiledStep, index: int, first: int, count: int) -> Segment:
+            start, stop = first * size, min((first + count) * size, self._data.num_samples)
+            which = slice(start, stop) if order is None else order[start:stop]
+            is_tail = step is self._tail
+            return Segment(
+                step,
+                [*self._tensors, (self._tail_order if is_tail else self._order).tensor],
+                count,
+                lambda: chunks.load(index % 2, self._arrays, which),
+                None if is_tail else index % 2 * self._chunk,
+                lambda: chunks.release(index % 2),
+            )
 
-        size = self._batch_size
-        for first in range(0, self._full if self._main is not None else 0, self._chunk):
+        index = 0
+        for first in range(0, self._full, self._chunk):
             assert self._main is not None
-            count = min(self._chunk, self._full - first)
-            inputs = [*self._tensors, self._order.tensor]
-            load = loader(first * size, (first + count) * size)
-            yield Segment(self._main, inputs, count, load, counts=True)
+            yield segment(self._main, index, first, min(self._chunk, self._full - first))
+            index += 1
         if self._tail is not None:
-            inputs = [*self._tensors, self._tail_order.tensor]
-            load = loader(self._full * size, self._data.num_samples)
-            yield Segment(self._tail, inputs, 1, load, counts=False)
+            yield segment(self._tail, index, self._full, 1)

@@ -9,8 +9,9 @@ from kerascnn import _core
 
 # Data that takes more than this share of the free memory is streamed: steps need room as well.
 RESIDENT_SHARE = 0.5
-# A chunk of streamed data: large enough that a copy to a GPU runs at full speed.
-CHUNK_BYTES = 64 << 20
+# A chunk of streamed data, of which two are on the device: large enough that copies to a GPU run at
+# full speed.
+CHUNK_BYTES = 32 << 20
 # What a batch size may use of the free memory to be called fitting; the allocator rounds blocks up.
 _FITTING_SHARE = 0.9
 
@@ -38,7 +39,7 @@ def fits_on_device(num_bytes: int, device: str) -> bool:
 
 def chunk_batches(bytes_per_batch: int, num_batches: int, device: str) -> int:
     """How many batches a chunk of streamed data has."""
-    room = min(CHUNK_BYTES, int(_core.memory_stats(device)["available"] * RESIDENT_SHARE / 2))
+    room = min(CHUNK_BYTES, int(_core.memory_stats(device)["available"] * RESIDENT_SHARE / 4))
     return max(1, min(num_batches, room // max(1, bytes_per_batch)))
 
 

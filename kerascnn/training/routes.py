@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kerascnn import _core, dtypes
+from kerascnn.training.chunks import host_memory
 from kerascnn.training.device_state import StagedTensor, StepState
 from kerascnn.training.steps import BatchSource, CompiledStep
 
@@ -63,15 +63,7 @@ class Ring:
 
     def __init__(self, num_bytes: int, device: str):
         self.num_bytes = num_bytes
-        try:
-            self.host = _core.empty_for_upload([num_bytes], "uint8", device)
-        except _core.OutOfMemoryError as error:
-            warnings.warn(
-                f"Batches are copied to {device} from ordinary memory, which is slower: {error}.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            self.host = _core.empty([num_bytes], "uint8", "cpu")
+        self.host = host_memory([num_bytes], "uint8", device)
         self.memory = _core.empty([num_bytes], "uint8", device)
         self.halves = (_core.Upload(device), _core.Upload(device))
         self.steps_done = _core.Fence(device)  # of the batches that were sent last

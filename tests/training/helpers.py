@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 
 import kerascnn as keras
-from kerascnn import layers
+from kerascnn import _core, layers
 from kerascnn.training import machinery, steps
 
 
@@ -87,3 +87,29 @@ def count_compilations():
         yield compiled
     finally:
         machinery.compile_step = original
+
+
+Upload = _core.Upload
+
+
+class WatchedUpload:
+    """An upload as late as it may be: rows are read on the host when somebody waits for them."""
+
+    def __init__(self, device):
+        self.upload = Upload(device)
+        self.under_way = []
+
+    def send(self, targets, sources, first, count):
+        rows = slice(first, first + count)
+        for source in sources:
+            host = source.numpy()[rows]
+            self.under_way.append((host, host.copy()))
+        self.upload.send(targets, sources, first, count)
+
+    def mark_used(self):
+        self.upload.mark_used()
+
+    def wait(self):
+        for now, sent in self.under_way:
+            np.testing.assert_array_equal(now, sent)
+        self.under_way = []

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import kerascnn as keras
-from kerascnn import layers
-from kerascnn.training import memory
+from kerascnn import _core, layers
+from kerascnn.training import chunks, feed, memory
 
-from .helpers import blobs, classifier
+from .helpers import WatchedUpload, blobs, classifier
 
 
 def stream_in_chunks(monkeypatch, chunk_bytes):
@@ -17,18 +17,38 @@ def stream_in_chunks(monkeypatch, chunk_bytes):
     )
 
 
+class CopiedChunks(chunks.Chunks):
+    """Copies as to a GPU, also on the CPU."""
+
+    def __init__(self, arrays, rows, device):
+        super().__init__(arrays, rows, device)
+        self._copies = True
+        self._sources = [
+            _core.empty_for_upload(list(tensor.shape), tensor.dtype, device)
+            for tensor in self.tensors
+        ]
+        self._hosts = [source.numpy() for source in self._sources]
+        self._uploads = [WatchedUpload(device) for _ in range(2)]
+
+
+@pytest.mark.parametrize("copies", [False, True])
 @pytest.mark.parametrize("samples", [48, 50, 3, 5])
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("chunk_bytes", [1, 300])
-def test_streamed_data_train_the_same_weights(monkeypatch, samples, shuffle, chunk_bytes):
+def test_streamed_data_train_the_same_weights(
+    monkeypatch, samples, shuffle, chunk_bytes, copies, device
+):
     """A batch of 5 samples has 5 * (16 + 4) bytes: chunks of one batch and of three."""
     x, y = blobs(samples)
     results = []
     for streamed in (False, True):
         if streamed:
             stream_in_chunks(monkeypatch, chunk_bytes)
+            if copies:
+                monkeypatch.setattr(feed, "Chunks", CopiedChunks)
         keras.utils.set_random_seed(2)
-        model = classifier()
+        with keras.device(device):
+            model = classifier()
         model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
         history = model.fit(
             x, y, batch_size=5, epochs=3, shuffle=shuffle, validation_data=(x, y), verbose=0
@@ -40,6 +60,26 @@ def test_streamed_data_train_the_same_weights(monkeypatch, samples, shuffle, chu
     assert resident[:2] == streamed[:2]
     np.testing.assert_array_equal(resident[2], streamed[2])
     np.testing.assert_array_equal(resident[3], streamed[3])
+
+
+def test_streamed_data_go_on_where_an_epoch_ended(monkeypatch, device):
+    """Epochs of 4 of 10 batches in chunks of three, with validation in between."""
+    x, y = blobs(48)
+    histories = []
+    for streamed in (False, True):
+        if streamed:
+            stream_in_chunks(monkeypatch, 300)
+            monkeypatch.setattr(feed, "Chunks", CopiedChunks)
+        with keras.device(device):
+            model = classifier()
+        model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy")
+        history = model.fit(
+            x, y, batch_size=5, epochs=2, steps_per_epoch=4, shuffle=False,
+            validation_data=(x[:23], y[:23]), validation_batch_size=5, verbose=0,
+        )  # fmt: skip
+        again = model.fit(x, y, batch_size=5, epochs=2, shuffle=False, verbose=0)
+        histories.append((history.history, again.history))
+    assert histories[0] == histories[1]
 
 
 def test_a_batch_that_does_not_fit_says_which_one_would():

@@ -10,13 +10,12 @@ import pytest
 
 import kerascnn as keras
 from kerascnn import _core
-from kerascnn.training import batch_feed, routes
+from kerascnn.training import batch_feed, chunks, routes
 
-from .helpers import blobs, classifier
+from .helpers import WatchedUpload, blobs, classifier
 
 # fit says of sources that have an order of their own that it does not shuffle them.
 pytestmark = pytest.mark.filterwarnings("ignore:`shuffle=True` has no effect")
-Upload = _core.Upload
 
 
 def compiled(**arguments):
@@ -41,29 +40,6 @@ class Batches:
 
     def __iter__(self):
         return batches_of(*self.arguments)
-
-
-class WatchedUpload:
-    """An upload as late as it may be: rows are read on the host when somebody waits for them."""
-
-    def __init__(self, device):
-        self.upload = Upload(device)
-        self.under_way = []
-
-    def send(self, targets, sources, first, count):
-        rows = slice(first, first + count)
-        for source in sources:
-            host = source.numpy()[rows]
-            self.under_way.append((host, host.copy()))
-        self.upload.send(targets, sources, first, count)
-
-    def mark_used(self):
-        self.upload.mark_used()
-
-    def wait(self):
-        for now, sent in self.under_way:
-            np.testing.assert_array_equal(now, sent)
-        self.under_way = []
 
 
 @pytest.fixture(params=["one by one", "halves of 1", "halves of 3", "large halves"])
@@ -299,7 +275,7 @@ def test_no_page_locked_memory_is_said_and_makes_no_difference(monkeypatch):
         raise _core.OutOfMemoryError("the system gives none")
 
     monkeypatch.setattr(batch_feed, "make_route", routes.RingRoute)
-    monkeypatch.setattr(routes._core, "empty_for_upload", fail)
+    monkeypatch.setattr(chunks._core, "empty_for_upload", fail)
     x, y = blobs(32)
     model = compiled()
     start = model.get_weights()
