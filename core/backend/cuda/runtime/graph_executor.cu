@@ -15,9 +15,9 @@ namespace {
 // capture slower.
 constexpr int64_t kUnrolledNodes = 512;
 constexpr int64_t kMaxUnroll = 32;
-// So many runs of one step are left to the loop. Then it is clear that somebody looks up after each
-// step, and a graph of its own for it is worth its capture.
-constexpr int64_t kSingleRunsInLoop = 8;
+// So many runs of one step are left to the loop, such as those of each epoch's last batch. Then it is
+// clear that somebody looks up after each step, and a graph of its own is worth its capture.
+constexpr int64_t kSingleRunsInLoop = 32;
 
 __global__ void set_turns(int64_t* remaining, int64_t turns) { *remaining = turns; }
 
