@@ -11,12 +11,12 @@ namespace kerascnn::cuda {
 namespace {
 
 // Nodes in a turn of the unrolled loop, about. A turn costs the device a few microseconds on top of
-// its kernels, which matters beside steps of some ten kernels; more than this gains little and makes
-// capture slower.
+// its kernels, which matters beside steps of some ten kernels; more than this gains little and
+// makes capture slower.
 constexpr int64_t kUnrolledNodes = 512;
 constexpr int64_t kMaxUnroll = 32;
-// So many runs of one step are left to the loop, such as those of each epoch's last batch. Then it is
-// clear that somebody looks up after each step, and a graph of its own is worth its capture.
+// So many runs of one step are left to the loop, such as those of each epoch's last batch. Then it
+// is clear that somebody looks up after each step, and a graph of its own is worth its capture.
 constexpr int64_t kSingleRunsInLoop = 32;
 
 __global__ void set_turns(int64_t* remaining, int64_t turns) { *remaining = turns; }
