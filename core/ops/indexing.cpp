@@ -60,29 +60,55 @@ std::vector<TensorSpec> infer_one_hot(const Attributes& attributes, Specs inputs
   return {{attributes.get_dtype("dtype"), shape}};
 }
 
-std::vector<TensorSpec> infer_take_batch(const Attributes& attributes, Specs inputs) {
-  check_num_inputs("take_batch", inputs, 3);
-  if (inputs[0].shape.empty()) {
-    throw ValueError("take_batch: the data must have at least 1 axis, received a scalar");
+// One batch of `data`, whose op is called `op`.
+TensorSpec infer_batch(std::string_view op, const Attributes& attributes, const TensorSpec& data,
+                       const TensorSpec& order, const TensorSpec& step) {
+  if (data.shape.empty()) {
+    throw ValueError(message(op, ": the data must have at least 1 axis, received a scalar"));
   }
-  check_rank("take_batch", "the order", inputs[1], 1);
-  if (inputs[1].dtype != DType::Int32) {
-    throw TypeError(
-        message("take_batch: the order must be int32, received ", spec_string(inputs[1])));
+  check_rank(op, "the order", order, 1);
+  if (order.dtype != DType::Int32) {
+    throw TypeError(message(op, ": the order must be int32, received ", spec_string(order)));
   }
-  if (inputs[2] != TensorSpec{DType::Int64, {}}) {
-    throw ValueError(
-        message("take_batch: the step must be int64 (), received ", spec_string(inputs[2])));
+  if (step != TensorSpec{DType::Int64, {}}) {
+    throw ValueError(message(op, ": the step must be int64 (), received ", spec_string(step)));
   }
   const int64_t batch_size = attributes.get_int("batch_size");
   if (batch_size < 1) {
-    throw ValueError(message("take_batch: batch_size must be positive, received ", batch_size));
+    throw ValueError(message(op, ": batch_size must be positive, received ", batch_size));
   }
-  check_not_empty("take_batch", inputs[0].shape, 0, {batch_size});
-  check_not_empty("take_batch", inputs[1].shape, 0, {batch_size});
-  TensorSpec batch = inputs[0];
+  check_not_empty(op, data.shape, 0, {batch_size});
+  check_not_empty(op, order.shape, 0, {batch_size});
+  TensorSpec batch = data;
   batch.shape[0] = batch_size;
-  return {batch};
+  return batch;
+}
+
+std::vector<TensorSpec> infer_take_batch(const Attributes& attributes, Specs inputs) {
+  check_num_inputs("take_batch", inputs, 3);
+  return {infer_batch("take_batch", attributes, inputs[0], inputs[1], inputs[2])};
+}
+
+std::vector<TensorSpec> infer_take_batches(const Attributes& attributes, Specs inputs) {
+  if (inputs.size() < 3) check_num_inputs("take_batches", inputs, 3);
+  const size_t count = inputs.size() - 2;
+  const std::vector<double> scales = attributes.get_doubles("scales");
+  if (scales.size() != count) {
+    throw ValueError(message("take_batches: there must be one scale for each of the ", count,
+                             " arrays, received ", scales.size()));
+  }
+  std::vector<TensorSpec> batches;
+  for (size_t i = 0; i < count; ++i) {
+    batches.push_back(
+        infer_batch("take_batches", attributes, inputs[i], inputs[count], inputs[count + 1]));
+    if (scales[i] == 0.0) continue;
+    if (inputs[i].dtype != DType::UInt8) {
+      throw TypeError(
+          message("take_batches: what is scaled must be uint8, received ", spec_string(inputs[i])));
+    }
+    batches.back().dtype = DType::Float32;
+  }
+  return batches;
 }
 
 }  // namespace
@@ -109,6 +135,12 @@ const OpDef op_take_batch = {
     .name = "take_batch",
     .infer = infer_take_batch,
     .not_differentiable = "it reads samples out of a data set, which is not trained; use gather",
+};
+
+const OpDef op_take_batches = {
+    .name = "take_batches",
+    .infer = infer_take_batches,
+    .not_differentiable = "it reads samples out of data sets, which are not trained; use gather",
 };
 
 }  // namespace kerascnn

@@ -342,6 +342,34 @@ def _take_batch():
     ]
 
 
+def _take_batches():
+    def make(samples, step, batch_size, *arrays):
+        """Each of `arrays` is the shape of a sample, with a scale where it holds bytes."""
+
+        def call(rng):
+            data, scales = [], []
+            for shape, *scale in arrays:
+                scales.append(scale[0] if scale else 0.0)
+                draw = integers(rng, "uint8", samples, *shape, low=0, high=256)
+                data.append(draw if scale else normal(rng, samples, *shape))
+            data += [rng.permutation(samples).astype("int32"), np.int64(step)]
+            return data, {"batch_size": batch_size, "scales": scales}
+
+        return call
+
+    # Scales that floats hold exactly: the reference multiplies doubles.
+    images, odd = ((4, 4, 1), 1 / 128), ((5, 3), 0.25)
+    return [
+        row("take_batches", "images_and_targets", make(10, 1, 4, images, ((),))),
+        row("take_batches", "odd_rows", make(9, 2, 4, odd, ((3,),), ((2, 2),))),
+        row("take_batches", "bytes_as_they_are", make(9, 0, 3, ((5, 3), 0.0), odd)),
+        row("take_batches", "one", make(7, 3, 2, images)),
+        row("take_batches", "past_the_end", make(5, 9, 2, ((2,),), odd)),
+        row("take_batches", "many", make(6, 1, 2, *[((i,),) for i in range(11)], odd)),
+        large("take_batches", make(70_000, 0, 66_000, ((2,), 0.5), ((1,),))),
+    ]
+
+
 def _matmul():
     calls = {
         "plain": ((5, 7), (7, 3)),
@@ -389,6 +417,7 @@ CASES = [
     *_slices(),
     *_indexing(),
     *_take_batch(),
+    *_take_batches(),
     *_matmul(),
 ]
 
@@ -492,6 +521,20 @@ def _bad():
             {"depth": 0, "dtype": "float32"},
             ValueError,
             "depth must be positive",
+        ),
+        Bad(
+            "take_batches",
+            [zeros(4, 2), zeros(4, dtype="int32"), np.int64(0)],
+            {"batch_size": 2, "scales": [0.0, 1.0]},
+            ValueError,
+            "take_batches: there must be one scale for each of the 1 arrays, received 2",
+        ),
+        Bad(
+            "take_batches",
+            [zeros(4, 2), zeros(4, dtype="int32"), np.int64(0)],
+            {"batch_size": 2, "scales": [0.5]},
+            TypeError,
+            "take_batches: what is scaled must be uint8",
         ),
         Bad(
             "take_batch",

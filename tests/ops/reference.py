@@ -374,6 +374,16 @@ def take_batch(data, order, step, batch_size):
     return data[np.clip(order[positions], 0, data.shape[0] - 1)]
 
 
+@reference("take_batches")
+def take_batches(*inputs, batch_size, scales):
+    *arrays, order, step = inputs
+    batches = [take_batch(array, order, step, batch_size) for array in arrays]
+    return tuple(
+        batch.astype("float64") * scale if scale else batch
+        for batch, scale in zip(batches, scales, strict=True)
+    )
+
+
 # Linear algebra, convolution, pooling.
 
 

@@ -1,4 +1,5 @@
-// gather and its adjoint, one_hot, take_batch. Indices outside the axis are clamped to it.
+// gather and its adjoint, one_hot, take_batch, take_batches. Indices outside the axis are clamped
+// to it.
 #include <algorithm>
 #include <cstring>
 
@@ -142,6 +143,47 @@ std::unique_ptr<Kernel> plan_take_batch(const PlanRequest& request) {
                     static_cast<size_t>(bytes));
       }
     });
+  });
+}
+
+// arrays (n, ...), order int32 (m,), step int64 () -> batches; one scale for each array, 0 for none
+std::unique_ptr<Kernel> plan_take_batches(const PlanRequest& request) {
+  struct Array {
+    int64_t rows, bytes;  // of a row of the data
+    float scale;
+  };
+  std::vector<Array> arrays;
+  const std::vector<double> scales = request.attributes.get_doubles("scales");
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const TensorSpec& data = request.inputs[i];
+    const int64_t rows = data.shape[0];
+    arrays.push_back({rows, rows > 0 ? num_bytes(data) / rows : 0, static_cast<float>(scales[i])});
+  }
+  const int64_t order_length = size_of(request.inputs[scales.size()]);
+  const int64_t batch_size = request.attributes.get_int("batch_size");
+  return make_kernel("kerascnn take_batches", [=](const KernelArgs& args) {
+    if (order_length == 0) return;
+    const int32_t* order = input<int32_t>(args, arrays.size());
+    const int64_t start = *input<int64_t>(args, arrays.size() + 1) * batch_size;
+    for (size_t a = 0; a < arrays.size(); ++a) {
+      const auto [rows, bytes, scale] = arrays[a];
+      if (bytes == 0) continue;
+      const int64_t grain = std::max<int64_t>(1, 65536 / bytes);
+      const auto* data = input<uint8_t>(args, a);
+      void* out = args.outputs[a];
+      parallel_for(batch_size, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t row = clamp_index(order[clamp_index(start + i, order_length)], rows);
+          const uint8_t* from = data + row * bytes;
+          if (scale == 0.0f) {
+            std::memcpy(static_cast<char*>(out) + i * bytes, from, static_cast<size_t>(bytes));
+            continue;
+          }
+          float* to = static_cast<float*>(out) + i * bytes;
+          for (int64_t j = 0; j < bytes; ++j) to[j] = static_cast<float>(from[j]) * scale;
+        }
+      });
+    }
   });
 }
 

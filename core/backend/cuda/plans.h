@@ -17,5 +17,7 @@ KERASCNN_OP_LIST(KERASCNN_DECLARE_PLAN)
 bool fuses_conv2d_max_pool2d(const PlanRequest& request);
 // The same for matmul_activation_grad and dense_sparse_softmax_cross_entropy.
 bool fuses_product(const PlanRequest& request);
+// The same for take_batches.
+bool fuses_take_batches(const PlanRequest& request);
 
 }  // namespace kerascnn::cuda

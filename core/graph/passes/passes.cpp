@@ -15,6 +15,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = fuse_epilogues(rooted);
   rooted = fuse_conv_pooling(rooted, options);
   rooted = fuse_activation_gradients(rooted, options);
+  rooted = join_batches(rooted, options);
   rooted = eliminate_dead_code(rooted);
   rooted = fuse_elementwise(rooted);
   rooted = materialize_constants(rooted);

@@ -55,6 +55,10 @@ RootedGraph fuse_conv_pooling(const RootedGraph& source, const PassOptions& opti
 // one kernel for them.
 RootedGraph fuse_activation_gradients(const RootedGraph& source, const PassOptions& options);
 
+// All batches that a step takes become one node's, bytes that are cast and scaled by a constant as
+// floats, where the device has one kernel for that.
+RootedGraph join_batches(const RootedGraph& source, const PassOptions& options);
+
 // Makes groups of element ops that have one output shape into fused_elementwise nodes.
 RootedGraph fuse_elementwise(const RootedGraph& source);
 
