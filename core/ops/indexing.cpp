@@ -1,5 +1,7 @@
 // Selection of elements by index tensors. Indices outside an axis are clamped to it by the kernels,
 // which can't raise; whoever has the values on the host checks them before.
+#include <algorithm>
+
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -90,13 +92,10 @@ std::vector<TensorSpec> infer_take_batch(const Attributes& attributes, Specs inp
 }
 
 std::vector<TensorSpec> infer_take_batches(const Attributes& attributes, Specs inputs) {
-  if (inputs.size() < 3) check_num_inputs("take_batches", inputs, 3);
-  const size_t count = inputs.size() - 2;
+  // One scale for each array; the order and the step follow.
   const std::vector<double> scales = attributes.get_doubles("scales");
-  if (scales.size() != count) {
-    throw ValueError(message("take_batches: there must be one scale for each of the ", count,
-                             " arrays, received ", scales.size()));
-  }
+  const size_t count = std::max<size_t>(1, scales.size());
+  check_num_inputs("take_batches", inputs, count + 2);
   std::vector<TensorSpec> batches;
   for (size_t i = 0; i < count; ++i) {
     batches.push_back(
