@@ -67,3 +67,8 @@ def absolute_scope(path: tuple[str, ...]) -> Iterator[None]:
 def current_scopes() -> tuple[str, ...]:
     """The names of the open scopes, outermost first."""
     return _scopes.get()
+
+
+def current_path() -> str:
+    """The names of the open scopes as one, `outer/inner`."""
+    return "/".join(_scopes.get())

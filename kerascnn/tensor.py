@@ -57,6 +57,12 @@ def _astype(self: Any, dtype: Any) -> Any:
     return ops.cast(self, dtype)
 
 
+def _round(self: Any, decimals: int | None = None) -> Any:
+    from kerascnn import ops
+
+    return ops.round(self, decimals or 0)
+
+
 def _tensor_repr(self: Any) -> str:
     values = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=100)
     return (
@@ -106,7 +112,9 @@ _BINARY = {
     "matmul": "matmul",
     "and": "logical_and",
     "or": "logical_or",
+    "xor": "logical_xor",
 }
+_UNARY = {"neg": "negative", "abs": "abs", "invert": "logical_not"}
 _COMPARISONS = {
     "lt": "less",
     "le": "less_equal",
@@ -121,8 +129,9 @@ def _add_operators(cls: Any) -> None:
         setattr(cls, f"__r{suffix}__", _reflected(name))
     for suffix, name in _COMPARISONS.items():
         setattr(cls, f"__{suffix}__", _forward(name))
-    for suffix, name in {"neg": "negative", "abs": "abs", "invert": "logical_not"}.items():
+    for suffix, name in _UNARY.items():
         setattr(cls, f"__{suffix}__", _unary(name))
+    cls.__round__ = _round
     cls.__getitem__ = _getitem
     cls.astype = _astype
     # NumPy would otherwise take the element-wise lead in `array + tensor`.
@@ -141,7 +150,6 @@ def install_operators() -> None:
         cls.__hash__ = object.__hash__
     for name, number in {"__bool__": bool, "__float__": float, "__int__": int}.items():
         setattr(tensor, name, lambda self, number=number: number(_item(self)))
-        setattr(value, name, _without_value)
     tensor.item = _item
     tensor.__repr__ = _tensor_repr
     tensor.__len__ = _tensor_len

@@ -184,6 +184,22 @@ class Variable:
         dtype = self.core.dtype
         return dispatch.convert(value, dtype, like=self.core.value, device_name=target)
 
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __pos__(self) -> Any:
+        return self.value
+
+    def __bool__(self) -> bool:
+        # Without this a variable would be true whatever it holds.
+        raise TypeError(
+            f"The variable '{self.path}' cannot be a condition. Compare its value with something, "
+            "as in `float(variable) > 0`, or inside a step with ops.where or ops.cond."
+        )
+
     def __repr__(self) -> str:
         return (
             f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, "

@@ -95,6 +95,7 @@ class Layer(Operation, LayerState):
         self.activity_regularizer = regularizers.get(activity_regularizer)
         self.input_spec: Any = None
         self.built = False
+        self._path: str | None = None
         self._build_shapes: dict[str, Any] | None = None
         self._in_call = False
         self._building = False
@@ -104,11 +105,19 @@ class Layer(Operation, LayerState):
         self._input_shape_argument = None if input_shape is None else tuple(input_shape)
 
     @property
+    def path(self) -> str | None:
+        """The names of the layers around it and its own, as `model/block/dense`; None until built.
+
+        It begins the paths of the layer's weights, and is what a `DTypePolicyMap` looks up.
+        """
+        return self._path
+
+    @property
     def dtype_policy(self) -> dtype_policies.DTypePolicy:
         """What this layer computes in and keeps its weights in."""
         policy = self._dtype_policy
         if isinstance(policy, dtype_policies.DTypePolicyMap):
-            return policy[getattr(self, "path", None) or self.name]
+            return policy[self.path or self.name]
         return policy
 
     @dtype_policy.setter
@@ -142,6 +151,8 @@ class Layer(Operation, LayerState):
             input_shape: Shape of the first argument of `call`; or name the arguments
                 `<argument>_shape` to get the shapes of several.
         """
+        with _build_scope(self):
+            self._path = naming.current_path()
         self._build_shapes = {"input_shape": input_shape}
         self.built = True
 
@@ -366,6 +377,7 @@ def _wrap_build(build: Callable[..., None]) -> Callable[..., None]:
         self.built = True  # first, so that a `build` that has nothing to go by can take it back
         try:
             with tracing.suspended(), autocast_scope(None), _build_scope(self):
+                self._path = naming.current_path()
                 build(self, *args, **kwargs)
         except BaseException:
             self.built = False

@@ -100,12 +100,24 @@ class LayerState:
             aggregation: Kept for Keras' signature.
             overwrite_with_gradient: Only False.
             name: By default variable, variable_1, ...
+
+        Returns:
+            The weight. Another name for this method is `add_variable`.
+
+        Raises:
+            ValueError: for a size that is not known, and a name in place of the shape.
+            RuntimeError: before `super().__init__()`.
         """
         from kerascnn import constraints, dtypes, regularizers
 
         self._check_initialized()
         if overwrite_with_gradient:
             raise ValueError("overwrite_with_gradient=True is not available.")
+        if isinstance(shape, str):  # as Keras 2 took it
+            raise ValueError(
+                f"`name` goes by keyword: add_weight(shape=..., name={shape!r}). "
+                f"Received: add_weight({shape!r}, ...)"
+            )
         sizes = (shape,) if isinstance(shape, int) else tuple(() if shape is None else shape)
         if any(n is None for n in sizes):
             raise ValueError(
@@ -129,6 +141,10 @@ class LayerState:
         variable.constraint = constraints.get(constraint)
         self._added.append(variable)
         return variable
+
+    def add_variable(self, *args: Any, **kwargs: Any) -> Variable:
+        """The same as `add_weight`."""
+        return self.add_weight(*args, **kwargs)
 
     def _check_initialized(self) -> None:
         if "_added" not in self.__dict__:
@@ -163,6 +179,18 @@ class LayerState:
         seeds = [generator.state for generator in self._owned(SeedGenerator)]
         parts = [self._own_variables(), seeds, *(layer.variables for layer in self._sublayers())]
         return unique(v for part in parts for v in part)
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The metrics among the attributes of this layer and of those below it."""
+        from kerascnn.metrics.metric import Metric
+
+        return unique(metric for layer in self._flatten_layers() for metric in layer._owned(Metric))
+
+    @property
+    def metrics_variables(self) -> list[Variable]:
+        """The states of all metrics."""
+        return [variable for metric in self.metrics for variable in metric.variables]
 
     @property
     def trainable_weights(self) -> list[Variable]:

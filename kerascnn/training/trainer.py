@@ -39,7 +39,6 @@ from kerascnn.training.steps import (
     TRAIN,
 )
 from kerascnn.utils.batch_parts import unpack_x_y_sample_weight
-from kerascnn.variable import Variable
 
 
 class Trainer(StepMachinery):
@@ -163,11 +162,6 @@ class Trainer(StepMachinery):
         known = {id(metric) for metric in (*found, *compiled)}
         found.extend(metric for metric in unique(own) if id(metric) not in known)
         return found
-
-    @property
-    def metrics_variables(self) -> list[Variable]:
-        """The states of all metrics."""
-        return [variable for metric in self.metrics for variable in metric.variables]
 
     @property
     def metrics_names(self) -> list[str]:

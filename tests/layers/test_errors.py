@@ -143,3 +143,8 @@ def test_a_missing_gpu_is_an_error_with_the_reason():
     with pytest.raises(ValueError, match="not the name of a device"):
         keras.device("tpu")
     assert issubclass(keras.DeviceError, RuntimeError)
+
+
+def test_a_name_in_place_of_the_shape_of_a_weight():
+    with pytest.raises(ValueError, match=r"add_weight\(shape=..., name='kernel'\)"):
+        layers.Layer().add_weight("kernel", (2, 3))

@@ -154,3 +154,45 @@ def test_keras_tensors_of_ops_become_part_of_the_model():
     model = keras.Model(x, y)
     data = np.arange(8, dtype="float32").reshape(2, 4)
     np.testing.assert_array_equal(model(data).numpy(), (data * 2 + 1)[:, :2])
+
+
+@pytest.mark.parametrize("package", ["kerascnn", "keras"])
+def test_paths_and_metrics_of_a_layer_of_ones_own(package):
+    module = pytest.importorskip(package)
+
+    class Watched(module.layers.Layer):
+        def __init__(self):
+            super().__init__(name="watched")
+            self.mean = module.metrics.Mean(name="mean_output")
+            self.inner = module.layers.Dense(2, name="inner")
+
+        def build(self, input_shape):
+            self.scale = self.add_variable((1,), "ones", name="scale")
+            self.inner.build(input_shape)
+
+        def call(self, inputs):
+            outputs = self.inner(inputs) * self.scale
+            self.mean.update_state(outputs)
+            return outputs
+
+    layer = Watched()
+    assert layer.path is None
+    layer(np.ones((2, 3), "float32"))
+    assert (layer.path, layer.inner.path) == ("watched", "watched/inner")
+    assert layer.scale.path == "watched/scale"
+    assert layer.metrics == [layer.mean] and layer.inner.metrics == []
+    assert layer.metrics_variables == layer.mean.variables
+    assert len(layer.variables) == 3  # metrics have variables of their own
+    assert module.layers.Flatten(name="flat").path is None
+
+
+@pytest.mark.parametrize("package", ["kerascnn", "keras"])
+def test_variables_are_numbers_but_no_conditions(package):
+    module = pytest.importorskip(package)
+    variable = module.Variable(2.56, trainable=False)
+    assert (int(variable), float(variable)) == (2, float(np.float32(2.56)))
+    assert (float(+variable), float(-variable)) == (float(variable), -float(variable))
+    assert float(round(variable, 1)) == float(np.float32(2.6))
+    assert int(module.optimizers.SGD().iterations) == 0
+    with pytest.raises(TypeError, match="condition|boolean"):
+        bool(variable)

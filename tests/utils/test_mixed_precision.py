@@ -82,6 +82,20 @@ def test_policies_by_path(module):
         module.dtype_policies.DTypePolicyMap(policy_map=["float32"])
 
 
+@pytest.mark.parametrize("module", [kerascnn, keras])
+def test_policies_reach_layers_by_their_path(module):
+    policies = module.dtype_policies.DTypePolicyMap("float32")
+    policies["encoder/inner"] = module.DTypePolicy("bfloat16")
+    names = ("inner", "outer")
+    encoder = module.Sequential(
+        [module.layers.Dense(2, dtype=policies, name=name) for name in names], name="encoder"
+    )
+    assert [layer.path for layer in encoder.layers] == [None, None]
+    encoder.build((None, 3))
+    assert [layer.path for layer in encoder.layers] == ["encoder/inner", "encoder/outer"]
+    assert [layer.compute_dtype for layer in encoder.layers] == ["bfloat16", "float32"]
+
+
 def test_a_layer_of_mixed_precision_keeps_float32_weights(device):
     with kerascnn.device(device):
         layer = kerascnn.layers.Dense(3, dtype="mixed_bfloat16")
