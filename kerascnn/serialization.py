@@ -450,10 +450,23 @@ def _find_function(
         function = _public(place, name)
         if inspect.isfunction(function):
             return function
-    raise DeserializationError(
-        f"The function {name!r} is not known. Pass it as custom_objects={{{name!r}: {name}}}, or "
-        "decorate it with keras.saving.register_keras_serializable()."
+    places = (wanted,) if wanted else _FUNCTION_PLACES
+    known = [n for place in places for n in _shown_names(place, inspect.isfunction)]
+    raise DeserializationError(_unknown("function", name, "", known))
+
+
+def _unknown(what: str, name: str, origin: str, known: list[str]) -> str:
+    question = _close_names(name, known)
+    return (
+        f"The {what} {name!r}{origin} is not known. {question + ' ' if question else ''}If it is "
+        f"your own, pass it as custom_objects={{{name!r}: {name}}}, or decorate it with "
+        "keras.saving.register_keras_serializable()."
     )
+
+
+def _shown_names(place: str, kind: Callable[[Any], bool]) -> list[str]:
+    """The public names of a module of kerascnn whose objects are of a kind."""
+    return [n for n, value in vars(importlib.import_module(place)).items() if kind(value)]
 
 
 def _public(place: str, name: str) -> Any:
@@ -480,19 +493,22 @@ def _find_class(
         found = _public(wanted, name)
         if isinstance(found, type) and hasattr(found, "get_config"):
             return found
-    raise DeserializationError(
-        f"The class {name!r}{f' of {module_name}' if module_name else ''} is not known. If it is "
-        f"your own, pass it as custom_objects={{{name!r}: {name}}}, or decorate it with "
-        "keras.saving.register_keras_serializable()."
-    )
+    origin = f" of {module_name}" if module_name else ""
+    known = [] if wanted is None else _shown_names(wanted, inspect.isclass)
+    raise DeserializationError(_unknown("class", name, origin, known))
 
 
 def did_you_mean(name: Any, choices: Any) -> str:
     """The end of an error message: the names that come close, else all of them."""
+    names = sorted(str(c) for c in choices)
+    return _close_names(name, names) or f"Known are {', '.join(names)}."
+
+
+def _close_names(name: Any, names: list[str]) -> str:
+    """A question with the names that come close, "" where none does."""
     import difflib  # for errors only: it would slow the import of the package
 
-    names = sorted(str(c) for c in choices)
-    close = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=0.6)
-    if close:
-        return f"Did you mean {' or '.join(repr(c) for c in close)}?"
-    return f"Known are {', '.join(names)}."
+    spellings = (str(name), str(name).lower())
+    close = [c for s in spellings for c in difflib.get_close_matches(s, names, n=3, cutoff=0.6)]
+    shown = " or ".join(repr(c) for c in list(dict.fromkeys(close))[:3])
+    return f"Did you mean {shown}?" if close else ""

@@ -49,7 +49,9 @@ class IoU(Metric):
         axis: int = -1,
     ) -> None:
         super().__init__(name=name, dtype=dtype or "int32")
-        if max(target_class_ids) >= num_classes:
+        if num_classes < 1:
+            raise ValueError(f"There must be at least one class. Received: {num_classes=}")
+        if max(target_class_ids, default=0) >= num_classes:
             raise ValueError(
                 f"Target class id {max(target_class_ids)} is out of range: there are the classes "
                 f"from 0 to {num_classes - 1}."

@@ -66,9 +66,7 @@ class LossScaleOptimizer(Optimizer):
                 raise ValueError(
                     f"LossScaleOptimizer does not take `{key}`; give it to `inner_optimizer`."
                 )
-        if kwargs:
-            raise ValueError(f"LossScaleOptimizer does not have the arguments {kwargs}")
-        super().__init__(0.0, name=name)
+        super().__init__(0.0, name=name, **kwargs)
         self.inner_optimizer = inner_optimizer
         self.initial_scale = initial_scale
         self.dynamic_growth_steps = dynamic_growth_steps

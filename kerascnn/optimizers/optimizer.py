@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import warnings
 from collections.abc import Iterable, Sequence
@@ -76,7 +77,11 @@ class Optimizer(OptimizerState):
                 stacklevel=3,
             )
         if kwargs:
-            raise ValueError(f"{type(self).__name__} does not have the arguments {kwargs}")
+            known = [k for k in inspect.signature(type(self)).parameters if k != "kwargs"]
+            raise ValueError(
+                f"{type(self).__name__} does not have the argument(s) {sorted(kwargs)}. "
+                f"{serialization.did_you_mean(next(iter(kwargs)), known)}"
+            )
         self.name = naming.auto_name(naming.to_snake_case(type(self).__name__))
         if name is not None:
             self.name = name

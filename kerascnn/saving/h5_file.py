@@ -118,6 +118,13 @@ def opened(source: str | BinaryIO, name: str) -> Iterator[dict[Path, Group]]:
             file.close()
 
 
+_DAMAGED = "{} is no HDF5 file, or is damaged or cut off ({})."
+
+
+class DamagedFileError(ValueError, OSError):
+    """A file that is not what its name says, or only a part. Keras raises OSError for weights."""
+
+
 @contextlib.contextmanager
 def _clear_errors(name: str) -> Iterator[None]:
     """Whatever the HDF5 library says of a damaged file, as one kind of error."""
@@ -126,13 +133,15 @@ def _clear_errors(name: str) -> Iterator[None]:
     except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
     except MemoryError as error:
-        raise ValueError(f"{name} is damaged: it asks for more memory than there is.") from error
+        raise DamagedFileError(
+            f"{name} is damaged: it asks for more memory than there is."
+        ) from error
     except ValueError as error:
         if str(error).startswith(name):
             raise
-        raise ValueError(f"{name} is no HDF5 file, or is damaged or cut off ({error}).") from error
+        raise DamagedFileError(_DAMAGED.format(name, error)) from error
     except Exception as error:
-        raise ValueError(f"{name} is no HDF5 file, or is damaged or cut off ({error}).") from error
+        raise DamagedFileError(_DAMAGED.format(name, error)) from error
 
 
 def _list_groups(file: Any, name: str) -> dict[Path, Group]:

@@ -180,3 +180,8 @@ def test_configs_make_equal_metrics():
     metric = metrics.BinaryAccuracy(name="b", threshold=0.7)
     other = metrics.BinaryAccuracy.from_config(metric.get_config())
     assert (other.name, other.threshold, other.dtype) == ("b", 0.7, "float32")
+
+
+def test_iou_of_no_classes():
+    with pytest.raises(ValueError, match="at least one class.*num_classes=0"):
+        metrics.MeanIoU(0)

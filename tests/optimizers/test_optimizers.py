@@ -92,6 +92,11 @@ def test_state_is_listed_and_counted():
         (lambda: optimizers.SGD(momentum=2.0), "momentum=2.0"),
         (lambda: optimizers.SGD(momentum=1), "momentum=1"),
         (lambda: optimizers.get("adm"), "'adm'.*Did you mean.*'adam'"),
+        (lambda: optimizers.Adam(learnin_rate=1.0), "Adam .*learnin_rate.*'learning_rate'"),
+        (
+            lambda: optimizers.LossScaleOptimizer(optimizers.Adam(), initial_scal=2.0),
+            "LossScaleOptimizer .*'initial_scale'",
+        ),
         (lambda: optimizers.get(7), "7"),
     ],
 )

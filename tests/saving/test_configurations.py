@@ -247,3 +247,15 @@ def test_lambdas_need_unsafe_mode():
         {"class_name": "__lambda__", "config": {"value": config["config"]["value"]}},
         safe_mode=False,
     )
+
+
+@pytest.mark.parametrize(
+    ("config", "part"),
+    [
+        ({"module": "keras.layers", "class_name": "Dens", "config": {}}, "Did you mean 'Dense'"),
+        ({"class_name": "function", "config": "rleu"}, "Did you mean 'relu'"),
+    ],
+)
+def test_unknown_names_are_answered_with_known_ones(config, part):
+    with pytest.raises(ValueError, match=part):
+        saving.deserialize_keras_object(config)

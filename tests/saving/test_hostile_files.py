@@ -200,6 +200,8 @@ def test_what_is_no_hdf5(tmp_path, content):
     path = tmp_path / "w.weights.h5"
     path.write_bytes(content)
     assert_refused(make(), path, "no HDF5 file")
+    with pytest.raises(OSError):  # what Keras raises, caught by scripts
+        make().load_weights(path)
 
 
 def test_flipped_and_missing_bytes_never_crash_or_half_load(weights, archive, tmp_path):
