@@ -59,8 +59,12 @@ class SeedGenerator:
             self.state = _state(seed, self.state.path, device_name, counter)
         return self.state
 
-    def next(self) -> int:
-        """A new seed, and the counter moved on by one."""
+    def next(self, ordered: bool = True) -> int:
+        """A new seed, and the counter moved on by one.
+
+        Args:
+            ordered: Kept for Keras' signature: all draws are in order.
+        """
         seed, counter = (int(v) for v in self.state.numpy())
         self.state.assign(np.array([seed, counter + 1], np.int64))
         return int(np.random.SeedSequence([seed, counter]).generate_state(1)[0])
