@@ -39,40 +39,6 @@ from kerascnn.activations.functions import (
     threshold,
 )
 
-_FUNCTIONS = (
-    celu,
-    elu,
-    exponential,
-    gelu,
-    glu,
-    hard_shrink,
-    hard_sigmoid,
-    hard_silu,
-    hard_tanh,
-    leaky_relu,
-    linear,
-    log_sigmoid,
-    log_softmax,
-    mish,
-    relu,
-    relu6,
-    selu,
-    sigmoid,
-    silu,
-    soft_shrink,
-    softmax,
-    softplus,
-    softsign,
-    sparse_plus,
-    sparse_sigmoid,
-    sparsemax,
-    squareplus,
-    tanh,
-    tanh_shrink,
-    threshold,
-)
-_BY_NAME: dict[str, Callable[..., Any]] = {f.__name__: f for f in _FUNCTIONS}
-_BY_NAME |= {"swish": silu, "hard_swish": hard_silu}
 swish = silu
 hard_swish = hard_silu
 
@@ -155,3 +121,7 @@ __all__ = [
     "tanh_shrink",
     "threshold",
 ]
+
+_BY_NAME: dict[str, Callable[..., Any]] = {
+    name: globals()[name] for name in __all__ if name not in ("get", "serialize", "deserialize")
+}
