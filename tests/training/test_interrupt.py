@@ -10,11 +10,14 @@ import pytest
 
 SCRIPT = textwrap.dedent(
     """
+    import signal
     import sys
     import numpy as np
     import kerascnn as keras
     from kerascnn import layers
 
+    # A shell has jobs in the background ignore Ctrl-C, and what they start inherits that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     model = keras.Sequential([
         keras.Input((28, 28, 1)),
         layers.Conv2D(16, 3, activation="relu"),
@@ -59,10 +62,11 @@ def test_ctrl_c_stops_between_steps_and_leaves_the_model_working(verbose):
     try:
         assert process.stdout.readline() == "ready\n"
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(timeout=3)
+            process.wait(timeout=1)
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=60)
     finally:
         process.kill()
+        process.communicate()
     assert output.splitlines()[-1] == "good"
     assert process.returncode == 0
