@@ -56,7 +56,7 @@ from kerascnn.regularizers import Regularizer  # noqa: E402
 from kerascnn.symbolic.keras_tensor import KerasTensor  # noqa: E402
 from kerascnn.training.gradients import gradients  # noqa: E402
 from kerascnn.variable import Variable  # noqa: E402
-from kerascnn.versions import __version__, show_versions  # noqa: E402
+from kerascnn.versions import __version__, show_versions, version  # noqa: E402
 
 _core.set_allow_tf32(config.tf32())  # the core does not read the environment
 
@@ -106,4 +106,5 @@ __all__ = [
     "saving",
     "show_versions",
     "utils",
+    "version",
 ]

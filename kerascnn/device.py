@@ -92,7 +92,7 @@ class device:
     """A block whose new tensors and weights live on one device.
 
     Args:
-        name: "cpu", "gpu", "gpu:1", "cuda:0" and the like.
+        device_name: "cpu", "gpu", "gpu:1", "cuda:0" and the like.
 
     Raises:
         ValueError: for a name that is none.
@@ -107,8 +107,8 @@ class device:
     'cpu'
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = _require(canonical_name(name))
+    def __init__(self, device_name: str) -> None:
+        self.name = _require(canonical_name(device_name))
         self._tokens: list[contextvars.Token[tuple[str, ...]]] = []
 
     def __enter__(self) -> device:

@@ -40,6 +40,18 @@ def collect() -> dict[str, Any]:
     }
 
 
+def version() -> str:
+    """The version of kerascnn, as `__version__`.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.version() == keras.__version__
+    True
+    """
+    return __version__
+
+
 def show_versions(file: Any = None) -> None:
     """Prints versions, devices and libraries; for what is missing, the reason and the remedy.
 

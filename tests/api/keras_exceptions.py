@@ -28,6 +28,7 @@ _MISSING = {
             enable_traceback_filtering is_flash_attention_enabled is_traceback_filtering_enabled""",
     },
     "weights of fewer than 16 bits are not trained": {
+        "": "Quantizer",
         "dtype_policies": """AWQDTypePolicy GPTQDTypePolicy Int4DTypePolicy QuantizedDTypePolicy
             QuantizedFloat8DTypePolicy""",
     },
@@ -38,6 +39,12 @@ _MISSING = {
     "Fourier transforms are left out, being complex": {
         "ops": "fft fft2 ifft2 irfft istft rfft stft",
     },
+    "programs keep their state on the device, and graphs are made by tracing alone": {
+        "": "Function Operation StatelessScope SymbolicScope",
+    },
+    "programs plan their memory; nothing is computed twice to save some": {
+        "": "RematScope remat",
+    },
     "gradients are rules of the core's ops, over graphs and not over Python functions": {
         "ops": "custom_gradient jvp",
     },
@@ -47,11 +54,15 @@ _MISSING = {
 SIGNATURES = {
     f"datasets.{name}.load_data": "takes a `path`, since a data set may be there already"
     for name in ("cifar10", "cifar100", "fashion_mnist")
+} | {
+    "KerasTensor": "is dense, and always part of the graph that it was made in",
+    "Variable": "has no layout over several devices",
+    "name_scope": "takes a name, and no owner of it",
 }
 
 
 def _names(names: dict[str, str]) -> list[str]:
-    return [f"{where}.{name}" for where, text in names.items() for name in text.split()]
+    return [f"{where}.{name}".lstrip(".") for where, text in names.items() for name in text.split()]
 
 
 MISSING = {name: reason for reason, names in _MISSING.items() for name in _names(names)}

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 NAMESPACES = (
+    "",  # keras itself
     "activations",
     "backend",
     "callbacks",
@@ -37,6 +38,8 @@ NAMESPACES = (
 
 def namespace(package: str, name: str) -> ModuleType | None:
     """The module of that name in Keras or kerascnn, or None."""
+    if not name:
+        return importlib.import_module(package)
     try:
         return importlib.import_module(f"{package}.{name}")
     except ImportError:
@@ -55,7 +58,7 @@ def names_in(package: str) -> dict[str, Any]:
         for public in dir(module):
             value = getattr(module, public)
             if not public.startswith("_") and callable(value) and not inspect.ismodule(value):
-                found[f"{name}.{public}"] = value
+                found[f"{name}.{public}".lstrip(".")] = value
     return found
 
 
