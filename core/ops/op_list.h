@@ -25,6 +25,8 @@
   OP(fused_elementwise)                                                                           \
   /* reductions (reduce.cpp) */                                                                   \
   OP(reduce_sum) OP(reduce_mean) OP(reduce_max) OP(reduce_min) OP(argmax)                         \
+  /* what a pass makes of a classifier's accuracy (count_matches.cpp) */                          \
+  OP(count_matches)                                                                               \
   /* order (argsort.cpp) */                                                                       \
   OP(argsort)                                                                                     \
   /* shape (shape_ops.cpp) and indexing (indexing.cpp) */                                         \

@@ -119,6 +119,25 @@ def test_fit_gives_what_update_state_does_batch_by_batch(make, kind, rng, device
                 np.testing.assert_allclose(np.asarray(value), expected, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("shape", [(ROWS,), (ROWS, 1)], ids=["row", "column"])
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float32"])
+def test_accuracy_is_one_kernel_where_the_device_has_one(dtype, shape, rng, device):
+    with keras.device(device):
+        x, labels, loss = problem("labels", rng)
+        y = labels.reshape(shape).astype(dtype)
+        model = classifier(CLASSES)
+        model.compile(keras.optimizers.SGD(0.0), loss, metrics=["accuracy"])
+        fit = model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0).history
+        programs = [step.program.to_string() for step in model._programs.values()]
+        right = (np.asarray(model.predict(x, verbose=0)).argmax(1) == labels).mean()
+    # A count of 22 rows is exact; its share is rounded to float32.
+    np.testing.assert_allclose(fit["accuracy"], right, rtol=1e-6)
+    for program in programs:
+        ops = [line.split(":")[0] for line in program.splitlines()]
+        assert ("count_matches" in ops) == (device != "cpu")
+        assert ("argmax" in ops) == (device == "cpu")
+
+
 def test_logs_keep_what_they_were(rng):
     x, y, loss = problem("one_hot", rng)
     model = classifier(CLASSES)

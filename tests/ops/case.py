@@ -39,6 +39,8 @@ class Case:
     gradient: bool = True
     # Outputs that the test's loss uses; None stands for all floating ones.
     loss_outputs: tuple[int, ...] | None = None
+    # Of floating outputs, where it is not the dtype that is tested.
+    result_dtype: str | None = None
     # Dtypes with another tolerance than TOLERANCE, and why.
     tolerance: dict[str, float] = field(default_factory=dict)
     reason: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     cases_conv_pooling,
+    cases_counting,
     cases_elementwise,
     cases_network,
     cases_products,
@@ -18,6 +19,7 @@ _FILES = (
     cases_shape,
     cases_network,
     cases_products,
+    cases_counting,
     cases_sequences,
     cases_conv_pooling,
     cases_state,

@@ -39,7 +39,7 @@ def test_forward(case, dtype, device, rng):
     wanted = expected(case, inputs, attributes)
     outputs = run_eager(case, inputs, attributes, device)
     assert len(outputs) == len(wanted)
-    result_dtype = attributes.get("dtype", dtype)
+    result_dtype = case.result_dtype or attributes.get("dtype", dtype)
     least = harness.least_norms(case, inputs, attributes)
     for i, (actual, correct) in enumerate(zip(outputs, wanted, strict=True)):
         if harness.is_floating(actual):

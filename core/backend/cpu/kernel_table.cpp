@@ -31,6 +31,8 @@ std::span<const KernelTableRow> cpu_kernel_table() {
       ROW(fused_elementwise)
       // reduce.cpp
       ROW(reduce_sum) ROW(reduce_mean) ROW(reduce_max) ROW(reduce_min) ROW(argmax)
+      // count_matches.cpp
+      ROW(count_matches)
       // argsort.cpp
       ROW(argsort)
       // shape_ops.cpp, indexing.cpp

@@ -28,6 +28,8 @@ std::span<const KernelTableRow> kernel_table() {
       ROW(softmax) ROW(log_softmax) ROW(softmax_grad) ROW(log_softmax_grad)
       // reduce.cu
       ROW(reduce_sum) ROW(reduce_mean) ROW(reduce_max) ROW(reduce_min) ROW(argmax)
+      // count_matches.cu
+      ROW(count_matches)
       // argsort.cu
       ROW(argsort)
       // shape_ops.cu, indexing.cu

@@ -19,5 +19,7 @@ bool fuses_conv2d_max_pool2d(const PlanRequest& request);
 bool fuses_product(const PlanRequest& request);
 // The same for take_batches.
 bool fuses_take_batches(const PlanRequest& request);
+// The same for count_matches.
+bool fuses_count_matches(const PlanRequest& request);
 
 }  // namespace kerascnn::cuda

@@ -16,6 +16,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = fuse_conv_pooling(rooted, options);
   rooted = fuse_activation_gradients(rooted, options);
   rooted = join_batches(rooted, options);
+  rooted = fuse_match_counts(rooted, options);
   rooted = eliminate_dead_code(rooted);
   rooted = fuse_elementwise(rooted);
   rooted = materialize_constants(rooted);

@@ -59,6 +59,10 @@ RootedGraph fuse_activation_gradients(const RootedGraph& source, const PassOptio
 // floats, where the device has one kernel for that.
 RootedGraph join_batches(const RootedGraph& source, const PassOptions& options);
 
+// The argmax of a classifier's scores, its comparison with labels and the sum of the matches become
+// count_matches, where the device has one kernel for them. Exact, as the sum is, up to 2^24 rows.
+RootedGraph fuse_match_counts(const RootedGraph& source, const PassOptions& options);
+
 // Makes groups of element ops that have one output shape into fused_elementwise nodes.
 RootedGraph fuse_elementwise(const RootedGraph& source);
 

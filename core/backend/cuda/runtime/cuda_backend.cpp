@@ -116,7 +116,8 @@ std::span<const KernelTableRow> CudaBackend::kernel_table() const { return cuda:
 
 bool CudaBackend::fuses(const PlanRequest& request) {
   activate();
-  return fuses_conv2d_max_pool2d(request) || fuses_product(request) || fuses_take_batches(request);
+  return fuses_conv2d_max_pool2d(request) || fuses_product(request) ||
+         fuses_take_batches(request) || fuses_count_matches(request);
 }
 
 std::unique_ptr<Executor> CudaBackend::make_executor(std::vector<Instruction> instructions) {

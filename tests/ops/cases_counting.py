@@ -1,0 +1,98 @@
+"""Rows of the op that counts how often a classifier is right."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .case import FLOATS, Bad, Case, few_values, large, normal, row, zeros
+
+COUNT = "count_matches"
+LABELS = ("int32", "int64", "float32")
+
+
+def labels_of(rng, scores, dtype="int32", share=0.5):
+    """The places of the largest scores, but for a share of them."""
+    n, classes = scores.shape
+    best = np.argmax(scores, axis=1) if n else np.zeros(0)
+    return np.where(rng.random(n) < share, rng.integers(0, classes, n), best).astype(dtype)
+
+
+def _count(n, classes, labels="int32", scores=normal):
+    def make(rng):
+        drawn = np.atleast_2d(scores(rng, n, classes)).astype("float16").astype("float64")
+        return [drawn, labels_of(rng, drawn, labels)], {}
+
+    return make
+
+
+def with_nan(rng, *shape):
+    """None to several NaN in a row, in its first and last place too."""
+    x = few_values(rng, *shape)
+    x[rng.random(shape) < 1.5 / shape[1]] = np.nan
+    x[0, 0] = x[-1, -1] = np.nan
+    return x
+
+
+def infinite(rng, *shape):
+    return rng.choice([-np.inf, -1.0, 1.0, np.inf], shape)
+
+
+def _no_class(labels):
+    """Labels that are no class, beside some that are."""
+
+    def make(rng):
+        scores = few_values(rng, 60, 7)
+        at = labels_of(rng, scores, labels)
+        at[::3] = rng.choice([-1, 7, -8, 300], 20)
+        if labels == "float32":
+            at[1::3] += rng.choice([0.5, 1e-3, np.nan, np.inf], 20).astype(labels)
+        return [scores, at], {}
+
+    return make
+
+
+def _rows():
+    # A number of rows: exact in every dtype of the scores.
+    options = {
+        "gradient": False,
+        "result_dtype": "float32",
+        "tolerance": dict.fromkeys(FLOATS, 0.0),
+    }
+    # Rows that one thread, a few threads and a warp take; one block, one block that takes rows
+    # several times, and several blocks.
+    sizes = {
+        "one": (1, 1),
+        "two": (7, 2),
+        "binary_odd": (33, 5),
+        "mnist": (64, 10),
+        "odd": (37, 131),
+        "imagenet": (128, 1000),
+        "tall": (1500, 10),
+        "taller": (5003, 17),
+        "wide": (5, 4099),
+        "empty": (0, 4),
+    }
+    rows = [
+        row(COUNT, f"{id}_{labels}", _count(*size, labels), **options)
+        for id, size in sizes.items()
+        for labels in LABELS
+    ]
+    for id, scores in {"ties": few_values, "nan": with_nan, "infinite": infinite}.items():
+        for n, classes in ((50, 3), (41, 40), (700, 9)):
+            rows.append(row(COUNT, f"{id}_{n}", _count(n, classes, scores=scores), **options))
+    rows += [row(COUNT, f"no_class_{name}", _no_class(name), **options) for name in LABELS]
+    return [*rows, large(COUNT, _count(65_600, 3)), large(COUNT, _count(3, 65_600), "large_row")]
+
+
+CASES: list[Case] = _rows()
+
+_SCORES, _AT = zeros(4, 3), zeros(4, dtype="int32")
+BAD: list[Bad] = [
+    Bad(COUNT, [_SCORES], {}, ValueError, f"{COUNT}: "),
+    Bad(COUNT, [zeros(4, 3, dtype="int32"), _AT], {}, TypeError, f"{COUNT}: the scores must"),
+    Bad(COUNT, [zeros(4, 3, 2), _AT], {}, ValueError, f"{COUNT}: the scores must have 2"),
+    Bad(COUNT, [_SCORES, zeros(3, dtype="int32")], {}, ValueError, "the labels must have shape (4"),
+    Bad(COUNT, [_SCORES, zeros(4, 1, dtype="int32")], {}, ValueError, f"{COUNT}: the labels must"),
+    Bad(COUNT, [_SCORES, zeros(4, dtype="uint8")], {}, TypeError, "int32, int64 or float32"),
+    Bad(COUNT, [zeros(4, 0), _AT], {}, ValueError, "there must be at least 1 class"),
+]
