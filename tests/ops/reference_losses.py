@@ -1,4 +1,7 @@
-"""What the losses' ops mean, in NumPy and float64. A label outside [0, classes) gives NaN."""
+"""What the ops of losses and of the accuracy mean, in NumPy and float64.
+
+A label outside [0, classes) makes a loss NaN.
+"""
 
 from __future__ import annotations
 
