@@ -110,6 +110,26 @@ std::vector<TensorSpec> infer_take_batches(const Attributes& attributes, Specs i
   return batches;
 }
 
+// Inputs: the buffer (rows, ...), a batch of rows and its number. Output: the buffer with the rows
+// from number * batch size on replaced. Rows of the batch that the buffer does not have are left
+// out.
+std::vector<TensorSpec> infer_put_batch(const Attributes&, Specs inputs) {
+  check_num_inputs("put_batch", inputs, 3);
+  if (inputs[0].shape.empty()) {
+    throw ValueError("put_batch: the buffer must have at least 1 axis, received a scalar");
+  }
+  check_same_dtype("put_batch", inputs.first(2));
+  check_rank("put_batch", "the batch", inputs[1], inputs[0].shape.size());
+  Shape expected = inputs[0].shape;
+  expected[0] = inputs[1].shape[0];
+  check_shape("put_batch", "the batch", inputs[1], expected);
+  if (inputs[2] != TensorSpec{DType::Int64, {}}) {
+    throw ValueError(
+        message("put_batch: the step must be int64 (), received ", spec_string(inputs[2])));
+  }
+  return {inputs[0]};
+}
+
 }  // namespace
 
 const OpDef op_gather = {
@@ -140,6 +160,13 @@ const OpDef op_take_batches = {
     .name = "take_batches",
     .infer = infer_take_batches,
     .not_differentiable = "it reads samples out of data sets, which are not trained; use gather",
+};
+
+const OpDef op_put_batch = {
+    .name = "put_batch",
+    .infer = infer_put_batch,
+    .not_differentiable = "it keeps results for the host; use concatenate",
+    .in_place = in_place_first,
 };
 
 }  // namespace kerascnn

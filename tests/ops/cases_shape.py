@@ -371,6 +371,41 @@ def _take_batches():
     ]
 
 
+def _put_batch():
+    def make(rows, batch_size, step, *shape):
+        def call(rng):
+            buffer, batch = normal(rng, rows, *shape), normal(rng, batch_size, *shape)
+            return [buffer, batch, np.int64(step)], {}
+
+        return call
+
+    def images(rng, dtype):
+        buffer = integers(rng, dtype, 21, 5, 3, low=0)
+        return [buffer, integers(rng, dtype, 4, 5, 3, low=0), np.int64(5)], {}
+
+    flags = lambda rng, dtype: (  # noqa: E731
+        [rng.random((9, 3)) < 0.5, rng.random((2, 3)) < 0.5, np.int64(3)],
+        {},
+    )
+    return [
+        row("put_batch", "first", make(10, 4, 0, 3)),
+        row("put_batch", "last", make(12, 4, 2, 4, 2)),
+        row("put_batch", "last_partial", make(10, 4, 2, 3)),
+        row("put_batch", "one_behind_the_end", make(12, 4, 3, 3)),
+        row("put_batch", "far_behind_the_end", make(5, 2, 2**62, 1)),
+        row("put_batch", "before_the_beginning", make(5, 2, -1, 3)),
+        row("put_batch", "far_before_the_beginning", make(5, 2, -(2**62), 3)),
+        row("put_batch", "larger_than_the_buffer", make(3, 7, 0, 2)),
+        row("put_batch", "no_rows_to_put", make(3, 0, 1, 2)),
+        row("put_batch", "no_rows_to_put_into", make(0, 2, 0, 2)),
+        row("put_batch", "no_columns", make(4, 2, 1, 0)),
+        row("put_batch", "numbers", make(7, 3, 1)),
+        Case("put_batch", "integers", images, dtypes=INTEGERS, gradient=False),
+        Case("put_batch", "flags", flags, dtypes=("bool",), gradient=False),
+        large("put_batch", make(132_000, 66_000, 1, 2)),
+    ]
+
+
 def _matmul():
     calls = {
         "plain": ((5, 7), (7, 3)),
@@ -419,6 +454,7 @@ CASES = [
     *_indexing(),
     *_take_batch(),
     *_take_batches(),
+    *_put_batch(),
     *_matmul(),
 ]
 
@@ -565,6 +601,17 @@ def _bad():
             ValueError,
             "nothing to select",
         ),
+        Bad("put_batch", [zeros(), zeros(), _STEP], {}, ValueError, "must have at least 1 axis"),
+        Bad("put_batch", [_MATRIX, _WHOLE, _STEP], {}, TypeError, "put_batch"),
+        Bad("put_batch", [_MATRIX, zeros(3), _STEP], {}, ValueError, "put_batch: the batch"),
+        Bad(
+            "put_batch",
+            [_MATRIX, zeros(2, 4), _STEP],
+            {},
+            ValueError,
+            "put_batch: the batch must have shape (2, 3)",
+        ),
+        Bad("put_batch", [_MATRIX, _MATRIX, zeros()], {}, ValueError, "must be int64 ()"),
         Bad(
             "matmul",
             [_MATRIX, zeros(4, 2)],

@@ -1,5 +1,5 @@
-// gather and its adjoint, one_hot, take_batch, take_batches. Indices outside the axis are clamped
-// to it.
+// gather and its adjoint, one_hot, take_batch, take_batches, put_batch. Indices outside the axis
+// are clamped to it.
 #include <algorithm>
 #include <cstring>
 
@@ -184,6 +184,31 @@ std::unique_ptr<Kernel> plan_take_batches(const PlanRequest& request) {
         }
       });
     }
+  });
+}
+
+// buffer (n, ...), batch (m, ...), step int64 () -> the buffer. Where the output is the buffer
+// itself, nothing but the batch's rows is touched.
+std::unique_ptr<Kernel> plan_put_batch(const PlanRequest& request) {
+  const int64_t rows = request.inputs[0].shape[0];
+  const int64_t batch_size = request.inputs[1].shape[0];
+  const int64_t buffer_bytes = num_bytes(request.inputs[0]);
+  const int64_t bytes = rows > 0 ? buffer_bytes / rows : 0;
+  return make_kernel("kerascnn put_batch", [=](const KernelArgs& args) {
+    if (buffer_bytes == 0) return;
+    char* out = output<char>(args, 0);
+    if (out != input<char>(args, 0)) {
+      std::memcpy(out, input<char>(args, 0), static_cast<size_t>(buffer_bytes));
+    }
+    const int64_t step = *input<int64_t>(args, 2);
+    // Compared before it is multiplied: no step is too large.
+    if (batch_size == 0 || step < 0 || step > (rows - 1) / batch_size) return;
+    const int64_t start = step * batch_size;
+    const int64_t count = std::min(batch_size, rows - start);
+    parallel_for(count, std::max<int64_t>(1, 65536 / bytes), [&](int64_t begin, int64_t end) {
+      std::memcpy(out + (start + begin) * bytes, input<char>(args, 1) + begin * bytes,
+                  static_cast<size_t>((end - begin) * bytes));
+    });
   });
 }
 

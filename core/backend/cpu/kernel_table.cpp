@@ -37,7 +37,7 @@ std::span<const KernelTableRow> cpu_kernel_table() {
       ROW(argsort)
       // shape_ops.cpp, indexing.cpp
       ROW(transpose) ROW(broadcast_to) ROW(concatenate) ROW(slice) ROW(slice_grad) ROW(gather)
-          ROW(gather_grad) ROW(one_hot) ROW(take_batch) ROW(take_batches)
+          ROW(gather_grad) ROW(one_hot) ROW(take_batch) ROW(take_batches) ROW(put_batch)
       // matmul.cpp, dense.cpp
       ROW(matmul) ROW(dense)
       // fused_products.cpp

@@ -1,4 +1,5 @@
-// gather and its adjoint, one_hot, take_batch. Indices outside the axis are clamped to it.
+// gather and its adjoint, one_hot, take_batch, put_batch. Indices outside the axis are clamped to
+// it.
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/device/copy.cuh"
@@ -26,6 +27,27 @@ __global__ void take_batch(const Word* __restrict__ data, const int32_t* __restr
     const Division at = divide(i, words);
     const int64_t row = clamp_index(order[clamp_index(start + at.quotient, order_length)], rows);
     out[i] = data[row * words + at.remainder];
+  }
+}
+
+// Rows of `batch` become rows step * batch_size, ... of `out`, as far as there are such; rows of
+// `words` words. In place nothing but these is touched; else the rest comes from `buffer`, so that
+// it is one launch either way.
+template <typename Word>
+__global__ void put_batch(const Word* buffer, const Word* __restrict__ batch,
+                          const int64_t* __restrict__ step, Word* out, int64_t batch_size,
+                          int64_t words, int64_t rows) {
+  begin_kernel();
+  // Compared before it is multiplied: no step is too large.
+  const bool is_inside = *step >= 0 && *step <= (rows - 1) / batch_size;
+  const int64_t start = is_inside ? *step * batch_size * words : rows * words;
+  const int64_t end = min(start + batch_size * words, rows * words);
+  if (buffer == out) {
+    for (int64_t i = start + first_item(); i < end; i += item_step()) out[i] = batch[i - start];
+    return;
+  }
+  for (int64_t i = first_item(); i < rows * words; i += item_step()) {
+    out[i] = i >= start && i < end ? batch[i - start] : buffer[i];
   }
 }
 
@@ -235,6 +257,30 @@ std::unique_ptr<Kernel> plan_take_batch(const PlanRequest& request) {
           input<Word>(args, 0), input<int32_t>(args, 1), input<int64_t>(args, 2),
           output<Word>(args, 0), batch_size, words, rows, order_length);
       check_launch("take_batch");
+    });
+  });
+}
+
+// buffer (n, ...), batch (m, ...), step int64 () -> the buffer
+std::unique_ptr<Kernel> plan_put_batch(const PlanRequest& request) {
+  const TensorSpec& buffer = request.inputs[0];
+  const int64_t rows = buffer.shape[0];
+  const int64_t batch_size = request.inputs[1].shape[0];
+  const int64_t item = static_cast<int64_t>(itemsize(buffer.dtype));
+  const int64_t row_bytes = rows > 0 ? num_bytes(buffer) / rows : 0;
+  const int64_t widest = widest_word(row_bytes);
+  return make_early_kernel("kerascnn put_batch", [=](const KernelArgs& args) {
+    const bool in_place = args.inputs[0] == args.outputs[0];
+    if (rows * row_bytes == 0 || (batch_size == 0 && in_place)) return;
+    const int64_t word = is_aligned(args.inputs[1], widest) ? word_for(args, widest, item) : item;
+    dispatch_word(word, [&]<typename Word>(Type<Word>) {
+      const int64_t words = row_bytes / static_cast<int64_t>(sizeof(Word));
+      const int64_t items = (in_place ? std::min(batch_size, rows) : rows) * words;
+      put_batch<Word><<<grid_for(items, kCopyThreads), kCopyThreads, 0,
+                        static_cast<cudaStream_t>(args.stream)>>>(
+          input<Word>(args, 0), input<Word>(args, 1), input<int64_t>(args, 2),
+          output<Word>(args, 0), std::max<int64_t>(batch_size, 1), words, rows);
+      check_launch("put_batch");
     });
   });
 }

@@ -34,7 +34,7 @@ std::span<const KernelTableRow> kernel_table() {
       ROW(argsort)
       // shape_ops.cu, indexing.cu
       ROW(transpose) ROW(broadcast_to) ROW(concatenate) ROW(slice) ROW(slice_grad) ROW(gather)
-          ROW(gather_grad) ROW(one_hot) ROW(take_batch) ROW(take_batches)
+          ROW(gather_grad) ROW(one_hot) ROW(take_batch) ROW(take_batches) ROW(put_batch)
       // matmul and dense
       ROW(matmul) ROW(dense)
       // fused_products.cpp
