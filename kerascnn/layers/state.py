@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,16 +16,40 @@ from kerascnn.variable import Variable
 T = TypeVar("T")
 
 
-def find(value: Any, kind: type[T] | tuple[type, ...]) -> Iterator[Any]:
-    """The objects of a kind in an attribute's value: itself, or in lists and dictionaries."""
-    if isinstance(value, kind):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from find(item, kind)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from find(item, kind)
+# What most attributes are. These hold nothing else: asking for their type is all that it takes.
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+def attributes_of(owner: Any, kind: Any, left_out: Sequence[str] = ()) -> list[Any]:
+    """The objects of a kind in an object's attributes, each once, in the order they were set.
+
+    Attributes are searched anew each time, as lists and dictionaries in them change unseen; models
+    ask often, so that this must not cost much.
+    """
+    found: dict[int, Any] = {}
+    _gather(
+        (
+            value
+            for name, value in owner.__dict__.items()
+            if type(value) not in _PLAIN and name not in left_out
+        ),
+        kind,
+        found,
+    )
+    return list(found.values())
+
+
+def _gather(values: Iterable[Any], kind: Any, found: dict[int, Any]) -> None:
+    """Adds values of a kind, and those in lists and dictionaries among the values."""
+    for value in values:
+        if type(value) in _PLAIN:
+            continue
+        if isinstance(value, kind):
+            found[id(value)] = value
+        elif isinstance(value, dict):
+            _gather(value.values(), kind, found)
+        elif isinstance(value, (list, tuple)):
+            _gather(value, kind, found)
 
 
 def unique(objects: Iterable[T]) -> list[T]:
@@ -48,8 +72,7 @@ class LayerState:
 
     def _owned(self, kind: Any) -> list[Any]:
         """The objects of a kind among the attributes, in the order in which these were set."""
-        own = (value for name, value in self.__dict__.items() if name not in self._not_owned)
-        return unique(x for value in own for x in find(value, kind))
+        return attributes_of(self, kind, self._not_owned)
 
     def _sublayers(self) -> list[Any]:
         from kerascnn.layers.layer import Layer

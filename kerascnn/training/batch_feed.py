@@ -73,6 +73,11 @@ class BatchFeed:
         self._state = self._model._prepare(data)
         self._route_for(data)
 
+    @property
+    def output_buffers(self) -> None:
+        """None: batches of a stream are predicted one by one."""
+        return None
+
     # One epoch ---------------------------------------------------------------------------------
 
     def reset(self) -> None:

@@ -13,7 +13,8 @@ from kerascnn.training import memory
 from kerascnn.training.chunks import Chunks
 from kerascnn.training.data import ArrayData
 from kerascnn.training.device_state import StagedTensor, StepState
-from kerascnn.training.steps import BatchSource, CompiledStep, describe_source
+from kerascnn.training.output_buffers import OutputBuffers
+from kerascnn.training.steps import PREDICT, BatchSource, CompiledStep, describe_source
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -84,6 +85,7 @@ class Feed:
         self._left = 0  # steps of the current pass
 
     def _compile(self, model: StepMachinery, kind: str) -> None:
+        self._collects = kind == PREDICT
         rows = self._chunk * self._batch_size * (1 if self.is_resident else 2)
         self._main: CompiledStep | None = None
         self._tail: CompiledStep | None = None
@@ -98,7 +100,15 @@ class Feed:
 
     def _source(self, batch_size: int, rows: int, counts: bool) -> BatchSource:
         length = None if self.is_resident else 2 * self._chunk * self._batch_size
-        return describe_source(self._data.packed, self._arrays, batch_size, rows, counts, length)
+        collects = counts and self._collects
+        return describe_source(
+            self._data.packed, self._arrays, batch_size, rows, counts, length, collects
+        )
+
+    @property
+    def output_buffers(self) -> OutputBuffers | None:
+        """What the steps of whole batches put their outputs into, where they do."""
+        return None if self._main is None else self._main.buffers
 
     def _upload(self) -> None:
         device = self._state.device
@@ -147,7 +157,15 @@ class Feed:
         """Nothing: the next epoch knows where this one ended."""
 
     def close(self) -> None:
-        """Nothing: the data on the device goes with the feed."""
+        """Ends the pass. The data on the device then goes with the feed, at once.
+
+        Segments know the feed that they are of: without this the memory would wait for Python's
+        search for such circles, and the next feed be at another address, for which a GPU has to
+        capture its graph anew.
+        """
+        self._segments = iter(())
+        self._segment = self._ahead = None
+        self._left = 0
 
     def _begin_pass(self) -> None:
         """The next step is the first of a pass in a new order."""

@@ -6,15 +6,13 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from kerascnn import _core, trees
 from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
 from kerascnn.training.logs import LazyLogs, as_number, flat_logs, sorted_logs
 from kerascnn.training.pacing import LaunchQueue, Pacer
-from kerascnn.training.steps import PREDICT, TEST, TRAIN, CompiledStep
+from kerascnn.training.steps import TEST, TRAIN, CompiledStep
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -206,34 +204,3 @@ def run_test(
     logs = flat_logs(runner.run(steps))
     callbacks.on_test_end(logs)
     return logs
-
-
-def run_predict(
-    model: StepMachinery, feed: Feed | BatchFeed, steps: int | None, callbacks: CallbackList
-) -> Any:
-    """The outputs for all batches, or the first `steps` of them, as arrays."""
-    model.stop_predicting = False
-    step_by_step = callbacks.uses_batch_hooks(PREDICT)
-    collected: list[list[np.ndarray]] = []
-    structure: Any = None
-    callbacks.on_predict_begin()
-    limit, batch = feed.begin_epoch(steps), 0
-    while batch < limit and feed.has_next():
-        if step_by_step:
-            callbacks.on_predict_batch_begin(batch, {})
-        step, _ = feed.run(1)
-        assert step is not None
-        structure = trees.map_structure(np.array, step.outputs())
-        collected.append(trees.flatten(structure))
-        if step_by_step:
-            callbacks.on_predict_batch_end(batch, {"outputs": structure})
-        batch += 1
-        callbacks.on_steps(PREDICT, batch, dict)
-        if model.stop_predicting:
-            break
-    else:
-        feed.end_epoch()
-    callbacks.on_predict_end()
-    return trees.pack_as(
-        structure, [np.concatenate(parts) for parts in zip(*collected, strict=True)]
-    )

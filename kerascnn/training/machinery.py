@@ -102,17 +102,18 @@ class StepMachinery:
             self._state.flush()  # called from within a source: its batches so far come first
         # Weights first: a step's signature names them. A model that has a train_step of its own
         # and no call builds what it needs while it is traced.
-        if data is not None:
+        if data is not None and not all(layer.built for layer in self._flatten_layers()):
             with contextlib.suppress(NotImplementedError), on_device(self._device()):
                 self.build_on(data.x)
-        device = self._device()
+        weights = self.weights
+        device = device_of(weights, current_device())
         stale = self._programs is None
         if self._state is None or self._state.device != device:
             self._state = StepState(device)
             stale = True
         followers = [variable for metric in self._all_metrics() for variable in metric.variables]
-        weights = {id(variable) for variable in self.weights}
-        followers += [variable for variable in self.variables if id(variable) not in weights]
+        known = {id(variable) for variable in weights}
+        followers += [variable for variable in self.variables if id(variable) not in known]
         if move_to(followers, device) or stale:
             self._programs = {}
         return self._state

@@ -14,6 +14,7 @@ from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
 from kerascnn.training.device_state import StagedTensor, StepState
 from kerascnn.training.gradients import note_model
+from kerascnn.training.output_buffers import OutputBuffers, as_array, buffers_for
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -26,7 +27,8 @@ class BatchSource(NamedTuple):
 
     `rows` is the length of the order that batches are gathered by, and `counts` whether the step is
     one of several that a counter on the device walks through. Without an order (`rows` is None) the
-    arrays are the batch.
+    arrays are the batch. `collects` is whether the outputs stay on the device for the host to take
+    those of many steps at once, where they can.
     """
 
     structure: Any  # what the step gets, with an index into `specs` or None in place of each array
@@ -34,10 +36,11 @@ class BatchSource(NamedTuple):
     batch_size: int
     rows: int | None
     counts: bool
+    collects: bool = False
 
     @property
     def key(self) -> tuple:
-        return repr(self.structure), self.specs, self.batch_size, self.rows, self.counts
+        return repr(self.structure), *self[1:]
 
     def with_batch_size(self, batch_size: int) -> BatchSource:
         """The same for another batch size, to find out what it takes."""
@@ -54,6 +57,7 @@ def describe_source(
     rows: int | None,
     counts: bool,
     length: int | None = None,
+    collects: bool = False,
 ) -> BatchSource:
     """The source for `arrays` (`length` rows of them where not all are on the device at once)."""
     places = {id(array): place for place, array in enumerate(arrays)}
@@ -63,18 +67,25 @@ def describe_source(
     specs = tuple(
         ((len(a) if length is None else length, *a.shape[1:]), a.dtype.name) for a in arrays
     )
-    return BatchSource(indexed, specs, batch_size, rows, counts)
+    return BatchSource(indexed, specs, batch_size, rows, counts, collects)
 
 
 class CompiledStep:
     """A program, what it does on the host beside, and the form of its outputs."""
 
-    def __init__(self, program: Any, recording: StepRecording, outputs: Any):
+    def __init__(
+        self,
+        program: Any,
+        recording: StepRecording,
+        outputs: Any,
+        buffers: OutputBuffers | None = None,
+    ):
         self.program = program
         self._recording = recording
         self._outputs = outputs  # the structure of what the step returned
         self._staged: list[StagedTensor] | None = None
         self.owners: Any = None  # what the signature names
+        self.buffers = buffers  # what it puts its outputs into, None where that is nothing
 
     def stage(self, arrays: list[np.ndarray], device: str) -> list[Any]:
         """Copies a batch to the step's own places on the device; returns its inputs."""
@@ -95,8 +106,15 @@ class CompiledStep:
 
     def outputs(self) -> Any:
         """What the last step returned, as NumPy arrays that the next run overwrites."""
-        arrays = [tensor.numpy() for tensor in self.program.outputs()]
-        return trees.pack_as(self._outputs, arrays)
+        return self.pack([tensor.numpy() for tensor in self.program.outputs()])
+
+    def copies_of_outputs(self) -> list[np.ndarray]:
+        """The leaves of what the last step returned, as arrays of their own."""
+        return [as_array(tensor) for tensor in self.program.outputs()]
+
+    def pack(self, leaves: list[np.ndarray]) -> Any:
+        """Arrays in the form of what the step returned."""
+        return trees.pack_as(self._outputs, leaves)
 
     @property
     def has_outputs(self) -> bool:
@@ -129,11 +147,17 @@ def compile_step(
             one = trace.graph.full([], "int64", 1)
             trace.graph.assign(state.step.core, dispatch.apply_one("add", [counter, one]))
         leaves = [dispatch.convert(leaf) for leaf in trees.flatten(results)]
+        buffers = None
+        if source.collects and source.rows is not None:
+            steps = source.rows // source.batch_size
+            buffers = buffers_for(leaves, source.batch_size, steps, state.device)
+        if buffers is not None:
+            buffers.put(trace, leaves)
     model._clear_losses()  # values of a trace that has ended
     program = _core.Program.compile(
         trace.graph, leaves, state.device, optimize=not model.run_eagerly, allow_tf32=config.tf32()
     )
-    return CompiledStep(program, recording, results_structure(results))
+    return CompiledStep(program, recording, results_structure(results), buffers)
 
 
 def results_structure(results: Any) -> Any:

@@ -6,13 +6,11 @@ import inspect
 import warnings
 from typing import Any
 
-import numpy as np
-
 from kerascnn import metrics as metrics_module
 from kerascnn import ops, optimizers, trees
 from kerascnn.callbacks.history import History
 from kerascnn.device import device as on_device
-from kerascnn.layers.state import find, unique
+from kerascnn.layers.state import attributes_of, unique
 from kerascnn.metrics.recording import current_recording
 from kerascnn.training.arguments import (
     check_epochs,
@@ -28,10 +26,10 @@ from kerascnn.training.loops import (
     StepRunner,
     Validation,
     run_epochs,
-    run_predict,
     run_test,
 )
 from kerascnn.training.machinery import StepMachinery
+from kerascnn.training.prediction import Predictor
 from kerascnn.training.sources import as_data, unpack_validation_data
 from kerascnn.training.steps import (
     PREDICT,
@@ -155,9 +153,9 @@ class Trainer(StepMachinery):
             for layer in self._flatten_layers()
             # A model in this one has metrics of its own for its own training.
             if layer is self or not isinstance(layer, Trainer)
-            for name, value in vars(layer).items()
-            if name not in ("_metrics_found", "_compile_arguments")
-            for metric in find(value, metrics_module.Metric)
+            for metric in attributes_of(
+                layer, metrics_module.Metric, ("_metrics_found", "_compile_arguments")
+            )
         )
         known = {id(metric) for metric in (*found, *compiled)}
         found.extend(metric for metric in unique(own) if id(metric) not in known)
@@ -442,7 +440,7 @@ class Trainer(StepMachinery):
         steps = limit_steps(steps, feed.num_batches)
         callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
         with self._running(callback_list, feed):
-            return run_predict(self, feed, steps, callback_list)
+            return Predictor(self, feed, callback_list).run(steps)
 
     def train_on_batch(
         self,
@@ -471,7 +469,7 @@ class Trainer(StepMachinery):
     def predict_on_batch(self, x: Any) -> Any:
         """The model's outputs for one batch, as arrays."""
         step = self._run_step(PREDICT, ArrayData(x))
-        return trees.map_structure(np.array, step.outputs())
+        return step.pack(step.copies_of_outputs())
 
     def _returns_own_logs(self, kind: str) -> bool:
         """Whether results are needed within the step: a method of the user's own returns them."""

@@ -1,0 +1,100 @@
+"""Where the outputs of many steps stay on the device until the host takes them all at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn import _core, dtypes
+from kerascnn.ops import dispatch
+from kerascnn.tracing import Trace
+from kerascnn.training import memory
+from kerascnn.training.device_state import StagedTensor
+
+
+class OutputBuffers:
+    """One buffer for each output, with room for the rows of several batches.
+
+    Steps put their outputs behind those of the steps before; a counter on the device, `place`, says
+    where that is. It is not the counter that batches are taken by: the next batch then need not
+    wait until the outputs of the one before are put away.
+
+    Args:
+        specs: shape and dtype of each output of a step, all with the batch as their first axis.
+        batch_size: the length of that axis.
+        most: how many steps there may be before the host takes their outputs.
+        device: where the buffers are.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[tuple[tuple[int, ...], str]],
+        batch_size: int,
+        most: int,
+        device: str,
+    ):
+        self._batch_size = batch_size
+        per_batch = sum(math.prod(s) * dtypes.numpy_dtype(dtype).itemsize for s, dtype in specs)
+        self._capacity = memory.chunk_batches(per_batch, max(1, most), device)
+        self._place = StagedTensor("place", (), "int64", device)
+        rows = self._capacity * batch_size
+        self._buffers = [
+            _core.Variable("outputs", _core.zeros([rows, *shape[1:]], dtype, device))
+            for shape, dtype in specs
+        ]
+        self._filled = 0  # batches
+
+    def put(self, trace: Trace, leaves: Sequence[Any]) -> None:
+        """Adds to a trace what puts the outputs of its step into the buffers."""
+        graph = trace.graph
+        place = graph.read(self._place.core)
+        for buffer, leaf in zip(self._buffers, leaves, strict=True):
+            graph.assign(buffer, dispatch.apply_one("put_batch", [graph.read(buffer), leaf, place]))
+        one = graph.full([], "int64", 1)
+        graph.assign(self._place.core, dispatch.apply_one("add", [place, one]))
+
+    def clear(self) -> None:
+        """The next step is the first one; whatever is in the buffers is dropped."""
+        self._filled = 0
+        self._place.clear()
+
+    @property
+    def room(self) -> int:
+        """How many more steps there is room for."""
+        return self._capacity - self._filled
+
+    @property
+    def is_empty(self) -> bool:
+        return self._filled == 0
+
+    def note(self, steps: int) -> None:
+        """So many steps were run."""
+        self._filled += steps
+
+    def take(self) -> list[np.ndarray]:
+        """The outputs of the steps since the last time, as arrays of their own."""
+        rows = self._filled * self._batch_size
+        arrays = []
+        for buffer in self._buffers:
+            value = buffer.value
+            part = value.piece([rows, *value.shape[1:]], value.dtype, 0)
+            arrays.append(as_array(part))
+        self.clear()
+        return arrays
+
+
+def as_array(tensor: _core.Tensor) -> np.ndarray:
+    """A copy of a tensor on the host; what comes from a GPU is one already."""
+    array = tensor.numpy()
+    return array.copy() if tensor.device == "cpu" else array
+
+
+def buffers_for(leaves: Sequence[Any], batch_size: int, steps: int, device: str) -> Any:
+    """Buffers for the outputs of `steps` steps; `None` where not all are rows of samples."""
+    specs = [(tuple(leaf.shape), leaf.dtype) for leaf in leaves]
+    if not specs or any(not shape or shape[0] != batch_size for shape, _ in specs):
+        return None
+    return OutputBuffers(specs, batch_size, steps, device)

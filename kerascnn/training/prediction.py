@@ -1,0 +1,115 @@
+"""The loop behind predict: outputs of many steps at once, or of each batch by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kerascnn import _core
+from kerascnn.callbacks.callback_list import CallbackList
+from kerascnn.training.batch_feed import BatchFeed
+from kerascnn.training.feed import Feed
+from kerascnn.training.output_buffers import OutputBuffers
+from kerascnn.training.pacing import Pacer
+from kerascnn.training.steps import PREDICT, CompiledStep
+
+if TYPE_CHECKING:
+    from kerascnn.training.machinery import StepMachinery
+
+
+class Predictor:
+    """Runs the steps of one feed and collects their outputs.
+
+    Outputs of whole batches of arrays stay on the device, where there is room for many steps; they
+    come to the host when the buffers are full and at the end. Batches of a stream, the last short
+    one, outputs that are not rows of samples, and all where a callback has hooks of batches, come
+    one by one.
+
+    Args:
+        model: the model.
+        feed: the batches.
+        callbacks: who is told.
+    """
+
+    def __init__(self, model: StepMachinery, feed: Feed | BatchFeed, callbacks: CallbackList):
+        self._model = model
+        self._feed = feed
+        self._callbacks = callbacks
+        self._device = model._state.device
+        self._step_by_step = callbacks.uses_batch_hooks(PREDICT)
+        self._buffers: OutputBuffers | None = None
+        if not self._step_by_step:
+            self._buffers = feed.output_buffers
+        self._pacer = Pacer(self._device)
+        self._parts: list[list[np.ndarray]] = []  # the leaves of the outputs, some rows each
+        self._last: CompiledStep | None = None
+
+    def run(self, steps: int | None) -> Any:
+        """The outputs for all batches, or the first `steps` of them, as arrays."""
+        self._model.stop_predicting = False
+        self._callbacks.on_predict_begin()
+        limit, seen = self._feed.begin_epoch(steps), 0
+        if self._buffers is not None:
+            self._buffers.clear()
+        while seen < limit and self._feed.has_next():
+            if self._buffers is None:
+                self._run_one(seen)
+                seen += 1
+            else:
+                most = 1 if self._model.stop_predicting else limit - seen
+                seen += self._run_slice(self._buffers, most)
+            self._callbacks.on_steps(PREDICT, seen, dict)
+            if self._model.stop_predicting:
+                break
+        else:
+            self._feed.end_epoch()
+        self._drain()
+        self._callbacks.on_predict_end()
+        if self._last is None:
+            raise ValueError(
+                "There are no batches to predict for: the data ended before the first."
+            )
+        return self._last.pack([_joined(parts) for parts in zip(*self._parts, strict=True)])
+
+    def _run_one(self, batch: int) -> None:
+        if self._step_by_step:
+            self._callbacks.on_predict_batch_begin(batch, {})
+        step, _ = self._feed.run(1)
+        assert step is not None
+        self._add(step)
+        if self._step_by_step:
+            self._callbacks.on_predict_batch_end(batch, {"outputs": step.pack(self._parts[-1])})
+
+    def _run_slice(self, buffers: OutputBuffers, limit: float) -> int:
+        """Some steps with one launch; how many."""
+        steps = int(min(limit, self._pacer.next_slice(), buffers.room))
+        step, count = self._feed.run(steps)
+        assert step is not None
+        if step.buffers is not buffers:
+            self._drain()
+            self._add(step)
+            return count
+        self._last = step
+        buffers.note(count)
+        self._feed.plan_ahead()
+        _core.synchronize(self._device)
+        self._pacer.finished(count)
+        if buffers.room == 0:
+            self._drain()
+        return count
+
+    def _add(self, step: CompiledStep) -> None:
+        """Takes the outputs of the step that ran last."""
+        self._last = step
+        self._parts.append(step.copies_of_outputs())
+
+    def _drain(self) -> None:
+        """Takes the outputs of the steps that lie in the buffers."""
+        if self._buffers is not None and not self._buffers.is_empty:
+            self._parts.append(self._buffers.take())
+
+
+def _joined(parts: tuple[np.ndarray, ...]) -> np.ndarray:
+    """All rows in one array: without a copy where there is only one part."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
