@@ -211,10 +211,10 @@ class Layer(Operation, LayerState):
         """The device of the weights, for what an outermost call makes on the way."""
         if _context.get() is not None or tracing.current() is not None:
             return contextlib.nullcontext()
-        weights = self.weights
-        if not weights or weights[0].device == current_device():
+        weight = self._first_weight()
+        if weight is None or weight.device == current_device():
             return contextlib.nullcontext()
-        return on_device(weights[0].device)
+        return on_device(weight.device)
 
     def _reading_weights(self) -> contextlib.AbstractContextManager[Any]:
         """A block in which weights are read in what this layer computes in."""

@@ -196,11 +196,22 @@ class LayerState:
         parts = [self._own_variables(), *(layer.weights for layer in self._sublayers())]
         return unique(v for part in parts for v in part)
 
+    def _first_weight(self) -> Variable | None:
+        """The first of `weights`, without looking for all of them."""
+        own = self._own_variables()
+        if own:
+            return own[0]
+        below = (layer._first_weight() for layer in self._sublayers())
+        return next((weight for weight in below if weight is not None), None)
+
     @property
     def variables(self) -> list[Variable]:
         """All that this layer and those below keep: weights and states of random generators."""
-        seeds = [generator.state for generator in self._owned(SeedGenerator)]
-        parts = [self._own_variables(), seeds, *(layer.variables for layer in self._sublayers())]
+        owned = self._owned((Variable, SeedGenerator))
+        own = [x for x in owned if isinstance(x, Variable)]
+        own.sort(key=lambda v: not v.made_trainable)
+        seeds = [x.state for x in owned if not isinstance(x, Variable)]
+        parts = [own, seeds, *(layer.variables for layer in self._sublayers())]
         return unique(v for part in parts for v in part)
 
     @property

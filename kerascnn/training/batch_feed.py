@@ -55,7 +55,7 @@ class BatchFeed:
         if self.num_batches == 0:
             raise ValueError(f"There are no batches: the {stream.name} has length 0.")
         if model._is_built(kind):
-            self._state = model._prepare(None)
+            self._state = model._prepare(kind, None)
         else:
             self._build()
 
@@ -70,7 +70,7 @@ class BatchFeed:
             raise ValueError(f"There are no batches: the {self._stream.name} is empty.") from None
         finally:
             self.close()
-        self._state = self._model._prepare(data)
+        self._state = self._model._prepare(self._kind, data)
         self._route_for(data)
 
     @property

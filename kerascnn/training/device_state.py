@@ -64,6 +64,7 @@ class StepState:
     Attributes:
         ring: the memory for batches on their way to the device, once there is some.
         waiting: the route that has batches in it whose steps are not enqueued yet.
+        parts: the variables and layers of the model, where they were just looked for.
     """
 
     def __init__(self, device: str):
@@ -72,6 +73,7 @@ class StepState:
         self.finite_steps = StagedTensor("finite_steps", (), "float32", device)
         self.ring: Any = None
         self.waiting: Any = None
+        self.parts: tuple[list, list] | None = None
         self._reader: object = None
         self._position = 0
 

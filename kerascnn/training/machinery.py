@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,31 +96,38 @@ class StepMachinery:
             layer.built for layer in self._flatten_layers()
         )
 
-    def _prepare(self, data: ArrayData | None) -> StepState:
+    def _prepare(self, kind: str, data: ArrayData | None) -> StepState:
         """The state for steps on the device of the weights, where all other state is brought."""
         if self._state is not None:
             self._state.flush()  # called from within a source: its batches so far come first
         # Weights first: a step's signature names them. A model that has a train_step of its own
         # and no call builds what it needs while it is traced.
-        if data is not None and not all(layer.built for layer in self._flatten_layers()):
+        layers = self._flatten_layers()
+        if data is not None and not all(layer.built for layer in layers):
             with contextlib.suppress(NotImplementedError), on_device(self._device()):
                 self.build_on(data.x)
-        weights = self.weights
+            layers = self._flatten_layers()
+        weights, variables = self.weights, self.variables
         device = device_of(weights, current_device())
         stale = self._programs is None
         if self._state is None or self._state.device != device:
             self._state = StepState(device)
             stale = True
-        followers = [variable for metric in self._all_metrics() for variable in metric.variables]
+        followers = []
+        if kind != PREDICT:
+            followers = [
+                variable for metric in self._all_metrics() for variable in metric.variables
+            ]
         known = {id(variable) for variable in weights}
-        followers += [variable for variable in self.variables if id(variable) not in known]
+        followers += [variable for variable in variables if id(variable) not in known]
         if move_to(followers, device) or stale:
             self._programs = {}
+        self._state.parts = variables, layers
         return self._state
 
     def _compiled_step(self, kind: str, source: BatchSource, state: StepState) -> CompiledStep:
         """The step from the cache, or traced and compiled: once for each signature."""
-        variables, layers = self.variables, self._flatten_layers()
+        variables, layers = state.parts or (self.variables, self._flatten_layers())
         key = (
             kind,
             source.key,
@@ -134,7 +141,9 @@ class StepMachinery:
         step = programs.pop(key, None)
         if step is None:
             step = self._compile_step(kind, source, state)
-            self._forget_metrics()  # a first trace may make some
+            # A first trace may make some.
+            self._forget_metrics()
+            state.parts = None
             # Kept alive, so that the numbers in the key stay theirs; a first trace may build more.
             step.owners = (variables, layers)
             if len(programs) >= _MAX_PROGRAMS:
@@ -169,9 +178,10 @@ class StepMachinery:
         batch_size: int,
         generator: np.random.Generator | None = None,
     ) -> Feed | BatchFeed:
-        if isinstance(data, BatchStream):
-            return BatchFeed(self, kind, data)
-        feed = Feed(self, kind, data, batch_size, self._prepare(data), generator)
+        with self._finding_parts_once():
+            if isinstance(data, BatchStream):
+                return BatchFeed(self, kind, data)
+            feed = Feed(self, kind, data, batch_size, self._prepare(kind, data), generator)
         if kind != PREDICT:
             self._check_labels(data)
         return feed
@@ -186,11 +196,21 @@ class StepMachinery:
         shapes = None if loss is None else loss.output_shapes
         return label_limits(loss, data.y, shapes)
 
+    @contextlib.contextmanager
+    def _finding_parts_once(self) -> Iterator[None]:
+        """A block in which nobody changes the model but by compiling a step."""
+        try:
+            yield
+        finally:
+            if self._state is not None:
+                self._state.parts = None
+
     def _run_step(self, kind: str, data: ArrayData) -> CompiledStep:
-        state = self._prepare(data)
         arrays = data.unique_arrays()
         source = describe_source(data.structure, arrays, data.num_samples, None, False)
-        step = self._compiled_step(kind, source, state)
+        with self._finding_parts_once():
+            state = self._prepare(kind, data)
+            step = self._compiled_step(kind, source, state)
         if kind != PREDICT:
             self._check_labels(data)
         step.run(step.stage(arrays, state.device), 1)

@@ -193,10 +193,12 @@ def test_buffers_are_written_in_place_and_reused(device):
     gc.collect()
     gc.disable()
     try:
-        before = _core.memory_stats(device)["allocated"]
-        for _ in range(3):
+        used = []
+        for _ in range(5):
             model.predict(x, batch_size=8, verbose=0)
-        assert _core.memory_stats(device)["allocated"] == before
+            used.append(_core.memory_stats(device)["allocated"])
+        # What a program read last it keeps until its next run, and no call leaves anything else.
+        assert used[1:] == used[1:2] * 4
     finally:
         gc.enable()
 
