@@ -38,6 +38,9 @@ class BatchFeed:
         ValueError: where the model is not built yet and there is no batch to build it with.
     """
 
+    # How long a step takes: depends on the source, which is another one each time.
+    step_seconds: float | None = None
+
     def __init__(self, model: StepMachinery, kind: str, stream: BatchStream):
         self._model = model
         self._kind = kind

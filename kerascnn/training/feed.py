@@ -128,6 +128,16 @@ class Feed:
         first = -(-self._full // self._chunk) % 2 * rows
         self._tail_order.write(np.arange(first, first + self._rest, dtype=np.int32))
 
+    @property
+    def step_seconds(self) -> float | None:
+        """How long a step of a whole batch takes, once that is known; for the runs to come too."""
+        return None if self._main is None else self._main.seconds
+
+    @step_seconds.setter
+    def step_seconds(self, value: float | None) -> None:
+        if self._main is not None:
+            self._main.seconds = value
+
     # One pass over the data --------------------------------------------------------------------
 
     def reset(self) -> None:

@@ -75,7 +75,7 @@ class StepRunner:
         self._feed = feed
         self._callbacks = callbacks
         self._stop = stop
-        self._pacer = Pacer(model._state.device)
+        self._pacer = Pacer(model._state.device, per_step=feed.step_seconds)
         self._queue = LaunchQueue(model._state.device)
         self._last: CompiledStep | None = None
         self._step_by_step = callbacks.uses_batch_hooks(kind)
@@ -112,6 +112,7 @@ class StepRunner:
         self._feed.plan_ahead()
         _core.synchronize(self._model._state.device)
         self._pacer.finished(count)
+        self._feed.step_seconds = self._pacer.per_step
         return count
 
     def _run_execution(self, batch: int, limit: float) -> int:

@@ -30,14 +30,25 @@ class Pacer:
     Args:
         device: where the steps run, such as `"cuda:0"`.
         clock: the time in seconds.
+        per_step: how long a step takes, where that is known from an earlier run.
     """
 
-    def __init__(self, device: str, clock: Callable[[], float] = time.perf_counter):
+    def __init__(
+        self,
+        device: str,
+        clock: Callable[[], float] = time.perf_counter,
+        per_step: float | None = None,
+    ):
         self._seconds = _SLICE_SECONDS[device.partition(":")[0]]
         self._clock = clock
         self._slices = 0
-        self._per_step: float | None = None
+        self._per_step = per_step
         self._begun = 0.0
+
+    @property
+    def per_step(self) -> float | None:
+        """The seconds of a step, once they are known."""
+        return self._per_step
 
     def next_slice(self) -> int:
         """How many steps to run now; the time until `finished` is theirs."""

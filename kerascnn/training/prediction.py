@@ -41,7 +41,7 @@ class Predictor:
         self._buffers: OutputBuffers | None = None
         if not self._step_by_step:
             self._buffers = feed.output_buffers
-        self._pacer = Pacer(self._device)
+        self._pacer = Pacer(self._device, per_step=feed.step_seconds)
         self._parts: list[list[np.ndarray]] = []  # the leaves of the outputs, some rows each
         self._last: CompiledStep | None = None
 
@@ -95,6 +95,7 @@ class Predictor:
         self._feed.plan_ahead()
         _core.synchronize(self._device)
         self._pacer.finished(count)
+        self._feed.step_seconds = self._pacer.per_step
         if buffers.room == 0:
             self._drain()
         return count

@@ -85,6 +85,7 @@ class CompiledStep:
         self._outputs = outputs  # the structure of what the step returned
         self._staged: list[StagedTensor] | None = None
         self.owners: Any = None  # what the signature names
+        self.seconds: float | None = None  # that it takes, where somebody noted them
         self.buffers = buffers  # what it puts its outputs into, None where that is nothing
 
     def stage(self, arrays: list[np.ndarray], device: str) -> list[Any]:

@@ -426,7 +426,7 @@ class Trainer(StepMachinery):
             batch_size: samples per step, 32 by default.
             verbose: see `fit`.
             steps: how many batches, all of them by default.
-            callbacks: see `fit`.
+            callbacks: see `fit`; one that overrides hooks of batches gets the outputs of each.
 
         Returns:
             An array of shape `(num_samples, ...)`, or the model's structure of them.

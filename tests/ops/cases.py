@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    cases_batches,
     cases_conv_pooling,
     cases_counting,
     cases_elementwise,
@@ -17,6 +18,7 @@ from .case import Bad, Case
 _FILES = (
     cases_elementwise,
     cases_shape,
+    cases_batches,
     cases_network,
     cases_products,
     cases_counting,
