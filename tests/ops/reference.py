@@ -384,16 +384,6 @@ def take_batches(*inputs, batch_size, scales):
     )
 
 
-@reference("put_batch")
-def put_batch(buffer, batch, step):
-    first = np.clip(float(step) * len(batch), -len(batch), len(buffer))
-    rows = int(first) + np.arange(len(batch))
-    inside = (rows >= 0) & (rows < len(buffer))
-    result = buffer.copy()
-    result[rows[inside]] = batch[inside]
-    return result
-
-
 # Linear algebra, convolution, pooling.
 
 
