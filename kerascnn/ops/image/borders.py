@@ -14,19 +14,44 @@ from kerascnn.symbolic.operation import op
 __all__ = ["crop_images", "crop_to_window", "pad_images"]
 
 
-def _check_margins(values: dict[str, int | None]) -> None:
-    top, left, bottom, right, height, width = values
-    for trio in ((top, bottom, height), (left, right, width)):
-        if [values[name] for name in trio].count(None) != 1:
-            shown = ", ".join(f"{name}={values[name]}" for name in trio)
-            raise ValueError(f"Must specify exactly two of {', '.join(trio)}. Received: {shown}")
-    _check_not_negative(values)
-
-
 def _check_not_negative(values: dict[str, Any]) -> None:
     for name, value in values.items():
         if value is not None and value < 0:
             raise ValueError(f"{name} must be >= 0. Received: {name}={value}")
+
+
+def _complete(
+    images: Any, given: dict[str, Any], data_format: str, grows: bool
+) -> dict[int, tuple[int, int, int]]:
+    """Both margins and the new size of each axis of the images, of which two are given.
+
+    Args:
+        images: The tensor that grows or shrinks by the margins.
+        given: Top, left, bottom, right, height and width by the names that errors show; what is
+            None is filled in.
+        data_format: "channels_last" or "channels_first".
+        grows: Whether margins are added; else they are cut off.
+    """
+    top, left, bottom, right, height, width = given
+    sides = ((top, bottom, height), (left, right, width))
+    for side in sides:
+        if [given[name] for name in side].count(None) != 1:
+            shown = ", ".join(f"{name}={given[name]}" for name in side)
+            raise ValueError(f"Must specify exactly two of {', '.join(side)}. Received: {shown}")
+    _check_not_negative(given)
+    sign = 1 if grows else -1
+    axes = (len(images.shape) + axis for axis in common.spatial_axes(data_format))
+    complete = {}
+    for axis, (before, after, target) in zip(axes, sides, strict=True):
+        size = images.shape[axis]
+        if given[target] is None:
+            given[target] = size + sign * (given[before] + given[after])
+        for one, other in ((before, after), (after, before)):
+            if given[one] is None:
+                given[one] = sign * (given[target] - size) - given[other]
+        complete[axis] = (int(given[before]), int(given[after]), int(given[target]))
+    _check_not_negative(given)
+    return complete
 
 
 @op
@@ -62,20 +87,9 @@ def pad_images(
         "target_height": target_height,
         "target_width": target_width,
     }
-    _check_margins(given)
-    rows, columns = (len(images.shape) + axis for axis in common.spatial_axes(data_format))
-    margins = [[0, 0] for _ in images.shape]
-    for axis, before, after, target in (
-        (rows, "top_padding", "bottom_padding", target_height),
-        (columns, "left_padding", "right_padding", target_width),
-    ):
-        size = images.shape[axis]
-        if given[before] is None:
-            given[before] = target - given[after] - size
-        if given[after] is None:
-            given[after] = target - given[before] - size
-        margins[axis] = [int(given[before]), int(given[after])]
-    _check_not_negative(given)
+    margins = [(0, 0) for _ in images.shape]
+    for axis, (before, after, _) in _complete(images, given, data_format, grows=True).items():
+        margins[axis] = (before, after)
     return shaping.pad(images, margins) if np.any(margins) else images
 
 
@@ -112,23 +126,8 @@ def crop_images(
         "target_height": target_height,
         "target_width": target_width,
     }
-    _check_margins(given)
-    rows, columns = (len(images.shape) + axis for axis in common.spatial_axes(data_format))
-    parts = {}
-    for axis, before, after, target in (
-        (rows, "top_cropping", "bottom_cropping", "target_height"),
-        (columns, "left_cropping", "right_cropping", "target_width"),
-    ):
-        size = images.shape[axis]
-        if given[before] is None:
-            given[before] = size - given[target] - given[after]
-        if given[target] is None:
-            given[target] = size - given[after] - given[before]
-        parts[axis] = (int(given[before]), int(given[target]))
-        if given[after] is None:
-            given[after] = size - given[before] - given[target]
-    _check_not_negative(given)
-    return common.window(images, parts)
+    complete = _complete(images, given, data_format, grows=False)
+    return common.window(images, {axis: (top, size) for axis, (top, _, size) in complete.items()})
 
 
 def crop_to_window(
