@@ -68,15 +68,27 @@ def erfc(x: Array) -> Array:
 
 
 def erfinv(x: Array) -> Array:
-    """By halving an interval, on the side where erfc keeps the digits."""
-    size = np.abs(x)
+    """By halving an interval, then Newton's steps, on the side where erfc keeps the digits."""
+    size = np.minimum(np.abs(x), 1.0)
+    is_tail = size > 0.5
+
+    def excess(y: Array) -> Array:
+        """erf(y) - size."""
+        result = np.empty(np.shape(y))
+        result[is_tail] = (1 - size[is_tail]) - erfc(y[is_tail])
+        result[~is_tail] = erf(y[~is_tail]) - size[~is_tail]
+        return result
+
     low, high = np.zeros(np.shape(x)), np.full(np.shape(x), 7.0)
-    for _ in range(80):
+    for _ in range(25):
         middle = (low + high) / 2
-        is_below = np.where(size > 0.5, erfc(middle) > 1 - size, erf(middle) < size)
+        is_below = excess(middle) < 0
         low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
-    inside = np.where(size < 1, np.sign(x) * low, np.nan)
-    return np.where(size == 1, np.sign(x) * np.inf, inside)
+    # Each step squares an error of 2e-7.
+    for _ in range(3):
+        low = low - excess(low) * np.sqrt(np.pi) / 2 * np.exp(low * low)
+    inside = np.where(np.abs(x) < 1, np.sign(x) * low, np.nan)
+    return np.where(np.abs(x) == 1, np.sign(x) * np.inf, inside)
 
 
 def mod(a: Array, b: Array) -> Array:

@@ -25,6 +25,8 @@ def _steps(states, blank):
 def _ctc_in_range(logits, target, target_length, output_length, mask_index):
     samples, frames, classes = logits.shape
     scores = log_softmax(logits, -1)
+    # Paths only go forward: none comes back from the labels that don't count.
+    target = target[:, : np.max(target_length, initial=0)]
     states = np.full((samples, 2 * target.shape[1] + 1), mask_index)
     states[:, 1::2] = target
     emitted = np.take_along_axis(scores, states[:, None, :], axis=2)
