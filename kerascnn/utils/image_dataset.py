@@ -170,6 +170,49 @@ def image_dataset_from_directory(
     label_mode = _checked_labels(labels, label_mode, class_names)
     if label_mode is None:
         labels = None
+    if format not in ("tf", "grain"):
+        raise ValueError(f'`format` should be either "tf" or "grain". Received: format={format}')
+    reading = _checked_reading(
+        image_size,
+        color_mode,
+        interpolation,
+        data_format,
+        crop_to_aspect_ratio,
+        pad_to_aspect_ratio,
+    )
+    _check_split(validation_split, subset, shuffle, seed)
+    if seed is None:
+        seed = int(np.random.randint(10**6))  # noqa: NPY002 (what set_random_seed fixes)
+    paths, numbers, names = index_directory(
+        os.fspath(directory), labels, class_names, shuffle, seed, follow_links, verbose
+    )
+    if label_mode == "binary" and len(names or ()) != 2:
+        raise ValueError(
+            'When passing `label_mode="binary"`, there must be exactly 2 class_names. '
+            f"Received: class_names={names}"
+        )
+    made = []
+    for part in ("training", "validation") if subset == "both" else (subset,):
+        chosen, own = _part(paths, numbers, validation_split, part)
+        if not chosen:
+            kind = f"{part} images" if subset == "both" else "images"
+            raise ValueError(
+                f"No {kind} found in directory {directory}. Allowed formats: {ALLOWLIST_FORMATS}"
+            )
+        mixed = shuffle and not (subset == "both" and part == "validation")
+        made.append(ImageDataset(chosen, own, names, label_mode, batch_size, mixed, seed, reading))
+    return made if subset == "both" else made[0]
+
+
+def _checked_reading(
+    image_size: Any,
+    color_mode: str,
+    interpolation: str,
+    data_format: str | None,
+    crop_to_aspect_ratio: bool,
+    pad_to_aspect_ratio: bool,
+) -> dict[str, Any]:
+    """How each file becomes an array: what `ImageDataset` takes as `reading`."""
     if color_mode not in _CHANNELS:
         raise ValueError(
             '`color_mode` must be one of {"rgb", "rgba", "grayscale"}. '
@@ -187,24 +230,11 @@ def image_dataset_from_directory(
             f"Argument `interpolation` should be one of {resampling.FOLDER_METHODS}. "
             f"Received: interpolation={interpolation}"
         )
-    if format not in ("tf", "grain"):
-        raise ValueError(f'`format` should be either "tf" or "grain". Received: format={format}')
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
         raise ValueError(
             "Only one of `pad_to_aspect_ratio`, `crop_to_aspect_ratio` can be set to `True`."
         )
-    _check_split(validation_split, subset, shuffle, seed)
-    if seed is None:
-        seed = int(np.random.randint(10**6))  # noqa: NPY002 (what set_random_seed fixes)
-    paths, numbers, names = index_directory(
-        os.fspath(directory), labels, class_names, shuffle, seed, follow_links, verbose
-    )
-    if label_mode == "binary" and len(names or ()) != 2:
-        raise ValueError(
-            'When passing `label_mode="binary"`, there must be exactly 2 class_names. '
-            f"Received: class_names={names}"
-        )
-    reading = {
+    return {
         "size": (int(sizes[0]), int(sizes[1])),
         "color_mode": color_mode,
         "interpolation": interpolation,
@@ -212,17 +242,6 @@ def image_dataset_from_directory(
         "crop_to_aspect_ratio": crop_to_aspect_ratio,
         "pad_to_aspect_ratio": pad_to_aspect_ratio,
     }
-    made = []
-    for part in ("training", "validation") if subset == "both" else (subset,):
-        chosen, own = _part(paths, numbers, validation_split, part)
-        if not chosen:
-            kind = f"{part} images" if subset == "both" else "images"
-            raise ValueError(
-                f"No {kind} found in directory {directory}. Allowed formats: {ALLOWLIST_FORMATS}"
-            )
-        mixed = shuffle and not (subset == "both" and part == "validation")
-        made.append(ImageDataset(chosen, own, names, label_mode, batch_size, mixed, seed, reading))
-    return made if subset == "both" else made[0]
 
 
 def _checked_labels(
