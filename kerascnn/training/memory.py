@@ -9,6 +9,9 @@ from kerascnn import _core
 
 # Data that takes more than this share of the free memory is streamed: steps need room as well.
 RESIDENT_SHARE = 0.5
+# Data up to this size is not streamed: the places for chunks would hardly be smaller, and asking for
+# the free memory costs more than a prediction for a few samples.
+SMALL_BYTES = 16 << 20
 # A chunk of streamed data, of which two are on the device: large enough that copies to a GPU run at
 # full speed.
 CHUNK_BYTES = 32 << 20
@@ -34,6 +37,8 @@ class OutOfMemoryError(_core.OutOfMemoryError):
 
 def fits_on_device(num_bytes: int, device: str) -> bool:
     """Whether data of this size can live on the device beside everything else."""
+    if num_bytes <= SMALL_BYTES:
+        return True
     return num_bytes <= RESIDENT_SHARE * _core.memory_stats(device)["available"]
 
 

@@ -11,6 +11,7 @@ from .helpers import WatchedUpload, blobs, classifier
 
 
 def stream_in_chunks(monkeypatch, chunk_bytes):
+    monkeypatch.setattr(memory, "SMALL_BYTES", 0)
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 1e-12)
     monkeypatch.setattr(
         memory, "chunk_batches", lambda per_batch, *_: max(1, chunk_bytes // per_batch)

@@ -95,6 +95,7 @@ def test_keras_predicts_the_same(samples, batch_size):
 
 @pytest.mark.parametrize("samples", [24, 51])
 def test_data_that_come_in_chunks_leave_their_outputs_in_chunks(monkeypatch, samples, device):
+    monkeypatch.setattr(memory, "SMALL_BYTES", 0)
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 1e-12)
     monkeypatch.setattr(
         memory, "chunk_batches", lambda per_batch, *_: max(1, 500 // max(1, per_batch))
