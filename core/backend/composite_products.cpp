@@ -34,12 +34,21 @@ std::unique_ptr<Kernel> plan_dense_loss(CompositePlan plan, const PlanRequest& r
   return plan.finish();
 }
 
+std::unique_ptr<Kernel> plan_dense_wgrad(CompositePlan plan) {
+  plan.apply_into("matmul", {{"transpose_a", true}, {"transpose_b", false}},
+                  {plan.input(0), plan.input(1)}, {plan.output(0)});
+  plan.apply_into("reduce_sum", {{"axes", std::vector<int64_t>{0}}, {"keepdims", false}},
+                  {plan.input(1)}, {plan.output(1)});
+  return plan.finish();
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> plan_composite_product(std::span<const KernelTableRow> table,
                                                const PlanRequest& request) {
-  const bool is_loss = request.op.name == "dense_sparse_softmax_cross_entropy";
   const CompositePlan plan(table, request);
+  if (request.op.name == "dense_wgrad") return plan_dense_wgrad(plan);
+  const bool is_loss = request.op.name == "dense_sparse_softmax_cross_entropy";
   return is_loss ? plan_dense_loss(plan, request) : plan_activation_grad(plan, request);
 }
 

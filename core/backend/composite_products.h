@@ -1,5 +1,6 @@
-// matmul_activation_grad and dense_sparse_softmax_cross_entropy with the kernels of the ops that
-// they stand for: the same bits as those ops one by one. For every device and every call.
+// matmul_activation_grad, dense_sparse_softmax_cross_entropy and dense_wgrad with the kernels of
+// the ops that they stand for: the same bits as those ops one by one. For every device and every
+// call.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,7 @@
 
 namespace kerascnn {
 
-// `request` is for one of the two ops; `table` is the kernel table of the device, which is current.
+// `request` is for one of these ops; `table` is the kernel table of the device, which is current.
 std::unique_ptr<Kernel> plan_composite_product(std::span<const KernelTableRow> table,
                                                const PlanRequest& request);
 

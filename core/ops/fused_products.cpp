@@ -1,5 +1,5 @@
-// Products joined with what follows them. Passes make these after differentiation, where a device
-// has one kernel for the whole.
+// Products joined with what follows them or stands beside them. Passes make these after
+// differentiation, where a device has one kernel for the whole.
 #include "core/ops/fused_products.h"
 
 #include <array>
@@ -12,9 +12,10 @@ namespace {
 
 constexpr std::string_view kActivationGrad = "matmul_activation_grad";
 constexpr std::string_view kDenseLoss = "dense_sparse_softmax_cross_entropy";
+constexpr std::string_view kDenseWgrad = "dense_wgrad";
 
 constexpr std::string_view kMadeByPass =
-    "it is made after differentiation, by a pass that joins products with what follows them";
+    "it is made after differentiation, by a pass that joins products with what belongs to them";
 
 std::vector<TensorSpec> infer_activation_grad(const Attributes& attributes, Specs inputs) {
   check_num_inputs(kActivationGrad, inputs, 3);
@@ -55,6 +56,21 @@ std::vector<TensorSpec> infer_dense_loss(const Attributes& attributes, Specs inp
                        std::array{logits, inputs[at.labels], inputs[at.gradient]});
 }
 
+std::vector<TensorSpec> infer_dense_wgrad(const Attributes&, Specs inputs) {
+  check_num_inputs(kDenseWgrad, inputs, 2);
+  check_floating(kDenseWgrad, "the input", inputs[0]);
+  check_same_dtype(kDenseWgrad, inputs);
+  check_rank(kDenseWgrad, "the input", inputs[0], 2);
+  check_rank(kDenseWgrad, "the gradient", inputs[1], 2);
+  const Shape& x = inputs[0].shape;
+  const Shape& g = inputs[1].shape;
+  if (x[0] != g[0]) {
+    throw ValueError(message(kDenseWgrad, ": the input ", shape_string(x), " and the gradient ",
+                             shape_string(g), " must have the same number of samples"));
+  }
+  return {{inputs[0].dtype, {x[1], g[1]}}, {inputs[0].dtype, {g[1]}}};
+}
+
 }  // namespace
 
 Attributes dense_loss_layer() {
@@ -71,6 +87,12 @@ const OpDef op_matmul_activation_grad = {
 const OpDef op_dense_sparse_softmax_cross_entropy = {
     .name = kDenseLoss,
     .infer = infer_dense_loss,
+    .not_differentiable = kMadeByPass,
+};
+
+const OpDef op_dense_wgrad = {
+    .name = kDenseWgrad,
+    .infer = infer_dense_wgrad,
     .not_differentiable = kMadeByPass,
 };
 

@@ -1,8 +1,11 @@
-// The ops that passes make of a product and what follows it:
+// The ops that passes make of a product and what follows it or stands beside it:
 //   matmul_activation_grad              op(a) op(b) taken back through an activation whose output
 //                                       is the third input
 //   dense_sparse_softmax_cross_entropy  the last layer of a classifier, its loss, the
 //                                       probabilities and the gradient of the logits
+//   dense_wgrad                         the gradients of a dense layer's kernel and bias: of x (n,
+//                                       k) and g (n, m) the product of x transposed and g (k, m),
+//                                       and the sums of g's columns (m,)
 #pragma once
 
 #include <cstddef>

@@ -36,7 +36,7 @@
   /* linear algebra (matmul.cpp, dense.cpp) */                                                    \
   OP(matmul) OP(dense)                                                                            \
   /* what passes make of a product and what follows it (fused_products.cpp) */                    \
-  OP(matmul_activation_grad) OP(dense_sparse_softmax_cross_entropy)                               \
+  OP(matmul_activation_grad) OP(dense_sparse_softmax_cross_entropy) OP(dense_wgrad)               \
   /* convolution (conv2d.cpp) and pooling (pool2d.cpp) */                                         \
   OP(conv2d) OP(conv2d_dgrad) OP(conv2d_wgrad)                                                    \
   OP(max_pool2d) OP(max_pool2d_grad) OP(avg_pool2d) OP(avg_pool2d_grad)                           \

@@ -1,4 +1,4 @@
-// The passes that join products with what follows them, on a device that claims to gain from it.
+// The passes that join products with what belongs to them, on a device that claims to gain from it.
 // The ops that they make run the kernels of their parts there, so results keep their bits.
 #include <cstring>
 #include <string>
@@ -16,9 +16,15 @@ using testing::f32;
 
 constexpr std::string_view kGradient = "matmul_activation_grad";
 constexpr std::string_view kLoss = "dense_sparse_softmax_cross_entropy";
+constexpr std::string_view kDenseGradients = "dense_wgrad";
 const PassOptions kAlways = {true, [](const PlanRequest&) { return true; }};
 const Attributes kAll = {{"axes", Shape{}}, {"keepdims", false}};
 const Attributes kPlain = {{"transpose_a", false}, {"transpose_b", false}};
+const Attributes kOfKernel = {{"transpose_a", true}, {"transpose_b", false}};
+
+Attributes over(int64_t axis, bool keepdims = false) {
+  return {{"axes", Shape{axis}}, {"keepdims", keepdims}};
+}
 
 // A classifier with one hidden layer: its loss, what is asked for beside it, and gradients.
 struct Classifier {
@@ -141,6 +147,95 @@ TEST(the_device_is_asked) {
   CHECK_EQUAL(count_nodes(joined.graph, kGradient), 0u);
   const RootedGraph inference = run_passes(net.rooted);
   CHECK_EQUAL(count_nodes(inference.graph, kLoss), 0u);
+}
+
+TEST(gradients_of_kernels_join_with_those_of_biases) {
+  Classifier net;
+  net.rooted.outputs = net.graph.gradients(net.loss, {net.w1, net.b1, net.w2, net.b2});
+  net.rooted.outputs.push_back(net.loss);
+  const RootedGraph apart = run_passes(net.rooted), joined = run_passes(net.rooted, kAlways);
+  CHECK_EQUAL(count_nodes(apart.graph, kDenseGradients), 0u);
+  CHECK_EQUAL(count_nodes(joined.graph, kDenseGradients), 2u);
+  CHECK_EQUAL(count_nodes(joined.graph, "reduce_sum"), 0u);
+  CHECK_EQUAL(count_nodes(joined.graph, "matmul"), 0u);
+  check_same_results(apart, joined);
+}
+
+// A matrix x and a gradient g; the two are joined by the one pass alone, so the order stays.
+struct DenseGradients {
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  ValueId x = graph.input("x", f32({6, 7})), g = graph.input("g", f32({6, 4}));
+
+  ValueId kernel(ValueId of) { return call(graph, "matmul", {of, g}, kOfKernel); }
+  ValueId bias(const Attributes& axes) { return call(graph, "reduce_sum", {g}, axes); }
+
+  void check_joined(size_t count, const PassOptions& options = kAlways) {
+    const RootedGraph joined = fuse_dense_gradients(rooted, options);
+    CHECK_EQUAL(count_nodes(joined.graph, kDenseGradients), count);
+    check_same_results(rooted, joined);
+  }
+};
+
+TEST(gradients_of_kernel_and_bias_join_in_any_order) {
+  for (const Attributes& axes : {over(0), over(-2), over(0, true), over(-2, true)}) {
+    for (const bool bias_first : {true, false}) {
+      // Each is read before the other one is computed, by nodes and as an output.
+      DenseGradients net;
+      for (const bool is_bias : {bias_first, !bias_first}) {
+        const ValueId value = is_bias ? net.bias(axes) : net.kernel(net.x);
+        net.rooted.outputs.push_back(value);
+        net.rooted.outputs.push_back(call(net.graph, "tanh", {value}));
+      }
+      net.check_joined(1);
+    }
+  }
+}
+
+TEST(an_input_that_is_known_after_the_sum_keeps_the_two_apart) {
+  DenseGradients net;
+  const ValueId sum = net.bias(over(0));
+  net.rooted.outputs = {sum, net.kernel(call(net.graph, "add", {net.g, sum}))};
+  net.check_joined(0);
+}
+
+TEST(a_sum_joins_with_one_kernel_only) {
+  DenseGradients net;
+  const ValueId late = call(net.graph, "tanh", {net.x});
+  net.rooted.outputs = {net.kernel(net.x), net.kernel(late), net.bias(over(0))};
+  net.check_joined(1);
+  CHECK_EQUAL(count_nodes(fuse_dense_gradients(net.rooted, kAlways).graph, "matmul"), 1u);
+}
+
+TEST(other_sums_and_products_stay_apart) {
+  DenseGradients net;
+  const ValueId kernel = net.kernel(net.x);
+  net.rooted.outputs = {kernel, net.bias(over(1)), net.bias(over(-1, true)), net.bias(kAll)};
+  net.check_joined(0);
+
+  DenseGradients turned;
+  Graph& graph = turned.graph;
+  const ValueId other = graph.input("other", f32({4, 6})), cube = graph.input("c", f32({2, 6, 4}));
+  turned.rooted.outputs = {
+      call(graph, "matmul", {other, turned.g}, kPlain),
+      call(graph, "matmul", {turned.x, other}, {{"transpose_a", true}, {"transpose_b", true}}),
+      call(graph, "matmul", {cube, cube}, kOfKernel),
+      call(graph, "reduce_sum", {cube}, over(0)),
+      call(graph, "reduce_sum", {other}, over(0)),
+      turned.bias(over(0))};
+  turned.check_joined(0);
+}
+
+TEST(the_device_is_asked_for_gradients_of_kernel_and_bias) {
+  DenseGradients net;
+  net.rooted.outputs = {net.kernel(net.x), net.bias(over(0))};
+  net.check_joined(0, {});
+  net.check_joined(0, {true, [](const PlanRequest&) { return false; }});
+  net.check_joined(1, {true, [](const PlanRequest& request) {
+                         CHECK(request.outputs[0].shape == (Shape{7, 4}));
+                         CHECK(request.outputs[1].shape == (Shape{4}));
+                         return request.op.name == kDenseGradients;
+                       }});
 }
 
 }  // namespace

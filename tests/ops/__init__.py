@@ -5,6 +5,7 @@ from . import (  # noqa: F401
     reference_batches,
     reference_losses,
     reference_optimizers,
+    reference_products,
     reference_random,
     reference_sequences,
 )

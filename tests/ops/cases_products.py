@@ -1,4 +1,4 @@
-"""Rows of the ops that join a product with what follows it."""
+"""Rows of the ops that join a product with what follows it or stands beside it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from .case import Bad, Case, away_from, large, normal, row, zeros
 from .reference import activate
 
 GRADIENT, LOSS = "matmul_activation_grad", "dense_sparse_softmax_cross_entropy"
+WGRAD = "dense_wgrad"
 # The activations whose gradient follows from their output, with parameters exact in every dtype.
 ACTIVATIONS = {
     "linear": 0.0,
@@ -91,7 +92,27 @@ def _losses():
     return rows
 
 
-CASES: list[Case] = [*_gradients(), *_losses()]
+def _wgrad(n, k, m):
+    return lambda rng: ([normal(rng, n, k), normal(rng, n, m)], {})
+
+
+def _wgrads():
+    sizes = {
+        "one": (1, 1, 1),
+        "mnist": (64, 128, 10),
+        "one_sample": (1, 33, 7),
+        "one_feature": (129, 1, 64),
+        "one_unit": (7, 65, 1),
+        "odd": (37, 131, 67),
+        "no_samples": (0, 3, 4),
+        "no_features": (5, 0, 4),
+        "no_units": (5, 3, 0),
+    }
+    rows = [row(WGRAD, id, _wgrad(*size), gradient=False) for id, size in sizes.items()]
+    return [*rows, large(WGRAD, _wgrad(65_600, 3, 2))]
+
+
+CASES: list[Case] = [*_gradients(), *_losses(), *_wgrads()]
 
 
 def _bad():
@@ -120,6 +141,15 @@ def _bad():
         Bad(LOSS, [x, kernel, labels, zeros(3)], e, v, "the gradient must have shape (4,)"),
         Bad(LOSS, [x, kernel, labels], e, v, f"{LOSS}: "),
         Bad(LOSS, [x, kernel, labels, gy], {"epsilon": 0.7}, v, "epsilon must be in [0, 0.5)"),
+    ]
+    g = zeros(4, 5)
+    rows += [
+        Bad(WGRAD, [x, zeros(3, 5)], {}, v, f"{WGRAD}: the input (4, 3) and the gradient (3, 5)"),
+        Bad(WGRAD, [zeros(1, 4, 3), g], {}, v, f"{WGRAD}: the input must have 2"),
+        Bad(WGRAD, [x, zeros(4)], {}, v, f"{WGRAD}: the gradient must have 2"),
+        Bad(WGRAD, [x, g.astype("float64")], {}, t, WGRAD),
+        Bad(WGRAD, [labels.reshape(4, 1), labels.reshape(4, 1)], {}, t, f"{WGRAD}: the input"),
+        Bad(WGRAD, [x], {}, v, f"{WGRAD}: "),
     ]
     return rows
 

@@ -86,6 +86,7 @@ SUMS = {
     *("reduce_sum", "reduce_mean", "matmul", "dense", "conv2d", "conv2d_dgrad", "conv2d_wgrad"),
     *("avg_pool2d", "avg_pool2d_grad", "max_pool2d_grad", "gather_grad"),
     *("conv2d_max_pool2d_dgrad", "conv2d_max_pool2d_wgrad", "matmul_activation_grad"),
+    "dense_wgrad",
 }
 
 

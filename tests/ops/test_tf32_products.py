@@ -142,3 +142,67 @@ def test_matmul_activation_grad(size, activation, device, rng):
     result = _core.apply("matmul_activation_grad", tensors, attributes)[0].numpy()
     wanted = REFERENCES["matmul_activation_grad"](a, b, y, **attributes)
     np.testing.assert_array_equal(result.astype(np.float64), wanted)
+
+
+# Around tiles of the result and pieces of the sum, vector loads and not, samples that one warp, one
+# block and several blocks add up; then the dense layers of small networks.
+WGRAD_SIZES = [
+    *itertools.product([1, 7, 33, 64, 129], [1, 7, 33, 64, 129], [1, 7, 10, 33, 64]),
+    *((64, 3136, 128), (64, 1600, 10), (128, 128, 10), (128, 256, 120), (64, 120, 84)),
+    *((255, 36, 129), (256, 40, 132), (257, 40, 10), (1000, 129, 33), (0, 5, 4)),
+]
+
+
+def dense_wgrad(x, g, device):
+    tensors = harness.to_device([a.astype(np.float32) for a in (x, g)], device)
+    return [y.numpy().astype(np.float64) for y in _core.apply("dense_wgrad", tensors, {})]
+
+
+@pytest.mark.parametrize("size", WGRAD_SIZES, ids=str)
+def test_dense_wgrad(size, device, rng):
+    n, k, m = size
+    # In float32 the bias's gradient is exact beyond TF32's 11 bits: multiples of 2^-12.
+    x, g = whole_numbers(rng, n, k), whole_numbers(rng, n, m)
+    kernel, bias = dense_wgrad(x, g, device)
+    np.testing.assert_array_equal(kernel, x.T @ g)
+    np.testing.assert_array_equal(bias, g.sum(axis=0))
+    fine = g + rng.integers(-9, 10, g.shape) * 2.0**-12
+    np.testing.assert_array_equal(dense_wgrad(x, fine, device)[1], fine.sum(axis=0))
+
+
+@pytest.mark.parametrize("size", [(64, 37, 33), (128, 40, 10), (64, 3136, 128)], ids=str)
+def test_dense_wgrad_in_a_program(size, device, rng):
+    """A step's gradients, as a model's layer has them, joined where the device gains from it."""
+    n, k, m = size
+    graph = _core.Graph()
+    x, g = graph.input("x", [n, k], "float32"), graph.input("g", [n, m], "float32")
+    outputs = [
+        graph.apply("reduce_sum", [g], {"axes": [0], "keepdims": True})[0],
+        graph.apply("matmul", [x, g], {"transpose_a": True, "transpose_b": False})[0],
+    ]
+    program = _core.Program.compile(graph, outputs, device)
+    arrays = [whole_numbers(rng, n, k), whole_numbers(rng, n, m)]
+    program.run(harness.to_device([a.astype(np.float32) for a in arrays], device))
+    bias, kernel = [y.numpy() for y in program.outputs()]
+    np.testing.assert_array_equal(bias, arrays[1].sum(axis=0, keepdims=True))
+    np.testing.assert_array_equal(kernel, arrays[0].T @ arrays[1])
+    is_joined = any(call["op"] == "dense_wgrad" for call in program.describe())
+    assert is_joined == (device != "cpu")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_bias_gradient_that_is_not_finite_comes_out(value, device, rng):
+    x, g = np.abs(whole_numbers(rng, 77, 40)) + 1, whole_numbers(rng, 77, 37)
+    g[76, 36] = value
+    kernel, bias = dense_wgrad(x, g, device)
+    assert not np.isfinite(bias[36]) and not np.isfinite(kernel[:, 36]).any()
+    np.testing.assert_array_equal(bias[:36], g[:, :36].sum(axis=0))
+    np.testing.assert_array_equal(kernel[:, :36], x.T @ g[:, :36])
+
+
+def test_dense_wgrad_gives_the_same_bits_in_every_run(device, rng):
+    x, g = rng.standard_normal((128, 100)), rng.standard_normal((128, 70))
+    first = dense_wgrad(x, g, device)
+    for _ in range(5):
+        for again, before in zip(dense_wgrad(x, g, device), first, strict=True):
+            np.testing.assert_array_equal(again, before)

@@ -1,4 +1,5 @@
-// Products and what follows them in one launch, where they are small; else the ops they stand for.
+// Products and what belongs to them in one launch, where they are small; else the ops they stand
+// for.
 #include "core/ops/fused_products.h"
 #include "core/backend/composite_products.h"
 #include "core/backend/cuda/kernel_table.h"
@@ -26,12 +27,24 @@ GemmShape layer_shape(const PlanRequest& request) {
   return shape;
 }
 
+GemmShape wgrad_shape(const PlanRequest& request) {
+  GemmShape shape;
+  shape.transpose_a = true;
+  shape.m = request.outputs[0].shape[0];
+  shape.n = request.outputs[0].shape[1];
+  shape.k = request.inputs[0].shape[0];
+  return shape;
+}
+
 }  // namespace
 
 bool fuses_product(const PlanRequest& request) {
   const DType dtype = request.inputs[0].dtype;
   if (request.op.name == "matmul_activation_grad") {
     return takes_small_matmul_activation_grad(dtype, product_shape(request), request.allow_tf32);
+  }
+  if (request.op.name == "dense_wgrad") {
+    return takes_small_dense_wgrad(dtype, wgrad_shape(request), request.allow_tf32);
   }
   return request.op.name == "dense_sparse_softmax_cross_entropy" &&
          takes_small_dense_loss(dtype, layer_shape(request), request.allow_tf32);
@@ -49,6 +62,11 @@ std::unique_ptr<Kernel> plan_dense_sparse_softmax_cross_entropy(const PlanReques
   return plan_small_dense_loss(std::string(request.op.name), layer_shape(request),
                                request.inputs[at.labels].dtype, at,
                                request.attributes.get_double("epsilon"));
+}
+
+std::unique_ptr<Kernel> plan_dense_wgrad(const PlanRequest& request) {
+  if (!fuses_product(request)) return plan_composite_product(kernel_table(), request);
+  return plan_small_dense_wgrad(std::string(request.op.name), wgrad_shape(request));
 }
 
 }  // namespace kerascnn::cuda

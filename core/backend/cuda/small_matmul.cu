@@ -116,9 +116,68 @@ struct BlockSums {
   float4 vectors[2];  // of thread and thread + blockDim.x; the second only where warps are few
 };
 
+// Sums over the second matrix's rows, for ends that take them with `store_column_sum`: every block
+// reads all of its columns anyway. In float32, not rounded as the product's factors are. Nothing
+// for other ends.
+template <typename End>
+constexpr bool kSumsColumns =
+    requires(const End& end, const ProductShape& p, float sum) { end.store_column_sum(p, 0, sum); };
+
+template <bool kWanted>
+struct ColumnSums {
+  __device__ __forceinline__ explicit ColumnSums(bool) {}
+  __device__ __forceinline__ void add_unit(const float (&)[4][4]) {}
+  __device__ __forceinline__ void share(float*) const {}
+};
+
+template <>
+struct ColumnSums<true> {
+  bool is_wanted;  // the same for all of a block
+  float sums[4] = {};
+
+  __device__ __forceinline__ explicit ColumnSums(bool wanted) : is_wanted(wanted) {}
+
+  // b as load_unit leaves it; what lies beyond its end is 0.
+  __device__ __forceinline__ void add_unit(const float (&b)[4][4]) {
+    if (!is_wanted) return;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[i] += (b[i][0] + b[i][1]) + (b[i][2] + b[i][3]);
+  }
+
+  // Leaves what the warp has in shared memory, kTile sums per warp.
+  __device__ __forceinline__ void share(float* of_block) const {
+    if (!is_wanted) return;
+    const int lane = threadIdx.x % 32;
+    float4 total = {sums[0], sums[1], sums[2], sums[3]};
+#pragma unroll
+    for (int step = 1; step < 4; step *= 2) {
+      // The lanes of a group have the same columns. Of two numbers the sum has no order.
+      total.x += __shfl_xor_sync(0xffffffffu, total.x, step);
+      total.y += __shfl_xor_sync(0xffffffffu, total.y, step);
+      total.z += __shfl_xor_sync(0xffffffffu, total.z, step);
+      total.w += __shfl_xor_sync(0xffffffffu, total.w, step);
+    }
+    if (lane % 4 == 0) {
+      *reinterpret_cast<float4*>(of_block + threadIdx.x / 32 * kTile + lane) = total;
+    }
+  }
+};
+
+// The block's sum of column `column` of its tile.
+__device__ __forceinline__ float sum_of_column(const float* of_block, int column) {
+  const int warps = blockDim.x / 32;
+  float sum = of_block[column];
+#pragma unroll
+  for (int w = 1; w < kMaxWarps; ++w) {
+    if (w < warps) sum += of_block[w * kTile + column];
+  }
+  return sum;
+}
+
 // kVectorLoads: both matrices can be read in vectors, which gives the common case short code.
-template <bool kTransposeA, bool kTransposeB, bool kVectorLoads>
-__device__ __forceinline__ void sum_in_warp(float (&sums)[2][4][4], const float* __restrict__ a,
+template <bool kTransposeA, bool kTransposeB, bool kVectorLoads, typename Columns>
+__device__ __forceinline__ void sum_in_warp(float (&sums)[2][4][4], Columns& columns,
+                                            const float* __restrict__ a,
                                             const float* __restrict__ b, const Product& p,
                                             int first_row, int first_column, int k_begin,
                                             int k_end) {
@@ -136,6 +195,8 @@ __device__ __forceinline__ void sum_in_warp(float (&sums)[2][4][4], const float*
     load_unit<!kTransposeB>(b1, b, column, p.n, at + step, k_end, p.k, vector_b);
     multiply_unit(sums, a0, b0);
     if (k + step < k_end) multiply_unit(sums, a1, b1);
+    columns.add_unit(b0);
+    columns.add_unit(b1);
   }
 }
 
@@ -189,14 +250,25 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
   if constexpr (kCluster) arrive_in_cluster();
 
   float sums[2][4][4] = {};
+  // Of the blocks that share columns the first one takes their sums.
+  ColumnSums<kSumsColumns<End>> columns(first_row == 0);
   if (p.vector_a && p.vector_b) {
-    sum_in_warp<kTransposeA, kTransposeB, true>(sums, a, b, p, first_row, first_column, k_begin,
-                                                k_end);
+    sum_in_warp<kTransposeA, kTransposeB, true>(sums, columns, a, b, p, first_row, first_column,
+                                                k_begin, k_end);
   } else {
-    sum_in_warp<kTransposeA, kTransposeB, false>(sums, a, b, p, first_row, first_column, k_begin,
-                                                 k_end);
+    sum_in_warp<kTransposeA, kTransposeB, false>(sums, columns, a, b, p, first_row, first_column,
+                                                 k_begin, k_end);
   }
+  // Behind the parts, where clusters receive theirs.
+  float* of_columns = reinterpret_cast<float*>(parts + threads / 32 * kPartVectors);
+  columns.share(of_columns);
   const BlockSums block = sum_in_block(parts, sums);
+  if constexpr (kSumsColumns<End>) {
+    static_assert(!kCluster && !kTransposeB, "a block has all of its columns, and in this order");
+    if (first_row == 0 && threadIdx.x < kTile) {
+      end.store_column_sum(p, first_column + threadIdx.x, sum_of_column(of_columns, threadIdx.x));
+    }
+  }
 
   // The threads of a row call this together: `share` and the block's threads are multiples of 8.
   auto finish_vector = [&](int x, float4 sum) {
@@ -283,11 +355,13 @@ Launch make_launch(const GemmShape& g, int64_t multiprocessors) {
   return launch;
 }
 
-// `make_end` gives the kernel's end for the arguments of a call.
+// `make_end` gives the kernel's end for the arguments of a call. An end that sums columns is for
+// products without splits.
 template <bool kTransposeA, bool kTransposeB, typename End>
 std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g,
                              std::function<End(const KernelArgs&)> make_end) {
-  const auto in_clusters = small_matmul_kernel<kTransposeA, kTransposeB, true, End>;
+  constexpr bool kMayCluster = !kSumsColumns<End>;
+  const auto in_clusters = small_matmul_kernel<kTransposeA, kTransposeB, kMayCluster, End>;
   const auto with_tickets = small_matmul_kernel<kTransposeA, kTransposeB, false, End>;
   const Launch launch = make_launch(g, Context::current().multiprocessors());
   const Product p = launch.product;
@@ -411,6 +485,17 @@ std::unique_ptr<Kernel> plan_small_dense_loss(const std::string& op, const GemmS
                  static_cast<float>(1.0 - epsilon),
                  epsilon == 0.0};
     });
+  });
+}
+
+bool takes_small_dense_wgrad(DType dtype, const GemmShape& g, bool allow_tf32) {
+  return takes_small_matmul(dtype, g, allow_tf32) && g.transpose_a && !g.transpose_b &&
+         make_launch(g, Context::current().multiprocessors()).product.splits == 1;
+}
+
+std::unique_ptr<Kernel> plan_small_dense_wgrad(const std::string& op, const GemmShape& g) {
+  return plan<true, false, KernelAndBiasEnd>(op, g, [](const KernelArgs& args) {
+    return KernelAndBiasEnd{output<float>(args, 0), output<float>(args, 1)};
   });
 }
 

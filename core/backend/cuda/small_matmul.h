@@ -35,4 +35,9 @@ std::unique_ptr<Kernel> plan_small_dense_loss(const std::string& op, const GemmS
                                               DType label_dtype, const DenseLossInputs& inputs,
                                               double epsilon);
 
+// dense_wgrad, where one block has all samples of its columns: a batch of up to 256, or more where
+// the layer alone fills the device.
+bool takes_small_dense_wgrad(DType dtype, const GemmShape& shape, bool allow_tf32);
+std::unique_ptr<Kernel> plan_small_dense_wgrad(const std::string& op, const GemmShape& shape);
+
 }  // namespace kerascnn::cuda

@@ -161,19 +161,11 @@ class ConvPoolFuser {
     return axes == std::vector<int64_t>{0, 1, 2};
   }
 
-  // Where the value is computed; -1 for inputs, variables and constants.
-  int32_t index_of(ValueId value) const {
-    const Value& source = graph_.value(value);
-    return source.kind == ValueKind::Result ? source.source : -1;
-  }
+  int32_t index_of(ValueId value) const { return producer_index(graph_, value); }
 
   bool is_worth_it(const Pair& pair) const {
     return std::all_of(pair.fused.begin(), pair.fused.end(), [&](const FusedNode& node) {
-      std::vector<TensorSpec> inputs;
-      for (ValueId id : node.inputs) inputs.push_back(graph_.value(id).spec);
-      const OpDef& op = find_op(node.op);
-      const std::vector<TensorSpec> outputs = infer_outputs(op, node.attributes, inputs);
-      return options_.fuses({op, node.attributes, inputs, outputs, options_.allow_tf32});
+      return is_gain(options_, graph_, node.op, node.attributes, node.inputs);
     });
   }
 

@@ -53,12 +53,7 @@ class CountFinder {
   }
 
   bool is_worth_it(const std::vector<ValueId>& inputs) const {
-    const std::vector<TensorSpec> specs = {graph_.value(inputs[0]).spec,
-                                           graph_.value(inputs[1]).spec};
-    const OpDef& op = find_op(kCount);
-    const Attributes none;
-    const std::vector<TensorSpec> outputs = infer_outputs(op, none, specs);
-    return options_.fuses({op, none, specs, outputs, options_.allow_tf32});
+    return is_gain(options_, graph_, kCount, {}, inputs);
   }
 
   const Graph& graph_;

@@ -34,11 +34,7 @@ RootedGraph join_products(const RootedGraph& source, const PassOptions& options,
     if (product == nullptr) continue;
     const Joined joined = find(reader, *product);
     if (joined.op.empty()) continue;
-    std::vector<TensorSpec> inputs;
-    for (ValueId id : joined.inputs) inputs.push_back(graph.value(id).spec);
-    const OpDef& op = find_op(joined.op);
-    const std::vector<TensorSpec> outputs = infer_outputs(op, joined.attributes, inputs);
-    if (!options.fuses({op, joined.attributes, inputs, outputs, options.allow_tf32})) continue;
+    if (!is_gain(options, graph, joined.op, joined.attributes, joined.inputs)) continue;
     joined_at[i] = joined;
     is_dropped[static_cast<size_t>(graph.value(value).source)] = true;
   }

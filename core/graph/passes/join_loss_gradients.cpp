@@ -29,10 +29,7 @@ class LossGradientJoiner {
   }
 
  private:
-  int32_t node_index(ValueId value) const {
-    const Value& source = graph_.value(value);
-    return source.kind == ValueKind::Result ? source.source : -1;
-  }
+  int32_t node_index(ValueId value) const { return producer_index(graph_, value); }
 
   void find_pair(int32_t index) {
     const Node& gradient = graph_.nodes()[index];

@@ -2,6 +2,16 @@
 
 namespace kerascnn {
 
+bool is_gain(const PassOptions& options, const Graph& graph, std::string_view op,
+             const Attributes& attributes, const std::vector<ValueId>& inputs) {
+  if (!options.fuses) return false;
+  std::vector<TensorSpec> specs;
+  for (ValueId id : inputs) specs.push_back(graph.value(id).spec);
+  const OpDef& definition = find_op(op);
+  const std::vector<TensorSpec> outputs = infer_outputs(definition, attributes, specs);
+  return options.fuses({definition, attributes, specs, outputs, options.allow_tf32});
+}
+
 RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   RootedGraph rooted = eliminate_dead_code(source);
   rooted = merge_common_subexpressions(rooted);
@@ -22,6 +32,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = materialize_constants(rooted);
   rooted = join_loss_gradients(rooted);  // a mean's gradient is a stored constant by now
   rooted = fuse_dense_losses(rooted, options);
+  rooted = fuse_dense_gradients(rooted, options);
   return eliminate_dead_code(rooted);
 }
 

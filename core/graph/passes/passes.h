@@ -4,6 +4,8 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
+#include <vector>
 
 #include "core/backend/backend.h"
 #include "core/graph/rooted_graph.h"
@@ -16,6 +18,10 @@ struct PassOptions {
   // Backend::fuses of the device. Without it no op is made that is faster on some devices only.
   std::function<bool(const PlanRequest&)> fuses = nullptr;
 };
+
+// Does the device gain from this op? `inputs` are values of the graph.
+bool is_gain(const PassOptions& options, const Graph& graph, std::string_view op,
+             const Attributes& attributes, const std::vector<ValueId>& inputs);
 
 // All passes, in the order that Program::compile uses.
 RootedGraph run_passes(const RootedGraph& source, const PassOptions& options = {});
@@ -74,6 +80,10 @@ RootedGraph join_loss_gradients(const RootedGraph& source);
 // dense_sparse_softmax_cross_entropy, where the device has one kernel for them. Equal up to the
 // order of additions.
 RootedGraph fuse_dense_losses(const RootedGraph& source, const PassOptions& options);
+
+// The gradients of a dense layer's kernel and bias, a matmul and the sum of one of its factors,
+// become dense_wgrad, where the device has one kernel for them. Equal up to the order of additions.
+RootedGraph fuse_dense_gradients(const RootedGraph& source, const PassOptions& options);
 
 // Stores small broadcast constants in full, so that no kernel runs for them in each step.
 RootedGraph materialize_constants(const RootedGraph& source);

@@ -137,6 +137,11 @@ const Node* producer(const Graph& graph, ValueId value, std::string_view op) {
   return node != nullptr && node->op->name == op ? node : nullptr;
 }
 
+int32_t producer_index(const Graph& graph, ValueId value) {
+  const Value& source = graph.value(value);
+  return source.kind == ValueKind::Result ? source.source : -1;
+}
+
 std::optional<double> uniform_constant(const Graph& graph, ValueId value) {
   while (const Node* node = producer(graph, value, "broadcast_to")) value = node->inputs[0];
   const Value& source = graph.value(value);

@@ -62,6 +62,9 @@ const Node* producer(const Graph& graph, ValueId value);
 // The same where it is an `op`, else null.
 const Node* producer(const Graph& graph, ValueId value, std::string_view op);
 
+// Its index; -1 for inputs, variables and constants, which are there before the first node.
+int32_t producer_index(const Graph& graph, ValueId value);
+
 // The one element of a constant, or of a broadcast constant, where a double holds it exactly.
 std::optional<double> uniform_constant(const Graph& graph, ValueId value);
 

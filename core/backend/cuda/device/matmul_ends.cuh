@@ -1,6 +1,7 @@
 // What the small products do with their sums: an end gets four neighbouring columns of a row at a
 // time. Eight neighbouring threads, at multiples of eight, have a row's 32 columns and call it
-// together.
+// together. An end with `store_column_sum` also gets the sums over the rows of the second factor,
+// each once.
 #pragma once
 
 #include <cstdint>
@@ -89,6 +90,22 @@ struct ActivationGradientEnd {
       }
     }
     store_columns(y, p, row, column, values);
+  }
+};
+
+// The gradients of a dense layer's kernel and bias.
+struct KernelAndBiasEnd {
+  float* kernel;
+  float* bias;
+
+  __device__ __forceinline__ void operator()(const ProductShape& p, int row, int column,
+                                             float4 sum) const {
+    if (row < p.m) store_columns(kernel, p, row, column, {sum.x, sum.y, sum.z, sum.w});
+  }
+
+  __device__ __forceinline__ void store_column_sum(const ProductShape& p, int column,
+                                                   float sum) const {
+    if (column < p.n) bias[column] = sum;
   }
 };
 
