@@ -82,12 +82,7 @@ class BatchJoiner {
 
   bool is_worth_it() const {
     if (taken_.empty() || (taken_.size() == 1 && taken_[0].scale == 0.0)) return false;
-    std::vector<TensorSpec> inputs;
-    for (ValueId id : input_ids()) inputs.push_back(graph_.value(id).spec);
-    const OpDef& op = find_op("take_batches");
-    const Attributes attributes = joined_attributes();
-    const std::vector<TensorSpec> outputs = infer_outputs(op, attributes, inputs);
-    return options_.fuses({op, attributes, inputs, outputs, options_.allow_tf32});
+    return is_gain(options_, graph_, "take_batches", joined_attributes(), input_ids());
   }
 
   std::vector<ValueId> input_ids() const {
