@@ -1,7 +1,5 @@
 // Selection of elements by index tensors. Indices outside an axis are clamped to it by the kernels,
 // which can't raise; whoever has the values on the host checks them before.
-#include <algorithm>
-
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -92,20 +90,15 @@ std::vector<TensorSpec> infer_take_batch(const Attributes& attributes, Specs inp
 }
 
 std::vector<TensorSpec> infer_take_batches(const Attributes& attributes, Specs inputs) {
-  // One scale for each array; the order and the step follow.
-  const std::vector<double> scales = attributes.get_doubles("scales");
-  const size_t count = std::max<size_t>(1, scales.size());
-  check_num_inputs("take_batches", inputs, count + 2);
+  if (inputs.size() < 3) {
+    throw ValueError(message("take_batches: expected at least 3 inputs (arrays, order, step), ",
+                             "received ", inputs.size()));
+  }
+  const size_t count = inputs.size() - 2;
   std::vector<TensorSpec> batches;
   for (size_t i = 0; i < count; ++i) {
     batches.push_back(
         infer_batch("take_batches", attributes, inputs[i], inputs[count], inputs[count + 1]));
-    if (scales[i] == 0.0) continue;
-    if (inputs[i].dtype != DType::UInt8) {
-      throw TypeError(
-          message("take_batches: what is scaled must be uint8, received ", spec_string(inputs[i])));
-    }
-    batches.back().dtype = DType::Float32;
   }
   return batches;
 }

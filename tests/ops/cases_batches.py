@@ -33,30 +33,23 @@ def _take_batch():
 
 def _take_batches():
     def make(samples, step, batch_size, *arrays):
-        """Each of `arrays` is the shape of a sample, with a scale where it holds bytes."""
+        """Each of `arrays` is the shape of a sample; bytes come in between."""
 
         def call(rng):
-            data, scales = [], []
-            for shape, *scale in arrays:
-                scales.append(scale[0] if scale else 0.0)
-                draw = integers(rng, "uint8", samples, *shape, low=0, high=256)
-                data.append(draw if scale else normal(rng, samples, *shape))
+            data = [normal(rng, samples, *shape) for shape in arrays]
+            data.insert(1, integers(rng, "uint8", samples, 5, low=0, high=256))
             data += [rng.permutation(samples).astype("int32"), np.int64(step)]
-            return data, {"batch_size": batch_size, "scales": scales}
+            return data, {"batch_size": batch_size}
 
         return call
 
-    # Scales that floats hold exactly: the reference multiplies doubles.
-    images, odd = ((4, 4, 1), 1 / 128), ((5, 3), 0.25)
-    floats = {"dtypes": ("float32",)}  # what is scaled is float32
     return [
-        row("take_batches", "images_and_targets", make(10, 1, 4, images, ((),)), **floats),
-        row("take_batches", "odd_rows", make(9, 2, 4, odd, ((3,),), ((2, 2),)), **floats),
-        row("take_batches", "bytes_as_they_are", make(9, 0, 3, ((5, 3), 0.0), odd), **floats),
-        row("take_batches", "one", make(7, 3, 2, images), **floats),
-        row("take_batches", "past_the_end", make(5, 9, 2, ((2,),), odd), **floats),
-        row("take_batches", "many", make(6, 1, 2, *[((i,),) for i in range(11)], odd), **floats),
-        large("take_batches", make(70_000, 0, 66_000, ((2,), 0.5), ((1,),))),
+        row("take_batches", "images_and_targets", make(10, 1, 4, (4, 4, 1), ())),
+        row("take_batches", "odd_rows", make(9, 2, 4, (5, 3), (3,), (2, 2))),
+        row("take_batches", "one", make(7, 3, 2, (3,))),
+        row("take_batches", "past_the_end", make(5, 9, 2, (2,), (5, 3))),
+        row("take_batches", "many", make(6, 1, 2, *[(i,) for i in range(11)])),
+        large("take_batches", make(70_000, 0, 66_000, (2,), (1,))),
     ]
 
 
@@ -104,19 +97,13 @@ _STEP = np.int64(0)
 _NOTHING = zeros(0, 3)
 
 BAD = [
+    Bad("take_batches", [_MATRIX, _INDEX], {"batch_size": 2}, ValueError, "at least 3 inputs"),
     Bad(
         "take_batches",
-        [zeros(4, 2), zeros(4, dtype="int32"), np.int64(0)],
-        {"batch_size": 2, "scales": [0.0, 1.0]},
-        ValueError,
-        "take_batches: expected 4 inputs",
-    ),
-    Bad(
-        "take_batches",
-        [zeros(4, 2), zeros(4, dtype="int32"), np.int64(0)],
-        {"batch_size": 2, "scales": [0.5]},
+        [_MATRIX, zeros(4), zeros(4), _STEP],
+        {"batch_size": 2},
         TypeError,
-        "take_batches: what is scaled must be uint8",
+        "take_batches: the order must be int32",
     ),
     Bad(
         "take_batch",

@@ -380,22 +380,6 @@ def one_hot(indices, depth, dtype):
     )
 
 
-@reference("take_batch")
-def take_batch(data, order, step, batch_size):
-    positions = np.clip(int(step) * batch_size + np.arange(batch_size), 0, order.size - 1)
-    return data[np.clip(order[positions], 0, data.shape[0] - 1)]
-
-
-@reference("take_batches")
-def take_batches(*inputs, batch_size, scales):
-    *arrays, order, step = inputs
-    batches = [take_batch(array, order, step, batch_size) for array in arrays]
-    return tuple(
-        batch.astype("float64") * scale if scale else batch
-        for batch, scale in zip(batches, scales, strict=True)
-    )
-
-
 # Linear algebra, convolution, pooling.
 
 

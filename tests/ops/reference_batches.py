@@ -1,10 +1,22 @@
-"""What the ops mean that put the results of batches away."""
+"""What the ops mean that take batches out of data sets and put results away."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from .reference import reference
+
+
+@reference("take_batch")
+def take_batch(data, order, step, batch_size):
+    positions = np.clip(int(step) * batch_size + np.arange(batch_size), 0, order.size - 1)
+    return data[np.clip(order[positions], 0, data.shape[0] - 1)]
+
+
+@reference("take_batches")
+def take_batches(*inputs, batch_size):
+    *arrays, order, step = inputs
+    return tuple(take_batch(array, order, step, batch_size) for array in arrays)
 
 
 @reference("put_batch")

@@ -113,3 +113,4 @@ class WatchedUpload:
         for now, sent in self.under_way:
             np.testing.assert_array_equal(now, sent)
         self.under_way = []
+        self.upload.wait()

@@ -24,6 +24,18 @@ int64_t clamp_index(Index index, int64_t length) {
   return std::clamp<int64_t>(static_cast<int64_t>(index), 0, length - 1);
 }
 
+// Row i of `out` is row order[start + i] of `data`.
+void take_rows(const char* data, const int32_t* order, int64_t start, char* out, int64_t count,
+               int64_t row_bytes, int64_t rows, int64_t order_length) {
+  if (row_bytes == 0 || order_length == 0) return;
+  parallel_for(count, std::max<int64_t>(1, 65536 / row_bytes), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t from = clamp_index(order[clamp_index(start + i, order_length)], rows);
+      std::memcpy(out + i * row_bytes, data + from * row_bytes, static_cast<size_t>(row_bytes));
+    }
+  });
+}
+
 template <typename T, typename Index>
 std::unique_ptr<Kernel> make_gather_grad(const AxisGeometry& geometry, int64_t count) {
   using C = compute_t<T>;
@@ -131,58 +143,32 @@ std::unique_ptr<Kernel> plan_take_batch(const PlanRequest& request) {
   const int64_t rows = data.shape[0];
   const int64_t order_length = size_of(request.inputs[1]);
   const int64_t batch_size = request.attributes.get_int("batch_size");
-  const int64_t bytes = rows > 0 ? num_bytes(data) / rows : 0;
+  const int64_t row_bytes = rows > 0 ? num_bytes(data) / rows : 0;
   return make_kernel("kerascnn take_batch", [=](const KernelArgs& args) {
-    if (bytes == 0 || order_length == 0) return;
-    const int32_t* order = input<int32_t>(args, 1);
     const int64_t start = *input<int64_t>(args, 2) * batch_size;
-    parallel_for(batch_size, std::max<int64_t>(1, 65536 / bytes), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t from = clamp_index(order[clamp_index(start + i, order_length)], rows);
-        std::memcpy(output<char>(args, 0) + i * bytes, input<char>(args, 0) + from * bytes,
-                    static_cast<size_t>(bytes));
-      }
-    });
+    take_rows(input<char>(args, 0), input<int32_t>(args, 1), start, output<char>(args, 0),
+              batch_size, row_bytes, rows, order_length);
   });
 }
 
-// arrays (n, ...), order int32 (m,), step int64 () -> batches; one scale for each array, 0 for none
+// arrays (n, ...), order int32 (m,), step int64 () -> a batch of each array
 std::unique_ptr<Kernel> plan_take_batches(const PlanRequest& request) {
   struct Array {
-    int64_t rows, bytes;  // of a row of the data
-    float scale;
+    int64_t rows, row_bytes;
   };
   std::vector<Array> arrays;
-  const std::vector<double> scales = request.attributes.get_doubles("scales");
-  for (size_t i = 0; i < scales.size(); ++i) {
-    const TensorSpec& data = request.inputs[i];
+  for (const TensorSpec& data : request.inputs.first(request.inputs.size() - 2)) {
     const int64_t rows = data.shape[0];
-    arrays.push_back({rows, rows > 0 ? num_bytes(data) / rows : 0, static_cast<float>(scales[i])});
+    arrays.push_back({rows, rows > 0 ? num_bytes(data) / rows : 0});
   }
-  const int64_t order_length = size_of(request.inputs[scales.size()]);
+  const int64_t order_length = size_of(request.inputs[arrays.size()]);
   const int64_t batch_size = request.attributes.get_int("batch_size");
   return make_kernel("kerascnn take_batches", [=](const KernelArgs& args) {
-    if (order_length == 0) return;
     const int32_t* order = input<int32_t>(args, arrays.size());
     const int64_t start = *input<int64_t>(args, arrays.size() + 1) * batch_size;
-    for (size_t a = 0; a < arrays.size(); ++a) {
-      const auto [rows, bytes, scale] = arrays[a];
-      if (bytes == 0) continue;
-      const int64_t grain = std::max<int64_t>(1, 65536 / bytes);
-      const auto* data = input<uint8_t>(args, a);
-      void* out = args.outputs[a];
-      parallel_for(batch_size, grain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t row = clamp_index(order[clamp_index(start + i, order_length)], rows);
-          const uint8_t* from = data + row * bytes;
-          if (scale == 0.0f) {
-            std::memcpy(static_cast<char*>(out) + i * bytes, from, static_cast<size_t>(bytes));
-            continue;
-          }
-          float* to = static_cast<float*>(out) + i * bytes;
-          for (int64_t j = 0; j < bytes; ++j) to[j] = static_cast<float>(from[j]) * scale;
-        }
-      });
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      take_rows(input<char>(args, i), order, start, output<char>(args, i), batch_size,
+                arrays[i].row_bytes, arrays[i].rows, order_length);
     }
   });
 }

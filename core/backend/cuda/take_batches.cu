@@ -15,16 +15,14 @@ namespace {
 
 constexpr int kTakeThreads = 128;  // batches are small: more blocks reach more of the GPU
 constexpr size_t kMaxArrays = 8;   // passed to the kernel by value
-constexpr int kScaledBytes = 4;    // that a thread takes at once, where rows and addresses allow
 
 struct TakenArray {
   const void* data;
   void* out;
   int64_t rows;
-  int64_t words;        // of a row, each copied or scaled by one thread
+  int64_t words;        // of a row, each copied by one thread
   int64_t first_block;  // blocks are dealt to the arrays
   int word_bytes;
-  float scale;  // 0: a copy
 };
 
 struct TakeParams {
@@ -42,16 +40,6 @@ __device__ __forceinline__ void copy_word(const TakenArray& a, int64_t from, int
 }
 
 __device__ __forceinline__ void take_word(const TakenArray& a, int64_t from, int64_t to) {
-  if (a.scale != 0.0f && a.word_bytes == kScaledBytes) {
-    const uchar4 bytes = static_cast<const uchar4*>(a.data)[from];
-    static_cast<float4*>(a.out)[to] = {bytes.x * a.scale, bytes.y * a.scale, bytes.z * a.scale,
-                                       bytes.w * a.scale};
-    return;
-  }
-  if (a.scale != 0.0f) {
-    static_cast<float*>(a.out)[to] = static_cast<const uint8_t*>(a.data)[from] * a.scale;
-    return;
-  }
   switch (a.word_bytes) {
     case 1:
       return copy_word<uint8_t>(a, from, to);
@@ -90,17 +78,14 @@ struct PlannedArray {
   int64_t rows, row_bytes;
   int64_t widest;  // word, in bytes
   int64_t item;    // bytes of an element
-  float scale;
 };
 
-PlannedArray plan_array(const TensorSpec& data, double scale) {
+PlannedArray plan_array(const TensorSpec& data) {
   PlannedArray array{};
   array.rows = data.shape[0];
   array.row_bytes = array.rows > 0 ? num_bytes(data) / array.rows : 0;
-  array.item = static_cast<int64_t>(itemsize(data.dtype));
-  array.scale = static_cast<float>(scale);
   array.widest = array.row_bytes > 0 ? widest_word(array.row_bytes) : 1;
-  if (scale != 0.0) array.widest = array.row_bytes % kScaledBytes == 0 ? kScaledBytes : 1;
+  array.item = static_cast<int64_t>(itemsize(data.dtype));
   return array;
 }
 
@@ -109,10 +94,7 @@ TakenArray taken_array(const PlannedArray& planned, const void* data, void* out)
   array.data = data;
   array.out = out;
   array.rows = planned.rows;
-  array.scale = planned.scale;
-  const bool is_scaled = planned.scale != 0.0f;
-  const int64_t out_bytes = is_scaled ? planned.widest * int64_t{sizeof(float)} : planned.widest;
-  const bool aligned = is_aligned(data, planned.widest) && is_aligned(out, out_bytes);
+  const bool aligned = is_aligned(data, planned.widest) && is_aligned(out, planned.widest);
   array.word_bytes = static_cast<int>(aligned ? planned.widest : planned.item);
   array.words = planned.row_bytes / array.word_bytes;
   return array;
@@ -124,14 +106,13 @@ bool fuses_take_batches(const PlanRequest& request) {
   return request.op.name == "take_batches" && request.inputs.size() - 2 <= kMaxArrays;
 }
 
-// arrays (n, ...), order int32 (m,), step int64 () -> batches; one scale for each array, 0 for none
+// arrays (n, ...), order int32 (m,), step int64 () -> a batch of each array
 std::unique_ptr<Kernel> plan_take_batches(const PlanRequest& request) {
-  const std::vector<double> scales = request.attributes.get_doubles("scales");
   std::vector<PlannedArray> planned;
-  for (size_t i = 0; i < scales.size(); ++i) {
-    planned.push_back(plan_array(request.inputs[i], scales[i]));
+  for (const TensorSpec& data : request.inputs.first(request.inputs.size() - 2)) {
+    planned.push_back(plan_array(data));
   }
-  const int64_t order_length = num_elements(request.inputs[scales.size()].shape);
+  const int64_t order_length = num_elements(request.inputs[planned.size()].shape);
   const int64_t batch_size = request.attributes.get_int("batch_size");
   return make_early_kernel("kerascnn take_batches", [=](const KernelArgs& args) {
     if (order_length == 0) return;

@@ -61,8 +61,7 @@ RootedGraph fuse_conv_pooling(const RootedGraph& source, const PassOptions& opti
 // one kernel for them.
 RootedGraph fuse_activation_gradients(const RootedGraph& source, const PassOptions& options);
 
-// All batches that a step takes become one node's, bytes that are cast and scaled by a constant as
-// floats, where the device has one kernel for that.
+// All batches that a step takes become one node's, where the device has one kernel for that.
 RootedGraph join_batches(const RootedGraph& source, const PassOptions& options);
 
 // The argmax of a classifier's scores, its comparison with labels and the sum of the matches become
