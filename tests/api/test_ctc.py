@@ -261,9 +261,10 @@ def test_the_search_is_refused_where_values_are_not_known():
 def test_a_search_in_what_is_known_before_a_step_is_a_constant_of_it(rng, device):
     inputs = rng.normal(size=(2, 5, 4)).astype("float32")
     lengths = np.array([5, 3], "int32")
-    expected = ops.ctc_decode(inputs, lengths, strategy="beam_search")
-    with kerascnn.device(device), Trace(device) as trace:
-        results = ops.ctc_decode(inputs, lengths, strategy="beam_search")
+    with kerascnn.device(device):
+        expected = ops.ctc_decode(inputs, lengths, strategy="beam_search")
+        with Trace(device) as trace:
+            results = ops.ctc_decode(inputs, lengths, strategy="beam_search")
     program = _core.Program.compile(trace.graph, list(results), device)
     program.run([])
     for recorded, eager in zip(program.outputs(), expected, strict=True):
