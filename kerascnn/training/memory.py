@@ -9,8 +9,8 @@ from kerascnn import _core
 
 # Data that takes more than this share of the free memory is streamed: steps need room as well.
 RESIDENT_SHARE = 0.5
-# Data up to this size is not streamed: the places for chunks would hardly be smaller, and asking for
-# the free memory costs more than a prediction for a few samples.
+# Data up to this size is not streamed: the places for chunks would hardly be smaller, and asking
+# for the free memory costs more than a prediction for a few samples.
 SMALL_BYTES = 16 << 20
 # A chunk of streamed data, of which two are on the device: large enough that copies to a GPU run at
 # full speed.

@@ -39,7 +39,7 @@ __global__ void put_batch(const Word* buffer, const Word* __restrict__ batch,
                           int64_t words, int64_t rows) {
   begin_kernel();
   // Compared before it is multiplied: no step is too large.
-  const bool is_inside = *step >= 0 && *step <= (rows - 1) / batch_size;
+  const bool is_inside = batch_size > 0 && *step >= 0 && *step <= (rows - 1) / batch_size;
   const int64_t start = is_inside ? *step * batch_size * words : rows * words;
   const int64_t end = min(start + batch_size * words, rows * words);
   if (buffer == out) {
@@ -279,7 +279,7 @@ std::unique_ptr<Kernel> plan_put_batch(const PlanRequest& request) {
       put_batch<Word><<<grid_for(items, kCopyThreads), kCopyThreads, 0,
                         static_cast<cudaStream_t>(args.stream)>>>(
           input<Word>(args, 0), input<Word>(args, 1), input<int64_t>(args, 2),
-          output<Word>(args, 0), std::max<int64_t>(batch_size, 1), words, rows);
+          output<Word>(args, 0), batch_size, words, rows);
       check_launch("put_batch");
     });
   });
