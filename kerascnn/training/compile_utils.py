@@ -63,7 +63,9 @@ def per_output(value: Any, y_pred: Any, names: list, what: str) -> list:
             ) from None
     if isinstance(value, dict):
         unknown = [key for key in value if key not in names]
-        if unknown and not (len(outputs) == 1 and len(value) == 1):
+        # Of one output Keras takes weights and metrics by any name; an output may have none.
+        any_name = len(outputs) == 1 and len(value) == 1 and (what != "loss" or names == [None])
+        if unknown and not any_name:
             raise ValueError(
                 f"The keys of `{what}` must be names of outputs. The model has "
                 f"{', '.join(map(repr, names))}. Received: {', '.join(map(repr, value))}"

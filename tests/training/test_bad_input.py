@@ -47,6 +47,17 @@ def test_no_loss():
         model.fit(*blobs(), verbose=0)
 
 
+def test_a_loss_for_an_output_that_there_is_not():
+    image = keras.Input((4,))
+    model = keras.Model(image, layers.Dense(3, activation="softmax")(image))
+    (name,) = model.output_names
+    model.compile("sgd", {"typo": "sparse_categorical_crossentropy"})
+    with raises(ValueError, "keys of `loss` must be names of outputs", name, "typo"):
+        model.fit(*blobs(), verbose=0)
+    model.compile("sgd", {name: "sparse_categorical_crossentropy"})
+    model.fit(*blobs(), verbose=0)
+
+
 def test_lengths_that_differ(model):
     x, y = blobs()
     with raises(ValueError, "same number of samples", "x: 20", "y: 19"):
