@@ -207,10 +207,10 @@ class BatchFeed:
         """Checks a batch in full; its route and its arrays."""
         try:
             data = self._stream.read(batch)
+            if self._kind != PREDICT:
+                self._model._check_labels(data)
         except (ValueError, TypeError) as error:
             raise self._named(error) from error
-        if self._kind != PREDICT:
-            self._model._check_labels(data)
         route = self._route_for(data)
         if seen is not None and seen[1] not in self._forms:
             limits = self._model._label_limits(data) if self._kind != PREDICT else {}
