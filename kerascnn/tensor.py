@@ -150,6 +150,7 @@ def install_operators() -> None:
         cls.__hash__ = object.__hash__
     for name, number in {"__bool__": bool, "__float__": float, "__int__": int}.items():
         setattr(tensor, name, lambda self, number=number: number(_item(self)))
+        setattr(value, name, _without_value)
     tensor.item = _item
     tensor.__repr__ = _tensor_repr
     tensor.__len__ = _tensor_len
