@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -141,7 +142,10 @@ def _read_pickle(where: str, data: bytes, layout: Layout) -> Arrays:
     if not isinstance(content, dict) or any(key not in content for key in keys):
         found = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
         _fail(where, f"a dictionary with {keys[0]!r} and {keys[1]!r}", f"{found}")
-    pixels, labels = content[b"data"], content[layout.label_key]
+    pixels, labels = (
+        value.array if isinstance(value, _SavedArray) else value
+        for value in (content[b"data"], content[layout.label_key])
+    )
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim < 2:
         _fail(where, "uint8 pixels, a row for each image", f"{type(pixels).__name__}")
     if pixels[0:1].size != _PIXELS:
@@ -170,11 +174,37 @@ def _checked(where: str, pixels: Array, labels: Array, layout: Layout) -> Arrays
 _ARRAY = object()
 
 
-def _empty_array(kind: Any, shape: tuple[int, ...], dtype: Any) -> Array:
-    """What a pickle of an array begins with; its shape and content are set afterwards."""
-    if kind is not _ARRAY or shape != (0,):
-        raise pickle.UnpicklingError(f"an array begins with shape {shape}")
-    return np.ndarray(shape, dtype)
+class _SavedDtype:
+    """A dtype of a pickle. NumPy's own takes flags and sizes from the file as they are."""
+
+    def __init__(self, code: Any, *_: Any):
+        text = code.decode("latin1") if isinstance(code, bytes) else code
+        if not isinstance(text, str) or not re.fullmatch("[biuf][1248]", text):
+            raise pickle.UnpicklingError(f"it has numbers of type {code!r}")
+        self.dtype = np.dtype(f"<{text}")
+
+    def __setstate__(self, state: Any) -> None:
+        order = state[1].decode("latin1") if isinstance(state[1], bytes) else state[1]
+        if order not in ("<", ">", "|", "="):
+            raise pickle.UnpicklingError(f"it has numbers in the byte order {order!r}")
+        if order == ">":
+            self.dtype = self.dtype.newbyteorder(">")
+
+
+class _SavedArray:
+    """An array of a pickle; its shape and content are set after it was made."""
+
+    def __init__(self, kind: Any, shape: Any, _: Any):
+        if kind is not _ARRAY or shape != (0,):
+            raise pickle.UnpicklingError(f"an array begins with shape {shape}")
+        self.array = np.empty(0)
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, saved, is_fortran, data = state
+        if not isinstance(saved, _SavedDtype):
+            raise pickle.UnpicklingError(f"an array has the dtype {saved!r}")
+        numbers = np.frombuffer(data, saved.dtype)
+        self.array = numbers.reshape(shape, order="F" if is_fortran else "C")
 
 
 class _ArrayUnpickler(pickle._Unpickler):  # in Python: the one in C trusts sizes in the file
@@ -183,9 +213,9 @@ class _ArrayUnpickler(pickle._Unpickler):  # in Python: the one in C trusts size
     def find_class(self, module: str, name: str) -> Any:
         if module in ("numpy.core.multiarray", "numpy._core.multiarray"):
             if name == "_reconstruct":
-                return _empty_array
+                return _SavedArray
         elif module == "numpy" and name in ("ndarray", "dtype"):
-            return np.dtype if name == "dtype" else _ARRAY
+            return _SavedDtype if name == "dtype" else _ARRAY
         elif module == "_codecs" and name == "encode":  # how Python 3 writes bytes for Python 2
             return _latin_bytes
         raise pickle.UnpicklingError(f"it calls {module}.{name}")

@@ -223,7 +223,7 @@ PIXELS = np.zeros((2, 3072), np.uint8)
 BAD = {
     "runs_code": ({b"data": Hostile(), b"labels": [0, 1]}, r"it calls \w+\.mkdir"),
     "takes_memory": ({b"data": Large(), b"labels": [0, 1]}, "a damaged or foreign one"),
-    "objects": ({b"data": np.array([[None]]), b"labels": [0]}, "uint8 pixels"),
+    "objects": ({b"data": np.array([[None]]), b"labels": [0]}, "numbers of type .O8"),
     "no_labels": ({b"data": PIXELS}, "a dictionary with b'data' and b'labels'"),
     "a_list": ([1, 2], "a dictionary with"),
     "floats": ({b"data": PIXELS.astype("f4"), b"labels": [0, 1]}, "uint8 pixels"),

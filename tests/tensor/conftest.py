@@ -23,9 +23,11 @@ def device(request):
 def settled_memory():
     """Frees what other tests left behind, a failure's traceback too, until nothing more goes."""
     sys.last_value = sys.last_traceback = None
+    devices = [name for name, usable, _ in _core.list_devices() if usable]
     counts = [-2, -1]
     while counts[-1] != counts[-2]:
         gc.collect()
-        counts.append(_core.memory_stats("cpu")["allocated"])
+        counts.append(sum(_core.memory_stats(name)["allocated"] for name in devices))
     # A larger block that is free would serve a smaller request, and count with its own size.
-    _core.release_cached("cpu")
+    for name in devices:
+        _core.release_cached(name)
