@@ -45,8 +45,10 @@ def output_names_of(y_pred: Any, names: list[str] | None) -> list[str | None]:
     return list(names) if names and len(names) == count else [None] * count
 
 
-def per_output(value: Any, y_pred: Any, names: list, what: str) -> list:
+def per_output(value: Any, y_pred: Any, names: list, what: str, any_name: bool = True) -> list:
     """`value` (one for all, or a list or dictionary of them) as a list with one for each output.
+
+    With `any_name` a dictionary for one output may have another key than its name.
 
     Raises:
         ValueError: where a list has the wrong length or a dictionary has unknown keys.
@@ -63,9 +65,8 @@ def per_output(value: Any, y_pred: Any, names: list, what: str) -> list:
             ) from None
     if isinstance(value, dict):
         unknown = [key for key in value if key not in names]
-        # Of one output Keras takes weights and metrics by any name; an output may have none.
-        any_name = len(outputs) == 1 and len(value) == 1 and (what != "loss" or names == [None])
-        if unknown and not any_name:
+        is_clear = len(outputs) == 1 and len(value) == 1 and (any_name or names == [None])
+        if unknown and not is_clear:
             raise ValueError(
                 f"The keys of `{what}` must be names of outputs. The model has "
                 f"{', '.join(map(repr, names))}. Received: {', '.join(map(repr, value))}"
@@ -210,7 +211,7 @@ class CompileLoss:
 
     def build(self, y: Any, y_pred: Any) -> None:
         self._names = output_names_of(y_pred, self.output_names)
-        identifiers = per_output(self._user_loss, y_pred, self._names, "loss")
+        identifiers = per_output(self._user_loss, y_pred, self._names, "loss", any_name=False)
         weights = per_output(self._user_weights, y_pred, self._names, "loss_weights")
         self._wanted = [identifier is not None for identifier in identifiers]
         targets = match_targets(y, y_pred, self._names, self._wanted)
