@@ -117,7 +117,12 @@ def assert_same_state(own, theirs):
     for a, b in zip(own.variables, theirs.variables, strict=True):
         assert a.shape == tuple(b.shape)
         values = other.ops.convert_to_numpy(b)
-        np.testing.assert_allclose(a.numpy(), values, rtol=RTOL, atol=ATOL, err_msg=a.path)
+        atol = ATOL
+        if a.path.endswith("_linear"):
+            # Ftrl adds weights times (root of the new accumulator - root of the old) / rate: each
+            # update brings a rounding of roots and weights near one, divided by the rate.
+            atol += STEPS * 2**-24 / float(theirs.learning_rate)
+        np.testing.assert_allclose(a.numpy(), values, rtol=RTOL, atol=atol, err_msg=a.path)
 
 
 @pytest.mark.parametrize("name", list(OWN))

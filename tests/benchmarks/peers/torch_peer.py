@@ -115,7 +115,8 @@ class TorchModel:
         x, y, device = self._peer.x, self._peer.y, self._peer.device
         self._order = torch.zeros(len(x), dtype=torch.long, device=device)
         self._counter = torch.zeros(1, dtype=torch.long, device=device)
-        places = torch.arange(self._size, device=device)
+        # Kept, as the graph reads its memory.
+        self._places = places = torch.arange(self._size, device=device)
         before = [p.detach().clone() for p in self._model.parameters()]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
