@@ -27,6 +27,8 @@ struct KernelArgs {
   std::span<void* const> outputs;  // null for an optional output that nobody reads
   void* workspace = nullptr;       // workspace_bytes() bytes, aligned to 256
   void* stream = nullptr;          // cudaStream_t on CUDA, null on a CPU
+  // Bit i: a kernel that starts early may read input i before it waits (settled_inputs()).
+  uint32_t settled = 0;
 };
 
 class Kernel {

@@ -228,6 +228,29 @@ std::vector<int32_t> critical_successors(const Dependencies& dependencies) {
   return successors;
 }
 
+uint32_t settled_inputs(const Instruction& instruction,
+                        std::span<const Instruction* const> running) {
+  const auto is_written = [&](const MemoryRange& range) {
+    return std::any_of(running.begin(), running.end(), [&](const Instruction* other) {
+      return std::any_of(other->writes.begin(), other->writes.end(),
+                         [&](const MemoryRange& written) { return overlaps(range, written); });
+    });
+  };
+  uint32_t settled = 0;
+  const size_t count = std::min<size_t>(instruction.inputs.size(), 32);
+  for (size_t i = 0; i < count; ++i) {
+    // Of memory whose extent is not known it can't be said.
+    bool is_settled = false;
+    for (const MemoryRange& range : instruction.reads) {
+      if (range.data != instruction.inputs[i]) continue;
+      is_settled = !is_written(range);
+      if (!is_settled) break;
+    }
+    if (is_settled) settled |= uint32_t{1} << i;
+  }
+  return settled;
+}
+
 int64_t longest_chain(const Dependencies& dependencies) {
   std::vector<int64_t> lengths;
   int64_t longest = 0;

@@ -40,6 +40,11 @@ std::vector<int32_t> find_leaves(const Dependencies& dependencies);
 // equals; -1 where nothing waits for it. So a path through these is what a step's time hangs on.
 std::vector<int32_t> critical_successors(const Dependencies& dependencies);
 
+// Bit i: none of the instructions `running`, which may still run when this one is started, writes
+// input i.
+uint32_t settled_inputs(const Instruction& instruction,
+                        std::span<const Instruction* const> running);
+
 // How many instructions have to run one after another.
 int64_t longest_chain(const Dependencies& dependencies);
 

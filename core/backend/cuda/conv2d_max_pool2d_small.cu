@@ -51,16 +51,22 @@ template <int kKernel, int N, bool kSimple>
 __global__ void __launch_bounds__(kThreads)
     conv_pool_small_kernel(const float* __restrict__ x, const float* __restrict__ kernel,
                            const float* __restrict__ bias, float* __restrict__ y,
-                           uint8_t* __restrict__ index, ConvPool c, CellBand band) {
-  begin_kernel();
+                           uint8_t* __restrict__ index, ConvPool c, CellBand band,
+                           uint32_t settled) {
   extern __shared__ __align__(32) float shared[];
   const int taps = kKernel * kKernel * c.input_channels;
   float* weights = shared;  // (taps, output channels), as in memory
   float* tile = weights + (taps * c.output_channels + 3) / 4 * 4;
   const int n = blockIdx.x / band.bands_per_image;
   const int first_row = static_cast<int>(blockIdx.x) % band.bands_per_image * band.cell_rows;
-  for (int i = threadIdx.x; i < taps * c.output_channels; i += kThreads) weights[i] = kernel[i];
-  load_band(x, tile, c, band, n, first_row, 0, c.input_channels);
+  begin_kernel(
+      settled,
+      [&] {
+        for (int i = threadIdx.x; i < taps * c.output_channels; i += kThreads) {
+          weights[i] = kernel[i];
+        }
+      },
+      [&] { load_band(x, tile, c, band, n, first_row, 0, c.input_channels); });
   __syncthreads();
 
   const int groups = c.output_channels / N;
@@ -141,7 +147,7 @@ std::unique_ptr<Kernel> plan_forward(const ConvPoolCall& call) {
     kernel<<<blocks, kThreads, static_cast<size_t>(bytes),
              static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), has_bias ? input<float>(args, 2) : nullptr,
-        output<float>(args, 0), output<uint8_t>(args, 1), c, band);
+        output<float>(args, 0), output<uint8_t>(args, 1), c, band, settled_loads(args, {1, 0}));
     check_launch("conv2d_max_pool2d_small");
   });
 }
@@ -162,8 +168,7 @@ __global__ void __launch_bounds__(kWgradThreads)
     conv_pool_wgrad_small_kernel(const float* __restrict__ x, const float* __restrict__ gy,
                                  const float* __restrict__ y, const uint8_t* __restrict__ index,
                                  float* __restrict__ partial, ConvPool c, CellBand band,
-                                 WgradParams p) {
-  begin_kernel();
+                                 WgradParams p, uint32_t settled) {
   constexpr int kTaps = kKernel * kKernel;
   constexpr int kAhead = 8;  // pixels whose loads are under way together
   extern __shared__ __align__(32) float shared[];
@@ -196,9 +201,9 @@ __global__ void __launch_bounds__(kWgradThreads)
         positions[a] = i < cells ? __ldg(index + at) : 0;
       }
     };
-    load_ahead(row_thread);  // under way while the band is loaded
-    __syncthreads();         // everybody has left the band before
-    load_band(x, shared, c, band, n, first_row, q, 1);
+    __syncthreads();  // everybody has left the band before
+    begin_kernel(settled, [&] { load_band(x, shared, c, band, n, first_row, q, 1); });
+    load_ahead(row_thread);
     __syncthreads();
     for (int cell = row_thread; cell < cells; cell += kAhead * row_threads) {
       if (cell > row_thread) load_ahead(cell);
@@ -279,7 +284,7 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
         float* partial = static_cast<float*>(args.workspace);
         kernel<<<grid, kWgradThreads, static_cast<size_t>(bytes), stream>>>(
             input<float>(args, 0), input<float>(args, 1), input<float>(args, 2),
-            input<uint8_t>(args, 3), partial, c, band, p);
+            input<uint8_t>(args, 3), partial, c, band, p, settled_loads(args, {0}));
         check_launch("conv2d_max_pool2d_wgrad_small");
         launch_sum_partials(DType::Float32, partial, args.outputs[0], p.splits, size, stream,
                             args.outputs[1], c.output_channels);

@@ -184,19 +184,21 @@ __device__ __forceinline__ void load_turned_weights(const float* kernel, float* 
       });
 }
 
-// The gradient of the convolution's output under a block's cells of the input's gradient: zeros,
-// and each pooled gradient where its maximum was. `pad_top` and `pad_left` are those of the turned
-// convolution.
+__device__ __forceinline__ void clear_tile(float* tile, const Tiles& t) {
+  const int floats = static_cast<int>(t.source_floats());
+  for (int i = threadIdx.x; i < floats / 2; i += blockDim.x) {
+    reinterpret_cast<float2*>(tile)[i] = {0.0f, 0.0f};
+  }
+}
+
+// The gradient of the convolution's output under a block's cells of the input's gradient: each
+// pooled gradient where its maximum was, in a tile of zeros. `pad_top` and `pad_left` are those of
+// the turned convolution.
 template <bool kSimple>
 __device__ __forceinline__ void spread_gradient(const float* gy, const float* y,
                                                 const uint8_t* index, float* tile,
                                                 const ConvPool& c, const Tiles& t, int n,
                                                 int first_cell_row, int pad_top, int pad_left) {
-  const int floats = static_cast<int>(t.source_floats());
-  for (int i = threadIdx.x; i < floats / 2; i += blockDim.x) {
-    reinterpret_cast<float2*>(tile)[i] = {0.0f, 0.0f};
-  }
-  __syncthreads();
   const int top = 2 * first_cell_row - pad_top;  // row of the convolution's output
   const int first = max(top, 0) / 2;
   const int last = min((top + t.rows - 1) / 2, c.pooled_height - 1);
@@ -286,8 +288,7 @@ template <int kKernel, int kTiles, bool kSimple>
 __global__ void __launch_bounds__(kMaxThreads)
     conv_pool_tf32_kernel(const float* __restrict__ x, const float* __restrict__ kernel,
                           const float* __restrict__ bias, float* __restrict__ y,
-                          uint8_t* __restrict__ index, ConvPool c, Tiles t) {
-  begin_kernel();
+                          uint8_t* __restrict__ index, ConvPool c, Tiles t, uint32_t settled) {
   extern __shared__ __align__(32) float shared[];
   constexpr int kTaps = kKernel * kKernel;
   float* weights = shared;
@@ -295,8 +296,9 @@ __global__ void __launch_bounds__(kMaxThreads)
   const int n = blockIdx.x / t.bands_per_image;
   const int first_row = static_cast<int>(blockIdx.x) % t.bands_per_image * t.cell_rows;
   const int first_column = blockIdx.y * kTiles * 8;
-  load_input(x, tile, c, t, n, first_row);
-  load_weights<kTiles * 8>(kernel, weights, c, t, kTaps, first_column);
+  begin_kernel(
+      settled, [&] { load_weights<kTiles * 8>(kernel, weights, c, t, kTaps, first_column); },
+      [&] { load_input(x, tile, c, t, n, first_row); });
   __syncthreads();
 
   const int rows = min(t.cell_rows, c.pooled_height - first_row);
@@ -336,8 +338,7 @@ template <int kKernel, int kTiles, bool kSimple>
 __global__ void __launch_bounds__(kMaxThreads)
     conv_pool_dgrad_tf32_kernel(const float* __restrict__ gy, const float* __restrict__ y,
                                 const uint8_t* __restrict__ index, const float* __restrict__ kernel,
-                                float* __restrict__ gx, ConvPool c, Tiles t) {
-  begin_kernel();
+                                float* __restrict__ gx, ConvPool c, Tiles t, uint32_t settled) {
   extern __shared__ __align__(32) float shared[];
   constexpr int kTaps = kKernel * kKernel;
   float* weights = shared;
@@ -345,7 +346,11 @@ __global__ void __launch_bounds__(kMaxThreads)
   const int n = blockIdx.x / t.bands_per_image;
   const int first_row = static_cast<int>(blockIdx.x) % t.bands_per_image * t.cell_rows;
   const int first_column = blockIdx.y * kTiles * 8;
-  load_turned_weights<kTiles * 8>(kernel, weights, c, t, kTaps, first_column);
+  clear_tile(tile, t);
+  begin_kernel(settled, [&] {
+    load_turned_weights<kTiles * 8>(kernel, weights, c, t, kTaps, first_column);
+  });
+  __syncthreads();
   spread_gradient<kSimple>(gy, y, index, tile, c, t, n, first_row, kKernel - 1 - c.pad_top,
                            kKernel - 1 - c.pad_left);
   __syncthreads();
@@ -425,7 +430,8 @@ std::unique_ptr<Kernel> plan_forward(const ConvPoolCall& call) {
   return make_early_kernel("kerascnn conv2d_max_pool2d_tf32", [=](const KernelArgs& args) {
     kernel<<<layout.grid, layout.threads, layout.bytes, static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), has_bias ? input<float>(args, 2) : nullptr,
-        output<float>(args, 0), output<uint8_t>(args, 1), c, layout.tiles);
+        output<float>(args, 0), output<uint8_t>(args, 1), c, layout.tiles,
+        settled_loads(args, {1, 0}));
     check_launch("conv2d_max_pool2d_tf32");
   });
 }
@@ -445,7 +451,7 @@ std::unique_ptr<Kernel> plan_dgrad(const ConvPoolCall& call) {
   return make_early_kernel("kerascnn conv2d_max_pool2d_dgrad_tf32", [=](const KernelArgs& args) {
     kernel<<<layout.grid, layout.threads, layout.bytes, static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), input<uint8_t>(args, 2),
-        input<float>(args, 3), output<float>(args, 0), c, layout.tiles);
+        input<float>(args, 3), output<float>(args, 0), c, layout.tiles, settled_loads(args, {3}));
     check_launch("conv2d_max_pool2d_dgrad_tf32");
   });
 }

@@ -123,8 +123,8 @@ template <int kKernel, int kTiles, bool kSimple, bool kWide, bool kCluster>
 __global__ void __launch_bounds__(kMaxWarps * 32)
     conv_pool_wgrad_tf32_kernel(const float* __restrict__ x, const float* __restrict__ gy,
                                 const float* __restrict__ y, const uint8_t* __restrict__ index,
-                                float* __restrict__ partial, ConvPool c, Tiles t) {
-  begin_kernel();
+                                float* __restrict__ partial, ConvPool c, Tiles t,
+                                uint32_t settled) {
   extern __shared__ __align__(32) float shared[];
   constexpr int kColumns = kTiles * 8, kRow = padded_row(kColumns);
   constexpr int kTaps = kKernel * kKernel;
@@ -161,15 +161,23 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
   float bias_sums[4] = {};
   for (int first = blockIdx.x; first < t.bands; first += t.splits * t.together) {
     const int together = min(t.together, (t.bands - first + t.splits - 1) / t.splits);
+    const auto for_each_band = [&](auto load) {
+      for (int i = 0; i < together; ++i) {
+        const int band = first + i * t.splits;
+        const int n = band / t.bands_per_image;
+        load(i, n, (band - n * t.bands_per_image) * t.cell_rows);
+      }
+    };
     __syncthreads();  // everybody has left the tiles of the turn before
-    for (int i = 0; i < together; ++i) {
-      const int band = first + i * t.splits;
-      const int n = band / t.bands_per_image;
-      const int first_row = (band - n * t.bands_per_image) * t.cell_rows;
-      load_input(x, tile + i * t.band_floats(), c, t, n, first_row);
+    begin_kernel(settled, [&] {
+      for_each_band([&](int i, int n, int first_row) {
+        load_input(x, tile + i * t.band_floats(), c, t, n, first_row);
+      });
+    });
+    for_each_band([&](int i, int n, int first_row) {
       spread_gradient<kColumns, kSimple>(gy, y, index, gradient + i * t.pixels * kRow, c, t, n,
                                          first_row, first_column, bias_sums);
-    }
+    });
     __syncthreads();
     for (int depth = warp_deep * 8; depth < together * t.pixels; depth += t.warps_deep * 8) {
       const float* near = tile + offsets[depth + member];
@@ -358,11 +366,12 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
                    *y = input<float>(args, 2);
         const auto* index = input<uint8_t>(args, 3);
         auto* partial = static_cast<float*>(args.workspace);
+        const uint32_t settled = settled_loads(args, {0});
         if (clusters) {
           ClusterLaunch(blocks, threads, kClusterBlocks, bytes, stream)
-              .run(in_clusters, x, gy, y, index, partial, c, t);
+              .run(in_clusters, x, gy, y, index, partial, c, t, settled);
         } else {
-          alone<<<blocks, threads, bytes, stream>>>(x, gy, y, index, partial, c, t);
+          alone<<<blocks, threads, bytes, stream>>>(x, gy, y, index, partial, c, t, settled);
           check_launch("conv2d_max_pool2d_wgrad_tf32");
         }
         launch_sum_partials(DType::Float32, partial, args.outputs[0], copies, size, stream,

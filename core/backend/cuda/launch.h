@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -58,6 +59,14 @@ inline std::unique_ptr<Kernel> make_early_kernel(std::string description,
                                                  int64_t workspace_bytes = 0) {
   return std::make_unique<FunctionKernel>(std::move(description), std::move(function),
                                           workspace_bytes, true);
+}
+
+// For begin_kernel(): bit i where load i of a kernel reads only `inputs[i]`, and may do so early.
+inline uint32_t settled_loads(const KernelArgs& args, std::initializer_list<unsigned> inputs) {
+  uint32_t settled = 0;
+  unsigned load = 0;
+  for (unsigned input : inputs) settled |= (args.settled >> input & 1) << load++;
+  return settled;
 }
 
 template <typename T>

@@ -11,17 +11,30 @@
 
 namespace kerascnn::cuda {
 
-// The first statement of every kernel that make_early_kernel launches first or launch_early
-// launches: waits until all kernels that the launch depends on have ended and their writes can be
-// seen; returns at once where the launch was an ordinary one. Then lets the next kernel start, and
-// wait in turn. In this order, not the other way round: whoever still reads what this kernel
-// overwrites has ended before the next one starts, so that no cache of a multiprocessor can hold
-// old values for it.
+// The beginning of every kernel that make_early_kernel launches first or launch_early launches,
+// before it touches memory: waits until all kernels that the launch depends on have ended and their
+// writes can be seen; returns at once where the launch was an ordinary one. Then lets the next
+// kernel start, and wait in turn. In this order, not the other way round: whoever still reads what
+// this kernel overwrites has ended before the next one starts, so that no cache of a multiprocessor
+// can hold old values for it.
 __device__ __forceinline__ void begin_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+
+// The same, with loads around it: number i comes before the wait where bit i of `settled` says that
+// nothing which may still run writes what it reads, else behind. What is loaded early costs no time
+// of the chain of kernels.
+template <typename... Loads>
+__device__ __forceinline__ void begin_kernel(uint32_t settled, Loads... loads) {
+#pragma unroll 1  // code once, whenever it runs
+  for (int turn = 0; turn < 2; ++turn) {
+    if (turn == 1) begin_kernel();
+    int number = 0;
+    ((((settled >> number++ & 1) != 0) == (turn == 0) ? loads() : void()), ...);
+  }
 }
 
 // Launches a kernel that begins with begin_kernel(), so that it starts while the one before it on

@@ -27,7 +27,7 @@ __global__ void count_turn(int64_t* remaining, cudaGraphConditionalHandle anothe
   cudaGraphSetConditional(another_turn, *remaining > 0 ? 1 : 0);
 }
 
-void run_one(const Instruction& instruction, cudaStream_t stream) {
+void run_one(const Instruction& instruction, cudaStream_t stream, uint32_t settled = 0) {
   try {
     if (poisons_memory()) {
       for (const MemoryRange& range : overwritten_memory(instruction)) {
@@ -37,7 +37,7 @@ void run_one(const Instruction& instruction, cudaStream_t stream) {
       }
     }
     instruction.kernel->run(
-        {instruction.inputs, instruction.outputs, instruction.workspace, stream});
+        {instruction.inputs, instruction.outputs, instruction.workspace, stream, settled});
   } catch (const LibraryError& error) {
     throw LibraryError(message(instruction.label, ": ", error.what()));
   }
@@ -81,6 +81,8 @@ class Front {
     for (size_t i = 0; i < count; ++i) front.add(nodes[i], false);
     return front;
   }
+
+  bool operator==(const Front& other) const { return nodes_ == other.nodes_; }
 
   // `early`: the next node waits by itself and may start while these kernels run.
   void add(const Front& other, bool early = false) {
@@ -146,21 +148,34 @@ void GraphExecutor::capture_instructions(int64_t unroll) {
   // first where memory is poisoned.
   const bool any_early = context_.allows_early_starts() && !poisons_memory();
   const std::vector<int32_t> critical = critical_successors(dependencies);
-  std::vector<Front> fronts;  // the last nodes of each instruction
-  fronts.reserve(dependencies.size());
+  struct Captured {
+    Front front;                               // the last nodes
+    std::vector<const Instruction*> launched;  // whose nodes they are
+  };
+  std::vector<Captured> captured;
+  captured.reserve(dependencies.size());
   for (size_t i = 0; i < dependencies.size(); ++i) {
     const Instruction& instruction = instructions_[i % instructions_.size()];
-    const bool is_early = any_early && instruction.kernel->starts_early();
+    const bool may_start_early = any_early && instruction.kernel->starts_early();
     Front front;
+    std::vector<const Instruction*> before, running;
     for (int32_t index : dependencies[i]) {
-      front.add(fronts[index], is_early && critical[index] == static_cast<int32_t>(i));
+      const bool is_early = may_start_early && critical[index] == static_cast<int32_t>(i);
+      const Captured& other = captured[index];
+      front.add(other.front, is_early);
+      before.insert(before.end(), other.launched.begin(), other.launched.end());
+      if (is_early) running.insert(running.end(), other.launched.begin(), other.launched.end());
     }
     front.set_on(stream);
-    run_one(instruction, stream);
-    fronts.push_back(Front::of(stream));
+    // All that came before those that may still be running has ended: they have waited for it
+    // before they let this one start.
+    run_one(instruction, stream, settled_inputs(instruction, running));
+    Front after = Front::of(stream);
+    const bool has_launched = !(after == front);
+    captured.push_back({std::move(after), has_launched ? std::vector{&instruction} : before});
   }
   Front last;
-  for (int32_t index : find_leaves(dependencies)) last.add(fronts[index]);
+  for (int32_t index : find_leaves(dependencies)) last.add(captured[index].front);
   last.set_on(stream);
 }
 
