@@ -147,7 +147,7 @@ std::unique_ptr<Kernel> plan_forward(const ConvPoolCall& call) {
     kernel<<<blocks, kThreads, static_cast<size_t>(bytes),
              static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), has_bias ? input<float>(args, 2) : nullptr,
-        output<float>(args, 0), output<uint8_t>(args, 1), c, band, settled_loads(args, {1, 0}));
+        output<float>(args, 0), output<uint8_t>(args, 1), c, band, settled_loads(args, {{1}, {0}}));
     check_launch("conv2d_max_pool2d_small");
   });
 }
@@ -284,7 +284,7 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
         float* partial = static_cast<float*>(args.workspace);
         kernel<<<grid, kWgradThreads, static_cast<size_t>(bytes), stream>>>(
             input<float>(args, 0), input<float>(args, 1), input<float>(args, 2),
-            input<uint8_t>(args, 3), partial, c, band, p, settled_loads(args, {0}));
+            input<uint8_t>(args, 3), partial, c, band, p, settled_loads(args, {{0}}));
         check_launch("conv2d_max_pool2d_wgrad_small");
         launch_sum_partials(DType::Float32, partial, args.outputs[0], p.splits, size, stream,
                             args.outputs[1], c.output_channels);

@@ -37,8 +37,9 @@ struct Tiles {
         rows(2 * cell_rows + kernel - 1),
         columns(2 * cells_across + kernel - 1),
         channels((source_channels + 7) / 8 * 8),
-        // The 8 cells of a fragment are two pixels apart: their banks differ by multiples of 4.
-        pixel(channels + 2),
+        // Pairs of floats of cells that are neighbours, two pixels apart, fall into banks of their
+        // own: their distance is 8 or 24 more than a multiple of 32.
+        pixel(channels + 4),
         warps_cells(std::min((cell_rows * cells_across + kCellsPerWarp - 1) / kCellsPerWarp,
                              kMaxWarpsCells)),
         warps_deep(1) {}
@@ -54,29 +55,73 @@ struct Tiles {
   __host__ __device__ int64_t source_floats() const { return int64_t{rows} * columns * pixel; }
 };
 
-// Rows of the weights in shared memory: lanes read 4 rows of 8 columns, which fall into 32 banks.
-template <int kColumns>
-constexpr int kWeightRow = kColumns % 16 == 0 ? kColumns + 8 : kColumns;
+// A thread of a fragment sums over channels `member` and `member` + 4 of eight. In shared memory
+// they are neighbours, so that one load brings both.
+__device__ __forceinline__ int place_in_pixel(int channel) {  // of a multiple of 4 and 3 more
+  return channel / 8 * 8 + channel / 4 % 2;
+}
+__device__ __forceinline__ void store_in_pixel(float* to, float4 v) {
+  to[0] = v.x;
+  to[2] = v.y;
+  to[4] = v.z;
+  to[6] = v.w;
+}
+
+// The weights as (taps, eights of channels, planes, lanes, 4): what a lane multiplies by, columns
+// j * 8 + group of channels `member` and `member` + 4, for two j in each plane.
+template <int kTiles>
+struct WeightPlaces {
+  static constexpr int kOfLane = kTiles == 1 ? 2 : 4;  // floats in a plane
+  static constexpr int kPlanes = (kTiles + 1) / 2;
+  static constexpr int kOfEight = kPlanes * 32 * kOfLane;
+
+  // Of channel `channel` and column `column`, from the tap's first float on.
+  __device__ __forceinline__ static int at(int channel, int column) {
+    const int tile = column / 8;
+    const int lane = column % 8 * 4 + channel % 4;
+    return channel / 8 * kOfEight + (tile / 2 * 32 + lane) * kOfLane + tile % 2 * 2 +
+           channel / 4 % 2;
+  }
+};
+
+// What a lane multiplies by: its floats of WeightPlaces, b[tile][channel].
+template <int kTiles>
+__device__ __forceinline__ void load_fragment(const float* of_lane, uint32_t (&b)[kTiles][2]) {
+  if constexpr (kTiles == 1) {
+    const float2 v = *reinterpret_cast<const float2*>(of_lane);
+    b[0][0] = bits(v.x);
+    b[0][1] = bits(v.y);
+  } else {
+#pragma unroll
+    for (int j = 0; j < kTiles; j += 2) {
+      const float4 v = *reinterpret_cast<const float4*>(of_lane + j / 2 * 128);
+      b[j][0] = bits(v.x);
+      b[j][1] = bits(v.y);
+      b[j + 1][0] = bits(v.z);
+      b[j + 1][1] = bits(v.w);
+    }
+  }
+}
 
 // sums[h][j] += pixels 2h (rows g) and 2h + 1 (rows g + 8) of the warp's cells, columns 8j.. of the
 // weights, summed over 8 channels at first_depth, first_depth + depth_step, ... `source` is at the
-// thread's cell and channel `member`, `weights` (taps, channels, columns) at row `member` and
-// column `group`.
+// thread's cell and channel `member`, `weights` at the lane's first float.
 template <int kKernel, int kTiles>
 __device__ __forceinline__ void multiply_cells(const float* source, const float* weights,
                                                const Tiles& t, int first_depth, int depth_step,
                                                float (&sums)[2][kTiles][4]) {
-  constexpr int kRow = kWeightRow<kTiles * 8>;
   const int row_pitch = t.columns * t.pixel;
-  const int tap_pitch = t.channels * kRow;
+  const int tap_pitch = t.channels / 8 * WeightPlaces<kTiles>::kOfEight;
   for (int depth = first_depth; depth < t.channels; depth += depth_step) {
+    const float* of_depth = weights + depth / 8 * WeightPlaces<kTiles>::kOfEight;
     uint32_t patch[2][kKernel + 1][2];  // two rows of the source, the older one replaced in turn
     auto load_row = [&](int r) {
 #pragma unroll
       for (int s = 0; s <= kKernel; ++s) {
-        const float* from = source + r * row_pitch + s * t.pixel + depth;
-        patch[r % 2][s][0] = bits(from[0]);
-        patch[r % 2][s][1] = bits(from[4]);
+        const float2 v =
+            *reinterpret_cast<const float2*>(source + r * row_pitch + s * t.pixel + depth);
+        patch[r % 2][s][0] = bits(v.x);
+        patch[r % 2][s][1] = bits(v.y);
       }
     };
     load_row(0);
@@ -85,13 +130,8 @@ __device__ __forceinline__ void multiply_cells(const float* source, const float*
       load_row(r + 1);
 #pragma unroll
       for (int s = 0; s < kKernel; ++s) {
-        const float* tap = weights + (r * kKernel + s) * tap_pitch + depth * kRow;
         uint32_t b[kTiles][2];
-#pragma unroll
-        for (int j = 0; j < kTiles; ++j) {
-          b[j][0] = bits(tap[j * 8]);
-          b[j][1] = bits(tap[4 * kRow + j * 8]);
-        }
+        load_fragment<kTiles>(of_depth + (r * kKernel + s) * tap_pitch, b);
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           const auto& left = patch[(r + h) % 2][s];
@@ -105,91 +145,110 @@ __device__ __forceinline__ void multiply_cells(const float* source, const float*
   }
 }
 
-// The input under a block's cells, zeros for the padding.
+// The input under a block's cells.
 __device__ __forceinline__ void load_input(const float* x, float* tile, const ConvPool& c,
                                            const Tiles& t, int n, int first_cell_row) {
-  const int top = 2 * first_cell_row - c.pad_top;
-  const int chunks = t.channels / 4;
-  copy_rows<8>(
-      t.rows, t.columns * chunks,
-      [&](int row, int item) {
-        return load_padded(x, c, n, top + row, item / chunks - c.pad_left, item % chunks * 4);
-      },
-      [&](int row, int item, float4 v) {
-        auto* to = reinterpret_cast<float2*>(tile + (row * t.columns + item / chunks) * t.pixel +
-                                             item % chunks * 4);
-        to[0] = {unbiased_tf32(v.x), unbiased_tf32(v.y)};
-        to[1] = {unbiased_tf32(v.z), unbiased_tf32(v.w)};
-      });
+  const InputBand band{2 * first_cell_row - c.pad_top, t.rows, t.columns, t.channels, t.pixel};
+  load_band_tf32(
+      x, tile, c, band, n, [](int channel) { return place_in_pixel(channel); },
+      [](float* to, float4 v) { store_in_pixel(to, v); });
 }
 
-// Output channels first_column.. of the kernel as (taps, input channels, columns).
-template <int kColumns>
+// Four neighbours of the kernel for each tap, on their way to WeightPlaces: `step` floats apart
+// there. Each thread starts with another of the four, so that few write to one bank.
+struct WeightColumn {
+  const float* from;
+  float* to;
+  int from_tap, to_tap;
+  int step, turn;
+  bool valid;
+
+  __device__ __forceinline__ float4 load(int tap) const {
+    if (!valid) return {};
+    return __ldg(reinterpret_cast<const float4*>(from + static_cast<int64_t>(tap) * from_tap));
+  }
+  __device__ __forceinline__ void store(int tap, float4 v) const {
+    if (turn & 1) v = {v.y, v.z, v.w, v.x};
+    if (turn & 2) v = {v.z, v.w, v.x, v.y};
+    float* first = to + tap * to_tap;
+    first[(turn & 3) * step] = unbiased_tf32(v.x);
+    first[((turn + 1) & 3) * step] = unbiased_tf32(v.y);
+    first[((turn + 2) & 3) * step] = unbiased_tf32(v.z);
+    first[((turn + 3) & 3) * step] = unbiased_tf32(v.w);
+  }
+};
+
+// Output channels first_column.. of the kernel; its rows are input channels.
+template <int kTiles>
 __device__ __forceinline__ void load_weights(const float* kernel, float* weights, const ConvPool& c,
                                              const Tiles& t, int taps, int first_column) {
-  constexpr int kRow = kWeightRow<kColumns>;
-  constexpr int kChunks = kColumns / 4;
-  const auto store = [&](int row, int chunk, float4 v) {
-    *reinterpret_cast<float4*>(weights + row * kRow + chunk * 4) = {
-        unbiased_tf32(v.x), unbiased_tf32(v.y), unbiased_tf32(v.z), unbiased_tf32(v.w)};
-  };
-  const auto load = [&](int row, int chunk) {
+  using Places = WeightPlaces<kTiles>;
+  constexpr int kChunks = kTiles * 2;
+  copy_rows<5>(taps, t.channels * kChunks, [&](int item) {
+    const int channel = item / kChunks, chunk = item % kChunks;
     const int column = first_column + chunk * 4;
-    if (column >= c.output_channels) return float4{};
-    return __ldg(reinterpret_cast<const float4*>(kernel + row * c.output_channels + column));
-  };
-  if (t.channels == c.input_channels) {
-    copy_rows<8>(taps * t.channels, kChunks, load, store);
-    return;
-  }
-  copy_rows<8>(
-      taps, t.channels * kChunks,
-      [&](int tap, int item) {
-        const int channel = item / kChunks;
-        if (channel >= c.input_channels) return float4{};
-        return load(tap * c.input_channels + channel, item % kChunks);
-      },
-      [&](int tap, int item, float4 v) {
-        store(tap * t.channels + item / kChunks, item % kChunks, v);
-      });
+    return WeightColumn{kernel + channel * c.output_channels + column,
+                        weights + Places::at(channel, chunk * 4),
+                        c.input_channels * c.output_channels,
+                        t.channels / 8 * Places::kOfEight,
+                        4 * Places::kOfLane,
+                        chunk % 2 + chunk / 4 * 2,
+                        channel < c.input_channels && column < c.output_channels};
+  });
 }
 
-// Input channels first_column.. of the kernel, turned by 180 degrees, as (taps, output channels,
-// columns). Up to 8 lanes read neighbouring output channels of an input channel. Each starts with
-// another of its four, so that few of them write to one bank.
-template <int kColumns>
+// Input channels first_column.. of the kernel, turned by 180 degrees; its rows are output channels.
+template <int kTiles>
 __device__ __forceinline__ void load_turned_weights(const float* kernel, float* weights,
                                                     const ConvPool& c, const Tiles& t, int taps,
                                                     int first_column) {
-  constexpr int kRow = kWeightRow<kColumns>;
-  const int chunks = t.channels / 4;
-  copy_rows<9>(
-      taps, chunks * kColumns,
-      [&](int tap, int item) {
-        const int column = first_column + item / chunks;
-        const int channel = item % chunks * 4;
-        if (channel >= c.output_channels || column >= c.input_channels) return float4{};
-        return __ldg(reinterpret_cast<const float4*>(
-            kernel + (tap * c.input_channels + column) * c.output_channels + channel));
-      },
-      [&](int tap, int item, float4 v) {
-        const int chunk = item % chunks;
-        float* to = weights + ((taps - 1 - tap) * t.channels + chunk * 4) * kRow + item / chunks;
-        if (chunk & 1) v = {v.y, v.z, v.w, v.x};
-        if (chunk & 2) v = {v.z, v.w, v.x, v.y};
-        to[(chunk & 3) * kRow] = unbiased_tf32(v.x);
-        to[((chunk + 1) & 3) * kRow] = unbiased_tf32(v.y);
-        to[((chunk + 2) & 3) * kRow] = unbiased_tf32(v.z);
-        to[((chunk + 3) & 3) * kRow] = unbiased_tf32(v.w);
-      });
+  using Places = WeightPlaces<kTiles>;
+  constexpr int kColumns = kTiles * 8;
+  const int tap_pitch = t.channels / 8 * Places::kOfEight;
+  copy_rows<9>(taps, t.channels / 4 * kColumns, [&](int item) {
+    // Neighbours take eight columns of a chunk, then those of the next.
+    const int chunk = item / 8 % (t.channels / 4);
+    const int of_block = item / (t.channels * 2) * 8 + item % 8;
+    const int channel = chunk * 4, column = first_column + of_block;
+    return WeightColumn{kernel + column * c.output_channels + channel,
+                        weights + (taps - 1) * tap_pitch + Places::at(channel, of_block),
+                        c.input_channels * c.output_channels,
+                        -tap_pitch,
+                        Places::kOfLane,
+                        item / 2,
+                        channel < c.output_channels && column < c.input_channels};
+  });
 }
 
 __device__ __forceinline__ void clear_tile(float* tile, const Tiles& t) {
   const int floats = static_cast<int>(t.source_floats());
-  for (int i = threadIdx.x; i < floats / 2; i += blockDim.x) {
-    reinterpret_cast<float2*>(tile)[i] = {0.0f, 0.0f};
+  for (int i = threadIdx.x; i < floats / 4; i += blockDim.x) {
+    reinterpret_cast<float4*>(tile)[i] = {};
   }
 }
+
+// Four channels of a column of pooled gradients, row by row, on their way to where their maxima
+// were.
+template <bool kSimple>
+struct SpreadColumn {
+  PooledColumn<kSimple> from;
+  float* to;  // in the row above the first window
+  int row_pitch, pixel;
+  int first_row, rows;  // of the band: of the first window, and how many there are
+
+  __device__ __forceinline__ PooledGradient load(int row) const { return from.load(row); }
+  __device__ __forceinline__ void store(int row, const PooledGradient& gradient) const {
+    const int window_row = first_row + 2 * row;
+    float* window = to + 2 * row * row_pitch;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const int down = gradient.positions[k] >> 1, right = gradient.positions[k] & 1;
+      // Of windows that reach out of the band.
+      if (static_cast<unsigned>(window_row + down) >= static_cast<unsigned>(rows)) continue;
+      window[down * row_pitch + right * pixel + 2 * k] = unbiased_tf32(gradient.values[k]);
+    }
+  }
+};
 
 // The gradient of the convolution's output under a block's cells of the input's gradient: each
 // pooled gradient where its maximum was, in a tile of zeros. `pad_top` and `pad_left` are those of
@@ -203,25 +262,22 @@ __device__ __forceinline__ void spread_gradient(const float* gy, const float* y,
   const int first = max(top, 0) / 2;
   const int last = min((top + t.rows - 1) / 2, c.pooled_height - 1);
   const int chunks = c.output_channels / 4;
-  copy_rows<4>(
-      last - first + 1, c.pooled_width * chunks,
-      [&](int row, int item) {
-        const int64_t row_start = (static_cast<int64_t>(n) * c.pooled_height + first + row) *
-                                  c.pooled_width * c.output_channels;
-        return load_gradient<kSimple>(gy, y, index, row_start + item * 4, c);
-      },
-      [&](int row, int item, const PooledGradient& gradient) {
-        const int window_row = 2 * (first + row) - top;
-        const int column = 2 * (item / chunks) + pad_left;
-        float* to = tile + column * t.pixel + item % chunks * 4;
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          const int r = window_row + (gradient.positions[k] >> 1);
-          if (static_cast<unsigned>(r) >= static_cast<unsigned>(t.rows)) continue;
-          to[(r * t.columns + (gradient.positions[k] & 1)) * t.pixel + k] =
-              unbiased_tf32(gradient.values[k]);
-        }
-      });
+  const int width = c.pooled_width * chunks;
+  const int64_t start = (static_cast<int64_t>(n) * c.pooled_height + first) * width * 4;
+  const int window_row = 2 * first - top;
+  const int row_pitch = t.columns * t.pixel;
+  copy_rows<4>(last - first + 1, width, [&](int item) {
+    const int column = item / chunks;
+    const int channel = (item - column * chunks) * 4;
+    const int64_t at = start + item * 4;
+    return SpreadColumn<kSimple>{
+        {gy + at, y + at, index + at, width * 4, &c},
+        tile + window_row * row_pitch + (2 * column + pad_left) * t.pixel + place_in_pixel(channel),
+        row_pitch,
+        t.pixel,
+        window_row,
+        t.rows};
+  });
 }
 
 // What a thread works on: a cell of the block, or none.
@@ -272,11 +328,12 @@ __device__ __forceinline__ void multiply_block(float* shared, const float* tile,
   for (int first = warp_cells * kCellsPerWarp; first < rows * t.cell_columns || t.warps_deep > 1;
        first += t.warps_cells * kCellsPerWarp) {
     const ThreadCell cell(t, first + group, rows);
-    const float* source = tile + (2 * cell.row * t.columns + 2 * cell.column) * t.pixel + member;
+    const float* source =
+        tile + (2 * cell.row * t.columns + 2 * cell.column) * t.pixel + 2 * member;
     float sums[2][kTiles][4] = {};
     // Others came only to load.
     if (warp_deep < t.warps_deep)
-      multiply_cells<kKernel, kTiles>(source, weights + member * kWeightRow<kTiles * 8> + group, t,
+      multiply_cells<kKernel, kTiles>(source, weights + lane * WeightPlaces<kTiles>::kOfLane, t,
                                       warp_deep * 8, t.warps_deep * 8, sums);
     add_warps<kTiles>(shared, t, warp_cells, warp_deep, sums);
     if (cell.valid && warp_deep == 0) finish(cell, sums);
@@ -292,12 +349,12 @@ __global__ void __launch_bounds__(kMaxThreads)
   extern __shared__ __align__(32) float shared[];
   constexpr int kTaps = kKernel * kKernel;
   float* weights = shared;
-  float* tile = weights + kTaps * t.channels * kWeightRow<kTiles * 8>;
+  float* tile = weights + kTaps * t.channels * kTiles * 8;
   const int n = blockIdx.x / t.bands_per_image;
   const int first_row = static_cast<int>(blockIdx.x) % t.bands_per_image * t.cell_rows;
   const int first_column = blockIdx.y * kTiles * 8;
   begin_kernel(
-      settled, [&] { load_weights<kTiles * 8>(kernel, weights, c, t, kTaps, first_column); },
+      settled, [&] { load_weights<kTiles>(kernel, weights, c, t, kTaps, first_column); },
       [&] { load_input(x, tile, c, t, n, first_row); });
   __syncthreads();
 
@@ -342,14 +399,13 @@ __global__ void __launch_bounds__(kMaxThreads)
   extern __shared__ __align__(32) float shared[];
   constexpr int kTaps = kKernel * kKernel;
   float* weights = shared;
-  float* tile = weights + kTaps * t.channels * kWeightRow<kTiles * 8>;
+  float* tile = weights + kTaps * t.channels * kTiles * 8;
   const int n = blockIdx.x / t.bands_per_image;
   const int first_row = static_cast<int>(blockIdx.x) % t.bands_per_image * t.cell_rows;
   const int first_column = blockIdx.y * kTiles * 8;
   clear_tile(tile, t);
-  begin_kernel(settled, [&] {
-    load_turned_weights<kTiles * 8>(kernel, weights, c, t, kTaps, first_column);
-  });
+  begin_kernel(settled,
+               [&] { load_turned_weights<kTiles>(kernel, weights, c, t, kTaps, first_column); });
   __syncthreads();
   spread_gradient<kSimple>(gy, y, index, tile, c, t, n, first_row, kKernel - 1 - c.pad_top,
                            kKernel - 1 - c.pad_left);
@@ -388,7 +444,6 @@ struct Layout {
 // row of cells fits.
 bool find_layout(const ConvPool& c, int kernel, int cells_down, int cells_across,
                  int source_channels, int columns, int blocks_across, Layout* layout) {
-  const int weight_row = columns % 16 == 0 ? columns + 8 : columns;
   const int64_t most = Context::current().properties().sharedMemPerBlockOptin;
   const int wanted_blocks = Context::current().multiprocessors() * 3 / 4;
   for (int cell_rows = cells_down; cell_rows >= 1; cell_rows = (cell_rows + 1) / 2) {
@@ -397,7 +452,7 @@ bool find_layout(const ConvPool& c, int kernel, int cells_down, int cells_across
     // One large block for each multiprocessor, or several smaller ones.
     const bool alone = blocks * blocks_across <= Context::current().multiprocessors();
     t.share_channels((alone ? kMaxThreads : kMaxThreads / 2) / 32);
-    const int64_t floats = int64_t{kernel} * kernel * t.channels * weight_row + t.source_floats();
+    const int64_t floats = int64_t{kernel} * kernel * t.channels * columns + t.source_floats();
     const int64_t sums = int64_t{t.warps_deep - 1} * t.warps_cells * 32 * columns;
     const int64_t bytes = std::max(floats, sums) * int64_t{sizeof(float)};
     const bool enough = blocks * blocks_across >= wanted_blocks;
@@ -431,7 +486,7 @@ std::unique_ptr<Kernel> plan_forward(const ConvPoolCall& call) {
     kernel<<<layout.grid, layout.threads, layout.bytes, static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), has_bias ? input<float>(args, 2) : nullptr,
         output<float>(args, 0), output<uint8_t>(args, 1), c, layout.tiles,
-        settled_loads(args, {1, 0}));
+        settled_loads(args, {{1}, {0}}));
     check_launch("conv2d_max_pool2d_tf32");
   });
 }
@@ -451,7 +506,7 @@ std::unique_ptr<Kernel> plan_dgrad(const ConvPoolCall& call) {
   return make_early_kernel("kerascnn conv2d_max_pool2d_dgrad_tf32", [=](const KernelArgs& args) {
     kernel<<<layout.grid, layout.threads, layout.bytes, static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), input<uint8_t>(args, 2),
-        input<float>(args, 3), output<float>(args, 0), c, layout.tiles, settled_loads(args, {3}));
+        input<float>(args, 3), output<float>(args, 0), c, layout.tiles, settled_loads(args, {{3}}));
     check_launch("conv2d_max_pool2d_dgrad_tf32");
   });
 }

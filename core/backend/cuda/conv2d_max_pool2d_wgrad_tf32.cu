@@ -67,19 +67,40 @@ struct Tiles {
 // The input under the cells from first_row on, zeros for the padding.
 __device__ __forceinline__ void load_input(const float* x, float* tile, const ConvPool& c,
                                            const Tiles& t, int n, int first_row) {
-  const int top = 2 * first_row - c.pad_top;
-  const int chunks = t.channels / 4;
-  copy_rows<8>(
-      t.rows, t.columns * chunks,
-      [&](int row, int item) {
-        return load_padded(x, c, n, top + row, item / chunks - c.pad_left, item % chunks * 4);
-      },
-      [&](int row, int item, float4 v) {
-        *reinterpret_cast<float4*>(tile + (row * t.columns + item / chunks) * t.pixel +
-                                   item % chunks * 4) = {unbiased_tf32(v.x), unbiased_tf32(v.y),
-                                                         unbiased_tf32(v.z), unbiased_tf32(v.w)};
-      });
+  const InputBand band{2 * first_row - c.pad_top, t.rows, t.columns, t.channels, t.pixel};
+  load_band_tf32(
+      x, tile, c, band, n, [](int channel) { return channel; },
+      [](float* to, float4 v) { *reinterpret_cast<float4*>(to) = v; });
 }
+
+// Four channels of the gradient, cell by cell, on their way to the cells' four pixels. Adds what
+// the thread has seen to `bias_sums`.
+template <int kRow, bool kSimple>
+struct CellColumn {
+  PooledColumn<kSimple> from;
+  float* to;
+  int cells;  // not more are read; 0 where the column lies beyond the last channel
+  float (&bias_sums)[4];
+
+  __device__ __forceinline__ PooledGradient load(int cell) const {
+    return cell < cells ? from.load(cell) : PooledGradient{};
+  }
+  __device__ __forceinline__ void store(int cell, const PooledGradient& gradient) const {
+    float values[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      bias_sums[k] += gradient.values[k];
+      values[k] = unbiased_tf32(gradient.values[k]);
+    }
+    const uint8_t (&at)[4] = gradient.positions;
+#pragma unroll
+    for (int p = 0; p < 4; ++p) {
+      *reinterpret_cast<float4*>(to + (4 * cell + p) * kRow) = {
+          at[0] == p ? values[0] : 0.0f, at[1] == p ? values[1] : 0.0f,
+          at[2] == p ? values[2] : 0.0f, at[3] == p ? values[3] : 0.0f};
+    }
+  }
+};
 
 // The gradient at the cells' pixels: each pooled gradient at its maximum, zeros else. Adds what the
 // thread has seen to `bias_sums`: its channels are the same in each turn.
@@ -93,29 +114,15 @@ __device__ __forceinline__ void spread_gradient(const float* gy, const float* y,
   const int cells = min(t.cell_rows, c.pooled_height - first_row) * c.pooled_width;
   const int64_t first_cell =
       (static_cast<int64_t>(n) * c.pooled_height + first_row) * c.pooled_width;
-  copy_rows<4>(
-      t.pixels / 4, kColumns / 4,
-      [&](int cell, int chunk) {
-        const int channel = first_column + chunk * 4;
-        if (cell >= cells || channel >= c.output_channels) return PooledGradient{};
-        return load_gradient<kSimple>(gy, y, index,
-                                      (first_cell + cell) * c.output_channels + channel, c);
-      },
-      [&](int cell, int chunk, const PooledGradient& gradient) {
-        float values[4];
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          bias_sums[k] += gradient.values[k];
-          values[k] = unbiased_tf32(gradient.values[k]);
-        }
-        const uint8_t (&at)[4] = gradient.positions;
-#pragma unroll
-        for (int p = 0; p < 4; ++p) {
-          *reinterpret_cast<float4*>(tile + (4 * cell + p) * kRow + chunk * 4) = {
-              at[0] == p ? values[0] : 0.0f, at[1] == p ? values[1] : 0.0f,
-              at[2] == p ? values[2] : 0.0f, at[3] == p ? values[3] : 0.0f};
-        }
-      });
+  copy_rows<4>(t.pixels / 4, kColumns / 4, [&](int chunk) {
+    const int channel = first_column + chunk * 4;
+    const bool valid = channel < c.output_channels;
+    const int64_t at = first_cell * c.output_channels + (valid ? channel : 0);
+    return CellColumn<kRow, kSimple>{{gy + at, y + at, index + at, c.output_channels, &c},
+                                     tile + chunk * 4,
+                                     valid ? cells : 0,
+                                     bias_sums};
+  });
 }
 
 // kWide: input channels are a multiple of 32, so the runs of a warp are neighbours in one tap.
@@ -366,7 +373,7 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
                    *y = input<float>(args, 2);
         const auto* index = input<uint8_t>(args, 3);
         auto* partial = static_cast<float*>(args.workspace);
-        const uint32_t settled = settled_loads(args, {0});
+        const uint32_t settled = settled_loads(args, {{0}});
         if (clusters) {
           ClusterLaunch(blocks, threads, kClusterBlocks, bytes, stream)
               .run(in_clusters, x, gy, y, index, partial, c, t, settled);

@@ -61,11 +61,17 @@ inline std::unique_ptr<Kernel> make_early_kernel(std::string description,
                                           workspace_bytes, true);
 }
 
-// For begin_kernel(): bit i where load i of a kernel reads only `inputs[i]`, and may do so early.
-inline uint32_t settled_loads(const KernelArgs& args, std::initializer_list<unsigned> inputs) {
+// For begin_kernel(): bit i where load i of a kernel, which reads the inputs `loads[i]`, may come
+// early.
+inline uint32_t settled_loads(const KernelArgs& args,
+                              std::initializer_list<std::initializer_list<unsigned>> loads) {
   uint32_t settled = 0;
-  unsigned load = 0;
-  for (unsigned input : inputs) settled |= (args.settled >> input & 1) << load++;
+  unsigned number = 0;
+  for (const auto& inputs : loads) {
+    uint32_t all = 1;
+    for (unsigned input : inputs) all &= args.settled >> input;
+    settled |= (all & 1) << number++;
+  }
   return settled;
 }
 

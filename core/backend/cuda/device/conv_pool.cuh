@@ -38,49 +38,93 @@ __device__ __forceinline__ float activation_gradient(const ConvPool& c, float g,
   return c.activation == Activation::Linear || y > 0.0f ? g : 0.0f;
 }
 
-// Calls store(row, item, load(row, item)) for every item of every row, spread over the block. A
-// thread keeps its item from row to row, so that what depends on the item alone is computed once,
-// and has the loads of kBatch rows under way together.
-template <int kBatch, typename Load, typename Store>
-__device__ __forceinline__ void copy_rows(int rows, int items, Load load, Store store) {
+// For every item of every row: column.store(row, column.load(row)) of column = make(item), spread
+// over the block. A thread keeps its item from row to row, so that what depends on the item alone,
+// its divisions above all, is computed once, and has the loads of kBatch rows under way together.
+template <int kBatch, typename Make>
+__device__ __forceinline__ void copy_rows(int rows, int items, Make make) {
   const int width = min(items, static_cast<int>(blockDim.x));
   const int step = static_cast<int>(blockDim.x) / width;
   const int first_row = static_cast<int>(threadIdx.x) / width;
   if (first_row >= step) return;
   for (int item = threadIdx.x - first_row * width; item < items; item += width) {
+    auto column = make(item);
     for (int row = first_row; row < rows; row += kBatch * step) {
-      decltype(load(row, item)) values[kBatch];
+      decltype(column.load(row)) values[kBatch];
 #pragma unroll
       for (int b = 0; b < kBatch; ++b) {
-        if (row + b * step < rows) values[b] = load(row + b * step, item);
+        if (row + b * step < rows) values[b] = column.load(row + b * step);
       }
 #pragma unroll
       for (int b = 0; b < kBatch; ++b) {
-        if (row + b * step < rows) store(row + b * step, item, values[b]);
+        if (row + b * step < rows) column.store(row + b * step, values[b]);
       }
     }
   }
 }
 
-// Four channels of a pixel, zeros beyond `channels`.
-__device__ __forceinline__ float4 load_channels(const float* pixel, int channel, int channels) {
-  if (channels % 4 == 0) {
-    return channel < channels ? __ldg(reinterpret_cast<const float4*>(pixel + channel)) : float4{};
-  }
-  return {channel < channels ? __ldg(pixel + channel) : 0.0f,
-          channel + 1 < channels ? __ldg(pixel + channel + 1) : 0.0f,
-          channel + 2 < channels ? __ldg(pixel + channel + 2) : 0.0f,
-          channel + 3 < channels ? __ldg(pixel + channel + 3) : 0.0f};
-}
+// Where a block keeps a band of the input: some rows, padding included, from `top` on.
+struct InputBand {
+  int top, rows, columns;
+  int channels;  // rounded up to a multiple of 4
+  int pixel;     // floats from one pixel to the next
+};
 
-// The same of the input at a row and column that may lie in the padding, where it is 0.
-__device__ __forceinline__ float4 load_padded(const float* x, const ConvPool& c, int n, int row,
-                                              int column, int channel) {
-  const bool inside = static_cast<unsigned>(row) < static_cast<unsigned>(c.input_height) &&
-                      static_cast<unsigned>(column) < static_cast<unsigned>(c.input_width);
-  if (!inside) return {};
-  const int64_t at = (static_cast<int64_t>(n) * c.input_height + row) * c.input_width + column;
-  return load_channels(x + at * c.input_channels, channel, c.input_channels);
+// Four channels of one column of a band of the input, row by row; zeros for the padding, and beyond
+// the last channel. kVector: the channels are a multiple of 4.
+template <bool kVector, typename Store>
+struct InputColumn {
+  const float* from;  // in the image's first row
+  float* to;          // in the band's first row
+  int from_row, to_row;
+  int top, height;
+  int left;  // channels from here on, not positive where there is nothing to read
+  Store store_channels;
+
+  __device__ __forceinline__ float4 load(int row) const {
+    const int at = top + row;
+    if (left <= 0 || static_cast<unsigned>(at) >= static_cast<unsigned>(height)) return {};
+    const float* pixel = from + static_cast<int64_t>(at) * from_row;
+    if constexpr (kVector) return __ldg(reinterpret_cast<const float4*>(pixel));
+    return {__ldg(pixel), left > 1 ? __ldg(pixel + 1) : 0.0f, left > 2 ? __ldg(pixel + 2) : 0.0f,
+            left > 3 ? __ldg(pixel + 3) : 0.0f};
+  }
+  __device__ __forceinline__ void store(int row, float4 v) const {
+    store_channels(to + row * to_row, {unbiased_tf32(v.x), unbiased_tf32(v.y), unbiased_tf32(v.z),
+                                       unbiased_tf32(v.w)});
+  }
+};
+
+// Copies a band of image n to shared memory, through unbiased_tf32(). store(to, v) puts four
+// channels to where place(channel) says they begin within a pixel.
+template <typename Place, typename Store>
+__device__ __forceinline__ void load_band_tf32(const float* x, float* tile, const ConvPool& c,
+                                               const InputBand& band, int n, Place place,
+                                               Store store) {
+  const int chunks = band.channels / 4;
+  const auto copy = [&]<int kBatch, bool kVector>() {
+    copy_rows<kBatch>(band.rows, band.columns * chunks, [&](int item) {
+      const int band_column = item / chunks;
+      const int channel = (item - band_column * chunks) * 4;
+      const int column = band_column - c.pad_left;
+      const bool inside = static_cast<unsigned>(column) < static_cast<unsigned>(c.input_width);
+      const int64_t pixel =
+          static_cast<int64_t>(n) * c.input_height * c.input_width + (inside ? column : 0);
+      return InputColumn<kVector, Store>{x + pixel * c.input_channels + channel,
+                                         tile + band_column * band.pixel + place(channel),
+                                         c.input_width * c.input_channels,
+                                         band.columns * band.pixel,
+                                         band.top,
+                                         c.input_height,
+                                         inside ? c.input_channels - channel : 0,
+                                         store};
+    });
+  };
+  if (c.input_channels % 4 == 0) {
+    copy.template operator()<8, true>();
+  } else {
+    copy.template operator()<2, false>();
+  }
 }
 
 // Four channels of a pooled pixel's gradient, before the activation, and where each maximum was.
@@ -89,17 +133,26 @@ struct PooledGradient {
   uint8_t positions[4];
 };
 
+// Four channels of a column of pooled pixels, row by row.
 template <bool kSimple>
-__device__ __forceinline__ PooledGradient load_gradient(const float* gy, const float* y,
-                                                        const uint8_t* index, int64_t at,
-                                                        const ConvPool& c) {
-  const float4 g = __ldg(reinterpret_cast<const float4*>(gy + at));
-  const float4 v = __ldg(reinterpret_cast<const float4*>(y + at));
-  const uchar4 p = __ldg(reinterpret_cast<const uchar4*>(index + at));
-  return {{activation_gradient<kSimple>(c, g.x, v.x), activation_gradient<kSimple>(c, g.y, v.y),
-           activation_gradient<kSimple>(c, g.z, v.z), activation_gradient<kSimple>(c, g.w, v.w)},
-          {p.x, p.y, p.z, p.w}};
-}
+struct PooledColumn {
+  const float* gy;  // the gradient behind the activation
+  const float* y;   // the activation's output
+  const uint8_t* index;
+  int row_pitch;
+  const ConvPool* c;
+
+  __device__ __forceinline__ PooledGradient load(int row) const {
+    const int64_t at = static_cast<int64_t>(row) * row_pitch;
+    const float4 g = __ldg(reinterpret_cast<const float4*>(gy + at));
+    const float4 v = __ldg(reinterpret_cast<const float4*>(y + at));
+    const uchar4 p = __ldg(reinterpret_cast<const uchar4*>(index + at));
+    return {
+        {activation_gradient<kSimple>(*c, g.x, v.x), activation_gradient<kSimple>(*c, g.y, v.y),
+         activation_gradient<kSimple>(*c, g.z, v.z), activation_gradient<kSimple>(*c, g.w, v.w)},
+        {p.x, p.y, p.z, p.w}};
+  }
+};
 
 // What shared memory holds for tensor cores has been through unbiased_tf32().
 __device__ __forceinline__ uint32_t bits(float value) { return __float_as_uint(value); }
