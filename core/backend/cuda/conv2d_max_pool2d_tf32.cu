@@ -149,7 +149,7 @@ __device__ __forceinline__ void multiply_cells(const float* source, const float*
 __device__ __forceinline__ void load_input(const float* x, float* tile, const ConvPool& c,
                                            const Tiles& t, int n, int first_cell_row) {
   const InputBand band{2 * first_cell_row - c.pad_top, t.rows, t.columns, t.channels, t.pixel};
-  load_band_tf32(
+  load_band_tf32<8>(
       x, tile, c, band, n, [](int channel) { return place_in_pixel(channel); },
       [](float* to, float4 v) { store_in_pixel(to, v); });
 }

@@ -19,6 +19,8 @@ namespace {
 
 constexpr int kRuns = 4;  // of a warp: 32 rows
 constexpr int kMaxWarps = 12;
+// Of a thread, under way together: the sums keep most registers for themselves.
+constexpr int kLoads = 4;
 // Two multiprocessors that are neighbours always take a cluster of two large blocks; of larger
 // clusters not as many fit at a time as multiprocessors.
 constexpr int kClusterBlocks = 2;
@@ -68,7 +70,7 @@ struct Tiles {
 __device__ __forceinline__ void load_input(const float* x, float* tile, const ConvPool& c,
                                            const Tiles& t, int n, int first_row) {
   const InputBand band{2 * first_row - c.pad_top, t.rows, t.columns, t.channels, t.pixel};
-  load_band_tf32(
+  load_band_tf32<kLoads>(
       x, tile, c, band, n, [](int channel) { return channel; },
       [](float* to, float4 v) { *reinterpret_cast<float4*>(to) = v; });
 }
@@ -114,7 +116,7 @@ __device__ __forceinline__ void spread_gradient(const float* gy, const float* y,
   const int cells = min(t.cell_rows, c.pooled_height - first_row) * c.pooled_width;
   const int64_t first_cell =
       (static_cast<int64_t>(n) * c.pooled_height + first_row) * c.pooled_width;
-  copy_rows<4>(t.pixels / 4, kColumns / 4, [&](int chunk) {
+  copy_rows<kLoads / 2>(t.pixels / 4, kColumns / 4, [&](int chunk) {
     const int channel = first_column + chunk * 4;
     const bool valid = channel < c.output_channels;
     const int64_t at = first_cell * c.output_channels + (valid ? channel : 0);

@@ -95,15 +95,16 @@ struct InputColumn {
   }
 };
 
-// Copies a band of image n to shared memory, through unbiased_tf32(). store(to, v) puts four
-// channels to where place(channel) says they begin within a pixel.
-template <typename Place, typename Store>
+// Copies a band of image n to shared memory, through unbiased_tf32(), with kBatch loads of a thread
+// under way together. store(to, v) puts four channels to where place(channel) says they begin
+// within a pixel.
+template <int kBatch, typename Place, typename Store>
 __device__ __forceinline__ void load_band_tf32(const float* x, float* tile, const ConvPool& c,
                                                const InputBand& band, int n, Place place,
                                                Store store) {
   const int chunks = band.channels / 4;
-  const auto copy = [&]<int kBatch, bool kVector>() {
-    copy_rows<kBatch>(band.rows, band.columns * chunks, [&](int item) {
+  const auto copy = [&]<int kTogether, bool kVector>() {
+    copy_rows<kTogether>(band.rows, band.columns * chunks, [&](int item) {
       const int band_column = item / chunks;
       const int channel = (item - band_column * chunks) * 4;
       const int column = band_column - c.pad_left;
@@ -121,7 +122,7 @@ __device__ __forceinline__ void load_band_tf32(const float* x, float* tile, cons
     });
   };
   if (c.input_channels % 4 == 0) {
-    copy.template operator()<8, true>();
+    copy.template operator()<kBatch, true>();
   } else {
     copy.template operator()<2, false>();
   }
