@@ -229,6 +229,25 @@ TEST(overwritten_memory_is_what_is_written_but_not_read) {
   CHECK_EQUAL(overwritten_memory(item).size(), 1u);
 }
 
+TEST(inputs_are_settled_that_nothing_still_running_writes) {
+  Instruction item = instruction("abc", "d");
+  item.inputs = {range('a').data, range('b').data, range('c').data};
+  CHECK_EQUAL(settled_inputs(item, {}), 7u);
+  const Instruction writes_b = instruction("x", "b"), writes_c = instruction("b", "yc"),
+                    reads_a = instruction("a", "z");
+  const std::vector<const Instruction*> one = {&writes_b}, two = {&writes_c, &writes_b},
+                                        none = {&reads_a};
+  CHECK_EQUAL(settled_inputs(item, one), 5u);
+  CHECK_EQUAL(settled_inputs(item, two), 1u);
+  CHECK_EQUAL(settled_inputs(item, none), 7u);
+  // Of an input that is no range of its own nothing is known; of one in two ranges both count.
+  item.inputs[0] = static_cast<const char*>(range('a').data) + 4;
+  CHECK_EQUAL(settled_inputs(item, {}), 6u);
+  item.inputs[0] = range('b').data;
+  item.reads.push_back({range('b').data, 1});
+  CHECK_EQUAL(settled_inputs(item, one), 4u);
+}
+
 TEST(each_instruction_knows_who_hangs_on_it_most) {
   // 0 -> 1 -> 3 -> 4 is the longest path; 2 is a short branch from 0 to 4, 5 one from 3.
   const Dependencies dependencies = {{}, {0}, {0}, {1}, {2, 3}, {3}};
