@@ -1,5 +1,7 @@
-// The pass that joins convolution and max pooling, on a device that claims to gain from it. The ops
-// that it makes run the kernels of their parts there, so results keep their bits.
+// The pass that joins convolution and max pooling, on a device that claims to gain from it. Where
+// the pooling is padded the ops that it makes run the kernels of their parts, so results keep their
+// bits.
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <string>
@@ -68,6 +70,21 @@ void check_same_results(const RootedGraph& a, const RootedGraph& b) {
   }
 }
 
+// Of other kernels, in float32.
+void check_close_results(const RootedGraph& a, const RootedGraph& b) {
+  const auto expected = results(a), received = results(b);
+  CHECK_EQUAL(expected.size(), received.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CHECK_EQUAL(expected[i].size(), received[i].size());
+    double error = 0, norm = 0;
+    for (size_t k = 0; k < expected[i].size(); ++k) {
+      error += std::pow(static_cast<double>(received[i][k]) - expected[i][k], 2);
+      norm += std::pow(static_cast<double>(expected[i][k]), 2);
+    }
+    CHECK(error <= 1e-10 * norm);
+  }
+}
+
 size_t count_fused(const Graph& graph) {
   return count_nodes(graph, "conv2d_max_pool2d") + count_nodes(graph, "conv2d_max_pool2d_dgrad") +
          count_nodes(graph, "conv2d_max_pool2d_wgrad");
@@ -128,7 +145,11 @@ TEST(a_train_step_joins_convolutions_with_their_pooling) {
                                  "max_pool2d_grad", "reduce_sum", gradient.c_str()}) {
           CHECK_EQUAL(count_nodes(joined.graph, gone), 0u);
         }
-        check_same_results(apart, joined);
+        if (pool.get_ints("padding") == Shape(4, 0)) {
+          check_close_results(apart, joined);
+        } else {
+          check_same_results(apart, joined);
+        }
       }
     }
   }
@@ -195,13 +216,16 @@ TEST(a_pair_stays_apart_where_one_of_its_ops_gains_nothing) {
   CHECK_EQUAL(count_fused(joined.graph), 2u);
   CHECK_EQUAL(count_nodes(joined.graph, "conv2d"), 1u);
   CHECK_EQUAL(count_nodes(joined.graph, "max_pool2d_grad"), 1u);
-  check_same_results(run_passes(traced), joined);
+  check_close_results(run_passes(traced), joined);
 }
 
-TEST(a_cpu_does_not_gain_from_joining) {
-  const RootedGraph traced = classifier("relu", {}, kHalves);
-  auto program = Program::compile(traced.graph, traced.outputs, Device{});
-  CHECK(program->to_string().find("max_pool2d_grad") != std::string::npos);
+TEST(a_cpu_gains_where_the_pooling_is_not_padded) {
+  for (const Attributes& pool : {kHalves, kOverlapping}) {
+    const RootedGraph traced = classifier("relu", {}, pool);
+    auto program = Program::compile(traced.graph, traced.outputs, Device{});
+    const bool is_joined = program->to_string().find("max_pool2d_grad") == std::string::npos;
+    CHECK_EQUAL(is_joined, pool.get_ints("padding") == Shape(4, 0));
+  }
 }
 
 struct Layer {
@@ -259,7 +283,7 @@ TEST(a_bias_gradient_may_be_read_before_the_kernel_gradient) {
   const RootedGraph joined = run_passes(layer.rooted, kAlways);
   CHECK_EQUAL(count_fused(joined.graph), 2u);
   CHECK_EQUAL(count_nodes(joined.graph, "reduce_sum"), 0u);
-  check_same_results(run_passes(layer.rooted), joined);
+  check_close_results(run_passes(layer.rooted), joined);
 }
 
 TEST(other_sums_of_the_gradient_stay) {
@@ -278,7 +302,7 @@ TEST(other_sums_of_the_gradient_stay) {
     CHECK_EQUAL(count_fused(joined.graph), 2u);
     const bool is_bias_gradient = axes.front() == -2;
     CHECK_EQUAL(count_nodes(joined.graph, "reduce_sum"), is_bias_gradient ? 0u : 1u);
-    check_same_results(run_passes(layer.rooted), joined);
+    check_close_results(run_passes(layer.rooted), joined);
   }
 }
 
@@ -299,7 +323,7 @@ TEST(two_layers_may_share_a_gradient) {
   const RootedGraph joined = run_passes(rooted, kAlways);
   CHECK_EQUAL(count_fused(joined.graph), 4u);
   CHECK_EQUAL(count_nodes(joined.graph, "reduce_sum"), 0u);
-  check_same_results(run_passes(rooted), joined);
+  check_close_results(run_passes(rooted), joined);
 }
 
 }  // namespace

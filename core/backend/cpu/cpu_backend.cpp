@@ -3,6 +3,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "core/backend/cpu/conv_pool.h"
 #include "core/backend/cpu/kernel_table.h"
 #include "core/backend/cpu/parallel.h"
 #include "core/backend/dependencies.h"
@@ -75,6 +76,8 @@ std::string CpuBackend::description() const {
 }
 
 std::span<const KernelTableRow> CpuBackend::kernel_table() const { return cpu_kernel_table(); }
+
+bool CpuBackend::fuses(const PlanRequest& request) { return cpu::fuses_conv2d_max_pool2d(request); }
 
 std::unique_ptr<Executor> CpuBackend::make_executor(std::vector<Instruction> instructions) {
   if (const int64_t seed = shuffle_seed(); seed > 0) {

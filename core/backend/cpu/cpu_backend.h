@@ -20,6 +20,7 @@ class CpuBackend : public Backend {
   std::string description() const override;  // "AMD EPYC 9654, 2 threads"
   Allocator& allocator() override { return allocator_; }
   std::span<const KernelTableRow> kernel_table() const override;
+  bool fuses(const PlanRequest& request) override;
   std::unique_ptr<Executor> make_executor(std::vector<Instruction> instructions) override;
   LaunchStats launch_stats() const override;
 

@@ -340,8 +340,6 @@ void dropout(const float* x, float* out, const int64_t* state, uint32_t stream, 
 
 }  // namespace
 
-#define KERASCNN_STRING_OF(name) #name
-#define KERASCNN_STRING(name) KERASCNN_STRING_OF(name)
 extern const FloatKernels kFloatKernels;
 const FloatKernels kFloatKernels = {
     .name = KERASCNN_STRING(KERASCNN_SIMD),

@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <cstring>
 
+#define KERASCNN_STRING_OF(name) #name
+#define KERASCNN_STRING(name) KERASCNN_STRING_OF(name)
+
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #define KERASCNN_SIMD avx512
@@ -94,6 +97,55 @@ KERASCNN_INLINE void store_bytes(uint8_t* to, ByteVec value, int64_t count) {
                        reinterpret_cast<__m128i>(value));
 #else
   std::memcpy(to, &value, static_cast<size_t>(count));
+#endif
+}
+
+// One bit for each lane of a comparison's result that is true.
+KERASCNN_INLINE uint32_t lanes_of(IntVec truth) {
+#if defined(__AVX512F__)
+  return _mm512_movepi32_mask(reinterpret_cast<__m512i>(truth));
+#elif defined(__AVX2__)
+  return static_cast<uint32_t>(_mm256_movemask_ps(reinterpret_cast<__m256>(truth)));
+#else
+  uint32_t lanes = 0;
+  for (int lane = 0; lane < kWidth; ++lane) lanes |= (truth[lane] != 0 ? 1u : 0u) << lane;
+  return lanes;
+#endif
+}
+
+// The chosen lanes of two vectors one after another; needs room for kWidth elements each.
+KERASCNN_INLINE void store_lanes(float* to, Vec value, int32_t* integers_to, IntVec integers,
+                                 uint32_t lanes) {
+#if defined(__AVX512F__)
+  const auto mask = static_cast<__mmask16>(lanes);
+  _mm512_storeu_ps(to, _mm512_maskz_compress_ps(mask, value));
+  _mm512_storeu_si512(integers_to,
+                      _mm512_maskz_compress_epi32(mask, reinterpret_cast<__m512i>(integers)));
+#else
+  for (; lanes != 0; lanes &= lanes - 1) {
+    const int lane = __builtin_ctz(lanes);
+    *to++ = value[lane];
+    *integers_to++ = integers[lane];
+  }
+#endif
+}
+
+// Of 2 * kWidth numbers, `low` and then `high`, those at `index` (modulo 2 * kWidth).
+KERASCNN_INLINE Vec look_up(Vec low, Vec high, IntVec index) {
+#if defined(__AVX512F__)
+  return _mm512_permutex2var_ps(low, reinterpret_cast<__m512i>(index), high);
+#elif defined(__AVX2__)
+  const auto at = reinterpret_cast<__m256i>(index);
+  const __m256 is_high = _mm256_castsi256_ps(_mm256_slli_epi32(at, 28));
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, at), _mm256_permutevar8x32_ps(high, at),
+                          is_high);
+#else
+  Vec found{};
+  for (int lane = 0; lane < kWidth; ++lane) {
+    const int32_t at = index[lane] & (2 * kWidth - 1);
+    found[lane] = at < kWidth ? low[at] : high[at - kWidth];
+  }
+  return found;
 #endif
 }
 

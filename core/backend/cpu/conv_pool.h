@@ -1,0 +1,62 @@
+// Own kernels of conv2d_max_pool2d and its gradients, where conv_pool_kernels.h has loops for them:
+// float32, one group, no dilation, pooling without padding. Null where a call doesn't fit.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "core/backend/backend.h"
+#include "core/backend/cpu/conv_pool_kernels.h"
+#include "core/ops/conv2d_max_pool2d.h"
+
+namespace kerascnn::cpu {
+
+// Sizes of the padded images, in elements.
+struct ConvPool {
+  explicit ConvPool(const Conv2DMaxPool2DGeometry& geometry);
+
+  Conv2DGeometry conv;
+  Pool2DGeometry pool;
+  bool relu;                           // else no activation
+  int64_t row;                         // of the padded image
+  int64_t rows;                        // of the padded image
+  int64_t run;                         // of a patch
+  int64_t place_step, place_row_step;  // from one window to the next
+  int64_t column_step, row_step;       // from one position in a window to the next
+
+  int64_t window() const { return pool.window_height * pool.window_width; }
+  int64_t pooled_row() const { return pool.output_width * conv.output_channels; }
+  int64_t pooled_size() const { return pool.output_height * pooled_row(); }
+  int64_t image_size() const { return conv.input_height * conv.input_width * conv.input_channels; }
+  int64_t padded_size() const { return rows * row; }
+  // Where the position lies behind the window's first one.
+  int64_t offset(int64_t position) const {
+    return position / pool.window_width * row_step + position % pool.window_width * column_step;
+  }
+  // Rows of the padded image from `first` on, with their padding.
+  void pad_rows(const float* image, int64_t first, int64_t count, float* out) const;
+  // The images are shared among so many threads, each with a share of neighbouring images.
+  int64_t num_shares() const;
+  int64_t share_begin(int64_t share) const { return conv.batch * share / num_shares(); }
+};
+
+// Whether all numbers are finite: sums have no other terms then. Where they aren't, 0 times
+// infinity or NaN is not 0, so that no place may be left out.
+bool all_finite(const float* values, int64_t count);
+bool all_finite(const double* sums, int64_t count);
+
+// `otherwise` computes what is not finite.
+std::unique_ptr<Kernel> make_listed_dgrad(const ConvPool& g, std::unique_ptr<Kernel> otherwise);
+std::unique_ptr<Kernel> make_listed_wgrad(const ConvPool& g, std::unique_ptr<Kernel> otherwise);
+
+bool takes_small_wgrad(const ConvPool& g);
+std::unique_ptr<Kernel> make_small_wgrad(const ConvPool& g, std::unique_ptr<Kernel> otherwise);
+bool takes_small_forward(const ConvPool& g);
+std::unique_ptr<Kernel> make_small_forward(const ConvPool& g, bool has_bias);
+
+// Backend::fuses for the three ops; false for any other.
+bool fuses_conv2d_max_pool2d(const PlanRequest& request);
+
+}  // namespace kerascnn::cpu

@@ -1,0 +1,107 @@
+// Inner loops of a convolution that ends in max pooling and of its gradients, on float32, for the
+// widest vectors of the machine. Of each window of the pooling one place has a gradient, and none
+// where relu gave 0: the gradients' loops go over lists of those places.
+//
+// Images are padded here, rows of them `row_step` elements apart. What a filter sees at a place,
+// its patch, is a run of kw * c neighbouring elements in each of kh rows. Kernels and their
+// gradients are cut into pieces of some rows by some vectors of the run.
+#pragma once
+
+#include <cstdint>
+
+namespace kerascnn::cpu {
+
+// Gradients of pooled places, (places, filters). Where `y` is not null, gy counts only where y is
+// above 0.
+struct PooledGradients {
+  const float* gy;
+  const float* y;
+  const uint8_t* index;  // the maximum's position in its window
+  int64_t filters;
+};
+
+struct PatchPiece {
+  int rows, columns;  // columns in vectors; at most kMostPieceRows and kMostPieceColumns
+  int64_t row_step;
+};
+constexpr int kMostPieceRows = 3;
+constexpr int kMostPieceColumns = 8;
+
+// A gradient of one filter, and where in the image its patch begins.
+struct PlacedGradient {
+  float value;
+  int32_t place;
+};
+
+// A row of pooled places.
+struct PlaceRow {
+  int64_t places;
+  int64_t step;   // in the image, from one window to the next
+  int32_t first;  // in the image
+};
+
+// Small convolutions: a patch's run and all of the window's columns fit into a vector.
+struct SmallWindow {
+  int64_t places;       // of a row of pooled places
+  int64_t step;         // in the image, from one window to the next
+  int64_t row_step;     // in the image, from one row of patches to the next in a window's rows
+  int64_t column_step;  // and from one column to the next
+  int64_t image_row_step;
+  int64_t filters;
+  int64_t kernel_rows, run;
+};
+
+struct ConvPoolKernels {
+  const char* name;  // "avx512", "avx2", "plain"
+  int width;         // floats in a vector
+  int most_sums;     // vectors of a piece that stay in registers
+
+  // Lists the filters with a gradient, for each place and each of `window` positions in its window:
+  // list i ends at ends[i]. values and filters have room for places * filters + width elements.
+  void (*list_filters)(const PooledGradients& g, int64_t places, int window, int32_t* ends,
+                       float* values, int32_t* filters);
+  // Adds to each list's patch, at gx + places[list], its gradients times the filters' pieces.
+  // kernel (filters, rows, columns, width).
+  void (*add_patches)(const PatchPiece& piece, int64_t lists, const int32_t* places,
+                      const int32_t* ends, const float* values, const int32_t* filters,
+                      const float* kernel, float* gx);
+
+  // Appends to each filter's list the places of its gradients. lists (filters, capacity), of which
+  // counts[filter] are taken; offsets: of the positions in the window, 256 of them; sums (filters)
+  // += the gradients; scratch has room for as many floats as there are filters.
+  void (*list_places)(const PooledGradients& g, const PlaceRow& row, const int32_t* offsets,
+                      int64_t capacity, PlacedGradient* lists, int32_t* counts, float* sums,
+                      float* scratch);
+  // totals (filters, rows, columns, width) += each filter's gradients times their patches' pieces.
+  void (*sum_patches)(const PatchPiece& piece, int64_t filters, int64_t capacity,
+                      const PlacedGradient* lists, const int32_t* counts, const float* image,
+                      float* totals);
+
+  // Whether small_forward and small_wgrad take windows of that many rows and columns; `reach`
+  // elements are in a row of all of a window's patches.
+  bool (*takes_small)(int64_t window_rows, int64_t window_columns, int64_t reach);
+  // totals (blocks of filters, kernel_rows, run, width) += a row of places' gradients times their
+  // patches; sums (filters, filled up to whole vectors) += the gradients.
+  void (*small_wgrad)(const SmallWindow& s, const PooledGradients& g, int64_t window_columns,
+                      const float* image, float* totals, float* sums);
+  // A row of y and index (may be null) of 2 x 2 windows. kernel (blocks of filters, kernel_rows,
+  // run, width), bias (filters, filled up).
+  void (*small_forward)(const SmallWindow& s, bool relu, const float* image, const float* kernel,
+                        const float* bias, float* y, uint8_t* index);
+};
+
+const ConvPoolKernels& conv_pool_kernels();
+
+namespace plain {
+extern const ConvPoolKernels kConvPoolKernels;
+}
+#ifdef KERASCNN_X86_DISPATCH
+namespace avx2 {
+extern const ConvPoolKernels kConvPoolKernels;
+}
+namespace avx512 {
+extern const ConvPoolKernels kConvPoolKernels;
+}
+#endif
+
+}  // namespace kerascnn::cpu

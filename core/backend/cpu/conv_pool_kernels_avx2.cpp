@@ -1,0 +1,1 @@
+#include "core/backend/cpu/conv_pool_kernels_impl.h"

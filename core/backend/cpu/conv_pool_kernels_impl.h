@@ -1,0 +1,369 @@
+// The loops of conv_pool_kernels.h, compiled once for each instruction set (see simd.h).
+#pragma once
+
+#include "core/backend/cpu/conv_pool_kernels.h"
+#include "core/backend/cpu/simd.h"
+
+namespace kerascnn::cpu::KERASCNN_SIMD {
+
+namespace {
+
+constexpr int kMostSums = kRegisters == 32 ? 24 : 12;
+
+KERASCNN_INLINE Vec load_some(const float* from, int64_t count) {
+  return count >= kWidth ? load(from) : load_part(from, count);
+}
+
+// The gradients before relu of up to kWidth filters from `at` on, 0 behind the last one.
+KERASCNN_INLINE Vec gradients_at(const PooledGradients& g, int64_t at, int64_t count) {
+  const Vec gy = load_some(g.gy + at, count);
+  return g.y == nullptr ? gy : ((load_some(g.y + at, count) > Vec{}) ? gy : Vec{});
+}
+
+KERASCNN_INLINE IntVec positions_at(const PooledGradients& g, int64_t at, int64_t count) {
+  return __builtin_convertvector(load_bytes(g.index + at, count), IntVec);
+}
+
+KERASCNN_INLINE IntVec count_up() {
+  IntVec lanes{};
+  for (int lane = 0; lane < kWidth; ++lane) lanes[lane] = lane;
+  return lanes;
+}
+
+void list_filters(const PooledGradients& g, int64_t places, int window, int32_t* ends,
+                  float* values, int32_t* filters) {
+  int32_t end = 0;
+  for (int64_t place = 0; place < places; ++place) {
+    for (int position = 0; position < window; ++position) {
+      for (int64_t first = 0; first < g.filters; first += kWidth) {
+        const int64_t at = place * g.filters + first;
+        const int64_t count = g.filters - first;
+        const Vec gradient = gradients_at(g, at, count);
+        const IntVec here = positions_at(g, at, count) == (position - IntVec{});
+        // NaN is not equal to 0: it is listed.
+        const uint32_t lanes = lanes_of(here & (gradient != Vec{}));
+        store_lanes(values + end, gradient, filters + end, count_up() + static_cast<int32_t>(first),
+                    lanes);
+        end += __builtin_popcount(lanes);
+      }
+      *ends++ = end;
+    }
+  }
+}
+
+// One piece for all rows and columns that a piece can have: calls
+// Loop::run<rows, columns>(arguments...).
+template <typename Loop, int rows, int columns, typename... Arguments>
+KERASCNN_INLINE void with_columns(int wanted, const Arguments&... arguments) {
+  if constexpr (columns > 1) {
+    if (wanted < columns) return with_columns<Loop, rows, columns - 1>(wanted, arguments...);
+  }
+  Loop::template run<rows, columns>(arguments...);
+}
+
+constexpr int most_columns(int rows) {
+  return kMostSums / rows < kMostPieceColumns ? kMostSums / rows : kMostPieceColumns;
+}
+
+template <typename Loop, typename... Arguments>
+KERASCNN_INLINE void with_piece(const PatchPiece& piece, const Arguments&... arguments) {
+  static_assert(kMostPieceRows == 3);
+  if (piece.rows == 1) return with_columns<Loop, 1, most_columns(1)>(piece.columns, arguments...);
+  if (piece.rows == 2) return with_columns<Loop, 2, most_columns(2)>(piece.columns, arguments...);
+  with_columns<Loop, 3, most_columns(3)>(piece.columns, arguments...);
+}
+
+// sums += value * the piece at `from`, whose rows are `row_step` elements apart.
+template <int rows, int columns>
+KERASCNN_INLINE void add_product(Vec (&sums)[rows][columns], float value, const float* from,
+                                 int64_t row_step) {
+  const Vec factor = splat(value);
+  for (int i = 0; i < rows; ++i) {
+    for (int j = 0; j < columns; ++j) {
+      sums[i][j] = fma(factor, load(from + i * row_step + j * kWidth), sums[i][j]);
+    }
+  }
+}
+
+struct AddPatches {
+  template <int rows, int columns>
+  static void run(int64_t row_step, int64_t lists, const int32_t* places, const int32_t* ends,
+                  const float* values, const int32_t* filters, const float* kernel, float* gx) {
+    int32_t entry = 0;
+    for (int64_t list = 0; list < lists; ++list) {
+      const int32_t end = ends[list];
+      if (entry == end) continue;
+      Vec sums[rows][columns] = {};
+      for (; entry < end; ++entry) {
+        const float* from = kernel + int64_t{filters[entry]} * (rows * columns * kWidth);
+        add_product<rows, columns>(sums, values[entry], from, columns * kWidth);
+      }
+      float* to = gx + places[list];
+      for (int i = 0; i < rows; ++i) {
+        for (int j = 0; j < columns; ++j) {
+          float* at = to + i * row_step + j * kWidth;
+          store(at, load(at) + sums[i][j]);
+        }
+      }
+    }
+  }
+};
+
+void add_patches(const PatchPiece& piece, int64_t lists, const int32_t* places, const int32_t* ends,
+                 const float* values, const int32_t* filters, const float* kernel, float* gx) {
+  with_piece<AddPatches>(piece, piece.row_step, lists, places, ends, values, filters, kernel, gx);
+}
+
+void list_places(const PooledGradients& g, const PlaceRow& row, const int32_t* offsets,
+                 int64_t capacity, PlacedGradient* lists, int32_t* counts, float* sums,
+                 float* scratch) {
+  int32_t first = row.first;
+  for (int64_t place = 0; place < row.places; ++place) {
+    for (int64_t filter = 0; filter < g.filters; filter += kWidth) {
+      const int64_t count = g.filters - filter;
+      const Vec gradient = gradients_at(g, place * g.filters + filter, count);
+      const Vec sum = load_some(sums + filter, count) + gradient;
+      if (count >= kWidth) {
+        store(scratch + filter, gradient);
+        store(sums + filter, sum);
+      } else {
+        store_part(scratch + filter, gradient, count);
+        store_part(sums + filter, sum, count);
+      }
+    }
+    const uint8_t* index = g.index + place * g.filters;
+    for (int64_t filter = 0; filter < g.filters; ++filter) {
+      const int32_t taken = counts[filter];
+      const float value = scratch[filter];
+      uint32_t bits;
+      std::memcpy(&bits, &value, sizeof(bits));
+      // Written in any case, kept where it is not 0: no jump that nobody can foresee.
+      lists[filter * capacity + taken] = {value, first + offsets[index[filter]]};
+      counts[filter] = taken + static_cast<int32_t>(bits << 1 != 0);
+    }
+    first += static_cast<int32_t>(row.step);
+  }
+}
+
+struct SumPatches {
+  template <int rows, int columns>
+  static void run(int64_t row_step, int64_t filters, int64_t capacity, const PlacedGradient* lists,
+                  const int32_t* counts, const float* image, float* totals) {
+    for (int64_t filter = 0; filter < filters; ++filter) {
+      float* total = totals + filter * (rows * columns * kWidth);
+      Vec sums[rows][columns];
+      for (int i = 0; i < rows; ++i) {
+        for (int j = 0; j < columns; ++j) sums[i][j] = load(total + (i * columns + j) * kWidth);
+      }
+      const PlacedGradient* entry = lists + filter * capacity;
+      for (const PlacedGradient* end = entry + counts[filter]; entry < end; ++entry) {
+        add_product<rows, columns>(sums, entry->value, image + entry->place, row_step);
+      }
+      for (int i = 0; i < rows; ++i) {
+        for (int j = 0; j < columns; ++j) store(total + (i * columns + j) * kWidth, sums[i][j]);
+      }
+    }
+  }
+};
+
+void sum_patches(const PatchPiece& piece, int64_t filters, int64_t capacity,
+                 const PlacedGradient* lists, const int32_t* counts, const float* image,
+                 float* totals) {
+  with_piece<SumPatches>(piece, piece.row_step, filters, capacity, lists, counts, image, totals);
+}
+
+// Two rows of patches are two halves of a table that the maxima's positions look up.
+bool takes_small(int64_t window_rows, int64_t window_columns, int64_t reach) {
+  return window_rows <= 2 && window_rows * window_columns <= kWidth && reach <= kWidth;
+}
+
+// Where each position of the window begins in the table.
+KERASCNN_INLINE IntVec table_starts(const SmallWindow& s, int64_t window_columns) {
+  IntVec starts{};
+  for (int position = 0; position < kWidth; ++position) {
+    const int64_t row = position / window_columns;
+    const int64_t column = position % window_columns;
+    starts[position] = static_cast<int32_t>(row * kWidth + column * s.column_step);
+  }
+  return starts;
+}
+
+KERASCNN_INLINE IntVec look_up_start(IntVec starts, IntVec position) {
+  const Vec table = reinterpret_cast<Vec>(starts);
+  return reinterpret_cast<IntVec>(look_up(table, table, position));
+}
+
+// `rows` rows of the kernel from kernel_row on, for one block of filters.
+template <int rows, int run>
+KERASCNN_INLINE void small_wgrad_block(const SmallWindow& s, const PooledGradients& g,
+                                       IntVec starts, int64_t filter, const float* image,
+                                       float* totals) {
+  Vec sums[rows][run];
+  for (int i = 0; i < rows; ++i) {
+    for (int j = 0; j < run; ++j) sums[i][j] = load(totals + (i * run + j) * kWidth);
+  }
+  const int64_t count = g.filters - filter;
+  for (int64_t place = 0; place < s.places; ++place) {
+    const int64_t at = place * g.filters + filter;
+    const Vec gradient = gradients_at(g, at, count);
+    const IntVec start = look_up_start(starts, positions_at(g, at, count));
+    for (int i = 0; i < rows; ++i) {
+      const float* from = image + place * s.step + i * s.image_row_step;
+      const Vec low = load(from);
+      const Vec high = load(from + s.row_step);
+      for (int j = 0; j < run; ++j) {
+        sums[i][j] = fma(gradient, look_up(low, high, start + j), sums[i][j]);
+      }
+    }
+  }
+  for (int i = 0; i < rows; ++i) {
+    for (int j = 0; j < run; ++j) store(totals + (i * run + j) * kWidth, sums[i][j]);
+  }
+}
+
+// So many rows of the kernel at a time as fit into registers, with a vector of positions for each
+// element of the run.
+template <int run>
+KERASCNN_INLINE void small_wgrad_rows(const SmallWindow& s, const PooledGradients& g, IntVec starts,
+                                      int64_t filter, const float* image, float* totals) {
+  constexpr int kFit = (kRegisters * 7 / 8) / run - 1;
+  constexpr int rows = kFit < 1 ? 1 : (kFit > 3 ? 3 : kFit);
+  int64_t row = 0;
+  for (; row + rows <= s.kernel_rows; row += rows) {
+    small_wgrad_block<rows, run>(s, g, starts, filter, image + row * s.image_row_step,
+                                 totals + row * run * kWidth);
+  }
+  for (; row < s.kernel_rows; ++row) {
+    small_wgrad_block<1, run>(s, g, starts, filter, image + row * s.image_row_step,
+                              totals + row * run * kWidth);
+  }
+}
+
+template <int run = kWidth>
+KERASCNN_INLINE void small_wgrad_run(const SmallWindow& s, const PooledGradients& g, IntVec starts,
+                                     int64_t filter, const float* image, float* totals) {
+  if constexpr (run > 1) {
+    if (s.run < run) return small_wgrad_run<run - 1>(s, g, starts, filter, image, totals);
+  }
+  small_wgrad_rows<run>(s, g, starts, filter, image, totals);
+}
+
+void small_wgrad(const SmallWindow& s, const PooledGradients& g, int64_t window_columns,
+                 const float* image, float* totals, float* sums) {
+  const IntVec starts = table_starts(s, window_columns);
+  for (int64_t filter = 0; filter < s.filters; filter += kWidth) {
+    small_wgrad_run(s, g, starts, filter, image, totals + filter * s.kernel_rows * s.run);
+    Vec sum = load(sums + filter);
+    for (int64_t place = 0; place < s.places; ++place) {
+      sum += gradients_at(g, place * g.filters + filter, g.filters - filter);
+    }
+    store(sums + filter, sum);
+  }
+}
+
+// The convolution at the 4 positions of `places` neighbouring windows, for `blocks` vectors of
+// filters.
+template <int places, int blocks>
+KERASCNN_INLINE void small_forward_block(const SmallWindow& s, bool relu, const float* image,
+                                         const float* kernel, const float* bias, int64_t filters,
+                                         float* y, uint8_t* index) {
+  const int64_t taps = s.kernel_rows * s.run;
+  Vec sums[blocks][places][4];
+  for (int b = 0; b < blocks; ++b) {
+    const Vec start = load(bias + b * kWidth);
+    for (int p = 0; p < places; ++p) {
+      for (Vec& sum : sums[b][p]) sum = start;
+    }
+  }
+  for (int64_t row = 0; row < s.kernel_rows; ++row) {
+    for (int64_t j = 0; j < s.run; ++j) {
+      const float* from = image + row * s.image_row_step + j;
+      Vec weights[blocks];
+      for (int b = 0; b < blocks; ++b) {
+        weights[b] = load(kernel + (b * taps + row * s.run + j) * kWidth);
+      }
+      for (int p = 0; p < places; ++p) {
+        for (int k = 0; k < 4; ++k) {
+          const Vec x = splat(from[p * s.step + (k / 2) * s.row_step + (k % 2) * s.column_step]);
+          for (int b = 0; b < blocks; ++b) sums[b][p][k] = fma(x, weights[b], sums[b][p][k]);
+        }
+      }
+    }
+  }
+  for (int b = 0; b < blocks; ++b) {
+    const int64_t count = filters - b * kWidth < kWidth ? filters - b * kWidth : kWidth;
+    for (int p = 0; p < places; ++p) {
+      Vec largest{};
+      IntVec best{};
+      for (int k = 0; k < 4; ++k) {
+        Vec value = sums[b][p][k];
+        if (relu) value = (value <= Vec{}) ? Vec{} : value;
+        // NaN wins over everything, the first of equal maxima over the others.
+        const IntVec take = (value > largest) | ((value != value) & (largest == largest));
+        largest = k == 0 ? value : (take ? value : largest);
+        best = k == 0 ? IntVec{} : (take ? k - IntVec{} : best);
+      }
+      const int64_t at = p * s.filters + b * kWidth;
+      if (count == kWidth) {
+        store(y + at, largest);
+      } else {
+        store_part(y + at, largest, count);
+      }
+      if (index != nullptr) {
+        store_bytes(index + at, __builtin_convertvector(best, ByteVec), count);
+      }
+    }
+  }
+}
+
+template <int blocks>
+KERASCNN_INLINE void small_forward_row(const SmallWindow& s, bool relu, const float* image,
+                                       const float* kernel, const float* bias, int64_t filters,
+                                       float* y, uint8_t* index) {
+  // As many sums as registers allow beside weights and one number of the image.
+  constexpr int kPlaces = kRegisters == 32 ? 3 : (blocks == 1 ? 2 : 1);
+  int64_t place = 0;
+  const auto run = [&]<int places>() {
+    small_forward_block<places, blocks>(s, relu, image + place * s.step, kernel, bias, filters,
+                                        y + place * s.filters,
+                                        index == nullptr ? index : index + place * s.filters);
+    place += places;
+  };
+  while (place + kPlaces <= s.places) run.template operator()<kPlaces>();
+  if constexpr (kPlaces > 2) {
+    while (place + 2 <= s.places) run.template operator()<2>();
+  }
+  while (place < s.places) run.template operator()<1>();
+}
+
+void small_forward(const SmallWindow& s, bool relu, const float* image, const float* kernel,
+                   const float* bias, float* y, uint8_t* index) {
+  const int64_t taps = s.kernel_rows * s.run;
+  int64_t filter = 0;
+  const auto run = [&]<int blocks>() {
+    small_forward_row<blocks>(s, relu, image, kernel + filter * taps, bias + filter,
+                              s.filters - filter, y + filter,
+                              index == nullptr ? index : index + filter);
+    filter += blocks * kWidth;
+  };
+  while (filter + kWidth < s.filters) run.template operator()<2>();
+  if (filter < s.filters) run.template operator()<1>();
+}
+
+}  // namespace
+
+extern const ConvPoolKernels kConvPoolKernels;
+const ConvPoolKernels kConvPoolKernels = {
+    .name = KERASCNN_STRING(KERASCNN_SIMD),
+    .width = kWidth,
+    .most_sums = kMostSums,
+    .list_filters = list_filters,
+    .add_patches = add_patches,
+    .list_places = list_places,
+    .sum_patches = sum_patches,
+    .takes_small = takes_small,
+    .small_wgrad = small_wgrad,
+    .small_forward = small_forward,
+};
+
+}  // namespace kerascnn::cpu::KERASCNN_SIMD
