@@ -27,17 +27,31 @@ struct PatchPiece {
 constexpr int kMostPieceRows = 3;
 constexpr int kMostPieceColumns = 8;
 
+// A row of places: for each place and each position in its window the filters that have their
+// gradient there. List i begins where list i - 1 ends.
+struct FilterLists {
+  int64_t places;
+  int window;             // positions
+  const int32_t* starts;  // in the image, of each list's patch
+  int32_t* ends;
+  float* gradients;  // room for those of all places and a vector more
+  int32_t* filters;  // the same
+};
+
 // A gradient of one filter, and where in the image its patch begins.
 struct PlacedGradient {
   float value;
   int32_t place;
 };
 
-// A row of pooled places.
-struct PlaceRow {
-  int64_t places;
-  int64_t step;   // in the image, from one window to the next
-  int32_t first;  // in the image
+// Rows of places: for each filter its gradients.
+struct PlaceLists {
+  int64_t rows, places;     // places of a row
+  int64_t row_step, step;   // in the image, from one window to the next
+  const int32_t* offsets;   // of the positions in the window, 256 of them
+  int64_t capacity;         // of a list: rows * places + width
+  PlacedGradient* entries;  // (filters, capacity)
+  int32_t* counts;          // (filters)
 };
 
 // Small convolutions: a patch's run and all of the window's columns fit into a vector.
@@ -56,26 +70,17 @@ struct ConvPoolKernels {
   int width;         // floats in a vector
   int most_sums;     // vectors of a piece that stay in registers
 
-  // Lists the filters with a gradient, for each place and each of `window` positions in its window:
-  // list i ends at ends[i]. values and filters have room for places * filters + width elements.
-  void (*list_filters)(const PooledGradients& g, int64_t places, int window, int32_t* ends,
-                       float* values, int32_t* filters);
-  // Adds to each list's patch, at gx + places[list], its gradients times the filters' pieces.
-  // kernel (filters, rows, columns, width).
-  void (*add_patches)(const PatchPiece& piece, int64_t lists, const int32_t* places,
-                      const int32_t* ends, const float* values, const int32_t* filters,
-                      const float* kernel, float* gx);
+  void (*list_filters)(const PooledGradients& g, const FilterLists& lists);
+  // Adds to each list's patch in gx its gradients times the filters' pieces, kernel (filters, rows,
+  // columns, width).
+  void (*add_patches)(const PatchPiece& piece, const FilterLists& lists, const float* kernel,
+                      float* gx);
 
-  // Appends to each filter's list the places of its gradients. lists (filters, capacity), of which
-  // counts[filter] are taken; offsets: of the positions in the window, 256 of them; sums (filters)
-  // += the gradients; scratch has room for as many floats as there are filters.
-  void (*list_places)(const PooledGradients& g, const PlaceRow& row, const int32_t* offsets,
-                      int64_t capacity, PlacedGradient* lists, int32_t* counts, float* sums,
-                      float* scratch);
+  // sums (filters) += the gradients.
+  void (*list_places)(const PooledGradients& g, const PlaceLists& lists, float* sums);
   // totals (filters, rows, columns, width) += each filter's gradients times their patches' pieces.
-  void (*sum_patches)(const PatchPiece& piece, int64_t filters, int64_t capacity,
-                      const PlacedGradient* lists, const int32_t* counts, const float* image,
-                      float* totals);
+  void (*sum_patches)(const PatchPiece& piece, const PlaceLists& lists, int64_t filters,
+                      const float* image, float* totals);
 
   // Whether small_forward and small_wgrad take windows of that many rows and columns; `reach`
   // elements are in a row of all of a window's patches.

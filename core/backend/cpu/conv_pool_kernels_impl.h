@@ -14,6 +14,14 @@ KERASCNN_INLINE Vec load_some(const float* from, int64_t count) {
   return count >= kWidth ? load(from) : load_part(from, count);
 }
 
+KERASCNN_INLINE void store_some(float* to, Vec value, int64_t count) {
+  if (count >= kWidth) {
+    store(to, value);
+  } else {
+    store_part(to, value, count);
+  }
+}
+
 // The gradients before relu of up to kWidth filters from `at` on, 0 behind the last one.
 KERASCNN_INLINE Vec gradients_at(const PooledGradients& g, int64_t at, int64_t count) {
   const Vec gy = load_some(g.gy + at, count);
@@ -30,20 +38,20 @@ KERASCNN_INLINE IntVec count_up() {
   return lanes;
 }
 
-void list_filters(const PooledGradients& g, int64_t places, int window, int32_t* ends,
-                  float* values, int32_t* filters) {
+void list_filters(const PooledGradients& g, const FilterLists& lists) {
   int32_t end = 0;
-  for (int64_t place = 0; place < places; ++place) {
-    for (int position = 0; position < window; ++position) {
-      for (int64_t first = 0; first < g.filters; first += kWidth) {
-        const int64_t at = place * g.filters + first;
-        const int64_t count = g.filters - first;
+  int32_t* ends = lists.ends;
+  for (int64_t place = 0; place < lists.places; ++place) {
+    for (int position = 0; position < lists.window; ++position) {
+      for (int64_t filter = 0; filter < g.filters; filter += kWidth) {
+        const int64_t at = place * g.filters + filter;
+        const int64_t count = g.filters - filter;
         const Vec gradient = gradients_at(g, at, count);
         const IntVec here = positions_at(g, at, count) == (position - IntVec{});
         // NaN is not equal to 0: it is listed.
         const uint32_t lanes = lanes_of(here & (gradient != Vec{}));
-        store_lanes(values + end, gradient, filters + end, count_up() + static_cast<int32_t>(first),
-                    lanes);
+        store_lanes(lists.gradients + end, gradient, lanes);
+        store_lanes(lists.filters + end, count_up() + static_cast<int32_t>(filter), lanes);
         end += __builtin_popcount(lanes);
       }
       *ends++ = end;
@@ -54,11 +62,13 @@ void list_filters(const PooledGradients& g, int64_t places, int window, int32_t*
 // One piece for all rows and columns that a piece can have: calls
 // Loop::run<rows, columns>(arguments...).
 template <typename Loop, int rows, int columns, typename... Arguments>
-KERASCNN_INLINE void with_columns(int wanted, const Arguments&... arguments) {
+KERASCNN_INLINE void with_columns(const PatchPiece& piece, const Arguments&... arguments) {
   if constexpr (columns > 1) {
-    if (wanted < columns) return with_columns<Loop, rows, columns - 1>(wanted, arguments...);
+    if (piece.columns < columns) {
+      return with_columns<Loop, rows, columns - 1>(piece, arguments...);
+    }
   }
-  Loop::template run<rows, columns>(arguments...);
+  Loop::template run<rows, columns>(piece, arguments...);
 }
 
 constexpr int most_columns(int rows) {
@@ -68,9 +78,16 @@ constexpr int most_columns(int rows) {
 template <typename Loop, typename... Arguments>
 KERASCNN_INLINE void with_piece(const PatchPiece& piece, const Arguments&... arguments) {
   static_assert(kMostPieceRows == 3);
-  if (piece.rows == 1) return with_columns<Loop, 1, most_columns(1)>(piece.columns, arguments...);
-  if (piece.rows == 2) return with_columns<Loop, 2, most_columns(2)>(piece.columns, arguments...);
-  with_columns<Loop, 3, most_columns(3)>(piece.columns, arguments...);
+  if (piece.rows == 1) return with_columns<Loop, 1, most_columns(1)>(piece, arguments...);
+  if (piece.rows == 2) return with_columns<Loop, 2, most_columns(2)>(piece, arguments...);
+  with_columns<Loop, 3, most_columns(3)>(piece, arguments...);
+}
+
+// Keeps the compiler from computing an address of its own for each vector behind this one, for
+// which there are not enough registers.
+KERASCNN_INLINE const float* one_address(const float* from) {
+  __asm__("" : "+r"(from));
+  return from;
 }
 
 // sums += value * the piece at `from`, whose rows are `row_step` elements apart.
@@ -80,84 +97,97 @@ KERASCNN_INLINE void add_product(Vec (&sums)[rows][columns], float value, const 
   const Vec factor = splat(value);
   for (int i = 0; i < rows; ++i) {
     for (int j = 0; j < columns; ++j) {
-      sums[i][j] = fma(factor, load(from + i * row_step + j * kWidth), sums[i][j]);
+      sums[i][j] = fma(factor, load(from + j * kWidth), sums[i][j]);
     }
+    from = one_address(from + row_step);
   }
 }
 
 struct AddPatches {
   template <int rows, int columns>
-  static void run(int64_t row_step, int64_t lists, const int32_t* places, const int32_t* ends,
-                  const float* values, const int32_t* filters, const float* kernel, float* gx) {
+  static void run(const PatchPiece& piece, const FilterLists& lists, const float* kernel,
+                  float* gx) {
     int32_t entry = 0;
-    for (int64_t list = 0; list < lists; ++list) {
-      const int32_t end = ends[list];
+    for (int64_t list = 0; list < lists.places * lists.window; ++list) {
+      const int32_t end = lists.ends[list];
       if (entry == end) continue;
       Vec sums[rows][columns] = {};
       for (; entry < end; ++entry) {
-        const float* from = kernel + int64_t{filters[entry]} * (rows * columns * kWidth);
-        add_product<rows, columns>(sums, values[entry], from, columns * kWidth);
+        const int64_t filter = lists.filters[entry];
+        add_product<rows, columns>(sums, lists.gradients[entry],
+                                   kernel + filter * (rows * columns * kWidth), columns * kWidth);
       }
-      float* to = gx + places[list];
+      float* to = gx + lists.starts[list];
       for (int i = 0; i < rows; ++i) {
         for (int j = 0; j < columns; ++j) {
-          float* at = to + i * row_step + j * kWidth;
-          store(at, load(at) + sums[i][j]);
+          store(to + j * kWidth, load(to + j * kWidth) + sums[i][j]);
         }
+        to += piece.row_step;
       }
     }
   }
 };
 
-void add_patches(const PatchPiece& piece, int64_t lists, const int32_t* places, const int32_t* ends,
-                 const float* values, const int32_t* filters, const float* kernel, float* gx) {
-  with_piece<AddPatches>(piece, piece.row_step, lists, places, ends, values, filters, kernel, gx);
+void add_patches(const PatchPiece& piece, const FilterLists& lists, const float* kernel,
+                 float* gx) {
+  with_piece<AddPatches>(piece, lists, kernel, gx);
 }
 
-void list_places(const PooledGradients& g, const PlaceRow& row, const int32_t* offsets,
-                 int64_t capacity, PlacedGradient* lists, int32_t* counts, float* sums,
-                 float* scratch) {
-  int32_t first = row.first;
-  for (int64_t place = 0; place < row.places; ++place) {
-    for (int64_t filter = 0; filter < g.filters; filter += kWidth) {
-      const int64_t count = g.filters - filter;
-      const Vec gradient = gradients_at(g, place * g.filters + filter, count);
-      const Vec sum = load_some(sums + filter, count) + gradient;
-      if (count >= kWidth) {
-        store(scratch + filter, gradient);
-        store(sums + filter, sum);
-      } else {
-        store_part(scratch + filter, gradient, count);
-        store_part(sums + filter, sum, count);
-      }
+// Of up to kWidth filters from `first` on, so that few lists grow at a time.
+KERASCNN_INLINE void list_some_places(const PooledGradients& g, const PlaceLists& lists,
+                                      int64_t first, float* sums) {
+  constexpr int64_t kSumPlaces = 64;  // in float, more of them in double
+  const int64_t count = g.filters - first < kWidth ? g.filters - first : kWidth;
+  PlacedGradient* ends[kWidth];
+  for (int64_t i = 0; i < count; ++i) ends[i] = lists.entries + (first + i) * lists.capacity;
+  double totals[kWidth] = {};
+  Vec sum{};
+  int64_t at = first;
+  for (int64_t place = 0; place < lists.rows * lists.places; ++place, at += g.filters) {
+    const Vec gradient = gradients_at(g, at, count);
+    sum += gradient;
+    if (place % kSumPlaces == kSumPlaces - 1) {
+      for (int64_t i = 0; i < count; ++i) totals[i] += sum[i];
+      sum = Vec{};
     }
-    const uint8_t* index = g.index + place * g.filters;
-    for (int64_t filter = 0; filter < g.filters; ++filter) {
-      const int32_t taken = counts[filter];
-      const float value = scratch[filter];
+    float values[kWidth];
+    store(values, gradient);
+    const auto start = static_cast<int32_t>(place / lists.places * lists.row_step +
+                                            place % lists.places * lists.step);
+    for (int64_t i = 0; i < count; ++i) {
       uint32_t bits;
-      std::memcpy(&bits, &value, sizeof(bits));
+      std::memcpy(&bits, values + i, sizeof(bits));
       // Written in any case, kept where it is not 0: no jump that nobody can foresee.
-      lists[filter * capacity + taken] = {value, first + offsets[index[filter]]};
-      counts[filter] = taken + static_cast<int32_t>(bits << 1 != 0);
+      *ends[i] = {values[i], start + lists.offsets[g.index[at + i]]};
+      ends[i] += bits << 1 != 0 ? 1 : 0;
     }
-    first += static_cast<int32_t>(row.step);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    lists.counts[first + i] =
+        static_cast<int32_t>(ends[i] - (lists.entries + (first + i) * lists.capacity));
+    sums[first + i] = static_cast<float>(totals[i] + sum[i]);
+  }
+}
+
+void list_places(const PooledGradients& g, const PlaceLists& lists, float* sums) {
+  for (int64_t first = 0; first < g.filters; first += kWidth) {
+    list_some_places(g, lists, first, sums);
   }
 }
 
 struct SumPatches {
   template <int rows, int columns>
-  static void run(int64_t row_step, int64_t filters, int64_t capacity, const PlacedGradient* lists,
-                  const int32_t* counts, const float* image, float* totals) {
+  static void run(const PatchPiece& piece, const PlaceLists& lists, int64_t filters,
+                  const float* image, float* totals) {
     for (int64_t filter = 0; filter < filters; ++filter) {
       float* total = totals + filter * (rows * columns * kWidth);
       Vec sums[rows][columns];
       for (int i = 0; i < rows; ++i) {
         for (int j = 0; j < columns; ++j) sums[i][j] = load(total + (i * columns + j) * kWidth);
       }
-      const PlacedGradient* entry = lists + filter * capacity;
-      for (const PlacedGradient* end = entry + counts[filter]; entry < end; ++entry) {
-        add_product<rows, columns>(sums, entry->value, image + entry->place, row_step);
+      const PlacedGradient* entry = lists.entries + filter * lists.capacity;
+      for (const PlacedGradient* end = entry + lists.counts[filter]; entry < end; ++entry) {
+        add_product<rows, columns>(sums, entry->value, image + entry->place, piece.row_step);
       }
       for (int i = 0; i < rows; ++i) {
         for (int j = 0; j < columns; ++j) store(total + (i * columns + j) * kWidth, sums[i][j]);
@@ -166,10 +196,9 @@ struct SumPatches {
   }
 };
 
-void sum_patches(const PatchPiece& piece, int64_t filters, int64_t capacity,
-                 const PlacedGradient* lists, const int32_t* counts, const float* image,
-                 float* totals) {
-  with_piece<SumPatches>(piece, piece.row_step, filters, capacity, lists, counts, image, totals);
+void sum_patches(const PatchPiece& piece, const PlaceLists& lists, int64_t filters,
+                 const float* image, float* totals) {
+  with_piece<SumPatches>(piece, lists, filters, image, totals);
 }
 
 // Two rows of patches are two halves of a table that the maxima's positions look up.
@@ -304,11 +333,7 @@ KERASCNN_INLINE void small_forward_block(const SmallWindow& s, bool relu, const 
         best = k == 0 ? IntVec{} : (take ? k - IntVec{} : best);
       }
       const int64_t at = p * s.filters + b * kWidth;
-      if (count == kWidth) {
-        store(y + at, largest);
-      } else {
-        store_part(y + at, largest, count);
-      }
+      store_some(y + at, largest, count);
       if (index != nullptr) {
         store_bytes(index + at, __builtin_convertvector(best, ByteVec), count);
       }

@@ -139,7 +139,7 @@ class ListedDgrad final : public Kernel {
     float* image;
     int32_t* places;
     int32_t* ends;
-    float* values;
+    float* gradients;
     int32_t* filters;
     int64_t bytes;
   };
@@ -149,7 +149,7 @@ class ListedDgrad final : public Kernel {
     m.image = scratch.take<float>(g_.padded_size() + kernels_.width);
     m.places = scratch.take<int32_t>(num_lists());
     m.ends = scratch.take<int32_t>(num_lists());
-    m.values = scratch.take<float>(g_.pooled_row() + kernels_.width);
+    m.gradients = scratch.take<float>(g_.pooled_row() + kernels_.width);
     m.filters = scratch.take<int32_t>(g_.pooled_row() + kernels_.width);
     m.bytes = scratch.bytes();
     return m;
@@ -182,12 +182,16 @@ class ListedDgrad final : public Kernel {
       const PooledGradients gradients{input<float>(args, 0) + at,
                                       g_.relu ? input<float>(args, 1) + at : nullptr,
                                       input<uint8_t>(args, 2) + at, g_.conv.output_channels};
-      kernels_.list_filters(gradients, g_.pool.output_width, static_cast<int>(g_.window()), m.ends,
-                            m.values, m.filters);
-      if (!all_finite(m.values, m.ends[num_lists() - 1])) return false;
+      const FilterLists lists{g_.pool.output_width,
+                              static_cast<int>(g_.window()),
+                              m.places,
+                              m.ends,
+                              m.gradients,
+                              m.filters};
+      kernels_.list_filters(gradients, lists);
+      if (!all_finite(m.gradients, m.ends[num_lists() - 1])) return false;
       for (const PlacedPiece& placed : pieces_.all) {
-        kernels_.add_patches(placed.piece, num_lists(), m.places, m.ends, m.values, m.filters,
-                             pieces + placed.kernel_offset,
+        kernels_.add_patches(placed.piece, lists, pieces + placed.kernel_offset,
                              m.image + row * g_.place_row_step + placed.image_offset);
       }
     }
@@ -218,6 +222,7 @@ class ListedWgrad final : public Kernel {
         otherwise_(std::move(otherwise)),
         band_(band_rows(g)) {
     offsets_.resize(256);
+    share_bytes_ = cut(nullptr).bytes;
     for (int64_t i = 0; i < g.window(); ++i) {
       offsets_[static_cast<size_t>(i)] = static_cast<int32_t>(g.offset(i));
     }
@@ -233,7 +238,7 @@ class ListedWgrad final : public Kernel {
   }
 
   int64_t workspace_bytes() const override {
-    return std::max(otherwise_->workspace_bytes(), g_.num_shares() * share_bytes());
+    return std::max(otherwise_->workspace_bytes(), g_.num_shares() * share_bytes_);
   }
   std::string description() const override {
     return message("kerascnn listed gradients:", kernels_.name);
@@ -260,7 +265,6 @@ class ListedWgrad final : public Kernel {
     float* kernel;  // in pieces
     double* bias;
     float* sums;
-    float* scratch;
     int32_t* counts;
     PlacedGradient* lists;
     float* image;
@@ -273,19 +277,17 @@ class ListedWgrad final : public Kernel {
     m.kernel = scratch.take<float>(pieces_.kernel_size);
     m.bias = scratch.take<double>(filters);
     m.sums = scratch.take<float>(filters);
-    m.scratch = scratch.take<float>(filters);
     m.counts = scratch.take<int32_t>(filters);
     m.lists = scratch.take<PlacedGradient>(filters * capacity());
     m.image = scratch.take<float>(image_rows(g_, band_) * g_.row + kernels_.width);
     m.bytes = scratch.bytes();
     return m;
   }
-  int64_t share_bytes() const { return cut(nullptr).bytes; }
   char* memory_of(const KernelArgs& args, int64_t share) const {
-    return static_cast<char*>(args.workspace) + share * share_bytes();
+    return static_cast<char*>(args.workspace) + share * share_bytes_;
   }
-  // One more than places: the next one is written before it is known to count.
-  int64_t capacity() const { return band_ * g_.pool.output_width + 1; }
+  // More than places: those behind the last one are written before they are known to count.
+  int64_t capacity() const { return band_ * g_.pool.output_width + kernels_.width; }
 
   // False where an image or a gradient is not finite.
   bool one_share(const KernelArgs& args, int64_t share) const {
@@ -306,70 +308,63 @@ class ListedWgrad final : public Kernel {
       const int64_t height = image_rows(g_, rows);
       g_.pad_rows(x, row * g_.place_row_step / g_.row, height, m.image);
       std::fill_n(m.image + height * g_.row, kernels_.width, 0.0f);
-      list_band(args, image, row, rows, m);
+      const PlaceLists lists = list_band(args, image, row, rows, m);
       for (const PlacedPiece& placed : pieces_.all) {
-        kernels_.sum_patches(placed.piece, g_.conv.output_channels, capacity(), m.lists, m.counts,
+        kernels_.sum_patches(placed.piece, lists, g_.conv.output_channels,
                              m.image + placed.image_offset, m.kernel + placed.kernel_offset);
       }
     }
     return true;
   }
 
-  void list_band(const KernelArgs& args, int64_t image, int64_t first, int64_t rows,
-                 const Memory& m) const {
-    constexpr int64_t kSumPlaces = 64;  // in float, more of them in double
+  PlaceLists list_band(const KernelArgs& args, int64_t image, int64_t first, int64_t rows,
+                       const Memory& m) const {
     const int64_t filters = g_.conv.output_channels;
-    std::fill(m.counts, m.counts + filters, 0);
-    int64_t summed = kSumPlaces;
-    for (int64_t row = 0; row < rows; ++row) {
-      if (summed + g_.pool.output_width > kSumPlaces) {
-        if (row > 0) add_sums(m);
-        std::fill(m.sums, m.sums + filters, 0.0f);
-        summed = 0;
-      }
-      const int64_t at = image * g_.pooled_size() + (first + row) * g_.pooled_row();
-      const PooledGradients gradients{input<float>(args, 1) + at,
-                                      g_.relu ? input<float>(args, 2) + at : nullptr,
-                                      input<uint8_t>(args, 3) + at, filters};
-      kernels_.list_places(
-          gradients,
-          {g_.pool.output_width, g_.place_step, static_cast<int32_t>(row * g_.place_row_step)},
-          offsets_.data(), capacity(), m.lists, m.counts, m.sums, m.scratch);
-      summed += g_.pool.output_width;
-    }
-    add_sums(m);
+    const int64_t at = image * g_.pooled_size() + first * g_.pooled_row();
+    const PooledGradients gradients{input<float>(args, 1) + at,
+                                    g_.relu ? input<float>(args, 2) + at : nullptr,
+                                    input<uint8_t>(args, 3) + at, filters};
+    const PlaceLists lists{rows,
+                           g_.pool.output_width,
+                           g_.place_row_step,
+                           g_.place_step,
+                           offsets_.data(),
+                           capacity(),
+                           m.lists,
+                           m.counts};
+    std::fill(m.sums, m.sums + filters, 0.0f);
+    kernels_.list_places(gradients, lists, m.sums);
+    for (int64_t i = 0; i < filters; ++i) m.bias[i] += m.sums[i];
+    return lists;
   }
 
-  void add_sums(const Memory& m) const {
-    for (int64_t i = 0; i < g_.conv.output_channels; ++i) m.bias[i] += m.sums[i];
-  }
-
-  // In the order of the threads.
+  // The threads' sums are added in their order.
   void add_shares(const KernelArgs& args) const {
     const int64_t filters = g_.conv.output_channels;
-    const int64_t shares = g_.num_shares();
-    const auto& all = pieces_.all;
+    const Memory first = cut(memory_of(args, 0));
     float* gkernel = output<float>(args, 0);
-    parallel_for(static_cast<int64_t>(all.size()), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(static_cast<int64_t>(pieces_.all.size()), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        for_each_element(g_, all[static_cast<size_t>(i)], kernels_.width,
+        for_each_element(g_, pieces_.all[static_cast<size_t>(i)], kernels_.width,
                          [&](int64_t row, int64_t element, int64_t filter, int64_t at) {
-                           float sum = 0;
-                           for (int64_t share = 0; share < shares; ++share) {
-                             sum += cut(memory_of(args, share)).kernel[at];
-                           }
-                           gkernel[(row * g_.run + element) * filters + filter] = sum;
+                           gkernel[(row * g_.run + element) * filters + filter] =
+                               sum_of_shares(first.kernel + at);
                          });
       }
     });
     float* gbias = output<float>(args, 1);
     for (int64_t i = 0; gbias != nullptr && i < filters; ++i) {
-      double sum = 0;
-      for (int64_t share = 0; share < shares; ++share) {
-        sum += cut(memory_of(args, share)).bias[i];
-      }
-      gbias[i] = static_cast<float>(sum);
+      gbias[i] = static_cast<float>(sum_of_shares(first.bias + i));
     }
+  }
+
+  // `first` is in the first thread's memory.
+  template <typename T>
+  T sum_of_shares(const T* first) const {
+    T sum = 0;
+    const int64_t step = share_bytes_ / static_cast<int64_t>(sizeof(T));
+    for (int64_t share = 0; share < g_.num_shares(); ++share) sum += first[share * step];
+    return sum;
   }
 
   ConvPool g_;
@@ -377,6 +372,7 @@ class ListedWgrad final : public Kernel {
   Pieces pieces_;
   std::unique_ptr<Kernel> otherwise_;
   int64_t band_;
+  int64_t share_bytes_;
   std::vector<int32_t> offsets_;
 };
 

@@ -113,20 +113,21 @@ KERASCNN_INLINE uint32_t lanes_of(IntVec truth) {
 #endif
 }
 
-// The chosen lanes of two vectors one after another; needs room for kWidth elements each.
-KERASCNN_INLINE void store_lanes(float* to, Vec value, int32_t* integers_to, IntVec integers,
-                                 uint32_t lanes) {
+// The chosen lanes one after another; needs room for kWidth elements.
+KERASCNN_INLINE void store_lanes(int32_t* to, IntVec value, uint32_t lanes) {
 #if defined(__AVX512F__)
-  const auto mask = static_cast<__mmask16>(lanes);
-  _mm512_storeu_ps(to, _mm512_maskz_compress_ps(mask, value));
-  _mm512_storeu_si512(integers_to,
-                      _mm512_maskz_compress_epi32(mask, reinterpret_cast<__m512i>(integers)));
+  _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(static_cast<__mmask16>(lanes),
+                                                      reinterpret_cast<__m512i>(value)));
 #else
-  for (; lanes != 0; lanes &= lanes - 1) {
-    const int lane = __builtin_ctz(lanes);
-    *to++ = value[lane];
-    *integers_to++ = integers[lane];
-  }
+  for (; lanes != 0; lanes &= lanes - 1) *to++ = value[__builtin_ctz(lanes)];
+#endif
+}
+
+KERASCNN_INLINE void store_lanes(float* to, Vec value, uint32_t lanes) {
+#if defined(__AVX512F__)
+  _mm512_storeu_ps(to, _mm512_maskz_compress_ps(static_cast<__mmask16>(lanes), value));
+#else
+  for (; lanes != 0; lanes &= lanes - 1) *to++ = value[__builtin_ctz(lanes)];
 #endif
 }
 
