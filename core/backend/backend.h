@@ -43,6 +43,10 @@ class Kernel {
   // CUDA: does the first launch of a run wait by itself, before it touches memory, for what it
   // depends on (begin_kernel)? Then it may be started while that still runs.
   virtual bool starts_early() const { return false; }
+  // How many copies of its outputs a run makes, each with a share of a sum, to add them up in the
+  // end; 0 where it does not. The op then takes the attribute "copies" (core/ops/partial_sums.h)
+  // of this number and leaves the addition to its reader.
+  virtual int64_t num_partial_sums() const { return 0; }
   // The library and kernel that run, for people: "oneDNN brgconv:avx512_core", "kerascnn
   // elementwise".
   virtual std::string description() const = 0;
@@ -134,6 +138,8 @@ class Backend {
   // Is one own kernel for this op faster on this device than the ops that it stands for? Asked by
   // passes that make such ops of others.
   virtual bool fuses(const PlanRequest&) { return false; }
+  // Kernel::num_partial_sums of the op's kernel, where the device gains if others add them up.
+  virtual int64_t num_partial_sums(const PlanRequest&) { return 0; }
   virtual std::unique_ptr<Executor> make_executor(std::vector<Instruction> instructions) = 0;
   // So much memory of a program goes to buffers that share theirs with none, so that kernels which
   // could run side by side don't wait for one another's memory. 0 where kernels run one after

@@ -386,9 +386,14 @@ std::shared_ptr<Program> Program::compile(const Graph& graph, const std::vector<
   RootedGraph rooted{graph, outputs};
   if (options.optimize) {
     Backend& target = backend(device);
-    rooted = run_passes(rooted, {options.allow_tf32, [&](const PlanRequest& request) {
-                                   return target.fuses(request);
-                                 }});
+    PassOptions passes;
+    passes.allow_tf32 = options.allow_tf32;
+    passes.fuses = [&](const PlanRequest& request) { return target.fuses(request); };
+    passes.num_partial_sums = [&](const PlanRequest& request) {
+      return target.num_partial_sums(request);
+    };
+    passes.runs_side_by_side = target.max_unshared_bytes() > 0 || shuffle_seed() > 0;
+    rooted = run_passes(rooted, passes);
   }
   impl.schedule = make_schedule(rooted);
   impl.staging.resize(graph.inputs().size());

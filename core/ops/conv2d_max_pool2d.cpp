@@ -4,6 +4,7 @@
 
 #include "core/ops/definitions.h"
 #include "core/ops/fused_gradient.h"
+#include "core/ops/partial_sums.h"
 
 namespace kerascnn {
 namespace {
@@ -57,7 +58,9 @@ std::vector<TensorSpec> infer_wgrad(const Attributes& attributes, Specs inputs) 
   const Conv2DMaxPool2DGeometry g = conv2d_max_pool2d_geometry(kWgrad, attributes, inputs);
   check_floating(kWgrad, "the input", inputs[0]);
   check_same_dtype(kWgrad, inputs.first(3));
-  return {{inputs[0].dtype, g.conv.kernel_shape()}, {inputs[0].dtype, {g.conv.output_channels}}};
+  return stack_sums(
+      kWgrad, attributes,
+      {{inputs[0].dtype, g.conv.kernel_shape()}, {inputs[0].dtype, {g.conv.output_channels}}});
 }
 
 constexpr std::string_view kMadeByPass =

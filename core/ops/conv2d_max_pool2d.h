@@ -7,7 +7,8 @@
 //   conv2d_max_pool2d_wgrad  x, gy, y, index -> gkernel, gbias: conv2d_wgrad(x, g), the sum of g
 // with g = max_pool2d_grad(activation_grad(gy, y), index). Attributes are those of conv2d and, of
 // the pooling, "window", "pool_strides" and "pool_padding"; the gradients have "input_shape" or
-// "kernel_shape" too. Activations are those whose gradient follows from their output.
+// "kernel_shape" too, and wgrad may have "copies" (partial_sums.h). Activations are those whose
+// gradient follows from their output.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,8 @@
 // One optimizer step over all parameters in one call; optimizer_updates.h says which input is what.
 #include "core/ops/optimizer_updates.h"
 
+#include <algorithm>
+
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -28,14 +30,18 @@ void check_learning_rate(std::string_view op, const TensorSpec& spec) {
   }
 }
 
-// The inputs from `first` on are groups of `count` tensors: parameters, gradients, slots.
+// The inputs from `first` on are groups of `count` tensors: parameters, gradients, slots. Only
+// gradients may be stacks.
 void check_groups(std::string_view op, Specs inputs, size_t first, size_t count) {
   check_floating(op, "parameter 0", inputs[first]);
   check_same_dtype(op, inputs.subspan(first));
   for (size_t i = first + count; i < inputs.size(); ++i) {
     const size_t parameter = (i - first) % count;
     const Shape& shape = inputs[first + parameter].shape;
-    if (inputs[i].shape != shape) {
+    const bool is_gradient = i < first + 2 * count;
+    const bool fits =
+        is_gradient ? gradient_copies(inputs[i].shape, shape) > 0 : inputs[i].shape == shape;
+    if (!fits) {
       throw ValueError(message(op, ": input ", i, " has shape ", shape_string(inputs[i].shape),
                                ", but parameter ", parameter, ", which it belongs to, has ",
                                shape_string(shape)));
@@ -102,6 +108,21 @@ std::vector<InPlace> adam_in_place(const Attributes& attributes, size_t) {
 }
 
 }  // namespace
+
+int64_t gradient_copies(const Shape& gradient, const Shape& parameter) {
+  if (gradient == parameter) return 1;
+  const bool is_stack = gradient.size() == parameter.size() + 1 &&
+                        std::equal(parameter.begin(), parameter.end(), gradient.begin() + 1);
+  return is_stack ? gradient[0] : 0;
+}
+
+std::optional<UpdateGroups> find_update_groups(std::string_view op, const Attributes& attributes) {
+  if (op != "sgd_update" && op != "adam_update") return std::nullopt;
+  const size_t count = check_count(op, attributes);
+  const size_t first =
+      op == "sgd_update" ? SgdLayout{count, false}.parameter(0) : AdamLayout{count}.parameter(0);
+  return UpdateGroups{first, count};
+}
 
 const OpDef op_sgd_update = {
     .name = "sgd_update",

@@ -3,8 +3,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "core/base/attributes.h"
+#include "core/base/shape.h"
 
 namespace kerascnn {
+
+// A gradient may be a stack of partial sums (partial_sums.h), (copies, *shape of its parameter),
+// which the update adds up. How many copies there are, 1 for the gradient itself; 0 where the
+// shapes don't belong together.
+int64_t gradient_copies(const Shape& gradient, const Shape& parameter);
 
 // sgd_update(learning_rate, parameters[n], gradients[n], momenta[n]) -> (parameters[n],
 // momenta[n]); the momenta are there only where momentum > 0.
@@ -42,5 +52,17 @@ struct AdamLayout {
   size_t new_second_moment(size_t i) const { return 2 * count + i; }
   size_t num_outputs() const { return 3 * count; }
 };
+
+// What the layouts have in common: a head, then groups of `count` tensors, the parameters, their
+// gradients and slots; the outputs are groups too.
+struct UpdateGroups {
+  size_t head;
+  size_t count;
+
+  size_t gradient(size_t i) const { return head + count + i; }
+};
+
+// Of sgd_update and adam_update; none for other ops.
+std::optional<UpdateGroups> find_update_groups(std::string_view op, const Attributes& attributes);
 
 }  // namespace kerascnn

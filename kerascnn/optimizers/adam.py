@@ -16,7 +16,7 @@ class Adam(Optimizer):
 
     In step t: `m += (g - m) * (1 - beta_1)`, `v += (g * g - v) * (1 - beta_2)` and
     `w -= learning_rate * sqrt(1 - beta_2**t) / (1 - beta_1**t) * m / (sqrt(v) + epsilon)`: the
-    epsilon is the paper's "epsilon hat", as in Keras. One kernel updates all weights, except with
+    epsilon is the paper's "epsilon hat", as in Keras. All weights are updated together, except with
     `amsgrad`.
 
     Args:

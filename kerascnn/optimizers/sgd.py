@@ -16,7 +16,7 @@ class SGD(Optimizer):
 
     For a weight w with gradient g: `w -= learning_rate * g`. With momentum:
     `m = momentum * m - learning_rate * g`, then `w += m`, or with `nesterov`
-    `w += momentum * m - learning_rate * g`. One kernel updates all weights.
+    `w += momentum * m - learning_rate * g`. All weights are updated together.
 
     Args:
         learning_rate: a float, a schedule or a callable; see `Optimizer`.

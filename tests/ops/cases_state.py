@@ -99,6 +99,29 @@ def _adam(shapes, iterations=None):
     return make
 
 
+# Gradients as stacks of partial sums: of as many copies as a block has rows of threads and loads
+# at a time, more and fewer; sizes that don't divide into vectors; plain gradients between them.
+_COPIES = [1, 2, 3, None, 16, 17, 128, 131, 300, 5, None, 4]
+_STACKED_SHAPES = [
+    (3, 2), (), (4,), (7, 5), (3, 3, 2, 4), (33,), (5, 5, 1, 32), (64,), (2, 2), (0, 2), (1000,),
+    (515,),
+]  # fmt: skip
+
+
+def _stacked(make, shapes=_STACKED_SHAPES, copies=_COPIES):
+    """The call that `make` makes of the shapes, with stacks in place of some gradients."""
+
+    def make_stacked(rng):
+        inputs, attributes = make(rng)
+        scalars = 2 if "beta_1" in attributes else 1
+        for i, (shape, n) in enumerate(zip(shapes, copies, strict=True)):
+            if n is not None:
+                inputs[scalars + len(shapes) + i] = normal(rng, n, *shape)
+        return inputs, attributes
+
+    return make_stacked
+
+
 def _optimizers():
     many = [(int(i % 5 + 1), 3) for i in range(150)]
     big = [(65_537, 3), (2,)]
@@ -114,6 +137,17 @@ def _optimizers():
         row("adam_update", "millionth_step", _adam(_SHAPES, 10**6)),
         row("adam_update", "many", _adam(many)),
         large("adam_update", _adam(big)),
+        row("sgd_update", "stacks", _stacked(_sgd(0.0, False, _STACKED_SHAPES))),
+        row("sgd_update", "momentum_stacks", _stacked(_sgd(0.9, False, _STACKED_SHAPES))),
+        row("sgd_update", "nesterov_stacks", _stacked(_sgd(0.9, True, _STACKED_SHAPES))),
+        row("adam_update", "stacks", _stacked(_adam(_STACKED_SHAPES))),
+        row("sgd_update", "one_stack", _stacked(_sgd(0.0, False, [(12,)]), [(12,)], [6])),
+        row(
+            "adam_update",
+            "many_stacks",
+            _stacked(_adam(many), many, [i % 7 or None for i in range(150)]),
+        ),
+        large("sgd_update", _stacked(_sgd(0.9, False, big), big, [3, None])),
     ]
 
 
@@ -172,6 +206,14 @@ def _bad():
             sgd,
             v,
             "sgd_update: input 2 has shape (4,), but parameter 0",
+        ),
+        Bad("sgd_update", [rate, x, zeros(0, 3)], sgd, v, "sgd_update: input 2 has shape (0, 3)"),
+        Bad(
+            "adam_update",
+            [rate, step, x, x, zeros(2, 3), x],
+            adam,
+            v,
+            "adam_update: input 4 has shape (2, 3), but parameter 0",
         ),
         Bad("sgd_update", [rate, x], sgd, v, "sgd_update: expected 3 inputs, received 2"),
         Bad("sgd_update", [x, x, x], sgd, v, "the learning rate must be float32 ()"),

@@ -9,9 +9,17 @@ import numpy as np
 from .reference import reference
 
 
+def _whole(gradients, parameters):
+    """Gradients may come as stacks of partial sums."""
+    return [
+        g.sum(axis=0) if g.ndim > p.ndim else g for g, p in zip(gradients, parameters, strict=True)
+    ]
+
+
 @reference("sgd_update")
 def sgd_update(learning_rate, *tensors, count, momentum, nesterov):
     groups = [tensors[i : i + count] for i in range(0, len(tensors), count)]
+    groups[1] = _whole(groups[1], groups[0])
     if momentum == 0:
         return tuple(p - learning_rate * g for p, g in zip(*groups, strict=True))
     momenta = [momentum * m - learning_rate * g for _, g, m in zip(*groups, strict=True)]
@@ -27,6 +35,7 @@ def adam_update(learning_rate, iterations, *tensors, count, beta_1, beta_2, epsi
     parameters, gradients, first, second = (
         tensors[i : i + count] for i in range(0, len(tensors), count)
     )
+    gradients = _whole(gradients, parameters)
     step = int(iterations) + 1
     alpha = learning_rate * math.sqrt(1 - beta_2**step) / (1 - beta_1**step)
     first = [m + (g - m) * (1 - beta_1) for m, g in zip(first, gradients, strict=True)]

@@ -9,8 +9,11 @@
 #include "core/backend/cpu/conv_pool.h"
 #include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernel_table.h"
+#include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
+#include "core/backend/stacked_kernel.h"
+#include "core/ops/partial_sums.h"
 
 namespace kerascnn::cpu {
 
@@ -140,6 +143,9 @@ std::unique_ptr<Kernel> plan_conv2d_max_pool2d_dgrad(const PlanRequest& request)
 }
 
 std::unique_ptr<Kernel> plan_conv2d_max_pool2d_wgrad(const PlanRequest& request) {
+  if (num_copies(kWgrad, request.attributes) > 0) {
+    return plan_stacked(request, plan_conv2d_max_pool2d_wgrad, zero_memory);
+  }
   return plan_gradient(request);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -33,6 +34,11 @@ class FunctionKernel final : public Kernel {
 template <typename Run>
 std::unique_ptr<Kernel> make_kernel(std::string description, Run run, int64_t workspace = 0) {
   return std::make_unique<FunctionKernel<Run>>(std::move(description), workspace, std::move(run));
+}
+
+// A ZeroFunction (stacked_kernel.h).
+inline void zero_memory(void* data, int64_t bytes, void*) {
+  std::memset(data, 0, static_cast<size_t>(bytes));
 }
 
 // The type in which elements of storage type T are computed.

@@ -16,9 +16,11 @@ namespace {
 struct Parameter {
   DType dtype;
   int64_t size;
-  int64_t first;  // its first element's number among all parameters' elements
+  int64_t copies;  // of the gradient, which may be a stack of partial sums
+  int64_t first;   // its first element's number among all parameters' elements
 };
 
+// The parameters are the inputs from `first` on, their gradients the `count` after them.
 std::vector<Parameter> parameters_of(const PlanRequest& request, size_t first, size_t count) {
   std::vector<Parameter> parameters;
   int64_t total = 0;
@@ -26,7 +28,8 @@ std::vector<Parameter> parameters_of(const PlanRequest& request, size_t first, s
     const TensorSpec& spec = request.inputs[first + i];
     // Throws here, at planning, for a dtype that the kernel does not take.
     dispatch_floating(request, spec.dtype, []<typename T>(Type<T>) {});
-    parameters.push_back({spec.dtype, size_of(spec), total});
+    const int64_t copies = gradient_copies(request.inputs[first + count + i].shape, spec.shape);
+    parameters.push_back({spec.dtype, size_of(spec), copies, total});
     total += parameters.back().size;
   }
   return parameters;
@@ -44,6 +47,26 @@ void for_each_range(const std::vector<Parameter>& parameters, const Body& body) 
       if (from < to) body(i, from, to);
     }
   });
+}
+
+// Calls body(g, from, to) for ranges that cover begin to end; g is the gradient from `from` on.
+template <typename T, typename Body>
+void with_gradient(const Parameter& parameter, const T* gradient, int64_t begin, int64_t end,
+                   const Body& body) {
+  if (parameter.copies == 1) return body(gradient + begin, begin, end);
+  constexpr int64_t kMost = 256;  // elements summed at a time
+  T sums[kMost];
+  for (int64_t from = begin; from < end; from += kMost) {
+    const int64_t to = std::min(from + kMost, end);
+    for (int64_t i = from; i < to; ++i) {
+      auto sum = static_cast<compute_t<T>>(gradient[i]);
+      for (int64_t copy = 1; copy < parameter.copies; ++copy) {
+        sum += static_cast<compute_t<T>>(gradient[copy * parameter.size + i]);
+      }
+      sums[i - from] = static_cast<T>(sum);
+    }
+    body(sums, from, to);
+  }
 }
 
 template <typename Function>
@@ -69,32 +92,30 @@ double scalar_value(const void* data, DType dtype) {
 }
 
 void sgd_range(const FloatKernels& kernels, const float* p, const float* g, float* new_p,
-               int64_t begin, int64_t end, float rate) {
-  kernels.sgd(p + begin, g + begin, new_p + begin, end - begin, rate);
+               int64_t size, float rate) {
+  kernels.sgd(p, g, new_p, size, rate);
 }
 
 template <typename T>
-void sgd_range(const FloatKernels&, const T* p, const T* g, T* new_p, int64_t begin, int64_t end,
+void sgd_range(const FloatKernels&, const T* p, const T* g, T* new_p, int64_t size,
                compute_t<T> rate) {
   using C = compute_t<T>;
-  for (int64_t i = begin; i < end; ++i) {
+  for (int64_t i = 0; i < size; ++i) {
     new_p[i] = static_cast<T>(static_cast<C>(p[i]) - rate * static_cast<C>(g[i]));
   }
 }
 
 void momentum_range(const FloatKernels& kernels, const float* p, const float* g, const float* m,
-                    float* new_p, float* new_m, int64_t begin, int64_t end, float rate,
-                    float momentum, bool nesterov) {
-  kernels.momentum(p + begin, g + begin, m + begin, new_p + begin, new_m + begin, end - begin,
-                   {rate, momentum, nesterov});
+                    float* new_p, float* new_m, int64_t size, float rate, float momentum,
+                    bool nesterov) {
+  kernels.momentum(p, g, m, new_p, new_m, size, {rate, momentum, nesterov});
 }
 
 template <typename T>
 void momentum_range(const FloatKernels&, const T* p, const T* g, const T* m, T* new_p, T* new_m,
-                    int64_t begin, int64_t end, compute_t<T> rate, compute_t<T> momentum,
-                    bool nesterov) {
+                    int64_t size, compute_t<T> rate, compute_t<T> momentum, bool nesterov) {
   using C = compute_t<T>;
-  for (int64_t i = begin; i < end; ++i) {
+  for (int64_t i = 0; i < size; ++i) {
     const C step = rate * static_cast<C>(g[i]);
     const C velocity = momentum * static_cast<C>(m[i]) - step;
     const C change = nesterov ? momentum * velocity - step : velocity;
@@ -108,23 +129,22 @@ struct AdamScalars {
 };
 
 void adam_range(const FloatKernels& kernels, const float* p, const float* g, const float* m,
-                const float* v, float* new_p, float* new_m, float* new_v, int64_t begin,
-                int64_t end, const AdamScalars& scalars) {
-  kernels.adam(p + begin, g + begin, m + begin, v + begin, new_p + begin, new_m + begin,
-               new_v + begin, end - begin,
+                const float* v, float* new_p, float* new_m, float* new_v, int64_t size,
+                const AdamScalars& scalars) {
+  kernels.adam(p, g, m, v, new_p, new_m, new_v, size,
                {static_cast<float>(scalars.alpha), static_cast<float>(1 - scalars.beta_1),
                 static_cast<float>(1 - scalars.beta_2), static_cast<float>(scalars.epsilon)});
 }
 
 template <typename T>
 void adam_range(const FloatKernels&, const T* p, const T* g, const T* m, const T* v, T* new_p,
-                T* new_m, T* new_v, int64_t begin, int64_t end, const AdamScalars& scalars) {
+                T* new_m, T* new_v, int64_t size, const AdamScalars& scalars) {
   using C = compute_t<T>;
   const C alpha = static_cast<C>(scalars.alpha);
   const C rest_1 = static_cast<C>(1 - scalars.beta_1);
   const C rest_2 = static_cast<C>(1 - scalars.beta_2);
   const C epsilon = static_cast<C>(scalars.epsilon);
-  for (int64_t i = begin; i < end; ++i) {
+  for (int64_t i = 0; i < size; ++i) {
     const C gradient = static_cast<C>(g[i]);
     const C first = static_cast<C>(m[i]) + (gradient - static_cast<C>(m[i])) * rest_1;
     const C second = static_cast<C>(v[i]) + (gradient * gradient - static_cast<C>(v[i])) * rest_2;
@@ -150,15 +170,17 @@ std::unique_ptr<Kernel> plan_sgd_update(const PlanRequest& request) {
           with_type(parameters[i].dtype, [&]<typename T>(Type<T>) {
             using C = compute_t<T>;
             const T* p = input<T>(args, layout.parameter(i));
-            const T* g = input<T>(args, layout.gradient(i));
             T* new_p = output<T>(args, layout.new_parameter(i));
-            if (layout.has_momentum) {
-              momentum_range(kernels, p, g, input<T>(args, layout.momentum(i)), new_p,
-                             output<T>(args, layout.new_momentum(i)), begin, end,
-                             static_cast<C>(rate), static_cast<C>(momentum), nesterov);
-            } else {
-              sgd_range(kernels, p, g, new_p, begin, end, static_cast<C>(rate));
-            }
+            const auto update = [&](const T* g, int64_t from, int64_t to) {
+              if (layout.has_momentum) {
+                momentum_range(kernels, p + from, g, input<T>(args, layout.momentum(i)) + from,
+                               new_p + from, output<T>(args, layout.new_momentum(i)) + from,
+                               to - from, static_cast<C>(rate), static_cast<C>(momentum), nesterov);
+              } else {
+                sgd_range(kernels, p + from, g, new_p + from, to - from, static_cast<C>(rate));
+              }
+            };
+            with_gradient(parameters[i], input<T>(args, layout.gradient(i)), begin, end, update);
           });
         });
       });
@@ -181,12 +203,15 @@ std::unique_ptr<Kernel> plan_adam_update(const PlanRequest& request) {
             beta_2, epsilon};
         for_each_range(parameters, [&](size_t i, int64_t begin, int64_t end) {
           with_type(parameters[i].dtype, [&]<typename T>(Type<T>) {
-            adam_range(kernels, input<T>(args, layout.parameter(i)),
-                       input<T>(args, layout.gradient(i)), input<T>(args, layout.first_moment(i)),
-                       input<T>(args, layout.second_moment(i)),
-                       output<T>(args, layout.new_parameter(i)),
-                       output<T>(args, layout.new_first_moment(i)),
-                       output<T>(args, layout.new_second_moment(i)), begin, end, scalars);
+            const auto update = [&](const T* g, int64_t from, int64_t to) {
+              adam_range(kernels, input<T>(args, layout.parameter(i)) + from, g,
+                         input<T>(args, layout.first_moment(i)) + from,
+                         input<T>(args, layout.second_moment(i)) + from,
+                         output<T>(args, layout.new_parameter(i)) + from,
+                         output<T>(args, layout.new_first_moment(i)) + from,
+                         output<T>(args, layout.new_second_moment(i)) + from, to - from, scalars);
+            };
+            with_gradient(parameters[i], input<T>(args, layout.gradient(i)), begin, end, update);
           });
         });
       });

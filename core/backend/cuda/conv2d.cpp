@@ -1,7 +1,10 @@
 #include "core/backend/cuda/conv2d.h"
 
+#include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/plans.h"
+#include "core/backend/stacked_kernel.h"
 #include "core/base/error.h"
+#include "core/ops/partial_sums.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -71,8 +74,12 @@ std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
-  return choose(make_call(request), plan_conv2d_wgrad_tiled, plan_conv2d_wgrad_tf32,
-                plan_conv2d_wgrad_direct);
+  Conv2DCall call = make_call(request);
+  call.copies = num_copies(call.op, request.attributes);
+  auto kernel =
+      choose(call, plan_conv2d_wgrad_tiled, plan_conv2d_wgrad_tf32, plan_conv2d_wgrad_direct);
+  if (call.copies == 0 || kernel->num_partial_sums() == call.copies) return kernel;
+  return plan_stacked(request, plan_conv2d_wgrad, zero_memory);
 }
 
 }  // namespace kerascnn::cuda

@@ -225,7 +225,11 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   p.pixels_per_split = std::max<int64_t>(1, ceil_div(p.pixels, splits));
   p.splits = static_cast<int>(std::max<int64_t>(1, ceil_div(p.pixels, p.pixels_per_split)));
   const int64_t size = num_elements(g.kernel_shape());
-  const int64_t workspace = p.splits > 1 ? p.splits * size * static_cast<int64_t>(sizeof(C)) : 0;
+  // Partial sums of float16 and bfloat16 are float32: no stack of the result's dtype.
+  const int64_t sums = std::is_same_v<T, C> && p.splits > 1 ? p.splits : 0;
+  const bool is_stack = sums > 0 && call.copies == sums;
+  const int64_t workspace =
+      p.splits > 1 && !is_stack ? p.splits * size * static_cast<int64_t>(sizeof(C)) : 0;
   const size_t shared = kTaps * kThreads * sizeof(C);
   // The dynamic limit is 48 KiB unless asked for more (25 taps of doubles need 50).
   allow_most_shared_memory(wgrad_kernel<T, C, kTaps>);
@@ -243,12 +247,14 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
           check_launch("conv2d_wgrad");
           return;
         }
+        void* partial = is_stack ? args.outputs[0] : args.workspace;
         wgrad_kernel<T, C, kTaps><<<grid, kThreads, shared, stream>>>(
-            input<T>(args, 0), input<T>(args, 1), static_cast<C*>(args.workspace), c, p);
+            input<T>(args, 0), input<T>(args, 1), static_cast<C*>(partial), c, p);
         check_launch("conv2d_wgrad");
-        launch_sum_partials(dtype, args.workspace, args.outputs[0], p.splits, size, stream);
+        if (is_stack) return;
+        launch_sum_partials(dtype, partial, args.outputs[0], p.splits, size, stream);
       },
-      workspace);
+      workspace, sums);
 }
 
 template <typename T, int N>

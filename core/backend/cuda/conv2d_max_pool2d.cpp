@@ -4,7 +4,11 @@
 
 #include "core/backend/composite_conv2d_max_pool2d.h"
 #include "core/backend/cuda/kernel_table.h"
+#include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/partial_sums.h"
 #include "core/backend/cuda/plans.h"
+#include "core/backend/stacked_kernel.h"
+#include "core/ops/partial_sums.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -16,6 +20,7 @@ ConvPoolCall make_call(const PlanRequest& request) {
   call.dtype = request.outputs[0].dtype;
   call.has_bias = call.op == "conv2d_max_pool2d" && request.inputs.size() == 3;
   call.allow_tf32 = request.allow_tf32;
+  call.copies = num_copies(call.op, request.attributes);
   return call;
 }
 
@@ -31,7 +36,12 @@ std::unique_ptr<Kernel> plan_own(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan(const PlanRequest& request) {
-  if (auto kernel = plan_own(request)) return kernel;
+  auto kernel = plan_own(request);
+  const int64_t copies = num_copies(request.op.name, request.attributes);
+  if (copies > 0 && (kernel == nullptr || kernel->num_partial_sums() != copies)) {
+    return plan_stacked(request, plan, zero_memory);
+  }
+  if (kernel != nullptr) return kernel;
   return plan_composite_conv2d_max_pool2d(kernel_table(), request);
 }
 
@@ -49,6 +59,30 @@ ConvPool::ConvPool(const Conv2DMaxPool2DGeometry& g)
       pooled_width(static_cast<int>(g.pool.output_width)),
       activation(g.activation.kind),
       alpha(static_cast<float>(g.activation.alpha)) {}
+
+std::unique_ptr<Kernel> make_conv_pool_wgrad(
+    std::string description, const ConvPoolCall& call, int64_t copies,
+    std::function<void(const KernelArgs& args, const PartialSums& sums)> launch) {
+  const int64_t size = num_elements(call.geometry.conv.kernel_shape());
+  const int64_t channels = call.geometry.conv.output_channels;
+  if (call.copies == copies) {
+    return make_early_kernel(
+        std::move(description),
+        [=](const KernelArgs& args) {
+          launch(args, {output<float>(args, 0), output<float>(args, 1), size, channels});
+        },
+        0, copies);
+  }
+  return make_early_kernel(
+      std::move(description),
+      [=](const KernelArgs& args) {
+        auto* partial = static_cast<float*>(args.workspace);
+        launch(args, {partial, partial + size, size + channels, size + channels});
+        launch_sum_partials(DType::Float32, partial, args.outputs[0], copies, size,
+                            static_cast<cudaStream_t>(args.stream), args.outputs[1], channels);
+      },
+      copies * (size + channels) * static_cast<int64_t>(sizeof(float)), copies);
+}
 
 bool is_plain_conv_pool(const ConvPoolCall& call) {
   const Conv2DGeometry& c = call.geometry.conv;

@@ -9,6 +9,7 @@
 //   conv2d_max_pool2d_wgrad_tf32.cu  kernel gradient on tensor cores
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,7 +25,22 @@ struct ConvPoolCall {
   DType dtype = DType::Float32;
   bool has_bias = false;  // forward only
   bool allow_tf32 = true;
+  int64_t copies = 0;  // wgrad only: stacks of so many partial sums, or 0
 };
+
+// Where a kernel gradient's blocks put their partial sums: copy i begins at i * stride.
+struct PartialSums {
+  float* kernel;
+  float* bias;  // null where nobody reads it
+  int64_t kernel_stride;
+  int64_t bias_stride;
+};
+
+// A wgrad that makes `copies` partial sums: writes the stacks where the call asks for so many, and
+// else adds them up by a second launch. launch(args, sums) starts the kernel.
+std::unique_ptr<Kernel> make_conv_pool_wgrad(
+    std::string description, const ConvPoolCall& call, int64_t copies,
+    std::function<void(const KernelArgs& args, const PartialSums& sums)> launch);
 
 // What the kernels need of the geometry, in 32 bits.
 struct ConvPool {

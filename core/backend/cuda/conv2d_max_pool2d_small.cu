@@ -5,7 +5,6 @@
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/conv_pool.cuh"
 #include "core/backend/cuda/launch.h"
-#include "core/backend/cuda/partial_sums.h"
 #include "core/backend/cuda/runtime/shared_memory.h"
 
 namespace kerascnn::cuda {
@@ -32,7 +31,7 @@ __device__ __forceinline__ void load_band(const float* __restrict__ x, float* ti
                                           int first_cell_row, int first, int channels) {
   const int top = 2 * first_cell_row - c.pad_top;
   const int width = band.columns * channels;
-  for (int i = threadIdx.x; i < band.rows * width; i += kThreads) {
+  for (int i = threadIdx.x; i < band.rows * width; i += blockDim.x) {
     const int r = i / width;
     const int rest = i - r * width;
     const int column = rest / channels - c.pad_left;
@@ -161,14 +160,13 @@ struct WgradParams {
 };
 
 // A thread sums the kernel elements of one input channel (blockIdx.y) and one output channel over
-// its share of the pooled pixels. `partial` holds the kernel's gradient and behind it the bias's,
-// once for each split.
+// its share of the pooled pixels. Each split makes a copy of the sums.
 template <int kKernel, bool kSimple>
 __global__ void __launch_bounds__(kWgradThreads)
     conv_pool_wgrad_small_kernel(const float* __restrict__ x, const float* __restrict__ gy,
                                  const float* __restrict__ y, const uint8_t* __restrict__ index,
-                                 float* __restrict__ partial, ConvPool c, CellBand band,
-                                 WgradParams p, uint32_t settled) {
+                                 PartialSums sums, ConvPool c, CellBand band, WgradParams p,
+                                 uint32_t settled) {
   constexpr int kTaps = kKernel * kKernel;
   constexpr int kAhead = 8;  // pixels whose loads are under way together
   extern __shared__ __align__(32) float shared[];
@@ -230,19 +228,21 @@ __global__ void __launch_bounds__(kWgradThreads)
   for (int t = 0; t < kTaps; ++t) shared[t * kWgradThreads + threadIdx.x] = sum[t];
   shared[kTaps * kWgradThreads + threadIdx.x] = total;
   __syncthreads();
-  const int size = kTaps * c.input_channels * c.output_channels;
-  float* target = partial + static_cast<int64_t>(blockIdx.z) * (size + c.output_channels);
+  float* kernel_sums = sums.kernel + blockIdx.z * sums.kernel_stride;
+  float* bias_sums = sums.bias == nullptr ? nullptr : sums.bias + blockIdx.z * sums.bias_stride;
   for (int item = threadIdx.x; item < (kTaps + 1) * p.lanes; item += kWgradThreads) {
     const int t = item / p.lanes;
     const int item_lane = item - t * p.lanes;
     const int item_channel = blockIdx.x * p.lanes + item_lane;
-    if (item_channel >= c.output_channels || (t == kTaps && q > 0)) continue;
+    const bool is_bias = t == kTaps;
+    if (item_channel >= c.output_channels || (is_bias && (q > 0 || bias_sums == nullptr))) continue;
     const float* from = shared + t * kWgradThreads + item_lane;
     float result = 0;
 #pragma unroll 8
     for (int r = 0; r < row_threads; ++r) result += from[r * p.lanes];
-    const int row = t == kTaps ? kTaps * c.input_channels : t * c.input_channels + q;
-    target[row * c.output_channels + item_channel] = result;
+    float* target =
+        is_bias ? bias_sums : kernel_sums + (t * c.input_channels + q) * c.output_channels;
+    target[item_channel] = result;
   }
 }
 
@@ -271,25 +271,20 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
   const int64_t most = std::clamp<int64_t>(multiprocessors / tiles, 1, 1024);
   const int64_t turns = ceil_div(p.bands, std::min<int64_t>(p.bands, most));
   p.splits = static_cast<int>(ceil_div(p.bands, turns));
-  const int64_t size = num_elements(call.geometry.conv.kernel_shape());
   const dim3 grid(static_cast<unsigned>(ceil_div(c.output_channels, p.lanes)), c.input_channels,
                   p.splits);
   const auto kernel = is_simple(c.activation) ? conv_pool_wgrad_small_kernel<kKernel, true>
                                               : conv_pool_wgrad_small_kernel<kKernel, false>;
   allow_most_shared_memory(kernel);
-  return make_early_kernel(
-      "kerascnn conv2d_max_pool2d_wgrad_small",
-      [=](const KernelArgs& args) {
-        const auto stream = static_cast<cudaStream_t>(args.stream);
-        float* partial = static_cast<float*>(args.workspace);
-        kernel<<<grid, kWgradThreads, static_cast<size_t>(bytes), stream>>>(
-            input<float>(args, 0), input<float>(args, 1), input<float>(args, 2),
-            input<uint8_t>(args, 3), partial, c, band, p, settled_loads(args, {{0}}));
-        check_launch("conv2d_max_pool2d_wgrad_small");
-        launch_sum_partials(DType::Float32, partial, args.outputs[0], p.splits, size, stream,
-                            args.outputs[1], c.output_channels);
-      },
-      p.splits * (size + c.output_channels) * static_cast<int64_t>(sizeof(float)));
+  return make_conv_pool_wgrad("kerascnn conv2d_max_pool2d_wgrad_small", call, p.splits,
+                              [=](const KernelArgs& args, const PartialSums& sums) {
+                                kernel<<<grid, kWgradThreads, static_cast<size_t>(bytes),
+                                         static_cast<cudaStream_t>(args.stream)>>>(
+                                    input<float>(args, 0), input<float>(args, 1),
+                                    input<float>(args, 2), input<uint8_t>(args, 3), sums, c, band,
+                                    p, settled_loads(args, {{0}}));
+                                check_launch("conv2d_max_pool2d_wgrad_small");
+                              });
 }
 
 // Beyond this, spreading input channels over tensor cores is faster.

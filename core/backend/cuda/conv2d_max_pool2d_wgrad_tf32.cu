@@ -11,7 +11,6 @@
 #include "core/backend/cuda/device/conv_pool.cuh"
 #include "core/backend/cuda/device/tf32.cuh"
 #include "core/backend/cuda/launch.h"
-#include "core/backend/cuda/partial_sums.h"
 #include "core/backend/cuda/runtime/shared_memory.h"
 
 namespace kerascnn::cuda {
@@ -132,11 +131,9 @@ template <int kKernel, int kTiles, bool kSimple, bool kWide, bool kCluster>
 __global__ void __launch_bounds__(kMaxWarps * 32)
     conv_pool_wgrad_tf32_kernel(const float* __restrict__ x, const float* __restrict__ gy,
                                 const float* __restrict__ y, const uint8_t* __restrict__ index,
-                                float* __restrict__ partial, ConvPool c, Tiles t,
-                                uint32_t settled) {
+                                PartialSums partial, ConvPool c, Tiles t, uint32_t settled) {
   extern __shared__ __align__(32) float shared[];
   constexpr int kColumns = kTiles * 8, kRow = padded_row(kColumns);
-  constexpr int kTaps = kKernel * kKernel;
   float* gradient = shared;                               // (bands, pixels, columns)
   float* tile = gradient + t.together * t.pixels * kRow;  // (bands, rows, columns, channels)
   int* offsets = reinterpret_cast<int*>(tile + t.together * t.band_floats());  // of each pixel
@@ -266,11 +263,11 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
   }
 
   // Each block of a cluster adds up a share of the results of all, always in the same order.
-  const int rows = kTaps * c.input_channels;
-  float* target =
-      partial + static_cast<int64_t>(blockIdx.x / t.cluster) * (rows + 1) * c.output_channels;
+  const int64_t copy = blockIdx.x / t.cluster;
+  float* kernel_sums = partial.kernel + copy * partial.kernel_stride + first_column;
   const int rank = blockIdx.x % t.cluster;
-  const int items = (block_rows + (blockIdx.z == 0 ? 1 : 0)) * kChunks;
+  const bool has_bias = blockIdx.z == 0 && partial.bias != nullptr;
+  const int items = (block_rows + (has_bias ? 1 : 0)) * kChunks;
   for (int item = rank * blockDim.x + threadIdx.x; item < items; item += t.cluster * blockDim.x) {
     const int row = item / kChunks;
     const int column = item % kChunks * 4;
@@ -291,9 +288,9 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
     const bool is_bias = row == block_rows;
     if (first_column + column >= c.output_channels) continue;  // a multiple of 4: all or none
     if (!is_bias && (run >= t.runs || channel >= c.input_channels)) continue;
-    const int result_row = is_bias ? rows : tap * c.input_channels + channel;
-    *reinterpret_cast<float4*>(target + result_row * c.output_channels + first_column + column) =
-        total;
+    float* target = is_bias ? partial.bias + copy * partial.bias_stride + first_column
+                            : kernel_sums + (tap * c.input_channels + channel) * c.output_channels;
+    *reinterpret_cast<float4*>(target + column) = total;
   }
   if constexpr (kCluster) {
     arrive_in_cluster();  // nobody leaves while others read its results
@@ -317,7 +314,6 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
   const int multiprocessors = Context::current().multiprocessors();
   const int64_t most = Context::current().properties().sharedMemPerBlockOptin;
   constexpr int kColumns = kTiles * 8;
-  const int64_t size = num_elements(call.geometry.conv.kernel_shape());
   const int warps =
       static_cast<int>(ceil_div(int64_t{kKernel} * kKernel * ((c.input_channels + 7) / 8), kRuns));
   const int blocks_down = static_cast<int>(ceil_div(warps, kMaxWarps));
@@ -359,22 +355,22 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
   const auto grid = [&](int splits) { return dim3(splits, blocks_across, blocks_down); };
   const int whole_clusters = t.splits / kClusterBlocks * kClusterBlocks;
   const bool clusters =
-      size > kSmallResult && whole_clusters > kClusterBlocks &&
+      num_elements(call.geometry.conv.kernel_shape()) > kSmallResult &&
+      whole_clusters > kClusterBlocks &&
       ClusterLaunch(grid(whole_clusters), threads, kClusterBlocks, bytes).fits(in_clusters);
   if (clusters) {
     t.splits = whole_clusters;
     t.cluster = kClusterBlocks;
   }
   const int copies = t.splits / t.cluster;
-  return make_early_kernel(
-      "kerascnn conv2d_max_pool2d_wgrad_tf32",
-      [=, blocks = grid(t.splits), alone = alone,
-       in_clusters = in_clusters](const KernelArgs& args) {
+  return make_conv_pool_wgrad(
+      "kerascnn conv2d_max_pool2d_wgrad_tf32", call, copies,
+      [=, blocks = grid(t.splits), alone = alone, in_clusters = in_clusters](
+          const KernelArgs& args, const PartialSums& partial) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
         const auto *x = input<float>(args, 0), *gy = input<float>(args, 1),
                    *y = input<float>(args, 2);
         const auto* index = input<uint8_t>(args, 3);
-        auto* partial = static_cast<float*>(args.workspace);
         const uint32_t settled = settled_loads(args, {{0}});
         if (clusters) {
           ClusterLaunch(blocks, threads, kClusterBlocks, bytes, stream)
@@ -383,10 +379,7 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
           alone<<<blocks, threads, bytes, stream>>>(x, gy, y, index, partial, c, t, settled);
           check_launch("conv2d_max_pool2d_wgrad_tf32");
         }
-        launch_sum_partials(DType::Float32, partial, args.outputs[0], copies, size, stream,
-                            args.outputs[1], c.output_channels);
-      },
-      copies * (size + c.output_channels) * static_cast<int64_t>(sizeof(float)));
+      });
 }
 
 // Tensor cores want some channels on both sides; loads take two or four of them at once.

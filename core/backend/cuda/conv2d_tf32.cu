@@ -394,7 +394,8 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 template <int kTaps>
-std::unique_ptr<Kernel> plan_wgrad(const Conv2DGeometry& geometry) {
+std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
+  const Conv2DGeometry& geometry = call.geometry;
   using Tiles = WgradTiles<kTaps>;
   const Gather g = forward_gather(geometry);
   const auto kernel = wgrad_tf32_kernel<kTaps>;
@@ -411,20 +412,21 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DGeometry& geometry) {
   split.splits = static_cast<int>(ceil_div(pixels, split.pixels_per_split));
   const int64_t size = num_elements(geometry.kernel_shape());
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(down), split.splits);
+  const int64_t sums = split.splits > 1 ? split.splits : 0;
+  const bool adds_up = sums > 0 && call.copies != sums;
   return make_early_kernel(
       "kerascnn conv2d_wgrad_tf32",
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
-        float* sums =
-            split.splits > 1 ? static_cast<float*>(args.workspace) : output<float>(args, 0);
+        float* partial = adds_up ? static_cast<float*>(args.workspace) : output<float>(args, 0);
         kernel<<<grid, kBlock, sizeof(Tiles), stream>>>(input<float>(args, 0),
-                                                        input<float>(args, 1), sums, g, split);
+                                                        input<float>(args, 1), partial, g, split);
         check_launch("conv2d_wgrad_tf32");
-        if (split.splits > 1) {
-          launch_sum_partials(DType::Float32, sums, args.outputs[0], split.splits, size, stream);
+        if (adds_up) {
+          launch_sum_partials(DType::Float32, partial, args.outputs[0], split.splits, size, stream);
         }
       },
-      split.splits > 1 ? split.splits * size * static_cast<int64_t>(sizeof(float)) : 0);
+      adds_up ? sums * size * static_cast<int64_t>(sizeof(float)) : 0, sums);
 }
 
 // 16-byte copies along the channels, 32-bit pixel numbers, tensor cores that know TF32.
@@ -457,8 +459,7 @@ std::unique_ptr<Kernel> plan_conv2d_dgrad_tf32(const Conv2DCall& call) {
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad_tf32(const Conv2DCall& call) {
   if (!fits(call)) return nullptr;
-  if (call.geometry.kernel_width % 3 == 0) return plan_wgrad<3>(call.geometry);
-  return plan_wgrad<1>(call.geometry);
+  return call.geometry.kernel_width % 3 == 0 ? plan_wgrad<3>(call) : plan_wgrad<1>(call);
 }
 
 }  // namespace kerascnn::cuda

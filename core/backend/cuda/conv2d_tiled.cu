@@ -245,19 +245,21 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   const int64_t size = num_elements(call.geometry.kernel_shape());
   const dim3 grid(static_cast<unsigned>(ceil_div(c.output_channels, p.lanes)), p.tap_groups,
                   p.splits);
+  const int64_t sums = p.splits > 1 ? p.splits : 0;
+  const bool adds_up = sums > 0 && call.copies != sums;
   return make_early_kernel(
       "kerascnn conv2d_wgrad_tiled",
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
-        float* sums = p.splits > 1 ? static_cast<float*>(args.workspace) : output<float>(args, 0);
+        float* partial = adds_up ? static_cast<float*>(args.workspace) : output<float>(args, 0);
         wgrad_tiled_kernel<kTaps><<<grid, kThreads, static_cast<size_t>(bytes), stream>>>(
-            input<float>(args, 0), input<float>(args, 1), sums, c, band, p);
+            input<float>(args, 0), input<float>(args, 1), partial, c, band, p);
         check_launch("conv2d_wgrad_tiled");
-        if (p.splits > 1) {
-          launch_sum_partials(DType::Float32, sums, args.outputs[0], p.splits, size, stream);
+        if (adds_up) {
+          launch_sum_partials(DType::Float32, partial, args.outputs[0], p.splits, size, stream);
         }
       },
-      p.splits > 1 ? p.splits * size * static_cast<int64_t>(sizeof(float)) : 0);
+      adds_up ? sums * size * static_cast<int64_t>(sizeof(float)) : 0, sums);
 }
 
 template <bool kTurned>

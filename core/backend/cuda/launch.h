@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/backend/backend.h"
+#include "core/backend/cuda/runtime/check.h"
 
 namespace kerascnn::cuda {
 
@@ -28,15 +29,17 @@ inline unsigned grid_for(int64_t items, int64_t items_per_block = kThreads) {
 class FunctionKernel final : public Kernel {
  public:
   FunctionKernel(std::string description, std::function<void(const KernelArgs&)> function,
-                 int64_t workspace_bytes, bool starts_early)
+                 int64_t workspace_bytes, bool starts_early, int64_t num_partial_sums)
       : description_(std::move(description)),
         function_(std::move(function)),
         workspace_bytes_(workspace_bytes),
-        starts_early_(starts_early) {}
+        starts_early_(starts_early),
+        num_partial_sums_(num_partial_sums) {}
 
   void run(const KernelArgs& args) override { function_(args); }
   int64_t workspace_bytes() const override { return workspace_bytes_; }
   bool starts_early() const override { return starts_early_; }
+  int64_t num_partial_sums() const override { return num_partial_sums_; }
   std::string description() const override { return description_; }
 
  private:
@@ -44,21 +47,29 @@ class FunctionKernel final : public Kernel {
   std::function<void(const KernelArgs&)> function_;
   int64_t workspace_bytes_;
   bool starts_early_;
+  int64_t num_partial_sums_;
 };
 
 inline std::unique_ptr<Kernel> make_kernel(std::string description,
                                            std::function<void(const KernelArgs&)> function,
                                            int64_t workspace_bytes = 0) {
   return std::make_unique<FunctionKernel>(std::move(description), std::move(function),
-                                          workspace_bytes, false);
+                                          workspace_bytes, false, 0);
 }
 
 // Of a function whose first launch, if there is one, is a kernel that begins with begin_kernel().
 inline std::unique_ptr<Kernel> make_early_kernel(std::string description,
                                                  std::function<void(const KernelArgs&)> function,
-                                                 int64_t workspace_bytes = 0) {
+                                                 int64_t workspace_bytes = 0,
+                                                 int64_t num_partial_sums = 0) {
   return std::make_unique<FunctionKernel>(std::move(description), std::move(function),
-                                          workspace_bytes, true);
+                                          workspace_bytes, true, num_partial_sums);
+}
+
+// A ZeroFunction (stacked_kernel.h).
+inline void zero_memory(void* data, int64_t bytes, void* stream) {
+  check(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), static_cast<cudaStream_t>(stream)),
+        "cudaMemsetAsync");
 }
 
 // For begin_kernel(): bit i where load i of a kernel, which reads the inputs `loads[i]`, may come

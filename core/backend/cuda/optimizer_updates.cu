@@ -1,6 +1,10 @@
-// SGD and Adam over all parameters in one launch: a table of pointers goes along as the kernel's
-// argument, and blocks are dealt out to stretches of the tensors. More than kMaxTensors tensors
-// take several launches.
+// SGD and Adam over many parameters in one launch: a table of pointers goes along as the kernel's
+// argument, and blocks are dealt out to stretches of the tensors. More tensors than the largest
+// table has take several launches.
+//
+// A gradient may be a stack of partial sums. Then threads above one another in a block add up
+// different copies, so that all loads are under way at once, and the sums are added from the top to
+// the bottom: always in the same order.
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/ops/optimizer_updates.h"
 
@@ -16,25 +20,40 @@ namespace kerascnn::cuda {
 namespace {
 
 constexpr int kUpdateThreads = 128;
-constexpr int kWidth = 4;  // elements that a thread updates at once
+constexpr int kWidth = 4;  // elements that a thread loads at once
 constexpr int64_t kStretch = kUpdateThreads * kWidth;
-// The table stays under 4 KiB, the limit for kernel arguments that every driver has.
-constexpr int kMaxTensors = 48;
+// Of a stack, threads above one another: at least so many that each of them has one element of the
+// sum to update, at most so many that a row is a whole sector of memory.
+constexpr int kLeastRows = kWidth;
+constexpr int kMostRows = 32;
+constexpr int kAhead = 4;  // loads of a stack that a thread has under way together
+constexpr int64_t kMostCopies = int64_t{1} << 30;
+// The larger table stays under 4 KiB, the limit for kernel arguments that every driver has; a short
+// one is faster to pass.
+constexpr int kFewTensors = 8;
+constexpr int kMostTensors = 48;
 
-// The buffers of kSlots kinds for each tensor: the parameter and its slots, read from `old`,
-// written to `updated`.
+// A tensor's buffers of kSlots kinds, the parameter and its slots: read from `old`, written to
+// `updated`.
 template <int kSlots>
-struct UpdateTable {
-  const void* gradient[kMaxTensors];
-  const void* old[kSlots][kMaxTensors];
-  void* updated[kSlots][kMaxTensors];
-  int64_t size[kMaxTensors];
-  // The number of the tensor's first stretch among all stretches; one more at the end.
-  int first_stretch[kMaxTensors + 1];
-  int count;
+struct UpdateEntry {
+  const void* gradient;
+  const void* old[kSlots];
+  void* updated[kSlots];
+  int64_t size;
+  int first_stretch;  // its number among all stretches
+  int copies;         // of the gradient
+  int8_t rows;        // of threads, for a stack, else 0
   bool vectorized;
 };
-static_assert(sizeof(UpdateTable<3>) < 3968);
+
+template <int kSlots, int kTensors>
+struct UpdateTable {
+  UpdateEntry<kSlots> entries[kTensors];
+  int count;
+  int stretches;
+};
+static_assert(sizeof(UpdateTable<3, kMostTensors>) < 3968);
 
 // kWidth elements of one tensor, as many as there are from `at` on.
 template <typename T>
@@ -69,37 +88,32 @@ __device__ __forceinline__ void store_elements(void* data, int64_t at, int64_t s
   }
 }
 
-// Each rule changes one element: values[0] is the parameter, the others its slots. prepare() gives
-// what all elements share and depends on device memory.
+// Each rule changes one element: values[0] is the parameter, the others its slots. read() gives
+// what lies in device memory and all elements share; prepare() computes from that, after the
+// elements have been asked for, so that one does not wait for the other.
 template <typename C>
 struct Sgd {
   static constexpr int kSlots = 1;
-  struct Shared {
-    C rate;
-  };
   const float* learning_rate;
 
-  __device__ __forceinline__ Shared prepare() const { return {static_cast<C>(*learning_rate)}; }
-  __device__ __forceinline__ void operator()(const Shared& shared, C gradient,
-                                             C (&values)[1]) const {
-    values[0] -= shared.rate * gradient;
+  __device__ __forceinline__ float read() const { return *learning_rate; }
+  __device__ __forceinline__ C prepare(float rate) const { return static_cast<C>(rate); }
+  __device__ __forceinline__ void operator()(C rate, C gradient, C (&values)[1]) const {
+    values[0] -= rate * gradient;
   }
 };
 
 template <typename C>
 struct SgdMomentum {
   static constexpr int kSlots = 2;
-  struct Shared {
-    C rate;
-  };
   const float* learning_rate;
   C momentum;
   bool nesterov;
 
-  __device__ __forceinline__ Shared prepare() const { return {static_cast<C>(*learning_rate)}; }
-  __device__ __forceinline__ void operator()(const Shared& shared, C gradient,
-                                             C (&values)[2]) const {
-    const C step = shared.rate * gradient;
+  __device__ __forceinline__ float read() const { return *learning_rate; }
+  __device__ __forceinline__ C prepare(float rate) const { return static_cast<C>(rate); }
+  __device__ __forceinline__ void operator()(C rate, C gradient, C (&values)[2]) const {
+    const C step = rate * gradient;
     const C velocity = momentum * values[1] - step;
     values[0] += nesterov ? momentum * velocity - step : velocity;
     values[1] = velocity;
@@ -109,8 +123,9 @@ struct SgdMomentum {
 template <typename C>
 struct Adam {
   static constexpr int kSlots = 3;
-  struct Shared {
-    C alpha;
+  struct Inputs {
+    float rate;
+    int64_t iterations;
   };
   const float* learning_rate;
   const int64_t* iterations;
@@ -118,30 +133,30 @@ struct Adam {
   C rest_1, rest_2;          // 1 - beta
   C epsilon;
 
-  // 1 - beta^t as -expm1(t log beta): the difference itself would lose most digits in the first
-  // steps.
-  __device__ __forceinline__ Shared prepare() const {
-    const C t = static_cast<C>(*iterations + 1);
+  __device__ __forceinline__ Inputs read() const { return {*learning_rate, *iterations}; }
+  // The step's factor. 1 - beta^t as -expm1(t log beta): the difference itself would lose most
+  // digits in the first steps.
+  __device__ __forceinline__ C prepare(const Inputs& inputs) const {
+    const C t = static_cast<C>(inputs.iterations + 1);
     const C correction_1 = -element::expm1(t * log_beta_1);
     const C correction_2 = -element::expm1(t * log_beta_2);
-    return {static_cast<C>(*learning_rate) * element::sqrt(correction_2) / correction_1};
+    return static_cast<C>(inputs.rate) * element::sqrt(correction_2) / correction_1;
   }
-  __device__ __forceinline__ void operator()(const Shared& shared, C gradient,
-                                             C (&values)[3]) const {
+  __device__ __forceinline__ void operator()(C alpha, C gradient, C (&values)[3]) const {
     values[1] += (gradient - values[1]) * rest_1;
     values[2] += (gradient * gradient - values[2]) * rest_2;
-    values[0] -= values[1] * shared.alpha / (element::sqrt(values[2]) + epsilon);
+    values[0] -= values[1] * alpha / (element::sqrt(values[2]) + epsilon);
   }
 };
 
 // The tensor that a stretch belongs to: the last one that begins at or before it. Tensors without
 // elements have no stretches and are passed over.
-template <int kSlots>
-__device__ __forceinline__ int find_tensor(const UpdateTable<kSlots>& table, int stretch) {
+template <typename Table>
+__device__ __forceinline__ int find_tensor(const Table& table, int stretch) {
   int low = 0, high = table.count;
   while (high - low > 1) {
     const int middle = (low + high) / 2;
-    if (table.first_stretch[middle] <= stretch) {
+    if (table.entries[middle].first_stretch <= stretch) {
       low = middle;
     } else {
       high = middle;
@@ -150,40 +165,119 @@ __device__ __forceinline__ int find_tensor(const UpdateTable<kSlots>& table, int
   return low;
 }
 
-template <typename T, typename Rule>
-__global__ void __launch_bounds__(kUpdateThreads)
-    update_tensors(const __grid_constant__ UpdateTable<Rule::kSlots> table,
-                   const __grid_constant__ Rule rule) {
-  begin_kernel();
+template <typename T, typename Rule, typename Inputs>
+__device__ __forceinline__ void update_plain(const UpdateEntry<Rule::kSlots>& entry, int stretch,
+                                             const Rule& rule, const Inputs& inputs) {
   using C = compute_t<T>;
   constexpr int kSlots = Rule::kSlots;
-  const int stretches = table.first_stretch[table.count];
-  const auto shared = rule.prepare();
-  for (int stretch = blockIdx.x; stretch < stretches; stretch += gridDim.x) {
-    const int tensor = find_tensor(table, stretch);
-    const int64_t size = table.size[tensor];
-    const int64_t at =
-        (stretch - table.first_stretch[tensor]) * kStretch + threadIdx.x * int64_t{kWidth};
-    if (at >= size) continue;
-    C gradients[kWidth];
-    C values[kSlots][kWidth];
-    load_elements<T>(table.gradient[tensor], at, size, table.vectorized, gradients);
+  const int64_t at = stretch * kStretch + threadIdx.x * int64_t{kWidth};
+  if (at >= entry.size) return;
+  C gradients[kWidth];
+  C values[kSlots][kWidth];
+  load_elements<T>(entry.gradient, at, entry.size, entry.vectorized, gradients);
 #pragma unroll
-    for (int slot = 0; slot < kSlots; ++slot) {
-      load_elements<T>(table.old[slot][tensor], at, size, table.vectorized, values[slot]);
+  for (int slot = 0; slot < kSlots; ++slot) {
+    load_elements<T>(entry.old[slot], at, entry.size, entry.vectorized, values[slot]);
+  }
+  const auto shared = rule.prepare(inputs);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) {
+    C element[kSlots];
+#pragma unroll
+    for (int slot = 0; slot < kSlots; ++slot) element[slot] = values[slot][k];
+    rule(shared, gradients[k], element);
+#pragma unroll
+    for (int slot = 0; slot < kSlots; ++slot) values[slot][k] = element[slot];
+  }
+#pragma unroll
+  for (int slot = 0; slot < kSlots; ++slot) {
+    store_elements<T>(entry.updated[slot], at, entry.size, entry.vectorized, values[slot]);
+  }
+}
+
+// Sums of kWidth neighbouring elements over the copies row, row + rows, ...
+template <typename T, int kSlots>
+__device__ __forceinline__ void sum_copies(const UpdateEntry<kSlots>& entry, int64_t at, int row,
+                                           compute_t<T> (&sums)[kWidth]) {
+  using C = compute_t<T>;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) sums[k] = C(-0.0);  // what changes no sum
+  if (at >= entry.size) return;
+  const T* stack = static_cast<const T*>(entry.gradient);
+  for (int first = row; first < entry.copies; first += kAhead * entry.rows) {
+    C parts[kAhead][kWidth];
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      const int copy = first + a * entry.rows;
+      if (copy < entry.copies) {
+        load_elements<T>(stack + copy * entry.size, at, entry.size, entry.vectorized, parts[a]);
+      } else {
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) parts[a][k] = C(-0.0);
+      }
     }
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) {
-      C element[kSlots];
+    for (int a = 0; a < kAhead; ++a) {
 #pragma unroll
-      for (int slot = 0; slot < kSlots; ++slot) element[slot] = values[slot][k];
-      rule(shared, gradients[k], element);
-#pragma unroll
-      for (int slot = 0; slot < kSlots; ++slot) values[slot][k] = element[slot];
+      for (int k = 0; k < kWidth; ++k) sums[k] += parts[a][k];
     }
+  }
+}
+
+// The threads of a row sum neighbouring elements; then each of the first threads adds up one
+// element's sums of all rows and updates it.
+template <typename T, typename Rule, typename Inputs>
+__device__ __forceinline__ void update_from_stack(const UpdateEntry<Rule::kSlots>& entry,
+                                                  int stretch, const Rule& rule,
+                                                  const Inputs& inputs) {
+  using C = compute_t<T>;
+  constexpr int kSlots = Rule::kSlots;
+  __shared__ Vector<C, kWidth> row_sums[kUpdateThreads];
+  const int lanes = kUpdateThreads / entry.rows;
+  const int row = threadIdx.x / lanes, lane = threadIdx.x - row * lanes;
+  const int width = lanes * kWidth;
+  const int64_t first = int64_t{stretch} * width;
+  const int64_t at = first + threadIdx.x;
+  const bool has_element = threadIdx.x < width && at < entry.size;
+  C element[kSlots];
+#pragma unroll
+  for (int slot = 0; slot < kSlots; ++slot) {
+    element[slot] = has_element ? load(static_cast<const T*>(entry.old[slot])[at]) : C(0);
+  }
+  Vector<C, kWidth> sums;
+  sum_copies<T>(entry, first + lane * kWidth, row, sums.values);
+  row_sums[threadIdx.x] = sums;
+  const auto shared = rule.prepare(inputs);
+  __syncthreads();
+  if (has_element) {
+    const C* column = row_sums[0].values + threadIdx.x;
+    C sum = column[0];
+#pragma unroll 4
+    for (int r = 1; r < entry.rows; ++r) sum += column[r * width];
+    rule(shared, sum, element);
 #pragma unroll
     for (int slot = 0; slot < kSlots; ++slot) {
-      store_elements<T>(table.updated[slot][tensor], at, size, table.vectorized, values[slot]);
+      static_cast<T*>(entry.updated[slot])[at] = store<T>(element[slot]);
+    }
+  }
+  __syncthreads();  // the next stretch's sums take the place of these
+}
+
+template <typename T, typename Rule, typename Table>
+__global__ void __launch_bounds__(kUpdateThreads)
+    update_tensors(const __grid_constant__ Table table, const __grid_constant__ Rule rule) {
+  // Reads arguments only, so it need not wait for the kernels before.
+  int tensor = find_tensor(table, blockIdx.x);
+  begin_kernel();
+  const auto inputs = rule.read();
+  for (int stretch = blockIdx.x; stretch < table.stretches; stretch += gridDim.x) {
+    if (stretch != blockIdx.x) tensor = find_tensor(table, stretch);
+    const auto& entry = table.entries[tensor];
+    const int in_tensor = stretch - entry.first_stretch;
+    if (entry.rows == 0) {
+      update_plain<T>(entry, in_tensor, rule, inputs);
+    } else {
+      update_from_stack<T>(entry, in_tensor, rule, inputs);
     }
   }
 }
@@ -195,6 +289,7 @@ struct UpdateLayout {
   size_t gradient = 0;       // input of the first gradient
   size_t slots[2] = {0, 0};  // inputs of the first slots
   std::vector<int64_t> sizes;
+  std::vector<int> copies;  // of the gradients
 
   size_t old_input(int slot, size_t i) const {
     return (slot == 0 ? parameter : slots[slot - 1]) + i;
@@ -202,29 +297,56 @@ struct UpdateLayout {
   size_t new_output(int slot, size_t i) const { return static_cast<size_t>(slot) * count + i; }
 };
 
-template <typename T, int kSlots>
-UpdateTable<kSlots> fill_table(const KernelArgs& args, const UpdateLayout& layout, size_t first) {
+// One turn of a thread's loads takes all copies, as far as the rows go; 0 for a plain gradient.
+int rows_for(int copies) {
+  if (copies == 1) return 0;
+  int rows = kLeastRows;
+  while (rows < kMostRows && rows * kAhead < copies) rows *= 2;
+  return rows;
+}
+
+int64_t stretches_of(int64_t size, int copies) {
+  return ceil_div(size, kStretch / std::max(1, rows_for(copies)));
+}
+
+template <typename T, int kSlots, int kTensors>
+UpdateTable<kSlots, kTensors> fill_table(const KernelArgs& args, const UpdateLayout& layout,
+                                         size_t first) {
   constexpr int64_t kBytes = sizeof(T) * kWidth;
-  UpdateTable<kSlots> table{};
-  table.count = static_cast<int>(std::min<size_t>(kMaxTensors, layout.count - first));
-  table.vectorized = true;
+  UpdateTable<kSlots, kTensors> table{};
+  table.count = static_cast<int>(std::min<size_t>(kTensors, layout.count - first));
   int64_t stretches = 0;
   for (int i = 0; i < table.count; ++i) {
     const size_t tensor = first + static_cast<size_t>(i);
-    table.gradient[i] = args.inputs[layout.gradient + tensor];
-    table.vectorized = table.vectorized && is_aligned(table.gradient[i], kBytes);
+    UpdateEntry<kSlots>& entry = table.entries[i];
+    entry.size = layout.sizes[tensor];
+    entry.copies = layout.copies[tensor];
+    entry.rows = static_cast<int8_t>(rows_for(entry.copies));
+    entry.first_stretch = static_cast<int>(stretches);
+    stretches += stretches_of(entry.size, entry.copies);
+    entry.gradient = args.inputs[layout.gradient + tensor];
+    entry.vectorized =
+        is_aligned(entry.gradient, kBytes) && (entry.copies == 1 || entry.size % kWidth == 0);
     for (int slot = 0; slot < kSlots; ++slot) {
-      table.old[slot][i] = args.inputs[layout.old_input(slot, tensor)];
-      table.updated[slot][i] = args.outputs[layout.new_output(slot, tensor)];
-      table.vectorized = table.vectorized && is_aligned(table.old[slot][i], kBytes) &&
-                         is_aligned(table.updated[slot][i], kBytes);
+      entry.old[slot] = args.inputs[layout.old_input(slot, tensor)];
+      entry.updated[slot] = args.outputs[layout.new_output(slot, tensor)];
+      entry.vectorized = entry.vectorized && is_aligned(entry.old[slot], kBytes) &&
+                         is_aligned(entry.updated[slot], kBytes);
     }
-    table.size[i] = layout.sizes[tensor];
-    table.first_stretch[i] = static_cast<int>(stretches);
-    stretches += ceil_div(layout.sizes[tensor], kStretch);
   }
-  table.first_stretch[table.count] = static_cast<int>(stretches);
+  table.stretches = static_cast<int>(stretches);
   return table;
+}
+
+template <typename T, int kTensors, typename Rule>
+void launch_update(const KernelArgs& args, const UpdateLayout& layout, const Rule& rule) {
+  for (size_t first = 0; first < layout.count; first += kTensors) {
+    const auto table = fill_table<T, Rule::kSlots, kTensors>(args, layout, first);
+    if (table.stretches == 0) continue;
+    update_tensors<T><<<grid_for(table.stretches, 1), kUpdateThreads, 0,
+                        static_cast<cudaStream_t>(args.stream)>>>(table, rule);
+    check_launch("optimizer update");
+  }
 }
 
 // make_rule(args) gives the rule with its device pointers.
@@ -233,34 +355,33 @@ std::unique_ptr<Kernel> make_update(std::string description, const UpdateLayout&
                                     const MakeRule& make_rule) {
   return make_early_kernel(std::move(description), [layout, make_rule](const KernelArgs& args) {
     const auto rule = make_rule(args);
-    using Rule = std::remove_const_t<decltype(rule)>;
-    for (size_t first = 0; first < layout.count; first += kMaxTensors) {
-      const UpdateTable<Rule::kSlots> table = fill_table<T, Rule::kSlots>(args, layout, first);
-      const int stretches = table.first_stretch[table.count];
-      if (stretches == 0) continue;
-      update_tensors<T, Rule>
-          <<<grid_for(stretches, 1), kUpdateThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
-              table, rule);
-      check_launch("optimizer update");
+    if constexpr (std::is_same_v<T, float>) {
+      if (layout.count <= kFewTensors) return launch_update<T, kFewTensors>(args, layout, rule);
     }
+    launch_update<T, kMostTensors>(args, layout, rule);
   });
 }
 
-// Throws where a tensor has more stretches than an int can number, which is a terabyte of
-// parameters.
-std::vector<int64_t> parameter_sizes(const PlanRequest& request, size_t first, size_t count) {
-  std::vector<int64_t> sizes;
+// Fills in the sizes. Throws where the tensors have more stretches than an int can number, which is
+// a terabyte of parameters.
+void measure(const PlanRequest& request, UpdateLayout& layout) {
   int64_t total = 0;
-  for (size_t i = 0; i < count; ++i) {
-    sizes.push_back(num_elements(request.inputs[first + i].shape));
-    total += ceil_div(sizes.back(), kStretch);
+  for (size_t i = 0; i < layout.count; ++i) {
+    const Shape& shape = request.inputs[layout.parameter + i].shape;
+    const int64_t copies = gradient_copies(request.inputs[layout.gradient + i].shape, shape);
+    if (copies > kMostCopies) {
+      throw ValueError(message(request.op.name, ": gradient ", i, " is a stack of ", copies,
+                               " partial sums; add up some of them before"));
+    }
+    layout.sizes.push_back(num_elements(shape));
+    layout.copies.push_back(static_cast<int>(copies));
+    total += stretches_of(layout.sizes.back(), layout.copies.back());
   }
   if (total > INT32_MAX) {
     throw ValueError(message(request.op.name,
                              ": the parameters have more elements than one update ", "can take (",
                              INT32_MAX * kStretch, ")"));
   }
-  return sizes;
 }
 
 }  // namespace
@@ -274,7 +395,7 @@ std::unique_ptr<Kernel> plan_sgd_update(const PlanRequest& request) {
   layout.parameter = sgd.parameter(0);
   layout.gradient = sgd.gradient(0);
   layout.slots[0] = sgd.momentum(0);
-  layout.sizes = parameter_sizes(request, layout.parameter, layout.count);
+  measure(request, layout);
   const DType dtype = request.inputs[layout.parameter].dtype;
   return dispatch_floating("sgd_update", dtype, [&]<typename T>(Type<T>) {
     using C = compute_t<T>;
@@ -302,7 +423,7 @@ std::unique_ptr<Kernel> plan_adam_update(const PlanRequest& request) {
   layout.gradient = adam.gradient(0);
   layout.slots[0] = adam.first_moment(0);
   layout.slots[1] = adam.second_moment(0);
-  layout.sizes = parameter_sizes(request, layout.parameter, layout.count);
+  measure(request, layout);
   const DType dtype = request.inputs[layout.parameter].dtype;
   return dispatch_floating("adam_update", dtype, [&]<typename T>(Type<T>) {
     using C = compute_t<T>;

@@ -2,14 +2,32 @@
 
 namespace kerascnn {
 
-bool is_gain(const PassOptions& options, const Graph& graph, std::string_view op,
-             const Attributes& attributes, const std::vector<ValueId>& inputs) {
-  if (!options.fuses) return false;
+namespace {
+
+// Calls ask(request) with the request to plan the op.
+template <typename Ask>
+auto with_request(const PassOptions& options, const Graph& graph, std::string_view op,
+                  const Attributes& attributes, const std::vector<ValueId>& inputs,
+                  const Ask& ask) {
   std::vector<TensorSpec> specs;
   for (ValueId id : inputs) specs.push_back(graph.value(id).spec);
   const OpDef& definition = find_op(op);
   const std::vector<TensorSpec> outputs = infer_outputs(definition, attributes, specs);
-  return options.fuses({definition, attributes, specs, outputs, options.allow_tf32});
+  return ask({definition, attributes, specs, outputs, options.allow_tf32});
+}
+
+}  // namespace
+
+int64_t num_partial_sums(const PassOptions& options, const Graph& graph, const Node& node) {
+  if (!options.num_partial_sums) return 0;
+  return with_request(options, graph, node.op->name, node.attributes, node.inputs,
+                      options.num_partial_sums);
+}
+
+bool is_gain(const PassOptions& options, const Graph& graph, std::string_view op,
+             const Attributes& attributes, const std::vector<ValueId>& inputs) {
+  if (!options.fuses) return false;
+  return with_request(options, graph, op, attributes, inputs, options.fuses);
 }
 
 RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
@@ -33,7 +51,9 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = join_loss_gradients(rooted);  // a mean's gradient is a stored constant by now
   rooted = fuse_dense_losses(rooted, options);
   rooted = fuse_dense_gradients(rooted, options);
-  return eliminate_dead_code(rooted);
+  rooted = eliminate_dead_code(rooted);
+  rooted = fold_partial_sums(rooted, options);
+  return split_updates(rooted, options);
 }
 
 }  // namespace kerascnn

@@ -17,11 +17,18 @@ struct PassOptions {
   bool allow_tf32 = true;
   // Backend::fuses of the device. Without it no op is made that is faster on some devices only.
   std::function<bool(const PlanRequest&)> fuses = nullptr;
+  // Backend::num_partial_sums of the device.
+  std::function<int64_t(const PlanRequest&)> num_partial_sums = nullptr;
+  // May kernels run side by side there?
+  bool runs_side_by_side = false;
 };
 
 // Does the device gain from this op? `inputs` are values of the graph.
 bool is_gain(const PassOptions& options, const Graph& graph, std::string_view op,
              const Attributes& attributes, const std::vector<ValueId>& inputs);
+
+// PassOptions::num_partial_sums of a node, 0 without it.
+int64_t num_partial_sums(const PassOptions& options, const Graph& graph, const Node& node);
 
 // All passes, in the order that Program::compile uses.
 RootedGraph run_passes(const RootedGraph& source, const PassOptions& options = {});
@@ -83,6 +90,15 @@ RootedGraph fuse_dense_losses(const RootedGraph& source, const PassOptions& opti
 // The gradients of a dense layer's kernel and bias, a matmul and the sum of one of its factors,
 // become dense_wgrad, where the device has one kernel for them. Equal up to the order of additions.
 RootedGraph fuse_dense_gradients(const RootedGraph& source, const PassOptions& options);
+
+// Optimizer updates add up gradients that come as partial sums, where the device makes such and
+// nothing else needs the gradient. Equal up to the order of additions.
+RootedGraph fold_partial_sums(const RootedGraph& source, const PassOptions& options);
+
+// The parameters whose gradients are known last get an update of their own, so that those of all
+// others, and the next step's kernels that wait for them, need not wait for the last gradients.
+// Where kernels run side by side.
+RootedGraph split_updates(const RootedGraph& source, const PassOptions& options);
 
 // Stores small broadcast constants in full, so that no kernel runs for them in each step.
 RootedGraph materialize_constants(const RootedGraph& source);

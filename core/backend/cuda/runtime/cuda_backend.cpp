@@ -120,6 +120,12 @@ bool CudaBackend::fuses(const PlanRequest& request) {
          fuses_take_batches(request) || fuses_count_matches(request);
 }
 
+int64_t CudaBackend::num_partial_sums(const PlanRequest& request) {
+  const std::string_view op = request.op.name;
+  if (op != "conv2d_wgrad" && op != "conv2d_max_pool2d_wgrad") return 0;
+  return plan_kernel(*this, request)->num_partial_sums();
+}
+
 std::unique_ptr<Executor> CudaBackend::make_executor(std::vector<Instruction> instructions) {
   activate();
   if (const int64_t seed = shuffle_seed(); seed > 0) {

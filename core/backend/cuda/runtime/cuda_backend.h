@@ -19,6 +19,7 @@ class CudaBackend final : public Backend {
   Allocator& allocator() override { return *allocator_; }
   std::span<const KernelTableRow> kernel_table() const override;
   bool fuses(const PlanRequest& request) override;
+  int64_t num_partial_sums(const PlanRequest& request) override;
   std::unique_ptr<Executor> make_executor(std::vector<Instruction> instructions) override;
   int64_t max_unshared_bytes() const override;
   LaunchStats launch_stats() const override;
