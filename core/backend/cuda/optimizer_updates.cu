@@ -8,6 +8,7 @@
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/ops/optimizer_updates.h"
 
+#include <bit>
 #include <cmath>
 
 #include "core/backend/cuda/device/copy.cuh"
@@ -43,7 +44,8 @@ struct UpdateEntry {
   int64_t size;
   int first_stretch;  // its number among all stretches
   int copies;         // of the gradient
-  int8_t rows;        // of threads, for a stack, else 0
+  int8_t rows;        // of threads, for a stack, else 0; a power of two
+  int8_t lane_bits;   // threads in a row, as a power of two
   bool vectorized;
 };
 
@@ -195,25 +197,25 @@ __device__ __forceinline__ void update_plain(const UpdateEntry<Rule::kSlots>& en
   }
 }
 
-// Sums of kWidth neighbouring elements over the copies row, row + rows, ...
-template <typename T, int kSlots>
+// Sums of kWidth neighbouring elements over the copies row, row + rows, ... kWhole: all of them are
+// there, and aligned.
+template <typename T, bool kWhole, int kSlots>
 __device__ __forceinline__ void sum_copies(const UpdateEntry<kSlots>& entry, int64_t at, int row,
                                            compute_t<T> (&sums)[kWidth]) {
   using C = compute_t<T>;
-#pragma unroll
-  for (int k = 0; k < kWidth; ++k) sums[k] = C(-0.0);  // what changes no sum
-  if (at >= entry.size) return;
+  const int copies = entry.copies, rows = entry.rows;
+  const int64_t size = entry.size;
   const T* stack = static_cast<const T*>(entry.gradient);
-  for (int first = row; first < entry.copies; first += kAhead * entry.rows) {
+  for (int first = row; first < copies; first += kAhead * rows) {
     C parts[kAhead][kWidth];
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
-      const int copy = first + a * entry.rows;
-      if (copy < entry.copies) {
-        load_elements<T>(stack + copy * entry.size, at, entry.size, entry.vectorized, parts[a]);
+      const int copy = first + a * rows;
+      if (copy < copies) {
+        load_elements<T>(stack + copy * size, at, kWhole ? at + kWidth : size, kWhole, parts[a]);
       } else {
 #pragma unroll
-        for (int k = 0; k < kWidth; ++k) parts[a][k] = C(-0.0);
+        for (int k = 0; k < kWidth; ++k) parts[a][k] = C(-0.0);  // what changes no sum
       }
     }
 #pragma unroll
@@ -233,9 +235,9 @@ __device__ __forceinline__ void update_from_stack(const UpdateEntry<Rule::kSlots
   using C = compute_t<T>;
   constexpr int kSlots = Rule::kSlots;
   __shared__ Vector<C, kWidth> row_sums[kUpdateThreads];
-  const int lanes = kUpdateThreads / entry.rows;
-  const int row = threadIdx.x / lanes, lane = threadIdx.x - row * lanes;
-  const int width = lanes * kWidth;
+  const int row = threadIdx.x >> entry.lane_bits;
+  const int lane = threadIdx.x & ((1 << entry.lane_bits) - 1);
+  const int width = kWidth << entry.lane_bits;
   const int64_t first = int64_t{stretch} * width;
   const int64_t at = first + threadIdx.x;
   const bool has_element = threadIdx.x < width && at < entry.size;
@@ -245,7 +247,14 @@ __device__ __forceinline__ void update_from_stack(const UpdateEntry<Rule::kSlots
     element[slot] = has_element ? load(static_cast<const T*>(entry.old[slot])[at]) : C(0);
   }
   Vector<C, kWidth> sums;
-  sum_copies<T>(entry, first + lane * kWidth, row, sums.values);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) sums.values[k] = C(-0.0);
+  const int64_t summed = first + lane * kWidth;
+  if (entry.vectorized && summed + kWidth <= entry.size) {
+    sum_copies<T, true>(entry, summed, row, sums.values);
+  } else {
+    sum_copies<T, false>(entry, summed, row, sums.values);
+  }
   row_sums[threadIdx.x] = sums;
   const auto shared = rule.prepare(inputs);
   __syncthreads();
@@ -260,25 +269,20 @@ __device__ __forceinline__ void update_from_stack(const UpdateEntry<Rule::kSlots
       static_cast<T*>(entry.updated[slot])[at] = store<T>(element[slot]);
     }
   }
-  __syncthreads();  // the next stretch's sums take the place of these
 }
 
 template <typename T, typename Rule, typename Table>
 __global__ void __launch_bounds__(kUpdateThreads)
     update_tensors(const __grid_constant__ Table table, const __grid_constant__ Rule rule) {
   // Reads arguments only, so it need not wait for the kernels before.
-  int tensor = find_tensor(table, blockIdx.x);
+  const auto& entry = table.entries[find_tensor(table, blockIdx.x)];
+  const int stretch = blockIdx.x - entry.first_stretch;
   begin_kernel();
   const auto inputs = rule.read();
-  for (int stretch = blockIdx.x; stretch < table.stretches; stretch += gridDim.x) {
-    if (stretch != blockIdx.x) tensor = find_tensor(table, stretch);
-    const auto& entry = table.entries[tensor];
-    const int in_tensor = stretch - entry.first_stretch;
-    if (entry.rows == 0) {
-      update_plain<T>(entry, in_tensor, rule, inputs);
-    } else {
-      update_from_stack<T>(entry, in_tensor, rule, inputs);
-    }
+  if (entry.rows == 0) {
+    update_plain<T>(entry, stretch, rule, inputs);
+  } else {
+    update_from_stack<T>(entry, stretch, rule, inputs);
   }
 }
 
@@ -322,6 +326,8 @@ UpdateTable<kSlots, kTensors> fill_table(const KernelArgs& args, const UpdateLay
     entry.size = layout.sizes[tensor];
     entry.copies = layout.copies[tensor];
     entry.rows = static_cast<int8_t>(rows_for(entry.copies));
+    entry.lane_bits = static_cast<int8_t>(
+        std::countr_zero(static_cast<unsigned>(kUpdateThreads / std::max<int>(1, entry.rows))));
     entry.first_stretch = static_cast<int>(stretches);
     stretches += stretches_of(entry.size, entry.copies);
     entry.gradient = args.inputs[layout.gradient + tensor];
@@ -343,8 +349,9 @@ void launch_update(const KernelArgs& args, const UpdateLayout& layout, const Rul
   for (size_t first = 0; first < layout.count; first += kTensors) {
     const auto table = fill_table<T, Rule::kSlots, kTensors>(args, layout, first);
     if (table.stretches == 0) continue;
-    update_tensors<T><<<grid_for(table.stretches, 1), kUpdateThreads, 0,
-                        static_cast<cudaStream_t>(args.stream)>>>(table, rule);
+    update_tensors<T>
+        <<<table.stretches, kUpdateThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(table,
+                                                                                         rule);
     check_launch("optimizer update");
   }
 }
