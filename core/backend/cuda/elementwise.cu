@@ -4,6 +4,8 @@
 // their own (elementwise_single.cu).
 #include "core/backend/cuda/elementwise.h"
 
+#include <algorithm>
+
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/copy.cuh"
 #include "core/backend/cuda/device/elements.cuh"
@@ -18,6 +20,7 @@ namespace kerascnn::cuda {
 namespace {
 
 constexpr int kElementThreads = 128;
+constexpr int kWarp = 32;
 
 // Ops of a few machine instructions. A kernel that knows only these is small enough to stay in the
 // instruction cache, which is worth more to a short program than anything else: the full
@@ -180,6 +183,37 @@ __global__ void __launch_bounds__(kElementThreads)
       const ElementOutput& to = params.outputs[i];
       store_value(to.dtype, to.data, at, registers[to.source]);
     }
+  }
+}
+
+// Programs on single elements, as metrics and losses end with. The lanes of one warp take an input,
+// an instruction and an output each, so that these come together, and the code is short: the
+// interpreters above spend more time on jumps through theirs than on one element.
+__global__ void __launch_bounds__(kWarp)
+    interpret_scalars(const __grid_constant__ GeneralParams params) {
+  static_assert(std::max({kMaxElementInputs, kMaxElementConstants, kMaxElementInstructions,
+                          kMaxElementOutputs}) <= kWarp);
+  __shared__ ElementValue registers[kMaxElementRegisters];
+  __shared__ ElementInstruction code[kMaxElementInstructions];
+  const int lane = threadIdx.x;
+  const int first_result = params.num_inputs + params.num_constants;
+  // Arguments are no memory that others write: they need not wait.
+  if (lane < params.num_instructions) code[lane] = params.instructions[lane];
+  if (lane < params.num_constants) registers[params.num_inputs + lane] = params.constants[lane];
+  begin_kernel();
+  if (lane < params.num_inputs) {
+    registers[lane] = load_value(params.inputs[lane].dtype, params.inputs[lane].data, 0);
+  }
+  __syncwarp();
+  if (lane == 0) {
+    for (int i = 0; i < params.num_instructions; ++i) {
+      registers[first_result + i] = evaluate_compact(code[i], registers);
+    }
+  }
+  __syncwarp();
+  if (lane < params.num_outputs) {
+    const ElementOutput& to = params.outputs[lane];
+    store_value(to.dtype, to.data, 0, registers[to.source]);
   }
 }
 
@@ -386,6 +420,15 @@ std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementPr
   const BroadcastGeometry g = broadcast_geometry(request.outputs[0].shape, request.inputs);
   const std::string description = "kerascnn elementwise " + element_program_name(program);
   const bool compact = has_compact_ops(program);
+  if (compact && g.size == 1) {
+    return make_early_kernel(
+        description, [planned = general_params(request, program, g)](const KernelArgs& args) {
+          GeneralParams params = planned;
+          set_buffers(args, params);
+          interpret_scalars<<<1, kWarp, 0, static_cast<cudaStream_t>(args.stream)>>>(params);
+          check_launch("elementwise");
+        });
+  }
   if (!runs_on_floats(program)) {
     const auto kernel = compact ? interpret_any<true> : interpret_any<false>;
     return make_early_kernel(description, [kernel, planned = general_params(request, program, g)](
