@@ -167,20 +167,28 @@ __device__ __forceinline__ int find_tensor(const Table& table, int stretch) {
   return low;
 }
 
-template <typename T, typename Rule, typename Inputs>
+// The loads that may come before the wait, for begin_kernel().
+constexpr uint32_t kRuleSettled = 1, kOldSettled = 2;
+
+template <typename T, typename Rule>
 __device__ __forceinline__ void update_plain(const UpdateEntry<Rule::kSlots>& entry, int stretch,
-                                             const Rule& rule, const Inputs& inputs) {
+                                             const Rule& rule, uint32_t settled) {
   using C = compute_t<T>;
   constexpr int kSlots = Rule::kSlots;
   const int64_t at = stretch * kStretch + threadIdx.x * int64_t{kWidth};
-  if (at >= entry.size) return;
   C gradients[kWidth];
   C values[kSlots][kWidth];
-  load_elements<T>(entry.gradient, at, entry.size, entry.vectorized, gradients);
+  decltype(rule.read()) inputs;
+  begin_kernel(
+      settled, [&] { inputs = rule.read(); },
+      [&] {
 #pragma unroll
-  for (int slot = 0; slot < kSlots; ++slot) {
-    load_elements<T>(entry.old[slot], at, entry.size, entry.vectorized, values[slot]);
-  }
+        for (int slot = 0; slot < kSlots; ++slot) {
+          load_elements<T>(entry.old[slot], at, entry.size, entry.vectorized, values[slot]);
+        }
+      });
+  if (at >= entry.size) return;
+  load_elements<T>(entry.gradient, at, entry.size, entry.vectorized, gradients);
   const auto shared = rule.prepare(inputs);
 #pragma unroll
   for (int k = 0; k < kWidth; ++k) {
@@ -197,41 +205,46 @@ __device__ __forceinline__ void update_plain(const UpdateEntry<Rule::kSlots>& en
   }
 }
 
-// Sums of kWidth neighbouring elements over the copies row, row + rows, ... kWhole: all of them are
-// there, and aligned.
-template <typename T, bool kWhole, int kSlots>
-__device__ __forceinline__ void sum_copies(const UpdateEntry<kSlots>& entry, int64_t at, int row,
-                                           compute_t<T> (&sums)[kWidth]) {
+// kWidth neighbouring elements of the copies first, first + rows, ...; beyond the last one what
+// changes no sum.
+template <typename T, int kSlots>
+__device__ __forceinline__ void load_copies(const UpdateEntry<kSlots>& entry, int64_t at, int first,
+                                            compute_t<T> (&parts)[kAhead][kWidth]) {
   using C = compute_t<T>;
   const int copies = entry.copies, rows = entry.rows;
   const int64_t size = entry.size;
   const T* stack = static_cast<const T*>(entry.gradient);
-  for (int first = row; first < copies; first += kAhead * rows) {
-    C parts[kAhead][kWidth];
+  const auto load_all = [&](auto is_whole) {
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
       const int copy = first + a * rows;
-      if (copy < copies) {
-        load_elements<T>(stack + copy * size, at, kWhole ? at + kWidth : size, kWhole, parts[a]);
-      } else {
 #pragma unroll
-        for (int k = 0; k < kWidth; ++k) parts[a][k] = C(-0.0);  // what changes no sum
-      }
+      for (int k = 0; k < kWidth; ++k) parts[a][k] = C(-0.0);
+      if (copy >= copies) continue;
+      load_elements<T>(stack + copy * size, at, is_whole ? at + kWidth : size, is_whole, parts[a]);
     }
+  };
+  if (entry.vectorized && at + kWidth <= size) {
+    load_all(std::true_type());
+  } else {
+    load_all(std::false_type());
+  }
+}
+
+template <typename C>
+__device__ __forceinline__ void add_copies(const C (&parts)[kAhead][kWidth], C (&sums)[kWidth]) {
 #pragma unroll
-    for (int a = 0; a < kAhead; ++a) {
+  for (int a = 0; a < kAhead; ++a) {
 #pragma unroll
-      for (int k = 0; k < kWidth; ++k) sums[k] += parts[a][k];
-    }
+    for (int k = 0; k < kWidth; ++k) sums[k] += parts[a][k];
   }
 }
 
 // The threads of a row sum neighbouring elements; then each of the first threads adds up one
 // element's sums of all rows and updates it.
-template <typename T, typename Rule, typename Inputs>
+template <typename T, typename Rule>
 __device__ __forceinline__ void update_from_stack(const UpdateEntry<Rule::kSlots>& entry,
-                                                  int stretch, const Rule& rule,
-                                                  const Inputs& inputs) {
+                                                  int stretch, const Rule& rule, uint32_t settled) {
   using C = compute_t<T>;
   constexpr int kSlots = Rule::kSlots;
   __shared__ Vector<C, kWidth> row_sums[kUpdateThreads];
@@ -241,48 +254,55 @@ __device__ __forceinline__ void update_from_stack(const UpdateEntry<Rule::kSlots
   const int64_t first = int64_t{stretch} * width;
   const int64_t at = first + threadIdx.x;
   const bool has_element = threadIdx.x < width && at < entry.size;
-  C element[kSlots];
+  C element[kSlots] = {};
+  decltype(rule.read()) inputs;
+  begin_kernel(
+      settled, [&] { inputs = rule.read(); },
+      [&] {
 #pragma unroll
-  for (int slot = 0; slot < kSlots; ++slot) {
-    element[slot] = has_element ? load(static_cast<const T*>(entry.old[slot])[at]) : C(0);
-  }
+        for (int slot = 0; slot < kSlots; ++slot) {
+          if (has_element) element[slot] = load(static_cast<const T*>(entry.old[slot])[at]);
+        }
+      });
+  const int64_t summed = first + lane * kWidth;
+  C parts[kAhead][kWidth];
+  load_copies<T>(entry, summed, row, parts);
+  const auto shared = rule.prepare(inputs);  // while the copies are under way
   Vector<C, kWidth> sums;
 #pragma unroll
   for (int k = 0; k < kWidth; ++k) sums.values[k] = C(-0.0);
-  const int64_t summed = first + lane * kWidth;
-  if (entry.vectorized && summed + kWidth <= entry.size) {
-    sum_copies<T, true>(entry, summed, row, sums.values);
-  } else {
-    sum_copies<T, false>(entry, summed, row, sums.values);
+  add_copies(parts, sums.values);
+  const int step = kAhead * entry.rows;
+  for (int copy = row + step; copy < entry.copies; copy += step) {
+    load_copies<T>(entry, summed, copy, parts);
+    add_copies(parts, sums.values);
   }
   row_sums[threadIdx.x] = sums;
-  const auto shared = rule.prepare(inputs);
   __syncthreads();
-  if (has_element) {
-    const C* column = row_sums[0].values + threadIdx.x;
-    C sum = column[0];
+  if (!has_element) return;
+  const C* column = row_sums[0].values + threadIdx.x;
+  C sum = column[0];
 #pragma unroll 4
-    for (int r = 1; r < entry.rows; ++r) sum += column[r * width];
-    rule(shared, sum, element);
+  for (int r = 1; r < entry.rows; ++r) sum += column[r * width];
+  rule(shared, sum, element);
 #pragma unroll
-    for (int slot = 0; slot < kSlots; ++slot) {
-      static_cast<T*>(entry.updated[slot])[at] = store<T>(element[slot]);
-    }
+  for (int slot = 0; slot < kSlots; ++slot) {
+    static_cast<T*>(entry.updated[slot])[at] = store<T>(element[slot]);
   }
 }
 
+// `settled`: kRuleSettled, kOldSettled or both.
 template <typename T, typename Rule, typename Table>
 __global__ void __launch_bounds__(kUpdateThreads)
-    update_tensors(const __grid_constant__ Table table, const __grid_constant__ Rule rule) {
-  // Reads arguments only, so it need not wait for the kernels before.
+    update_tensors(const __grid_constant__ Table table, const __grid_constant__ Rule rule,
+                   uint32_t settled) {
+  // Arguments are no memory that others write: reading them need not wait.
   const auto& entry = table.entries[find_tensor(table, blockIdx.x)];
   const int stretch = blockIdx.x - entry.first_stretch;
-  begin_kernel();
-  const auto inputs = rule.read();
   if (entry.rows == 0) {
-    update_plain<T>(entry, stretch, rule, inputs);
+    update_plain<T>(entry, stretch, rule, settled);
   } else {
-    update_from_stack<T>(entry, stretch, rule, inputs);
+    update_from_stack<T>(entry, stretch, rule, settled);
   }
 }
 
@@ -344,14 +364,28 @@ UpdateTable<kSlots, kTensors> fill_table(const KernelArgs& args, const UpdateLay
   return table;
 }
 
+uint32_t settled_parts(const KernelArgs& args, const UpdateLayout& layout, int slots) {
+  const auto is_settled = [&](size_t first, size_t count) {
+    bool all = true;
+    for (size_t i = first; i < first + count; ++i) all = all && i < 32 && (args.settled >> i & 1);
+    return all;
+  };
+  bool is_old_settled = true;
+  for (int slot = 0; slot < slots; ++slot) {
+    is_old_settled = is_old_settled && is_settled(layout.old_input(slot, 0), layout.count);
+  }
+  return (is_settled(0, layout.parameter) ? kRuleSettled : 0) | (is_old_settled ? kOldSettled : 0);
+}
+
 template <typename T, int kTensors, typename Rule>
 void launch_update(const KernelArgs& args, const UpdateLayout& layout, const Rule& rule) {
+  const uint32_t settled = settled_parts(args, layout, Rule::kSlots);
   for (size_t first = 0; first < layout.count; first += kTensors) {
     const auto table = fill_table<T, Rule::kSlots, kTensors>(args, layout, first);
     if (table.stretches == 0) continue;
     update_tensors<T>
-        <<<table.stretches, kUpdateThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(table,
-                                                                                         rule);
+        <<<table.stretches, kUpdateThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
+            table, rule, settled);
     check_launch("optimizer update");
   }
 }
