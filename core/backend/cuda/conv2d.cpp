@@ -44,9 +44,9 @@ bool is_empty(const Conv2DGeometry& g) {
 
 using PlanCall = std::unique_ptr<Kernel> (*)(const Conv2DCall&);
 
-// The first of these that takes the call, and cuDNN between the last two.
-std::unique_ptr<Kernel> choose(const Conv2DCall& call, PlanCall small, PlanCall tensor_core,
-                               PlanCall direct) {
+// The first of these that takes the call; null where cuDNN comes first.
+std::unique_ptr<Kernel> choose_own(const Conv2DCall& call, PlanCall small, PlanCall tensor_core,
+                                   PlanCall direct) {
   const Conv2DGeometry& g = call.geometry;
   if (call.dtype == DType::Float64 || is_empty(g)) return direct(call);
   if (is_small(g)) {
@@ -55,11 +55,23 @@ std::unique_ptr<Kernel> choose(const Conv2DCall& call, PlanCall small, PlanCall 
   if (has_few_channels(g)) {
     if (auto kernel = tensor_core(call)) return kernel;
   }
+  return nullptr;
+}
+
+std::unique_ptr<Kernel> choose(const Conv2DCall& call, PlanCall small, PlanCall tensor_core,
+                               PlanCall direct) {
+  if (auto kernel = choose_own(call, small, tensor_core, direct)) return kernel;
   if (auto kernel = plan_conv2d_cudnn(call)) return kernel;
   return direct(call);
 }
 
 }  // namespace
+
+int64_t conv2d_wgrad_partial_sums(const PlanRequest& request) {
+  const auto kernel = choose_own(make_call(request), plan_conv2d_wgrad_tiled,
+                                 plan_conv2d_wgrad_tf32, plan_conv2d_wgrad_direct);
+  return kernel == nullptr ? 0 : kernel->num_partial_sums();
+}
 
 std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
   Conv2DCall call = make_call(request);

@@ -109,6 +109,11 @@ bool fuses_conv2d_max_pool2d(const PlanRequest& request) {
   return plan_own(request) != nullptr;
 }
 
+int64_t conv2d_max_pool2d_wgrad_partial_sums(const PlanRequest& request) {
+  const auto kernel = plan_own(request);
+  return kernel == nullptr ? 0 : kernel->num_partial_sums();
+}
+
 std::unique_ptr<Kernel> plan_conv2d_max_pool2d(const PlanRequest& request) { return plan(request); }
 
 std::unique_ptr<Kernel> plan_conv2d_max_pool2d_dgrad(const PlanRequest& request) {

@@ -22,4 +22,8 @@ bool fuses_take_batches(const PlanRequest& request);
 // The same for count_matches.
 bool fuses_count_matches(const PlanRequest& request);
 
+// Backend::num_partial_sums for these ops.
+int64_t conv2d_wgrad_partial_sums(const PlanRequest& request);
+int64_t conv2d_max_pool2d_wgrad_partial_sums(const PlanRequest& request);
+
 }  // namespace kerascnn::cuda

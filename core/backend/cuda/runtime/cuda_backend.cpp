@@ -121,9 +121,10 @@ bool CudaBackend::fuses(const PlanRequest& request) {
 }
 
 int64_t CudaBackend::num_partial_sums(const PlanRequest& request) {
-  const std::string_view op = request.op.name;
-  if (op != "conv2d_wgrad" && op != "conv2d_max_pool2d_wgrad") return 0;
-  return plan_kernel(*this, request)->num_partial_sums();
+  activate();
+  if (request.op.name == "conv2d_wgrad") return conv2d_wgrad_partial_sums(request);
+  const bool is_pooled = request.op.name == "conv2d_max_pool2d_wgrad";
+  return is_pooled ? conv2d_max_pool2d_wgrad_partial_sums(request) : 0;
 }
 
 std::unique_ptr<Executor> CudaBackend::make_executor(std::vector<Instruction> instructions) {
