@@ -18,7 +18,7 @@ def _whole(gradients, parameters):
 
 @reference("sgd_update")
 def sgd_update(learning_rate, *tensors, count, momentum, nesterov):
-    groups = [tensors[i : i + count] for i in range(0, len(tensors), count)]
+    groups = [list(tensors[i : i + count]) for i in range(0, len(tensors), count)]
     groups[1] = _whole(groups[1], groups[0])
     if momentum == 0:
         return tuple(p - learning_rate * g for p, g in zip(*groups, strict=True))
@@ -33,7 +33,7 @@ def sgd_update(learning_rate, *tensors, count, momentum, nesterov):
 @reference("adam_update")
 def adam_update(learning_rate, iterations, *tensors, count, beta_1, beta_2, epsilon):
     parameters, gradients, first, second = (
-        tensors[i : i + count] for i in range(0, len(tensors), count)
+        list(tensors[i : i + count]) for i in range(0, len(tensors), count)
     )
     gradients = _whole(gradients, parameters)
     step = int(iterations) + 1

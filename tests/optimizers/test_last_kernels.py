@@ -56,9 +56,12 @@ def train(device, optimizer, **options):
     runs = []
     with pytest.MonkeyPatch.context() as patch:
         original = CompiledStep.run
-        patch.setattr(
-            CompiledStep, "run", lambda self, *args: runs.append(self) or original(self, *args)
-        )
+
+        def run(self, *args, **options):
+            runs.append(self)
+            return original(self, *args, **options)
+
+        patch.setattr(CompiledStep, "run", run)
         model.fit(X, Y, batch_size=8, epochs=1, shuffle=False, verbose=0)
     state = [np.array(v) for v in (*model.variables, *model.optimizer.variables)]
     return state, runs[0].program.describe()
