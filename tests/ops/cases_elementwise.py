@@ -375,12 +375,41 @@ def _fused():
             "shape": [70_000],
         }
 
+    def scalars(rng, dtype, shape=()):
+        """As losses and metrics end: a sum, a count, and whether the loss is finite."""
+        d, boolean, integer = (DTYPE_NAMES.index(name) for name in (dtype, "bool", "int64"))
+        code = [
+            *(number["multiply"], d, 0, 3, -1),  # r5 = loss * 64
+            *(number["add"], d, 1, 5, -1),  # r6 = sum + r5
+            *(number["isfinite"], boolean, 5, -1, -1),  # r7
+            *(number["cast"], integer, 7, -1, -1),  # r8
+            *(number["add"], integer, 2, 8, -1),  # r9 = count + r8
+            *(number["add"], integer, 9, 4, -1),  # r10
+            *(number["where"], d, 7, 6, 1),  # r11
+        ]
+        count = rng.integers(2**40, 2**41, shape)
+        return [normal(rng, *shape), normal(rng, *shape), np.asarray(count)], {
+            "code": code,
+            "parameters": [0.0] * 14,
+            "constants": [64.0, -3.0],
+            "constant_dtypes": [d, integer],
+            "outputs": [6, 10, 11, 7],
+            "shape": list(shape),
+        }
+
+    def three(rng, dtype):
+        return scalars(rng, dtype, (3,))
+
     # Every intermediate result is rounded to its dtype, as the separate ops would: a few roundings.
     roundings = {"float16": 2.0**-8, "bfloat16": 2.0**-5}
     why = "each of the fused ops rounds its result to 16 bits"
     return [
         row("fused_elementwise", "chain", chain, gradient=False, tolerance=roundings, reason=why),
         row("fused_elementwise", "select", select, gradient=False, tolerance=roundings, reason=why),
+        row(
+            "fused_elementwise", "scalars", scalars, gradient=False, tolerance=roundings, reason=why
+        ),
+        row("fused_elementwise", "three", three, gradient=False, tolerance=roundings, reason=why),
     ]
 
 

@@ -230,8 +230,10 @@ ELEMENT_PARAMETERS = {
 
 @reference("fused_elementwise")
 def fused_elementwise(*inputs, code, parameters, constants, constant_dtypes, outputs, shape):
-    del constant_dtypes
-    registers = [*inputs, *(np.float64(value) for value in constants)]
+    kinds = [
+        np.float64 if is_float_name(DTYPE_NAMES[dtype]) else np.int64 for dtype in constant_dtypes
+    ]
+    registers = [*inputs, *(kind(value) for kind, value in zip(kinds, constants, strict=True))]
     for i in range(len(code) // 5):
         number, dtype, *operands = code[5 * i : 5 * i + 5]
         name = list(ELEMENT_FUNCTIONS)[number]
