@@ -186,9 +186,9 @@ def recorded_runs() -> Iterator[list[tuple[CompiledStep, list, int]]]:
     runs: list[tuple[CompiledStep, list, int]] = []
     original = CompiledStep.run
 
-    def run(self: CompiledStep, inputs: list, steps: int) -> None:
+    def run(self: CompiledStep, inputs: list, steps: int, *options: Any) -> None:
         runs.append((self, inputs, steps))
-        original(self, inputs, steps)
+        original(self, inputs, steps, *options)
 
     CompiledStep.run = run  # type: ignore[method-assign]
     try:

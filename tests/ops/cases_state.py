@@ -147,7 +147,7 @@ def _optimizers():
             "many_stacks",
             _stacked(_adam(many), many, [i % 7 or None for i in range(150)]),
         ),
-        large("sgd_update", _stacked(_sgd(0.9, False, big), big, [3, None])),
+        large("sgd_update", _stacked(_sgd(0.9, False, big), big, [3, None]), id="large_stack"),
     ]
 
 
