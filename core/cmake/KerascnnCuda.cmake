@@ -134,6 +134,9 @@ else()
   set(KERASCNN_CUDA_ARCHITECTURE_LIST ${KERASCNN_CUDA_ARCHITECTURES})
 endif()
 
+# Hopper's products of four warps are in code for 9.0a alone, which every GPU of compute capability 9.0 runs.
+list(TRANSFORM KERASCNN_CUDA_ARCHITECTURE_LIST REPLACE "^90(-real)?$" "90a\\1")
+
 set(CMAKE_CUDA_COMPILER "${KERASCNN_NVCC}")
 set(CMAKE_CUDA_ARCHITECTURES "${KERASCNN_CUDA_ARCHITECTURE_LIST}")
 if(NOT CMAKE_CUDA_HOST_COMPILER)

@@ -9,6 +9,7 @@
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/conv_pool.cuh"
 #include "core/backend/cuda/device/tf32.cuh"
+#include "core/backend/cuda/device/warpgroup.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/runtime/shared_memory.h"
 
@@ -16,6 +17,7 @@ namespace kerascnn::cuda {
 namespace {
 
 constexpr int kCellsPerWarp = 8;
+constexpr int kCellsOfWarpgroup = kWarpgroup * kCellsPerWarp;
 constexpr int kMinThreads = 256;  // some may have nothing to do but to load
 constexpr int kMaxThreads = 512;
 constexpr int kMaxWarpsCells = 8;
@@ -27,7 +29,7 @@ struct Tiles {
   int rows, columns;  // of the source, padding included
   int channels;       // of the source, rounded up to a multiple of 8
   int pixel;          // floats from one pixel of the source to the next
-  int warps_cells;    // warps that take different cells
+  int warps_cells;    // warps that take different cells, whole warpgroups
   int warps_deep;     // warps that take different channels of the same cells
 
   Tiles(int cells_down, int cells_across, int kernel, int source_channels, int cell_rows)
@@ -40,8 +42,9 @@ struct Tiles {
         // Pairs of floats of cells that are neighbours, two pixels apart, fall into banks of their
         // own: their distance is 8 or 24 more than a multiple of 32.
         pixel(channels + 4),
-        warps_cells(std::min((cell_rows * cells_across + kCellsPerWarp - 1) / kCellsPerWarp,
-                             kMaxWarpsCells)),
+        warps_cells(std::min(
+            (cell_rows * cells_across + kCellsOfWarpgroup - 1) / kCellsOfWarpgroup * kWarpgroup,
+            kMaxWarpsCells)),
         warps_deep(1) {}
 
   // Few warps can't hide the latency of shared memory and of the tensor cores.
@@ -67,82 +70,75 @@ __device__ __forceinline__ void store_in_pixel(float* to, float4 v) {
   to[6] = v.w;
 }
 
-// The weights as (taps, eights of channels, planes, lanes, 4): what a lane multiplies by, columns
-// j * 8 + group of channels `member` and `member` + 4, for two j in each plane.
+// The weights as (taps, eights of channels, a factor of 8 channels and these columns).
 template <int kTiles>
 struct WeightPlaces {
-  static constexpr int kOfLane = kTiles == 1 ? 2 : 4;  // floats in a plane
-  static constexpr int kPlanes = (kTiles + 1) / 2;
-  static constexpr int kOfEight = kPlanes * 32 * kOfLane;
+  static constexpr int kOfEight = 8 * kTiles * 8;
 
   // Of channel `channel` and column `column`, from the tap's first float on.
   __device__ __forceinline__ static int at(int channel, int column) {
-    const int tile = column / 8;
-    const int lane = column % 8 * 4 + channel % 4;
-    return channel / 8 * kOfEight + (tile / 2 * 32 + lane) * kOfLane + tile % 2 * 2 +
-           channel / 4 % 2;
+    return channel / 8 * kOfEight + place_in_factor(channel % 8, column, kTiles * 8);
   }
 };
 
-// What a lane multiplies by: its floats of WeightPlaces, b[tile][channel].
-template <int kTiles>
-__device__ __forceinline__ void load_fragment(const float* of_lane, uint32_t (&b)[kTiles][2]) {
-  if constexpr (kTiles == 1) {
-    const float2 v = *reinterpret_cast<const float2*>(of_lane);
-    b[0][0] = bits(v.x);
-    b[0][1] = bits(v.y);
-  } else {
-#pragma unroll
-    for (int j = 0; j < kTiles; j += 2) {
-      const float4 v = *reinterpret_cast<const float4*>(of_lane + j / 2 * 128);
-      b[j][0] = bits(v.x);
-      b[j][1] = bits(v.y);
-      b[j + 1][0] = bits(v.z);
-      b[j + 1][1] = bits(v.w);
-    }
-  }
-}
-
 // sums[h][j] += pixels 2h (rows g) and 2h + 1 (rows g + 8) of the warp's cells, columns 8j.. of the
 // weights, summed over 8 channels at first_depth, first_depth + depth_step, ... `source` is at the
-// thread's cell and channel `member`, `weights` at the lane's first float.
+// thread's cell and channel `member`. All warps of a warpgroup come together.
 template <int kKernel, int kTiles>
 __device__ __forceinline__ void multiply_cells(const float* source, const float* weights,
                                                const Tiles& t, int first_depth, int depth_step,
                                                float (&sums)[2][kTiles][4]) {
+  using Places = WeightPlaces<kTiles>;
+  // For more rows of a larger kernel there are not enough registers.
+  constexpr int kUnderWay = kKernel <= 3 ? 1 : 0;
   const int row_pitch = t.columns * t.pixel;
-  const int tap_pitch = t.channels / 8 * WeightPlaces<kTiles>::kOfEight;
+  const int tap_pitch = t.channels / 8 * Places::kOfEight;
   for (int depth = first_depth; depth < t.channels; depth += depth_step) {
-    const float* of_depth = weights + depth / 8 * WeightPlaces<kTiles>::kOfEight;
-    uint32_t patch[2][kKernel + 1][2];  // two rows of the source, the older one replaced in turn
+    const float* of_depth = weights + depth / 8 * Places::kOfEight;
+    // Rows of the source, each of which replaces the third above it.
+    uint32_t patch[3][kKernel + 1][2];
     auto load_row = [&](int r) {
 #pragma unroll
       for (int s = 0; s <= kKernel; ++s) {
         const float2 v =
             *reinterpret_cast<const float2*>(source + r * row_pitch + s * t.pixel + depth);
-        patch[r % 2][s][0] = bits(v.x);
-        patch[r % 2][s][1] = bits(v.y);
+        patch[r % 3][s][0] = bits(v.x);
+        patch[r % 3][s][1] = bits(v.y);
       }
     };
+    if constexpr (kWarpgroups) wait_for_products<0>();
     load_row(0);
 #pragma unroll
     for (int r = 0; r < kKernel; ++r) {
+      // The products of the row before may be under way; those before them have read what is
+      // replaced now.
+      if constexpr (kWarpgroups) wait_for_products<kUnderWay>();
       load_row(r + 1);
+      if constexpr (kWarpgroups) begin_products();
 #pragma unroll
       for (int s = 0; s < kKernel; ++s) {
-        uint32_t b[kTiles][2];
-        load_fragment<kTiles>(of_depth + (r * kKernel + s) * tap_pitch, b);
+        const float* factor = of_depth + (r * kKernel + s) * tap_pitch;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const auto& left = patch[(r + h) % 2][s];
-          const auto& right = patch[(r + h) % 2][s + 1];
+          const auto& left = patch[(r + h) % 3][s];
+          const auto& right = patch[(r + h) % 3][s + 1];
           const uint32_t a[4] = {left[0], right[0], left[1], right[1]};
+          if constexpr (kWarpgroups) {
+            multiply_warpgroup<kTiles>(sums[h], a, describe_factor(factor, kTiles * 8));
+          } else {
 #pragma unroll
-          for (int j = 0; j < kTiles; ++j) multiply_tf32(sums[h][j], a, b[j]);
+            for (int j = 0; j < kTiles; ++j) {
+              const float* of_lane = factor + j * 32 + threadIdx.x % 32;
+              const uint32_t b[2] = {bits(of_lane[0]), bits(of_lane[kTiles * 32])};
+              multiply_tf32(sums[h][j], a, b);
+            }
+          }
         }
       }
+      if constexpr (kWarpgroups) commit_products();
     }
   }
+  if constexpr (kWarpgroups) wait_for_products<0>();
 }
 
 // The input under a block's cells.
@@ -154,27 +150,41 @@ __device__ __forceinline__ void load_input(const float* x, float* tile, const Co
       [](float* to, float4 v) { store_in_pixel(to, v); });
 }
 
-// Four neighbours of the kernel for each tap, on their way to WeightPlaces: `step` floats apart
-// there. Each thread starts with another of the four, so that few write to one bank.
+// Four neighbours of the kernel for each tap, on their way to WeightPlaces.
 struct WeightColumn {
   const float* from;
   float* to;
   int from_tap, to_tap;
-  int step, turn;
   bool valid;
 
   __device__ __forceinline__ float4 load(int tap) const {
     if (!valid) return {};
-    return __ldg(reinterpret_cast<const float4*>(from + static_cast<int64_t>(tap) * from_tap));
+    const float4 v =
+        __ldg(reinterpret_cast<const float4*>(from + static_cast<int64_t>(tap) * from_tap));
+    return {unbiased_tf32(v.x), unbiased_tf32(v.y), unbiased_tf32(v.z), unbiased_tf32(v.w)};
   }
+};
+
+// They are columns of one channel: each thread starts with another of them, so that few write to
+// one bank.
+struct ColumnsOfWeights : WeightColumn {
+  int turn;
+
   __device__ __forceinline__ void store(int tap, float4 v) const {
     if (turn & 1) v = {v.y, v.z, v.w, v.x};
     if (turn & 2) v = {v.z, v.w, v.x, v.y};
     float* first = to + tap * to_tap;
-    first[(turn & 3) * step] = unbiased_tf32(v.x);
-    first[((turn + 1) & 3) * step] = unbiased_tf32(v.y);
-    first[((turn + 2) & 3) * step] = unbiased_tf32(v.z);
-    first[((turn + 3) & 3) * step] = unbiased_tf32(v.w);
+    first[(turn & 3) * 4] = v.x;
+    first[((turn + 1) & 3) * 4] = v.y;
+    first[((turn + 2) & 3) * 4] = v.z;
+    first[((turn + 3) & 3) * 4] = v.w;
+  }
+};
+
+// They are channels of one column.
+struct ChannelsOfWeights : WeightColumn {
+  __device__ __forceinline__ void store(int tap, float4 v) const {
+    *reinterpret_cast<float4*>(to + tap * to_tap) = v;
   }
 };
 
@@ -187,13 +197,11 @@ __device__ __forceinline__ void load_weights(const float* kernel, float* weights
   copy_rows<5>(taps, t.channels * kChunks, [&](int item) {
     const int channel = item / kChunks, chunk = item % kChunks;
     const int column = first_column + chunk * 4;
-    return WeightColumn{kernel + channel * c.output_channels + column,
-                        weights + Places::at(channel, chunk * 4),
-                        c.input_channels * c.output_channels,
-                        t.channels / 8 * Places::kOfEight,
-                        4 * Places::kOfLane,
-                        chunk % 2 + chunk / 4 * 2,
-                        channel < c.input_channels && column < c.output_channels};
+    return ColumnsOfWeights{
+        {kernel + channel * c.output_channels + column, weights + Places::at(channel, chunk * 4),
+         c.input_channels * c.output_channels, t.channels / 8 * Places::kOfEight,
+         channel < c.input_channels && column < c.output_channels},
+        chunk / 2};
   });
 }
 
@@ -210,13 +218,10 @@ __device__ __forceinline__ void load_turned_weights(const float* kernel, float* 
     const int chunk = item / 8 % (t.channels / 4);
     const int of_block = item / (t.channels * 2) * 8 + item % 8;
     const int channel = chunk * 4, column = first_column + of_block;
-    return WeightColumn{kernel + column * c.output_channels + channel,
-                        weights + (taps - 1) * tap_pitch + Places::at(channel, of_block),
-                        c.input_channels * c.output_channels,
-                        -tap_pitch,
-                        Places::kOfLane,
-                        item / 2,
-                        channel < c.output_channels && column < c.input_channels};
+    return ChannelsOfWeights{{kernel + column * c.output_channels + channel,
+                              weights + (taps - 1) * tap_pitch + Places::at(channel, of_block),
+                              c.input_channels * c.output_channels, -tap_pitch,
+                              channel < c.output_channels && column < c.input_channels}};
   });
 }
 
@@ -293,29 +298,54 @@ struct ThreadCell {
 };
 
 // Adds up the sums of the warps that took different channels of the same cells, always in the same
-// order; the first of them has the result. Everybody must be done with shared memory's contents.
-template <int kTiles>
-__device__ __forceinline__ void add_warps(float* shared, const Tiles& t, int warp_cells,
-                                          int warp_deep, float (&sums)[2][kTiles][4]) {
-  constexpr int kSums = 2 * kTiles * 4;
-  if (t.warps_deep == 1) return;
-  const int lane = threadIdx.x % 32;
-  __syncthreads();
-  if (warp_deep > 0 && warp_deep < t.warps_deep) {
-    float* to = shared + ((warp_deep - 1) * t.warps_cells + warp_cells) * kSums * 32 + lane;
+// order, and calls finish(j, sums) for 8 columns at a time, which each of these warps does for some
+// of them. Everybody must be done with shared memory's contents.
+template <int kTiles, typename Finish>
+__device__ __forceinline__ void finish_cells(float* shared, const Tiles& t, int warp_cells,
+                                             int warp_deep, const float (&sums)[2][kTiles][4],
+                                             Finish finish) {
+  const auto part = [&](int deep, int j, int h) {
+    const int number = (((deep * t.warps_cells + warp_cells) * kTiles + j) * 2 + h) * 32;
+    return reinterpret_cast<float4*>(shared) + number + threadIdx.x % 32;
+  };
+  if (t.warps_deep > 1) {
+    __syncthreads();
+    if (warp_deep < t.warps_deep) {
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) to[i * 32] = sums[i / (kTiles * 4)][i / 4 % kTiles][i % 4];
+      for (int j = 0; j < kTiles; ++j) {
+        if (j % t.warps_deep == warp_deep) continue;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          *part(warp_deep, j, h) = {sums[h][j][0], sums[h][j][1], sums[h][j][2], sums[h][j][3]};
+        }
+      }
+    }
+    __syncthreads();
+    if (warp_deep >= t.warps_deep) return;
   }
-  __syncthreads();
-  if (warp_deep > 0) return;
-  for (int deep = 1; deep < t.warps_deep; ++deep) {
-    const float* from = shared + ((deep - 1) * t.warps_cells + warp_cells) * kSums * 32 + lane;
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) sums[i / (kTiles * 4)][i / 4 % kTiles][i % 4] += from[i * 32];
+  for (int j = 0; j < kTiles; ++j) {
+    if (j % t.warps_deep != warp_deep) continue;
+    float total[2][4] = {};
+#pragma unroll 1
+    for (int deep = 0; deep < t.warps_deep; ++deep) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float4 v = deep == warp_deep
+                             ? float4{sums[h][j][0], sums[h][j][1], sums[h][j][2], sums[h][j][3]}
+                             : *part(deep, j, h);
+        total[h][0] += v.x;
+        total[h][1] += v.y;
+        total[h][2] += v.z;
+        total[h][3] += v.w;
+      }
+    }
+    finish(j, total);
   }
 }
 
-// Calls finish(cell, sums) with what the warps have computed for each cell of the block.
+// Calls finish(cell, j, sums) with what the warps have computed for each cell of the block and 8
+// columns from 8j on.
 template <int kKernel, int kTiles, typename Finish>
 __device__ __forceinline__ void multiply_block(float* shared, const float* tile,
                                                const float* weights, const Tiles& t, int rows,
@@ -324,19 +354,21 @@ __device__ __forceinline__ void multiply_block(float* shared, const float* tile,
   const int warp = threadIdx.x / 32;
   const int warp_cells = warp % t.warps_cells, warp_deep = warp / t.warps_cells;
   if (warp_deep > 0 && t.warps_deep == 1) return;  // came only to load
-  // More than one turn only where warps_deep is 1.
-  for (int first = warp_cells * kCellsPerWarp; first < rows * t.cell_columns || t.warps_deep > 1;
-       first += t.warps_cells * kCellsPerWarp) {
-    const ThreadCell cell(t, first + group, rows);
+  // More than one turn only where warps_deep is 1. A warpgroup's turns are those of its first warp.
+  const int in_warpgroup = warp_cells % kWarpgroup * kCellsPerWarp;
+  for (int first = warp_cells / kWarpgroup * kCellsOfWarpgroup;
+       first < rows * t.cell_columns || t.warps_deep > 1; first += t.warps_cells * kCellsPerWarp) {
+    const ThreadCell cell(t, first + in_warpgroup + group, rows);
     const float* source =
         tile + (2 * cell.row * t.columns + 2 * cell.column) * t.pixel + 2 * member;
     float sums[2][kTiles][4] = {};
     // Others came only to load.
-    if (warp_deep < t.warps_deep)
-      multiply_cells<kKernel, kTiles>(source, weights + lane * WeightPlaces<kTiles>::kOfLane, t,
-                                      warp_deep * 8, t.warps_deep * 8, sums);
-    add_warps<kTiles>(shared, t, warp_cells, warp_deep, sums);
-    if (cell.valid && warp_deep == 0) finish(cell, sums);
+    if (warp_deep < t.warps_deep) {
+      multiply_cells<kKernel, kTiles>(source, weights, t, warp_deep * 8, t.warps_deep * 8, sums);
+    }
+    finish_cells<kTiles>(shared, t, warp_cells, warp_deep, sums, [&](int j, auto& of_tile) {
+      if (cell.valid) finish(cell, j, of_tile);
+    });
     if (t.warps_deep > 1) return;
   }
 }
@@ -356,38 +388,45 @@ __global__ void __launch_bounds__(kMaxThreads)
   begin_kernel(
       settled, [&] { load_weights<kTiles>(kernel, weights, c, t, kTaps, first_column); },
       [&] { load_input(x, tile, c, t, n, first_row); });
+  const int member = threadIdx.x % 4;
+  float start[kTiles][2] = {};
+  if (bias != nullptr) {
+#pragma unroll
+    for (int j = 0; j < kTiles; ++j) {
+      const int channel = first_column + j * 8 + 2 * member;
+      if (channel >= c.output_channels) continue;  // a multiple of 4: both or neither
+      start[j][0] = bias[channel];
+      start[j][1] = bias[channel + 1];
+    }
+  }
+  publish_to_tensor_cores();
   __syncthreads();
 
   const int rows = min(t.cell_rows, c.pooled_height - first_row);
-  const int member = threadIdx.x % 4;
   multiply_block<kKernel, kTiles>(
-      shared, tile, weights, t, rows, [&](const ThreadCell& cell, auto& sums) {
+      shared, tile, weights, t, rows, [&](const ThreadCell& cell, int j, auto& sums) {
+        const int channel = first_column + j * 8 + 2 * member;
+        if (channel >= c.output_channels) return;
+        Vector<float, 2> values;
+        Vector<uint8_t, 2> positions;
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          const auto result = [&](int half, int element) {
+            return activate_pixel<kSimple>(c, sums[half][element] + start[j][k]);
+          };
+          Maximum2x2 maximum(result(0, k));
+          maximum.add(result(0, 2 + k), 1);
+          maximum.add(result(1, k), 2);
+          maximum.add(result(1, 2 + k), 3);
+          values.values[k] = maximum.value;
+          positions.values[k] = maximum.position;
+        }
         const int64_t pixel =
             (static_cast<int64_t>(n) * c.pooled_height + first_row + cell.row) * c.pooled_width +
             cell.column;
-#pragma unroll
-        for (int j = 0; j < kTiles; ++j) {
-          const int channel = first_column + j * 8 + 2 * member;
-          if (channel >= c.output_channels) continue;  // a multiple of 4: both or neither
-          Vector<float, 2> values;
-          Vector<uint8_t, 2> positions;
-#pragma unroll
-          for (int k = 0; k < 2; ++k) {
-            const float start = bias != nullptr ? bias[channel + k] : 0.0f;
-            const auto result = [&](int half, int element) {
-              return activate_pixel<kSimple>(c, sums[half][j][element] + start);
-            };
-            Maximum2x2 maximum(result(0, k));
-            maximum.add(result(0, 2 + k), 1);
-            maximum.add(result(1, k), 2);
-            maximum.add(result(1, 2 + k), 3);
-            values.values[k] = maximum.value;
-            positions.values[k] = maximum.position;
-          }
-          const int64_t at = pixel * c.output_channels + channel;
-          *reinterpret_cast<Vector<float, 2>*>(y + at) = values;
-          if (index != nullptr) *reinterpret_cast<Vector<uint8_t, 2>*>(index + at) = positions;
-        }
+        const int64_t at = pixel * c.output_channels + channel;
+        *reinterpret_cast<Vector<float, 2>*>(y + at) = values;
+        if (index != nullptr) *reinterpret_cast<Vector<uint8_t, 2>*>(index + at) = positions;
       });
 }
 
@@ -409,12 +448,15 @@ __global__ void __launch_bounds__(kMaxThreads)
   __syncthreads();
   spread_gradient<kSimple>(gy, y, index, tile, c, t, n, first_row, kKernel - 1 - c.pad_top,
                            kKernel - 1 - c.pad_left);
+  publish_to_tensor_cores();
   __syncthreads();
 
   const int rows = min(t.cell_rows, (c.input_height + 1) / 2 - first_row);
   const int member = threadIdx.x % 4;
   multiply_block<kKernel, kTiles>(
-      shared, tile, weights, t, rows, [&](const ThreadCell& cell, auto& sums) {
+      shared, tile, weights, t, rows, [&](const ThreadCell& cell, int j, auto& sums) {
+        const int channel = first_column + j * 8 + 2 * member;
+        if (channel >= c.input_channels) return;  // an even number: both or neither
 #pragma unroll
         for (int p = 0; p < 4; ++p) {
           const int row = 2 * (first_row + cell.row) + p / 2;
@@ -422,13 +464,8 @@ __global__ void __launch_bounds__(kMaxThreads)
           if (row >= c.input_height || column >= c.input_width) continue;
           const int64_t pixel =
               (static_cast<int64_t>(n) * c.input_height + row) * c.input_width + column;
-#pragma unroll
-          for (int j = 0; j < kTiles; ++j) {
-            const int channel = first_column + j * 8 + 2 * member;
-            if (channel >= c.input_channels) continue;  // an even number: both or neither
-            *reinterpret_cast<float2*>(gx + pixel * c.input_channels + channel) = {
-                sums[p / 2][j][p % 2 * 2], sums[p / 2][j][p % 2 * 2 + 1]};
-          }
+          *reinterpret_cast<float2*>(gx + pixel * c.input_channels + channel) = {
+              sums[p / 2][p % 2 * 2], sums[p / 2][p % 2 * 2 + 1]};
         }
       });
 }
@@ -453,7 +490,8 @@ bool find_layout(const ConvPool& c, int kernel, int cells_down, int cells_across
     const bool alone = blocks * blocks_across <= Context::current().multiprocessors();
     t.share_channels((alone ? kMaxThreads : kMaxThreads / 2) / 32);
     const int64_t floats = int64_t{kernel} * kernel * t.channels * columns + t.source_floats();
-    const int64_t sums = int64_t{t.warps_deep - 1} * t.warps_cells * 32 * columns;
+    const int64_t sums =
+        t.warps_deep > 1 ? int64_t{t.warps_deep} * t.warps_cells * 32 * columns : 0;
     const int64_t bytes = std::max(floats, sums) * int64_t{sizeof(float)};
     const bool enough = blocks * blocks_across >= wanted_blocks;
     if (bytes <= most && (enough || cell_rows == 1)) {

@@ -10,6 +10,7 @@
 #include "core/backend/cuda/device/cluster.cuh"
 #include "core/backend/cuda/device/conv_pool.cuh"
 #include "core/backend/cuda/device/tf32.cuh"
+#include "core/backend/cuda/device/warpgroup.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/runtime/shared_memory.h"
 
@@ -20,13 +21,17 @@ constexpr int kRuns = 4;  // of a warp: 32 rows
 constexpr int kMaxWarps = 12;
 // Of a thread, under way together: the sums keep most registers for themselves.
 constexpr int kLoads = 4;
+// Factors of 8 pixels whose input a warp has in registers.
+constexpr int kDepths = 3;
+// Rows of the result that a thread reads from other blocks together.
+constexpr int kAhead = 4;
 // Two multiprocessors that are neighbours always take a cluster of two large blocks; of larger
 // clusters not as many fit at a time as multiprocessors.
 constexpr int kClusterBlocks = 2;
 // Of a larger result every copy costs.
 constexpr int64_t kSmallResult = 8192;
 
-// Rows of shared memory that lanes read down: 4 rows of 8 columns fall into 32 banks.
+// Of pixels that lanes read down: 4 of them with 8 channels fall into 32 banks.
 __host__ __device__ constexpr int padded_row(int columns) {
   return columns % 16 == 0 ? columns + 8 : columns;
 }
@@ -39,7 +44,7 @@ struct Tiles {
   int pixel;          // floats from one pixel of the input to the next
   int pixels;         // of a band's gradient, rounded up to a multiple of 8
   int runs;           // of the result
-  int warps_down;     // warps that take different rows
+  int warps_down;     // warps that take different rows, whole warpgroups
   int warps_deep;     // warps that take different pixels for the same rows
   int bands;          // of all images
   int splits;         // grid.x: a share of the bands each
@@ -74,55 +79,62 @@ __device__ __forceinline__ void load_input(const float* x, float* tile, const Co
       [](float* to, float4 v) { *reinterpret_cast<float4*>(to) = v; });
 }
 
-// Four channels of the gradient, cell by cell, on their way to the cells' four pixels. Adds what
-// the thread has seen to `bias_sums`.
-template <int kRow, bool kSimple>
+// Four channels of the gradient, cell by cell, on their way to the cells' four pixels: half of a
+// factor of 8 pixels and kColumns columns. Adds what the thread has seen to `bias_sums`.
+template <int kColumns, bool kSimple>
 struct CellColumn {
   PooledColumn<kSimple> from;
   float* to;
   int cells;  // not more are read; 0 where the column lies beyond the last channel
+  int turn;   // each thread starts with another channel, so that few write to one bank
   float (&bias_sums)[4];
 
   __device__ __forceinline__ PooledGradient load(int cell) const {
     return cell < cells ? from.load(cell) : PooledGradient{};
   }
   __device__ __forceinline__ void store(int cell, const PooledGradient& gradient) const {
-    float values[4];
+    float4 v = {gradient.values[0], gradient.values[1], gradient.values[2], gradient.values[3]};
+    uchar4 p = {gradient.positions[0], gradient.positions[1], gradient.positions[2],
+                gradient.positions[3]};
+    bias_sums[0] += v.x;
+    bias_sums[1] += v.y;
+    bias_sums[2] += v.z;
+    bias_sums[3] += v.w;
+    if (turn & 1) v = {v.y, v.z, v.w, v.x}, p = {p.y, p.z, p.w, p.x};
+    if (turn & 2) v = {v.z, v.w, v.x, v.y}, p = {p.z, p.w, p.x, p.y};
+    const float values[4] = {unbiased_tf32(v.x), unbiased_tf32(v.y), unbiased_tf32(v.z),
+                             unbiased_tf32(v.w)};
+    const uint8_t positions[4] = {p.x, p.y, p.z, p.w};
+    auto* of_cell = reinterpret_cast<float4*>(to + cell * 4 * kColumns);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      bias_sums[k] += gradient.values[k];
-      values[k] = unbiased_tf32(gradient.values[k]);
-    }
-    const uint8_t (&at)[4] = gradient.positions;
-#pragma unroll
-    for (int p = 0; p < 4; ++p) {
-      *reinterpret_cast<float4*>(to + (4 * cell + p) * kRow) = {
-          at[0] == p ? values[0] : 0.0f, at[1] == p ? values[1] : 0.0f,
-          at[2] == p ? values[2] : 0.0f, at[3] == p ? values[3] : 0.0f};
+      const int at = positions[k];
+      of_cell[(turn + k) & 3] = {at == 0 ? values[k] : 0.0f, at == 1 ? values[k] : 0.0f,
+                                 at == 2 ? values[k] : 0.0f, at == 3 ? values[k] : 0.0f};
     }
   }
 };
 
-// The gradient at the cells' pixels: each pooled gradient at its maximum, zeros else. Adds what the
-// thread has seen to `bias_sums`: its channels are the same in each turn.
+// The gradient at the cells' pixels: each pooled gradient at its maximum, zeros else.
 template <int kColumns, bool kSimple>
 __device__ __forceinline__ void spread_gradient(const float* gy, const float* y,
                                                 const uint8_t* index, float* tile,
                                                 const ConvPool& c, const Tiles& t, int n,
                                                 int first_row, int first_column,
                                                 float (&bias_sums)[4]) {
-  constexpr int kRow = padded_row(kColumns);
   const int cells = min(t.cell_rows, c.pooled_height - first_row) * c.pooled_width;
   const int64_t first_cell =
       (static_cast<int64_t>(n) * c.pooled_height + first_row) * c.pooled_width;
+  // The chunks of a thread are the same in each turn, as are its channels in `bias_sums`.
   copy_rows<kLoads / 2>(t.pixels / 4, kColumns / 4, [&](int chunk) {
     const int channel = first_column + chunk * 4;
     const bool valid = channel < c.output_channels;
     const int64_t at = first_cell * c.output_channels + (valid ? channel : 0);
-    return CellColumn<kRow, kSimple>{{gy + at, y + at, index + at, c.output_channels, &c},
-                                     tile + chunk * 4,
-                                     valid ? cells : 0,
-                                     bias_sums};
+    return CellColumn<kColumns, kSimple>{{gy + at, y + at, index + at, c.output_channels, &c},
+                                         tile + chunk * 16,
+                                         valid ? cells : 0,
+                                         chunk / 2,
+                                         bias_sums};
   });
 }
 
@@ -133,9 +145,9 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
                                 const float* __restrict__ y, const uint8_t* __restrict__ index,
                                 PartialSums partial, ConvPool c, Tiles t, uint32_t settled) {
   extern __shared__ __align__(32) float shared[];
-  constexpr int kColumns = kTiles * 8, kRow = padded_row(kColumns);
-  float* gradient = shared;                               // (bands, pixels, columns)
-  float* tile = gradient + t.together * t.pixels * kRow;  // (bands, rows, columns, channels)
+  constexpr int kColumns = kTiles * 8;
+  float* gradient = shared;  // (bands, eights of pixels, a factor of 8 pixels and kColumns)
+  float* tile = gradient + t.together * t.pixels * kColumns;  // (bands, rows, columns, channels)
   int* offsets = reinterpret_cast<int*>(tile + t.together * t.band_floats());  // of each pixel
 
   const int lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
@@ -157,7 +169,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
   int sources[kWide ? 1 : kRuns];  // of the thread's row in each run
 #pragma unroll
   for (int i = 0; i < (kWide ? 1 : kRuns); ++i) {
-    const int run = min(first_run + i, t.runs - 1);
+    // Warps behind the last run take runs that others have too.
+    const int run = min(first_run + i, t.runs - (kWide ? kRuns : 1));
     const int tap = run / (t.channels / 8);
     const int channel = (run - tap * (t.channels / 8)) * 8;
     sources[i] = (tap / kKernel * t.columns + tap % kKernel) * t.pixel + channel + group;
@@ -181,30 +194,59 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
       });
     });
     for_each_band([&](int i, int n, int first_row) {
-      spread_gradient<kColumns, kSimple>(gy, y, index, gradient + i * t.pixels * kRow, c, t, n,
+      spread_gradient<kColumns, kSimple>(gy, y, index, gradient + i * t.pixels * kColumns, c, t, n,
                                          first_row, first_column, bias_sums);
     });
+    publish_to_tensor_cores();
     __syncthreads();
-    for (int depth = warp_deep * 8; depth < together * t.pixels; depth += t.warps_deep * 8) {
-      const float* near = tile + offsets[depth + member];
-      const float* far = tile + offsets[depth + member + 4];
-      const float* from = gradient + (depth + member) * kRow + group;
-      uint32_t b[kTiles][2];
+    // The input of kCount products from `depth` on goes to registers first; other warpgroups
+    // multiply meanwhile.
+    const int pixels = together * t.pixels, step = t.warps_deep * 8;
+    const auto multiply = [&]<int kCount>(int depth) {
+      uint32_t a[kCount][kRuns / 2][4];
 #pragma unroll
-      for (int j = 0; j < kTiles; ++j) {
-        b[j][0] = bits(from[j * 8]);
-        b[j][1] = bits(from[4 * kRow + j * 8]);
+      for (int d = 0; d < kCount; ++d) {
+        const float* near = tile + offsets[depth + d * step + member];
+        const float* far = tile + offsets[depth + d * step + member + 4];
+#pragma unroll
+        for (int i = 0; i < kRuns / 2; ++i) {
+          const int upper = kWide ? sources[0] + 16 * i : sources[kWide ? 0 : 2 * i];
+          const int lower = kWide ? upper + 8 : sources[kWide ? 0 : 2 * i + 1];
+          a[d][i][0] = bits(near[upper]);
+          a[d][i][1] = bits(near[lower]);
+          a[d][i][2] = bits(far[upper]);
+          a[d][i][3] = bits(far[lower]);
+        }
       }
+      if constexpr (kWarpgroups) begin_products();
 #pragma unroll
-      for (int i = 0; i < kRuns / 2; ++i) {
-        const int upper = kWide ? sources[0] + 16 * i : sources[kWide ? 0 : 2 * i];
-        const int lower = kWide ? upper + 8 : sources[kWide ? 0 : 2 * i + 1];
-        const uint32_t a[4] = {bits(near[upper]), bits(near[lower]), bits(far[upper]),
-                               bits(far[lower])};
+      for (int d = 0; d < kCount; ++d) {
+        const float* factor = gradient + (depth + d * step) * kColumns;
+        if constexpr (kWarpgroups) {
 #pragma unroll
-        for (int j = 0; j < kTiles; ++j) multiply_tf32(sums[i][j], a, b[j]);
+          for (int i = 0; i < kRuns / 2; ++i) {
+            multiply_warpgroup<kTiles>(sums[i], a[d][i], describe_factor(factor, kColumns));
+          }
+        } else {
+#pragma unroll
+          for (int j = 0; j < kTiles; ++j) {
+            const float* of_lane = factor + j * 32 + lane;
+            const uint32_t b[2] = {bits(of_lane[0]), bits(of_lane[kColumns * 4])};
+#pragma unroll
+            for (int i = 0; i < kRuns / 2; ++i) multiply_tf32(sums[i][j], a[d][i], b);
+          }
+        }
       }
+      if constexpr (kWarpgroups) {
+        commit_products();
+        wait_for_products<0>();
+      }
+    };
+    int depth = warp_deep * 8;
+    for (; depth + (kDepths - 1) * step < pixels; depth += kDepths * step) {
+      multiply.template operator()<kDepths>(depth);
     }
+    for (; depth < pixels; depth += step) multiply.template operator()<1>(depth);
   }
 
   // Adds up the warps that took different pixels for the same rows, always in the same order.
@@ -266,31 +308,50 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
   const int64_t copy = blockIdx.x / t.cluster;
   float* kernel_sums = partial.kernel + copy * partial.kernel_stride + first_column;
   const int rank = blockIdx.x % t.cluster;
+  const int column = threadIdx.x % kChunks * 4;
+  const int step = t.cluster * blockDim.x / kChunks;
   const bool has_bias = blockIdx.z == 0 && partial.bias != nullptr;
-  const int items = (block_rows + (has_bias ? 1 : 0)) * kChunks;
-  for (int item = rank * blockDim.x + threadIdx.x; item < items; item += t.cluster * blockDim.x) {
-    const int row = item / kChunks;
-    const int column = item % kChunks * 4;
-    const auto* from = reinterpret_cast<const float4*>(shared + row * kOut + column);
-    float4 total{};
-    if constexpr (kCluster) {
+  const int shared_rows = block_rows + (has_bias ? 1 : 0);
+  const int eights = t.channels / 8;
+  // A multiple of 4: all four columns or none.
+  const int end = first_column + column < c.output_channels ? shared_rows : 0;
+  for (int row = (rank * blockDim.x + threadIdx.x) / kChunks; row < end; row += kAhead * step) {
+    float4 totals[kAhead];
 #pragma unroll
-      for (int other = 0; other < kClusterBlocks; ++other) {
-        const float4 part = load_from_cluster(from, other);
-        total = {total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w};
+    for (int a = 0; a < kAhead; ++a) {
+      if (row + a * step >= end) break;
+      const auto* from = reinterpret_cast<const float4*>(shared + (row + a * step) * kOut + column);
+      if constexpr (kCluster) {
+        totals[a] = {};
+#pragma unroll
+        for (int other = 0; other < kClusterBlocks; ++other) {
+          const float4 part = load_from_cluster(from, other);
+          totals[a] = {totals[a].x + part.x, totals[a].y + part.y, totals[a].z + part.z,
+                       totals[a].w + part.w};
+        }
+      } else {
+        totals[a] = *from;
       }
-    } else {
-      total = *from;
     }
-    const int run = block_run + row / 8;
-    const int tap = run / (t.channels / 8);
-    const int channel = (run - tap * (t.channels / 8)) * 8 + row % 8;
-    const bool is_bias = row == block_rows;
-    if (first_column + column >= c.output_channels) continue;  // a multiple of 4: all or none
-    if (!is_bias && (run >= t.runs || channel >= c.input_channels)) continue;
-    float* target = is_bias ? partial.bias + copy * partial.bias_stride + first_column
-                            : kernel_sums + (tap * c.input_channels + channel) * c.output_channels;
-    *reinterpret_cast<float4*>(target + column) = total;
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      const int at = row + a * step;
+      if (at >= end) break;
+      float* target = partial.bias + copy * partial.bias_stride + first_column;
+      if (at < block_rows) {
+        const int run = block_run + at / 8;
+        if (run >= t.runs) continue;
+        int result_row = run * 8 + at % 8;
+        if (!kWide) {  // else there are no channels but those of the input
+          const int tap = run / eights;
+          const int channel = (run - tap * eights) * 8 + at % 8;
+          if (channel >= c.input_channels) continue;
+          result_row = tap * c.input_channels + channel;
+        }
+        target = kernel_sums + result_row * c.output_channels;
+      }
+      *reinterpret_cast<float4*>(target + column) = totals[a];
+    }
   }
   if constexpr (kCluster) {
     arrive_in_cluster();  // nobody leaves while others read its results
@@ -299,8 +360,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
 }
 
 int64_t shared_bytes(const Tiles& t, int columns) {
-  const int64_t floats =
-      int64_t{t.together} * (t.pixels * (padded_row(columns) + 1) + t.band_floats());
+  const int64_t floats = int64_t{t.together} * (t.pixels * (columns + 1) + t.band_floats());
   // The sums share the memory afterwards.
   const int64_t warps = int64_t{t.warps_down} * 32 * (kRuns / 2) * (columns / 8) * 4;
   const int64_t results = int64_t{t.warps_down * kRuns * 8 + 1} * (columns + 8) +
@@ -323,7 +383,7 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
   // Whole images, or as many parts of them as it takes to occupy the device and to fit.
   const auto tiles_of = [&](int cell_rows) {
     Tiles t(c, kKernel, cell_rows);
-    t.warps_down = static_cast<int>(ceil_div(warps, blocks_down));
+    t.warps_down = static_cast<int>(ceil_div(warps, blocks_down * kWarpgroup) * kWarpgroup);
     t.warps_deep = std::max(1, std::min(kMaxWarps / t.warps_down, t.pixels / 16));
     return t;
   };
