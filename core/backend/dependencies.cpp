@@ -251,6 +251,25 @@ uint32_t settled_inputs(const Instruction& instruction,
   return settled;
 }
 
+std::vector<int64_t> find_slack(const Dependencies& dependencies) {
+  const size_t count = dependencies.size();
+  std::vector<int64_t> before(count, 0), behind(count, 0);  // lengths of the longest chains
+  for (size_t i = 0; i < count; ++i) {
+    for (int32_t predecessor : dependencies[i]) {
+      before[i] = std::max(before[i], before[predecessor] + 1);
+    }
+  }
+  for (size_t i = count; i-- > 0;) {
+    for (int32_t predecessor : dependencies[i]) {
+      behind[predecessor] = std::max(behind[predecessor], behind[i] + 1);
+    }
+  }
+  std::vector<int64_t> slack(count);
+  const int64_t longest = longest_chain(dependencies);
+  for (size_t i = 0; i < count; ++i) slack[i] = longest - 1 - before[i] - behind[i];
+  return slack;
+}
+
 int64_t longest_chain(const Dependencies& dependencies) {
   std::vector<int64_t> lengths;
   int64_t longest = 0;

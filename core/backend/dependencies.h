@@ -45,6 +45,10 @@ std::vector<int32_t> critical_successors(const Dependencies& dependencies);
 uint32_t settled_inputs(const Instruction& instruction,
                         std::span<const Instruction* const> running);
 
+// For each instruction how many instructions could run before it begins without making the longest
+// chain longer; 0 for those on a longest chain.
+std::vector<int64_t> find_slack(const Dependencies& dependencies);
+
 // How many instructions have to run one after another.
 int64_t longest_chain(const Dependencies& dependencies);
 

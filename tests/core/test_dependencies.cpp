@@ -258,4 +258,14 @@ TEST(each_instruction_knows_who_hangs_on_it_most) {
   CHECK(critical_successors({}).empty());
 }
 
+TEST(slack_is_what_the_longest_chain_leaves) {
+  // The same: 2 could begin one kernel later, 5 as late as 4.
+  const Dependencies dependencies = {{}, {0}, {0}, {1}, {2, 3}, {3}};
+  CHECK(find_slack(dependencies) == (std::vector<int64_t>{0, 0, 1, 0, 0, 0}));
+  // 3 waits for nothing and nobody waits for it.
+  CHECK(find_slack({{}, {0}, {1}, {}}) == (std::vector<int64_t>{0, 0, 0, 2}));
+  CHECK(find_slack(chain_dependencies(3)) == (std::vector<int64_t>{0, 0, 0}));
+  CHECK(find_slack({}).empty());
+}
+
 }  // namespace kerascnn

@@ -1,6 +1,7 @@
 #include "core/backend/cuda/runtime/graph_executor.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "core/backend/dependencies.h"
 #include "core/base/env.h"
@@ -89,6 +90,13 @@ class Front {
     for (cudaGraphNode_t node : other.nodes_) add(node, early && is_kernel(node));
   }
 
+  // The kernels among the nodes.
+  void for_each_kernel(const std::function<void(cudaGraphNode_t)>& visit) const {
+    for (cudaGraphNode_t node : nodes_) {
+      if (is_kernel(node)) visit(node);
+    }
+  }
+
   // Makes the next node captured on the stream wait for these nodes and for no others.
   void set_on(cudaStream_t stream) {
     const bool is_empty = nodes_.empty();
@@ -121,6 +129,17 @@ class Front {
   std::vector<cudaGraphEdgeData> edges_;
 };
 
+// Where kernels of different branches could run, those of the longest chain get the multiprocessors
+// first.
+void set_priorities(const std::vector<PrioritizedNode>& nodes) {
+  for (const PrioritizedNode& node : nodes) {
+    cudaLaunchAttributeValue value{};
+    value.priority = node.priority;
+    check(cudaGraphKernelNodeSetAttribute(node.kernel, cudaLaunchAttributePriority, &value),
+          "cudaGraphKernelNodeSetAttribute");
+  }
+}
+
 }  // namespace
 
 bool uses_branches() { return env_flag("KERASCNN_CUDA_BRANCHES", true); }
@@ -138,7 +157,7 @@ GraphExecutor::~GraphExecutor() {
 }
 
 // Captures the instructions `unroll` times. What comes next on the stream waits for all of them.
-void GraphExecutor::capture_instructions(int64_t unroll) {
+std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t unroll) {
   const cudaStream_t stream = context_.stream();
   const auto size = static_cast<int64_t>(instructions_.size());
   const Dependencies dependencies = uses_branches() ? find_dependencies(instructions_, unroll)
@@ -154,6 +173,10 @@ void GraphExecutor::capture_instructions(int64_t unroll) {
   };
   std::vector<Captured> captured;
   captured.reserve(dependencies.size());
+  const std::vector<int64_t> slack = find_slack(dependencies);
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  std::vector<PrioritizedNode> kernels;
   for (size_t i = 0; i < dependencies.size(); ++i) {
     const Instruction& instruction = instructions_[i % instructions_.size()];
     const bool may_start_early = any_early && instruction.kernel->starts_early();
@@ -172,11 +195,16 @@ void GraphExecutor::capture_instructions(int64_t unroll) {
     run_one(instruction, stream, settled_inputs(instruction, running));
     Front after = Front::of(stream);
     const bool has_launched = !(after == front);
+    if (has_launched) {
+      const int priority = static_cast<int>(std::min<int64_t>(greatest + slack[i], least));
+      after.for_each_kernel([&](cudaGraphNode_t kernel) { kernels.push_back({kernel, priority}); });
+    }
     captured.push_back({std::move(after), has_launched ? std::vector{&instruction} : before});
   }
   Front last;
   for (int32_t index : find_leaves(dependencies)) last.add(captured[index].front);
   last.set_on(stream);
+  return kernels;
 }
 
 GraphExecutor::Loop GraphExecutor::capture(int64_t unroll) {
@@ -204,10 +232,11 @@ GraphExecutor::Loop GraphExecutor::capture(int64_t unroll) {
         "cudaStreamBeginCaptureToGraph");
   CaptureGuard guard(stream);
   try {
-    capture_instructions(unroll);
+    const std::vector<PrioritizedNode> kernels = capture_instructions(unroll);
     count_turn<<<1, 1, 0, stream>>>(remaining_turns_, another_turn);
     check_launch("count_turn");
     (void)guard.end();
+    set_priorities(kernels);
   } catch (...) {
     // Destroying a graph whose body could not be captured crashes inside the driver (580): a few
     // kilobytes are left behind instead.
@@ -226,8 +255,9 @@ void GraphExecutor::capture_single() {
   const cudaStream_t stream = context_.stream();
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
   CaptureGuard guard(stream);
-  capture_instructions(1);
+  const std::vector<PrioritizedNode> kernels = capture_instructions(1);
   single_graph_ = CudaGraph(guard.end());
+  set_priorities(kernels);
   cudaGraphExec_t exec = nullptr;
   check(cudaGraphInstantiate(&exec, single_graph_.get(), 0), "cudaGraphInstantiate");
   single_ = CudaGraphExec(exec);

@@ -23,6 +23,11 @@ struct LaunchCounters {
   int64_t graph_captures = 0;
 };
 
+struct PrioritizedNode {
+  cudaGraphNode_t kernel;
+  int priority;  // of a stream: smaller numbers come first
+};
+
 class GraphExecutor : public Executor {
  public:
   GraphExecutor(Context& context, std::vector<Instruction> instructions, LaunchCounters& counters);
@@ -40,7 +45,7 @@ class GraphExecutor : public Executor {
 
   Loop capture(int64_t unroll);
   void capture_single();
-  void capture_instructions(int64_t unroll);
+  std::vector<PrioritizedNode> capture_instructions(int64_t unroll);
   void launch_loop(Loop& loop, int64_t turns);
 
   Context& context_;
