@@ -104,7 +104,13 @@ def trained_weights(device):
 
 
 @pytest.mark.parametrize(
-    "switch", ["KERASCNN_CUDA_BRANCHES", "KERASCNN_CUDA_EARLY_STARTS", "KERASCNN_CUDA_GRAPHS"]
+    "switch",
+    [
+        "KERASCNN_CUDA_BRANCHES",
+        "KERASCNN_CUDA_EARLY_STARTS",
+        "KERASCNN_CUDA_GRAPHS",
+        "KERASCNN_CUDA_PRIORITIES",
+    ],
 )
 def test_kernels_side_by_side_train_the_same_bits(cuda_device, monkeypatch, switch):
     """A kernel that did not wait for what it needs would sooner or later change a weight."""

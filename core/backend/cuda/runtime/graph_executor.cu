@@ -132,6 +132,7 @@ class Front {
 // Where kernels of different branches could run, those of the longest chain get the multiprocessors
 // first.
 void set_priorities(const std::vector<PrioritizedNode>& nodes) {
+  if (!env_flag("KERASCNN_CUDA_PRIORITIES", true)) return;
   for (const PrioritizedNode& node : nodes) {
     cudaLaunchAttributeValue value{};
     value.priority = node.priority;
