@@ -416,48 +416,52 @@ bool is_scaled_cast(const ElementProgram& program, const FloatParams& params) {
          program.outputs[0] == result + 1;
 }
 
+// A kernel compiled for this one program; null where there is none.
+std::unique_ptr<Kernel> plan_compiled(const ElementProgram& program, FloatParams params,
+                                      const std::string& description) {
+  if (is_scaled_cast(program, params)) {
+    params.instructions[0].parameters[0] = params.constants[0];
+    return make_single(launch_scaled_cast, params, description);
+  }
+  const SingleElementLaunch launch = find_launch(program, params);
+  return launch == nullptr ? nullptr : make_single(launch, params, description);
+}
+
+template <typename Params>
+std::unique_ptr<Kernel> make_interpreter(std::string description, void (*kernel)(Params),
+                                         const Params& planned, int64_t items_per_block,
+                                         int threads) {
+  return make_early_kernel(std::move(description), [=](const KernelArgs& args) {
+    if (planned.size == 0) return;
+    Params params = planned;
+    set_buffers(args, params);
+    kernel<<<grid_for(params.size, items_per_block), threads, 0,
+             static_cast<cudaStream_t>(args.stream)>>>(params);
+    check_launch("elementwise");
+  });
+}
+
 std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementProgram& program) {
   const BroadcastGeometry g = broadcast_geometry(request.outputs[0].shape, request.inputs);
   const std::string description = "kerascnn elementwise " + element_program_name(program);
   const bool compact = has_compact_ops(program);
+  const bool on_floats = runs_on_floats(program);
+  if (on_floats) {
+    auto kernel = plan_compiled(program, float_params(request, program, g), description);
+    if (kernel != nullptr) return kernel;
+  }
   if (compact && g.size == 1) {
-    return make_early_kernel(
-        description, [planned = general_params(request, program, g)](const KernelArgs& args) {
-          GeneralParams params = planned;
-          set_buffers(args, params);
-          interpret_scalars<<<1, kWarp, 0, static_cast<cudaStream_t>(args.stream)>>>(params);
-          check_launch("elementwise");
-        });
+    return make_interpreter<GeneralParams>(description, interpret_scalars,
+                                           general_params(request, program, g), 1, kWarp);
   }
-  if (!runs_on_floats(program)) {
-    const auto kernel = compact ? interpret_any<true> : interpret_any<false>;
-    return make_early_kernel(description, [kernel, planned = general_params(request, program, g)](
-                                              const KernelArgs& args) {
-      if (planned.size == 0) return;
-      GeneralParams params = planned;
-      set_buffers(args, params);
-      kernel<<<grid_for(params.size, kElementThreads), kElementThreads, 0,
-               static_cast<cudaStream_t>(args.stream)>>>(params);
-      check_launch("elementwise");
-    });
+  if (on_floats) {
+    return make_interpreter<FloatParams>(
+        description, compact ? interpret_floats<true> : interpret_floats<false>,
+        float_params(request, program, g), kElementThreads * kWidth, kElementThreads);
   }
-  FloatParams planned = float_params(request, program, g);
-  if (is_scaled_cast(program, planned)) {
-    planned.instructions[0].parameters[0] = planned.constants[0];
-    return make_single(launch_scaled_cast, planned, description);
-  }
-  if (const SingleElementLaunch launch = find_launch(program, planned)) {
-    return make_single(launch, planned, description);
-  }
-  const auto kernel = compact ? interpret_floats<true> : interpret_floats<false>;
-  return make_early_kernel(description, [kernel, planned](const KernelArgs& args) {
-    if (planned.size == 0) return;
-    FloatParams params = planned;
-    set_buffers(args, params);
-    kernel<<<grid_for(params.size, kElementThreads * kWidth), kElementThreads, 0,
-             static_cast<cudaStream_t>(args.stream)>>>(params);
-    check_launch("elementwise");
-  });
+  return make_interpreter<GeneralParams>(
+      description, compact ? interpret_any<true> : interpret_any<false>,
+      general_params(request, program, g), kElementThreads, kElementThreads);
 }
 
 std::unique_ptr<Kernel> plan_op(const PlanRequest& request, ElementOp op) {
