@@ -43,6 +43,14 @@ from kerascnn import (  # noqa: E402 (operators first: what follows computes wit
     saving,
     utils,
 )
+from kerascnn.autodiff import (  # noqa: E402
+    GradientTape,
+    custom_gradient,
+    grad,
+    jit,
+    remat,
+    value_and_grad,
+)
 from kerascnn.device import device  # noqa: E402
 from kerascnn.dtype_policies import DTypePolicy, FloatDTypePolicy  # noqa: E402
 from kerascnn.initializers import Initializer  # noqa: E402
@@ -51,7 +59,14 @@ from kerascnn.losses import Loss  # noqa: E402
 from kerascnn.metrics import Metric  # noqa: E402
 from kerascnn.models import Model, Sequential  # noqa: E402
 from kerascnn.naming import name_scope  # noqa: E402
+from kerascnn.ops import stop_gradient  # noqa: E402
 from kerascnn.optimizers import Optimizer  # noqa: E402
+from kerascnn.optimizers.clipping import (  # noqa: E402
+    clip_by_global_norm,
+    clip_by_norm,
+    clip_by_value,
+    global_norm,
+)
 from kerascnn.regularizers import Regularizer  # noqa: E402
 from kerascnn.symbolic.keras_tensor import KerasTensor  # noqa: E402
 from kerascnn.training.gradients import gradients  # noqa: E402
@@ -67,6 +82,7 @@ __all__ = [
     "DTypePolicy",
     "DeviceError",
     "FloatDTypePolicy",
+    "GradientTape",
     "Initializer",
     "Input",
     "InputSpec",
@@ -85,13 +101,20 @@ __all__ = [
     "activations",
     "backend",
     "callbacks",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
     "config",
     "constraints",
+    "custom_gradient",
     "datasets",
     "device",
     "dtype_policies",
+    "global_norm",
+    "grad",
     "gradients",
     "initializers",
+    "jit",
     "layers",
     "losses",
     "metrics",
@@ -103,8 +126,11 @@ __all__ = [
     "preprocessing",
     "random",
     "regularizers",
+    "remat",
     "saving",
     "show_versions",
+    "stop_gradient",
     "utils",
+    "value_and_grad",
     "version",
 ]

@@ -2,8 +2,8 @@
 The core of kerascnn: tensors, ops, traced graphs, compiled programs, devices.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
 
 from numpy import ndarray as NDArray
 
@@ -26,6 +26,42 @@ class OutOfMemoryError(MemoryError):
 
 class Tensor:
     """An array on one device. Its dtype and shape are fixed."""
+
+    def __add__(self, value, /):
+        """Return self+value."""
+
+    def __radd__(self, value, /):
+        """Return value+self."""
+
+    def __sub__(self, value, /):
+        """Return self-value."""
+
+    def __rsub__(self, value, /):
+        """Return value-self."""
+
+    def __mul__(self, value, /):
+        """Return self*value."""
+
+    def __rmul__(self, value, /):
+        """Return value*self."""
+
+    def __neg__(self, /):
+        """-self"""
+
+    def __abs__(self, /):
+        """abs(self)"""
+
+    def __truediv__(self, value, /):
+        """Return self/value."""
+
+    def __rtruediv__(self, value, /):
+        """Return value/self."""
+
+    def __matmul__(self, value, /):
+        """Return self@value."""
+
+    def __rmatmul__(self, value, /):
+        """Return value@self."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -70,6 +106,9 @@ class Tensor:
         A piece of this contiguous memory, from a byte on, as another dtype and shape.
         """
 
+    def copy(self) -> Tensor:
+        """The same values in contiguous memory of their own."""
+
     def fill_zero(self) -> None:
         """Sets every bit to 0, in the order of other work."""
 
@@ -96,6 +135,28 @@ def from_dlpack(array: object) -> Tensor:
     """
     Shares the memory of another library's array (anything with __dlpack__, or a fresh capsule).
     """
+
+def at_once(op: str) -> Callable[..., Any]:
+    """
+    A function that runs one op on tensors without any conversion, and returns NotImplemented for arguments that need one.
+    """
+
+def set_fallback(op: str, function: Callable[..., Any]) -> None:
+    """
+    What an operator of tensors calls where its operands need a conversion.
+    """
+
+def set_variable_type(type: object) -> None:
+    """
+    The class whose instances operators read as the tensor in their attribute `core`.
+    """
+
+def enter_scope() -> None:
+    """
+    From here on every operator takes the long way, where traces and casts are known.
+    """
+
+def leave_scope() -> None: ...
 
 def apply(op: str, inputs: Sequence[Tensor], attrs: Mapping[str, bool | int | float | str | Sequence[int] | Sequence[float]] = {}) -> list[Tensor]:
     """Runs one op at once."""
@@ -128,6 +189,17 @@ class Variable:
         """Shares the variable's memory."""
 
     @property
+    def trainable(self) -> bool:
+        """Do tapes watch it when it is read?"""
+
+    @trainable.setter
+    def trainable(self, arg: bool, /) -> None: ...
+
+    @property
+    def version(self) -> int:
+        """How often it was written to."""
+
+    @property
     def dtype(self) -> str: ...
 
     @property
@@ -140,6 +212,59 @@ class Variable:
         """
         Copies a tensor of the same shape and dtype, from any device, into place.
         """
+
+class Tape:
+    """Records calls of ops in this thread, for gradients."""
+
+    def __init__(self, persistent: bool, watches_variables: bool) -> None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def reset(self) -> None: ...
+
+    @property
+    def is_recording(self) -> bool: ...
+
+    @overload
+    def watch(self, variable: Variable) -> None: ...
+
+    @overload
+    def watch(self, tensor: Tensor) -> None: ...
+
+    def watched_variables(self) -> list[Variable]: ...
+
+    def gradients(self, targets: Sequence[Tensor], output_gradients: Sequence[Tensor | None], sources: Sequence[Variable | Tensor]) -> list[Tensor | None]: ...
+
+class RecordingPause:
+    """A block in which no tape of this thread records."""
+
+    def __init__(self) -> None: ...
+
+    def __enter__(self) -> RecordingPause: ...
+
+    def __exit__(self, *args: object) -> None: ...
+
+    @property
+    def reads(self) -> list[Variable]:
+        """The trainable variables that were read in the block."""
+
+def is_recording() -> bool:
+    """Does a tape of this thread record?"""
+
+def records_once() -> bool:
+    """
+    Is there one tape that records in this thread, and will it take gradients once?
+    """
+
+def is_tracked(tensor: Tensor) -> bool:
+    """Do the tapes of this thread follow the tensor?"""
+
+def record_function(name: str, inputs: Sequence[Variable | Tensor], outputs: Sequence[Tensor], gradient: object) -> list[Tensor]:
+    """
+    Notes a call whose gradient `gradient` computes: from those of the outputs one for each input. Returns the outputs as tensors that tapes follow.
+    """
 
 class Graph:
     """A traced computation."""
@@ -157,6 +282,9 @@ class Graph:
     def read(self, variable: Variable) -> Value:
         """The variable's value at this point of the trace."""
 
+    def initial(self, variable: Variable) -> Value:
+        """The variable's value when the step starts."""
+
     def assign(self, variable: Variable, value: Value) -> None:
         """Written to the variable when the step ends."""
 
@@ -164,6 +292,30 @@ class Graph:
         """
         d loss / d value for each of `wrt`; None where the loss does not depend on it. No gradient goes through what `leaves` were computed by.
         """
+
+    def gradients_of(self, targets: Sequence[Value], output_gradients: Sequence[Value | None], wrt: Sequence[Value], leaves: Sequence[Value] = []) -> list[Value | None]:
+        """
+        The same for several targets of any shape and their gradients, None for ones.
+        """
+
+    def with_own_gradient(self, inputs: Sequence[Value], outputs: Sequence[Value], gradient: Callable) -> list[Value | None]:
+        """
+        The outputs again; `gradient` makes gradients of the inputs from theirs.
+        """
+
+    def cut_from(self, first_node: int, outputs: Sequence[Value | None]) -> tuple[Graph, list[Value | None], list[Value | None]]:
+        """
+        A graph of what the outputs need of the nodes from `first_node` on, the values of this graph that are its inputs, and the outputs in it.
+        """
+
+    def forget_own_gradients(self) -> None: ...
+
+    def copy(self) -> Graph: ...
+
+    def value(self, id: int) -> Value: ...
+
+    @property
+    def num_nodes(self) -> int: ...
 
     def push_scope(self, name: str) -> None: ...
 

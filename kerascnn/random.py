@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import dtypes, naming, tracing
+from kerascnn import _core, dtypes, naming, tracing
 from kerascnn.ops import dispatch, elementwise, functions, reduction, shaping, sorting
 from kerascnn.symbolic.operation import op
 from kerascnn.variable import Variable
@@ -155,8 +155,10 @@ def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: S
         state = global_state(where)
     else:
         state = seed.state if where is None else seed.state_on(where)
-    result = dispatch.apply_one(name, [*inputs, state.value], {**attributes, "stream": 0})
-    state.core.assign(dispatch.apply_one("random_advance", [state.value], {"amount": 1}))
+    # The gradient of dropout reads the state again, which has moved on by then.
+    rng = state.value.copy() if _core.is_recording() else state.value
+    result = dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": 0})
+    state.assign(dispatch.apply_one("random_advance", [state.value], {"amount": 1}))
     return result
 
 

@@ -124,13 +124,18 @@ _COMPARISONS = {
 
 
 def _add_operators(cls: Any) -> None:
+    operators: dict[str, Any] = {}
     for suffix, name in _BINARY.items():
-        setattr(cls, f"__{suffix}__", _forward(name))
-        setattr(cls, f"__r{suffix}__", _reflected(name))
+        operators[f"__{suffix}__"] = _forward(name)
+        operators[f"__r{suffix}__"] = _reflected(name)
     for suffix, name in _COMPARISONS.items():
-        setattr(cls, f"__{suffix}__", _forward(name))
+        operators[f"__{suffix}__"] = _forward(name)
     for suffix, name in _UNARY.items():
-        setattr(cls, f"__{suffix}__", _unary(name))
+        operators[f"__{suffix}__"] = _unary(name)
+    for name, operator in operators.items():
+        # Tensors have some from the core, which fall back to these where they need a conversion.
+        if name not in vars(cls):
+            setattr(cls, name, operator)
     cls.__round__ = _round
     cls.__getitem__ = _getitem
     cls.astype = _astype
@@ -140,9 +145,14 @@ def _add_operators(cls: Any) -> None:
 
 def install_operators() -> None:
     """Gives the core's classes, KerasTensor and Variable their Python operators."""
+    tensor: Any = _core.Tensor
+    for name in ("add", "subtract", "multiply", "divide", "matmul"):
+        _core.set_fallback(name, _forward(name))
+    for name in ("negative", "absolute"):
+        _core.set_fallback(name, _unary(name))
+    _core.set_variable_type(Variable)
     for cls in (_core.Tensor, _core.Value, KerasTensor, Variable):
         _add_operators(cls)
-    tensor: Any = _core.Tensor
     value: Any = _core.Value
     for cls in (tensor, value):
         cls.__eq__ = _forward("equal")

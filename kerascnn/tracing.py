@@ -48,6 +48,27 @@ class Trace:
         self.scratch = scratch
         self._streams: dict[int, tuple[Variable, int]] = {}
         self._tokens: list[contextvars.Token[Trace | None]] = []
+        self._constants: dict[int, tuple[Any, Any]] = {}
+
+    def constant(self, tensor: Any) -> Any:
+        """A tensor as a value of the graph, the same one for the same tensor."""
+        known = self._constants.get(id(tensor))
+        if known is None:
+            known = self._constants[id(tensor)] = (tensor, self.graph.constant(tensor))
+        return known[1]
+
+    @contextlib.contextmanager
+    def drawing_from(self, streams: dict[int, tuple[Variable, int]]) -> Iterator[None]:
+        """A block whose draws have the numbers that began with `streams` once before."""
+        after, self._streams = self._streams, dict(streams)
+        try:
+            yield
+        finally:
+            self._streams = after
+
+    def streams(self) -> dict[int, tuple[Variable, int]]:
+        """How many streams of each generator are taken."""
+        return dict(self._streams)
 
     def draw(self, state: Variable) -> tuple[Any, int]:
         """The value of a generator's state, and a stream number that nothing else here has."""
@@ -57,6 +78,7 @@ class Trace:
 
     def __enter__(self) -> Trace:
         self._tokens.append(_current.set(self))
+        _core.enter_scope()  # operators of tensors ask for the trace from here on
         return self
 
     def __exit__(
@@ -66,9 +88,17 @@ class Trace:
         traceback: TracebackType | None,
     ) -> None:
         _current.reset(self._tokens.pop())
-        if kind is not None:
-            return
-        # One step of the program, one step of each generator: the next replay draws fresh numbers.
+        _core.leave_scope()
+        self._constants.clear()
+        self.graph.forget_own_gradients()
+        if kind is None:
+            self.finish()
+
+    def finish(self) -> None:
+        """Moves the generators on: nothing is drawn in this trace any more.
+
+        One step of the program, one step of each generator: the next replay draws fresh numbers.
+        """
         for state, _ in self._streams.values():
             before = self.graph.read(state.core)
             after = self.graph.apply("random_advance", [before], {"amount": 1})[0]

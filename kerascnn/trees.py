@@ -53,18 +53,19 @@ def sort_keys(structure: Any) -> Any:
 
 def pack_as(structure: Any, flat: list[Any]) -> Any:
     """A structure like `structure` with the things of `flat` in it, in the order of `leaves`."""
-    items = iter(flat)
+    return _build(structure, iter(flat))
 
-    def build(part: Any) -> Any:
-        if isinstance(part, dict):
-            built = {key: build(part[key]) for key in sorted(part)}
-            return {key: built[key] for key in part}
-        if isinstance(part, (list, tuple)):
-            values = [build(item) for item in part]
-            return type(part)(*values) if hasattr(part, "_fields") else type(part)(values)
-        return next(items)
 
-    return build(structure)
+# A function of its own: one inside of pack_as that calls itself would be a reference cycle, which
+# holds the tensors until Python's collector looks for such.
+def _build(part: Any, items: Iterator[Any]) -> Any:
+    if isinstance(part, dict):
+        built = {key: _build(part[key], items) for key in sorted(part)}
+        return {key: built[key] for key in part}
+    if isinstance(part, (list, tuple)):
+        values = [_build(item, items) for item in part]
+        return type(part)(*values) if hasattr(part, "_fields") else type(part)(values)
+    return next(items)
 
 
 def map_shapes(function: Callable[[tuple[int | None, ...]], Any], structure: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,15 +23,101 @@ _autocast: contextvars.ContextVar[str | None] = contextvars.ContextVar("autocast
 def autocast_scope(dtype: str | None) -> Iterator[None]:
     """A block in which floating variables are read as `dtype`, or as they are where it is None."""
     token = _autocast.set(dtype)
+    if dtype is not None:
+        _core.enter_scope()  # operators of tensors ask for it from here on
     try:
         yield
     finally:
         _autocast.reset(token)
+        if dtype is not None:
+            _core.leave_scope()
 
 
 def current_autocast() -> str | None:
     """What floating variables are read as here; None for the dtype that they have."""
     return _autocast.get()
+
+
+# Whose state a variable of the core is.
+_of_core: weakref.WeakKeyDictionary[Any, weakref.ref[Variable]] = weakref.WeakKeyDictionary()
+
+
+def variable_of(core: Any) -> Variable | None:
+    """The variable that a variable of the core belongs to, None where it is gone."""
+    found = _of_core.get(core)
+    return None if found is None else found()
+
+
+class Block:
+    """Code that can be computed again: with the values that it read, and without its assignments.
+
+    The first time, in `noting`, it notes what it reads; later, in `repeating`, it reads that, and
+    what it assigns is seen by itself only.
+    """
+
+    def __init__(self) -> None:
+        self.reads: dict[Any, Any] = {}  # by the core's variable: the value before the block
+        self.versions: dict[Any, int] = {}  # of trainable ones, which are not copied
+        self._own: dict[Any, Any] | None = None  # what is read and assigned while it is repeated
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        with self._active():
+            yield
+
+    @contextlib.contextmanager
+    def repeating(self, values: dict[Any, Any] | None = None) -> Iterator[None]:
+        """Args: values: what to read in place of what was read the first time.
+
+        Raises:
+            ValueError: for a trainable variable that has been assigned to since.
+        """
+        for core, version in self.versions.items():
+            if core.version != version:
+                raise ValueError(
+                    f"The variable '{core.name}' was assigned to after a block of `remat` had read "
+                    "it, and before the gradient was taken, for which the block is computed again. "
+                    "Take gradients before you assign."
+                )
+        self._own = dict(self.reads if values is None else values)
+        try:
+            with self._active():
+                yield
+        finally:
+            self._own = None
+
+    @contextlib.contextmanager
+    def _active(self) -> Iterator[None]:
+        token = _block.set(self)
+        _core.enter_scope()  # operators of tensors ask for the block from here on
+        try:
+            yield
+        finally:
+            _core.leave_scope()
+            _block.reset(token)
+
+    def read(self, variable: Variable) -> Any:
+        core = variable.core
+        if self._own is not None:
+            return self._own[core] if core in self._own else variable._current()
+        value = variable._current()
+        if isinstance(value, _core.Value):
+            self.reads.setdefault(core, value)
+        elif core.trainable and dtypes.is_float(core.dtype):
+            self.versions.setdefault(core, core.version)
+        elif core not in self.reads:  # its memory will be written to
+            self.reads[core] = _core.from_numpy(value.numpy(), core.device)
+        return value
+
+    def takes(self, core: Any, value: Any) -> bool:
+        """Whether an assignment stays in the block."""
+        if self._own is None:
+            return False
+        self._own[core] = value
+        return True
+
+
+_block: contextvars.ContextVar[Block | None] = contextvars.ContextVar("block", default=None)
 
 
 class Variable:
@@ -79,7 +166,6 @@ class Variable:
                 f"A variable's name must not contain '/'. Received: name={self.name!r}"
             )
         self.path = "/".join((*naming.current_scopes(), self.name))
-        self.trainable = bool(trainable)
         self.autocast = autocast
         self.aggregation = aggregation
         self.regularizer: Callable[[Any], Any] | None = None
@@ -87,9 +173,29 @@ class Variable:
         with tracing.suspended():
             value = _initial_value(initializer, shape, dtype)
             tensor = _core.from_numpy(value, device_name or current_device())
-        self.core: Any = _core.Variable(self.path, tensor)
+        self._keep_in(tensor, bool(trainable))
         # Freezing changes `trainable`; the order of a layer's weights must not change with it.
         self.made_trainable = self.trainable
+
+    def _keep_in(self, tensor: Any, trainable: bool) -> None:
+        """Makes the place of the value, with a copy of `tensor` in it."""
+        self.core: Any = _core.Variable(self.path, tensor)
+        self.core.trainable = trainable
+        _of_core[self.core] = weakref.ref(self)
+
+    def move_to(self, device_name: str) -> None:
+        """Gives the value another place. Programs compiled before still have the old one."""
+        with tracing.suspended():
+            self._keep_in(self.core.value.to(device_name), self.trainable)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether training changes it, and a `GradientTape` watches it when it is read."""
+        return bool(self.core.trainable)
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        self.core.trainable = bool(value)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -132,6 +238,10 @@ class Variable:
         return dispatch.apply_one("cast", [value], {"dtype": wanted})
 
     def _stored(self) -> Any:
+        block = _block.get()
+        return self._current() if block is None else block.read(self)
+
+    def _current(self) -> Any:
         trace = tracing.current()
         return self.core.value if trace is None else trace.graph.read(self.core)
 
@@ -164,6 +274,9 @@ class Variable:
                 f"The variable '{self.path}' has shape {self.shape}; a value of shape "
                 f"{tuple(value.shape)} cannot be assigned to it."
             )
+        block = _block.get()
+        if block is not None and block.takes(self.core, value):
+            return
         if trace is None:
             self.core.assign(value)
         else:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "core/base/error.h"
 
@@ -33,6 +34,41 @@ struct KeyWriter {
     out += "[";
     for (T value : values) (*this)(value);
     out += "]";
+  }
+};
+
+struct SameBits {
+  const Attribute& other;
+
+  static bool same(double a, double b) {
+    return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+  }
+  bool operator()(double value) const { return same(value, std::get<double>(other)); }
+  bool operator()(const std::vector<double>& values) const {
+    const auto& others = std::get<std::vector<double>>(other);
+    return std::equal(values.begin(), values.end(), others.begin(), others.end(), same);
+  }
+  template <typename T>
+  bool operator()(const T& value) const {
+    return value == std::get<T>(other);
+  }
+};
+
+struct Hasher {
+  size_t& hash;
+
+  void add(uint64_t bits) const {
+    hash = (hash ^ bits) * 0x9E3779B97F4A7C15ull;
+    hash ^= hash >> 32;
+  }
+  void operator()(bool value) const { add(value); }
+  void operator()(int64_t value) const { add(static_cast<uint64_t>(value)); }
+  void operator()(double value) const { add(std::bit_cast<uint64_t>(value)); }
+  void operator()(const std::string& value) const { add(std::hash<std::string>()(value)); }
+  template <typename T>
+  void operator()(const std::vector<T>& values) const {
+    add(values.size());
+    for (T value : values) (*this)(value);
   }
 };
 
@@ -109,6 +145,20 @@ std::string Attributes::key() const {
     key += ";";
   }
   return key;
+}
+
+bool Attributes::same_as(const Attributes& other) const {
+  return std::equal(entries_.begin(), entries_.end(), other.entries_.begin(), other.entries_.end(),
+                    [](const auto& a, const auto& b) {
+                      return a.first == b.first && a.second.index() == b.second.index() &&
+                             std::visit(SameBits{b.second}, a.second);
+                    });
+}
+
+size_t Attributes::hash() const {
+  size_t hash = entries_.size();
+  for (const auto& [name, value] : entries_) std::visit(Hasher{hash}, value);
+  return hash;
 }
 
 }  // namespace kerascnn

@@ -42,6 +42,9 @@ class Attributes {
   // Equal attributes, and only those, give equal keys; used by plan caches and common-subexpression
   // search.
   std::string key() const;
+  // The same question without strings: numbers count as equal where their bits are, as in key().
+  bool same_as(const Attributes& other) const;
+  size_t hash() const;
 
   bool operator==(const Attributes&) const = default;
 

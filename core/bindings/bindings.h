@@ -16,6 +16,7 @@
 
 #include "core/base/attributes.h"
 #include "core/base/shape.h"
+#include "core/tensor/tensor.h"
 
 namespace kerascnn::bindings {
 
@@ -24,7 +25,9 @@ namespace nb = nanobind;
 void bind_errors(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_dlpack(nb::module_& m);
+void bind_operators(nb::module_& m);
 void bind_ops(nb::module_& m);
+void bind_tape(nb::module_& m);
 void bind_variable(nb::module_& m);
 void bind_graph(nb::module_& m);
 void bind_program(nb::module_& m);
@@ -46,9 +49,22 @@ inline Attributes to_attributes(const AttributeMap& map) {
 }
 
 inline nb::typed<nb::tuple, int64_t, nb::ellipsis> to_tuple(const Shape& shape) {
-  nb::list items;
-  for (const int64_t extent : shape) items.append(extent);
-  return nb::borrow<nb::typed<nb::tuple, int64_t, nb::ellipsis>>(nb::tuple(items));
+  PyObject* items = PyTuple_New(static_cast<Py_ssize_t>(shape.size()));
+  if (items == nullptr) nb::raise_python_error();
+  for (size_t i = 0; i < shape.size(); ++i) {
+    PyTuple_SET_ITEM(items, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
+  }
+  return nb::steal<nb::typed<nb::tuple, int64_t, nb::ellipsis>>(items);
 }
+
+// For code that Python calls without nanobind in between: turns the exception that is being handled
+// into Python's.
+void set_python_error() noexcept;
+
+// The variable's value, noted by tapes.
+Tensor read_variable_object(nb::handle variable);
+
+// What the operators of tensors are, for their type.
+extern PyType_Slot tensor_operator_slots[];
 
 }  // namespace kerascnn::bindings

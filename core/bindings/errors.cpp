@@ -29,8 +29,9 @@ void set_out_of_memory(PyObject* type, const OutOfMemoryError& error) {
   PyErr_SetObject(type, instance.ptr());
 }
 
-void translate(const std::exception_ptr& thrown, void* payload) {
-  const ErrorTypes& types = *static_cast<ErrorTypes*>(payload);
+ErrorTypes types;
+
+void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
   } catch (const ValueError& error) {
@@ -48,8 +49,23 @@ void translate(const std::exception_ptr& thrown, void* payload) {
 
 }  // namespace
 
+void set_python_error() noexcept {
+  try {
+    try {
+      throw;
+    } catch (nb::python_error& error) {
+      error.restore();
+    } catch (const Error&) {
+      translate(std::current_exception(), nullptr);
+    }
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
+
 void bind_errors(nb::module_& m) {
-  static ErrorTypes types;
   types.device = new_error_type(m, "DeviceError",
                                 "A device that is missing, failed, or is mixed with another; or a "
                                 "failed call into a library.",
@@ -59,7 +75,7 @@ void bind_errors(nb::module_& m) {
   for (const char* size : {"requested", "allocated", "cached", "free"}) sizes[size] = 0;
   types.out_of_memory = new_error_type(
       m, "OutOfMemoryError", "Memory ran out. The sizes are in bytes.", PyExc_MemoryError, sizes);
-  nb::register_exception_translator(translate, &types);
+  nb::register_exception_translator(translate);
 }
 
 }  // namespace kerascnn::bindings

@@ -22,15 +22,59 @@ std::vector<GraphValue> apply_in(const GraphPtr& graph, const std::string& op,
   return outputs;
 }
 
+std::vector<ValueId> maybe_ids_in(const GraphPtr& graph,
+                                  const std::vector<std::optional<GraphValue>>& values) {
+  std::vector<ValueId> ids;
+  for (const auto& value : values) ids.push_back(value ? id_in(graph, *value) : kNoValue);
+  return ids;
+}
+
+std::vector<std::optional<GraphValue>> values_in(const GraphPtr& graph,
+                                                 const std::vector<ValueId>& ids) {
+  std::vector<std::optional<GraphValue>> values;
+  for (const ValueId id : ids) {
+    values.push_back(id == kNoValue ? std::nullopt : std::optional(GraphValue{graph, id}));
+  }
+  return values;
+}
+
 std::vector<std::optional<GraphValue>> gradients_in(const GraphPtr& graph, const GraphValue& loss,
                                                     const std::vector<GraphValue>& wrt,
                                                     const std::vector<GraphValue>& leaves) {
-  std::vector<std::optional<GraphValue>> gradients;
-  for (const ValueId id :
-       graph->gradients(id_in(graph, loss), ids_in(graph, wrt), ids_in(graph, leaves))) {
-    gradients.push_back(id == kNoValue ? std::nullopt : std::optional(GraphValue{graph, id}));
-  }
-  return gradients;
+  return values_in(graph,
+                   graph->gradients(id_in(graph, loss), ids_in(graph, wrt), ids_in(graph, leaves)));
+}
+
+std::vector<std::optional<GraphValue>> gradients_of(
+    const GraphPtr& graph, const std::vector<GraphValue>& targets,
+    const std::vector<std::optional<GraphValue>>& output_gradients,
+    const std::vector<GraphValue>& wrt, const std::vector<GraphValue>& leaves) {
+  return values_in(graph,
+                   graph->gradients(ids_in(graph, targets), maybe_ids_in(graph, output_gradients),
+                                    ids_in(graph, wrt), ids_in(graph, leaves)));
+}
+
+std::vector<std::optional<GraphValue>> with_own_gradient(const GraphPtr& graph,
+                                                         const std::vector<GraphValue>& inputs,
+                                                         const std::vector<GraphValue>& outputs,
+                                                         nb::callable gradient) {
+  const auto own = [gradient](Graph& here, const std::vector<ValueId>& output_gradients) {
+    // The graph holds the function, so the function must not hold the graph: Python's object is
+    // looked up.
+    const GraphPtr graph = nb::cast<GraphPtr>(nb::find(here));
+    const nb::object given = nb::cast(values_in(graph, output_gradients));
+    return maybe_ids_in(graph, nb::cast<std::vector<std::optional<GraphValue>>>(gradient(given)));
+  };
+  return values_in(graph,
+                   graph->with_own_gradient(ids_in(graph, inputs), ids_in(graph, outputs), own));
+}
+
+nb::tuple cut_part(const GraphPtr& graph, size_t first_node,
+                   const std::vector<std::optional<GraphValue>>& outputs) {
+  GraphPart part = cut_from(*graph, first_node, maybe_ids_in(graph, outputs));
+  const auto own = std::make_shared<Graph>(std::move(part.graph));
+  return nb::make_tuple(nb::cast(own), nb::cast(values_in(graph, part.inputs)),
+                        nb::cast(values_in(own, part.outputs)));
 }
 
 }  // namespace
@@ -85,6 +129,10 @@ void bind_graph(nb::module_& m) {
           "read", [](const GraphPtr& g, const VariablePtr& v) { return GraphValue{g, g->read(v)}; },
           nb::arg("variable"), "The variable's value at this point of the trace.")
       .def(
+          "initial",
+          [](const GraphPtr& g, const VariablePtr& v) { return GraphValue{g, g->initial(v)}; },
+          nb::arg("variable"), "The variable's value when the step starts.")
+      .def(
           "assign",
           [](const GraphPtr& g, const VariablePtr& variable, const GraphValue& value) {
             g->assign(variable, id_in(g, value));
@@ -94,6 +142,27 @@ void bind_graph(nb::module_& m) {
            nb::arg("leaves") = std::vector<GraphValue>(),
            "d loss / d value for each of `wrt`; None where the loss does not depend on it. No "
            "gradient goes through what `leaves` were computed by.")
+      .def("gradients_of", &gradients_of, nb::arg("targets"), nb::arg("output_gradients"),
+           nb::arg("wrt"), nb::arg("leaves") = std::vector<GraphValue>(),
+           "The same for several targets of any shape and their gradients, None for ones.")
+      .def("with_own_gradient", &with_own_gradient, nb::arg("inputs"), nb::arg("outputs"),
+           nb::arg("gradient"),
+           "The outputs again; `gradient` makes gradients of the inputs from theirs.")
+      .def("cut_from", &cut_part, nb::arg("first_node"), nb::arg("outputs"),
+           nb::sig("def cut_from(self, first_node: int, outputs: collections.abc.Sequence[Value | "
+                   "None]) -> tuple[Graph, list[Value | None], list[Value | None]]"),
+           "A graph of what the outputs need of the nodes from `first_node` on, the values of this "
+           "graph that are its inputs, and the outputs in it.")
+      .def("forget_own_gradients", &Graph::forget_own_gradients)
+      .def("copy",
+           [](const GraphPtr& g) {
+             const auto copy = std::make_shared<Graph>(*g);
+             copy->forget_own_gradients();
+             return copy;
+           })
+      .def(
+          "value", [](const GraphPtr& g, ValueId id) { return GraphValue{g, id}; }, nb::arg("id"))
+      .def_prop_ro("num_nodes", [](const GraphPtr& g) { return g->nodes().size(); })
       .def("push_scope", &Graph::push_scope, nb::arg("name"))
       .def("pop_scope", &Graph::pop_scope)
       .def_prop_ro("states", &Graph::states, nb::rv_policy::copy,

@@ -6,8 +6,10 @@ NB_MODULE(_core, m) {
   bind_errors(m);
   bind_tensor(m);
   bind_dlpack(m);
+  bind_operators(m);
   bind_ops(m);
   bind_variable(m);
+  bind_tape(m);
   bind_graph(m);
   bind_program(m);
   bind_device(m);

@@ -2,7 +2,7 @@
 
 #include "core/backend/backend.h"
 #include "core/bindings/bindings.h"
-#include "core/tensor/eager.h"
+#include "core/eager/eager.h"
 
 namespace kerascnn::bindings {
 namespace {

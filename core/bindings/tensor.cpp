@@ -4,6 +4,9 @@
 
 #include "core/base/error.h"
 #include "core/bindings/bindings.h"
+#include "core/eager/eager.h"
+#include "core/eager/recorder.h"
+#include "core/ops/definitions.h"
 #include "core/tensor/dlpack.h"
 
 namespace kerascnn::bindings {
@@ -82,6 +85,14 @@ Tensor zeros(const Shape& shape, const std::string& dtype, const std::string& de
   return Tensor::zeros({dtype_from_name(dtype), shape}, device_from_name(device));
 }
 
+// Names of dtypes are asked for in each call of an op: made once.
+nb::object dtype_object(DType dtype) {
+  static PyObject* names[static_cast<size_t>(DType::Float64) + 1] = {};
+  PyObject*& name = names[static_cast<size_t>(dtype)];
+  if (name == nullptr) name = PyUnicode_InternFromString(dtype_name(dtype));
+  return nb::borrow(name);
+}
+
 Tensor to_device(const Tensor& tensor, const std::string& device) {
   const Device target = device_from_name(device);
   nb::gil_scoped_release released;
@@ -92,11 +103,14 @@ Tensor to_device(const Tensor& tensor, const std::string& device) {
 
 void bind_tensor(nb::module_& m) {
   nb::class_<Tensor>(m, "Tensor", nb::is_weak_referenceable(),
+                     nb::type_slots(tensor_operator_slots),
                      "An array on one device. Its dtype and shape are fixed.")
       .def_prop_ro("shape", [](const Tensor& t) { return to_tuple(t.shape()); })
       .def_prop_ro(
           "strides", [](const Tensor& t) { return to_tuple(t.strides()); }, "In elements.")
-      .def_prop_ro("dtype", [](const Tensor& t) { return dtype_name(t.dtype()); })
+      .def_prop_ro(
+          "dtype", [](const Tensor& t) { return dtype_object(t.dtype()); },
+          nb::sig("def dtype(self) -> str"))
       .def_prop_ro("device", [](const Tensor& t) { return device_name(t.device()); })
       .def_prop_ro("size", &Tensor::size)
       .def_prop_ro("ndim", [](const Tensor& t) { return t.shape().size(); })
@@ -117,10 +131,17 @@ void bind_tensor(nb::module_& m) {
           },
           nb::arg("shape"), nb::arg("dtype"), nb::arg("offset"),
           "A piece of this contiguous memory, from a byte on, as another dtype and shape.")
+      .def("copy", &Tensor::copy, "The same values in contiguous memory of their own.")
       .def("fill_zero", &Tensor::fill_zero, "Sets every bit to 0, in the order of other work.")
       .def("contiguous", &Tensor::contiguous, "This tensor where it is contiguous, else a copy.")
       .def(
-          "reshape", [](const Tensor& t, const Shape& shape) { return t.contiguous().view(shape); },
+          "reshape",
+          [](const Tensor& t, const Shape& shape) {
+            const Tensor result = t.contiguous().view(shape);
+            if (!is_recording() || !is_tracked(t)) return result;
+            const Tensor* input = &t;
+            return apply_one(op_reshape, {&input, 1}, {{"shape", result.shape()}});
+          },
           nb::arg("shape"),
           "Shares the memory where this tensor is contiguous. One extent may be -1.");
 

@@ -65,7 +65,7 @@ ValueId Graph::constant(const Tensor& tensor) {
   if (!tensor.defined()) throw ValueError("constant: the tensor has no storage");
   const ValueId id =
       add_value({tensor.spec(), ValueKind::Constant, static_cast<int32_t>(constants_.size())});
-  constants_.push_back(tensor.contiguous());
+  constants_.push_back(tensor.detached().contiguous());
   return id;
 }
 
@@ -125,6 +125,11 @@ ValueId Graph::read(const VariablePtr& variable) {
     current_values_.push_back(id);
   }
   return current_values_[at->second];
+}
+
+ValueId Graph::initial(const VariablePtr& variable) {
+  read(variable);
+  return state_values_[state_index_.at(variable.get())];
 }
 
 void Graph::assign(const VariablePtr& variable, ValueId value) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -29,12 +30,22 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   std::string scope;  // "sequential/conv2d_1", for errors and profiles
+  // Which of the graph's own gradients this node belongs to, and as which output of it.
+  int32_t own_gradient = -1;
+  int32_t own_output = 0;
 };
 
 struct Assignment {
   int32_t state;  // index into states()
   ValueId value;
 };
+
+class Graph;
+
+// Gradients of the inputs of a call, from those of its outputs (kNoValue where there is none),
+// added to the graph by whoever defined the call.
+using OwnGradient =
+    std::function<std::vector<ValueId>(Graph& graph, const std::vector<ValueId>& output_gradients)>;
 
 class Graph {
  public:
@@ -48,6 +59,7 @@ class Graph {
   // The variable's value at this point of the trace: what was last assigned to it, else what it
   // holds when the step starts.
   ValueId read(const VariablePtr& variable);
+  ValueId initial(const VariablePtr& variable);  // what it holds when the step starts
   // Throws ValueError where dtype or shape differ from the variable's.
   void assign(const VariablePtr& variable, ValueId value);
 
@@ -56,6 +68,19 @@ class Graph {
   // differentiable. `leaves` count as given: no gradient goes through what they were computed by.
   std::vector<ValueId> gradients(ValueId loss, const std::vector<ValueId>& wrt,
                                  const std::vector<ValueId>& leaves = {});
+
+  // d sum(targets * output_gradients) / d wrt; an output gradient of kNoValue stands for ones.
+  std::vector<ValueId> gradients(const std::vector<ValueId>& targets,
+                                 const std::vector<ValueId>& output_gradients,
+                                 const std::vector<ValueId>& wrt,
+                                 const std::vector<ValueId>& leaves);
+
+  // The same values as `outputs`, whose gradients reach `inputs` by `gradient` and go nowhere else.
+  std::vector<ValueId> with_own_gradient(const std::vector<ValueId>& inputs,
+                                         const std::vector<ValueId>& outputs, OwnGradient gradient);
+
+  // When the trace ends: such functions may hold what holds the graph.
+  void forget_own_gradients();
 
   void push_scope(std::string name) { scopes_.push_back(std::move(name)); }
   void pop_scope() { scopes_.pop_back(); }
@@ -78,6 +103,12 @@ class Graph {
                                 const std::vector<ValueId>& inputs,
                                 std::vector<TensorSpec> output_specs, const std::string& scope);
   std::string current_scope() const;
+  struct OwnCall {
+    std::vector<ValueId> inputs;
+    std::vector<ValueId> outputs;
+    OwnGradient gradient;
+  };
+  friend class GraphWalk;
 
   std::vector<Value> values_;
   std::vector<Node> nodes_;
@@ -89,6 +120,21 @@ class Graph {
   std::vector<ValueId> current_values_;  // what was last assigned, or the same
   std::unordered_map<const Variable*, int32_t> state_index_;
   std::vector<std::string> scopes_;
+  std::vector<OwnCall> own_calls_;
 };
+
+// Applies the gradient rule of a call whose values are in the graph: one gradient for each of its
+// inputs, kNoValue where there is none. Throws ValueError where the op is not differentiable.
+std::vector<ValueId> differentiate(Graph& graph, const Node& node,
+                                   const std::vector<ValueId>& output_gradients);
+
+// What the outputs need of the nodes from `first_node` on, as a graph of its own. Its inputs are
+// the values that it needs of what was there before; constants are in it.
+struct GraphPart {
+  Graph graph;
+  std::vector<ValueId> inputs;   // of the whole graph
+  std::vector<ValueId> outputs;  // of this part, kNoValue where the wanted output is
+};
+GraphPart cut_from(const Graph& whole, size_t first_node, const std::vector<ValueId>& outputs);
 
 }  // namespace kerascnn

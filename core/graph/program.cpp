@@ -320,6 +320,9 @@ void Program::Impl::run(const std::vector<Tensor>& inputs, int64_t steps) {
   bound_inputs = std::move(usable);
   // Nothing in the arena outlives a run but the outputs, which the next one writes anew.
   if (poisons_memory()) backend(device).fill(arena->data(), kPoison, stats.arena_bytes);
+  for (const Assignment& assignment : schedule.graph.assignments()) {
+    schedule.graph.states()[assignment.state]->value().storage()->note_change();
+  }
   executor.run(steps);
 }
 

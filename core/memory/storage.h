@@ -2,6 +2,7 @@
 // deleter.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,11 +25,17 @@ class Storage {
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
 
+  // How often the content was changed in place, as far as the core did it. What a tape keeps for
+  // later notes the number, and refuses to go on with other content.
+  uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  void note_change() { version_.fetch_add(1, std::memory_order_relaxed); }
+
  private:
   void* data_;
   int64_t bytes_;
   Device device_;
   std::function<void()> deleter_;
+  std::atomic<uint64_t> version_{0};
 };
 
 using StoragePtr = std::shared_ptr<Storage>;

@@ -32,7 +32,7 @@
   /* shape (shape_ops.cpp) and indexing (indexing.cpp) */                                         \
   OP(reshape) OP(transpose) OP(broadcast_to) OP(concatenate) OP(slice) OP(slice_grad)             \
   OP(gather) OP(gather_grad) OP(one_hot) OP(take_batch) OP(take_batches) OP(put_batch)            \
-  OP(stop_gradient)                                                                               \
+  OP(stop_gradient) OP(barrier)                                                                   \
   /* linear algebra (matmul.cpp, dense.cpp) */                                                    \
   OP(matmul) OP(dense)                                                                            \
   /* what passes make of a product and what follows it (fused_products.cpp) */                    \

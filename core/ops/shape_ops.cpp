@@ -28,6 +28,15 @@ std::vector<TensorSpec> infer_stop_gradient(const Attributes&, Specs inputs) {
 
 std::vector<ValueId> no_gradient(GradientContext&) { return {kNoValue}; }
 
+std::vector<TensorSpec> infer_barrier(const Attributes&, Specs inputs) {
+  check_num_inputs("barrier", inputs, 1);
+  return {inputs[0]};
+}
+
+std::vector<ValueId> barrier_gradient(GradientContext& context) {
+  return {context.output_gradient()};
+}
+
 std::vector<TensorSpec> infer_transpose(const Attributes& attributes, Specs inputs) {
   check_num_inputs("transpose", inputs, 1);
   const std::vector<int64_t>& permutation = attributes.get_ints("permutation");
@@ -165,6 +174,15 @@ const OpDef op_stop_gradient = {
     .infer = infer_stop_gradient,
     .gradient = no_gradient,
     .is_view = true,
+};
+
+// The same value, which no pass takes for the same: what is computed from it is computed again.
+const OpDef op_barrier = {
+    .name = "barrier",
+    .infer = infer_barrier,
+    .gradient = barrier_gradient,
+    .is_view = true,
+    .is_stateful = true,
 };
 
 const OpDef op_transpose = {

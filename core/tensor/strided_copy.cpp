@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/backend/backend.h"
-#include "core/tensor/eager.h"
+#include "core/eager/eager.h"
 
 namespace kerascnn {
 namespace {

@@ -128,8 +128,10 @@ bool Tensor::is_contiguous() const {
   return packed;
 }
 
+bool Tensor::is_packed() const { return is_contiguous() && is_aligned(data()); }
+
 Tensor Tensor::contiguous() const {
-  if (is_contiguous() && is_aligned(data())) {
+  if (is_packed()) {
     Tensor same = *this;
     same.strides_ = contiguous_strides(shape());
     return same;
@@ -193,6 +195,7 @@ void Tensor::copy_from(const Tensor& source) const {
                              spec_string(source.spec())));
   }
   if (bytes() == 0) return;
+  storage_->note_change();
   if (device().type == DeviceType::Cpu) return source.copy_to_host(data());
   const Tensor packed = source.contiguous();
   Backend& target = backend(device());
@@ -213,7 +216,12 @@ void Tensor::fill_zero() const {
     throw ValueError(message("fill_zero: a tensor of shape ", shape_string(shape()),
                              " must be contiguous and not read-only; copy it first"));
   }
+  storage_->note_change();
   if (bytes() > 0) backend(device()).fill(data(), 0, bytes());
+}
+
+Tensor Tensor::detached() const {
+  return Tensor(storage_, spec_, strides_, byte_offset_, read_only_);
 }
 
 void Tensor::copy_to_host(void* destination) const {

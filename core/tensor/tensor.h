@@ -3,12 +3,23 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/base/shape.h"
 #include "core/memory/storage.h"
 
 namespace kerascnn {
+
+class TapeNode;
+
+// Where gradients find a value: an output of a recorded call, or of a leaf
+// (core/eager/tape_node.h).
+struct TapeEdge {
+  std::shared_ptr<TapeNode> node;  // null for what nothing recorded
+  uint32_t output = 0;
+};
 
 class Tensor {
  public:
@@ -36,6 +47,7 @@ class Tensor {
   void* data() const { return static_cast<char*>(storage_->data()) + byte_offset_; }
 
   bool is_contiguous() const;
+  bool is_packed() const;                 // contiguous, and aligned for kernels
   Tensor contiguous() const;              // itself where it already is, and aligned for kernels
   Tensor copy() const;                    // contiguous memory of its own
   Tensor view(const Shape& shape) const;  // contiguous only; the same number of elements
@@ -47,11 +59,16 @@ class Tensor {
       const Tensor& source) const;  // same spec, contiguous target, any device; into this memory
   void copy_to_host(void* destination) const;  // contiguous order; waits until the data is there
 
+  const TapeEdge& edge() const { return edge_; }
+  void set_edge(TapeEdge edge) { edge_ = std::move(edge); }
+  Tensor detached() const;  // the same values, recorded by nothing
+
  private:
   StoragePtr storage_;
   TensorSpec spec_;
   Shape strides_;
   int64_t byte_offset_ = 0;
+  TapeEdge edge_;
   bool read_only_ = false;
 };
 

@@ -21,9 +21,13 @@ class Variable {
   const Tensor& value() const { return value_; }
   // Copies into place. Throws ValueError naming the variable where shape or dtype differ.
   void assign(const Tensor& value) const;
+  // Do tapes watch it when it is read?
+  bool trainable() const { return trainable_; }
+  void set_trainable(bool trainable) { trainable_ = trainable; }
 
  private:
   std::string name_;
+  bool trainable_ = true;
   Tensor value_;  // contiguous
 };
 

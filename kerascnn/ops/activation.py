@@ -55,6 +55,7 @@ def _activation(name: str, x: Any, attributes: dispatch.Attributes | None = None
     return dispatch.apply_one(name, [x], attributes)
 
 
+@dispatch.at_once("relu")
 @op
 def relu(x: Any) -> Any:
     """max(x, 0).
@@ -122,6 +123,7 @@ def swish(x: Any) -> Any:
     return silu(x)
 
 
+@dispatch.at_once("sigmoid")
 @op
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""

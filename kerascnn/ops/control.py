@@ -23,6 +23,7 @@ from kerascnn.symbolic.operation import op
 __all__ = [
     "associative_scan",
     "cond",
+    "custom_gradient",
     "fori_loop",
     "map",
     "scan",
@@ -45,6 +46,13 @@ def stop_gradient(variable: Any) -> Any:
     [1.0]
     """
     return dispatch.apply_one("stop_gradient", [dispatch.convert(variable)])
+
+
+def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Lets a function say itself what its gradient is; see `kerascnn.custom_gradient`."""
+    from kerascnn.autodiff.custom import custom_gradient
+
+    return custom_gradient(f)
 
 
 def _is_unknown(x: Any) -> bool:

@@ -6,8 +6,9 @@ recorded), variables, NumPy and DLPack arrays, lists and Python numbers.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.variable import Variable
 
 Attributes = dict[str, Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def apply(name: str, inputs: Sequence[Any], attributes: Attributes | None = None) -> list[Any]:
@@ -33,6 +36,31 @@ def apply(name: str, inputs: Sequence[Any], attributes: Attributes | None = None
                 "last in a keras.Variable."
             )
     return _core.apply(name, list(inputs), attributes or {})
+
+
+def at_once(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Lets the core run a function by itself where its arguments need no conversion.
+
+    Those are tensors and variables of one dtype on one device, and Python numbers beside them, all
+    by position, outside of traces. The function is called for everything else.
+
+    Args:
+        name: The core op that the function stands for.
+    """
+    attempt: Any = _core.at_once(name)
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not kwargs:
+                result: R = attempt(*args)
+                if result is not NotImplemented:
+                    return result
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def apply_one(name: str, inputs: Sequence[Any], attributes: Attributes | None = None) -> Any:
@@ -115,7 +143,7 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
     elif device_name is not None and x.device != device_name:
         x = x.to(device_name)
     if trace is not None:
-        x = trace.graph.constant(x)
+        x = trace.constant(x)
     return x if dtype is None or x.dtype == dtype else apply_one("cast", [x], {"dtype": dtype})
 
 

@@ -85,6 +85,7 @@ def _floating(name: str, x: Any, attributes: dispatch.Attributes | None = None) 
     return dispatch.apply_one(name, [x], attributes)
 
 
+@dispatch.at_once("add")
 @op
 def add(x1: Any, x2: Any) -> Any:
     """x1 + x2.
@@ -101,18 +102,21 @@ def add(x1: Any, x2: Any) -> Any:
     return _number("add", x1, x2)
 
 
+@dispatch.at_once("subtract")
 @op
 def subtract(x1: Any, x2: Any) -> Any:
     """x1 - x2."""
     return _number("subtract", x1, x2)
 
 
+@dispatch.at_once("multiply")
 @op
 def multiply(x1: Any, x2: Any) -> Any:
     """x1 * x2, element by element."""
     return _number("multiply", x1, x2)
 
 
+@dispatch.at_once("divide")
 @op
 def divide(x1: Any, x2: Any) -> Any:
     """x1 / x2; integers are divided as `floatx`.
@@ -168,24 +172,28 @@ def _extreme(name: str, x1: Any, x2: Any) -> Any:
     return dispatch.apply_one(name, [x1, x2])
 
 
+@dispatch.at_once("maximum")
 @op
 def maximum(x1: Any, x2: Any) -> Any:
     """The larger of each pair."""
     return _extreme("maximum", x1, x2)
 
 
+@dispatch.at_once("minimum")
 @op
 def minimum(x1: Any, x2: Any) -> Any:
     """The smaller of each pair."""
     return _extreme("minimum", x1, x2)
 
 
+@dispatch.at_once("negative")
 @op
 def negative(x: Any) -> Any:
     """-x."""
     return _unary("negative", x)
 
 
+@dispatch.at_once("absolute")
 @op
 def absolute(x: Any) -> Any:
     """The value without its sign."""
@@ -211,6 +219,7 @@ def reciprocal(x: Any) -> Any:
     return _floating("reciprocal", x)
 
 
+@dispatch.at_once("square")
 @op
 def square(x: Any) -> Any:
     """x * x."""
@@ -218,24 +227,28 @@ def square(x: Any) -> Any:
     return _unary("square", dispatch.convert(x, "int32") if x.dtype == "bool" else x)
 
 
+@dispatch.at_once("sqrt")
 @op
 def sqrt(x: Any) -> Any:
     """The square root."""
     return _floating("sqrt", x)
 
 
+@dispatch.at_once("rsqrt")
 @op
 def rsqrt(x: Any) -> Any:
     """1 / sqrt(x)."""
     return _floating("rsqrt", x)
 
 
+@dispatch.at_once("exp")
 @op
 def exp(x: Any) -> Any:
     """e to the power of x."""
     return _floating("exp", x)
 
 
+@dispatch.at_once("log")
 @op
 def log(x: Any) -> Any:
     """The natural logarithm."""
@@ -248,6 +261,7 @@ def log1p(x: Any) -> Any:
     return _floating("log1p", x)
 
 
+@dispatch.at_once("tanh")
 @op
 def tanh(x: Any) -> Any:
     """The hyperbolic tangent."""

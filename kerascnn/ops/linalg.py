@@ -19,6 +19,7 @@ __all__ = [
 _OF_SINGULAR_VALUES: dict[Any, Any] = {2: reduction.max, -2: reduction.min, "nuc": reduction.sum}
 
 
+@dispatch.at_once("matmul")
 @op
 def matmul(x1: Any, x2: Any) -> Any:
     """The matrix product over the last two axes, the others being broadcast as in NumPy.

@@ -239,9 +239,10 @@ class Optimizer(OptimizerState):
         if self.clipnorm and self.clipnorm > 0:
             return [clipping.clip_by_norm(g, self.clipnorm) for g in grads]
         if self.global_clipnorm and self.global_clipnorm > 0:
-            return clipping.clip_by_global_norm(grads, self.global_clipnorm)
+            return clipping.clip_by_global_norm(grads, self.global_clipnorm)[0]
         if self.clipvalue and self.clipvalue > 0:
-            return [clipping.clip_by_value(g, self.clipvalue) for g in grads]
+            limit = self.clipvalue
+            return [clipping.clip_by_value(g, -limit, limit) for g in grads]
         return grads
 
     def scale_loss(self, loss: Any) -> Any:

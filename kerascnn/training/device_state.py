@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, tracing
+from kerascnn import _core
 from kerascnn.variable import Variable
 
 
@@ -123,7 +123,6 @@ def move_to(variables: Iterable[Variable], device: str) -> bool:
     still have the old place.
     """
     elsewhere = [variable for variable in variables if variable.device != device]
-    with tracing.suspended():
-        for variable in elsewhere:
-            variable.core = _core.Variable(variable.path, variable.core.value.to(device))
+    for variable in elsewhere:
+        variable.move_to(device)
     return bool(elsewhere)

@@ -42,11 +42,11 @@ _MISSING = {
     "programs keep their state on the device, and graphs are made by tracing alone": {
         "": "Function Operation StatelessScope SymbolicScope",
     },
-    "programs plan their memory; nothing is computed twice to save some": {
-        "": "RematScope remat",
+    "what is computed twice to save memory is said by `remat`, where it is computed": {
+        "": "RematScope",
     },
-    "gradients are rules of the core's ops, over graphs and not over Python functions": {
-        "ops": "custom_gradient jvp",
+    "gradients are taken backwards, from results": {
+        "ops": "jvp",
     },
 }
 

@@ -5,7 +5,7 @@
 #include "check.h"
 #include "core/graph/passes/passes.h"
 #include "core/ops/fused_elementwise.h"
-#include "core/tensor/eager.h"
+#include "core/eager/eager.h"
 #include "graph_testing.h"
 
 namespace kerascnn {

@@ -5,7 +5,7 @@
 #include "core/backend/backend.h"
 #include "core/base/error.h"
 #include "core/base/half.h"
-#include "core/tensor/eager.h"
+#include "core/eager/eager.h"
 #include "core/tensor/tensor.h"
 #include "core/tensor/variable.h"
 

@@ -159,6 +159,8 @@ def _argsort():
 
 def _moving():
     rows = [
+        row("barrier", "matrix", _of(normal, 3, 4)),
+        row("barrier", "empty", _of(normal, 0, 4)),
         row("stop_gradient", "matrix", _of(normal, 3, 4), gradient=False),
         row("stop_gradient", "empty", _of(normal, 0, 4), gradient=False),
         row("reshape", "merge", _of(normal, 3, 4, 5, shape=[12, 5])),
@@ -418,6 +420,7 @@ def _bad():
             TypeError,
             "argsort: the input must be integer or",
         ),
+        Bad("barrier", [_MATRIX] * 2, {}, ValueError, "barrier: expected 1 input"),
         Bad("stop_gradient", [_MATRIX] * 2, {}, ValueError, "stop_gradient: expected 1 input"),
         Bad("argmax", [_FLAGS], {"axis": 0}, TypeError, "argmax: the input must be integer or"),
         Bad("reshape", [_MATRIX], {"shape": [4, 2]}, ValueError, "reshape: shape (2, 3) with 6"),

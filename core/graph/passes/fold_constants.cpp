@@ -3,7 +3,7 @@
 
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
-#include "core/tensor/eager.h"
+#include "core/eager/eager.h"
 
 namespace kerascnn {
 namespace {

@@ -1,6 +1,6 @@
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
-#include "core/tensor/eager.h"
+#include "core/eager/eager.h"
 
 namespace kerascnn {
 namespace {

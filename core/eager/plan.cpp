@@ -1,0 +1,224 @@
+#include "core/eager/plan.h"
+
+#include <list>
+#include <string>
+#include <unordered_map>
+
+#include "core/base/error.h"
+#include "core/eager/gradient_recipe.h"
+
+namespace kerascnn {
+namespace {
+
+size_t mixed(size_t hash, uint64_t bits) {
+  hash = (hash ^ bits) * 0x9E3779B97F4A7C15ull;
+  return hash ^ (hash >> 29);
+}
+
+size_t hash_of(const OpDef& op, const Attributes& attributes, Inputs inputs, Device device,
+               bool allow_tf32) {
+  size_t hash = mixed(reinterpret_cast<size_t>(&op), attributes.hash());
+  hash = mixed(hash, static_cast<uint64_t>(device.index) * 4 +
+                         (device.type == DeviceType::Cpu ? 0 : 2) + (allow_tf32 ? 1 : 0));
+  for (const Tensor* input : inputs) {
+    hash = mixed(hash, static_cast<uint64_t>(input->dtype()) * 64 + input->shape().size());
+    for (const int64_t extent : input->shape()) hash = mixed(hash, static_cast<uint64_t>(extent));
+  }
+  return hash;
+}
+
+bool fits(const EagerPlan& plan, const OpDef& op, const Attributes& attributes, Inputs inputs,
+          Device device, bool allow_tf32) {
+  if (plan.op != &op || plan.device != device || plan.allow_tf32 != allow_tf32 ||
+      plan.inputs.size() != inputs.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (plan.inputs[i] != inputs[i]->spec()) return false;
+  }
+  return plan.attributes.same_as(attributes);
+}
+
+// The plans used last. Bounded, because shapes may change with every call.
+class PlanCache {
+ public:
+  template <typename Matches>
+  EagerPlanPtr find(size_t hash, const Matches& matches) {
+    const std::lock_guard lock(mutex_);
+    for (auto [at, end] = index_.equal_range(hash); at != end; ++at) {
+      if (!matches(*at->second->plan)) continue;
+      order_.splice(order_.begin(), order_, at->second);
+      return at->second->plan;
+    }
+    return nullptr;
+  }
+
+  // Takes the place of the one that was not used for longest.
+  void add(size_t hash, EagerPlanPtr plan) {
+    std::list<Held> leaving;  // destroyed last, outside of the lock
+    const std::lock_guard lock(mutex_);
+    order_.push_front({hash, std::move(plan)});
+    index_.emplace(hash, order_.begin());
+    if (order_.size() <= kCapacity) return;
+    const auto last = std::prev(order_.end());
+    for (auto [at, end] = index_.equal_range(last->hash); at != end; ++at) {
+      if (at->second != last) continue;
+      index_.erase(at);
+      break;
+    }
+    leaving.splice(leaving.begin(), order_, last);
+  }
+
+ private:
+  struct Held {
+    size_t hash;
+    EagerPlanPtr plan;
+  };
+  static constexpr size_t kCapacity = 1024;
+
+  std::mutex mutex_;
+  std::list<Held> order_;  // latest first
+  std::unordered_multimap<size_t, std::list<Held>::iterator> index_;
+};
+
+// Never destroyed: kernels hold handles of libraries that may be unloaded before static objects
+// are.
+PlanCache& plan_cache() {
+  static PlanCache& cache = *new PlanCache;
+  return cache;
+}
+
+template <typename ErrorClass>
+[[noreturn]] void rethrow_with_op(std::string_view op, const ErrorClass& error) {
+  if (std::string_view(error.what()).starts_with(op)) throw error;
+  throw ErrorClass(message(op, ": ", error.what()));
+}
+
+// Faults found below the op (a missing attribute, a dtype) don't know its name.
+template <typename Function>
+auto with_op_name(std::string_view op, Function function) {
+  try {
+    return function();
+  } catch (const ValueError& error) {
+    rethrow_with_op(op, error);
+  } catch (const TypeError& error) {
+    rethrow_with_op(op, error);
+  }
+}
+
+EagerPlanPtr make_plan(const OpDef& op, const Attributes& attributes, Inputs inputs, Device device,
+                       bool allow_tf32) {
+  auto plan = std::make_shared<EagerPlan>();
+  plan->op = &op;
+  plan->attributes = attributes;
+  plan->device = device;
+  plan->allow_tf32 = allow_tf32;
+  plan->backend = &backend(device);
+  for (const Tensor* input : inputs) {
+    plan->inputs.push_back(input->spec());
+    plan->work_bytes += input->bytes();
+  }
+  with_op_name(op.name, [&] {
+    const std::vector<TensorSpec> outputs = infer_outputs(op, attributes, plan->inputs);
+    int64_t output_bytes = 0;
+    for (const TensorSpec& spec : outputs) {
+      const int64_t bytes = num_bytes(spec);
+      plan->outputs.push_back({spec, contiguous_strides(spec.shape), bytes});
+      output_bytes += bytes;
+    }
+    plan->work_bytes += output_bytes;
+    if (!op.is_view && output_bytes > 0) {
+      plan->kernel = plan_kernel(*plan->backend,
+                                 PlanRequest{op, attributes, plan->inputs, outputs, allow_tf32});
+    }
+  });
+  return plan;
+}
+
+Device common_device(std::string_view op, Inputs inputs) {
+  if (inputs.empty()) return {};
+  const Device device = inputs[0]->device();
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    if (inputs[i]->device() != device) {
+      throw DeviceError(message(op, ": all inputs must be on one device, but input 0 is on ",
+                                device_name(device), " and input ", i, " on ",
+                                device_name(inputs[i]->device()), "; move one of them with .to(\"",
+                                device_name(device), "\")"));
+    }
+  }
+  return device;
+}
+
+// A few pointers on the stack, more of them on the heap.
+template <typename Pointer>
+class Pointers {
+ public:
+  explicit Pointers(size_t count) : size_(count) {
+    if (count > kFew) many_.resize(count);
+  }
+  Pointer* data() { return size_ > kFew ? many_.data() : few_; }
+  std::span<Pointer const> all() { return {data(), size_}; }
+
+ private:
+  static constexpr size_t kFew = 8;
+  size_t size_;
+  Pointer few_[kFew];
+  std::vector<Pointer> many_;
+};
+
+}  // namespace
+
+EagerPlanPtr find_plan(const OpDef& op, const Attributes& attributes, Inputs inputs,
+                       bool allow_tf32) {
+  const Device device = common_device(op.name, inputs);
+  const size_t hash = hash_of(op, attributes, inputs, device, allow_tf32);
+  EagerPlanPtr plan = plan_cache().find(hash, [&](const EagerPlan& known) {
+    return fits(known, op, attributes, inputs, device, allow_tf32);
+  });
+  if (plan == nullptr) {
+    plan = make_plan(op, attributes, inputs, device, allow_tf32);
+    plan_cache().add(hash, plan);
+  }
+  return plan;
+}
+
+void run_plan(EagerPlan& plan, Inputs inputs, std::span<Tensor> outputs) {
+  if (plan.op->is_view) {
+    outputs[0] = inputs[0]->contiguous().view(plan.outputs[0].spec.shape);
+    return;
+  }
+  Pointers<void*> output_data(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const OutputLayout& layout = plan.outputs[i];
+    outputs[i] = Tensor(allocate_storage(layout.bytes, plan.device), layout.spec, layout.strides);
+    output_data.data()[i] = outputs[i].data();
+  }
+  if (plan.kernel == nullptr) return;
+  Pointers<const void*> input_data(inputs.size());
+  std::vector<Tensor> packed;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    // Also copies what does not begin at a multiple of 16 bytes: kernels load vectors from there.
+    // Programs treat their inputs in the same way.
+    if (!inputs[i]->is_packed()) packed.push_back(inputs[i]->contiguous());
+    input_data.data()[i] = inputs[i]->is_packed() ? inputs[i]->data() : packed.back().data();
+  }
+  const std::lock_guard lock(plan.running);
+  // Freed on return although the work may only be enqueued: the next owner's work comes after it.
+  const int64_t workspace_bytes = plan.kernel->workspace_bytes();
+  const StoragePtr workspace =
+      workspace_bytes > 0 ? allocate_storage(workspace_bytes, plan.device) : nullptr;
+  plan.backend->launch(*plan.kernel, KernelArgs{input_data.all(), output_data.all(),
+                                                workspace != nullptr ? workspace->data() : nullptr,
+                                                plan.backend->stream()});
+}
+
+std::shared_ptr<const GradientRecipe> EagerPlan::recipe(GradientMask mask) {
+  const std::lock_guard lock(recipes_mutex_);
+  for (const auto& [known, recipe] : recipes_) {
+    if (known == mask) return recipe;
+  }
+  recipes_.emplace_back(mask, std::make_shared<GradientRecipe>(*this, mask));
+  return recipes_.back().second;
+}
+
+}  // namespace kerascnn

@@ -1,0 +1,280 @@
+"""jit: a function of tensors and variables as a compiled program."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kerascnn import _core, config, tracing, trees
+from kerascnn.device import current as current_device
+from kerascnn.device import device as on_device
+from kerascnn.ops import dispatch
+from kerascnn.tracing import Trace
+from kerascnn.variable import Variable, current_autocast
+
+# Programs that a function may have before a warning, and at all; the oldest one goes first.
+_WARN_FROM = 8
+_MOST = 128
+# Inputs up to this size are copied to a place of their own, so that a program meets the same
+# addresses in every call; a GPU would have to capture its work anew for others.
+_STAGED_BYTES = 4 << 20
+
+
+def jit(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, compiled.
+
+    The first call with arguments of a kind (structure, shapes, dtypes and the values of everything
+    that is no tensor) runs the Python code once and records it as a program, optimized as a
+    training step is; later calls run the program, without Python. Variables are read and assigned
+    as they are then. Everything else that the function reads from outside is as it was when the
+    program was made, and what it does beside (print, append) happens then only.
+
+    Gradients can be taken inside (GradientTape, grad) and of the result. Where several tapes or a
+    persistent one record, the call runs op by op, so that gradients of gradients can be taken.
+
+    Args:
+        fun: Takes and returns tensors, nested in any way, and other values.
+
+    Returns:
+        A function of the same arguments. Its attribute `num_traces` counts the programs; many of
+        them are warned about.
+
+    Raises:
+        TypeError: when called with an argument that can neither be a tensor nor be compared.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> scale = keras.Variable(2.0)
+    >>> scaled = keras.jit(lambda x: {"scaled": x * scale})
+    >>> scaled(keras.ops.ones((2,)))["scaled"].numpy().tolist(), scaled.num_traces
+    ([2.0, 2.0], 1)
+    """
+    if not callable(fun):
+        raise TypeError(f"jit compiles a function. Received: fun={fun!r}")
+    return _Jitted(fun)
+
+
+class _Jitted:
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, fun, updated=())
+        self._fun = fun
+        self._compiled: dict[Any, _Compiled] = {}
+        self._lock = threading.RLock()
+        self.num_traces = 0
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self if owner is None else functools.partial(self, owner)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        records = _core.is_recording()
+        if tracing.current() is not None or (records and not _core.records_once()):
+            return self._fun(*args, **kwargs)
+        leaves: list[Any] = []
+        key = _key_of((args, kwargs), leaves)
+        tensors = [x for x in leaves if isinstance(x, _core.Tensor)]
+        device = tensors[0].device if tensors else current_device()
+        tracked = tuple(_core.is_tracked(x) for x in tensors) if records else None
+        key = (key, device, tracked, config.floatx(), config.tf32(), current_autocast())
+        with self._lock:
+            compiled = self._compiled.get(key)
+            if compiled is None:
+                compiled = self._trace(key, (args, kwargs), leaves, device, tracked)
+            return compiled.run(tensors)
+
+    def _trace(
+        self, key: Any, structure: Any, leaves: list[Any], device: str, tracked: Any
+    ) -> _Compiled:
+        compiled = _Compiled(self._fun, structure, leaves, device, tracked)
+        self.num_traces += 1
+        if self.num_traces == _WARN_FROM:
+            warnings.warn(
+                f"jit: {getattr(self._fun, '__name__', self._fun)} has been compiled for "
+                f"{self.num_traces} different kinds of arguments. Each shape, dtype and value of a "
+                "Python number is one: pass numbers that change as tensors "
+                "(ops.convert_to_tensor), and pad what varies in shape.",
+                stacklevel=3,
+            )
+        self._compiled[key] = compiled
+        if len(self._compiled) > _MOST:
+            self._compiled.pop(next(iter(self._compiled)))
+        return compiled
+
+
+def _key_of(structure: Any, leaves: list[Any]) -> Any:
+    """What the program depends on; the leaves of the structure are appended, arrays as tensors."""
+    if isinstance(structure, (list, tuple)):
+        return type(structure), *[_key_of(item, leaves) for item in structure]
+    if isinstance(structure, dict):
+        items = [(key, _key_of(structure[key], leaves)) for key in sorted(structure)]
+        return dict, tuple(items)
+    if isinstance(structure, Variable):
+        leaves.append(structure)
+        return "variable", id(structure), id(structure.core)
+    if isinstance(structure, _core.Tensor):
+        leaves.append(structure)
+        return structure.shape, structure.dtype
+    if isinstance(structure, np.generic) or dispatch.is_array_like(structure):
+        return _key_of(dispatch.convert(structure), leaves)
+    try:
+        hash(structure)
+    except TypeError:
+        raise TypeError(
+            "jit: an argument can neither be made a tensor nor be compared with those of earlier "
+            f"calls: {structure!r} of type {type(structure).__name__}. Pass tensors, arrays, "
+            "variables, numbers, strings or None, nested in lists, tuples and dictionaries."
+        ) from None
+    leaves.append(structure)
+    return type(structure), structure
+
+
+class _Place:
+    """Memory that inputs are copied to, so that the program finds them at one address."""
+
+    def __init__(self, like: Any) -> None:
+        self.core = _core.Variable("input", like) if like.nbytes <= _STAGED_BYTES else None
+
+    def put(self, tensor: Any) -> Any:
+        if self.core is None:
+            return tensor
+        self.core.assign(tensor)
+        return self.core.value
+
+
+class _Compiled:
+    """The programs of one kind of arguments."""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        structure: Any,
+        leaves: list[Any],
+        device: str,
+        tracked: tuple[bool, ...] | None,
+    ) -> None:
+        self.name = getattr(fun, "__name__", type(fun).__name__)
+        self.device = device
+        self.owners = leaves  # whose ids the key has
+        pause = _core.RecordingPause()
+        with on_device(device), pause, Trace(device) as trace:
+            inputs: list[Any] = []
+            values = [self._input(trace, x, inputs) for x in leaves]
+            args, kwargs = trees.pack_as(structure, values)
+            results = fun(*args, **kwargs)
+            flat = [dispatch.convert(y) if _is_output(y) else y for y in trees.flatten(results)]
+            self.outputs = [y for y in flat if isinstance(y, _core.Value)]
+            self.leaves = [_SLOT if isinstance(y, _core.Value) else y for y in flat]
+            self.pattern = trees.map_structure(lambda _: None, results)
+            trace.finish()
+            graph, outputs = trace.graph, list(self.outputs)
+            self.backward: _Backward | None = None
+            if tracked is not None:
+                self.backward = _Backward(trace.graph, inputs, self.outputs, tracked, device)
+                graph = self.backward.forward_graph
+                outputs = [graph.value(y.id) for y in self.outputs] + self.backward.kept
+        self.num_outputs = len(self.outputs)
+        self.outputs = []  # values of a trace that has ended
+        self.program = _compile(graph, outputs, device)
+        self.places: list[_Place] | None = None
+
+    @staticmethod
+    def _input(trace: Trace, leaf: Any, inputs: list[Any]) -> Any:
+        if not isinstance(leaf, _core.Tensor):
+            return leaf
+        name = f"argument_{len(inputs)}"
+        inputs.append(trace.graph.input(name, list(leaf.shape), leaf.dtype))
+        return inputs[-1]
+
+    def run(self, tensors: list[Any]) -> Any:
+        for x in tensors:
+            if x.device != self.device:
+                raise _core.DeviceError(
+                    f"jit: {self.name} runs on {self.device}, where its first argument is, but "
+                    f"another one is on {x.device}; move one of them with .to('{self.device}')."
+                )
+        if self.places is None:
+            self.places = [_Place(x) for x in tensors]
+        self.program.run([p.put(x) for p, x in zip(self.places, tensors, strict=True)])
+        results = [y.copy() for y in self.program.outputs()]
+        outputs = results[: self.num_outputs]
+        if self.backward is not None:
+            outputs = self.backward.record(self.name, tensors, outputs, results[self.num_outputs :])
+        items = iter(outputs)
+        leaves = [next(items) if x is _SLOT else x for x in self.leaves]
+        return trees.pack_as(self.pattern, leaves)
+
+
+_SLOT = object()  # where a result of the program goes
+
+
+class _Backward:
+    """The gradient of a compiled function: a program of its own, over what the forward one kept."""
+
+    def __init__(
+        self,
+        graph: Any,
+        inputs: list[Any],
+        outputs: list[Any],
+        tracked: tuple[bool, ...],
+        device: str,
+    ) -> None:
+        self.places = [i for i, is_tracked in enumerate(tracked) if is_tracked]
+        self.variables = [core for core in graph.states if core.trainable]
+        self.outputs = [(list(y.shape), y.dtype) for y in outputs]
+        num_nodes = graph.num_nodes
+        self.forward_graph = graph.copy()
+        wrt = [inputs[i] for i in self.places] + [graph.initial(core) for core in self.variables]
+        floating = [i for i, y in enumerate(outputs) if dispatch.dtypes.is_float(y.dtype)]
+        upstream = {
+            i: graph.input(f"gradient_{i}", list(outputs[i].shape), outputs[i].dtype)
+            for i in floating
+        }
+        targets = [outputs[i] for i in floating]
+        found = graph.gradients_of(targets, [upstream[i] for i in floating], wrt)
+        part, given, gradients = graph.cut_from(num_nodes, found)
+        # Each input of the backward program: a gradient of an output, or something kept.
+        numbers = {value.id: i for i, value in upstream.items()}
+        self.sources: list[tuple[str, int]] = []
+        self.kept: list[Any] = []
+        for value in given:
+            if value.id in numbers:
+                self.sources.append(("gradient", numbers[value.id]))
+            else:
+                self.sources.append(("kept", len(self.kept)))
+                self.kept.append(self.forward_graph.value(value.id))
+        self.has_gradient = [value is not None for value in gradients]
+        self.device = device
+        wanted = [value for value in gradients if value is not None]
+        self.program = _compile(part, wanted, device) if wanted else None
+
+    def record(self, name: str, tensors: list[Any], outputs: list[Any], kept: list[Any]) -> Any:
+        sources = [*(tensors[i] for i in self.places), *self.variables]
+        return _core.record_function(f"jit({name})", sources, outputs, self._gradient_of(kept))
+
+    def _gradient_of(self, kept: list[Any]) -> Callable[[list[Any]], list[Any]]:
+        def gradient(upstream: list[Any]) -> list[Any]:
+            if self.program is None:
+                return [None] * len(self.has_gradient)
+            given = {"kept": kept, "gradient": [self._filled(i, g) for i, g in enumerate(upstream)]}
+            self.program.run([given[kind][i] for kind, i in self.sources])
+            results = iter([y.copy() for y in self.program.outputs()])
+            return [next(results) if has else None for has in self.has_gradient]
+
+        return gradient
+
+    def _filled(self, place: int, gradient: Any) -> Any:
+        shape, dtype = self.outputs[place]
+        return _core.zeros(shape, dtype, self.device) if gradient is None else gradient
+
+
+def _is_output(y: Any) -> bool:
+    return dispatch.is_tensor(y) or dispatch.is_array_like(y)
+
+
+def _compile(graph: Any, outputs: list[Any], device: str) -> Any:
+    return _core.Program.compile(graph, outputs, device, allow_tf32=config.tf32())

@@ -1,0 +1,121 @@
+"""Gradient checkpointing: memory for time."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from kerascnn import _core, tracing, trees
+from kerascnn.autodiff.tape import GradientTape
+from kerascnn.ops import dispatch
+from kerascnn.variable import Block, Variable, variable_of
+
+
+def remat(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, which keeps no intermediate results for its gradient.
+
+    They are computed again when the gradient is taken. Random numbers are the same both times.
+    Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
+
+    Args:
+        f: A function of (nested) tensors and whatever else, or a layer. It must give the same
+            results for the same arguments.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> block = keras.remat(lambda x: keras.ops.square(keras.ops.square(x)))
+    >>> float(keras.grad(block)(2.0))
+    32.0
+    """
+
+    @functools.wraps(f, updated=())
+    def call(*args: Any, **kwargs: Any) -> Any:
+        trace = tracing.current()
+        if trace is None and not _core.is_recording():
+            return f(*args, **kwargs)
+        block = _Block(f, args, kwargs)
+        return block.record() if trace is None else block.trace(trace)
+
+    return call
+
+
+class _Block:
+    """One call, which can be repeated with other tensors in place of its own."""
+
+    def __init__(self, f: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self.f = f
+        self.structure = (args, kwargs)
+        self.leaves = [
+            dispatch.convert(x) if _is_input(x) else x for x in trees.leaves(self.structure)
+        ]
+        self.places = [i for i, x in enumerate(self.leaves) if dispatch.is_tensor(x)]
+        self.inputs = [self.leaves[i] for i in self.places]
+        self.name = getattr(f, "__name__", type(f).__name__)
+
+    def compute(self, inputs: list[Any]) -> Any:
+        leaves = list(self.leaves)
+        for place, x in zip(self.places, inputs, strict=True):
+            leaves[place] = x
+        args, kwargs = trees.pack_as(self.structure, leaves)
+        return self.f(*args, **kwargs)
+
+    def record(self) -> Any:
+        """Computes at once; tapes keep the arguments only."""
+        block, pause = Block(), _core.RecordingPause()
+        with block.noting(), pause:
+            outputs = self.compute(self.inputs)
+        flat = [dispatch.convert(y) for y in trees.flatten(outputs)]
+        variables = [v for v in map(variable_of, pause.reads) if v is not None]
+
+        def backward(upstream: list[Any]) -> list[Any]:
+            with block.repeating(), GradientTape() as tape:
+                inputs = [_alias(x) for x in self.inputs]
+                tape.watch([x for x in inputs if dispatch.dtypes.is_float(x.dtype)])
+                again = [dispatch.convert(y) for y in trees.flatten(self.compute(inputs))]
+            targets, seeds = _given(again, upstream)
+            sources = [*inputs, *variables]
+            wanted = [x for x in sources if dispatch.dtypes.is_float(x.dtype)]
+            found = iter(tape.gradient(targets, wanted, seeds))
+            return [next(found) if dispatch.dtypes.is_float(x.dtype) else None for x in sources]
+
+        sources = [*self.inputs, *(v.core for v in variables)]
+        results = _core.record_function(f"remat({self.name})", sources, flat, backward)
+        return trees.pack_as(outputs, list(results))
+
+    def trace(self, trace: Any) -> Any:
+        """Records the block, and for its gradient once more."""
+        block, streams = Block(), trace.streams()
+        with block.noting():
+            outputs = self.compute(self.inputs)
+        flat = [dispatch.convert(y) for y in trees.flatten(outputs)]
+        sources = [*self.inputs, *block.reads.values()]
+
+        def backward(upstream: list[Any]) -> list[Any]:
+            # Values of its own, so that what is computed again is not merged with what was before.
+            fresh = [dispatch.apply_one("barrier", [x]) for x in sources]
+            reads = dict(zip(block.reads, fresh[len(self.inputs) :], strict=True))
+            with block.repeating(reads), trace.drawing_from(streams):
+                outputs = self.compute(fresh[: len(self.inputs)])
+            again = [dispatch.convert(y) for y in trees.flatten(outputs)]
+            targets, seeds = _given(again, upstream)
+            return list(trace.graph.gradients_of(targets, seeds, fresh))
+
+        results = trace.graph.with_own_gradient(sources, flat, backward)
+        return trees.pack_as(outputs, list(results))
+
+
+def _given(outputs: list[Any], upstream: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The outputs that have a gradient, and these."""
+    pairs = [(y, g) for y, g in zip(outputs, upstream, strict=True) if g is not None]
+    return [y for y, _ in pairs], [g for _, g in pairs]
+
+
+def _is_input(x: Any) -> bool:
+    return dispatch.is_tensor(x) or (dispatch.is_array_like(x) and not isinstance(x, Variable))
+
+
+def _alias(x: Any) -> Any:
+    """The tensor under another name, connected to it where an outer tape records."""
+    return dispatch.apply_one("reshape", [x], {"shape": list(x.shape)})

@@ -1,0 +1,11 @@
+"""Every test of this folder runs on every device."""
+
+import pytest
+
+import kerascnn as keras
+
+
+@pytest.fixture(autouse=True)
+def on_device(device):
+    with keras.device(device):
+        yield
