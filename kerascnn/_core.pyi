@@ -448,3 +448,6 @@ def empty_for_upload(shape: Sequence[int], dtype: str, device: str) -> Tensor:
     """
     Memory on the host to upload to `device` from: page-locked where that is a GPU.
     """
+
+class Operators:
+    """The operators of tensors, for a class whose instances hold one."""

@@ -133,8 +133,9 @@ def _add_operators(cls: Any) -> None:
     for suffix, name in _UNARY.items():
         operators[f"__{suffix}__"] = _unary(name)
     for name, operator in operators.items():
-        # Tensors have some from the core, which fall back to these where they need a conversion.
-        if name not in vars(cls):
+        # Tensors and variables have some from the core, which fall back to these where they need a
+        # conversion.
+        if name not in vars(cls) and not (cls is Variable and name in vars(_core.Operators)):
             setattr(cls, name, operator)
     cls.__round__ = _round
     cls.__getitem__ = _getitem

@@ -120,7 +120,7 @@ class Block:
 _block: contextvars.ContextVar[Block | None] = contextvars.ContextVar("block", default=None)
 
 
-class Variable:
+class Variable(_core.Operators):
     """A tensor that keeps its place and changes its value.
 
     Inside a trace, reading gives a symbolic value and assigning takes effect at the end of each

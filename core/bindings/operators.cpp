@@ -217,6 +217,13 @@ void set_fallback(const std::string& name, nb::object function) {
   any_operator(name).fallback = function.release().ptr();
 }
 
+// A base for classes in Python that have these operators: kerascnn.Variable.
+nb::object make_operators_type() {
+  PyType_Spec spec = {"kerascnn._core.Operators", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                      tensor_operator_slots};
+  return nb::steal(PyType_FromSpec(&spec));
+}
+
 void set_variable_type(nb::handle type) {
   variable_type = reinterpret_cast<PyTypeObject*>(nb::object(nb::borrow(type)).release().ptr());
 }
@@ -249,6 +256,7 @@ void bind_operators(nb::module_& m) {
         "What an operator of tensors calls where its operands need a conversion.");
   m.def("set_variable_type", &set_variable_type, nb::arg("type"),
         "The class whose instances operators read as the tensor in their attribute `core`.");
+  m.attr("Operators") = make_operators_type();
   m.def(
       "enter_scope", [] { ++open_scopes; },
       "From here on every operator takes the long way, where traces and casts are known.");
