@@ -2,6 +2,8 @@
 // asks for a GPU or for the list of devices.
 #include <dlfcn.h>
 
+#include <array>
+#include <atomic>
 #include <filesystem>
 #include <string>
 
@@ -101,7 +103,17 @@ Backend& cuda_backend(Device device) {
 }  // namespace
 
 Backend& backend(Device device) {
-  return device.type == DeviceType::Cpu ? cpu_backend() : cuda_backend(device);
+  if (device.type == DeviceType::Cpu) return cpu_backend();
+  // Asked for with each tensor that is made, and the driver takes longer to answer than that.
+  static std::array<std::atomic<Backend*>, 64> known{};
+  const auto index = static_cast<size_t>(device.index);
+  if (index >= known.size()) return cuda_backend(device);
+  Backend* found = known[index].load(std::memory_order_acquire);
+  if (found == nullptr) {
+    found = &cuda_backend(device);
+    known[index].store(found, std::memory_order_release);
+  }
+  return *found;
 }
 
 std::vector<DeviceStatus> list_devices() {

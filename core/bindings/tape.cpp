@@ -90,7 +90,10 @@ class PauseBlock {
 void bind_tape(nb::module_& m) {
   nb::class_<Tape>(m, "Tape", nb::is_weak_referenceable(),
                    "Records calls of ops in this thread, for gradients.")
-      .def(nb::init<bool, bool>(), nb::arg("persistent"), nb::arg("watches_variables"))
+      .def(nb::new_([](bool persistent, bool watches_variables) {
+             return std::make_shared<Tape>(persistent, watches_variables);
+           }),
+           nb::arg("persistent"), nb::arg("watches_variables"))
       .def("start", &Tape::start)
       .def("stop", &Tape::stop)
       .def("reset", &Tape::reset)

@@ -15,7 +15,7 @@ namespace kerascnn {
 class Tape;
 
 struct Recorder {
-  std::vector<Tape*> tapes;  // that record, in the order in which they began
+  std::vector<std::shared_ptr<Tape>> tapes;  // that record, in the order in which they began
   // Nodes from here on are of one of these tapes. What an earlier tape recorded is over, else a
   // loop that carries a tensor on would keep all of its steps.
   uint64_t first = std::numeric_limits<uint64_t>::max();
@@ -66,7 +66,7 @@ class RecordingPause {
   const std::vector<VariablePtr>& reads() const { return reads_; }
 
  private:
-  std::vector<Tape*> tapes_;
+  std::vector<std::shared_ptr<Tape>> tapes_;
   std::vector<VariablePtr> reads_;
   std::vector<VariablePtr>* reads_before_;
 };

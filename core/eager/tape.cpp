@@ -83,7 +83,7 @@ Tensor read_variable(const VariablePtr& variable) {
   const auto known = recorder.leaves.find(variable.get());
   std::shared_ptr<TapeLeaf> leaf = known == recorder.leaves.end() ? nullptr : known->second;
   if (variable->trainable()) {
-    for (Tape* tape : recorder.tapes) {
+    for (const std::shared_ptr<Tape>& tape : recorder.tapes) {
       if (!tape->watches_variables_) continue;
       if (leaf == nullptr) {
         leaf = std::make_shared<TapeLeaf>();
@@ -98,7 +98,7 @@ Tensor read_variable(const VariablePtr& variable) {
 }
 
 bool records_once() {
-  const std::vector<Tape*>& tapes = Recorder::here().tapes;
+  const auto& tapes = Recorder::here().tapes;
   return tapes.size() == 1 && !tapes.front()->persistent_;
 }
 
@@ -109,7 +109,6 @@ Tape::Tape(bool persistent, bool watches_variables)
 }
 
 Tape::~Tape() {
-  if (is_recording_) stop();
   const std::lock_guard lock(living_tapes().mutex);
   living_tapes().tapes.erase(this);
 }
@@ -122,14 +121,18 @@ void Tape::start() {
   for (const auto& [variable, leaf] : leaves_) recorder.leaves.try_emplace(variable, leaf);
   recorder.first = recorder.tapes.empty() ? ranges_.front().first
                                           : std::min(recorder.first, ranges_.front().first);
-  recorder.tapes.push_back(this);
+  recorder.tapes.push_back(shared_from_this());
   is_recording_ = true;
 }
 
 void Tape::stop() {
   if (!is_recording_) return;
   Recorder& recorder = Recorder::here();
-  std::erase(recorder.tapes, this);
+  const auto own = [&](const std::shared_ptr<Tape>& tape) { return tape.get() == this; };
+  if (std::erase_if(recorder.tapes, own) == 0) {
+    throw ValueError(
+        "GradientTape: a tape records in the thread that began its block, and ends there");
+  }
   ranges_.back().second = sequence_now();
   is_recording_ = false;
 }

@@ -1,14 +1,15 @@
 // A tape: which calls gradients are taken through, and by what.
 //
-//   Tape tape(/*persistent=*/false, /*watches_variables=*/true);
-//   tape.start();
+//   const auto tape = std::make_shared<Tape>(/*persistent=*/false, /*watches_variables=*/true);
+//   tape->start();
 //   Tensor y = ...;                      // calls with a watched input, or a result of one
-//   tape.stop();
-//   tape.gradients({y}, {{}}, {x});
+//   tape->stop();
+//   tape->gradients({y}, {{}}, {x.edge()});
 //
 // Recording is of the thread that started the tape. Tapes nest; each records for itself.
 #pragma once
 
+#include <memory>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -18,7 +19,7 @@
 
 namespace kerascnn {
 
-class Tape {
+class Tape : public std::enable_shared_from_this<Tape> {
  public:
   Tape(bool persistent, bool watches_variables);
   ~Tape();
@@ -26,7 +27,7 @@ class Tape {
   Tape& operator=(const Tape&) = delete;
 
   void start();
-  void stop();
+  void stop();  // in the thread that started it, else ValueError
   bool is_recording() const { return is_recording_; }
   // Forgets all it has recorded.
   void reset();

@@ -22,7 +22,7 @@ class GradientTape:
 
     Args:
         persistent: Whether gradients can be taken more than once. What was recorded is then kept as
-            long as the tape.
+            long as the results are.
         watch_accessed_variables: Whether trainable variables are watched when they are read.
 
     Example:
