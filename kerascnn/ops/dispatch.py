@@ -138,6 +138,11 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
         x._no_value()
     if trace is not None and isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
         return trace.graph.full([], dtype or dtypes.standardize_dtype(type(x)), float(x))
+    if isinstance(x, (list, tuple)) and _is_followed(x, trace is not None):
+        from kerascnn.ops import shaping
+
+        x = shaping.stack([convert(part, like=like, device_name=device_name) for part in x])
+        return x if dtype is None or x.dtype == dtype else apply_one("cast", [x], {"dtype": dtype})
     if not isinstance(x, _core.Tensor):
         x = _import_array(x, dtype, device_name or _device_of(like))
     elif device_name is not None and x.device != device_name:
@@ -145,6 +150,15 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
     if trace is not None:
         x = trace.constant(x)
     return x if dtype is None or x.dtype == dtype else apply_one("cast", [x], {"dtype": dtype})
+
+
+def _is_followed(x: Any, in_trace: bool) -> bool:
+    """Whether a list holds what a trace or a tape follows, and a copy would not be followed."""
+    if isinstance(x, (list, tuple)):
+        return (in_trace or _core.is_recording()) and any(_is_followed(y, in_trace) for y in x)
+    if isinstance(x, _core.Tensor):
+        return bool(_core.is_tracked(x))
+    return isinstance(x, (_core.Value, Variable))
 
 
 def _device_of(like: Any) -> str | None:

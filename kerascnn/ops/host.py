@@ -68,10 +68,21 @@ def compute(name: str, function: Callable[..., Any], *operands: Any) -> Any:
             "keep it in a keras.Variable."
         )
     like = dispatch.first_tensor(*operands)
-    result = function(*(dispatch.convert(x).numpy() for x in operands))
-    if isinstance(result, (tuple, list)):
-        return tuple(_tensor(part, like) for part in result)
-    return _tensor(result, like)
+    tensors = [dispatch.convert(x) for x in operands]
+    result = function(*(x.numpy() for x in tensors))
+    is_one = not isinstance(result, (tuple, list))
+    results = [_tensor(part, like) for part in ([result] if is_one else result)]
+    if any(_core.is_tracked(x) for x in tensors):
+        results = _core.record_function(name, tensors, results, functools.partial(_refuse, name))
+    return results[0] if is_one else tuple(results)
+
+
+def _refuse(name: str, upstream: Any) -> Any:
+    raise ValueError(
+        f'op "{name}" is not differentiable: it is computed by NumPy, on the host. A gradient was '
+        "asked for that leads through it; put stop_gradient around its result where that is to "
+        "count as a constant, or give it a gradient with custom_gradient"
+    )
 
 
 def _tensor(array: Any, like: Any) -> Any:

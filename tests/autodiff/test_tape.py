@@ -142,6 +142,18 @@ def test_an_inner_tape_leaves_the_outer_one_what_it_needs():
     np.testing.assert_allclose(float(outer.gradient(y, w)), np.exp(3.0), rtol=1e-6)
 
 
+def test_lists_of_tensors():
+    w = keras.Variable(2.0)
+    for run in (lambda f: f, keras.jit):
+
+        def f():
+            with keras.GradientTape() as tape:
+                y = ops.sum(ops.multiply([w * w, w, 5.0], [1.0, 10.0, 100.0]))
+            return tape.gradient(y, w)
+
+        assert float(run(f)()) == 14.0
+
+
 def test_jacobian():
     x = tensor([1.0, 2.0, 3.0])
     with keras.GradientTape(persistent=True) as tape:
@@ -289,6 +301,17 @@ class TestErrors:
             y = _core.apply("sgd_update", [tensor(0.1), x, x], attributes)[0]
         with pytest.raises(ValueError, match='op "sgd_update" is not differentiable'):
             tape.gradient(y, x)
+
+    def test_a_function_of_the_host_is_named(self):
+        x = tensor([[2.0, 0.0], [0.0, 3.0]])
+        with keras.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            values = ops.svd(x, compute_uv=False)
+            y = ops.sum(values) + ops.sum(x)
+            z = ops.sum(keras.stop_gradient(values)) + ops.sum(x)
+        with pytest.raises(ValueError, match='"svd" is not differentiable.*host'):
+            tape.gradient(y, x)
+        assert tape.gradient(z, x).numpy().tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
     def test_an_assignment_to_what_a_gradient_needs(self):
         w = keras.Variable([1.0, 2.0], name="weights")
