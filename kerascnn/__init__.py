@@ -45,6 +45,7 @@ from kerascnn import (  # noqa: E402 (operators first: what follows computes wit
 )
 from kerascnn.autodiff import (  # noqa: E402
     GradientTape,
+    RematScope,
     custom_gradient,
     grad,
     jit,
@@ -94,6 +95,7 @@ __all__ = [
     "Optimizer",
     "OutOfMemoryError",
     "Regularizer",
+    "RematScope",
     "Sequential",
     "Tensor",
     "Variable",

@@ -8,6 +8,15 @@ from kerascnn.autodiff.custom import custom_gradient
 from kerascnn.autodiff.functional import grad, value_and_grad
 from kerascnn.autodiff.jit import jit
 from kerascnn.autodiff.remat import remat
+from kerascnn.autodiff.remat_scope import RematScope
 from kerascnn.autodiff.tape import GradientTape
 
-__all__ = ["GradientTape", "custom_gradient", "grad", "jit", "remat", "value_and_grad"]
+__all__ = [
+    "GradientTape",
+    "RematScope",
+    "custom_gradient",
+    "grad",
+    "jit",
+    "remat",
+    "value_and_grad",
+]

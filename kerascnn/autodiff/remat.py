@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -53,6 +54,8 @@ class _Block:
         self.places = [i for i, x in enumerate(self.leaves) if dispatch.is_tensor(x)]
         self.inputs = [self.leaves[i] for i in self.places]
         self.name = getattr(f, "__name__", type(f).__name__)
+        # What scopes around the call say: how weights are read, whether a layer trains.
+        self.context = contextvars.copy_context()
 
     def compute(self, inputs: list[Any]) -> Any:
         leaves = list(self.leaves)
@@ -70,6 +73,9 @@ class _Block:
         variables = [v for v in map(variable_of, pause.reads) if v is not None]
 
         def backward(upstream: list[Any]) -> list[Any]:
+            return self.context.copy().run(repeat, upstream)
+
+        def repeat(upstream: list[Any]) -> list[Any]:
             with block.repeating(), GradientTape() as tape:
                 inputs = [_alias(x) for x in self.inputs]
                 tape.watch([x for x in inputs if dispatch.dtypes.is_float(x.dtype)])
@@ -93,6 +99,9 @@ class _Block:
         sources = [*self.inputs, *block.reads.values()]
 
         def backward(upstream: list[Any]) -> list[Any]:
+            return self.context.copy().run(repeat, upstream)
+
+        def repeat(upstream: list[Any]) -> list[Any]:
             # Values of its own, so that what is computed again is not merged with what was before.
             fresh = [dispatch.apply_one("barrier", [x]) for x in sources]
             reads = dict(zip(block.reads, fresh[len(self.inputs) :], strict=True))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from kerascnn import _core, dtype_policies, dtypes, naming, regularizers, tracing, trees
 from kerascnn import serialization as _serialization
+from kerascnn.autodiff import remat_scope
 from kerascnn.device import current as current_device
 from kerascnn.device import device as on_device
 from kerascnn.layers.input_spec import assert_input_compatibility
@@ -99,6 +100,7 @@ class Layer(Operation, LayerState):
         self._build_shapes: dict[str, Any] | None = None
         self._in_call = False
         self._building = False
+        self._remat_scope = remat_scope.current_scope()
         # How Keras 2 gave the shape of a model's input to its first layer.
         if input_dim is not None and input_shape is None:
             input_shape = (input_dim,)
@@ -200,7 +202,10 @@ class Layer(Operation, LayerState):
                     with self._reading_weights():
                         if any_symbolic(args, kwargs):
                             return self._symbolic_call(args, kwargs, given)
-                        outputs = self._checked_call(args, kwargs)
+                        if self._remat_scope is None:
+                            outputs = self._checked_call(args, kwargs)
+                        else:
+                            outputs = self._remat_scope.compute(self, args, kwargs)
                         self._penalize(outputs)
                     return outputs
             finally:

@@ -42,9 +42,6 @@ _MISSING = {
     "programs keep their state on the device, and graphs are made by tracing alone": {
         "": "Function Operation StatelessScope SymbolicScope",
     },
-    "what is computed twice to save memory is said by `remat`, where it is computed": {
-        "": "RematScope",
-    },
     "gradients are taken backwards, from results": {
         "ops": "jvp",
     },

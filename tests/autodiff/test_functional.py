@@ -228,6 +228,65 @@ def test_remat_keeps_less_in_a_program():
     assert arena(keras.remat(f)) < 0.6 * arena(f)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mode": "activations"},
+        {"mode": "larger_than", "output_size_threshold": 100},
+        {"mode": "list_of_layers", "layer_names": ["first"]},
+        {"mode": None},
+    ],
+    ids=lambda options: str(options.get("mode", "full")),
+)
+@RUNS
+def test_layers_of_a_scope_train_alike(options, run):
+    x = tensor(np.random.default_rng(0).standard_normal((8, 6)))
+
+    def build():
+        keras.utils.set_random_seed(3)
+        return keras.Sequential(
+            [
+                keras.Input((6,)),
+                keras.layers.Dense(16, activation="gelu", name="first"),
+                keras.layers.Dropout(0.5, seed=5),
+                keras.layers.Dense(1),
+            ]
+        )
+
+    plain = build()
+    with keras.RematScope(**options):
+        scoped = build()
+    found = []
+    for model in (plain, scoped):
+
+        def step(x, model=model):
+            with keras.GradientTape() as tape:
+                loss = ops.sum(model(x, training=True))
+            return tape.gradient(loss, model.trainable_variables)
+
+        found.append([g.numpy() for g in run(step)(x)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)
+
+
+def test_remat_in_fit():
+    x = np.random.default_rng(0).standard_normal((64, 6)).astype("float32")
+    losses = []
+    for scope in (keras.RematScope(mode=None), keras.RematScope()):
+        with scope:
+            model = block_model()
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        history = model.fit(x, x[:, :1], batch_size=16, epochs=2, shuffle=False, verbose=0)
+        losses.append(history.history["loss"])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+def test_a_scope_of_an_unknown_mode():
+    with pytest.raises(ValueError, match="'larger_than'.*Received: mode='half'"):
+        keras.RematScope(mode="half")
+
+
 def test_remat_refuses_a_variable_that_was_assigned_to():
     w = keras.Variable(2.0, name="w")
     f = keras.remat(lambda x: x * w * w)
