@@ -137,3 +137,24 @@ def test_random_element_graphs_keep_their_bits(seed):
     plain = t.run(outputs, inputs, optimize=False)
     for received, expected in zip(optimized, plain, strict=True):
         np.testing.assert_array_equal(received, expected)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("shape", [(300, 7), (7,), (300, 1), ()])
+@pytest.mark.parametrize("is_read_twice", [True, False])
+def test_integers_become_floats(dtype, shape, is_read_twice, rng):
+    """With every step through memory, as a register of its own, and as the same integer elsewhere."""
+    t = Tracer()
+    x, scale = t.input(shape, dtype), t.input((300, 7))
+    y = t.multiply(t.cast(x, dtype="float32"), scale)
+    if is_read_twice:
+        y = t.where(t.equal(x, t.full([], 1, dtype)), scale, y)
+    limits = (0, 2) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    # float32 has neighbours of large integers only: they are rounded.
+    integers = rng.integers(*limits, shape, np.int64).astype(dtype)
+    inputs = [integers, rng.normal(size=(300, 7)).astype("float32")]
+    (received,) = t.run([y], inputs, optimize=True)
+    wanted = integers.astype("float32") * inputs[1]
+    if is_read_twice:
+        wanted = np.where(np.broadcast_to(integers == 1, wanted.shape), inputs[1], wanted)
+    np.testing.assert_array_equal(received, wanted)

@@ -290,12 +290,30 @@ void small_wgrad(const SmallWindow& s, const PooledGradients& g, int64_t window_
   }
 }
 
+// The largest of the 4 sums of a window. After relu all that are not above 0 are equal.
+KERASCNN_INLINE void pool_sums(const Vec (&sums)[4], bool relu, Vec& largest, IntVec& best) {
+  Vec lower = sums[2];
+  IntVec lower_best = 2 - IntVec{};
+  largest = sums[0];
+  best = IntVec{};
+  take_larger(sums[1], 1 - IntVec{}, largest, best);
+  take_larger(sums[3], 3 - IntVec{}, lower, lower_best);
+  take_larger(lower, lower_best, largest, best);
+  if (relu) {
+    const IntVec is_off = largest <= Vec{};
+    largest = is_off ? Vec{} : largest;
+    best = is_off ? IntVec{} : best;
+  }
+}
+
 // The convolution at the 4 positions of `places` neighbouring windows, for `blocks` vectors of
-// filters.
-template <int places, int blocks>
+// filters. `column` is the window's column_step and half of its step, where it is not 0.
+template <int places, int blocks, int column>
 KERASCNN_INLINE void small_forward_block(const SmallWindow& s, bool relu, const float* image,
                                          const float* kernel, const float* bias, int64_t filters,
                                          float* y, uint8_t* index) {
+  const int64_t column_step = column > 0 ? column : s.column_step;
+  const int64_t step = column > 0 ? 2 * column : s.step;
   const int64_t taps = s.kernel_rows * s.run;
   Vec sums[blocks][places][4];
   for (int b = 0; b < blocks; ++b) {
@@ -305,33 +323,26 @@ KERASCNN_INLINE void small_forward_block(const SmallWindow& s, bool relu, const 
     }
   }
   for (int64_t row = 0; row < s.kernel_rows; ++row) {
-    for (int64_t j = 0; j < s.run; ++j) {
-      const float* from = image + row * s.image_row_step + j;
+    const float* upper = image + row * s.image_row_step;
+    const float* lower = upper + s.row_step;
+    const float* weight = kernel + row * s.run * kWidth;
+    for (int64_t j = 0; j < s.run; ++j, ++upper, ++lower, weight += kWidth) {
       Vec weights[blocks];
-      for (int b = 0; b < blocks; ++b) {
-        weights[b] = load(kernel + (b * taps + row * s.run + j) * kWidth);
-      }
+      for (int b = 0; b < blocks; ++b) weights[b] = load(weight + b * taps * kWidth);
       for (int p = 0; p < places; ++p) {
         for (int k = 0; k < 4; ++k) {
-          const Vec x = splat(from[p * s.step + (k / 2) * s.row_step + (k % 2) * s.column_step]);
+          const Vec x = splat((k < 2 ? upper : lower)[p * step + k % 2 * column_step]);
           for (int b = 0; b < blocks; ++b) sums[b][p][k] = fma(x, weights[b], sums[b][p][k]);
         }
       }
     }
   }
   for (int b = 0; b < blocks; ++b) {
-    const int64_t count = filters - b * kWidth < kWidth ? filters - b * kWidth : kWidth;
+    const int64_t count = filters - b * kWidth;
     for (int p = 0; p < places; ++p) {
-      Vec largest{};
-      IntVec best{};
-      for (int k = 0; k < 4; ++k) {
-        Vec value = sums[b][p][k];
-        if (relu) value = (value <= Vec{}) ? Vec{} : value;
-        // NaN wins over everything, the first of equal maxima over the others.
-        const IntVec take = (value > largest) | ((value != value) & (largest == largest));
-        largest = k == 0 ? value : (take ? value : largest);
-        best = k == 0 ? IntVec{} : (take ? k - IntVec{} : best);
-      }
+      Vec largest;
+      IntVec best;
+      pool_sums(sums[b][p], relu, largest, best);
       const int64_t at = p * s.filters + b * kWidth;
       store_some(y + at, largest, count);
       if (index != nullptr) {
@@ -341,7 +352,7 @@ KERASCNN_INLINE void small_forward_block(const SmallWindow& s, bool relu, const 
   }
 }
 
-template <int blocks>
+template <int blocks, int column>
 KERASCNN_INLINE void small_forward_row(const SmallWindow& s, bool relu, const float* image,
                                        const float* kernel, const float* bias, int64_t filters,
                                        float* y, uint8_t* index) {
@@ -349,9 +360,9 @@ KERASCNN_INLINE void small_forward_row(const SmallWindow& s, bool relu, const fl
   constexpr int kPlaces = kRegisters == 32 ? 3 : (blocks == 1 ? 2 : 1);
   int64_t place = 0;
   const auto run = [&]<int places>() {
-    small_forward_block<places, blocks>(s, relu, image + place * s.step, kernel, bias, filters,
-                                        y + place * s.filters,
-                                        index == nullptr ? index : index + place * s.filters);
+    small_forward_block<places, blocks, column>(
+        s, relu, image + place * s.step, kernel, bias, filters, y + place * s.filters,
+        index == nullptr ? index : index + place * s.filters);
     place += places;
   };
   while (place + kPlaces <= s.places) run.template operator()<kPlaces>();
@@ -361,18 +372,29 @@ KERASCNN_INLINE void small_forward_row(const SmallWindow& s, bool relu, const fl
   while (place < s.places) run.template operator()<1>();
 }
 
-void small_forward(const SmallWindow& s, bool relu, const float* image, const float* kernel,
-                   const float* bias, float* y, uint8_t* index) {
+template <int column>
+KERASCNN_INLINE void small_forward_filters(const SmallWindow& s, bool relu, const float* image,
+                                           const float* kernel, const float* bias, float* y,
+                                           uint8_t* index) {
   const int64_t taps = s.kernel_rows * s.run;
   int64_t filter = 0;
   const auto run = [&]<int blocks>() {
-    small_forward_row<blocks>(s, relu, image, kernel + filter * taps, bias + filter,
-                              s.filters - filter, y + filter,
-                              index == nullptr ? index : index + filter);
+    small_forward_row<blocks, column>(s, relu, image, kernel + filter * taps, bias + filter,
+                                      s.filters - filter, y + filter,
+                                      index == nullptr ? index : index + filter);
     filter += blocks * kWidth;
   };
   while (filter + kWidth < s.filters) run.template operator()<2>();
   if (filter < s.filters) run.template operator()<1>();
+}
+
+void small_forward(const SmallWindow& s, bool relu, const float* image, const float* kernel,
+                   const float* bias, float* y, uint8_t* index) {
+  if (s.column_step == 1 && s.step == 2) {
+    small_forward_filters<1>(s, relu, image, kernel, bias, y, index);
+  } else {
+    small_forward_filters<0>(s, relu, image, kernel, bias, y, index);
+  }
 }
 
 }  // namespace

@@ -8,13 +8,6 @@ namespace kerascnn::cpu::KERASCNN_SIMD {
 
 namespace {
 
-// NaN wins over everything, the first of equal maxima over the others.
-KERASCNN_INLINE void take_larger(Vec value, int32_t position, Vec& largest, IntVec& index) {
-  const IntVec take = (value > largest) | ((value != value) & (largest == largest));
-  largest = take ? value : largest;
-  index = take ? (position - IntVec{}) : index;
-}
-
 // `rows` and `columns` are given as constants where they are known, so that the loops unroll.
 template <int known_rows, int known_columns>
 KERASCNN_INLINE void max_pool_row(const PoolRow& row, const float* x, float* y, uint8_t* index) {
@@ -33,8 +26,8 @@ KERASCNN_INLINE void max_pool_row(const PoolRow& row, const float* x, float* y, 
         for (int64_t j = 0; j < columns; ++j) {
           if (i == 0 && j == 0) continue;
           take_larger(load_some(from + i * row.row_step + j * row.channels),
-                      static_cast<int32_t>(row.first_index + i * row.index_step + j), largest,
-                      position);
+                      static_cast<int32_t>(row.first_index + i * row.index_step + j) - IntVec{},
+                      largest, position);
         }
       }
       if (count == kWidth) {

@@ -3,6 +3,7 @@
 #include "core/ops/fused_elementwise.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/backend/cpu/broadcast.h"
 #include "core/backend/cpu/kernel_util.h"
@@ -144,6 +145,16 @@ void apply_block(const ElementInstruction& instruction, const RegisterPointers& 
   }
 }
 
+// An input of integers as floats, without a register of 64-bit integers in between.
+template <typename T>
+void load_floats(const T* from, int64_t step, int64_t count, float* to) {
+  if (step == 1) {
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i * step]);
+  }
+}
+
 template <typename T>
 void where_block(const ElementInstruction& instruction, const RegisterPointers& registers, T* to,
                  int64_t count) {
@@ -187,6 +198,7 @@ class FusedElementwise {
     const DType dtype = program_.register_dtypes[last];
     const bool is_plain =
         dtype == DType::Float32 || dtype == DType::Float64 || dtype == DType::Int64;
+    find_integer_loads();
     direct_output_ = -1;
     for (int k = 0; k < program_.num_outputs && last_is_direct_ && is_plain; ++k) {
       if (program_.outputs[k] == last && direct_output_ < 0) direct_output_ = k;
@@ -212,6 +224,23 @@ class FusedElementwise {
   }
 
  private:
+  // Casts of an input to float32 read the input itself, whose register is left out where nobody
+  // else reads it.
+  void find_integer_loads() {
+    is_read_.fill(false);
+    for (int k = 0; k < program_.num_outputs; ++k) is_read_[program_.outputs[k]] = true;
+    for (int n = 0; n < program_.num_instructions; ++n) {
+      const ElementInstruction& instruction = program_.instructions[n];
+      const int from = instruction.operands[0];
+      loads_[n] = instruction.op == ElementOp::cast && from < program_.num_inputs &&
+                  instruction.result_dtype == DType::Float32 &&
+                  kind_of(program_.register_dtypes[from]) == Kind::Integer;
+      for (int i = 0; i < element_num_operands(instruction.op) && !loads_[n]; ++i) {
+        is_read_[instruction.operands[i]] = true;
+      }
+    }
+  }
+
   void run_range(const KernelArgs& args, RegisterBlock* blocks, int64_t begin, int64_t end) const {
     RegisterPointers registers;
     for (int r = 0; r < num_registers(); ++r) registers[r] = &blocks[r];
@@ -234,10 +263,16 @@ class FusedElementwise {
   template <typename Offsets>
   void run_block(const KernelArgs& args, RegisterBlock* blocks, RegisterPointers& registers,
                  int64_t at, const Offsets& offsets, int64_t done, int64_t count) const {
-    for (int k = 0; k < program_.num_inputs; ++k) {
+    // Calls function(the input's first element of the block, step).
+    const auto with_input = [&](int k, const auto& function) {
       const int64_t step = geometry_.strides[k].back();
       with_storage(program_.register_dtypes[k], [&]<typename T>(Type<T>) {
-        const T* from = input<T>(args, static_cast<size_t>(k)) + offsets[k] + done * step;
+        function(input<T>(args, static_cast<size_t>(k)) + offsets[k] + done * step, step);
+      });
+    };
+    for (int k = 0; k < program_.num_inputs; ++k) {
+      if (!is_read_[k]) continue;
+      with_input(k, [&]<typename T>(const T* from, int64_t step) {
         if (step == 1 && std::is_same_v<T, typename RegisterOf<T>::type>) {
           registers[k] = from;
         } else {
@@ -252,7 +287,14 @@ class FusedElementwise {
         to = output<char>(args, static_cast<size_t>(direct_output_)) +
              at * static_cast<int64_t>(itemsize(program_.register_dtypes[r]));
       }
-      run_instruction(program_.instructions[n], registers, to, count);
+      const ElementInstruction& instruction = program_.instructions[n];
+      if (loads_[n]) {
+        with_input(instruction.operands[0], [&](const auto* from, int64_t step) {
+          load_floats(from, step, count, static_cast<float*>(to));
+        });
+      } else {
+        run_instruction(instruction, registers, to, count);
+      }
     }
     store_outputs(args, registers, at, count);
   }
@@ -276,6 +318,8 @@ class FusedElementwise {
 
   ElementProgram program_;
   BroadcastGeometry geometry_;
+  std::array<bool, kMaxElementRegisters> is_read_;  // as a register
+  std::array<bool, kMaxElementRegisters> loads_;    // by instruction: casts an input to float32
   bool last_is_direct_ = true;
   int direct_output_ = -1;  // the output that the last instruction writes itself
 };

@@ -100,6 +100,13 @@ KERASCNN_INLINE void store_bytes(uint8_t* to, ByteVec value, int64_t count) {
 #endif
 }
 
+// NaN wins over everything, the first of equal maxima over the others.
+KERASCNN_INLINE void take_larger(Vec value, IntVec position, Vec& largest, IntVec& best) {
+  const IntVec take = ~(value <= largest) & (largest == largest);
+  largest = take ? value : largest;
+  best = take ? position : best;
+}
+
 // One bit for each lane of a comparison's result that is true.
 KERASCNN_INLINE uint32_t lanes_of(IntVec truth) {
 #if defined(__AVX512F__)
