@@ -143,7 +143,7 @@ def test_random_element_graphs_keep_their_bits(seed):
 @pytest.mark.parametrize("shape", [(300, 7), (7,), (300, 1), ()])
 @pytest.mark.parametrize("is_read_twice", [True, False])
 def test_integers_become_floats(dtype, shape, is_read_twice, rng):
-    """With every step through memory, as a register of its own, and as the same integer elsewhere."""
+    """A cast reads the input itself, also where others need the integers."""
     t = Tracer()
     x, scale = t.input(shape, dtype), t.input((300, 7))
     y = t.multiply(t.cast(x, dtype="float32"), scale)
