@@ -1,6 +1,5 @@
-// matmul_activation_grad, dense_sparse_softmax_cross_entropy and dense_wgrad with the kernels of
-// the ops that they stand for: the same bits as those ops one by one. For every device and every
-// call.
+// The ops of core/ops/fused_products.h with the kernels of the ops that they stand for: the same
+// bits as those ops one by one. For every device and every call.
 #pragma once
 
 #include <memory>

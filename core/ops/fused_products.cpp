@@ -12,10 +12,19 @@ namespace {
 
 constexpr std::string_view kActivationGrad = "matmul_activation_grad";
 constexpr std::string_view kDenseLoss = "dense_sparse_softmax_cross_entropy";
+constexpr std::string_view kDenseLossDgrad = "dense_sparse_softmax_cross_entropy_dgrad";
 constexpr std::string_view kDenseWgrad = "dense_wgrad";
 
 constexpr std::string_view kMadeByPass =
     "it is made after differentiation, by a pass that joins products with what belongs to them";
+
+void check_output_gradient(std::string_view op, const Attributes& attributes) {
+  const Activation activation = fused_activation(op, attributes).kind;
+  if (gradient_uses_output(activation)) return;
+  throw ValueError(message(op, ": the gradient of ", activation_name(activation),
+                           " does not follow from its output; apply ", activation_name(activation),
+                           "_grad by itself"));
+}
 
 std::vector<TensorSpec> infer_activation_grad(const Attributes& attributes, Specs inputs) {
   check_num_inputs(kActivationGrad, inputs, 3);
@@ -32,28 +41,45 @@ std::vector<TensorSpec> infer_activation_grad(const Attributes& attributes, Spec
                              shape_string(b),
                              " (after the transpositions asked for) must be equal"));
   }
-  const Activation activation = fused_activation(kActivationGrad, attributes).kind;
-  if (!gradient_uses_output(activation)) {
-    throw ValueError(message(kActivationGrad, ": the gradient of ", activation_name(activation),
-                             " does not follow from its output; apply matmul and ",
-                             activation_name(activation), "_grad one by one"));
-  }
+  check_output_gradient(kActivationGrad, attributes);
   const Shape product = {a[transpose_a ? 1 : 0], b[transpose_b ? 0 : 1]};
   check_shape(kActivationGrad, "the activation's output", inputs[2], product);
   return {{inputs[0].dtype, product}};
 }
 
-std::vector<TensorSpec> infer_dense_loss(const Attributes& attributes, Specs inputs) {
-  if (inputs.size() != 5) check_num_inputs(kDenseLoss, inputs, 4);
+// The outputs of the layer and its loss; `inputs` are those of dense_sparse_softmax_cross_entropy.
+std::vector<TensorSpec> infer_layer_and_loss(std::string_view op, const Attributes& attributes,
+                                             Specs inputs) {
   const DenseLossInputs at(inputs.size());
-  check_floating(kDenseLoss, "the input", inputs[at.x]);
-  check_rank(kDenseLoss, "the input", inputs[at.x], 2);
-  check_rank(kDenseLoss, "the kernel", inputs[at.kernel], 2);
+  check_floating(op, "the input", inputs[at.x]);
+  check_rank(op, "the input", inputs[at.x], 2);
+  check_rank(op, "the kernel", inputs[at.kernel], 2);
   const TensorSpec logits =
       infer_outputs(find_op("dense"), dense_loss_layer(), inputs.first(at.labels))[0];
   return infer_outputs(find_op("sparse_softmax_cross_entropy"),
                        {{"epsilon", attributes.get_double("epsilon")}},
                        std::array{logits, inputs[at.labels], inputs[at.gradient]});
+}
+
+std::vector<TensorSpec> infer_dense_loss(const Attributes& attributes, Specs inputs) {
+  if (inputs.size() != 5) check_num_inputs(kDenseLoss, inputs, 4);
+  return infer_layer_and_loss(kDenseLoss, attributes, inputs);
+}
+
+std::vector<TensorSpec> infer_dense_loss_dgrad(const Attributes& attributes, Specs inputs) {
+  const bool drops = has_dropout(attributes);
+  const size_t with_bias = drops ? 6 : 5;
+  if (inputs.size() != with_bias) check_num_inputs(kDenseLossDgrad, inputs, with_bias - 1);
+  check_output_gradient(kDenseLossDgrad, attributes);
+  std::vector<TensorSpec> outputs = infer_layer_and_loss(
+      kDenseLossDgrad, attributes, inputs.first(drops ? inputs.size() - 1 : inputs.size()));
+  outputs.push_back(inputs[DenseLossInputs::x]);
+  if (drops) {
+    const TensorSpec& state = inputs[DenseLossInputs(inputs.size(), drops).state];
+    outputs.push_back(infer_outputs(find_op("dropout"), dropout_attributes(attributes),
+                                    std::array{inputs[DenseLossInputs::x], state})[0]);
+  }
+  return outputs;
 }
 
 std::vector<TensorSpec> infer_dense_wgrad(const Attributes&, Specs inputs) {
@@ -78,6 +104,12 @@ Attributes dense_loss_layer() {
           {"activation_alpha", 0.0}};
 }
 
+bool has_dropout(const Attributes& attributes) { return attributes.has("rate"); }
+
+Attributes dropout_attributes(const Attributes& attributes) {
+  return {{"rate", attributes.get_double("rate")}, {"stream", attributes.get_int("stream")}};
+}
+
 const OpDef op_matmul_activation_grad = {
     .name = kActivationGrad,
     .infer = infer_activation_grad,
@@ -88,6 +120,13 @@ const OpDef op_dense_sparse_softmax_cross_entropy = {
     .name = kDenseLoss,
     .infer = infer_dense_loss,
     .not_differentiable = kMadeByPass,
+};
+
+const OpDef op_dense_sparse_softmax_cross_entropy_dgrad = {
+    .name = kDenseLossDgrad,
+    .infer = infer_dense_loss_dgrad,
+    .not_differentiable = kMadeByPass,
+    .first_optional_output = DenseLossOutputs::dropped,
 };
 
 const OpDef op_dense_wgrad = {

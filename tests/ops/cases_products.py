@@ -8,7 +8,7 @@ from .case import Bad, Case, away_from, large, normal, row, zeros
 from .reference import activate
 
 GRADIENT, LOSS = "matmul_activation_grad", "dense_sparse_softmax_cross_entropy"
-WGRAD = "dense_wgrad"
+HEAD, WGRAD = "dense_sparse_softmax_cross_entropy_dgrad", "dense_wgrad"
 # The activations whose gradient follows from their output, with parameters exact in every dtype.
 ACTIVATIONS = {
     "linear": 0.0,
@@ -92,6 +92,54 @@ def _losses():
     return rows
 
 
+def _head(n, k, classes, activation="linear", rate=None, **options):
+    def make(rng):
+        (_, kernel, *others), attributes = _loss(n, k, classes, **options)(rng)
+        alpha = ACTIVATIONS[activation]
+        x = activation_outputs(rng, activation, alpha, n, k)
+        inputs = [x, kernel, *others]
+        attributes |= {"activation": activation, "activation_alpha": alpha}
+        if rate is not None:
+            inputs.append(rng.integers(-(2**63), 2**63, 2, dtype=np.int64))
+            attributes |= {"rate": rate, "stream": int(rng.integers(0, 2**32))}
+        return inputs, attributes
+
+    return make
+
+
+def _heads():
+    # As for the loss, and products of the rounded gradient.
+    options = {
+        "gradient": False,
+        "tolerance": {"float16": 2.0**-5, "bfloat16": 2.0**-2},
+    }
+    calls = {
+        # Around what a thread, a warp, a block and a cluster take of the features, and with rows
+        # for blocks that take one and several; ten classes, fewer, and more.
+        "small": _head(4, 5, 3),
+        "mnist": _head(33, 120, 10),
+        "deep": _head(65, 520, 10, bias=False),
+        "cluster": _head(133, 1602, 10, "relu"),
+        "two": _head(7, 20, 2, "relu", labels="int64"),
+        "sixteen": _head(150, 131, 16, bias=False),
+        "thirty": _head(5, 270, 30),
+        "many": _head(5, 9, 33),
+        "exact": _head(12, 40, 10, epsilon=0.0),
+        "label_out_of_range": _head(40, 8, 5, low=-2),
+        "empty": _head(0, 4, 3),
+    }
+    for activation in ACTIVATIONS:
+        calls[activation] = _head(6, 14, 10, activation)
+        calls[f"{activation}_dropout"] = _head(6, 12, 10, activation, 0.5)
+    for rate in (0.0, 0.25, 1.0):
+        calls[f"dropout_{rate}"] = _head(9, 132, 10, rate=rate)
+    calls["dropout_odd"] = _head(141, 61, 10, "relu", 0.25, bias=False)
+    calls["dropout_cluster"] = _head(130, 1600, 10, rate=0.5, labels="int64")
+    calls["dropout_empty"] = _head(0, 4, 3, rate=0.5)
+    rows = [row(HEAD, id, make, **options) for id, make in calls.items()]
+    return [*rows, large(HEAD, _head(65_600, 3, 4)), large(HEAD, _head(65_600, 4, 10), "ten")]
+
+
 def _wgrad(n, k, m):
     return lambda rng: ([normal(rng, n, k), normal(rng, n, m)], {})
 
@@ -112,7 +160,7 @@ def _wgrads():
     return [*rows, large(WGRAD, _wgrad(65_600, 3, 2))]
 
 
-CASES: list[Case] = [*_gradients(), *_losses(), *_wgrads()]
+CASES: list[Case] = [*_gradients(), *_losses(), *_heads(), *_wgrads()]
 
 
 def _bad():
@@ -141,6 +189,19 @@ def _bad():
         Bad(LOSS, [x, kernel, labels, zeros(3)], e, v, "the gradient must have shape (4,)"),
         Bad(LOSS, [x, kernel, labels], e, v, f"{LOSS}: "),
         Bad(LOSS, [x, kernel, labels, gy], {"epsilon": 0.7}, v, "epsilon must be in [0, 0.5)"),
+    ]
+    e |= {"activation": "linear", "activation_alpha": 0.0}
+    drop, state = {**e, "rate": 0.5, "stream": 0}, zeros(2, dtype="int64")
+    call = [x, kernel, labels, gy]
+    rows += [
+        Bad(HEAD, [x, zeros(2, 5), labels, gy], e, v, "the input has 3 features"),
+        Bad(HEAD, [x, kernel, zeros(4), labels, gy], e, v, "the bias must have shape (5,)"),
+        Bad(HEAD, [zeros(1, 4, 3), *call[1:]], e, v, f"{HEAD}: the input must have 2"),
+        Bad(HEAD, call[:-1], e, v, f"{HEAD}: "),
+        Bad(HEAD, call, drop, v, f"{HEAD}: "),
+        Bad(HEAD, [*call, labels], drop, v, "the random state must be int64 (2,)"),
+        Bad(HEAD, [*call, state], {**drop, "rate": 1.5}, v, "rate must be in [0, 1]"),
+        Bad(HEAD, call, {**e, "activation": "gelu"}, v, f"{HEAD}: the gradient of gelu does not"),
     ]
     g = zeros(4, 5)
     rows += [

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .reference import Array, log_softmax, one_hot, reference, softmax
+from .reference import Array, before_activation, log_softmax, one_hot, reference, softmax
+from .reference_random import dropout
 
 
 def _at_labels(rows: Array, labels: Array) -> Array:
@@ -65,3 +66,17 @@ def count_matches(scores, labels):
     if not len(scores):
         return np.float64(0)
     return np.sum(np.argmax(scores, axis=1) == labels, dtype=np.float64)
+
+
+@reference("dense_sparse_softmax_cross_entropy_dgrad")
+def dense_sparse_softmax_cross_entropy_dgrad(
+    x, kernel, *inputs, epsilon, activation, activation_alpha, rate=None, stream=0
+):
+    def drop(values):
+        return values if rate is None else dropout(values, inputs[-1], rate, stream)
+
+    given = drop(x)
+    others = inputs if rate is None else inputs[:-1]
+    outputs = dense_sparse_softmax_cross_entropy(given, kernel, *others, epsilon=epsilon)
+    dx = before_activation(drop(outputs[2] @ kernel.T), x, activation, activation_alpha)
+    return (*outputs, dx) if rate is None else (*outputs, dx, given)

@@ -13,6 +13,10 @@ std::unique_ptr<Kernel> plan_dense_sparse_softmax_cross_entropy(const PlanReques
   return plan_composite_product(cpu_kernel_table(), request);
 }
 
+std::unique_ptr<Kernel> plan_dense_sparse_softmax_cross_entropy_dgrad(const PlanRequest& request) {
+  return plan_composite_product(cpu_kernel_table(), request);
+}
+
 std::unique_ptr<Kernel> plan_dense_wgrad(const PlanRequest& request) {
   return plan_composite_product(cpu_kernel_table(), request);
 }

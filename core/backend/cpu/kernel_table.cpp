@@ -42,6 +42,7 @@ std::span<const KernelTableRow> cpu_kernel_table() {
       ROW(matmul) ROW(dense)
       // fused_products.cpp
       ROW(matmul_activation_grad) ROW(dense_sparse_softmax_cross_entropy) ROW(dense_wgrad)
+          ROW(dense_sparse_softmax_cross_entropy_dgrad)
       // conv2d.cpp, pool2d.cpp
       ROW(conv2d) ROW(conv2d_dgrad) ROW(conv2d_wgrad) ROW(max_pool2d) ROW(max_pool2d_grad)
           ROW(avg_pool2d) ROW(avg_pool2d_grad)

@@ -2,6 +2,7 @@
 // for.
 #include "core/ops/fused_products.h"
 #include "core/backend/composite_products.h"
+#include "core/backend/cuda/dense_loss.h"
 #include "core/backend/cuda/kernel_table.h"
 #include "core/backend/cuda/plans.h"
 #include "core/backend/cuda/small_matmul.h"
@@ -46,6 +47,9 @@ bool fuses_product(const PlanRequest& request) {
   if (request.op.name == "dense_wgrad") {
     return takes_small_dense_wgrad(dtype, wgrad_shape(request), request.allow_tf32);
   }
+  if (request.op.name == "dense_sparse_softmax_cross_entropy_dgrad") {
+    return takes_dense_loss_dgrad(request);
+  }
   return request.op.name == "dense_sparse_softmax_cross_entropy" &&
          takes_small_dense_loss(dtype, layer_shape(request), request.allow_tf32);
 }
@@ -62,6 +66,11 @@ std::unique_ptr<Kernel> plan_dense_sparse_softmax_cross_entropy(const PlanReques
   return plan_small_dense_loss(std::string(request.op.name), layer_shape(request),
                                request.inputs[at.labels].dtype, at,
                                request.attributes.get_double("epsilon"));
+}
+
+std::unique_ptr<Kernel> plan_dense_sparse_softmax_cross_entropy_dgrad(const PlanRequest& request) {
+  if (!fuses_product(request)) return plan_composite_product(kernel_table(), request);
+  return plan_small_dense_loss_dgrad(request);
 }
 
 std::unique_ptr<Kernel> plan_dense_wgrad(const PlanRequest& request) {

@@ -15,7 +15,7 @@ KERASCNN_OP_LIST(KERASCNN_DECLARE_PLAN)
 
 // Backend::fuses for conv2d_max_pool2d and its gradients; false for any other op.
 bool fuses_conv2d_max_pool2d(const PlanRequest& request);
-// The same for matmul_activation_grad, dense_sparse_softmax_cross_entropy and dense_wgrad.
+// The same for the ops of core/ops/fused_products.h.
 bool fuses_product(const PlanRequest& request);
 // The same for take_batches.
 bool fuses_take_batches(const PlanRequest& request);

@@ -481,9 +481,7 @@ std::unique_ptr<Kernel> plan_small_dense_loss(const std::string& op, const GemmS
                  output<float>(args, 0),
                  output<float>(args, 1),
                  output<float>(args, 2),
-                 static_cast<float>(epsilon),
-                 static_cast<float>(1.0 - epsilon),
-                 epsilon == 0.0};
+                 CrossEntropy(epsilon)};
     });
   });
 }

@@ -1,9 +1,9 @@
 #include <optional>
 #include <string>
 
+#include "core/graph/passes/activation_nodes.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
-#include "core/ops/activation_kind.h"
 #include "core/ops/fused_products.h"
 
 namespace kerascnn {
@@ -50,16 +50,6 @@ RootedGraph join_products(const RootedGraph& source, const PassOptions& options,
     }
   }
   return rewriter.finish();
-}
-
-// The activation that a node like relu_grad takes a gradient back through, from its output.
-std::optional<ActivationCall> undone_activation(const Node& node) {
-  constexpr std::string_view kSuffix = "_grad";
-  const std::string_view op = node.op->name;
-  if (!op.ends_with(kSuffix)) return std::nullopt;
-  const auto activation = find_activation(op.substr(0, op.size() - kSuffix.size()));
-  if (!activation || !gradient_uses_output(*activation)) return std::nullopt;
-  return activation_call(*activation, node.attributes);
 }
 
 bool is_plane(const Graph& graph, const Node& node) {

@@ -50,6 +50,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = materialize_constants(rooted);
   rooted = join_loss_gradients(rooted);  // a mean's gradient is a stored constant by now
   rooted = fuse_dense_losses(rooted, options);
+  rooted = fuse_dense_loss_gradients(rooted, options);
   rooted = fuse_dense_gradients(rooted, options);
   rooted = eliminate_dead_code(rooted);
   rooted = fold_partial_sums(rooted, options);

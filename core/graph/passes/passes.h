@@ -87,6 +87,11 @@ RootedGraph join_loss_gradients(const RootedGraph& source);
 // order of additions.
 RootedGraph fuse_dense_losses(const RootedGraph& source, const PassOptions& options);
 
+// The last dense layer with its loss, the gradient of its input and what that goes back through, a
+// dropout and an activation, become dense_sparse_softmax_cross_entropy_dgrad, where the device has
+// one kernel for them. Equal up to the order of additions; the dropout drops the same elements.
+RootedGraph fuse_dense_loss_gradients(const RootedGraph& source, const PassOptions& options);
+
 // The gradients of a dense layer's kernel and bias, a matmul and the sum of one of its factors,
 // become dense_wgrad, where the device has one kernel for them. Equal up to the order of additions.
 RootedGraph fuse_dense_gradients(const RootedGraph& source, const PassOptions& options);

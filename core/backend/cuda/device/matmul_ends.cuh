@@ -5,10 +5,9 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "core/backend/cuda/device/activation.cuh"
-#include "core/backend/cuda/device/rows.cuh"
+#include "core/backend/cuda/device/cross_entropy.cuh"
 
 namespace kerascnn::cuda {
 
@@ -119,65 +118,19 @@ struct CrossEntropyEnd {
   float* loss;
   float* probabilities;
   float* gradient;
-  float low, high;  // probabilities are clipped to these
-  bool exact;       // the log-softmax itself, not the logarithm of a clipped probability
-
-  template <typename Combine>
-  __device__ __forceinline__ static float reduce(unsigned lanes, float value, Combine combine) {
-#pragma unroll
-    for (int step = 1; step < 8; step *= 2) {
-      value = combine(value, __shfl_xor_sync(lanes, value, step));
-    }
-    return value;
-  }
+  CrossEntropy kind;
 
   __device__ __forceinline__ void operator()(const ProductShape& p, int row, int column,
                                              float4 sum) const {
     if (row >= p.m) return;
-    const int lane = threadIdx.x % 32;
-    const unsigned lanes = 0xffu << (lane & ~7);
+    const int64_t label = static_cast<int64_t>(labels[row]);
+    const float g = gy[row];
     float logits[4] = {sum.x, sum.y, sum.z, sum.w};
     add_bias(logits, bias, p, column);
-    const int64_t label = static_cast<int64_t>(labels[row]);
-    const bool is_valid = label >= 0 && label < p.n;
-
-    float largest = -INFINITY;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      if (column + j < p.n) largest = Largest()(largest, logits[j]);
-    }
-    largest = reduce(lanes, largest, Largest());
-    float powers[4];
-    float total = 0.0f;
-    float at_label = 0.0f;  // the label's logit, in the thread that has it
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      powers[j] = column + j < p.n ? element::exp(logits[j] - largest) : 0.0f;
-      total += powers[j];
-      if (column + j == label) at_label = logits[j];
-    }
-    total = reduce(lanes, total, Sum());
-    const int owner = is_valid ? static_cast<int>(label) / 4 : 0;
-    at_label = __shfl_sync(lanes, at_label, (lane & ~7) + owner);
-
-    const float nan = std::numeric_limits<float>::quiet_NaN();
-    const float shifted = at_label - largest;
-    const float own = element::exp(shifted) / total;
-    if (column == 0) {
-      const float value =
-          exact ? element::log(total) - shifted : -element::log(element::clip(own, low, high));
-      loss[row] = is_valid ? value : nan;
-    }
-    const float g = own < low || own > high ? 0.0f : gy[row];
-    float slopes[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      powers[j] /= total;
-      const float slope = g * (column + j == label ? powers[j] - 1.0f : powers[j]);
-      slopes[j] = is_valid ? slope : nan;
-    }
-    store_columns(probabilities, p, row, column, powers);
-    store_columns(gradient, p, row, column, slopes);
+    const CrossEntropyColumns result = kind(logits, column, p.n, label, g);
+    if (column == 0) loss[row] = result.loss;
+    store_columns(probabilities, p, row, column, result.probabilities);
+    store_columns(gradient, p, row, column, result.slopes);
   }
 };
 

@@ -1,0 +1,214 @@
+// The pass that joins a classifier's last layer and loss with the gradient of the layer's input,
+// on a device that claims to gain from it. The op that it makes runs the kernels of its parts
+// there, so results keep their bits.
+#include <cstring>
+#include <string>
+
+#include "check.h"
+#include "core/graph/passes/passes.h"
+#include "core/ops/fused_products.h"
+#include "graph_testing.h"
+
+namespace kerascnn {
+namespace {
+
+using testing::call;
+using testing::count_nodes;
+using testing::f32;
+
+constexpr std::string_view kHead = "dense_sparse_softmax_cross_entropy_dgrad";
+constexpr std::string_view kLoss = "dense_sparse_softmax_cross_entropy";
+const PassOptions kAlways = {true, [](const PlanRequest&) { return true; }};
+const PassOptions kNoHead = {true, [](const PlanRequest& r) { return r.op.name != kHead; }};
+const Attributes kPlain = {{"transpose_a", false}, {"transpose_b", false}};
+const Attributes kAll = {{"axes", Shape{}}, {"keepdims", false}};
+const Attributes kDropout = {{"rate", 0.5}, {"stream", int64_t{3}}};
+
+// A classifier whose last layer gets what a test makes of `images`, (6, 2, 4): all variants have
+// a first product, so that gradients go through whatever stands before the last layer.
+struct Classifier {
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  ValueId images = graph.input("images", f32({6, 2, 4}));
+  ValueId labels = graph.input("labels", {DType::Int32, {6}});
+  ValueId state = graph.input("state", {DType::Int64, {2}});
+  ValueId scale = graph.input("scale", f32({4}));
+  ValueId kernel = graph.input("kernel", f32({8, 5})), bias = graph.input("bias", f32({5}));
+
+  // (6, 2, 4), with a gradient.
+  ValueId first() { return call(graph, "multiply", {images, scale}); }
+  ValueId flat(ValueId value) { return call(graph, "reshape", {value}, {{"shape", Shape{6, 8}}}); }
+  ValueId dropout(ValueId value) { return call(graph, "dropout", {value, state}, kDropout); }
+
+  // The rest of the network, from what the last layer gets; gradients of all that has some.
+  void finish(ValueId x) {
+    const ValueId logits = call(graph, "add", {call(graph, "matmul", {x, kernel}, kPlain), bias});
+    const ValueId p = call(graph, "softmax", {logits}, {{"axis", int64_t{-1}}});
+    const ValueId losses = call(graph, "sparse_cross_entropy", {p, labels}, {{"epsilon", 1e-7}});
+    const ValueId loss = call(graph, "reduce_mean", {losses}, kAll);
+    rooted.outputs = graph.gradients(loss, {scale, kernel, bias});
+    rooted.outputs.push_back(loss);
+    rooted.outputs.push_back(p);
+  }
+};
+
+std::vector<std::vector<float>> results(const RootedGraph& rooted) {
+  std::mt19937 random(11);
+  std::vector<Tensor> inputs;
+  for (ValueId id : rooted.graph.inputs()) {
+    const TensorSpec& spec = rooted.graph.value(id).spec;
+    const std::vector<int32_t> labels = {0, 3, 1, 4, 2, 0};
+    const std::vector<int64_t> state = {7, 123};
+    inputs.push_back(spec.dtype == DType::Float32 ? testing::random_tensor(spec.shape, random)
+                     : spec.dtype == DType::Int32
+                         ? Tensor::from_host(labels.data(), spec, Device{})
+                         : Tensor::from_host(state.data(), spec, Device{}));
+  }
+  auto program = Program::compile(rooted.graph, rooted.outputs, Device{}, {.optimize = false});
+  program->run(inputs);
+  std::vector<std::vector<float>> all;
+  for (const Tensor& output : program->outputs()) all.push_back(testing::floats(output));
+  return all;
+}
+
+const Node* find_head(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    if (node.op->name == kHead) return &node;
+  }
+  return nullptr;
+}
+
+// One head, that stands for the loss, and `dropouts` that are left beside it.
+RootedGraph check_joined(const Classifier& net, size_t dropouts = 0) {
+  const RootedGraph apart = run_passes(net.rooted, kNoHead);
+  RootedGraph joined = run_passes(net.rooted, kAlways);
+  CHECK_EQUAL(count_nodes(apart.graph, kLoss), 1u);
+  CHECK_EQUAL(count_nodes(joined.graph, kLoss), 0u);
+  CHECK_EQUAL(count_nodes(joined.graph, kHead), 1u);
+  CHECK_EQUAL(count_nodes(joined.graph, "dropout"), dropouts);
+  const auto expected = results(apart), received = results(joined);
+  CHECK_EQUAL(expected.size(), received.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CHECK_EQUAL(expected[i].size(), received[i].size());
+    CHECK(std::memcmp(expected[i].data(), received[i].data(), expected[i].size() * sizeof(float)) ==
+          0);
+  }
+  return joined;
+}
+
+std::string activation_of(const RootedGraph& joined) {
+  return find_head(joined.graph)->attributes.get_string("activation");
+}
+
+TEST(the_gradient_of_the_input_comes_with_the_loss) {
+  Classifier net;
+  net.finish(net.flat(net.first()));
+  const RootedGraph joined = check_joined(net);
+  CHECK_EQUAL(activation_of(joined), "linear");
+  CHECK(!has_dropout(find_head(joined.graph)->attributes));
+}
+
+TEST(an_activation_before_the_last_layer_is_undone_with_it) {
+  for (const std::string_view name : {"relu", "tanh", "sigmoid"}) {
+    Classifier net;
+    net.finish(call(net.graph, name, {net.flat(net.first())}));
+    CHECK_EQUAL(activation_of(check_joined(net)), name);
+  }
+  // The gradient of silu needs its input.
+  Classifier net;
+  net.finish(call(net.graph, "silu", {net.flat(net.first())}));
+  const RootedGraph joined = check_joined(net);
+  CHECK_EQUAL(activation_of(joined), "linear");
+}
+
+TEST(a_dropout_before_the_last_layer_joins) {
+  Classifier net;
+  net.finish(net.dropout(net.flat(net.first())));
+  const RootedGraph joined = check_joined(net);
+  const Attributes& attributes = find_head(joined.graph)->attributes;
+  CHECK_EQUAL(attributes.get_double("rate"), 0.5);
+  CHECK_EQUAL(attributes.get_int("stream"), 3);
+  CHECK_EQUAL(attributes.get_string("activation"), "linear");
+}
+
+TEST(a_dropout_joins_past_a_reshape) {
+  Classifier net;
+  net.finish(net.flat(net.dropout(net.first())));
+  check_joined(net);
+}
+
+TEST(an_activation_before_the_dropout_joins_too) {
+  Classifier net;
+  net.finish(net.dropout(call(net.graph, "relu", {net.flat(net.first())})));
+  const RootedGraph joined = check_joined(net);
+  CHECK_EQUAL(activation_of(joined), "relu");
+  CHECK_EQUAL(count_nodes(joined.graph, "relu_grad"), 0u);
+}
+
+TEST(an_activation_after_the_dropout_keeps_the_dropout_apart) {
+  Classifier net;
+  net.finish(call(net.graph, "relu", {net.dropout(net.flat(net.first()))}));
+  CHECK_EQUAL(activation_of(check_joined(net, 2)), "relu");
+}
+
+TEST(a_dropout_whose_result_is_read_before_the_loss_stays_apart) {
+  Classifier net;
+  const ValueId dropped = net.dropout(net.flat(net.first()));
+  const ValueId sum = call(net.graph, "reduce_sum", {dropped}, kAll);
+  net.finish(dropped);
+  net.rooted.outputs.push_back(sum);
+  check_joined(net, 2);
+}
+
+TEST(a_dropout_of_another_stream_on_the_way_back_stays_apart) {
+  // As if someone had dropped the gradient: the same op, other elements.
+  Classifier net;
+  const ValueId x = net.flat(net.first());
+  Graph& graph = net.graph;
+  const ValueId dropped = net.dropout(x);
+  net.finish(dropped);
+  const ValueId logits =
+      call(graph, "add", {call(graph, "matmul", {dropped, net.kernel}, kPlain), net.bias});
+  const ValueId p = call(graph, "softmax", {logits}, {{"axis", int64_t{-1}}});
+  const ValueId losses = call(graph, "sparse_cross_entropy", {p, net.labels}, {{"epsilon", 1e-7}});
+  const ValueId loss = call(graph, "reduce_mean", {losses}, kAll);
+  const ValueId dx = graph.gradients(loss, {dropped})[0];
+  const Attributes other = {{"rate", 0.5}, {"stream", int64_t{4}}};
+  net.rooted.outputs = {loss, call(graph, "dropout", {dx, net.state}, other)};
+  check_joined(net, 2);
+}
+
+TEST(the_result_of_the_dropout_may_be_an_output) {
+  Classifier net;
+  const ValueId x = net.flat(net.first());
+  const ValueId dropped = net.dropout(x);
+  net.finish(dropped);
+  net.rooted.outputs.push_back(dropped);
+  check_joined(net);
+}
+
+TEST(the_device_is_asked_for_the_head) {
+  Classifier net;
+  net.finish(net.dropout(net.flat(net.first())));
+  const auto count = [&](const PassOptions& options) {
+    return count_nodes(run_passes(net.rooted, options).graph, kHead);
+  };
+  CHECK_EQUAL(count({}), 0u);
+  CHECK_EQUAL(count(kNoHead), 0u);
+  // One that has no kernel with the dropout gets one without.
+  size_t asked = 0;
+  const RootedGraph joined =
+      run_passes(net.rooted, {true, [&](const PlanRequest& request) {
+                                if (request.op.name != kHead) return true;
+                                ++asked;
+                                CHECK(request.inputs[DenseLossInputs::x].shape == (Shape{6, 8}));
+                                CHECK(request.outputs[DenseLossOutputs::dx].shape == (Shape{6, 8}));
+                                return !has_dropout(request.attributes);
+                              }});
+  CHECK_EQUAL(asked, 2u);
+  CHECK_EQUAL(count_nodes(joined.graph, kHead), 1u);
+  CHECK_EQUAL(count_nodes(joined.graph, "dropout"), 2u);
+}
+
+}  // namespace
+}  // namespace kerascnn
