@@ -221,8 +221,8 @@ __device__ __forceinline__ void undo_activation(Features& g, const Features& y,
 // kExact: there are kClasses classes, not fewer.
 template <int kClasses, bool kExact, int kRows, typename Label>
 __global__ void __launch_bounds__(kMaxThreads<kClasses>)
-    dense_loss_dgrad(const __grid_constant__ Head p, const __grid_constant__ Tensors<Label> t) {
-  begin_kernel();
+    dense_loss_dgrad(const __grid_constant__ Head p, const __grid_constant__ Tensors<Label> t,
+                     uint32_t settled) {
   constexpr int kVectors = kRows * kColumns<kClasses> / 4;
   constexpr int kRowVectors = kColumns<kClasses> / 4;
   extern __shared__ float4 shared[];
@@ -241,32 +241,43 @@ __global__ void __launch_bounds__(kMaxThreads<kClasses>)
   if (p.splits > 1) arrive_in_cluster();
 
   const int first_of_warp = split * p.slice + warp * kWarpFeatures;
-  copy_kernel_rows<kClasses, kExact>(of_warp, t.kernel + first_of_warp * classes,
-                                     min(end - first_of_warp, kWarpFeatures), classes);
   Features x[kRows];
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const int row = first_row + r;
-    x[r] = load_features(t.x + row * p.features + feature, row < p.rows ? count : 0, p.vector_x);
-  }
   // For the loss eight lanes have a row; where rows are few, the others do the same once more.
   const int own_row = min(first_row + lane / 8 % kRows, p.rows - 1);
   const int column = lane % 8 * 4;
-  const int64_t label = static_cast<int64_t>(t.labels[own_row]);
-  const float gy = t.gy[own_row];
+  int64_t label = 0;
+  float gy = 0.0f;
   float bias[4] = {};
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    if (t.bias != nullptr && column + j < classes) bias[j] = t.bias[column + j];
-  }
   unsigned kept[kRows] = {};
-  if (t.state != nullptr) {
+  begin_kernel(
+      settled,
+      [&] {
+        copy_kernel_rows<kClasses, kExact>(of_warp, t.kernel + first_of_warp * classes,
+                                           min(end - first_of_warp, kWarpFeatures), classes);
+      },
+      [&] {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      kept[r] = kept_elements(t.state, p.stream, p.threshold,
-                              (first_row + r) * p.features + feature, p.vector_x);
-    }
-  }
+        for (int r = 0; r < kRows; ++r) {
+          const int row = first_row + r;
+          x[r] =
+              load_features(t.x + row * p.features + feature, row < p.rows ? count : 0, p.vector_x);
+        }
+      },
+      [&] {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          if (t.bias != nullptr && column + j < classes) bias[j] = t.bias[column + j];
+        }
+      },
+      [&] { label = static_cast<int64_t>(t.labels[own_row]); }, [&] { gy = t.gy[own_row]; },
+      [&] {
+        if (t.state == nullptr) return;
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          kept[r] = kept_elements(t.state, p.stream, p.threshold,
+                                  (first_row + r) * p.features + feature, p.vector_x);
+        }
+      });
 
   wait_for_copies<0>();
   __syncwarp();
@@ -464,13 +475,20 @@ std::unique_ptr<Kernel> plan(const PlanRequest& request, const Launch& launch) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
         const auto kernel = dense_loss_dgrad<kClasses, kExact, kRows, Label>;
         const Tensors<Label> t = tensors<Label>(args, at, drops);
+        const auto input = [](size_t index) { return static_cast<unsigned>(index); };
+        const uint32_t settled = settled_loads(args, {{input(at.kernel)},
+                                                      {input(at.x)},
+                                                      {input(at.has_bias ? 2 : at.kernel)},
+                                                      {input(at.labels)},
+                                                      {input(at.gradient)},
+                                                      {input(drops ? at.state : at.kernel)}});
         if (launch.splits > 1) {
           ClusterLaunch(blocks, static_cast<unsigned>(launch.threads),
                         static_cast<unsigned>(launch.splits), shared, stream)
-              .run(kernel, head, t);
+              .run(kernel, head, t, settled);
           return;
         }
-        kernel<<<blocks, launch.threads, shared, stream>>>(head, t);
+        kernel<<<blocks, launch.threads, shared, stream>>>(head, t, settled);
         check_launch("dense_sparse_softmax_cross_entropy_dgrad");
       });
 }

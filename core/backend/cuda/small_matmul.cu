@@ -19,8 +19,9 @@
 namespace kerascnn::cuda {
 namespace {
 
-constexpr int kTile = 32;       // rows and columns of the result, per block
-constexpr int kUnit = 16;       // of the summed axis, loaded by a warp at once
+constexpr int kTile = 32;  // rows and columns of the result, per block
+constexpr int kUnit = 16;  // of the summed axis, loaded by a warp at once
+constexpr int kUnitsAtOnce = 2;
 constexpr int kMaxWarps = 8;    // of a block; they share the sum
 constexpr int kMaxSplits = 16;  // blocks that share a tile: the largest cluster
 // A tile as 256 vectors of 4. In shared memory they lie as the fragments have them, 8 rows of one
@@ -174,29 +175,46 @@ __device__ __forceinline__ float sum_of_column(const float* of_block, int column
   return sum;
 }
 
-// kVectorLoads: both matrices can be read in vectors, which gives the common case short code.
-template <bool kTransposeA, bool kTransposeB, bool kVectorLoads, typename Columns>
+// Begins the kernel and sums the warp's share. kVectorLoads: both matrices can be read in vectors,
+// which gives the common case short code. kUnits: what a warp loads at once.
+template <bool kTransposeA, bool kTransposeB, bool kVectorLoads, int kUnits, typename Columns>
 __device__ __forceinline__ void sum_in_warp(float (&sums)[2][4][4], Columns& columns,
                                             const float* __restrict__ a,
                                             const float* __restrict__ b, const Product& p,
-                                            int first_row, int first_column, int k_begin,
-                                            int k_end) {
+                                            int first_row, int first_column, int k_begin, int k_end,
+                                            uint32_t settled) {
   const int lane = threadIdx.x % 32;
-  const int warps = blockDim.x / 32;
   const int row = first_row + lane / 4 * 4, column = first_column + lane / 4 * 4;
-  const int step = warps * kUnit;
+  const int step = static_cast<int>(blockDim.x) / 32 * kUnit;
   const bool vector_a = kVectorLoads || p.vector_a, vector_b = kVectorLoads || p.vector_b;
-  for (int k = k_begin + threadIdx.x / 32 * kUnit; k < k_end; k += 2 * step) {
-    const int at = k + lane % 4 * 4;
-    float a0[4][4], b0[4][4], a1[4][4], b1[4][4];
-    load_unit<kTransposeA>(a0, a, row, p.m, at, k_end, p.k, vector_a);
-    load_unit<!kTransposeB>(b0, b, column, p.n, at, k_end, p.k, vector_b);
-    load_unit<kTransposeA>(a1, a, row, p.m, at + step, k_end, p.k, vector_a);
-    load_unit<!kTransposeB>(b1, b, column, p.n, at + step, k_end, p.k, vector_b);
-    multiply_unit(sums, a0, b0);
-    if (k + step < k_end) multiply_unit(sums, a1, b1);
-    columns.add_unit(b0);
-    columns.add_unit(b1);
+  float of_a[kUnits][4][4], of_b[kUnits][4][4];
+  int k = k_begin + static_cast<int>(threadIdx.x) / 32 * kUnit;
+  const auto load_a = [&] {
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      load_unit<kTransposeA>(of_a[u], a, row, p.m, k + lane % 4 * 4 + u * step, k_end, p.k,
+                             vector_a);
+    }
+  };
+  const auto load_b = [&] {
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      load_unit<!kTransposeB>(of_b[u], b, column, p.n, k + lane % 4 * 4 + u * step, k_end, p.k,
+                              vector_b);
+    }
+  };
+  begin_kernel(settled, load_b, load_a);
+  while (k < k_end) {
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      if (u == 0 || k + u * step < k_end) multiply_unit(sums, of_a[u], of_b[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) columns.add_unit(of_b[u]);
+    k += kUnits * step;
+    if (k >= k_end) break;
+    load_a();
+    load_b();
   }
 }
 
@@ -231,12 +249,12 @@ __device__ __forceinline__ BlockSums sum_in_block(float4* parts, const float (&s
   return result;
 }
 
-template <bool kTransposeA, bool kTransposeB, bool kCluster, typename End>
+template <bool kTransposeA, bool kTransposeB, bool kCluster, int kUnits, typename End>
 __global__ void __launch_bounds__(kMaxWarps * 32)
     small_matmul_kernel(const float* __restrict__ a, const float* __restrict__ b,
                         float4* __restrict__ partial, unsigned* tickets,
-                        const __grid_constant__ Product p, const __grid_constant__ End end) {
-  begin_kernel();
+                        const __grid_constant__ Product p, const __grid_constant__ End end,
+                        uint32_t settled) {
   extern __shared__ char shared[];
   float4* parts = reinterpret_cast<float4*>(shared);
   const int threads = blockDim.x;
@@ -253,11 +271,11 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
   // Of the blocks that share columns the first one takes their sums.
   ColumnSums<kSumsColumns<End>> columns(first_row == 0);
   if (p.vector_a && p.vector_b) {
-    sum_in_warp<kTransposeA, kTransposeB, true>(sums, columns, a, b, p, first_row, first_column,
-                                                k_begin, k_end);
+    sum_in_warp<kTransposeA, kTransposeB, true, kUnits>(sums, columns, a, b, p, first_row,
+                                                        first_column, k_begin, k_end, settled);
   } else {
-    sum_in_warp<kTransposeA, kTransposeB, false>(sums, columns, a, b, p, first_row, first_column,
-                                                 k_begin, k_end);
+    sum_in_warp<kTransposeA, kTransposeB, false, kUnits>(sums, columns, a, b, p, first_row,
+                                                         first_column, k_begin, k_end, settled);
   }
   // Behind the parts, where clusters receive theirs.
   float* of_columns = reinterpret_cast<float*>(parts + threads / 32 * kPartVectors);
@@ -361,8 +379,9 @@ template <bool kTransposeA, bool kTransposeB, typename End>
 std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g,
                              std::function<End(const KernelArgs&)> make_end) {
   constexpr bool kMayCluster = !kSumsColumns<End>;
-  const auto in_clusters = small_matmul_kernel<kTransposeA, kTransposeB, kMayCluster, End>;
-  const auto with_tickets = small_matmul_kernel<kTransposeA, kTransposeB, false, End>;
+  const auto in_clusters =
+      small_matmul_kernel<kTransposeA, kTransposeB, kMayCluster, kUnitsAtOnce, End>;
+  const auto with_tickets = small_matmul_kernel<kTransposeA, kTransposeB, false, kUnitsAtOnce, End>;
   const Launch launch = make_launch(g, Context::current().multiprocessors());
   const Product p = launch.product;
   const unsigned threads = static_cast<unsigned>(launch.warps * 32);
@@ -384,15 +403,16 @@ std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g,
         const float* a = input<float>(args, 0);
         const float* b = input<float>(args, 1);
         const End end = make_end(args);
+        const uint32_t settled = settled_loads(args, {{1}, {0}});
         if (clusters) {
           ClusterLaunch(launch.blocks, threads, static_cast<unsigned>(p.splits), shared, stream)
               .run(in_clusters, a, b, static_cast<float4*>(nullptr),
-                   static_cast<unsigned*>(nullptr), p, end);
+                   static_cast<unsigned*>(nullptr), p, end, settled);
           return;
         }
         with_tickets<<<launch.blocks, threads, shared, stream>>>(
             a, b, static_cast<float4*>(args.workspace), tickets ? tickets->as<unsigned>() : nullptr,
-            p, end);
+            p, end, settled);
         check_launch(op);
       },
       workspace);
