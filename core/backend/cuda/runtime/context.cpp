@@ -1,5 +1,6 @@
 #include "core/backend/cuda/runtime/context.h"
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@ namespace kerascnn::cuda {
 Context::Context(int index) : index_(index) {
   check(cudaSetDevice(index), "cudaSetDevice");
   check(cudaGetDeviceProperties(&properties_, index), "cudaGetDeviceProperties");
+  if (getenv("KCNN_X_CARVE")) check(cudaDeviceSetCacheConfig(cudaFuncCachePreferShared), "cache");
   stream_ = make_stream();
 }
 
