@@ -182,6 +182,69 @@ def pooling_cases(name: str, y: np.ndarray) -> Iterator[Case]:
     )
 
 
+def joined_cases() -> Iterator[Case]:
+    """A convolution with bias, relu and max pooling as one op, and its gradients."""
+    pooling = {"window": [2, 2], "pool_strides": [2, 2], "pool_padding": [0] * 4}
+    for name, batch, size, channels, filters, kernel, pad in CONVOLUTIONS:
+        x, b = normal(batch, size, size, channels), normal(filters)
+        w = normal(kernel, kernel, channels, filters) / np.float32(kernel * channels**0.5)
+        geometry = {"strides": [1, 1], "padding": [pad] * 4, "dilations": [1, 1], "groups": 1}
+        attributes = {**geometry, **RELU, **pooling}
+        inputs = [_core.from_numpy(a, "cpu") for a in (x, w, b)]
+        y, index = (t.numpy() for t in _core.apply("conv2d_max_pool2d", inputs, attributes))
+        gy = normal(*y.shape)
+        forward: list = []
+        backward: dict[str, list] = {"wgrad": [], "dgrad": []}
+        for last in (False, True):
+            tx, tg, tb = images(x, last), images(gy, last), torch.from_numpy(b)
+            tw = torch.from_numpy(w).permute(3, 2, 0, 1).contiguous()
+
+            def convolve(tx=tx, tw=tw, tb=tb, pad=pad):
+                return F.relu_(F.conv2d(tx, tw, tb, 1, pad))
+
+            forward.append(lambda f=convolve: F.max_pool2d(f(), 2, return_indices=True))
+            wide = convolve()
+            where = F.max_pool2d(wide, 2, return_indices=True)[1]
+
+            def gradient(mask, tx=tx, tw=tw, tg=tg, wide=wide, where=where, pad=pad):
+                spread = torch.ops.aten.max_pool2d_with_indices_backward(
+                    tg, wide, [2, 2], [2, 2], [0, 0], [1, 1], False, where
+                )
+                spread = torch.ops.aten.threshold_backward(spread, wide, 0)
+                return torch.ops.aten.convolution_backward(
+                    spread,
+                    tx,
+                    tw,
+                    [tw.shape[0]],
+                    [1, 1],
+                    [pad, pad],
+                    [1, 1],
+                    False,
+                    [0, 0],
+                    1,
+                    mask,
+                )
+
+            backward["wgrad"].append(lambda f=gradient: f([False, True, True]))
+            backward["dgrad"].append(lambda f=gradient: f([True, False, False]))
+        yield Case(f"{name} with pooling", "conv2d_max_pool2d", [x, w, b], attributes, forward)
+        yield Case(
+            f"{name} with pooling, weight and bias gradient",
+            "conv2d_max_pool2d_wgrad",
+            [x, gy, y, index],
+            {**attributes, "kernel_shape": list(w.shape)},
+            backward["wgrad"],
+        )
+        if channels > 1:
+            yield Case(
+                f"{name} with pooling, data gradient",
+                "conv2d_max_pool2d_dgrad",
+                [gy, y, index, w],
+                {**attributes, "input_shape": list(x.shape)},
+                backward["dgrad"],
+            )
+
+
 def dense_cases() -> Iterator[Case]:
     for name, batch, depth, units in DENSE:
         x, w, b, gy = (
@@ -289,13 +352,14 @@ def measure(case: Case, clock: Callable[[], float]) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="conv,pool,dense,other")
+    parser.add_argument("--only", default="conv,pool,joined,dense,other")
     parser.add_argument("--threads", type=int, default=2, help="also set OMP_NUM_THREADS")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     groups = {
         "conv": lambda: convolution_cases(False),
         "pool": lambda: convolution_cases(True),
+        "joined": joined_cases,
         "dense": dense_cases,
         "other": other_cases,
     }
