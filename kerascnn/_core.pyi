@@ -349,11 +349,14 @@ class Program:
     """A graph made ready to run on one device."""
 
     @staticmethod
-    def compile(graph: Graph, outputs: Sequence[Value], device: str, optimize: bool = True, allow_tf32: bool = True) -> Program: ...
-
-    def run(self, inputs: Sequence[Tensor], steps: int = 1) -> None:
+    def compile(graph: Graph, outputs: Sequence[Value], device: str, optimize: bool = True, allow_tf32: bool = True, repeats: bool = True) -> Program:
         """
-        Runs `steps` steps with these inputs, in the order in which they were declared.
+        `repeats`: whether runs will have several steps, which may then run side by side.
+        """
+
+    def run(self, inputs: Sequence[Tensor], steps: int = 1, later: bool = False) -> None:
+        """
+        Runs `steps` steps with these inputs, in the order in which they were declared. With `later` they may be started together with those of further runs.
         """
 
     def outputs(self) -> list[Tensor]:

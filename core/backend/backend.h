@@ -37,9 +37,12 @@ class Kernel {
 
   // Launches on args.stream. Never allocates, never synchronizes; may be captured into a CUDA
   // graph. Touches no memory but its arguments and what this object alone holds: kernels may run
-  // at the same time, though no object twice.
+  // at the same time, and so may runs of one object with other arguments unless it keeps state.
   virtual void run(const KernelArgs& args) = 0;
   virtual int64_t workspace_bytes() const { return 0; }
+  // Does a run write memory on the device that this object holds, such as the tickets of a
+  // reduction? Then the next run waits for it.
+  virtual bool keeps_state() const { return false; }
   // CUDA: does the first launch of a run wait by itself, before it touches memory, for what it
   // depends on (begin_kernel)? Then it may be started while that still runs.
   virtual bool starts_early() const { return false; }
@@ -89,15 +92,29 @@ struct Instruction {
   std::vector<MemoryRange> writes;
 };
 
+// A step's instructions over several places for its intermediate results: lane by lane the same
+// kernels, inputs and variables, but other memory for all else. Steps in different lanes need not
+// wait for one another's memory.
+using Lanes = std::vector<std::vector<Instruction>>;
+
+// The lane of a step among `steps` in a row. The last one is in the first lane: there the results
+// of a run are found.
+constexpr size_t lane_of(int64_t step, int64_t steps, size_t num_lanes) {
+  return static_cast<size_t>(steps - 1 - step) % num_lanes;
+}
+
 // A program's instructions, ready to be repeated. On CUDA: a captured graph with the loop on the
 // device.
 class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Runs all instructions `steps` times, with the results of running them in order. Returns when
-  // the work is enqueued (CUDA) or done (CPU).
+  // Runs all instructions `steps` times, with the results of running them in order and the last
+  // step in the first lane. Returns when the work is enqueued (CUDA) or done (CPU).
   virtual void run(int64_t steps) = 0;
+  // The same, but the steps may be enqueued later, together with others, as long as everything that
+  // is asked of the backend afterwards finds them done in this order.
+  virtual void run_later(int64_t steps) { run(steps); }
 };
 
 // Counts since the process began.
@@ -140,11 +157,15 @@ class Backend {
   virtual bool fuses(const PlanRequest&) { return false; }
   // Kernel::num_partial_sums of the op's kernel, where the device gains if others add them up.
   virtual int64_t num_partial_sums(const PlanRequest&) { return 0; }
-  virtual std::unique_ptr<Executor> make_executor(std::vector<Instruction> instructions) = 0;
+  // Of at least one lane.
+  virtual std::unique_ptr<Executor> make_executor(Lanes lanes) = 0;
   // So much memory of a program goes to buffers that share theirs with none, so that kernels which
   // could run side by side don't wait for one another's memory. 0 where kernels run one after
   // another.
   virtual int64_t max_unshared_bytes() const { return 0; }
+  // How many lanes a program may have whose intermediate results take so many bytes; 1 where steps
+  // run one after another.
+  virtual int64_t max_lanes(int64_t) const { return 1; }
   virtual LaunchStats launch_stats() const = 0;
 
   // Runs one kernel at once on the backend's stream (eager ops).

@@ -52,6 +52,11 @@ class CompositePlan::CompositeKernel final : public Kernel {
 
   int64_t workspace_bytes() const override { return shared_bytes_ + intermediate_bytes_; }
 
+  bool keeps_state() const override {
+    return std::any_of(steps_.begin(), steps_.end(),
+                       [](const Step& step) { return step.kernel->keeps_state(); });
+  }
+
   std::string description() const override {
     std::string all;
     for (const Step& step : steps_) {

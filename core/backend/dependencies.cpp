@@ -25,10 +25,12 @@ bool overlaps(const MemoryRange& a, const MemoryRange& b) {
 // All ranges cut at one another's ends, so that two of them either share a piece or nothing.
 class Memory {
  public:
-  explicit Memory(std::span<const Instruction> instructions) {
-    for (const Instruction& instruction : instructions) {
-      for (const MemoryRange& range : instruction.reads) add_ends(range);
-      for (const MemoryRange& range : instruction.writes) add_ends(range);
+  explicit Memory(std::span<const std::span<const Instruction>> lanes) {
+    for (const std::span<const Instruction> lane : lanes) {
+      for (const Instruction& instruction : lane) {
+        for (const MemoryRange& range : instruction.reads) add_ends(range);
+        for (const MemoryRange& range : instruction.writes) add_ends(range);
+      }
     }
     std::sort(ends_.begin(), ends_.end());
     ends_.erase(std::unique(ends_.begin(), ends_.end()), ends_.end());
@@ -66,18 +68,28 @@ struct PieceState {
   std::vector<int32_t> readers;  // since it was written
 };
 
+// An instruction of a lane, and the pieces that it touches.
+struct Touching {
+  const Kernel* kernel = nullptr;
+  std::vector<Pieces> reads, writes;
+};
+
 class DependencyFinder {
  public:
-  DependencyFinder(std::span<const Instruction> instructions, int64_t repeats)
-      : instructions_(instructions), repeats_(repeats) {
-    const Memory memory(instructions);
+  DependencyFinder(std::span<const std::span<const Instruction>> lanes, int64_t repeats)
+      : size_(lanes[0].size()), repeats_(repeats) {
+    const Memory memory(lanes);
     states_.resize(memory.size());
-    for (const Instruction& instruction : instructions) {
-      reads_.push_back(memory.pieces(instruction.reads));
-      writes_.push_back(memory.pieces(instruction.writes));
-      for_each_piece(writes_.back(), [](PieceState& piece) { piece.is_ever_written = true; });
+    for (const std::span<const Instruction> lane : lanes) {
+      std::vector<Touching>& touching = lanes_.emplace_back();
+      for (const Instruction& instruction : lane) {
+        touching.push_back({instruction.kernel.get(), memory.pieces(instruction.reads),
+                            memory.pieces(instruction.writes)});
+        for_each_piece(touching.back().writes,
+                       [](PieceState& piece) { piece.is_ever_written = true; });
+      }
     }
-    const size_t count = instructions.size() * static_cast<size_t>(repeats);
+    const size_t count = size_ * static_cast<size_t>(repeats);
     words_ = (count + 63) / 64;
     before_.assign(count * words_, 0);
   }
@@ -85,10 +97,10 @@ class DependencyFinder {
   Dependencies run() {
     Dependencies result;
     for (int64_t repeat = 0; repeat < repeats_; ++repeat) {
-      for (size_t i = 0; i < instructions_.size(); ++i) {
+      for (const Touching& instruction : lanes_[lane_of(repeat, repeats_, lanes_.size())]) {
         const auto index = static_cast<int32_t>(result.size());
-        result.push_back(reduced(index, conflicts(i)));
-        note(i, index);
+        result.push_back(reduced(index, conflicts(instruction)));
+        note(instruction, index);
       }
     }
     return result;
@@ -101,31 +113,31 @@ class DependencyFinder {
     }
   }
 
-  std::vector<int32_t> conflicts(size_t i) {
+  std::vector<int32_t> conflicts(const Touching& instruction) {
     std::vector<int32_t> found;
     const auto add = [&](int32_t index) {
       if (index >= 0) found.push_back(index);
     };
-    for_each_piece(reads_[i], [&](PieceState& piece) { add(piece.writer); });
-    for_each_piece(writes_[i], [&](PieceState& piece) {
+    for_each_piece(instruction.reads, [&](PieceState& piece) { add(piece.writer); });
+    for_each_piece(instruction.writes, [&](PieceState& piece) {
       add(piece.writer);
       for (int32_t reader : piece.readers) add(reader);
     });
-    const auto last = last_runs_.find(instructions_[i].kernel.get());
+    const auto last = last_runs_.find(instruction.kernel);
     if (last != last_runs_.end()) add(last->second);
     return found;
   }
 
-  void note(size_t i, int32_t index) {
-    for_each_piece(reads_[i], [&](PieceState& piece) {
+  void note(const Touching& instruction, int32_t index) {
+    for_each_piece(instruction.reads, [&](PieceState& piece) {
       if (piece.is_ever_written) piece.readers.push_back(index);
     });
     // What it reads and writes counts as written: whoever waits for the writer waits for it.
-    for_each_piece(writes_[i], [&](PieceState& piece) {
+    for_each_piece(instruction.writes, [&](PieceState& piece) {
       piece.writer = index;
       piece.readers.clear();
     });
-    last_runs_[instructions_[i].kernel.get()] = index;
+    if (instruction.kernel->keeps_state()) last_runs_[instruction.kernel] = index;
   }
 
   // Leaves out what another one waits for, and marks all that is before the instruction. The latest
@@ -146,22 +158,37 @@ class DependencyFinder {
     return direct;
   }
 
-  std::span<const Instruction> instructions_;
+  size_t size_;  // of a step
   int64_t repeats_;
-  std::vector<std::vector<Pieces>> reads_, writes_;  // by instruction
+  std::vector<std::vector<Touching>> lanes_;
   std::vector<PieceState> states_;
-  std::unordered_map<const Kernel*, int32_t> last_runs_;
+  std::unordered_map<const Kernel*, int32_t> last_runs_;  // of kernels that keep state
   size_t words_ = 0;
   std::vector<uint64_t> before_;  // for each instruction one bit for each
 };
 
-}  // namespace
-
-Dependencies find_dependencies(std::span<const Instruction> instructions, int64_t repeats) {
-  const int64_t count = static_cast<int64_t>(instructions.size()) * repeats;
+Dependencies find(std::span<const std::span<const Instruction>> lanes, int64_t repeats) {
+  const int64_t count = static_cast<int64_t>(lanes[0].size()) * repeats;
   if (count > kMaxBranchedInstructions) return chain_dependencies(count);
   if (count == 0) return {};
-  return DependencyFinder(instructions, repeats).run();
+  return DependencyFinder(lanes, repeats).run();
+}
+
+}  // namespace
+
+Dependencies find_dependencies(const Lanes& lanes, int64_t repeats) {
+  const std::vector<std::span<const Instruction>> spans(lanes.begin(), lanes.end());
+  return find(spans, repeats);
+}
+
+Dependencies find_dependencies(std::span<const Instruction> instructions, int64_t repeats) {
+  return find(std::span(&instructions, 1), repeats);
+}
+
+const Instruction& instruction_at(const Lanes& lanes, int64_t repeats, int64_t index) {
+  const auto size = static_cast<int64_t>(lanes[0].size());
+  const std::vector<Instruction>& lane = lanes[lane_of(index / size, repeats, lanes.size())];
+  return lane[static_cast<size_t>(index % size)];
 }
 
 Dependencies chain_dependencies(int64_t count) {

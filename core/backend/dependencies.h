@@ -18,11 +18,16 @@ using Dependencies = std::vector<std::vector<int32_t>>;
 // instruction's predecessors takes memory that grows with the square of their number.
 constexpr int64_t kMaxBranchedInstructions = 8192;
 
-// Of the list run `repeats` times in a row; instruction i of repeat r is r * size + i. An
-// instruction waits for those that wrote what it reads or writes, for those that read what it
-// writes, and for the last run of the same kernel object, which may keep state on the device.
-// What one waits for through another is left out.
+// Of a step run `repeats` times in a row, each time in the lane that lane_of says; instruction i of
+// repeat r is r * size + i. An instruction waits for those that wrote what it reads or writes, for
+// those that read what it writes, and for the last run of the same kernel object where that keeps
+// state. What one waits for through another is left out.
+Dependencies find_dependencies(const Lanes& lanes, int64_t repeats);
+// With one lane.
 Dependencies find_dependencies(std::span<const Instruction> instructions, int64_t repeats);
+
+// The one that instruction `index` of all repeats is.
+const Instruction& instruction_at(const Lanes& lanes, int64_t repeats, int64_t index);
 
 // Every instruction waits for the one before.
 Dependencies chain_dependencies(int64_t count);

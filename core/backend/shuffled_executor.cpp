@@ -19,13 +19,14 @@ constexpr int64_t kMixedSteps = 4;
 
 class ShuffledExecutor : public Executor {
  public:
-  ShuffledExecutor(Backend& backend, std::vector<Instruction> instructions, std::mt19937 random)
-      : backend_(backend), instructions_(std::move(instructions)), random_(random) {}
+  ShuffledExecutor(Backend& backend, Lanes lanes, std::mt19937 random)
+      : backend_(backend), lanes_(std::move(lanes)), random_(random) {}
 
   void run(int64_t steps) override {
     for (; steps > 0; steps -= std::min(steps, kMixedSteps)) {
-      for (int32_t index : random_order(dependencies(std::min(steps, kMixedSteps)), random_)) {
-        run_one(instructions_[static_cast<size_t>(index) % instructions_.size()]);
+      const int64_t mixed = std::min(steps, kMixedSteps);
+      for (int32_t index : random_order(dependencies(mixed), random_)) {
+        run_one(instruction_at(lanes_, mixed, index));
       }
     }
   }
@@ -33,7 +34,7 @@ class ShuffledExecutor : public Executor {
  private:
   const Dependencies& dependencies(int64_t steps) {
     auto [found, is_new] = dependencies_.try_emplace(steps);
-    if (is_new) found->second = find_dependencies(instructions_, steps);
+    if (is_new) found->second = find_dependencies(lanes_, steps);
     return found->second;
   }
 
@@ -53,7 +54,7 @@ class ShuffledExecutor : public Executor {
   }
 
   Backend& backend_;
-  std::vector<Instruction> instructions_;
+  Lanes lanes_;
   std::mt19937 random_;
   std::map<int64_t, Dependencies> dependencies_;  // by steps
 };
@@ -75,10 +76,12 @@ int64_t shuffled_unshared_bytes(const Backend& backend) {
   return choices[next_random(shuffle_seed())() % choices.size()];
 }
 
-std::unique_ptr<Executor> make_shuffled_executor(Backend& backend,
-                                                 std::vector<Instruction> instructions,
-                                                 int64_t seed) {
-  return std::make_unique<ShuffledExecutor>(backend, std::move(instructions), next_random(seed));
+int64_t shuffled_lanes() {
+  return 1 + static_cast<int64_t>(next_random(shuffle_seed())() % (kMixedSteps + 1));
+}
+
+std::unique_ptr<Executor> make_shuffled_executor(Backend& backend, Lanes lanes, int64_t seed) {
+  return std::make_unique<ShuffledExecutor>(backend, std::move(lanes), next_random(seed));
 }
 
 }  // namespace kerascnn

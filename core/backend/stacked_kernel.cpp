@@ -23,6 +23,7 @@ class StackedKernel final : public Kernel {
 
   int64_t workspace_bytes() const override { return sum_->workspace_bytes(); }
   bool starts_early() const override { return sum_->starts_early(); }
+  bool keeps_state() const override { return sum_->keeps_state(); }
   std::string description() const override { return sum_->description() + " + zeros"; }
 
  private:

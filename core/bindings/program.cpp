@@ -8,9 +8,9 @@ namespace {
 
 std::shared_ptr<Program> compile(const std::shared_ptr<Graph>& graph,
                                  const std::vector<GraphValue>& outputs, const std::string& device,
-                                 bool optimize, bool allow_tf32) {
+                                 bool optimize, bool allow_tf32, bool repeats) {
   return Program::compile(*graph, ids_in(graph, outputs), device_from_name(device),
-                          CompileOptions{optimize, allow_tf32});
+                          CompileOptions{optimize, allow_tf32, repeats});
 }
 
 nb::dict stats(const Program& program) {
@@ -18,6 +18,7 @@ nb::dict stats(const Program& program) {
   nb::dict result;
   result["arena_bytes"] = stats.arena_bytes;
   result["least_arena_bytes"] = stats.least_arena_bytes;
+  result["num_lanes"] = stats.num_lanes;
   result["constant_bytes"] = stats.constant_bytes;
   result["num_instructions"] = stats.num_instructions;
   result["longest_chain"] = stats.longest_chain;
@@ -58,10 +59,14 @@ void bind_program(nb::module_& m) {
   nb::class_<Program>(m, "Program", nb::is_weak_referenceable(),
                       "A graph made ready to run on one device.")
       .def_static("compile", &compile, nb::arg("graph"), nb::arg("outputs"), nb::arg("device"),
-                  nb::arg("optimize") = true, nb::arg("allow_tf32") = true)
-      .def("run", &Program::run, nb::arg("inputs"), nb::arg("steps") = 1,
+                  nb::arg("optimize") = true, nb::arg("allow_tf32") = true,
+                  nb::arg("repeats") = true,
+                  "`repeats`: whether runs will have several steps, which may then run side by "
+                  "side.")
+      .def("run", &Program::run, nb::arg("inputs"), nb::arg("steps") = 1, nb::arg("later") = false,
            nb::call_guard<nb::gil_scoped_release>(),
-           "Runs `steps` steps with these inputs, in the order in which they were declared.")
+           "Runs `steps` steps with these inputs, in the order in which they were declared. With "
+           "`later` they may be started together with those of further runs.")
       .def("outputs", &Program::outputs, "The last step's results, overwritten by the next run.")
       .def_prop_ro("device", [](const Program& p) { return device_name(p.device()); })
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, int]"))

@@ -10,6 +10,7 @@
 #include "core/backend/shuffled_executor.h"
 #include "core/base/error.h"
 #include "core/graph/error_context.h"
+#include "core/graph/lanes.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/schedule.h"
 #include "core/memory/poison.h"
@@ -24,19 +25,33 @@ constexpr size_t kMaxExecutors = 4;
 // Kernels read and write vectors of this many bytes.
 constexpr uintptr_t kInputAlignment = 16;
 
-// Where a kernel's argument is. Only inputs are unknown until a run.
+// Where a kernel's argument is. Inputs are unknown until a run, and each lane has an arena.
 struct Operand {
-  enum class Kind : uint8_t { Fixed, Input } kind = Kind::Fixed;
+  enum class Kind : uint8_t { Fixed, Input, Arena } kind = Kind::Fixed;
   int32_t input = -1;
   void* data = nullptr;
+  int64_t offset = 0;  // in the arena
   int64_t bytes = 0;
+
+  bool is_absent() const { return kind == Kind::Fixed && data == nullptr; }
+  void* address(const std::vector<void*>& inputs, char* arena) const {
+    switch (kind) {
+      case Kind::Input:
+        return inputs[input];
+      case Kind::Arena:
+        return arena + offset;
+      case Kind::Fixed:
+        break;
+    }
+    return data;
+  }
 };
 
 struct PlannedNode {
   std::shared_ptr<Kernel> kernel;
   std::vector<Operand> inputs;
   std::vector<Operand> outputs;
-  void* workspace = nullptr;
+  Operand workspace;
   std::string label;
   const Node* node = nullptr;  // of the schedule's graph
 };
@@ -66,7 +81,8 @@ struct Program::Impl {
   ProgramStats stats;
   Schedule schedule;
   std::vector<Tensor> constants;  // on the device; undefined where no kernel reads it
-  StoragePtr arena;
+  StoragePtr arena;               // of all lanes, one behind the other
+  int64_t lane_bytes = 0;         // of each
   std::vector<PlannedNode> nodes;
   std::vector<Tensor> outputs;
 
@@ -82,17 +98,21 @@ struct Program::Impl {
 
   void plan(const CompileOptions& options);
   std::vector<std::unique_ptr<Kernel>> plan_kernels(const CompileOptions& options);
-  void place(std::vector<std::unique_ptr<Kernel>> kernels);
+  void place(std::vector<std::unique_ptr<Kernel>> kernels, const CompileOptions& options);
+  void allocate_arena(const CompileOptions& options);
   void move_constants();
   void check_states() const;
-  void run(const std::vector<Tensor>& inputs, int64_t steps);
+  void run(const std::vector<Tensor>& inputs, int64_t steps, bool later);
   std::vector<std::vector<double>> time_instructions(const std::vector<Tensor>& inputs,
                                                      int64_t passes, int64_t repeats);
   void check_inputs(const std::vector<Tensor>& inputs) const;
   std::vector<void*> bind(const std::vector<Tensor>& inputs, std::vector<Tensor>& usable);
   Tensor usable_input(size_t index, const Tensor& input);
   bool is_overwritten(const Tensor& input) const;
-  std::vector<Instruction> instructions(const std::vector<void*>& inputs) const;
+  std::vector<Instruction> instructions(const std::vector<void*>& inputs,
+                                        char* arena_of_lane) const;
+  Lanes lanes(const std::vector<void*>& inputs, char* arena_of_all, int64_t count) const;
+  Lanes lanes(const std::vector<void*>& inputs) const;
   Dependencies dependencies(int64_t repeats) const;
   Executor& executor_for(const std::vector<void*>& inputs);
 };
@@ -111,7 +131,7 @@ void Program::Impl::plan(const CompileOptions& options) {
   check_states();
   std::vector<std::unique_ptr<Kernel>> kernels = plan_kernels(options);
   move_constants();
-  place(std::move(kernels));
+  place(std::move(kernels), options);
 }
 
 // One entry for each position of the order; null where there is nothing to compute.
@@ -151,7 +171,8 @@ void Program::Impl::move_constants() {
   }
 }
 
-void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
+void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels,
+                          const CompileOptions& options) {
   const Graph& graph = schedule.graph;
   std::vector<int64_t> workspace_bytes;
   for (const auto& kernel : kernels) {
@@ -164,21 +185,20 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
   const MemoryPlan memory = plan_memory(buffers.buffers, max_unshared_bytes);
   stats.least_arena_bytes =
       max_unshared_bytes > 0 ? plan_memory(buffers.buffers).bytes : memory.bytes;
-  arena = allocate_storage(memory.bytes, device);
-  stats.arena_bytes = memory.bytes;
+  lane_bytes = memory.bytes;
 
-  const auto buffer_data = [&](int32_t buffer) -> void* {
-    if (buffer == kNoBuffer || buffers.buffers[buffer].bytes == 0) return nullptr;
-    return static_cast<char*>(arena->data()) + memory.offsets[buffer];
+  const auto in_arena = [&](int32_t buffer, int64_t bytes) -> Operand {
+    if (buffer == kNoBuffer || buffers.buffers[buffer].bytes == 0) return {.bytes = bytes};
+    return {.kind = Operand::Kind::Arena, .offset = memory.offsets[buffer], .bytes = bytes};
   };
   const auto operand = [&](ValueId id) -> Operand {
     const ValueId root = schedule.roots[id];
     const Value& source = graph.value(root);
     const int64_t bytes = num_bytes(graph.value(id).spec);
-    const auto fixed = [&](void* data) { return Operand{Operand::Kind::Fixed, -1, data, bytes}; };
+    const auto fixed = [&](void* data) { return Operand{.data = data, .bytes = bytes}; };
     switch (source.kind) {
       case ValueKind::Input:
-        return {Operand::Kind::Input, source.source, nullptr, bytes};
+        return {.kind = Operand::Kind::Input, .input = source.source, .bytes = bytes};
       case ValueKind::State:
         return fixed(graph.states()[source.source]->value().data());
       case ValueKind::Constant:
@@ -188,7 +208,7 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
     }
     const int32_t state = schedule.home_states[root];
     if (state >= 0) return fixed(graph.states()[state]->value().data());
-    return fixed(buffer_data(buffers.value_buffers[root]));
+    return in_arena(buffers.value_buffers[root], bytes);
   };
 
   for (size_t position = 0; position < schedule.order.size(); ++position) {
@@ -200,9 +220,11 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
     for (ValueId id : node.inputs) planned.inputs.push_back(operand(id));
     for (ValueId id : node.outputs) planned.outputs.push_back(operand(id));
     planned.node = &node;
-    planned.workspace = buffer_data(buffers.workspace_buffers[position]);
+    planned.workspace =
+        in_arena(buffers.workspace_buffers[position], planned.kernel->workspace_bytes());
     nodes.push_back(std::move(planned));
   }
+  allocate_arena(options);
   stats.num_instructions = static_cast<int64_t>(nodes.size());
   stats.longest_chain = longest_chain(dependencies(1));
 
@@ -211,6 +233,30 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels) {
     const TensorSpec& spec = graph.value(id).spec;
     outputs.emplace_back(arena, spec, contiguous_strides(spec.shape), memory.offsets[buffer]);
   }
+}
+
+// With as many lanes as are of use and fit.
+void Program::Impl::allocate_arena(const CompileOptions& options) {
+  const Backend& device_backend = backend(device);
+  if (options.repeats && lane_bytes > 0) {
+    if (shuffle_seed() > 0) {
+      stats.num_lanes = shuffled_lanes();
+    } else if (const int64_t most = device_backend.max_lanes(lane_bytes); most > 1) {
+      // Inputs can be anywhere: nothing is written there. Nor is anything of this touched.
+      const std::vector<void*> nowhere(schedule.graph.inputs().size(), nullptr);
+      char* const somewhere = reinterpret_cast<char*>(uintptr_t{1} << 62);
+      stats.num_lanes =
+          choose_lanes(lanes(nowhere, somewhere, 2), MemoryRange{somewhere, lane_bytes}, most);
+    }
+  }
+  try {
+    arena = allocate_storage(stats.num_lanes * lane_bytes, device);
+  } catch (const OutOfMemoryError&) {
+    if (stats.num_lanes == 1) throw;
+    stats.num_lanes = 1;
+    arena = allocate_storage(lane_bytes, device);
+  }
+  stats.arena_bytes = stats.num_lanes * lane_bytes;
 }
 
 // Is the input's memory part of what the program writes?
@@ -233,34 +279,48 @@ Tensor Program::Impl::usable_input(size_t index, const Tensor& input) {
   return staging[index];
 }
 
-// The list with the inputs at these addresses.
-std::vector<Instruction> Program::Impl::instructions(const std::vector<void*>& inputs) const {
+// The list with the inputs and the arena at these addresses.
+std::vector<Instruction> Program::Impl::instructions(const std::vector<void*>& inputs,
+                                                     char* arena_of_lane) const {
   std::vector<Instruction> result;
   result.reserve(nodes.size());
   for (const PlannedNode& node : nodes) {
     Instruction& instruction = result.emplace_back();
     instruction.kernel = node.kernel;
-    instruction.workspace = node.workspace;
+    instruction.workspace = node.workspace.address(inputs, arena_of_lane);
     instruction.label = node.label;
     for (const Operand& operand : node.inputs) {
-      const bool is_input = operand.kind == Operand::Kind::Input;
-      const void* data = is_input ? inputs[operand.input] : operand.data;
+      const void* data = operand.address(inputs, arena_of_lane);
       instruction.inputs.push_back(data);
       instruction.reads.push_back({data, operand.bytes});
     }
     for (const Operand& operand : node.outputs) {
-      instruction.outputs.push_back(operand.data);
-      instruction.writes.push_back({operand.data, operand.bytes});
+      void* data = operand.address(inputs, arena_of_lane);
+      instruction.outputs.push_back(data);
+      instruction.writes.push_back({data, operand.bytes});
     }
-    instruction.writes.push_back({node.workspace, node.kernel->workspace_bytes()});
+    instruction.writes.push_back({instruction.workspace, node.workspace.bytes});
   }
   return result;
+}
+
+Lanes Program::Impl::lanes(const std::vector<void*>& inputs, char* arena_of_all,
+                           int64_t count) const {
+  Lanes result;
+  for (int64_t lane = 0; lane < count; ++lane) {
+    result.push_back(instructions(inputs, arena_of_all + lane * lane_bytes));
+  }
+  return result;
+}
+
+Lanes Program::Impl::lanes(const std::vector<void*>& inputs) const {
+  return lanes(inputs, static_cast<char*>(arena->data()), stats.num_lanes);
 }
 
 Dependencies Program::Impl::dependencies(int64_t repeats) const {
   // Inputs can be anywhere: nothing is written there.
   const std::vector<void*> nowhere(schedule.graph.inputs().size(), nullptr);
-  return find_dependencies(instructions(nowhere), repeats);
+  return find_dependencies(lanes(nowhere), repeats);
 }
 
 Executor& Program::Impl::executor_for(const std::vector<void*>& inputs) {
@@ -270,7 +330,7 @@ Executor& Program::Impl::executor_for(const std::vector<void*>& inputs) {
     executors.splice(executors.begin(), executors, found);
     return *executors.front().executor;
   }
-  std::unique_ptr<Executor> executor = backend(device).make_executor(instructions(inputs));
+  std::unique_ptr<Executor> executor = backend(device).make_executor(lanes(inputs));
   if (executors.size() == kMaxExecutors) executors.pop_back();
   executors.push_front({inputs, std::move(executor)});
   return *executors.front().executor;
@@ -308,22 +368,26 @@ std::vector<void*> Program::Impl::bind(const std::vector<Tensor>& inputs,
   return pointers;
 }
 
-void Program::Impl::run(const std::vector<Tensor>& inputs, int64_t steps) {
+void Program::Impl::run(const std::vector<Tensor>& inputs, int64_t steps, bool later) {
   if (steps < 0) throw ValueError(message("program: steps must not be negative, received ", steps));
   check_inputs(inputs);
   const std::lock_guard lock(mutex);
   if (steps == 0) return;
   std::vector<Tensor> usable;
   Executor& executor = executor_for(bind(inputs, usable));
-  // The inputs of the run before are released here, which is safe: memory is reused in stream
-  // order.
-  bound_inputs = std::move(usable);
   // Nothing in the arena outlives a run but the outputs, which the next one writes anew.
   if (poisons_memory()) backend(device).fill(arena->data(), kPoison, stats.arena_bytes);
   for (const Assignment& assignment : schedule.graph.assignments()) {
     schedule.graph.states()[assignment.state]->value().storage()->note_change();
   }
-  executor.run(steps);
+  if (later) {
+    executor.run_later(steps);
+  } else {
+    executor.run(steps);
+  }
+  // The inputs of the run before are released here, which is safe: its steps are enqueued where
+  // these have other inputs, and memory is reused in stream order.
+  bound_inputs = std::move(usable);
 }
 
 std::vector<std::vector<double>> Program::Impl::time_instructions(const std::vector<Tensor>& inputs,
@@ -347,10 +411,9 @@ std::vector<std::vector<double>> Program::Impl::time_instructions(const std::vec
   };
   std::vector<Tensor> usable;
   std::vector<std::unique_ptr<Executor>> alone;
-  for (Instruction& instruction : instructions(bind(inputs, usable))) {
-    std::vector<Instruction> list;
-    list.push_back(std::move(instruction));
-    alone.push_back(device_backend.make_executor(std::move(list)));
+  Lanes all = lanes(bind(inputs, usable));
+  for (Instruction& instruction : all.front()) {
+    alone.push_back(device_backend.make_executor({{std::move(instruction)}}));
   }
   std::vector<std::vector<double>> seconds(passes);
   try {
@@ -404,7 +467,9 @@ std::shared_ptr<Program> Program::compile(const Graph& graph, const std::vector<
   return program;
 }
 
-void Program::run(const std::vector<Tensor>& inputs, int64_t steps) { impl_->run(inputs, steps); }
+void Program::run(const std::vector<Tensor>& inputs, int64_t steps, bool later) {
+  impl_->run(inputs, steps, later);
+}
 
 std::vector<Tensor> Program::outputs() const { return impl_->outputs; }
 
@@ -412,10 +477,14 @@ Device Program::device() const { return impl_->device; }
 
 ProgramStats Program::stats() const { return impl_->stats; }
 
-std::vector<Instruction> Program::instructions(const std::vector<Tensor>& inputs) const {
+Lanes Program::lanes(const std::vector<Tensor>& inputs) const {
   std::vector<void*> pointers;
   for (const Tensor& input : inputs) pointers.push_back(input.data());
-  return impl_->instructions(pointers);
+  return impl_->lanes(pointers);
+}
+
+std::vector<Instruction> Program::instructions(const std::vector<Tensor>& inputs) const {
+  return lanes(inputs).front();
 }
 
 std::vector<InstructionInfo> Program::describe() const {
@@ -430,7 +499,7 @@ std::vector<InstructionInfo> Program::describe() const {
     info.attributes = node.attributes;
     for (ValueId id : node.inputs) info.inputs.push_back(graph.value(id).spec);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      if (planned.outputs[i].data == nullptr) continue;
+      if (planned.outputs[i].is_absent()) continue;
       info.outputs.push_back(graph.value(node.outputs[i]).spec);
     }
   }

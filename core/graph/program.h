@@ -14,8 +14,9 @@
 namespace kerascnn {
 
 struct ProgramStats {
-  int64_t arena_bytes = 0;        // all intermediate results and workspaces
-  int64_t least_arena_bytes = 0;  // where buffers share memory as far as they can
+  int64_t arena_bytes = 0;        // all intermediate results and workspaces, of all lanes
+  int64_t least_arena_bytes = 0;  // with one lane, where buffers share memory as far as they can
+  int64_t num_lanes = 1;          // steps in a row that share no memory for these
   int64_t constant_bytes = 0;
   int64_t num_instructions = 0;
   int64_t longest_chain = 0;     // instructions that have to run one after another
@@ -25,6 +26,8 @@ struct ProgramStats {
 struct CompileOptions {
   bool optimize = true;  // off: every traced node runs by itself, for finding faults
   bool allow_tf32 = true;
+  // Will runs have several steps? Else all steps have one place for their intermediate results.
+  bool repeats = true;
 };
 
 // What one kernel call of a step is, for profiles.
@@ -46,19 +49,24 @@ class Program {
   // Runs `steps` steps with these inputs (contiguous, on the program's device, specs as traced) and
   // waits for nothing on CUDA. Inputs must stay alive until the next run or synchronize; the
   // program keeps them.
-  void run(const std::vector<Tensor>& inputs, int64_t steps = 1);
+  // `later`: the steps may be enqueued later, together with those of further runs. Nobody can tell
+  // but by the time: whatever is asked of the device afterwards finds them done.
+  void run(const std::vector<Tensor>& inputs, int64_t steps = 1, bool later = false);
 
   // The results of the last step: views of the arena that the next run overwrites.
   std::vector<Tensor> outputs() const;
 
   Device device() const;
   ProgramStats stats() const;
-  // The kernel calls of a step over these inputs, in an order that is right; for tests and tools.
-  // The memory that they touch is the program's.
+  // The kernel calls of a step over these inputs, in an order that is right, for each lane; for
+  // tests and tools. The memory that they touch is the program's.
+  Lanes lanes(const std::vector<Tensor>& inputs) const;
+  // Of the first lane.
   std::vector<Instruction> instructions(const std::vector<Tensor>& inputs) const;
   // In the order of instructions().
   std::vector<InstructionInfo> describe() const;
-  // Which instructions wait for which in `repeats` steps in a row; see find_dependencies.
+  // Which instructions wait for which in `repeats` steps in a row, each in its lane; see
+  // find_dependencies.
   Dependencies dependencies(int64_t repeats) const;
   // Seconds that a run of each instruction takes: one row for each pass over the step, in which
   // each instruction is run `repeats` times by itself before the next one's turn. The first pass

@@ -164,10 +164,10 @@ class BatchFeed:
 
     # Steps -------------------------------------------------------------------------------------
 
-    def run(self, limit: int) -> tuple[CompiledStep | None, int]:
+    def run(self, limit: int, later: bool = False) -> tuple[CompiledStep | None, int]:
         """Up to `limit` steps; the program of the last one, and how many it were.
 
-        Where the source fails, the steps of the batches before are enqueued all the same.
+        With `later` or without, they are enqueued with their data. Where the source fails, the steps of the batches before are enqueued all the same.
         """
         count = 0
         try:

@@ -201,8 +201,11 @@ class Feed:
     def _draw_order(self, generator: np.random.Generator) -> np.ndarray:
         return generator.permutation(self._data.num_samples).astype(np.int32)
 
-    def run(self, limit: int) -> tuple[CompiledStep, int]:
-        """Up to `limit` steps with one program; which program, and how many it were."""
+    def run(self, limit: int, later: bool = False) -> tuple[CompiledStep, int]:
+        """Up to `limit` steps with one program; which program, and how many it were.
+
+        With `later` they may be started together with those of further calls.
+        """
         if self._segment is None:
             self._segment, self._ahead = self._ahead or self._load_next(), None
             assert self._segment is not None
@@ -211,10 +214,10 @@ class Feed:
         count = min(limit, segment.num_steps - self._done)
         if segment.start is not None:
             self._state.seek(self._name, segment.start + self._done)
-            segment.step.run(segment.inputs, count)
+            segment.step.run(segment.inputs, count, later)
             self._state.advance(count)
         else:
-            segment.step.run(segment.inputs, count)
+            segment.step.run(segment.inputs, count, later)
         self._done += count
         self._left -= count
         if self._done == segment.num_steps:

@@ -121,7 +121,7 @@ class StepRunner:
         steps, count = int(min(limit, wanted)), 0
         self._batch_begin(batch, {})
         while count < steps and self._feed.has_next():
-            self._last, done = self._feed.run(steps - count)
+            self._last, done = self._feed.run(steps - count, later=True)
             count += done
         self._queue.launched()
         self._batch_end(batch + wanted - 1, LazyLogs(self._batch_logs))

@@ -101,8 +101,9 @@ class CompiledStep:
             staged.write(array)
         return [staged.tensor for staged in self._staged]
 
-    def run(self, inputs: list[Any], steps: int) -> None:
-        self.program.run(inputs, steps)
+    def run(self, inputs: list[Any], steps: int, later: bool = False) -> None:
+        """Runs steps; with `later` they may be started together with those of further calls."""
+        self.program.run(inputs, steps, later)
         self._recording.run_effects(steps)
 
     def outputs(self) -> Any:
@@ -156,7 +157,12 @@ def compile_step(
             buffers.put(trace, leaves)
     model._clear_losses()  # values of a trace that has ended
     program = _core.Program.compile(
-        trace.graph, leaves, state.device, optimize=not model.run_eagerly, allow_tf32=config.tf32()
+        trace.graph,
+        leaves,
+        state.device,
+        optimize=not model.run_eagerly,
+        allow_tf32=config.tf32(),
+        repeats=source.counts,
     )
     return CompiledStep(program, recording, results_structure(results), buffers)
 

@@ -12,8 +12,13 @@ namespace {
 
 class NoKernel : public Kernel {
  public:
+  explicit NoKernel(bool keeps_state = false) : keeps_state_(keeps_state) {}
   void run(const KernelArgs&) override {}
+  bool keeps_state() const override { return keeps_state_; }
   std::string description() const override { return "nothing"; }
+
+ private:
+  bool keeps_state_;
 };
 
 char memory[4096];
@@ -44,7 +49,8 @@ bool must_wait(const Instruction& later, const Instruction& earlier) {
     }
     return false;
   };
-  return later.kernel == earlier.kernel || meets(later.reads, earlier.writes) ||
+  const bool is_state_shared = later.kernel == earlier.kernel && later.kernel->keeps_state();
+  return is_state_shared || meets(later.reads, earlier.writes) ||
          meets(later.writes, earlier.writes) || meets(later.writes, earlier.reads);
 }
 
@@ -64,14 +70,15 @@ Matrix closure(const Dependencies& direct) {
   return before;
 }
 
-void check_against_pairs(const List& list, int64_t repeats) {
-  const Dependencies found = find_dependencies(list, repeats);
-  const size_t count = list.size() * static_cast<size_t>(repeats);
+void check_against_pairs(const Lanes& lanes, int64_t repeats) {
+  const Dependencies found = find_dependencies(lanes, repeats);
+  const size_t count = lanes[0].size() * static_cast<size_t>(repeats);
   CHECK_EQUAL(found.size(), count);
   Dependencies all(count);
   for (size_t i = 0; i < count; ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (must_wait(list[i % list.size()], list[j % list.size()])) {
+      if (must_wait(instruction_at(lanes, repeats, static_cast<int64_t>(i)),
+                    instruction_at(lanes, repeats, static_cast<int64_t>(j)))) {
         all[i].push_back(static_cast<int32_t>(j));
       }
     }
@@ -153,11 +160,50 @@ TEST(steps_overlap_where_they_share_nothing) {
   CHECK((find_leaves(found) == std::vector<int32_t>{8, 9}));
 }
 
-TEST(runs_of_one_kernel_object_keep_their_order) {
+TEST(runs_of_one_kernel_object_keep_their_order_if_it_keeps_state) {
   List list = {instruction("x", "a"), instruction("y", "b")};
-  CHECK((find_dependencies(list, 2) == Dependencies{{}, {}, {0}, {1}}));
   list[1].kernel = list[0].kernel;
+  CHECK((find_dependencies(list, 2) == Dependencies{{}, {}, {0}, {1}}));
+  list[0].kernel = list[1].kernel = std::make_shared<NoKernel>(true);
   CHECK((find_dependencies(list, 2) == Dependencies{{}, {0}, {1}, {2}}));
+}
+
+TEST(the_last_step_is_in_the_first_lane_and_neighbours_are_in_different_ones) {
+  for (size_t lanes = 1; lanes < 6; ++lanes) {
+    for (int64_t steps = 1; steps < 20; ++steps) {
+      CHECK_EQUAL(lane_of(steps - 1, steps, lanes), 0u);
+      for (int64_t step = 0; step + 1 < steps; ++step) {
+        const size_t lane = lane_of(step, steps, lanes);
+        CHECK(lane < lanes);
+        CHECK_EQUAL(lane, (lane_of(step + 1, steps, lanes) + 1) % lanes);
+      }
+    }
+  }
+}
+
+TEST(steps_in_different_lanes_wait_only_for_variables) {
+  // take (reads the counter n), forward (reads weights w), sum up (metric m), count.
+  const auto step = [](std::string_view batch, std::string_view result) {
+    return List{instruction("n", batch), instruction(std::string("w").append(batch), result),
+                instruction(std::string("m").append(result), "m"), instruction("n", "n")};
+  };
+  const Lanes lanes = {step("x", "y"), step("a", "b")};
+  const Dependencies found = find_dependencies(lanes, 3);
+  CHECK((found == Dependencies{{},
+                               {0},
+                               {1},
+                               {0},
+                               {3},  // in the other lane: behind the counter alone
+                               {4},
+                               {2, 5},
+                               {4},
+                               {1, 7},  // in the lane of the first step, whose batch was read
+                               {2, 8},
+                               {6, 9},
+                               {8}}));
+  CHECK_EQUAL(instruction_at(lanes, 3, 0).writes[0].data, range('x').data);
+  CHECK_EQUAL(instruction_at(lanes, 3, 4).writes[0].data, range('a').data);
+  CHECK_EQUAL(instruction_at(lanes, 3, 8).writes[0].data, range('x').data);
 }
 
 TEST(empty_and_missing_buffers_conflict_with_nothing) {
@@ -169,7 +215,8 @@ TEST(empty_and_missing_buffers_conflict_with_nothing) {
 }
 
 TEST(no_instructions_have_no_dependencies) {
-  CHECK(find_dependencies({}, 8).empty());
+  CHECK(find_dependencies(List{}, 8).empty());
+  CHECK(find_dependencies(Lanes{{}, {}}, 8).empty());
   CHECK(find_leaves({}).empty());
   CHECK_EQUAL(longest_chain({}), 0);
 }
@@ -193,8 +240,24 @@ TEST(dependencies_of_random_programs_are_those_of_their_pairs) {
         item.writes.push_back({memory + below(400), below(40)});
       }
     }
-    if (below(4) == 0) list.back().kernel = list.front().kernel;
-    check_against_pairs(list, 1 + below(3));
+    if (below(4) == 0) {
+      list.back().kernel = list.front().kernel = std::make_shared<NoKernel>(below(2) == 0);
+    }
+    // Lanes have the upper half of the memory, each elsewhere.
+    Lanes lanes(1 + random() % 3, list);
+    for (size_t lane = 1; lane < lanes.size(); ++lane) {
+      const auto move = [&](std::vector<MemoryRange>& ranges) {
+        for (MemoryRange& range : ranges) {
+          const auto* data = static_cast<const char*>(range.data);
+          if (data >= memory + 200) range.data = data + 500 * lane;
+        }
+      };
+      for (Instruction& item : lanes[lane]) {
+        move(item.reads);
+        move(item.writes);
+      }
+    }
+    check_against_pairs(lanes, 1 + below(4));
   }
 }
 

@@ -1,5 +1,6 @@
 // The instructions of a program give the same bits in every order that their dependencies allow.
 #include <bit>
+#include <cstdlib>
 
 #include "check.h"
 #include "core/backend/dependencies.h"
@@ -17,6 +18,18 @@ std::vector<Tensor> inputs_of(const Graph& graph) {
     inputs.push_back(testing::random_tensor(graph.value(id).spec.shape, random));
   }
   return inputs;
+}
+
+// Whether that was another order than the list's.
+bool run_in_random_order(const Lanes& lanes, int64_t steps, unsigned seed) {
+  std::mt19937 random(seed);
+  const std::vector<int32_t> order = random_order(find_dependencies(lanes, steps), random);
+  CHECK_EQUAL(order.size(), lanes[0].size() * static_cast<size_t>(steps));
+  for (int32_t index : order) {
+    const Instruction& item = instruction_at(lanes, steps, index);
+    item.kernel->run({item.inputs, item.outputs, item.workspace, nullptr});
+  }
+  return !std::is_sorted(order.begin(), order.end());
 }
 
 std::vector<uint32_t> results(const Program& program, const testing::RandomGraph& graph) {
@@ -43,18 +56,33 @@ TEST(random_programs_give_the_same_bits_in_every_allowed_order) {
 
     const auto program =
         Program::compile(received.rooted.graph, received.rooted.outputs, Device{}, options);
-    const std::vector<Instruction> list = program->instructions(inputs);
-    std::mt19937 random(seed);
-    const std::vector<int32_t> order = random_order(find_dependencies(list, kSteps), random);
-    CHECK_EQUAL(order.size(), list.size() * kSteps);
-    if (!std::is_sorted(order.begin(), order.end())) ++other_orders;
-    for (int32_t index : order) {
-      const Instruction& item = list[static_cast<size_t>(index) % list.size()];
-      item.kernel->run({item.inputs, item.outputs, item.workspace, nullptr});
-    }
+    if (run_in_random_order(program->lanes(inputs), kSteps, seed)) ++other_orders;
     CHECK(results(*in_order, expected) == results(*program, received));
   }
   CHECK(other_orders > 150);
+}
+
+TEST(random_programs_with_several_lanes_give_the_same_bits_in_every_allowed_order) {
+  int64_t most_lanes = 1;
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    const CompileOptions options{.optimize = seed % 2 == 0};
+    const testing::RandomGraph expected(seed), received(seed);
+    const std::vector<Tensor> inputs = inputs_of(expected.rooted.graph);
+    const int64_t steps = 1 + seed % 5;
+    const auto in_order =
+        Program::compile(expected.rooted.graph, expected.rooted.outputs, Device{}, options);
+    CHECK_EQUAL(in_order->stats().num_lanes, 1);
+    in_order->run(inputs, steps);
+
+    setenv("KERASCNN_SHUFFLE_KERNELS", std::to_string(seed + 1).c_str(), 1);
+    const auto program =
+        Program::compile(received.rooted.graph, received.rooted.outputs, Device{}, options);
+    unsetenv("KERASCNN_SHUFFLE_KERNELS");
+    most_lanes = std::max(most_lanes, program->stats().num_lanes);
+    run_in_random_order(program->lanes(inputs), steps, seed);
+    CHECK(results(*in_order, expected) == results(*program, received));
+  }
+  CHECK(most_lanes > 2);
 }
 
 TEST(a_counter_of_the_optimizer_does_not_hold_up_the_next_step) {

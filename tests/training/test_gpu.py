@@ -34,17 +34,15 @@ def launches_of_the_last_epochs(steps, device):
 
 
 def test_launches_of_an_epoch_do_not_grow_with_its_steps(cuda_device):
-    """Three loops do it: eight steps a turn, the remainder of these, and the last batch.
+    """A few loops do it: one of large turns, those of smaller ones for the rest, the last batch.
 
-    Each is one graph, and one kernel before it that sets the number of turns. 100 and 1004 leave
-    the same remainder. Epochs beyond a second would be more slices, a bound in time that
-    test_pacing.py is about.
+    Each is one graph, and one kernel before it that sets the number of turns. Epochs beyond a
+    second would be more slices, a bound in time that test_pacing.py is about.
     """
-    short, long = (launches_of_the_last_epochs(steps, cuda_device) for steps in (100, 1004))
-    assert short == long
-    for kernels, graphs in short + long:
-        assert 1 <= graphs <= 4
-        assert kernels <= graphs
+    for steps in (100, 1004):
+        for kernels, graphs in launches_of_the_last_epochs(steps, cuda_device):
+            assert 1 <= graphs <= 4
+            assert kernels <= graphs
 
 
 def test_batches_of_several_sizes_share_their_kernels(cuda_device):
@@ -278,7 +276,7 @@ def test_batches_of_a_source_train_the_bits_of_arrays(device, batch_size, monkey
 
 
 def test_hooks_and_sources_launch_little_on_a_gpu(cuda_device):
-    """A step by itself is one launch; steps of a source share theirs."""
+    """A step by itself is one launch at most; steps of a source share theirs."""
     counts = []
 
     class Watch(keras.callbacks.Callback):
@@ -290,7 +288,7 @@ def test_hooks_and_sources_launch_little_on_a_gpu(cuda_device):
         model = compiled(convnet())
     steps = -(-len(x) // 8)
     model.fit(x, y, batch_size=8, epochs=5, callbacks=[Watch(), Reading()], verbose=0)
-    assert counts[-1] - counts[-2] == steps
+    assert counts[-1] - counts[-2] <= steps
     counts.clear()
     model.fit(Digits(8), epochs=5, callbacks=[Watch()], verbose=0)
     # Less where a half is full before the device asks for more; never one for each step.

@@ -165,9 +165,9 @@ def test_many_batches_take_few_launches_and_the_second_time_nothing_is_compiled(
     launches = []
     run = CompiledStep.run
 
-    def counting(self, inputs, steps):
+    def counting(self, inputs, steps, later=False):
         launches.append(steps)
-        return run(self, inputs, steps)
+        return run(self, inputs, steps, later)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CompiledStep, "run", counting)

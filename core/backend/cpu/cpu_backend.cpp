@@ -79,11 +79,11 @@ std::span<const KernelTableRow> CpuBackend::kernel_table() const { return cpu_ke
 
 bool CpuBackend::fuses(const PlanRequest& request) { return cpu::fuses_conv2d_max_pool2d(request); }
 
-std::unique_ptr<Executor> CpuBackend::make_executor(std::vector<Instruction> instructions) {
+std::unique_ptr<Executor> CpuBackend::make_executor(Lanes lanes) {
   if (const int64_t seed = shuffle_seed(); seed > 0) {
-    return make_shuffled_executor(*this, std::move(instructions), seed);
+    return make_shuffled_executor(*this, std::move(lanes), seed);
   }
-  return std::make_unique<CpuExecutor>(*this, std::move(instructions));
+  return std::make_unique<CpuExecutor>(*this, std::move(lanes.front()));
 }
 
 LaunchStats CpuBackend::launch_stats() const {

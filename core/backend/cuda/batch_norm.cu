@@ -414,7 +414,7 @@ std::unique_ptr<Kernel> plan_batch_norm(const PlanRequest& request) {
     return make_early_kernel(
         "kerascnn batch_norm",
         [plan, epsilon](const KernelArgs& args) { run_forward<T>(plan, epsilon, args); },
-        plan.workspace_bytes());
+        plan.workspace_bytes(), plan.tickets != nullptr);
   });
 }
 
@@ -424,7 +424,8 @@ std::unique_ptr<Kernel> plan_batch_norm_grad(const PlanRequest& request) {
     const ColumnPlan<GradientSums<T>> plan(request.inputs[1]);
     return make_early_kernel(
         "kerascnn batch_norm gradient",
-        [plan](const KernelArgs& args) { run_gradient<T>(plan, args); }, plan.workspace_bytes());
+        [plan](const KernelArgs& args) { run_gradient<T>(plan, args); }, plan.workspace_bytes(),
+        plan.tickets != nullptr);
   });
 }
 

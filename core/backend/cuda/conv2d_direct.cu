@@ -234,7 +234,7 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   // The dynamic limit is 48 KiB unless asked for more (25 taps of doubles need 50).
   allow_most_shared_memory(wgrad_kernel<T, C, kTaps>);
   allow_most_shared_memory(wgrad_kernel<T, T, kTaps>);
-  return make_early_kernel(
+  return make_summing_kernel(
       "kerascnn conv2d_wgrad",
       [=, dtype = call.dtype](const KernelArgs& args) {
         if (size == 0) return;

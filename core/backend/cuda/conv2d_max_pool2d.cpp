@@ -66,14 +66,14 @@ std::unique_ptr<Kernel> make_conv_pool_wgrad(
   const int64_t size = num_elements(call.geometry.conv.kernel_shape());
   const int64_t channels = call.geometry.conv.output_channels;
   if (call.copies == copies) {
-    return make_early_kernel(
+    return make_summing_kernel(
         std::move(description),
         [=](const KernelArgs& args) {
           launch(args, {output<float>(args, 0), output<float>(args, 1), size, channels});
         },
         0, copies);
   }
-  return make_early_kernel(
+  return make_summing_kernel(
       std::move(description),
       [=](const KernelArgs& args) {
         auto* partial = static_cast<float*>(args.workspace);

@@ -414,7 +414,7 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(down), split.splits);
   const int64_t sums = split.splits > 1 ? split.splits : 0;
   const bool adds_up = sums > 0 && call.copies != sums;
-  return make_early_kernel(
+  return make_summing_kernel(
       "kerascnn conv2d_wgrad_tf32",
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);

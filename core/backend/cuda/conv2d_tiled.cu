@@ -247,7 +247,7 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
                   p.splits);
   const int64_t sums = p.splits > 1 ? p.splits : 0;
   const bool adds_up = sums > 0 && call.copies != sums;
-  return make_early_kernel(
+  return make_summing_kernel(
       "kerascnn conv2d_wgrad_tiled",
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);

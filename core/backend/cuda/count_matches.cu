@@ -158,7 +158,7 @@ std::unique_ptr<Kernel> make_count_kernel(const CountPlan& plan) {
                 plan.params);
         check_launch("count_matches");
       },
-      workspace);
+      workspace, ticket != nullptr);
 }
 
 }  // namespace

@@ -28,42 +28,62 @@ inline unsigned grid_for(int64_t items, int64_t items_per_block = kThreads) {
 // A kernel that is one function of its buffers; `function` owns what planning computed.
 class FunctionKernel final : public Kernel {
  public:
+  // See the functions of Kernel by these names.
+  struct Traits {
+    int64_t workspace_bytes = 0;
+    int64_t num_partial_sums = 0;
+    bool starts_early = false;
+    bool keeps_state = false;
+  };
+
   FunctionKernel(std::string description, std::function<void(const KernelArgs&)> function,
-                 int64_t workspace_bytes, bool starts_early, int64_t num_partial_sums)
-      : description_(std::move(description)),
-        function_(std::move(function)),
-        workspace_bytes_(workspace_bytes),
-        starts_early_(starts_early),
-        num_partial_sums_(num_partial_sums) {}
+                 const Traits& traits)
+      : description_(std::move(description)), function_(std::move(function)), traits_(traits) {}
 
   void run(const KernelArgs& args) override { function_(args); }
-  int64_t workspace_bytes() const override { return workspace_bytes_; }
-  bool starts_early() const override { return starts_early_; }
-  int64_t num_partial_sums() const override { return num_partial_sums_; }
+  int64_t workspace_bytes() const override { return traits_.workspace_bytes; }
+  bool starts_early() const override { return traits_.starts_early; }
+  int64_t num_partial_sums() const override { return traits_.num_partial_sums; }
+  bool keeps_state() const override { return traits_.keeps_state; }
   std::string description() const override { return description_; }
 
  private:
   std::string description_;
   std::function<void(const KernelArgs&)> function_;
-  int64_t workspace_bytes_;
-  bool starts_early_;
-  int64_t num_partial_sums_;
+  Traits traits_;
 };
 
+// `keeps_state`: does the function own device memory that its launches write (a DeviceBuffer, or
+// what a library holds)? See Kernel.
 inline std::unique_ptr<Kernel> make_kernel(std::string description,
                                            std::function<void(const KernelArgs&)> function,
-                                           int64_t workspace_bytes = 0) {
-  return std::make_unique<FunctionKernel>(std::move(description), std::move(function),
-                                          workspace_bytes, false, 0);
+                                           int64_t workspace_bytes = 0, bool keeps_state = false) {
+  return std::make_unique<FunctionKernel>(
+      std::move(description), std::move(function),
+      FunctionKernel::Traits{.workspace_bytes = workspace_bytes, .keeps_state = keeps_state});
 }
 
 // Of a function whose first launch, if there is one, is a kernel that begins with begin_kernel().
 inline std::unique_ptr<Kernel> make_early_kernel(std::string description,
                                                  std::function<void(const KernelArgs&)> function,
                                                  int64_t workspace_bytes = 0,
-                                                 int64_t num_partial_sums = 0) {
-  return std::make_unique<FunctionKernel>(std::move(description), std::move(function),
-                                          workspace_bytes, true, num_partial_sums);
+                                                 bool keeps_state = false) {
+  return std::make_unique<FunctionKernel>(
+      std::move(description), std::move(function),
+      FunctionKernel::Traits{
+          .workspace_bytes = workspace_bytes, .starts_early = true, .keeps_state = keeps_state});
+}
+
+// The same of a function that makes partial sums.
+inline std::unique_ptr<Kernel> make_summing_kernel(std::string description,
+                                                   std::function<void(const KernelArgs&)> function,
+                                                   int64_t workspace_bytes,
+                                                   int64_t num_partial_sums) {
+  return std::make_unique<FunctionKernel>(
+      std::move(description), std::move(function),
+      FunctionKernel::Traits{.workspace_bytes = workspace_bytes,
+                             .num_partial_sums = num_partial_sums,
+                             .starts_early = true});
 }
 
 // A ZeroFunction (stacked_kernel.h).

@@ -215,7 +215,7 @@ std::unique_ptr<Kernel> plan_lanes(const ReduceGeometry& g, bool mean) {
                 tickets ? tickets->as<unsigned>() : nullptr, p);
         check_launch("reduce");
       },
-      workspace);
+      workspace, tickets != nullptr);
 }
 
 template <typename Combine>

@@ -421,7 +421,7 @@ std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g,
             p, end, settled);
         check_launch(op);
       },
-      workspace);
+      workspace, tickets != nullptr);
 }
 
 // Every 32 x 32 tile reads its rows and columns for itself: beyond about 16 MiB of that, tiles as

@@ -185,6 +185,7 @@ std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call) {
     return std::pair<void*, void*>(base, base + kernel_bytes);
   };
 
+  constexpr bool keeps_state = true;  // for all that is known of a plan of cuDNN
   if (call.op == "conv2d_wgrad") {
     return make_kernel(
         convolution->description(),
@@ -194,7 +195,7 @@ std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call) {
           launch_transpose(dtype, kernel, args.outputs[0], g.output_channels, taps,
                            static_cast<cudaStream_t>(args.stream));
         },
-        workspace_bytes);
+        workspace_bytes, keeps_state);
   }
   return make_kernel(
       convolution->description(),
@@ -214,7 +215,7 @@ std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call) {
                                  call.activation, stream);
         }
       },
-      workspace_bytes);
+      workspace_bytes, keeps_state);
 }
 
 }  // namespace kerascnn::cuda

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/backend/cuda/runtime/fence.h"
 #include "core/base/env.h"
 
 namespace kerascnn::cuda {
@@ -14,6 +15,8 @@ Context::Context(int index) : index_(index) {
   check(cudaGetDeviceProperties(&properties_, index), "cudaGetDeviceProperties");
   if (getenv("KCNN_X_CARVE")) check(cudaDeviceSetCacheConfig(cudaFuncCachePreferShared), "cache");
   stream_ = make_stream();
+  later_runs_ = std::make_unique<LaterRuns>(std::make_unique<CudaFence>(*this),
+                                            std::make_unique<CudaFence>(*this));
 }
 
 Context& Context::of_device(int index) {

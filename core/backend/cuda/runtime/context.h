@@ -2,7 +2,10 @@
 // handles.
 #pragma once
 
+#include <memory>
+
 #include "core/backend/cuda/runtime/handles.h"
+#include "core/backend/later_runs.h"
 
 namespace kerascnn::cuda {
 
@@ -18,7 +21,13 @@ class Context {
   int multiprocessors() const { return properties_.multiProcessorCount; }
   const cudaDeviceProp& properties() const { return properties_; }
   int compute_capability() const { return properties_.major * 10 + properties_.minor; }
-  cudaStream_t stream() const { return stream_.get(); }
+  // To put work on, or to wait for: what was to be done before is on it.
+  cudaStream_t stream() {
+    later_runs_->flush();
+    return stream_.get();
+  }
+  // Steps that are not on the stream yet.
+  LaterRuns& later_runs() { return *later_runs_; }
   // For copies from the host that run beside the work of the stream above.
   cudaStream_t copy_stream();
   // May kernels start before what they wait for has ended (sm_90 and newer,
@@ -34,6 +43,7 @@ class Context {
   cudaDeviceProp properties_{};
   Stream stream_;
   Stream copy_stream_;
+  std::unique_ptr<LaterRuns> later_runs_;
   CublasLtHandle cublas_lt_;
   CudnnHandle cudnn_;
 };

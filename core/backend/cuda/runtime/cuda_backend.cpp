@@ -4,6 +4,7 @@
 
 #include "core/backend/cuda/kernel_table.h"
 #include "core/backend/cuda/plans.h"
+#include "core/backend/cuda/runtime/fence.h"
 #include "core/backend/cuda/runtime/waiting.h"
 #include "core/backend/shuffled_executor.h"
 #include "core/base/env.h"
@@ -12,6 +13,8 @@
 
 namespace kerascnn::cuda {
 namespace {
+
+constexpr int64_t kMaxLanes = 8;
 
 class DeviceMemory final : public RawMemory {
  public:
@@ -68,35 +71,6 @@ void order(cudaStream_t first, cudaStream_t second) {
   check(cudaStreamWaitEvent(second, event.get(), 0), "cudaStreamWaitEvent");
 }
 
-class CudaFence final : public Fence {
- public:
-  explicit CudaFence(Context& context) : context_(context), event_(make_blocking_event()) {}
-
-  void record() override { record_on(context_.stream()); }
-  bool passed() override {
-    activate();
-    return has_passed(event_.get());
-  }
-  void wait() override {
-    activate();
-    wait_for(event_.get());
-  }
-
-  void record_on(cudaStream_t stream) {
-    activate();
-    check(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
-  }
-  void hold_back(cudaStream_t stream) {
-    check(cudaStreamWaitEvent(stream, event_.get(), 0), "cudaStreamWaitEvent");
-  }
-
- private:
-  void activate() { check(cudaSetDevice(context_.index()), "cudaSetDevice"); }
-
-  Context& context_;
-  Event event_;
-};
-
 }  // namespace
 
 CudaBackend::CudaBackend(int index) : context_(Context::of_device(index)) {
@@ -127,15 +101,15 @@ int64_t CudaBackend::num_partial_sums(const PlanRequest& request) {
   return is_pooled ? conv2d_max_pool2d_wgrad_partial_sums(request) : 0;
 }
 
-std::unique_ptr<Executor> CudaBackend::make_executor(std::vector<Instruction> instructions) {
+std::unique_ptr<Executor> CudaBackend::make_executor(Lanes lanes) {
   activate();
   if (const int64_t seed = shuffle_seed(); seed > 0) {
-    return make_shuffled_executor(*this, std::move(instructions), seed);
+    return make_shuffled_executor(*this, std::move(lanes), seed);
   }
   if (env_flag("KERASCNN_CUDA_GRAPHS", true)) {
-    return std::make_unique<GraphExecutor>(context_, std::move(instructions), counters_);
+    return std::make_unique<GraphExecutor>(context_, std::move(lanes), counters_);
   }
-  return std::make_unique<LaunchExecutor>(context_, std::move(instructions), counters_);
+  return std::make_unique<LaunchExecutor>(context_, std::move(lanes.front()), counters_);
 }
 
 // Twice what the L2 cache holds, as the buffers of a step are never all in use at once. Beyond, it
@@ -143,6 +117,15 @@ std::unique_ptr<Executor> CudaBackend::make_executor(std::vector<Instruction> in
 int64_t CudaBackend::max_unshared_bytes() const {
   const bool has_branches = env_flag("KERASCNN_CUDA_GRAPHS", true) && uses_branches();
   return has_branches ? 2 * static_cast<int64_t>(context_.properties().l2CacheSize) : 0;
+}
+
+// As many as the L2 cache holds, and not so many that a small step takes more than it needs: where
+// intermediate results are larger, the kernels of one step fill the GPU.
+int64_t CudaBackend::max_lanes(int64_t arena_bytes) const {
+  if (max_unshared_bytes() == 0) return 1;
+  const int64_t most = env_positive("KERASCNN_CUDA_LANES", kMaxLanes);
+  const auto cache_bytes = static_cast<int64_t>(context_.properties().l2CacheSize);
+  return std::clamp<int64_t>(cache_bytes / std::max<int64_t>(arena_bytes, 1), 1, most);
 }
 
 LaunchStats CudaBackend::launch_stats() const {
@@ -231,8 +214,10 @@ void CudaBackend::copy_beside(std::span<const HostCopy> copies, Fence& after, Fe
   arrived.hold_back(context_.stream());
 }
 
+// Other libraries that share memory with this one read it without asking.
 void CudaBackend::wait_for_stream(intptr_t stream) {
   activate();
+  context_.later_runs().stop();
   if (stream == -1) {
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     return;
@@ -242,6 +227,7 @@ void CudaBackend::wait_for_stream(intptr_t stream) {
 
 void CudaBackend::make_stream_wait(intptr_t stream) {
   activate();
+  context_.later_runs().stop();
   order(context_.stream(), dlpack_stream(stream));
 }
 

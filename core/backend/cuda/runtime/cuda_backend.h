@@ -20,8 +20,9 @@ class CudaBackend final : public Backend {
   std::span<const KernelTableRow> kernel_table() const override;
   bool fuses(const PlanRequest& request) override;
   int64_t num_partial_sums(const PlanRequest& request) override;
-  std::unique_ptr<Executor> make_executor(std::vector<Instruction> instructions) override;
+  std::unique_ptr<Executor> make_executor(Lanes lanes) override;
   int64_t max_unshared_bytes() const override;
+  int64_t max_lanes(int64_t arena_bytes) const override;
   LaunchStats launch_stats() const override;
 
   void launch(Kernel& kernel, const KernelArgs& args) override;

@@ -1,5 +1,5 @@
 // A small piece of device memory that belongs to a planned kernel (tickets, tables), zeroed at
-// creation.
+// creation. A kernel that writes one keeps state: make_kernel has to be told.
 #pragma once
 
 #include <cstdint>

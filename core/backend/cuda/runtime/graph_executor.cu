@@ -11,11 +11,11 @@
 namespace kerascnn::cuda {
 namespace {
 
-// Nodes in a turn of the unrolled loop, about. A turn costs the device a few microseconds on top of
-// its kernels, which matters beside steps of some ten kernels; more than this gains little and
-// makes capture slower.
-constexpr int64_t kUnrolledNodes = 512;
-constexpr int64_t kMaxUnroll = 32;
+// Nodes in a turn of the loop, about. A turn costs the device a few microseconds on top of its
+// kernels, and the kernels of two turns don't run side by side, which matters beside steps of some
+// ten kernels; more than this gains little and makes capture slower.
+constexpr int64_t kNodesOfTurn = 512;
+constexpr int64_t kLeastOfTurn = 4, kMostOfTurn = 64;  // steps
 // So many runs of one step are left to the loop, such as those of each epoch's last batch. Then it
 // is clear that somebody looks up after each step, and a graph of its own is worth its capture.
 constexpr int64_t kSingleRunsInLoop = 32;
@@ -145,24 +145,29 @@ void set_priorities(const std::vector<PrioritizedNode>& nodes) {
 
 bool uses_branches() { return env_flag("KERASCNN_CUDA_BRANCHES", true); }
 
-GraphExecutor::GraphExecutor(Context& context, std::vector<Instruction> instructions,
-                             LaunchCounters& counters)
-    : context_(context), instructions_(std::move(instructions)), counters_(counters) {
+GraphExecutor::GraphExecutor(Context& context, Lanes lanes, LaunchCounters& counters)
+    : context_(context),
+      lanes_(std::move(lanes)),
+      counters_(counters),
+      sizes_(std::clamp(kNodesOfTurn / std::max<int64_t>(size(), 1), kLeastOfTurn, kMostOfTurn)) {
   check(cudaMalloc(&remaining_turns_, sizeof(int64_t)), "cudaMalloc of a loop counter");
 }
 
 GraphExecutor::~GraphExecutor() {
-  // The graph may still be running on the stream; what it reads must outlive it.
-  (void)cudaStreamSynchronize(context_.stream());
+  try {
+    // The graph may still be running on the stream, or be about to; what it reads must outlive it.
+    (void)cudaStreamSynchronize(context_.stream());
+  } catch (const Error&) {
+    // The device is lost, and with it the steps that waited.
+  }
   (void)cudaFree(remaining_turns_);
 }
 
-// Captures the instructions `unroll` times. What comes next on the stream waits for all of them.
-std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t unroll) {
+// Captures the instructions `steps` times. What comes next on the stream waits for all of them.
+std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t steps) {
   const cudaStream_t stream = context_.stream();
-  const auto size = static_cast<int64_t>(instructions_.size());
-  const Dependencies dependencies = uses_branches() ? find_dependencies(instructions_, unroll)
-                                                    : chain_dependencies(size * unroll);
+  const Dependencies dependencies =
+      uses_branches() ? find_dependencies(lanes_, steps) : chain_dependencies(size() * steps);
   // Each kernel lets one other start early, the one that most depends on it: with more, kernels
   // that wait take the place of those that could run. A fill, which does not wait by itself, comes
   // first where memory is poisoned.
@@ -179,7 +184,7 @@ std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t unroll)
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
   std::vector<PrioritizedNode> kernels;
   for (size_t i = 0; i < dependencies.size(); ++i) {
-    const Instruction& instruction = instructions_[i % instructions_.size()];
+    const Instruction& instruction = instruction_at(lanes_, steps, static_cast<int64_t>(i));
     const bool may_start_early = any_early && instruction.kernel->starts_early();
     Front front;
     std::vector<const Instruction*> before, running;
@@ -208,9 +213,8 @@ std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t unroll)
   return kernels;
 }
 
-GraphExecutor::Loop GraphExecutor::capture(int64_t unroll) {
+GraphExecutor::Loop GraphExecutor::capture(int64_t steps) {
   Loop loop;
-  loop.unroll = unroll;
   cudaGraph_t graph = nullptr;
   check(cudaGraphCreate(&graph, 0), "cudaGraphCreate");
   loop.graph = CudaGraph(graph);
@@ -233,7 +237,7 @@ GraphExecutor::Loop GraphExecutor::capture(int64_t unroll) {
         "cudaStreamBeginCaptureToGraph");
   CaptureGuard guard(stream);
   try {
-    const std::vector<PrioritizedNode> kernels = capture_instructions(unroll);
+    const std::vector<PrioritizedNode> kernels = capture_instructions(steps);
     count_turn<<<1, 1, 0, stream>>>(remaining_turns_, another_turn);
     check_launch("count_turn");
     (void)guard.end();
@@ -265,35 +269,34 @@ void GraphExecutor::capture_single() {
   ++counters_.graph_captures;
 }
 
-void GraphExecutor::launch_loop(Loop& loop, int64_t turns) {
+void GraphExecutor::launch_loop(int64_t steps, int64_t turns) {
+  auto found = loops_.find(steps);
+  if (found == loops_.end()) found = loops_.emplace(steps, capture(steps)).first;
   const cudaStream_t stream = context_.stream();
   set_turns<<<1, 1, 0, stream>>>(remaining_turns_, turns);
   check_launch("set_turns");
   ++counters_.kernel_launches;
-  check(cudaGraphLaunch(loop.exec.get(), stream), "cudaGraphLaunch");
+  check(cudaGraphLaunch(found->second.exec.get(), stream), "cudaGraphLaunch");
   ++counters_.graph_launches;
 }
 
 void GraphExecutor::run(int64_t steps) {
-  if (steps <= 0 || instructions_.empty()) return;
+  if (steps <= 0 || size() == 0) return;
   check(cudaSetDevice(context_.index()), "cudaSetDevice");
   if (steps == 1 && ++single_runs_ > kSingleRunsInLoop) {
+    const cudaStream_t stream = context_.stream();
     if (!single_) capture_single();
-    check(cudaGraphLaunch(single_.get(), context_.stream()), "cudaGraphLaunch");
+    check(cudaGraphLaunch(single_.get(), stream), "cudaGraphLaunch");
     ++counters_.graph_launches;
     return;
   }
-  // The short loop serves single steps and remainders; the unrolled one is captured when it first
-  // pays.
-  if (loops_.empty()) loops_.push_back(capture(1));
-  const auto size = static_cast<int64_t>(instructions_.size());
-  const int64_t unroll = std::clamp<int64_t>(kUnrolledNodes / size, 4, kMaxUnroll);
-  if (steps >= 2 * unroll) {
-    if (loops_.size() == 1) loops_.insert(loops_.begin(), capture(unroll));
-    launch_loop(loops_.front(), steps / unroll);
-    steps %= unroll;
-  }
-  if (steps > 0) launch_loop(loops_.back(), steps);
+  for (const LoopRun& run : sizes_.plan(steps)) launch_loop(run.size, run.turns);
+}
+
+void GraphExecutor::run_later(int64_t steps) {
+  if (steps <= 0 || size() == 0) return;
+  check(cudaSetDevice(context_.index()), "cudaSetDevice");
+  context_.later_runs().add(*this, steps);
 }
 
 LaunchExecutor::LaunchExecutor(Context& context, std::vector<Instruction> instructions,

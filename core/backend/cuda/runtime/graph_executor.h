@@ -1,15 +1,17 @@
 // Runs a program as a CUDA graph whose loop over steps is on the device, so that any number of
-// steps is at most two launches from the host. In the graph a kernel waits only for those whose
-// results or memory it needs (dependencies.h), so that small kernels run side by side, those of
-// the next step beside the last ones of the step before. On the longest path a kernel starts while
-// the one before still runs, and waits for its end by itself (device/begin.cuh), which hides what a
-// start costs.
+// steps is a few launches from the host. In the graph a kernel waits only for those whose results
+// or memory it needs (dependencies.h), so that small kernels run side by side, those of the next
+// step beside the last ones of the step before, and where there are lanes whole steps. On the
+// longest path a kernel starts while the one before still runs, and waits for its end by itself
+// (device/begin.cuh), which hides what a start costs.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "core/backend/backend.h"
 #include "core/backend/cuda/runtime/context.h"
+#include "core/backend/loop_sizes.h"
 
 namespace kerascnn::cuda {
 
@@ -30,29 +32,31 @@ struct PrioritizedNode {
 
 class GraphExecutor : public Executor {
  public:
-  GraphExecutor(Context& context, std::vector<Instruction> instructions, LaunchCounters& counters);
+  GraphExecutor(Context& context, Lanes lanes, LaunchCounters& counters);
   ~GraphExecutor() override;
 
   void run(int64_t steps) override;
+  void run_later(int64_t steps) override;
 
  private:
-  // A graph that is one WHILE node; each turn of its body runs the instructions `unroll` times.
+  // A graph that is one WHILE node; each turn of its body runs some steps.
   struct Loop {
-    int64_t unroll = 1;
     CudaGraph graph;
     CudaGraphExec exec;
   };
 
-  Loop capture(int64_t unroll);
+  int64_t size() const { return static_cast<int64_t>(lanes_.front().size()); }
+  Loop capture(int64_t steps);
   void capture_single();
-  std::vector<PrioritizedNode> capture_instructions(int64_t unroll);
-  void launch_loop(Loop& loop, int64_t turns);
+  std::vector<PrioritizedNode> capture_instructions(int64_t steps);
+  void launch_loop(int64_t steps, int64_t turns);
 
   Context& context_;
-  std::vector<Instruction> instructions_;
+  Lanes lanes_;
   LaunchCounters& counters_;
-  int64_t* remaining_turns_ = nullptr;  // on the device: what the loop counts down
-  std::vector<Loop> loops_;             // by descending unroll; the last unrolls nothing
+  LoopSizes sizes_;
+  int64_t* remaining_turns_ = nullptr;  // on the device: what a loop counts down
+  std::map<int64_t, Loop> loops_;       // by the steps of a turn
   // The instructions once, without a loop: what the loop costs shows where steps come one by one.
   CudaGraph single_graph_;
   CudaGraphExec single_;

@@ -1,0 +1,47 @@
+// Runs of a program that nobody has looked at yet, collected so that many are started at once.
+//
+// A step of a small network takes a GPU less time than to start it by itself. Where Python takes
+// them one by one, such as between hooks of batches, each run is noted first, and those that came
+// together start as one while the device is busy with the ones before.
+//
+// Nobody can tell: whoever is about to put other work on the device, or to look at what is there,
+// calls flush() before. So steps and what is done between them keep their order.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "core/backend/backend.h"
+
+namespace kerascnn {
+
+class LaterRuns {
+ public:
+  // The fences mark the ends of the two runs that were started last.
+  LaterRuns(std::unique_ptr<Fence> first, std::unique_ptr<Fence> second);
+
+  // Notes steps behind those that wait. Starts some where the device is about to have nothing to
+  // do, and where many wait. The executor must live until flush().
+  void add(Executor& executor, int64_t steps);
+  // Starts all that wait.
+  void flush() {
+    if (is_waiting_) flush_waiting();
+  }
+  // From now on steps are started when they are noted: somebody looks without asking.
+  void stop();
+
+ private:
+  void flush_waiting();
+  void start(int64_t steps);
+
+  std::recursive_mutex mutex_;
+  std::atomic<bool> is_waiting_{false};
+  bool is_stopped_ = false;
+  Executor* executor_ = nullptr;  // whose steps wait
+  int64_t steps_ = 0;
+  std::unique_ptr<Fence> last_, before_;
+};
+
+}  // namespace kerascnn

@@ -1,0 +1,92 @@
+// Which programs get several places for the intermediate results of their steps. Instructions here
+// run nothing.
+#include "check.h"
+#include "core/graph/lanes.h"
+
+namespace kerascnn {
+namespace {
+
+class NoKernel : public Kernel {
+ public:
+  void run(const KernelArgs&) override {}
+  std::string description() const override { return "nothing"; }
+};
+
+constexpr int64_t kLaneBytes = 4096;
+char variables[4096];
+char arenas[2 * kLaneBytes];
+
+// Small letters are variables, capitals intermediate results; each has 16 bytes, or what `bytes`
+// says.
+Instruction instruction(int64_t lane, std::string_view reads, std::string_view writes,
+                        int64_t bytes) {
+  const auto range = [&](char letter) {
+    const bool is_variable = letter >= 'a';
+    return MemoryRange{is_variable ? variables + 16 * (letter - 'a')
+                                   : arenas + lane * kLaneBytes + 128 * (letter - 'A'),
+                       is_variable ? 16 : bytes};
+  };
+  Instruction result;
+  result.kernel = std::make_shared<NoKernel>();
+  for (char letter : reads) result.reads.push_back(range(letter));
+  for (char letter : writes) result.writes.push_back(range(letter));
+  return result;
+}
+
+double share(const std::vector<std::pair<std::string_view, std::string_view>>& step,
+             int64_t bytes = 128) {
+  Lanes lanes(2);
+  for (int64_t lane = 0; lane < 2; ++lane) {
+    for (const auto& [reads, writes] : step) {
+      lanes[static_cast<size_t>(lane)].push_back(instruction(lane, reads, writes, bytes));
+    }
+  }
+  return independent_share(lanes, {arenas, kLaneBytes});
+}
+
+}  // namespace
+
+TEST(steps_of_a_prediction_are_independent_but_for_their_counters) {
+  // take by the counter n, two layers with the weights w and v, put away by the counter p.
+  const double found =
+      share({{"n", "A"}, {"Aw", "B"}, {"Bv", "C"}, {"oCp", "o"}, {"n", "n"}, {"p", "p"}});
+  // Of the six times that an intermediate result is touched, the first and the last hang on a
+  // counter.
+  CHECK_EQUAL(found, 4.0 / 6.0);
+}
+
+TEST(steps_of_a_training_hang_on_the_weights) {
+  const double found =
+      share({{"n", "A"}, {"Aw", "B"}, {"B", "C"}, {"ACw", "w"}, {"n", "n"}, {"Bm", "m"}});
+  CHECK(found < 0.2);  // only the metric's sum of this step
+}
+
+TEST(frozen_layers_before_trained_ones_are_independent) {
+  // Two layers with weights f that stay, a last one that is trained.
+  const double found =
+      share({{"n", "A"}, {"Af", "B"}, {"Bf", "C"}, {"Cw", "D"}, {"CDw", "w"}, {"n", "n"}});
+  CHECK_EQUAL(found, 4.0 / 9.0);  // the two frozen layers, which read one result and write one
+}
+
+TEST(lanes_are_chosen_where_half_of_a_step_is_independent) {
+  const auto lanes = [](std::string_view weights) {
+    Lanes result(2);
+    for (int64_t lane = 0; lane < 2; ++lane) {
+      auto& step = result[static_cast<size_t>(lane)];
+      step = {instruction(lane, "n", "A", 128), instruction(lane, "Aw", "B", 128),
+              instruction(lane, "B", weights, 128), instruction(lane, "n", "n", 128)};
+    }
+    return result;
+  };
+  const MemoryRange memory = {arenas, kLaneBytes};
+  CHECK_EQUAL(choose_lanes(lanes("m"), memory, 8), 8);
+  CHECK_EQUAL(choose_lanes(lanes("m"), memory, 1), 1);
+  CHECK_EQUAL(choose_lanes(lanes("w"), memory, 8), 1);  // the next step needs what this one wrote
+  CHECK_EQUAL(choose_lanes(Lanes{{}, {}}, memory, 8), 1);
+}
+
+TEST(steps_that_touch_no_memory_of_their_own_have_no_share) {
+  CHECK_EQUAL(share({{"n", "n"}}), 0.0);
+}
+
+}  // namespace kerascnn
