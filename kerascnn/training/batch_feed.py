@@ -167,7 +167,8 @@ class BatchFeed:
     def run(self, limit: int, later: bool = False) -> tuple[CompiledStep | None, int]:
         """Up to `limit` steps; the program of the last one, and how many it were.
 
-        With `later` or without, they are enqueued with their data. Where the source fails, the steps of the batches before are enqueued all the same.
+        They are enqueued with their data, with `later` or without. Where the source fails, the
+        steps of the batches before are enqueued all the same.
         """
         count = 0
         try:
