@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -57,6 +57,14 @@ def unique(objects: Iterable[T]) -> list[T]:
     return list({id(x): x for x in objects}.values())
 
 
+class Parts(NamedTuple):
+    """What a layer and those below it consist of, as `_flatten_layers` and the rest find it."""
+
+    layers: list[Any]
+    weights: list[Variable]
+    variables: list[Variable]
+
+
 class LayerState:
     """The part of `Layer` that knows its variables; see there."""
 
@@ -74,10 +82,12 @@ class LayerState:
         """The objects of a kind among the attributes, in the order in which these were set."""
         return attributes_of(self, kind, self._not_owned)
 
-    def _sublayers(self) -> list[Any]:
+    def _sublayers(self, owned: list[Any] | None = None) -> list[Any]:
+        """The layers right below this one; `owned` are those in attributes, if somebody knows."""
         from kerascnn.layers.layer import Layer
 
-        return [layer for layer in self._owned(Layer) if layer is not self]
+        owned = self._owned(Layer) if owned is None else owned
+        return [layer for layer in owned if layer is not self]
 
     def _flatten_layers(self, include_self: bool = True) -> list[Any]:
         """This layer and all below it, each once, outer before inner."""
@@ -91,6 +101,35 @@ class LayerState:
             stack.extend(reversed(layer._sublayers()))
         layers = list(found.values())
         return layers if include_self else layers[1:]
+
+    def _find_parts(self) -> Parts:
+        """Layers, weights and variables with one look at the attributes of each layer."""
+        from kerascnn.layers.layer import Layer
+
+        found: dict[int, Any] = {}
+        weights: list[Variable] = []
+        variables: list[Variable] = []
+        stack: list[Any] = [self]
+        while stack:
+            layer = stack.pop()
+            if id(layer) in found:
+                continue
+            if not layer._has_usual_variables():
+                return Parts(self._flatten_layers(), self.weights, self.variables)
+            found[id(layer)] = layer
+            owned = layer._owned((Layer, Variable, SeedGenerator))
+            own = [x for x in owned if isinstance(x, Variable)]
+            own.sort(key=lambda v: not v.made_trainable)
+            weights += own
+            variables += own
+            variables += [x.state for x in owned if isinstance(x, SeedGenerator)]
+            stack.extend(reversed(layer._sublayers([x for x in owned if isinstance(x, Layer)])))
+        return Parts(list(found.values()), unique(weights), unique(variables))
+
+    @classmethod
+    def _has_usual_variables(cls) -> bool:
+        """Whether no class of somebody's own says otherwise what the variables are."""
+        return cls.weights is LayerState.weights and cls.variables is LayerState.variables
 
     def _own_variables(self) -> list[Variable]:
         """Own weights, those made as trainable first, however they are frozen now."""

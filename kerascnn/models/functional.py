@@ -47,10 +47,10 @@ class Functional(Model):
         """Layers and functions of `kerascnn.ops`, from the inputs to the outputs."""
         return list(self._graph.operations)
 
-    def _sublayers(self) -> list[Layer]:
+    def _sublayers(self, owned: list[Layer] | None = None) -> list[Layer]:
         inside = [op for op in self._graph.operations if isinstance(op, Layer)]
         # A subclass can keep more layers than its graph has, for a train_step of its own.
-        return unique([*inside, *super()._sublayers()])
+        return unique([*inside, *super()._sublayers(owned)])
 
     @property
     def inputs(self) -> list[KerasTensor]:

@@ -174,7 +174,7 @@ class Sequential(Model):
                 input_shape = layer.compute_output_shape(input_shape)
         return input_shape
 
-    def _sublayers(self) -> list[Layer]:
+    def _sublayers(self, owned: list[Layer] | None = None) -> list[Layer]:
         return list(self._stack)
 
     @property

@@ -21,16 +21,13 @@ class Running:
         self._model = model
         self._callbacks = callbacks
         self._feeds = feeds
-        self._is_inner = False
+        self._metrics = model._finding_metrics_once()
 
     def __enter__(self) -> None:
-        self._is_inner = self._model._keeps_metrics  # a callback that evaluates, say
-        self._model._keeps_metrics = True
+        self._metrics.__enter__()
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if not self._is_inner:
-            self._model._keeps_metrics = False
-            self._model._forget_metrics()
+        self._metrics.__exit__(None, None, None)
         for feed in self._feeds:
             feed.close()
         if kind is None:

@@ -33,11 +33,13 @@ class Chunks:
         device: the device.
 
     Attributes:
+        key: what the places are for.
         tensors: both places of each array, one behind the other.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray], rows: int, device: str):
         self._rows = rows
+        self.key = self.key_for(arrays, rows)
         specs = [((2 * rows, *array.shape[1:]), array.dtype.name) for array in arrays]
         self.tensors = [_core.empty(list(shape), dtype, device) for shape, dtype in specs]
         # A CPU reads where the rows are written.
@@ -47,6 +49,11 @@ class Chunks:
             self._sources = [host_memory(shape, dtype, device) for shape, dtype in specs]
         self._hosts = [source.numpy() for source in self._sources]
         self._uploads: list[Any] = [_core.Upload(device) for _ in range(2)]
+
+    @staticmethod
+    def key_for(arrays: Sequence[np.ndarray], rows: int) -> tuple:
+        """What places for so many rows of such arrays have as their `key`."""
+        return rows, tuple((array.shape[1:], array.dtype.name) for array in arrays)
 
     def load(self, place: int, arrays: Sequence[np.ndarray], which: slice | np.ndarray) -> None:
         """Fills a place with rows of the arrays, once what was sent from it before has arrived.

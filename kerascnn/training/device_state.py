@@ -11,6 +11,14 @@ from kerascnn import _core
 from kerascnn.variable import Variable
 
 
+# Orders that are kept: of whole batches and the last one, for a few sets of data, of up to so many
+# rows each.
+_MAX_ORDERS = 8
+_MAX_KEPT_ROWS = 1 << 18
+# Positions of the step counter that are at hand on the device.
+_POSITIONS = 1 << 12
+
+
 class StagedTensor:
     """A tensor with a fixed place on a device and, beside it, host memory to write from.
 
@@ -65,6 +73,7 @@ class StepState:
         ring: the memory for batches on their way to the device, once there is some.
         waiting: the route that has batches in it whose steps are not enqueued yet.
         parts: the variables and layers of the model, where they were just looked for.
+        free_chunks: places for pieces of data that no feed uses now, by what they are for.
     """
 
     def __init__(self, device: str):
@@ -74,6 +83,9 @@ class StepState:
         self.ring: Any = None
         self.waiting: Any = None
         self.parts: tuple[list, list] | None = None
+        self.free_chunks: dict[Any, Any] = {}
+        self._in_order: dict[tuple[int, int], _core.Tensor] = {}
+        self._positions: _core.Tensor | None = None
         self._reader: object = None
         self._position = 0
 
@@ -87,9 +99,33 @@ class StepState:
         self._reader, self._position = None, position
         if position == 0:
             self.step.clear()
+        elif position < _POSITIONS and self.device != "cpu":
+            self.step.core.assign(self._position_on_device(position))
         else:
             self.step.write(position)
         self._reader = reader
+
+    def _position_on_device(self, position: int) -> _core.Tensor:
+        """To be copied from: unlike a number on the host, this does not wait for the device."""
+        if self._positions is None:
+            # Each in 16 bytes, as copies want them aligned.
+            pairs = np.arange(_POSITIONS, dtype=np.int64).repeat(2)
+            self._positions = _core.from_numpy(pairs, self.device)
+        return self._positions.piece([], "int64", 16 * position)
+
+    def in_order(self, first: int, count: int) -> Any:
+        """The order `first`, `first + 1`, ... of so many rows, on the device; nobody changes it."""
+        key = (first, count)
+        order = self._in_order.pop(key, None)
+        if order is None:
+            rows = np.arange(first, first + count, dtype=np.int32)
+            order = _core.from_numpy(rows, self.device)
+            if count > _MAX_KEPT_ROWS:
+                return order
+            if len(self._in_order) >= _MAX_ORDERS:
+                self._in_order.pop(next(iter(self._in_order)))
+        self._in_order[key] = order
+        return order
 
     def advance(self, steps: int) -> None:
         """Notes that `steps` steps that count were run."""

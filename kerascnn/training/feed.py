@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
 
 
+_MAX_FREE_CHUNKS = 2
+
+
 class Segment(NamedTuple):
     """Steps of one program over data that is on the device once `load` was called."""
 
@@ -47,6 +50,7 @@ class Feed:
         batch_size: samples per step.
         state: the counters that steps read and write.
         generator: draws the order of each pass; `None` keeps the order of the data.
+        once: whether there will be one pass, so that nothing has to stay on the device.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Feed:
         batch_size: int,
         state: StepState,
         generator: np.random.Generator | None = None,
+        once: bool = False,
     ):
         self._data = data
         self._arrays = data.unique_arrays()
@@ -69,11 +74,17 @@ class Feed:
         self.num_batches = self._full + bool(self._rest)
         device = state.device
         per_batch = max(1, sum(a[:1].nbytes for a in self._arrays) * batch_size)
-        self.is_resident = memory.fits_on_device(data.num_bytes, device)
+        fits = memory.fits_on_device(data.num_bytes, device)
+        in_pieces = fits and once and memory.worth_pieces(data.num_bytes, device)
+        self.is_resident = fits and not in_pieces
         if self.is_resident:
             self._chunk = self._full
+        elif in_pieces:
+            self._chunk = memory.piece_batches(per_batch, max(1, self._full))
         else:
             self._chunk = memory.chunk_batches(per_batch, max(1, self._full), device)
+        self._keeps_chunks = in_pieces
+        self._counts = self._batches_of_chunks(in_pieces)
         self._compile(model, kind)
         self._upload()
         self._segments: Iterator[Segment] = iter(())
@@ -83,6 +94,17 @@ class Feed:
         )
         self._done = 0  # steps of the current segment
         self._left = 0  # steps of the current pass
+
+    def _batches_of_chunks(self, in_pieces: bool) -> list[int]:
+        """Of whole batches. The first pieces are smaller, so that steps start early."""
+        counts = []
+        left = self._full
+        size = max(1, self._chunk // 4) if in_pieces else self._chunk
+        while left > 0:
+            counts.append(min(left, size))
+            left -= counts[-1]
+            size = min(2 * size, self._chunk)
+        return counts
 
     def _compile(self, model: StepMachinery, kind: str) -> None:
         self._collects = kind == PREDICT
@@ -100,7 +122,8 @@ class Feed:
 
     def _source(self, batch_size: int, rows: int, counts: bool) -> BatchSource:
         length = None if self.is_resident else 2 * self._chunk * self._batch_size
-        collects = counts and self._collects
+        # Up to the next power of two: other data then has the same program.
+        collects = 1 << (self._full - 1).bit_length() if counts and self._collects else 0
         return describe_source(
             self._data.packed, self._arrays, batch_size, rows, counts, length, collects
         )
@@ -111,22 +134,29 @@ class Feed:
         return None if self._main is None else self._main.buffers
 
     def _upload(self) -> None:
-        device = self._state.device
-        rows = self._chunk * self._batch_size
-        self._tail_order = StagedTensor("order", (self._rest,), "int32", device)
+        state, rows = self._state, self._chunk * self._batch_size
         self._chunks: Chunks | None = None
-        if self.is_resident:
-            self._order = StagedTensor("order", (rows,), "int32", device)
-            self._loaded_in_order = False
-            self._tensors = [_core.from_numpy(array, device) for array in self._arrays]
+        # Those of each pass, where they are drawn and all data is on the device.
+        self._orders: list[StagedTensor] = []
+        if not self.is_resident:
+            key = Chunks.key_for(self._arrays, rows)
+            self._chunks = state.free_chunks.pop(key, None)
+            if self._chunks is None:
+                self._chunks = Chunks(self._arrays, rows, state.device)
+            self._tensors = self._chunks.tensors
+            self._order = state.in_order(0, 2 * rows)
+            # The last batch comes behind the last whole chunk, into the other place.
+            self._tail_order = state.in_order(len(self._counts) % 2 * rows, self._rest)
             return
-        self._chunks = Chunks(self._arrays, rows, device)
-        self._tensors = self._chunks.tensors
-        self._order = StagedTensor("order", (2 * rows,), "int32", device)
-        self._order.write(np.arange(2 * rows, dtype=np.int32))
-        # The last batch comes behind the last whole chunk, into the other place.
-        first = -(-self._full // self._chunk) % 2 * rows
-        self._tail_order.write(np.arange(first, first + self._rest, dtype=np.int32))
+        self._tensors = [_core.from_numpy(array, state.device) for array in self._arrays]
+        if self._generator is None:
+            self._order = state.in_order(0, rows)
+            self._tail_order = state.in_order(rows, self._rest)
+            return
+        self._orders = [
+            StagedTensor("order", (count,), "int32", state.device) for count in (rows, self._rest)
+        ]
+        self._order, self._tail_order = (order.tensor for order in self._orders)
 
     @property
     def step_seconds(self) -> float | None:
@@ -176,6 +206,13 @@ class Feed:
         self._segments = iter(())
         self._segment = self._ahead = None
         self._left = 0
+        if self._keeps_chunks and self._chunks is not None:
+            # One for each kind of data that comes in turns; the next feed takes them.
+            free = self._state.free_chunks
+            free[self._chunks.key] = self._chunks
+            if len(free) > _MAX_FREE_CHUNKS:
+                free.pop(next(iter(free)))
+            self._chunks = None
 
     def _begin_pass(self) -> None:
         """The next step is the first of a pass in a new order."""
@@ -233,23 +270,20 @@ class Feed:
 
     def _resident_segments(self, order: np.ndarray | None) -> Iterator[Segment]:
         split = self._full * self._batch_size
-        if order is None and not self._loaded_in_order:
-            order = np.arange(self._data.num_samples, dtype=np.int32)
-            self._loaded_in_order = True
 
         def load_main() -> None:
             if order is not None:
-                self._order.write(order[:split])
+                self._orders[0].write(order[:split])
 
         def load_tail() -> None:
             if order is not None:
-                self._tail_order.write(order[split:])
+                self._orders[1].write(order[split:])
 
         if self._main is not None:
-            inputs = [*self._tensors, self._order.tensor]
+            inputs = [*self._tensors, self._order]
             yield Segment(self._main, inputs, self._full, load_main, start=0)
         if self._tail is not None:
-            inputs = [*self._tensors, self._tail_order.tensor]
+            inputs = [*self._tensors, self._tail_order]
             yield Segment(self._tail, inputs, 1, load_tail, start=None)
 
     def _streamed_segments(self, order: np.ndarray | None) -> Iterator[Segment]:
@@ -264,17 +298,17 @@ class Feed:
             is_tail = step is self._tail
             return Segment(
                 step,
-                [*self._tensors, (self._tail_order if is_tail else self._order).tensor],
+                [*self._tensors, self._tail_order if is_tail else self._order],
                 count,
                 lambda: chunks.load(index % 2, self._arrays, which),
                 None if is_tail else index % 2 * self._chunk,
                 lambda: chunks.release(index % 2),
             )
 
-        index = 0
-        for first in range(0, self._full, self._chunk):
+        first = 0
+        for index, count in enumerate(self._counts):
             assert self._main is not None
-            yield segment(self._main, index, first, min(self._chunk, self._full - first))
-            index += 1
+            yield segment(self._main, index, first, count)
+            first += count
         if self._tail is not None:
-            yield segment(self._tail, index, self._full, 1)
+            yield segment(self._tail, len(self._counts), self._full, 1)

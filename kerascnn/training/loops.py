@@ -107,8 +107,10 @@ class StepRunner:
         return step_logs(self._model, self._last)
 
     def _run_slice(self, limit: float) -> int:
-        steps = int(min(limit, self._pacer.next_slice()))
-        self._last, count = self._feed.run(steps)
+        steps, count = int(min(limit, self._pacer.next_slice())), 0
+        while count < steps and self._feed.has_next():
+            self._last, done = self._feed.run(steps - count)
+            count += done
         self._feed.plan_ahead()
         _core.synchronize(self._model._state.device)
         self._pacer.finished(count)
@@ -176,7 +178,7 @@ def run_epochs(
     model._initial_epoch = None
     for epoch in range(initial_epoch, epochs):
         model.reset_metrics()
-        model._state.finite_steps.write(0)
+        model._state.finite_steps.clear()
         callbacks.on_epoch_begin(epoch)
         logs = runner.run(steps_per_epoch, epoch)
         if validator is not None and validation is not None and validation.is_due(epoch):

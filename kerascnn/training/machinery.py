@@ -102,12 +102,12 @@ class StepMachinery:
             self._state.flush()  # called from within a source: its batches so far come first
         # Weights first: a step's signature names them. A model that has a train_step of its own
         # and no call builds what it needs while it is traced.
-        layers = self._flatten_layers()
+        layers, weights, variables = self._find_parts()
         if data is not None and not all(layer.built for layer in layers):
             with contextlib.suppress(NotImplementedError), on_device(self._device()):
                 self.build_on(data.x)
-            layers = self._flatten_layers()
-        weights, variables = self.weights, self.variables
+            self._forget_metrics()
+            layers, weights, variables = self._find_parts()
         device = device_of(weights, current_device())
         stale = self._programs is None
         if self._state is None or self._state.device != device:
@@ -177,11 +177,12 @@ class StepMachinery:
         data: ArrayData | BatchStream,
         batch_size: int,
         generator: np.random.Generator | None = None,
+        once: bool = False,
     ) -> Feed | BatchFeed:
         with self._finding_parts_once():
             if isinstance(data, BatchStream):
                 return BatchFeed(self, kind, data)
-            feed = Feed(self, kind, data, batch_size, self._prepare(kind, data), generator)
+            feed = Feed(self, kind, data, batch_size, self._prepare(kind, data), generator, once)
         if kind != PREDICT:
             self._check_labels(data)
         return feed
@@ -243,6 +244,18 @@ class StepMachinery:
             epochs=epochs,
             steps=steps,
         )
+
+    @contextlib.contextmanager
+    def _finding_metrics_once(self) -> Iterator[None]:
+        """A block in which nobody adds metrics but by compiling a step."""
+        is_inner = self._keeps_metrics  # in a callback that evaluates, say
+        self._keeps_metrics = True
+        try:
+            yield
+        finally:
+            if not is_inner:
+                self._keeps_metrics = False
+                self._forget_metrics()
 
     def _running(self, callbacks: CallbackList, *feeds: Any) -> Running:
         return Running(self, callbacks, feeds)

@@ -15,6 +15,10 @@ SMALL_BYTES = 16 << 20
 # A chunk of streamed data, of which two are on the device: large enough that copies to a GPU run at
 # full speed.
 CHUNK_BYTES = 32 << 20
+# Data that is used once goes to a GPU in pieces of up to this size, so that steps start when the
+# first is there. Smaller data is copied before all steps.
+PIECE_BYTES = 3 << 20
+_LEAST_BYTES_FOR_PIECES = 1 << 20
 # What a batch size may use of the free memory to be called fitting; the allocator rounds blocks up.
 _FITTING_SHARE = 0.9
 
@@ -42,10 +46,20 @@ def fits_on_device(num_bytes: int, device: str) -> bool:
     return num_bytes <= RESIDENT_SHARE * _core.memory_stats(device)["available"]
 
 
+def piece_batches(bytes_per_batch: int, num_batches: int) -> int:
+    """How many batches a piece of data has that is used once."""
+    return max(1, min(num_batches, PIECE_BYTES // max(1, bytes_per_batch)))
+
+
 def chunk_batches(bytes_per_batch: int, num_batches: int, device: str) -> int:
     """How many batches a chunk of streamed data has."""
     room = min(CHUNK_BYTES, int(_core.memory_stats(device)["available"] * RESIDENT_SHARE / 4))
     return max(1, min(num_batches, room // max(1, bytes_per_batch)))
+
+
+def worth_pieces(num_bytes: int, device: str) -> bool:
+    """Whether data that is used once should not wait until all of it is on the device."""
+    return device != "cpu" and num_bytes >= _LEAST_BYTES_FOR_PIECES
 
 
 def explain(

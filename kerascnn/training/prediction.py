@@ -82,22 +82,26 @@ class Predictor:
             self._callbacks.on_predict_batch_end(batch, {"outputs": step.pack(self._parts[-1])})
 
     def _run_slice(self, buffers: OutputBuffers, limit: float) -> int:
-        """Some steps with one launch; how many."""
+        """Some steps without a look at their outputs; how many."""
         steps = int(min(limit, self._pacer.next_slice(), buffers.room))
-        step, count = self._feed.run(steps)
-        assert step is not None
-        if step.buffers is not buffers:
-            self._drain()
-            self._add(step)
-            return count
-        self._last = step
-        buffers.note(count)
+        count, last = 0, None
+        while count < steps and last is None and self._feed.has_next():
+            step, done = self._feed.run(steps - count)
+            assert step is not None
+            if step.buffers is buffers:
+                self._last = step
+                buffers.note(done)
+            else:
+                last = step
+            count += done
         self._feed.plan_ahead()
         _core.synchronize(self._device)
         self._pacer.finished(count)
         self._feed.step_seconds = self._pacer.per_step
-        if buffers.room == 0:
+        if last is not None or buffers.room == 0:
             self._drain()
+        if last is not None:
+            self._add(last)
         return count
 
     def _add(self, step: CompiledStep) -> None:

@@ -27,8 +27,8 @@ class BatchSource(NamedTuple):
 
     `rows` is the length of the order that batches are gathered by, and `counts` whether the step is
     one of several that a counter on the device walks through. Without an order (`rows` is None) the
-    arrays are the batch. `collects` is whether the outputs stay on the device for the host to take
-    those of many steps at once, where they can.
+    arrays are the batch. `collects` is of how many steps the outputs stay on the device for the host
+    to take them at once, where they can; 0 where it takes those of each step.
     """
 
     structure: Any  # what the step gets, with an index into `specs` or None in place of each array
@@ -36,7 +36,7 @@ class BatchSource(NamedTuple):
     batch_size: int
     rows: int | None
     counts: bool
-    collects: bool = False
+    collects: int = 0
 
     @property
     def key(self) -> tuple:
@@ -57,7 +57,7 @@ def describe_source(
     rows: int | None,
     counts: bool,
     length: int | None = None,
-    collects: bool = False,
+    collects: int = 0,
 ) -> BatchSource:
     """The source for `arrays` (`length` rows of them where not all are on the device at once)."""
     places = {id(array): place for place, array in enumerate(arrays)}
@@ -150,9 +150,8 @@ def compile_step(
             trace.graph.assign(state.step.core, dispatch.apply_one("add", [counter, one]))
         leaves = [dispatch.convert(leaf) for leaf in trees.flatten(results)]
         buffers = None
-        if source.collects and source.rows is not None:
-            steps = source.rows // source.batch_size
-            buffers = buffers_for(leaves, source.batch_size, steps, state.device)
+        if source.collects:
+            buffers = buffers_for(leaves, source.batch_size, source.collects, state.device)
         if buffers is not None:
             buffers.put(trace, leaves)
     model._clear_losses()  # values of a trace that has ended

@@ -403,13 +403,15 @@ class Trainer(StepMachinery):
         """
         self._assert_compile_called("evaluate")
         data = as_data(x, y, sample_weight)
-        feed = self._feed(TEST, data, standardize_batch_size(batch_size, data, steps, "steps"))
-        steps = limit_steps(steps, feed.num_batches)
-        callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
-        runner = StepRunner(self, TEST, feed, callback_list, lambda: self.stop_evaluating)
-        with self._running(callback_list, feed):
-            logs = run_test(self, runner, feed, steps, callback_list)
-        return logs if return_dict else self._flatten_metrics_in_order(logs)
+        size = standardize_batch_size(batch_size, data, steps, "steps")
+        with self._finding_metrics_once():
+            feed = self._feed(TEST, data, size, once=True)
+            steps = limit_steps(steps, feed.num_batches)
+            callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
+            runner = StepRunner(self, TEST, feed, callback_list, lambda: self.stop_evaluating)
+            with self._running(callback_list, feed):
+                logs = run_test(self, runner, feed, steps, callback_list)
+            return logs if return_dict else self._flatten_metrics_in_order(logs)
 
     def predict(
         self,
@@ -436,7 +438,8 @@ class Trainer(StepMachinery):
             TypeError: for data that are no numbers.
         """
         data = as_data(x)
-        feed = self._feed(PREDICT, data, standardize_batch_size(batch_size, data, steps, "steps"))
+        size = standardize_batch_size(batch_size, data, steps, "steps")
+        feed = self._feed(PREDICT, data, size, once=True)
         steps = limit_steps(steps, feed.num_batches)
         callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
         with self._running(callback_list, feed):
