@@ -10,7 +10,6 @@ import numpy as np
 from kerascnn import _core
 from kerascnn.variable import Variable
 
-
 # Orders that are kept: of whole batches and the last one, for a few sets of data, of up to so many
 # rows each.
 _MAX_ORDERS = 8

@@ -27,8 +27,8 @@ class BatchSource(NamedTuple):
 
     `rows` is the length of the order that batches are gathered by, and `counts` whether the step is
     one of several that a counter on the device walks through. Without an order (`rows` is None) the
-    arrays are the batch. `collects` is of how many steps the outputs stay on the device for the host
-    to take them at once, where they can; 0 where it takes those of each step.
+    arrays are the batch. `collects` says of how many steps the outputs stay on the device for the
+    host to take them at once, where they can; 0 where it takes those of each step.
     """
 
     structure: Any  # what the step gets, with an index into `specs` or None in place of each array
