@@ -113,6 +113,7 @@ class StepMachinery:
         if self._state is None or self._state.device != device:
             self._state = StepState(device)
             stale = True
+        self._state.parts = variables, layers
         followers = []
         if kind != PREDICT:
             followers = [
@@ -122,7 +123,6 @@ class StepMachinery:
         followers += [variable for variable in variables if id(variable) not in known]
         if move_to(followers, device) or stale:
             self._programs = {}
-        self._state.parts = variables, layers
         return self._state
 
     def _compiled_step(self, kind: str, source: BatchSource, state: StepState) -> CompiledStep:

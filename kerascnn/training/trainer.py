@@ -147,10 +147,12 @@ class Trainer(StepMachinery):
                 found.append(self._compile_metrics)
             if self._compile_loss is not None:
                 found.extend(self._compile_loss.metrics)
+        parts = None if self._state is None else self._state.parts
+        layers = self._flatten_layers() if parts is None else parts[1]
         compiled = [] if self._compile_metrics is None else self._compile_metrics.metrics
         own = (
             metric
-            for layer in self._flatten_layers()
+            for layer in layers
             # A model in this one has metrics of its own for its own training.
             if layer is self or not isinstance(layer, Trainer)
             for metric in attributes_of(
