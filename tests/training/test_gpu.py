@@ -119,6 +119,55 @@ def test_kernels_side_by_side_train_the_same_bits(cuda_device, monkeypatch, swit
         assert trained_weights(cuda_device) == expected
 
 
+def test_steps_of_predictions_have_lanes_and_those_of_training_none(cuda_device, monkeypatch):
+    x, y = digits(640)
+
+    def lanes_by_kind():
+        with keras.device(cuda_device):
+            model = compiled(convnet(dropout=0.5))
+        model.fit(x, y, batch_size=32, verbose=0)
+        model.evaluate(x, y, batch_size=32, verbose=0)
+        model.predict(x, batch_size=32, verbose=0)
+        return {key[0]: step.program.stats()["num_lanes"] for key, step in model._programs.items()}
+
+    lanes = lanes_by_kind()
+    assert lanes["train"] == 1
+    assert 1 < lanes["test"] <= 8
+    assert 1 < lanes["predict"] <= 8
+    monkeypatch.setenv("KERASCNN_CUDA_LANES", "3")
+    assert lanes_by_kind() == {"train": 1, "test": 3, "predict": 3}
+    monkeypatch.setenv("KERASCNN_CUDA_BRANCHES", "0")
+    assert lanes_by_kind() == {"train": 1, "test": 1, "predict": 1}
+
+
+def test_many_lanes_predict_the_same_bits(cuda_device, monkeypatch):
+    """Several reductions keep tickets on the device: their runs must not meet."""
+    x, y = digits(1500)
+    keras.utils.set_random_seed(5)
+    with keras.device(cuda_device):
+        image = keras.Input((8, 8, 1))
+        hidden = layers.Conv2D(16, 3, padding="same", activation="relu")(image)
+        hidden = layers.BatchNormalization()(hidden)
+        hidden = layers.LayerNormalization()(layers.MaxPooling2D()(hidden))
+        hidden = layers.Dense(64, activation="tanh")(layers.Flatten()(hidden))
+        hidden = layers.Dense(300, activity_regularizer="l2")(hidden)
+        weights = keras.ops.softmax(keras.ops.mean(hidden, axis=0, keepdims=True))
+        model = keras.Model(image, layers.Dense(10, activation="softmax")(hidden * weights))
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    results = []
+    for lanes in ("1", "2", "5", "8", "8", "8"):
+        monkeypatch.setenv("KERASCNN_CUDA_LANES", lanes)
+        model._programs.clear()
+        for batch_size in (512, 16, 7):
+            for _ in range(3):
+                predicted = model.predict(x, batch_size=batch_size, verbose=0)
+                evaluated = model.evaluate(x, y, batch_size=batch_size, verbose=0)
+            results.append((batch_size, predicted.tobytes(), evaluated))
+    for batch_size, *bits in results:
+        expected = next(row for row in results if row[0] == batch_size)
+        assert bits == list(expected[1:]), batch_size
+
+
 def test_first_losses_are_those_of_the_cpu(cuda_device):
     x, y = digits(640)
     losses = {}
