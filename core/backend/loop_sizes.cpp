@@ -5,9 +5,9 @@
 namespace kerascnn {
 namespace {
 
-constexpr size_t kMaxSizes = 6;
+constexpr size_t kMaxSizes = 8;
 // So many turns more than needed are worth a graph of its own.
-constexpr int64_t kManyTurns = 3;
+constexpr int64_t kManyTurns = 2;
 
 int64_t total_turns(const std::vector<LoopRun>& runs) {
   int64_t turns = 0;
