@@ -20,11 +20,11 @@ void LaterRuns::add(Executor& executor, int64_t steps) {
   executor_ = &executor;
   steps_ += steps;
   is_waiting_ = true;
-  // Unless the device has more to do than what it is at. Powers of two, so that there are few
-  // numbers of steps that a program is made ready for.
   if (is_stopped_ || steps_ >= kMostSteps) {
     flush();
-  } else if (before_->passed()) {
+  } else if (before_->passed() && (steps_ >= last_steps_ || last_->passed())) {
+    // The device is at its last run, or idle. Powers of two, so that there are few numbers of steps
+    // that a program is made ready for.
     start(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(steps_))));
   }
 }
@@ -50,6 +50,7 @@ void LaterRuns::start(int64_t steps) {
   executor.run(steps);
   before_->record();
   std::swap(before_, last_);
+  last_steps_ = steps;
   if (left == 0) return;
   executor_ = &executor;
   steps_ = left;

@@ -22,8 +22,9 @@ class LaterRuns {
   // The fences mark the ends of the two runs that were started last.
   LaterRuns(std::unique_ptr<Fence> first, std::unique_ptr<Fence> second);
 
-  // Notes steps behind those that wait. Starts some where the device is about to have nothing to
-  // do, and where many wait. The executor must live until flush().
+  // Notes steps behind those that wait. Starts some where many wait, where the device has nothing
+  // to do, and where it is at the last run and as many wait as that has. The executor must live
+  // until flush().
   void add(Executor& executor, int64_t steps);
   // Starts all that wait.
   void flush() {
@@ -41,6 +42,7 @@ class LaterRuns {
   bool is_stopped_ = false;
   Executor* executor_ = nullptr;  // whose steps wait
   int64_t steps_ = 0;
+  int64_t last_steps_ = 0;  // of the run that was started last
   std::unique_ptr<Fence> last_, before_;
 };
 

@@ -63,6 +63,7 @@ class Parts(NamedTuple):
     layers: list[Any]
     weights: list[Variable]
     variables: list[Variable]
+    metrics: list[tuple[Any, list[Any]]]  # a layer and its own ones
 
 
 class LayerState:
@@ -71,7 +72,14 @@ class LayerState:
     name: str
     variable_dtype: str
     # Attributes that only refer to layers and variables that something else owns.
-    _not_owned: tuple[str, ...] = ("_inbound_nodes", "_outbound_nodes", "_losses", "optimizer")
+    _not_owned: tuple[str, ...] = (
+        "_inbound_nodes",
+        "_outbound_nodes",
+        "_losses",
+        "optimizer",
+        "_metrics_found",
+        "_compile_arguments",
+    )
 
     def _init_state(self, trainable: bool) -> None:
         self._added: list[Variable] = []
@@ -103,28 +111,33 @@ class LayerState:
         return layers if include_self else layers[1:]
 
     def _find_parts(self) -> Parts:
-        """Layers, weights and variables with one look at the attributes of each layer."""
+        """Layers, weights, variables and metrics with one look at each layer's attributes."""
         from kerascnn.layers.layer import Layer
+        from kerascnn.metrics.metric import Metric
 
         found: dict[int, Any] = {}
         weights: list[Variable] = []
         variables: list[Variable] = []
+        metrics: list[tuple[Any, list[Any]]] = []
+        is_usual = True
         stack: list[Any] = [self]
         while stack:
             layer = stack.pop()
             if id(layer) in found:
                 continue
-            if not layer._has_usual_variables():
-                return Parts(self._flatten_layers(), self.weights, self.variables)
             found[id(layer)] = layer
-            owned = layer._owned((Layer, Variable, SeedGenerator))
+            is_usual = is_usual and layer._has_usual_variables()
+            owned = layer._owned((Layer, Variable, SeedGenerator, Metric))
+            metrics.append((layer, [x for x in owned if isinstance(x, Metric)]))
             own = [x for x in owned if isinstance(x, Variable)]
             own.sort(key=lambda v: not v.made_trainable)
             weights += own
             variables += own
             variables += [x.state for x in owned if isinstance(x, SeedGenerator)]
             stack.extend(reversed(layer._sublayers([x for x in owned if isinstance(x, Layer)])))
-        return Parts(list(found.values()), unique(weights), unique(variables))
+        if not is_usual:
+            return Parts(list(found.values()), self.weights, self.variables, metrics)
+        return Parts(list(found.values()), unique(weights), unique(variables), metrics)
 
     @classmethod
     def _has_usual_variables(cls) -> bool:

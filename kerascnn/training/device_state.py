@@ -71,7 +71,7 @@ class StepState:
     Attributes:
         ring: the memory for batches on their way to the device, once there is some.
         waiting: the route that has batches in it whose steps are not enqueued yet.
-        parts: the variables and layers of the model, where they were just looked for.
+        parts: the layers of the model and what they own, where they were just looked for.
         free_chunks: places for pieces of data that no feed uses now, by what they are for.
     """
 
@@ -81,7 +81,7 @@ class StepState:
         self.finite_steps = StagedTensor("finite_steps", (), "float32", device)
         self.ring: Any = None
         self.waiting: Any = None
-        self.parts: tuple[list, list] | None = None
+        self.parts: Any = None
         self.free_chunks: dict[Any, Any] = {}
         self._in_order: dict[tuple[int, int], _core.Tensor] = {}
         self._positions: _core.Tensor | None = None

@@ -102,32 +102,33 @@ class StepMachinery:
             self._state.flush()  # called from within a source: its batches so far come first
         # Weights first: a step's signature names them. A model that has a train_step of its own
         # and no call builds what it needs while it is traced.
-        layers, weights, variables = self._find_parts()
-        if data is not None and not all(layer.built for layer in layers):
+        parts = self._find_parts()
+        if data is not None and not all(layer.built for layer in parts.layers):
             with contextlib.suppress(NotImplementedError), on_device(self._device()):
                 self.build_on(data.x)
             self._forget_metrics()
-            layers, weights, variables = self._find_parts()
-        device = device_of(weights, current_device())
+            parts = self._find_parts()
+        device = device_of(parts.weights, current_device())
         stale = self._programs is None
         if self._state is None or self._state.device != device:
             self._state = StepState(device)
             stale = True
-        self._state.parts = variables, layers
+        self._state.parts = parts
         followers = []
         if kind != PREDICT:
             followers = [
                 variable for metric in self._all_metrics() for variable in metric.variables
             ]
-        known = {id(variable) for variable in weights}
-        followers += [variable for variable in variables if id(variable) not in known]
+        known = {id(variable) for variable in parts.weights}
+        followers += [variable for variable in parts.variables if id(variable) not in known]
         if move_to(followers, device) or stale:
             self._programs = {}
         return self._state
 
     def _compiled_step(self, kind: str, source: BatchSource, state: StepState) -> CompiledStep:
         """The step from the cache, or traced and compiled: once for each signature."""
-        variables, layers = state.parts or (self.variables, self._flatten_layers())
+        parts = state.parts or self._find_parts()
+        variables, layers = parts.variables, parts.layers
         key = (
             kind,
             source.key,

@@ -17,7 +17,7 @@ SMALL_BYTES = 16 << 20
 CHUNK_BYTES = 32 << 20
 # Data that is used once goes to a GPU in pieces of up to this size, so that steps start when the
 # first is there. Smaller data is copied before all steps.
-PIECE_BYTES = 3 << 20
+PIECE_BYTES = 4 << 20
 _LEAST_BYTES_FOR_PIECES = 1 << 20
 # What a batch size may use of the free memory to be called fitting; the allocator rounds blocks up.
 _FITTING_SHARE = 0.9
@@ -47,8 +47,9 @@ def fits_on_device(num_bytes: int, device: str) -> bool:
 
 
 def piece_batches(bytes_per_batch: int, num_batches: int) -> int:
-    """How many batches a piece of data has that is used once."""
-    return max(1, min(num_batches, PIECE_BYTES // max(1, bytes_per_batch)))
+    """How many batches a piece of data has that is used once: a power of two, or all."""
+    most = max(1, PIECE_BYTES // max(1, bytes_per_batch))
+    return min(num_batches, 1 << (most.bit_length() - 1))
 
 
 def chunk_batches(bytes_per_batch: int, num_batches: int, device: str) -> int:

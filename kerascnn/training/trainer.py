@@ -10,7 +10,7 @@ from kerascnn import metrics as metrics_module
 from kerascnn import ops, optimizers, trees
 from kerascnn.callbacks.history import History
 from kerascnn.device import device as on_device
-from kerascnn.layers.state import attributes_of, unique
+from kerascnn.layers.state import unique
 from kerascnn.metrics.recording import current_recording
 from kerascnn.training.arguments import (
     check_epochs,
@@ -147,17 +147,14 @@ class Trainer(StepMachinery):
                 found.append(self._compile_metrics)
             if self._compile_loss is not None:
                 found.extend(self._compile_loss.metrics)
-        parts = None if self._state is None else self._state.parts
-        layers = self._flatten_layers() if parts is None else parts[1]
         compiled = [] if self._compile_metrics is None else self._compile_metrics.metrics
+        parts = (None if self._state is None else self._state.parts) or self._find_parts()
         own = (
             metric
-            for layer in layers
+            for layer, metrics in parts.metrics
             # A model in this one has metrics of its own for its own training.
             if layer is self or not isinstance(layer, Trainer)
-            for metric in attributes_of(
-                layer, metrics_module.Metric, ("_metrics_found", "_compile_arguments")
-            )
+            for metric in metrics
         )
         known = {id(metric) for metric in (*found, *compiled)}
         found.extend(metric for metric in unique(own) if id(metric) not in known)

@@ -83,6 +83,23 @@ TEST(powers_of_two_start_and_the_rest_waits_on) {
   CHECK_EQUAL(s.device.started.size(), 4u);
 }
 
+TEST(a_long_run_is_not_followed_by_a_short_one_while_it_runs) {
+  Setting s;
+  s.runs.add(s.first, 8);
+  s.runs.add(s.first, 8);
+  CHECK_EQUAL(s.device.started.size(), 2u);
+  s.device.end_one();
+  for (int i = 0; i < 7; ++i) s.runs.add(s.first, 1);
+  CHECK_EQUAL(s.device.started.size(), 2u);  // the device is busy with eight
+  s.runs.add(s.first, 1);
+  CHECK((s.device.started.back() == std::pair<int, int64_t>{1, 8}));
+  s.runs.add(s.first, 1);
+  s.device.end_one();
+  s.device.end_one();
+  s.runs.add(s.first, 1);  // it is idle: what waits starts
+  CHECK((s.device.started.back() == std::pair<int, int64_t>{1, 2}));
+}
+
 TEST(not_too_many_wait) {
   Setting s;
   for (int i = 0; i < 100; ++i) s.runs.add(s.first, 1);

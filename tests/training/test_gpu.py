@@ -132,8 +132,8 @@ def test_steps_of_predictions_have_lanes_and_those_of_training_none(cuda_device,
 
     lanes = lanes_by_kind()
     assert lanes["train"] == 1
-    assert 1 < lanes["test"] <= 8
-    assert 1 < lanes["predict"] <= 8
+    assert 1 < lanes["test"] <= 4
+    assert 1 < lanes["predict"] <= 4
     monkeypatch.setenv("KERASCNN_CUDA_LANES", "3")
     assert lanes_by_kind() == {"train": 1, "test": 3, "predict": 3}
     monkeypatch.setenv("KERASCNN_CUDA_BRANCHES", "0")

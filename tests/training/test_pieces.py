@@ -139,11 +139,11 @@ def test_steps_with_state_and_random_layers_run_in_order(in_pieces, device, monk
 
     def run():
         keras.utils.set_random_seed(3)
-        image = keras.Input((6, 5, 1))
-        hidden = layers.Conv2D(3, 3, activation="relu")(image)
-        hidden = Always()(layers.MaxPooling2D()(hidden))
-        outputs = layers.Dense(4, activation="softmax")(layers.Flatten()(hidden))
         with keras.device(device):
+            image = keras.Input((6, 5, 1))
+            hidden = layers.Conv2D(3, 3, activation="relu")(image)
+            hidden = Always()(layers.MaxPooling2D()(hidden))
+            outputs = layers.Dense(4, activation="softmax")(layers.Flatten()(hidden))
             model = keras.Model(image, Counting()(outputs))
             model.compile("sgd", "mse", metrics=["mae"])
         drawn = np.random.default_rng(5)

@@ -14,7 +14,9 @@
 namespace kerascnn::cuda {
 namespace {
 
-constexpr int64_t kMaxLanes = 8;
+// More gain nothing: by then the GPU is full.
+constexpr int64_t kMaxLanes = 4;
+constexpr int64_t kPartOfCache = 4;
 
 class DeviceMemory final : public RawMemory {
  public:
@@ -119,13 +121,13 @@ int64_t CudaBackend::max_unshared_bytes() const {
   return has_branches ? 2 * static_cast<int64_t>(context_.properties().l2CacheSize) : 0;
 }
 
-// As many as the L2 cache holds, and not so many that a small step takes more than it needs: where
-// intermediate results are larger, the kernels of one step fill the GPU.
+// As many as a part of the L2 cache holds: where intermediate results are larger, the kernels of
+// one step fill the GPU.
 int64_t CudaBackend::max_lanes(int64_t arena_bytes) const {
   if (max_unshared_bytes() == 0) return 1;
-  const int64_t most = env_positive("KERASCNN_CUDA_LANES", kMaxLanes);
-  const auto cache_bytes = static_cast<int64_t>(context_.properties().l2CacheSize);
-  return std::clamp<int64_t>(cache_bytes / std::max<int64_t>(arena_bytes, 1), 1, most);
+  if (const int64_t wanted = env_positive("KERASCNN_CUDA_LANES", 0); wanted > 0) return wanted;
+  const auto bytes = static_cast<int64_t>(context_.properties().l2CacheSize) / kPartOfCache;
+  return std::clamp<int64_t>(bytes / std::max<int64_t>(arena_bytes, 1), 1, kMaxLanes);
 }
 
 LaunchStats CudaBackend::launch_stats() const {

@@ -1,6 +1,7 @@
 #include "core/backend/cuda/runtime/graph_executor.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 #include "core/backend/dependencies.h"
@@ -16,6 +17,8 @@ namespace {
 // ten kernels; more than this gains little and makes capture slower.
 constexpr int64_t kNodesOfTurn = 512;
 constexpr int64_t kLeastOfTurn = 4, kMostOfTurn = 64;  // steps
+// So many times as much where steps have lanes: there whole steps run side by side.
+constexpr int64_t kTimesWithLanes = 2;
 // So many runs of one step are left to the loop, such as those of each epoch's last batch. Then it
 // is clear that somebody looks up after each step, and a graph of its own is worth its capture.
 constexpr int64_t kSingleRunsInLoop = 32;
@@ -26,6 +29,14 @@ __global__ void set_turns(int64_t* remaining, int64_t turns) { *remaining = turn
 __global__ void count_turn(int64_t* remaining, cudaGraphConditionalHandle another_turn) {
   *remaining -= 1;
   cudaGraphSetConditional(another_turn, *remaining > 0 ? 1 : 0);
+}
+
+// A power of two, as numbers of steps often are multiples of one.
+int64_t steps_of_turn(int64_t instructions, bool has_lanes) {
+  const int64_t nodes = has_lanes ? kTimesWithLanes * kNodesOfTurn : kNodesOfTurn;
+  const int64_t steps = nodes / std::max<int64_t>(instructions, 1);
+  return static_cast<int64_t>(
+      std::bit_floor(static_cast<uint64_t>(std::clamp(steps, kLeastOfTurn, kMostOfTurn))));
 }
 
 void run_one(const Instruction& instruction, cudaStream_t stream, uint32_t settled = 0) {
@@ -149,7 +160,7 @@ GraphExecutor::GraphExecutor(Context& context, Lanes lanes, LaunchCounters& coun
     : context_(context),
       lanes_(std::move(lanes)),
       counters_(counters),
-      sizes_(std::clamp(kNodesOfTurn / std::max<int64_t>(size(), 1), kLeastOfTurn, kMostOfTurn)) {
+      sizes_(steps_of_turn(size(), lanes_.size() > 1)) {
   check(cudaMalloc(&remaining_turns_, sizeof(int64_t)), "cudaMalloc of a loop counter");
 }
 
