@@ -75,7 +75,7 @@ class Feed:
         device = state.device
         per_batch = max(1, sum(a[:1].nbytes for a in self._arrays) * batch_size)
         fits = memory.fits_on_device(data.num_bytes, device)
-        in_pieces = fits and once and memory.worth_pieces(data.num_bytes, device)
+        in_pieces = fits and once and memory.worth_pieces(data.num_bytes, per_batch, device)
         self.is_resident = fits and not in_pieces
         if self.is_resident:
             self._chunk = self._full

@@ -58,9 +58,13 @@ def chunk_batches(bytes_per_batch: int, num_batches: int, device: str) -> int:
     return max(1, min(num_batches, room // max(1, bytes_per_batch)))
 
 
-def worth_pieces(num_bytes: int, device: str) -> bool:
-    """Whether data that is used once should not wait until all of it is on the device."""
-    return device != "cpu" and num_bytes >= _LEAST_BYTES_FOR_PIECES
+def worth_pieces(num_bytes: int, bytes_per_batch: int, device: str) -> bool:
+    """Whether data that is used once should not wait until all of it is on the device.
+
+    Not with batches larger than a piece: two places for those would take more than the data.
+    """
+    is_large = num_bytes >= _LEAST_BYTES_FOR_PIECES and num_bytes >= 2 * bytes_per_batch
+    return device != "cpu" and is_large and bytes_per_batch <= PIECE_BYTES
 
 
 def explain(

@@ -109,6 +109,16 @@ def test_an_error_in_the_middle_leaves_the_model_working(in_pieces, device):
         assert model.evaluate(x, y, batch_size=5, verbose=0) == evaluated
 
 
+def test_neither_little_data_nor_large_batches_come_in_pieces():
+    mib = 1 << 20
+    assert memory.worth_pieces(8 * mib, mib, "cuda:0")
+    assert memory.worth_pieces(8 * mib, 4 * mib, "cuda:0")
+    assert not memory.worth_pieces(8 * mib, mib, "cpu")
+    assert not memory.worth_pieces(mib // 2, 1000, "cuda:0")
+    assert not memory.worth_pieces(3 * mib, 3 * mib, "cuda:0")  # one batch
+    assert not memory.worth_pieces(80 * mib, 5 * mib, "cuda:0")
+
+
 def test_validation_data_stay_on_the_device(in_pieces, device, monkeypatch):
     x, y = blobs(48)
     with keras.device(device):
