@@ -5,8 +5,6 @@
 // these products are too few for tensor cores to matter.
 #include "core/backend/cuda/dense_loss.h"
 
-#include <cstdlib>
-
 #include "core/backend/cuda/device/activation.cuh"
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/cluster.cuh"
@@ -26,11 +24,6 @@ constexpr int kFeatures = 4;  // of a thread, and elements of a Philox block
 constexpr int kMaxClasses = 32;
 constexpr int kMaxSplits = 8;  // blocks that share the features: the largest portable cluster
 constexpr int kWarpFeatures = 32 * kFeatures;
-
-int env_int(const char* name, int fallback) {
-  const char* x = getenv(name);
-  return x ? atoi(x) : fallback;
-}
 
 struct Head {
   int rows, features, classes;
@@ -398,7 +391,6 @@ Launch make_launch(int64_t rows, int64_t features, int max_splits) {
   if (threads <= kMaxThreads<kClasses>) launch.threads = static_cast<int>(threads);
   const bool has_room = rows * launch.splits <= Context::current().multiprocessors();
   launch.rows = has_room || kClasses > 16 ? 1 : 4;
-  if (kClasses == 10 && getenv("KCNN_X_ROWS")) launch.rows = env_int("KCNN_X_ROWS", 1);
   return launch;
 }
 
@@ -427,9 +419,6 @@ auto with_launch(const PlanRequest& request, Function&& function) {
     }
     if (launch.rows == kMany) {
       return function(width, exact, integral_constant<int, kMany>(), launch);
-    }
-    if constexpr (kClasses == 10) {
-      if (launch.rows == 2) return function(width, exact, integral_constant<int, 2>(), launch);
     }
     return function(width, exact, integral_constant<int, 1>(), launch);
   };
@@ -480,7 +469,6 @@ std::unique_ptr<Kernel> plan(const PlanRequest& request, const Launch& launch) {
   const Head head = make_head(request, launch);
   const unsigned blocks = static_cast<unsigned>(ceil_div(head.rows, kRows) * launch.splits);
   const size_t shared = shared_bytes<kClasses, kRows>(launch.threads / 32, launch.splits);
-  const bool x_settled = env_int("KCNN_X_SETTLED", 1) != 0;
   return make_early_kernel(
       message("kerascnn classifier head, ", launch.splits, " blocks a cluster"),
       [=](const KernelArgs& args) {

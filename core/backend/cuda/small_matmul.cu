@@ -6,8 +6,6 @@
 // Both add in a fixed order.
 #include "core/backend/cuda/small_matmul.h"
 
-#include <cstdlib>
-
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/device/cluster.cuh"
@@ -362,8 +360,7 @@ Launch make_launch(const GemmShape& g, int64_t multiprocessors) {
   const int64_t units = ceil_div(g.k, kUnit);
   launch.warps = units <= 4 ? 4 : kMaxWarps;
   int splits = 1;
-  const int x_splits = getenv("KCNN_X_MAXSPLITS") ? atoi(getenv("KCNN_X_MAXSPLITS")) : kMaxSplits;
-  while (splits < x_splits && 2 * launch.warps * splits < units &&
+  while (splits < kMaxSplits && 2 * launch.warps * splits < units &&
          tiles * splits * 2 <= 2 * multiprocessors) {
     splits *= 2;
   }
@@ -382,11 +379,8 @@ template <bool kTransposeA, bool kTransposeB, typename End>
 std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g,
                              std::function<End(const KernelArgs&)> make_end) {
   constexpr bool kMayCluster = !kSumsColumns<End>;
-  const int x_units = getenv("KCNN_X_UNITS") ? atoi(getenv("KCNN_X_UNITS")) : 2;
-  const bool x_settled = !(getenv("KCNN_X_SETTLED") && getenv("KCNN_X_SETTLED")[0] == '0');
-  const auto in_clusters = x_units == 4
-                               ? small_matmul_kernel<kTransposeA, kTransposeB, kMayCluster, 4, End>
-                               : small_matmul_kernel<kTransposeA, kTransposeB, kMayCluster, 2, End>;
+  const auto in_clusters =
+      small_matmul_kernel<kTransposeA, kTransposeB, kMayCluster, kUnitsAtOnce, End>;
   const auto with_tickets = small_matmul_kernel<kTransposeA, kTransposeB, false, kUnitsAtOnce, End>;
   const Launch launch = make_launch(g, Context::current().multiprocessors());
   const Product p = launch.product;
@@ -409,7 +403,7 @@ std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g,
         const float* a = input<float>(args, 0);
         const float* b = input<float>(args, 1);
         const End end = make_end(args);
-        const uint32_t settled = !x_settled ? 0 : settled_loads(args, {{1}, {0}});
+        const uint32_t settled = settled_loads(args, {{1}, {0}});
         if (clusters) {
           ClusterLaunch(launch.blocks, threads, static_cast<unsigned>(p.splits), shared, stream)
               .run(in_clusters, a, b, static_cast<float4*>(nullptr),

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -57,8 +56,7 @@ class LossHeadFuser {
     for (int32_t reader : readers_.nodes(g)) {
       std::optional<Head> head = with_product(loss, reader);
       if (!head) continue;
-      std::optional<Head> more = with_dropout(index, *head);
-      if (const char* x = getenv("KCNN_X_HEAD"); x && x[0] == '1') more.reset();
+      const std::optional<Head> more = with_dropout(index, *head);
       if (more && is_worth_it(*more)) {
         accept(index, *more);
       } else if (is_worth_it(*head)) {
@@ -205,7 +203,6 @@ class LossHeadFuser {
 }  // namespace
 
 RootedGraph fuse_dense_loss_gradients(const RootedGraph& source, const PassOptions& options) {
-  if (const char* x = getenv("KCNN_X_HEAD"); x && x[0] == '0') return source;
   return options.fuses ? LossHeadFuser(source, options).run() : source;
 }
 

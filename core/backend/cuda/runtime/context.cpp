@@ -1,6 +1,5 @@
 #include "core/backend/cuda/runtime/context.h"
 
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,7 +12,6 @@ namespace kerascnn::cuda {
 Context::Context(int index) : index_(index) {
   check(cudaSetDevice(index), "cudaSetDevice");
   check(cudaGetDeviceProperties(&properties_, index), "cudaGetDeviceProperties");
-  if (getenv("KCNN_X_CARVE")) check(cudaDeviceSetCacheConfig(cudaFuncCachePreferShared), "cache");
   stream_ = make_stream();
   later_runs_ = std::make_unique<LaterRuns>(std::make_unique<CudaFence>(*this),
                                             std::make_unique<CudaFence>(*this));
