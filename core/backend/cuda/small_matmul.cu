@@ -19,9 +19,9 @@
 namespace kerascnn::cuda {
 namespace {
 
-constexpr int kTile = 32;  // rows and columns of the result, per block
-constexpr int kUnit = 16;  // of the summed axis, loaded by a warp at once
-constexpr int kUnitsAtOnce = 2;
+constexpr int kTile = 32;       // rows and columns of the result, per block
+constexpr int kUnit = 16;       // of the summed axis, loaded by a warp at once
+constexpr int kUnits = 2;       // that a warp loads at once
 constexpr int kMaxWarps = 8;    // of a block; they share the sum
 constexpr int kMaxSplits = 16;  // blocks that share a tile: the largest cluster
 // A tile as 256 vectors of 4. In shared memory they lie as the fragments have them, 8 rows of one
@@ -176,8 +176,8 @@ __device__ __forceinline__ float sum_of_column(const float* of_block, int column
 }
 
 // Begins the kernel and sums the warp's share. kVectorLoads: both matrices can be read in vectors,
-// which gives the common case short code. kUnits: what a warp loads at once.
-template <bool kTransposeA, bool kTransposeB, bool kVectorLoads, int kUnits, typename Columns>
+// which gives the common case short code.
+template <bool kTransposeA, bool kTransposeB, bool kVectorLoads, typename Columns>
 __device__ __forceinline__ void sum_in_warp(float (&sums)[2][4][4], Columns& columns,
                                             const float* __restrict__ a,
                                             const float* __restrict__ b, const Product& p,
@@ -249,8 +249,9 @@ __device__ __forceinline__ BlockSums sum_in_block(float4* parts, const float (&s
   return result;
 }
 
-template <bool kTransposeA, bool kTransposeB, bool kCluster, int kUnits, typename End>
-__global__ void __launch_bounds__(kMaxWarps * 32)
+// Two blocks fit on a multiprocessor: with one, a layer of 3136 features would take two turns.
+template <bool kTransposeA, bool kTransposeB, bool kCluster, typename End>
+__global__ void __launch_bounds__(kMaxWarps * 32, 2)
     small_matmul_kernel(const float* __restrict__ a, const float* __restrict__ b,
                         float4* __restrict__ partial, unsigned* tickets,
                         const __grid_constant__ Product p, const __grid_constant__ End end,
@@ -271,11 +272,11 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
   // Of the blocks that share columns the first one takes their sums.
   ColumnSums<kSumsColumns<End>> columns(first_row == 0);
   if (p.vector_a && p.vector_b) {
-    sum_in_warp<kTransposeA, kTransposeB, true, kUnits>(sums, columns, a, b, p, first_row,
-                                                        first_column, k_begin, k_end, settled);
+    sum_in_warp<kTransposeA, kTransposeB, true>(sums, columns, a, b, p, first_row, first_column,
+                                                k_begin, k_end, settled);
   } else {
-    sum_in_warp<kTransposeA, kTransposeB, false, kUnits>(sums, columns, a, b, p, first_row,
-                                                         first_column, k_begin, k_end, settled);
+    sum_in_warp<kTransposeA, kTransposeB, false>(sums, columns, a, b, p, first_row, first_column,
+                                                 k_begin, k_end, settled);
   }
   // Behind the parts, where clusters receive theirs.
   float* of_columns = reinterpret_cast<float*>(parts + threads / 32 * kPartVectors);
@@ -379,9 +380,8 @@ template <bool kTransposeA, bool kTransposeB, typename End>
 std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g,
                              std::function<End(const KernelArgs&)> make_end) {
   constexpr bool kMayCluster = !kSumsColumns<End>;
-  const auto in_clusters =
-      small_matmul_kernel<kTransposeA, kTransposeB, kMayCluster, kUnitsAtOnce, End>;
-  const auto with_tickets = small_matmul_kernel<kTransposeA, kTransposeB, false, kUnitsAtOnce, End>;
+  const auto in_clusters = small_matmul_kernel<kTransposeA, kTransposeB, kMayCluster, End>;
+  const auto with_tickets = small_matmul_kernel<kTransposeA, kTransposeB, false, End>;
   const Launch launch = make_launch(g, Context::current().multiprocessors());
   const Product p = launch.product;
   const unsigned threads = static_cast<unsigned>(launch.warps * 32);
