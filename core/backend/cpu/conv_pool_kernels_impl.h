@@ -331,7 +331,8 @@ KERASCNN_INLINE void small_forward_block(const SmallWindow& s, bool relu, const 
       for (int b = 0; b < blocks; ++b) weights[b] = load(weight + b * taps * kWidth);
       for (int p = 0; p < places; ++p) {
         for (int k = 0; k < 4; ++k) {
-          const Vec x = splat((k < 2 ? upper : lower)[p * step + k % 2 * column_step]);
+          const float* from = k < 2 ? upper : lower;
+          const Vec x = splat(from[p * step + k % 2 * column_step]);
           for (int b = 0; b < blocks; ++b) sums[b][p][k] = fma(x, weights[b], sums[b][p][k]);
         }
       }
