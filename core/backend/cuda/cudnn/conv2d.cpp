@@ -135,8 +135,12 @@ bool CudnnConvolution::build() {
                                                fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION,
                                                fe::NumericalNote_t::DOWN_CONVERT_INPUTS};
   if (call_.dtype == DType::Float32 && !call_.allow_tf32) {
-    unwanted.insert(unwanted.end(), {fe::NumericalNote_t::TENSOR_CORE, fe::NumericalNote_t::FFT,
-                                     fe::NumericalNote_t::WINOGRAD});
+    // The large tiles of Winograd's algorithm, which have notes of their own, lose three digits.
+    unwanted.insert(
+        unwanted.end(),
+        {fe::NumericalNote_t::TENSOR_CORE, fe::NumericalNote_t::FFT, fe::NumericalNote_t::WINOGRAD,
+         fe::NumericalNote_t::WINOGRAD_TILE_4x4, fe::NumericalNote_t::WINOGRAD_TILE_6x6,
+         fe::NumericalNote_t::WINOGRAD_TILE_13x13});
   }
   graph_.deselect_numeric_notes(unwanted);
   const Conv2DGeometry& g = call_.geometry;
