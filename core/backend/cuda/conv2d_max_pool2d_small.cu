@@ -24,25 +24,41 @@ struct CellBand {
         columns(2 * c.pooled_width + kernel - 1) {}
 };
 
+// One channel of one column of a band, row by row, zeros for the padding.
+struct BandColumn {
+  const float* from;  // in the image's first row
+  float* to;          // in the band's first row
+  int from_row, to_row;
+  int top, height;
+  bool inside;
+
+  __device__ __forceinline__ float load(int row) const {
+    const int at = top + row;
+    if (!inside || static_cast<unsigned>(at) >= static_cast<unsigned>(height)) return 0.0f;
+    return __ldg(from + static_cast<int64_t>(at) * from_row);
+  }
+  __device__ __forceinline__ void store(int row, float value) const { to[row * to_row] = value; }
+};
+
 // Copies channels first .. first + channels - 1 of a band of image n to shared memory as (rows,
-// columns, channels), zeros for the padding.
+// columns, channels).
 __device__ __forceinline__ void load_band(const float* __restrict__ x, float* tile,
                                           const ConvPool& c, const CellBand& band, int n,
                                           int first_cell_row, int first, int channels) {
-  const int top = 2 * first_cell_row - c.pad_top;
   const int width = band.columns * channels;
-  for (int i = threadIdx.x; i < band.rows * width; i += blockDim.x) {
-    const int r = i / width;
-    const int rest = i - r * width;
-    const int column = rest / channels - c.pad_left;
-    const int row = top + r;
-    const bool inside = static_cast<unsigned>(row) < static_cast<unsigned>(c.input_height) &&
-                        static_cast<unsigned>(column) < static_cast<unsigned>(c.input_width);
-    const int64_t at = ((static_cast<int64_t>(n) * c.input_height + row) * c.input_width + column) *
-                           c.input_channels +
-                       first + rest % channels;
-    tile[i] = inside ? x[at] : 0.0f;
-  }
+  copy_rows<4>(band.rows, width, [&](int item) {
+    const int column = item / channels - c.pad_left;
+    const bool inside = static_cast<unsigned>(column) < static_cast<unsigned>(c.input_width);
+    const int64_t pixel =
+        static_cast<int64_t>(n) * c.input_height * c.input_width + (inside ? column : 0);
+    return BandColumn{x + pixel * c.input_channels + first + item % channels,
+                      tile + item,
+                      c.input_width * c.input_channels,
+                      width,
+                      2 * first_cell_row - c.pad_top,
+                      c.input_height,
+                      inside};
+  });
 }
 
 // A thread makes N neighbouring channels of a pooled pixel.
@@ -175,6 +191,11 @@ __global__ void __launch_bounds__(kWgradThreads)
   const int row_threads = kWgradThreads / p.lanes;
   const int channel = blockIdx.x * p.lanes + lane;
   const int q = blockIdx.y;
+  // The thread's first cell, and the way from one of its cells to the next.
+  const int first_cell_row = row_thread / c.pooled_width;
+  const int first_cell_column = row_thread - first_cell_row * c.pooled_width;
+  const int row_step = row_threads / c.pooled_width;
+  const int column_step = row_threads - row_step * c.pooled_width;
 
   float sum[kTaps] = {};
   float total = 0;
@@ -189,35 +210,54 @@ __global__ void __launch_bounds__(kWgradThreads)
                          channel;
     float gradients[kAhead], values[kAhead];
     int positions[kAhead];
-    const auto load_ahead = [&](int cell) {
+    const auto for_each_ahead = [&](int cell, auto load) {
 #pragma unroll
       for (int a = 0; a < kAhead; ++a) {
         const int i = cell + a * row_threads;
-        const int64_t at = base + static_cast<int64_t>(i) * c.output_channels;
-        gradients[a] = i < cells ? __ldg(gy + at) : 0.0f;
-        values[a] = i < cells ? __ldg(y + at) : 0.0f;
-        positions[a] = i < cells ? __ldg(index + at) : 0;
+        load(a, i < cells, base + static_cast<int64_t>(i) * c.output_channels);
       }
     };
+    const auto load_maxima = [&](int cell) {
+      for_each_ahead(cell, [&](int a, bool valid, int64_t at) {
+        values[a] = valid ? __ldg(y + at) : 0.0f;
+        positions[a] = valid ? __ldg(index + at) : 0;
+      });
+    };
+    const auto load_gradients = [&](int cell) {
+      for_each_ahead(cell, [&](int a, bool valid, int64_t at) {
+        gradients[a] = valid ? __ldg(gy + at) : 0.0f;
+      });
+    };
     __syncthreads();  // everybody has left the band before
-    begin_kernel(settled, [&] { load_band(x, shared, c, band, n, first_row, q, 1); });
-    load_ahead(row_thread);
+    begin_kernel(settled, [&] {
+      load_maxima(row_thread);
+      load_band(x, shared, c, band, n, first_row, q, 1);
+    });
+    load_gradients(row_thread);
     __syncthreads();
+    int row = first_cell_row, column = first_cell_column;
     for (int cell = row_thread; cell < cells; cell += kAhead * row_threads) {
-      if (cell > row_thread) load_ahead(cell);
+      if (cell > row_thread) {
+        load_maxima(cell);
+        load_gradients(cell);
+      }
 #pragma unroll
       for (int a = 0; a < kAhead; ++a) {
         const int i = cell + a * row_threads;
         if (i >= cells) break;
         const float gradient = activation_gradient<kSimple>(c, gradients[a], values[a]);
-        const int row = i / c.pooled_width;
-        const int column = i - row * c.pooled_width;
         const float* source = shared + (2 * row + (positions[a] >> 1)) * band.columns + 2 * column +
                               (positions[a] & 1);
         total += gradient;
 #pragma unroll
         for (int t = 0; t < kTaps; ++t) {
           sum[t] += gradient * source[t / kKernel * band.columns + t % kKernel];
+        }
+        row += row_step;
+        column += column_step;
+        if (column >= c.pooled_width) {
+          column -= c.pooled_width;
+          ++row;
         }
       }
     }
@@ -282,7 +322,7 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
                                          static_cast<cudaStream_t>(args.stream)>>>(
                                     input<float>(args, 0), input<float>(args, 1),
                                     input<float>(args, 2), input<uint8_t>(args, 3), sums, c, band,
-                                    p, settled_loads(args, {{0}}));
+                                    p, settled_loads(args, {{0, 2, 3}}));
                                 check_launch("conv2d_max_pool2d_wgrad_small");
                               });
 }
