@@ -23,8 +23,8 @@ class RematScope:
     Args:
         mode: "full" for all of them but models, "activations" for the activation functions of
             layers, "larger_than" for layers whose output has more elements than
-            `output_size_threshold` (an unknown batch counts once), "list_of_layers" for those named in `layer_names`, None
-            for none.
+            `output_size_threshold` (an unknown batch counts once), "list_of_layers" for those
+            named in `layer_names`, None for none.
         output_size_threshold: See "larger_than".
         layer_names: See "list_of_layers".
 

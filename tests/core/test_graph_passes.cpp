@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "check.h"
+#include "core/eager/eager.h"
 #include "core/graph/passes/passes.h"
 #include "core/ops/fused_elementwise.h"
-#include "core/eager/eager.h"
 #include "graph_testing.h"
 
 namespace kerascnn {

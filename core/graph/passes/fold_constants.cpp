@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/eager/eager.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
-#include "core/eager/eager.h"
 
 namespace kerascnn {
 namespace {

@@ -1,6 +1,6 @@
+#include "core/eager/eager.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
-#include "core/eager/eager.h"
 
 namespace kerascnn {
 namespace {
