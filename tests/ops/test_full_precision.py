@@ -1,6 +1,8 @@
 """Convolutions of a layer's usual size in full float32: libraries choose other algorithms there
 than for small shapes, some of which keep few digits."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,12 @@ def test_convolutions_keep_float32_digits_without_tf32(op, images, kernel, paddi
     x = rng.normal(size=images).astype("float32")
     w = rng.normal(size=kernel).astype("float32")
     gy = rng.normal(size=(images[0], height, width, kernel[3])).astype("float32")
-    attributes = {"strides": [1, 1], "padding": [padding] * 4, "dilations": [1, 1], "groups": 1}
+    attributes: dict[str, Any] = {
+        "strides": [1, 1],
+        "padding": [padding] * 4,
+        "dilations": [1, 1],
+        "groups": 1,
+    }
     if op == "conv2d":
         inputs = [x, w]
         attributes |= {"activation": "linear", "activation_alpha": 0.0}
@@ -32,8 +39,8 @@ def test_convolutions_keep_float32_digits_without_tf32(op, images, kernel, paddi
         attributes["kernel_shape"] = list(kernel)
     wanted = REFERENCES[op](*(a.astype("float64") for a in inputs), **attributes)
     with tf32_off():
-        (result,) = _core.apply(op, [_core.from_numpy(a, device) for a in inputs], attributes)
-        result = result.numpy()
+        tensors = [_core.from_numpy(a, device) for a in inputs]
+        result = _core.apply(op, tensors, attributes)[0].numpy()
     # Up to 800 products for a place, or 9,000 for an element of a kernel, of which float32's
     # rounding, 6e-8, leaves some 1e-6 of the largest; TF32 would leave 1e-3.
     np.testing.assert_allclose(result, wanted, rtol=0, atol=2e-5 * np.abs(wanted).max())
