@@ -3,6 +3,7 @@
 # References register themselves: whoever looks one up finds those of all files.
 from . import (  # noqa: F401
     reference_batches,
+    reference_conv_pooling,
     reference_losses,
     reference_optimizers,
     reference_products,

@@ -427,7 +427,7 @@ def _padded(x: Array, padding, value: float = 0.0) -> Array:
     return np.pad(x, [(0, 0), (top, bottom), (left, right), (0, 0)], constant_values=value)
 
 
-def _windows(shape, window, strides, padding, dilations=(1, 1)):
+def windows(shape, window, strides, padding, dilations=(1, 1)):
     """For each kernel position: its index and the slices of the padded input that it meets."""
     covered = [(window[i] - 1) * dilations[i] + 1 for i in range(2)]
     padded = [shape[1] + padding[0] + padding[1], shape[2] + padding[2] + padding[3]]
@@ -457,7 +457,7 @@ def conv2d(
     padded = _padded(x, padding)
     grouped = _by_group(kernel, groups)
     y = 0.0
-    for i, j, rows, columns in _windows(x.shape, (height, width), strides, padding, dilations):
+    for i, j, rows, columns in windows(x.shape, (height, width), strides, padding, dilations):
         met = _by_group(padded[:, rows, columns], groups)
         y = y + np.einsum("nhwgc,cgk->nhwgk", met, grouped[i, j], optimize=True)
     return activate(y.reshape(*y.shape[:3], filters) + bias, activation, activation_alpha)
@@ -468,7 +468,7 @@ def conv2d_dgrad(gy, kernel, *, input_shape, strides, padding, dilations, groups
     height, width = kernel.shape[:2]
     padded = _padded(np.zeros(input_shape, gy.dtype), padding)
     grouped_kernel, grouped_gy = _by_group(kernel, groups), _by_group(gy, groups)
-    for i, j, rows, columns in _windows(input_shape, (height, width), strides, padding, dilations):
+    for i, j, rows, columns in windows(input_shape, (height, width), strides, padding, dilations):
         part = np.einsum("nhwgk,cgk->nhwgc", grouped_gy, grouped_kernel[i, j], optimize=True)
         padded[:, rows, columns] += part.reshape(*gy.shape[:3], input_shape[3])
     return _inside(padded, input_shape, padding)
@@ -479,7 +479,7 @@ def conv2d_wgrad(x, gy, *, kernel_shape, strides, padding, dilations, groups):
     padded = _padded(x, padding)
     grouped_gy = _by_group(gy, groups)
     gkernel = np.zeros(kernel_shape, x.dtype)
-    for i, j, rows, columns in _windows(x.shape, kernel_shape[:2], strides, padding, dilations):
+    for i, j, rows, columns in windows(x.shape, kernel_shape[:2], strides, padding, dilations):
         met = _by_group(padded[:, rows, columns], groups)
         part = np.einsum("nhwgc,nhwgk->cgk", met, grouped_gy, optimize=True)
         gkernel[i, j] = part.reshape(kernel_shape[2:])
@@ -512,57 +512,16 @@ def max_pool2d(x, window, strides, padding):
 @reference("max_pool2d_grad")
 def max_pool2d_grad(gy, index, input_shape, window, strides, padding):
     padded = _padded(np.zeros(input_shape, gy.dtype), padding)
-    for i, j, rows, columns in _windows(input_shape, window, strides, padding):
+    for i, j, rows, columns in windows(input_shape, window, strides, padding):
         padded[:, rows, columns] += np.where(index == i * window[1] + j, gy, 0)
     return _inside(padded, input_shape, padding)
-
-
-def _before_pooling(gy, y, index, shape, *, activation, activation_alpha, pool):
-    """The gradient before the activation, spread to the convolution's output."""
-    gy = before_activation(gy, y, activation, activation_alpha)
-    return max_pool2d_grad(gy, index, shape, **pool)
-
-
-def _conv_shape(x, kernel, strides, padding, dilations):
-    *_, (_, _, rows, columns) = _windows(x, kernel[:2], strides, padding, dilations)
-    count = [len(range(part.start, part.stop, part.step)) for part in (rows, columns)]
-    return [x[0], *count, kernel[3]]
-
-
-@reference("conv2d_max_pool2d")
-def conv2d_max_pool2d(x, kernel, bias=0.0, *, window, pool_strides, pool_padding, **attributes):
-    return max_pool2d(conv2d(x, kernel, bias, **attributes), window, pool_strides, pool_padding)
-
-
-@reference("conv2d_max_pool2d_dgrad")
-def conv2d_max_pool2d_dgrad(
-    gy, y, index, kernel, *, input_shape, strides, padding, dilations, groups,
-    window, pool_strides, pool_padding, **activation,
-):  # fmt: skip
-    shape = _conv_shape(input_shape, kernel.shape, strides, padding, dilations)
-    pool = {"window": window, "strides": pool_strides, "padding": pool_padding}
-    wide = _before_pooling(gy, y, index, shape, pool=pool, **activation)
-    conv = {"strides": strides, "padding": padding, "dilations": dilations, "groups": groups}
-    return conv2d_dgrad(wide, kernel, input_shape=input_shape, **conv)
-
-
-@reference("conv2d_max_pool2d_wgrad")
-def conv2d_max_pool2d_wgrad(
-    x, gy, y, index, *, kernel_shape, strides, padding, dilations, groups,
-    window, pool_strides, pool_padding, **activation,
-):  # fmt: skip
-    shape = _conv_shape(x.shape, kernel_shape, strides, padding, dilations)
-    pool = {"window": window, "strides": pool_strides, "padding": pool_padding}
-    wide = _before_pooling(gy, y, index, shape, pool=pool, **activation)
-    conv = {"strides": strides, "padding": padding, "dilations": dilations, "groups": groups}
-    return conv2d_wgrad(x, wide, kernel_shape=kernel_shape, **conv), wide.sum(axis=(0, 1, 2))
 
 
 def _counts(input_shape, window, strides, padding) -> Array:
     inside = _padded(np.ones((1, *input_shape[1:3], 1)), padding)
     return sum(
         inside[:, rows, columns] for _, _, rows, columns in
-        _windows(input_shape, window, strides, padding)
+        windows(input_shape, window, strides, padding)
     )  # fmt: skip
 
 
@@ -571,7 +530,7 @@ def avg_pool2d(x, window, strides, padding):
     padded = _padded(x, padding)
     total = sum(
         padded[:, rows, columns]
-        for _, _, rows, columns in _windows(x.shape, window, strides, padding)
+        for _, _, rows, columns in windows(x.shape, window, strides, padding)
     )
     return total / _counts(x.shape, window, strides, padding)
 
@@ -580,7 +539,7 @@ def avg_pool2d(x, window, strides, padding):
 def avg_pool2d_grad(gy, input_shape, window, strides, padding):
     padded = _padded(np.zeros(input_shape, gy.dtype), padding)
     share = gy / _counts(input_shape, window, strides, padding)
-    for _, _, rows, columns in _windows(input_shape, window, strides, padding):
+    for _, _, rows, columns in windows(input_shape, window, strides, padding):
         padded[:, rows, columns] += share
     return _inside(padded, input_shape, padding)
 
