@@ -1,10 +1,12 @@
 // What the tests of core/graph share: short names for tracing, and random graphs.
 #pragma once
 
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "core/graph/graph.h"
 #include "core/graph/program.h"
 #include "core/graph/rooted_graph.h"
@@ -42,6 +44,38 @@ inline size_t count_nodes(const Graph& graph, std::string_view op) {
   size_t count = 0;
   for (const Node& node : graph.nodes()) count += node.op->name == op ? 1 : 0;
   return count;
+}
+
+// What the graph makes of inputs that are the same in each call: small labels for int32, a random
+// state for int64.
+inline std::vector<std::vector<float>> results(const RootedGraph& rooted) {
+  std::mt19937 random(11);
+  std::vector<Tensor> inputs;
+  for (ValueId id : rooted.graph.inputs()) {
+    const TensorSpec& spec = rooted.graph.value(id).spec;
+    const std::vector<int32_t> labels = {0, 3, 1, 4, 2, 0};
+    const std::vector<int64_t> state = {7, 123};
+    inputs.push_back(spec.dtype == DType::Float32 ? random_tensor(spec.shape, random)
+                     : spec.dtype == DType::Int32
+                         ? Tensor::from_host(labels.data(), spec, Device{})
+                         : Tensor::from_host(state.data(), spec, Device{}));
+  }
+  auto program = Program::compile(rooted.graph, rooted.outputs, Device{}, {.optimize = false});
+  program->run(inputs);
+  std::vector<std::vector<float>> all;
+  for (const Tensor& output : program->outputs()) all.push_back(floats(output));
+  return all;
+}
+
+// To the bit.
+inline void check_same_results(const RootedGraph& a, const RootedGraph& b) {
+  const auto expected = results(a), received = results(b);
+  CHECK_EQUAL(expected.size(), received.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CHECK_EQUAL(expected[i].size(), received[i].size());
+    CHECK(std::memcmp(expected[i].data(), received[i].data(), expected[i].size() * sizeof(float)) ==
+          0);
+  }
 }
 
 // A graph of random ops over 4x4 matrices, (4,) vectors and scalars, with variables that are read,

@@ -1,7 +1,6 @@
 // The pass that joins a classifier's last layer and loss with the gradient of the layer's input,
 // on a device that claims to gain from it. The op that it makes runs the kernels of its parts
 // there, so results keep their bits.
-#include <cstring>
 #include <string>
 
 #include "check.h"
@@ -13,6 +12,7 @@ namespace kerascnn {
 namespace {
 
 using testing::call;
+using testing::check_same_results;
 using testing::count_nodes;
 using testing::f32;
 
@@ -52,25 +52,6 @@ struct Classifier {
   }
 };
 
-std::vector<std::vector<float>> results(const RootedGraph& rooted) {
-  std::mt19937 random(11);
-  std::vector<Tensor> inputs;
-  for (ValueId id : rooted.graph.inputs()) {
-    const TensorSpec& spec = rooted.graph.value(id).spec;
-    const std::vector<int32_t> labels = {0, 3, 1, 4, 2, 0};
-    const std::vector<int64_t> state = {7, 123};
-    inputs.push_back(spec.dtype == DType::Float32 ? testing::random_tensor(spec.shape, random)
-                     : spec.dtype == DType::Int32
-                         ? Tensor::from_host(labels.data(), spec, Device{})
-                         : Tensor::from_host(state.data(), spec, Device{}));
-  }
-  auto program = Program::compile(rooted.graph, rooted.outputs, Device{}, {.optimize = false});
-  program->run(inputs);
-  std::vector<std::vector<float>> all;
-  for (const Tensor& output : program->outputs()) all.push_back(testing::floats(output));
-  return all;
-}
-
 const Node* find_head(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     if (node.op->name == kHead) return &node;
@@ -86,13 +67,7 @@ RootedGraph check_joined(const Classifier& net, size_t dropouts = 0) {
   CHECK_EQUAL(count_nodes(joined.graph, kLoss), 0u);
   CHECK_EQUAL(count_nodes(joined.graph, kHead), 1u);
   CHECK_EQUAL(count_nodes(joined.graph, "dropout"), dropouts);
-  const auto expected = results(apart), received = results(joined);
-  CHECK_EQUAL(expected.size(), received.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    CHECK_EQUAL(expected[i].size(), received[i].size());
-    CHECK(std::memcmp(expected[i].data(), received[i].data(), expected[i].size() * sizeof(float)) ==
-          0);
-  }
+  check_same_results(apart, joined);
   return joined;
 }
 

@@ -1,6 +1,5 @@
 // The passes that join products with what belongs to them, on a device that claims to gain from it.
 // The ops that they make run the kernels of their parts there, so results keep their bits.
-#include <cstring>
 #include <string>
 
 #include "check.h"
@@ -11,6 +10,7 @@ namespace kerascnn {
 namespace {
 
 using testing::call;
+using testing::check_same_results;
 using testing::count_nodes;
 using testing::f32;
 
@@ -55,35 +55,6 @@ struct Classifier {
     rooted.outputs.push_back(probabilities);
   }
 };
-
-std::vector<std::vector<float>> results(const RootedGraph& rooted) {
-  std::mt19937 random(11);
-  std::vector<Tensor> inputs;
-  for (ValueId id : rooted.graph.inputs()) {
-    const TensorSpec& spec = rooted.graph.value(id).spec;
-    if (spec.dtype == DType::Float32) {
-      inputs.push_back(testing::random_tensor(spec.shape, random));
-    } else {
-      const std::vector<int32_t> labels = {0, 3, 1, 1, 2, 0};
-      inputs.push_back(Tensor::from_host(labels.data(), spec, Device{}));
-    }
-  }
-  auto program = Program::compile(rooted.graph, rooted.outputs, Device{}, {.optimize = false});
-  program->run(inputs);
-  std::vector<std::vector<float>> all;
-  for (const Tensor& output : program->outputs()) all.push_back(testing::floats(output));
-  return all;
-}
-
-void check_same_results(const RootedGraph& a, const RootedGraph& b) {
-  const auto expected = results(a), received = results(b);
-  CHECK_EQUAL(expected.size(), received.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    CHECK_EQUAL(expected[i].size(), received[i].size());
-    CHECK(std::memcmp(expected[i].data(), received[i].data(), expected[i].size() * sizeof(float)) ==
-          0);
-  }
-}
 
 TEST(a_classifier_joins_its_last_layer_with_the_loss) {
   for (const bool has_bias : {true, false}) {
