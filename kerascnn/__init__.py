@@ -55,6 +55,7 @@ from kerascnn.autodiff import (  # noqa: E402
 from kerascnn.device import device  # noqa: E402
 from kerascnn.dtype_policies import DTypePolicy, FloatDTypePolicy  # noqa: E402
 from kerascnn.initializers import Initializer  # noqa: E402
+from kerascnn.interchange import from_dlpack  # noqa: E402
 from kerascnn.layers import Input, InputSpec, Layer  # noqa: E402
 from kerascnn.losses import Loss  # noqa: E402
 from kerascnn.metrics import Metric  # noqa: E402
@@ -112,6 +113,7 @@ __all__ = [
     "datasets",
     "device",
     "dtype_policies",
+    "from_dlpack",
     "global_norm",
     "grad",
     "gradients",

@@ -124,6 +124,9 @@ class Tensor:
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
 def from_numpy(array: object, device: str) -> Tensor:
     """Copies an array (or what numpy.asarray takes) to a device."""
 
@@ -131,9 +134,14 @@ def empty(shape: Sequence[int], dtype: str, device: str) -> Tensor: ...
 
 def zeros(shape: Sequence[int], dtype: str, device: str) -> Tensor: ...
 
-def from_dlpack(array: object) -> Tensor:
+def from_dlpack(array: object, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """
     Shares the memory of another library's array (anything with __dlpack__, or a fresh capsule).
+    """
+
+def from_cuda_array(array: object) -> Tensor:
+    """
+    Shares the memory of another library's array on a GPU, by its __cuda_array_interface__.
     """
 
 def at_once(op: str) -> Callable[..., Any]:

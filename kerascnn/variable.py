@@ -250,8 +250,36 @@ class Variable(_core.Operators):
         return np.array(self.core.value.numpy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            # The memory itself, which later assignments write to.
+            shared: np.ndarray[Any, Any] = self.core.value.__array__(dtype, copy)
+            return shared
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
+
+    def __dlpack__(self, **arguments: Any) -> Any:
+        """The variable's memory for another library, which sees what is assigned later."""
+        return self.core.value.__dlpack__(**arguments)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device: tuple[int, int] = self.core.value.__dlpack_device__()
+        return device
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        interface: dict[str, Any] = self.core.value.__cuda_array_interface__
+        return interface
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles hold the value, and get memory of their own."""
+        state = {key: value for key, value in self.__dict__.items() if key != "core"}
+        return {**state, "_held": (self.numpy(), self.device, self.trainable)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        array, device_name, trainable = state.pop("_held")
+        self.__dict__.update(state)
+        with tracing.suspended():
+            self._keep_in(_core.from_numpy(array, device_name), trainable)
 
     def assign(self, value: Any) -> None:
         """Puts a new value in place of the old one.
@@ -296,12 +324,6 @@ class Variable(_core.Operators):
         target = self.device if tracing.current() is None else None
         dtype = self.core.dtype
         return dispatch.convert(value, dtype, like=self.core.value, device_name=target)
-
-    def __int__(self) -> int:
-        return int(self.value)
-
-    def __float__(self) -> float:
-        return float(self.value)
 
     def __pos__(self) -> Any:
         return self.value

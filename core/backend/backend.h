@@ -197,6 +197,9 @@ class Backend {
   // wait_for_stream(-1) waits for every stream of the device, for work whose stream is not known.
   virtual void wait_for_stream(intptr_t stream) = 0;
   virtual void make_stream_wait(intptr_t stream) = 0;
+  // The device of this kind that memory lies on, of which only the address is known. Throws
+  // DeviceError for memory that is not on one.
+  virtual Device device_of(const void*) { return device(); }
 };
 
 // The backend of a device; loads the CUDA library on first use. Throws DeviceError with the reason

@@ -25,6 +25,7 @@ namespace nb = nanobind;
 void bind_errors(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_dlpack(nb::module_& m);
+void bind_cuda_array(nb::module_& m);
 void bind_operators(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_tape(nb::module_& m);

@@ -61,19 +61,19 @@ void give_back(Managed* managed) {
 
 // Nothing where the capsule is of another kind or has been consumed before.
 template <typename Managed>
-std::optional<Tensor> take_capsule(nb::handle capsule) {
+std::optional<Tensor> take_capsule(nb::handle capsule, bool may_copy) {
   if (!PyCapsule_IsValid(capsule.ptr(), CapsuleName<Managed>::fresh)) return std::nullopt;
   auto* managed =
       static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), CapsuleName<Managed>::fresh));
-  Tensor tensor = tensor_from_dlpack(managed->dl_tensor, is_read_only(managed),
-                                     [managed] { give_back(managed); });
+  Tensor tensor = tensor_from_dlpack(
+      managed->dl_tensor, is_read_only(managed), [managed] { give_back(managed); }, may_copy);
   PyCapsule_SetName(capsule.ptr(), CapsuleName<Managed>::used);
   return tensor;
 }
 
-Tensor import_capsule(nb::handle capsule) {
-  if (auto tensor = take_capsule<DLManagedTensorVersioned>(capsule)) return *tensor;
-  if (auto tensor = take_capsule<DLManagedTensor>(capsule)) return *tensor;
+Tensor import_capsule(nb::handle capsule, bool may_copy) {
+  if (auto tensor = take_capsule<DLManagedTensorVersioned>(capsule, may_copy)) return *tensor;
+  if (auto tensor = take_capsule<DLManagedTensor>(capsule, may_copy)) return *tensor;
   throw ValueError(
       "from_dlpack: expected a DLPack capsule that has not been consumed; every capsule can be "
       "used once");
@@ -86,28 +86,65 @@ nb::object our_stream(Device device) {
   return nb::int_(stream != 0 ? stream : 1);
 }
 
-nb::object request_capsule(nb::handle producer, const nb::object& stream) {
+// `wanted` are the arguments that the producer has to know, or else they are left out.
+nb::object request_capsule(nb::handle producer, const nb::object& stream, const nb::dict& wanted) {
   nb::object method = producer.attr("__dlpack__");
-  const auto version = nb::make_tuple(kDLPackVersion.major, kDLPackVersion.minor);
+  nb::dict arguments = nb::borrow<nb::dict>(wanted.attr("copy")());
+  arguments["stream"] = stream;
+  nb::dict plain;
+  plain["stream"] = stream;
+  arguments["max_version"] = nb::make_tuple(kDLPackVersion.major, kDLPackVersion.minor);
   try {
-    return method(nb::arg("stream") = stream, nb::arg("max_version") = version);
+    return method(**arguments);
   } catch (nb::python_error& error) {
-    // Producers from before DLPack 1.0 don't know the argument.
+    // Producers from before DLPack 1.0 don't know the arguments.
     if (!error.matches(PyExc_TypeError)) throw;
   }
-  return method(nb::arg("stream") = stream);
+  return method(**plain);
 }
 
-Tensor from_dlpack(nb::handle producer) {
-  if (PyCapsule_CheckExact(producer.ptr())) return import_capsule(producer);
-  if (!nb::hasattr(producer, "__dlpack__") || !nb::hasattr(producer, "__dlpack_device__")) {
-    throw TypeError(
-        "from_dlpack: expected an array with the methods __dlpack__ and __dlpack_device__, got " +
-        nb::cast<std::string>(nb::inst_name(producer)));
+bool is_supported(DLDevice device) {
+  try {
+    device_from_dlpack(device);
+    return true;
+  } catch (const BufferError&) {
+    return false;
   }
+}
+
+Tensor import_array(nb::handle producer, std::optional<Device> target, std::optional<bool> copy) {
   const auto [type, index] =
       nb::cast<std::pair<int32_t, int32_t>>(producer.attr("__dlpack_device__")());
-  return import_capsule(request_capsule(producer, our_stream(device_from_dlpack({type, index}))));
+  const DLDevice from{type, index};
+  nb::dict wanted;
+  if (!is_supported(from) && target == Device{} && copy != false) {
+    // Memory that is out of reach: its own library can bring it to the host.
+    const DLDevice host = dlpack_device(Device{});
+    wanted["dl_device"] = nb::make_tuple(host.device_type, host.device_id);
+    return import_capsule(request_capsule(producer, nb::none(), wanted), true);
+  }
+  if (copy == false) wanted["copy"] = false;
+  return import_capsule(request_capsule(producer, our_stream(device_from_dlpack(from)), wanted),
+                        copy != false);
+}
+
+Tensor from_dlpack(nb::handle array, const std::optional<std::string>& device,
+                   std::optional<bool> copy) {
+  const bool is_capsule = PyCapsule_CheckExact(array.ptr());
+  if (!is_capsule &&
+      (!nb::hasattr(array, "__dlpack__") || !nb::hasattr(array, "__dlpack_device__"))) {
+    const std::string got = nb::cast<std::string>(nb::inst_name(array));
+    throw nb::attribute_error(
+        message("from_dlpack: expected an array with the methods __dlpack__ and __dlpack_device__, "
+                "got ",
+                got)
+            .c_str());
+  }
+  std::optional<Device> target;
+  if (device) target = device_from_name(*device);
+  const Tensor tensor =
+      is_capsule ? import_capsule(array, copy != false) : import_array(array, target, copy);
+  return adopt(tensor, target, copy);
 }
 
 nb::object to_dlpack(const Tensor& tensor, std::optional<intptr_t> stream,
@@ -133,8 +170,10 @@ void bind_dlpack(nb::module_& m) {
         const DLDevice device = dlpack_device(self.device());
         return std::pair<int32_t, int32_t>(device.device_type, device.device_id);
       });
-  m.def("from_dlpack", &from_dlpack, nb::arg("array"),
-        nb::sig("def from_dlpack(array: object) -> Tensor"),
+  m.def("from_dlpack", &from_dlpack, nb::arg("array"), nb::kw_only(),
+        nb::arg("device") = nb::none(), nb::arg("copy") = nb::none(),
+        nb::sig("def from_dlpack(array: object, *, device: str | None = None, copy: bool | None = "
+                "None) -> Tensor"),
         "Shares the memory of another library's array (anything with __dlpack__, or a fresh "
         "capsule).");
 }

@@ -6,6 +6,7 @@ NB_MODULE(_core, m) {
   bind_errors(m);
   bind_tensor(m);
   bind_dlpack(m);
+  bind_cuda_array(m);
   bind_operators(m);
   bind_ops(m);
   bind_variable(m);

@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/bindings/bindings.h"
+#include "core/eager/copies.h"
 #include "core/eager/eager.h"
 #include "core/eager/recorder.h"
 #include "core/ops/definitions.h"
@@ -33,18 +34,27 @@ nb::object array_over(const Tensor& tensor, nb::handle owner) {
       numpy_dtype(tensor.dtype()), nb::device::cpu::value));
 }
 
+// What an array that can be written to owns.
+struct Lent {
+  Tensor tensor;
+  StorageUse writes;
+};
+
 nb::object to_numpy(nb::handle self) {
-  const Tensor& tensor = nb::cast<const Tensor&>(self);
-  nb::object owner = nb::borrow(self);
-  if (tensor.device().type != DeviceType::Cpu) {
-    owner = nb::cast([&] {
-      nb::gil_scoped_release released;
-      return tensor.to(Device{});
-    }());
+  const Tensor* tensor = nb::inst_ptr<Tensor>(self);
+  Tensor on_host;
+  if (tensor->device().type != DeviceType::Cpu) {
+    nb::gil_scoped_release released;
+    on_host = tensor->to(Device{});
+    tensor = &on_host;
   }
-  const Tensor& here = nb::cast<const Tensor&>(owner);
-  nb::object array = here.read_only() ? array_over<nb::ro>(here, owner) : array_over<>(here, owner);
-  if (here.dtype() != DType::BFloat16) return array;
+  // What a tape needs may be looked at, but not be written to.
+  const bool read_only = tensor->read_only() || tensor->storage()->is_needed();
+  auto* lent = new Lent{tensor->detached(), {}};
+  const nb::capsule owner(lent, [](void* owned) noexcept { delete static_cast<Lent*>(owned); });
+  if (!read_only) lent->writes = StorageUse(tensor->storage(), StorageUse::Kind::Writes);
+  nb::object array = read_only ? array_over<nb::ro>(*tensor, owner) : array_over<>(*tensor, owner);
+  if (tensor->dtype() != DType::BFloat16) return array;
   return array.attr("view")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
 }
 
@@ -96,7 +106,7 @@ nb::object dtype_object(DType dtype) {
 Tensor to_device(const Tensor& tensor, const std::string& device) {
   const Device target = device_from_name(device);
   nb::gil_scoped_release released;
-  return tensor.to(target);
+  return recorded_to(tensor, target);
 }
 
 }  // namespace
@@ -131,9 +141,9 @@ void bind_tensor(nb::module_& m) {
           },
           nb::arg("shape"), nb::arg("dtype"), nb::arg("offset"),
           "A piece of this contiguous memory, from a byte on, as another dtype and shape.")
-      .def("copy", &Tensor::copy, "The same values in contiguous memory of their own.")
+      .def("copy", &recorded_copy, "The same values in contiguous memory of their own.")
       .def("fill_zero", &Tensor::fill_zero, "Sets every bit to 0, in the order of other work.")
-      .def("contiguous", &Tensor::contiguous, "This tensor where it is contiguous, else a copy.")
+      .def("contiguous", &recorded_contiguous, "This tensor where it is contiguous, else a copy.")
       .def(
           "reshape",
           [](const Tensor& t, const Shape& shape) {

@@ -40,6 +40,11 @@ TapeNode::~TapeNode() {
   dying_nodes = nullptr;
 }
 
+SavedTensor::SavedTensor(const Tensor& tensor)
+    : tensor_(tensor.storage()->is_exposed() ? tensor.copy() : tensor.detached()),
+      version_(tensor_.storage()->version()),
+      needs_(tensor_.storage(), StorageUse::Kind::Needs) {}
+
 const Tensor& SavedTensor::get(std::string_view op) const {
   if (tensor_.storage()->version() != version_) {
     throw ValueError(message(

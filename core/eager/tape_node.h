@@ -51,18 +51,18 @@ class TapeLeaf final : public TapeNode {
   bool is_leaf() const override { return true; }
 };
 
-// A value as it was when the call was recorded.
+// A value as it was when the call was recorded. Copied where others may write to it unseen.
 class SavedTensor {
  public:
   SavedTensor() = default;
-  explicit SavedTensor(const Tensor& tensor)
-      : tensor_(tensor.detached()), version_(tensor.storage()->version()) {}
+  explicit SavedTensor(const Tensor& tensor);
   // Throws ValueError naming the op where the memory has been written to since.
   const Tensor& get(std::string_view op) const;
 
  private:
   Tensor tensor_;
   uint64_t version_ = 0;
+  StorageUse needs_;
 };
 
 // The call of an op.

@@ -1,8 +1,21 @@
 #include "core/memory/storage.h"
 
 #include "core/backend/backend.h"
+#include "core/base/error.h"
 
 namespace kerascnn {
+
+Storage::~Storage() {
+  if (!deleter_) return;
+  if (unknown_streams_.load(std::memory_order_relaxed)) {
+    try {
+      backend(device_).wait_for_stream(-1);
+    } catch (const Error&) {
+      // A device that failed runs nothing any more.
+    }
+  }
+  deleter_();
+}
 
 StoragePtr allocate_storage(int64_t bytes, Device device) {
   Allocator& allocator = backend(device).allocator();

@@ -1,11 +1,17 @@
 // A block of memory with an owner: our allocator's, or a foreign one's (DLPack, NumPy) through its
 // deleter.
+//
+// Writes of the core are counted (version()). Others write without being seen: arrays of NumPy and
+// other libraries over the same memory. That there are such is known, and so is whether a tape
+// needs the values later, so that whoever comes second keeps away: a tape copies what others may
+// write to, and what a tape needs is handed out read-only, or as a copy.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "core/base/device.h"
 
@@ -15,9 +21,7 @@ class Storage {
  public:
   Storage(void* data, int64_t bytes, Device device, std::function<void()> deleter)
       : data_(data), bytes_(bytes), device_(device), deleter_(std::move(deleter)) {}
-  ~Storage() {
-    if (deleter_) deleter_();
-  }
+  ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
@@ -30,15 +34,58 @@ class Storage {
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void note_change() { version_.fetch_add(1, std::memory_order_relaxed); }
 
+  // May somebody outside of the core write to it?
+  bool is_exposed() const { return writers_.load(std::memory_order_relaxed) > 0; }
+  void expose_for_good() { writers_.fetch_add(1, std::memory_order_relaxed); }
+  // Does a tape need its values?
+  bool is_needed() const { return readers_.load(std::memory_order_relaxed) > 0; }
+  // Others may use it on streams of their own until it is freed, and nobody says when they are
+  // done.
+  void note_unknown_streams() { unknown_streams_.store(true, std::memory_order_relaxed); }
+
  private:
+  friend class StorageUse;
+
   void* data_;
   int64_t bytes_;
   Device device_;
   std::function<void()> deleter_;
   std::atomic<uint64_t> version_{0};
+  std::atomic<int64_t> writers_{0};
+  std::atomic<int64_t> readers_{0};
+  std::atomic<bool> unknown_streams_{false};
 };
 
 using StoragePtr = std::shared_ptr<Storage>;
+
+// Somebody writes to a storage unseen, or a tape needs it, as long as this lives.
+class StorageUse {
+ public:
+  enum class Kind : uint8_t { Writes, Needs };
+
+  StorageUse() = default;
+  StorageUse(StoragePtr storage, Kind kind) : storage_(std::move(storage)), kind_(kind) {
+    count().fetch_add(1, std::memory_order_relaxed);
+  }
+  ~StorageUse() {
+    if (storage_ != nullptr) count().fetch_sub(1, std::memory_order_relaxed);
+  }
+  StorageUse(StorageUse&& other) noexcept
+      : storage_(std::move(other.storage_)), kind_(other.kind_) {}
+  StorageUse& operator=(StorageUse&& other) noexcept {
+    std::swap(storage_, other.storage_);
+    std::swap(kind_, other.kind_);
+    return *this;
+  }
+
+ private:
+  std::atomic<int64_t>& count() {
+    return kind_ == Kind::Writes ? storage_->writers_ : storage_->readers_;
+  }
+
+  StoragePtr storage_;
+  Kind kind_ = Kind::Writes;
+};
 
 // From the allocator of the device's backend. Throws OutOfMemoryError, DeviceError.
 StoragePtr allocate_storage(int64_t bytes, Device device);

@@ -13,20 +13,6 @@ constexpr intptr_t kLegacyDefaultStream = 1;
 constexpr intptr_t kPerThreadDefaultStream = 2;
 constexpr intptr_t kNoSynchronization = -1;
 
-DLDataType dlpack_dtype(DType dtype) {
-  const uint8_t bits = static_cast<uint8_t>(itemsize(dtype) * 8);
-  switch (dtype) {
-    case DType::Bool:
-      return {kDLBool, bits, 1};
-    case DType::UInt8:
-      return {kDLUInt, bits, 1};
-    case DType::BFloat16:
-      return {kDLBfloat, bits, 1};
-    default:
-      return {is_floating(dtype) ? kDLFloat : kDLInt, bits, 1};
-  }
-}
-
 std::string dlpack_dtype_string(DLDataType dtype) {
   const char* kind = "type code ";
   switch (dtype.code) {
@@ -137,6 +123,7 @@ template <typename Managed>
 struct Handed {
   Managed managed{};
   Tensor tensor;
+  StorageUse writes;
   Shape shape;
   Shape strides;
   std::optional<intptr_t> stream;
@@ -158,8 +145,11 @@ struct Handed {
 template <typename Managed>
 Managed* hand_over(const DLPackExport& exported) {
   auto handed = std::make_unique<Handed<Managed>>();
-  handed->tensor = exported.tensor;
+  handed->tensor = exported.tensor.detached();
   handed->stream = exported.stream;
+  if (!exported.read_only) {
+    handed->writes = StorageUse(exported.tensor.storage(), StorageUse::Kind::Writes);
+  }
   const Tensor& tensor = handed->tensor;
   handed->shape = tensor.shape();
   handed->strides = tensor.is_contiguous() ? contiguous_strides(tensor.shape()) : tensor.strides();
@@ -198,7 +188,22 @@ void check_stream(Device device, std::optional<intptr_t> stream) {
 
 }  // namespace
 
-Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<void()> release) {
+DLDataType dlpack_dtype(DType dtype) {
+  const uint8_t bits = static_cast<uint8_t>(itemsize(dtype) * 8);
+  switch (dtype) {
+    case DType::Bool:
+      return {kDLBool, bits, 1};
+    case DType::UInt8:
+      return {kDLUInt, bits, 1};
+    case DType::BFloat16:
+      return {kDLBfloat, bits, 1};
+    default:
+      return {is_floating(dtype) ? kDLFloat : kDLInt, bits, 1};
+  }
+}
+
+Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<void()> release,
+                          bool may_copy) {
   TensorSpec spec{dtype_from_dlpack(source.dtype),
                   source.ndim > 0 ? Shape(source.shape, source.shape + source.ndim) : Shape()};
   const Shape strides = source.strides != nullptr && source.ndim > 0
@@ -214,10 +219,31 @@ Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<
   const auto owner = std::make_shared<Release>(device);
   auto storage = std::make_shared<Storage>(lowest, extent.bytes, device, [owner] { (*owner)(); });
   Tensor tensor(std::move(storage), std::move(spec), strides, first - lowest, read_only);
-  Tensor result = aligned || extent.bytes == 0 ? tensor : copy_unaligned(tensor);
+  const bool shares = aligned || extent.bytes == 0;
+  if (!shares && !may_copy) {
+    throw BufferError(message("from_dlpack: the elements of the array are not aligned to their ",
+                              itemsize(tensor.dtype()),
+                              " bytes, and can't be used without a copy; leave out "
+                              "copy=False"));
+  }
+  // Its owner may write to it whenever it likes.
+  if (!read_only) tensor.storage()->expose_for_good();
+  Tensor result = shares ? tensor : copy_unaligned(tensor);
   // Armed last: where something above throws, the memory stays the caller's.
   owner->arm(std::move(release));
   return result;
+}
+
+Tensor adopt(const Tensor& tensor, std::optional<Device> device, std::optional<bool> copy) {
+  if (device && *device != tensor.device()) {
+    if (copy == false) {
+      throw BufferError(message("from_dlpack: the array is on ", device_name(tensor.device()),
+                                " and can't get to ", device_name(*device),
+                                " without a copy; leave out copy=False"));
+    }
+    return tensor.to(*device);
+  }
+  return copy == true ? tensor.copy() : tensor;
 }
 
 void check_dlpack_version(DLPackVersion version) {
@@ -250,7 +276,7 @@ Device device_from_dlpack(DLDevice device) {
 DLPackExport prepare_dlpack(const Tensor& tensor, const DLPackRequest& request) {
   const Device device = tensor.device();
   check_stream(device, request.stream);
-  DLPackExport exported{tensor, false, std::nullopt};
+  DLPackExport exported{tensor, false, tensor.read_only(), std::nullopt};
   if (request.device && !same_device(*request.device, dlpack_device(device))) {
     if (!same_device(*request.device, dlpack_device(Device{})) || request.copy == false) {
       throw BufferError(message(
@@ -258,11 +284,16 @@ DLPackExport prepare_dlpack(const Tensor& tensor, const DLPackRequest& request) 
           request.device->device_type, ", ", request.device->device_id, ")",
           request.copy == false ? " without a copy" : "; use .to(device) first"));
     }
-    return {tensor.to(Device{}), true, std::nullopt};
+    return {tensor.to(Device{}), true, false, std::nullopt};
   }
-  if (request.copy == true) {
+  // Consumers may write, and some do so whatever the flags say.
+  const bool needed = tensor.storage()->is_needed() && !tensor.read_only();
+  if (request.copy == true || (needed && request.copy != false)) {
     exported.tensor = tensor.copy();
     exported.copied = true;
+    exported.read_only = false;
+  } else if (needed) {
+    exported.read_only = true;
   }
   if (device.type == DeviceType::Cuda) {
     const intptr_t stream = request.stream.value_or(kLegacyDefaultStream);
@@ -273,11 +304,13 @@ DLPackExport prepare_dlpack(const Tensor& tensor, const DLPackRequest& request) 
 }
 
 DLManagedTensor* make_dlpack(const DLPackExport& exported) {
-  if (exported.tensor.read_only()) {
+  if (exported.read_only) {
     throw BufferError(
-        "__dlpack__: this tensor is read-only, which only DLPack 1.0 and newer can express; ask "
-        "with "
-        "max_version=(1, 0) or for a copy");
+        exported.tensor.read_only()
+            ? "__dlpack__: this tensor is read-only, which only DLPack 1.0 and newer can express; "
+              "ask with max_version=(1, 0) or for a copy"
+            : "__dlpack__: a tape needs this tensor for a gradient, so that it can only be shared "
+              "as read-only, which DLPack before 1.0 can't express; leave out copy=False");
   }
   return hand_over<DLManagedTensor>(exported);
 }
@@ -286,7 +319,7 @@ DLManagedTensorVersioned* make_dlpack_versioned(const DLPackExport& exported) {
   DLManagedTensorVersioned* managed = hand_over<DLManagedTensorVersioned>(exported);
   managed->version = kDLPackVersion;
   managed->flags =
-      (exported.tensor.read_only() ? kDLPackReadOnly : 0) | (exported.copied ? kDLPackCopied : 0);
+      (exported.read_only ? kDLPackReadOnly : 0) | (exported.copied ? kDLPackCopied : 0);
   return managed;
 }
 

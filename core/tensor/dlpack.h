@@ -21,14 +21,21 @@ class BufferError : public Error {
 // A tensor over another library's memory. `release` gives that memory back: it is called when the
 // last tensor that uses it is gone (on a GPU, after the work enqueued here), on any thread, and
 // never where this function throws. The producer has already ordered its work before this library's
-// stream. Elements that are not aligned to their own size are copied. Throws TypeError for a dtype
-// and BufferError for a device that is not supported.
-Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<void()> release);
+// stream. Elements that are not aligned to their own size are copied, which `may_copy` can forbid.
+// Throws TypeError for a dtype and BufferError for a device that is not supported, and where a copy
+// is needed.
+Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<void()> release,
+                          bool may_copy = true);
+
+// An imported tensor on the device that was asked for. `copy` as in DLPackRequest: throws
+// BufferError where it forbids one that is needed.
+Tensor adopt(const Tensor& tensor, std::optional<Device> device, std::optional<bool> copy);
 
 // Throws BufferError for a version whose structures can't be read.
 void check_dlpack_version(DLPackVersion version);
 
 DLDevice dlpack_device(Device device);
+DLDataType dlpack_dtype(DType dtype);
 // Throws BufferError for a kind of device that is not supported.
 Device device_from_dlpack(DLDevice device);
 
@@ -40,10 +47,11 @@ struct DLPackRequest {
 };
 
 // The tensor that is handed over: `tensor` itself or a copy, its data ready for the consumer's
-// stream.
+// stream. What a tape needs is copied, or with copy=false read-only.
 struct DLPackExport {
   Tensor tensor;
   bool copied = false;
+  bool read_only = false;
   std::optional<intptr_t> stream;  // set where the consumer's work has to be waited for at the end
 };
 // Throws BufferError where the request can't be met, ValueError for a stream that makes no sense.

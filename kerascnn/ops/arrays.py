@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import dtypes
+from kerascnn import _core, dtypes
 from kerascnn.ops import creation, dispatch, elementwise, reduction, shaping
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
@@ -59,8 +59,9 @@ def array(x: Any, dtype: Any = None) -> Any:
 
 @op
 def copy(x: Any) -> Any:
-    """The same elements (tensors don't change, so that this is the tensor itself)."""
-    return dispatch.convert(x)
+    """The same elements in memory of their own, which no variable or array shares."""
+    x = dispatch.convert(x)
+    return x.copy() if isinstance(x, _core.Tensor) else x  # what is recorded does not change
 
 
 def dtype(x: Any) -> str:

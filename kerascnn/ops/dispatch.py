@@ -14,6 +14,7 @@ import numpy as np
 
 from kerascnn import _core, dtypes, tracing
 from kerascnn.device import current as current_device
+from kerascnn.interchange import shares_memory, tensor_over
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.variable import Variable
 
@@ -77,7 +78,7 @@ def is_array_like(x: Any) -> bool:
     """Whether `x` is an array of NumPy or of another library, or a variable."""
     if isinstance(x, (KerasTensor, type)):
         return False
-    return isinstance(x, Variable) or hasattr(x, "__array__") or hasattr(x, "__dlpack__")
+    return isinstance(x, Variable) or hasattr(x, "__array__") or shares_memory(x)
 
 
 def to_numpy_array(x: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
@@ -167,11 +168,8 @@ def _device_of(like: Any) -> str | None:
 
 def _import_array(x: Any, dtype: str | None, device_name: str | None) -> Any:
     target = device_name or ("cpu" if tracing.current() is not None else current_device())
-    if hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray):
-        tensor = _core.from_dlpack(x)
-        if tensor.device != target:
-            tensor = tensor.to(target)
-        return tensor
+    if not isinstance(x, np.ndarray) and shares_memory(x):
+        return tensor_over(x).to(target)
     return _core.from_numpy(to_numpy_array(x, dtype), target)
 
 

@@ -177,7 +177,7 @@ def test_requests_that_cannot_be_met():
 @pytest.mark.parametrize(
     ("value", "error", "text"),
     [
-        ([1, 2], TypeError, "__dlpack_device__, got list"),
+        ([1, 2], AttributeError, "__dlpack_device__, got list"),
         (np.zeros(2, "complex128"), TypeError, "complex128 is not supported"),
         (np.zeros(2, "uint32"), TypeError, "uint32 is not supported"),
         (np.array(["x"]), BufferError, "DLPack"),

@@ -233,4 +233,14 @@ void CudaBackend::make_stream_wait(intptr_t stream) {
   order(context_.stream(), dlpack_stream(stream));
 }
 
+Device CudaBackend::device_of(const void* data) {
+  activate();
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
+  if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged) {
+    throw DeviceError("the address is not one of memory on a GPU");
+  }
+  return {DeviceType::Cuda, attributes.device};
+}
+
 }  // namespace kerascnn::cuda

@@ -37,6 +37,7 @@ class CudaBackend final : public Backend {
   void copy_beside(std::span<const HostCopy> copies, Fence& after, Fence& done) override;
   void wait_for_stream(intptr_t stream) override;
   void make_stream_wait(intptr_t stream) override;
+  Device device_of(const void* data) override;
 
  private:
   Context& context_;
