@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from kerascnn import _core
+from kerascnn import _core, array_protocols
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.variable import Variable
 
@@ -63,35 +61,8 @@ def _round(self: Any, decimals: int | None = None) -> Any:
     return ops.round(self, decimals or 0)
 
 
-def _tensor_repr(self: Any) -> str:
-    values = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=100)
-    return (
-        f"Tensor({values}, shape={tuple(self.shape)}, dtype={self.dtype}, device={self.device!r})"
-    )
-
-
 def _value_repr(self: Any) -> str:
     return f"<Value shape={tuple(self.shape)}, dtype={self.dtype}>"
-
-
-def _item(self: Any) -> Any:
-    """The only element, as a Python number."""
-    array = self.numpy()
-    if array.size != 1:
-        raise ValueError(
-            f"Only a tensor of one element can be a Python number. Received: shape={array.shape}"
-        )
-    return array.reshape(()).astype("float64" if array.dtype.kind == "V" else array.dtype).item()
-
-
-def _tensor_len(self: Any) -> int:
-    if not self.shape:
-        raise TypeError("A tensor without axes has no length.")
-    return int(self.shape[0])
-
-
-def _iterate(self: Any) -> Any:
-    return (self[i] for i in range(len(self)))
 
 
 def _without_value(self: Any, *args: Any) -> Any:
@@ -146,7 +117,6 @@ def _add_operators(cls: Any) -> None:
 
 def install_operators() -> None:
     """Gives the core's classes, KerasTensor and Variable their Python operators."""
-    tensor: Any = _core.Tensor
     for name in ("add", "subtract", "multiply", "divide", "matmul"):
         _core.set_fallback(name, _forward(name))
     for name in ("negative", "absolute"):
@@ -154,19 +124,12 @@ def install_operators() -> None:
     _core.set_variable_type(Variable)
     for cls in (_core.Tensor, _core.Value, KerasTensor, Variable):
         _add_operators(cls)
+    array_protocols.install(_core.Tensor, Variable)
     value: Any = _core.Value
-    for cls in (tensor, value):
-        cls.__eq__ = _forward("equal")
-        cls.__ne__ = _forward("not_equal")
-        cls.__hash__ = object.__hash__
-    for name, number in {"__bool__": bool, "__float__": float, "__int__": int}.items():
-        setattr(tensor, name, lambda self, number=number: number(_item(self)))
+    value.__eq__ = array_protocols.compared_by("equal")
+    value.__ne__ = array_protocols.compared_by("not_equal")
+    value.__hash__ = object.__hash__
+    for name in ("__bool__", "__float__", "__int__", "__iter__", "__array__"):
         setattr(value, name, _without_value)
-    tensor.item = _item
-    tensor.__repr__ = _tensor_repr
-    tensor.__len__ = _tensor_len
-    tensor.__iter__ = _iterate
     value.__repr__ = _value_repr
-    value.__iter__ = _without_value
-    value.__array__ = _without_value
     value.ndim = property(lambda self: len(self.shape))

@@ -1,0 +1,223 @@
+"""What Python and NumPy ask of an array: text, numbers, copies, pickles, `in`, comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kerascnn import _core, dtypes, tracing
+
+# As NumPy prints: so many elements at each end of an axis, where there are more than so many.
+_EDGE = 3
+_PRINTED = 100
+
+
+def _quietly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Runs with values at once, and unseen by tapes."""
+
+    def run(*args: Any) -> Any:
+        with tracing.suspended(), _core.RecordingPause():
+            return function(*args)
+
+    return run
+
+
+@_quietly
+def _edges(tensor: Any) -> np.ndarray[Any, Any]:
+    """The elements that are printed, on the host: of long axes the ends, and one in between."""
+    from kerascnn import ops
+
+    for axis, extent in enumerate(tensor.shape):
+        if extent > 2 * _EDGE + 1:
+            ends = [*range(_EDGE + 1), *range(extent - _EDGE, extent)]
+            tensor = ops.take(tensor, ends, axis=axis)
+    array: np.ndarray[Any, Any] = tensor.numpy()
+    return array
+
+
+def tensor_repr(self: Any) -> str:
+    """Without bringing all of a large tensor to the host."""
+    is_long = self.size > _PRINTED
+    array = _edges(self) if is_long else self.numpy()
+    if array.dtype.kind == "V":
+        array = array.astype(np.float32)
+    threshold = 0 if is_long else _PRINTED
+    values = np.array2string(
+        array, separator=", ", prefix="Tensor(", threshold=threshold, edgeitems=_EDGE
+    )
+    return (
+        f"Tensor({values}, shape={tuple(self.shape)}, dtype={self.dtype}, device={self.device!r})"
+    )
+
+
+def item(self: Any) -> Any:
+    """The only element, as a Python number."""
+    if self.size != 1:
+        raise ValueError(
+            "Only a tensor of one element can be a Python number. Received: "
+            f"shape={tuple(self.shape)}"
+        )
+    array = self.numpy()
+    return array.reshape(()).astype("float64" if array.dtype.kind == "V" else array.dtype).item()
+
+
+def truth(self: Any) -> bool:
+    """Of the only element."""
+    if self.size != 1:
+        raise ValueError(
+            f"A tensor of {self.size} elements is neither true nor false. Use ops.any(x) or "
+            f"ops.all(x) of what you compare, or x.size. Received: shape={tuple(self.shape)}"
+        )
+    return bool(item(self))
+
+
+def index(self: Any) -> int:
+    """A single whole number as an index of lists, a length and the like."""
+    if self.shape or not dtypes.is_integer(self.dtype):
+        raise TypeError(
+            "Only a tensor of a single whole number, shape (), can be an index. Received: "
+            f"shape={tuple(self.shape)}, dtype={self.dtype}"
+        )
+    return int(item(self))
+
+
+def length(self: Any) -> int:
+    """The extent of the first axis."""
+    if not self.shape:
+        raise TypeError("A tensor without axes has no length.")
+    return int(self.shape[0])
+
+
+def iterate(self: Any) -> Any:
+    """The parts along the first axis."""
+    if not self.shape:
+        raise TypeError("A tensor without axes cannot be iterated over.")
+    return (self[i] for i in range(self.shape[0]))
+
+
+def contains(self: Any, element: Any) -> bool:
+    """Whether an element equals it, as in NumPy."""
+    from kerascnn import ops
+
+    return bool(_quietly(lambda: ops.any(self == element))())
+
+
+def formatted(self: Any, spec: str) -> str:
+    """A single number as numbers are formatted; other tensors as they are printed."""
+    if not spec:
+        return str(self)
+    if self.shape:
+        raise TypeError(
+            f"The format {spec!r} is one of numbers, and a tensor of shape {tuple(self.shape)} is "
+            "not one. Use its elements, x.item() or x.numpy()."
+        )
+    return format(float(self) if dtypes.is_float(self.dtype) else int(self), spec)
+
+
+def set_item(self: Any, key: Any, value: Any) -> None:
+    """Nothing: tensors don't change."""
+    raise TypeError(
+        f"A {type(self).__name__} does not support item assignment. Use ops.scatter_update, "
+        "ops.slice_update or ops.where for a new tensor, or keras.Variable.assign for a value that "
+        "changes."
+    )
+
+
+def divide_and_remain(self: Any, other: Any) -> tuple[Any, Any]:
+    """`(self // other, self % other)`."""
+    return self // other, self % other
+
+
+def reflected_divide_and_remain(self: Any, other: Any) -> tuple[Any, Any]:
+    return other // self, other % self
+
+
+def compared_by(name: str) -> Callable[[Any, Any], Any]:
+    """`==` and `!=`. What is no number equals no element, as in NumPy."""
+
+    def compare(self: Any, other: Any) -> Any:
+        from kerascnn import ops
+
+        if other is None or isinstance(other, (str, bytes)):
+            return ops.full(tuple(self.shape), name == "not_equal", "bool")
+        return getattr(ops, name)(self, other)
+
+    return compare
+
+
+def _rebuilt(array: np.ndarray[Any, Any], device_name: str) -> Any:
+    return _core.from_numpy(array, device_name)
+
+
+def tensor_reduce(self: Any) -> Any:
+    """Pickles hold the values and the device, without what tapes know."""
+    return _rebuilt, (np.array(self.numpy()), self.device)
+
+
+def tensor_copy(self: Any) -> Any:
+    """Memory of its own, on the same device; tapes follow it."""
+    return self.copy()
+
+
+def tensor_deepcopy(self: Any, memo: dict[int, Any]) -> Any:
+    return memo.setdefault(id(self), self.copy())
+
+
+def to_list(self: Any) -> Any:
+    """The elements as Python numbers, in lists nested like the axes."""
+    array = self.numpy()
+    return (array.astype(np.float32) if array.dtype.kind == "V" else array).tolist()
+
+
+def _of_value(function: Callable[..., Any]) -> Callable[..., Any]:
+    """For variables: the same of the tensor that they hold."""
+
+    def method(self: Any, *args: Any) -> Any:
+        value = self.value
+        if isinstance(value, _core.Value):
+            bool(value)  # says that it has none yet
+        return function(value, *args)
+
+    return method
+
+
+# For tensors, and for variables of the tensor that they hold.
+_VALUES: dict[str, Callable[..., Any]] = {
+    "__float__": lambda self: float(item(self)),
+    "__int__": lambda self: int(item(self)),
+    "__index__": index,
+    "__contains__": contains,
+    "tolist": to_list,
+}
+# For both as they are.
+_SHARED: dict[str, Callable[..., Any]] = {
+    "__len__": length,
+    "__format__": formatted,
+    "__setitem__": set_item,
+    "__divmod__": divide_and_remain,
+    "__rdivmod__": reflected_divide_and_remain,
+}
+_TENSORS: dict[str, Callable[..., Any]] = {
+    "__repr__": tensor_repr,
+    "__bool__": truth,
+    "__iter__": iterate,
+    "__eq__": compared_by("equal"),
+    "__ne__": compared_by("not_equal"),
+    "__hash__": object.__hash__,
+    "__reduce__": tensor_reduce,
+    "__copy__": tensor_copy,
+    "__deepcopy__": tensor_deepcopy,
+    "item": item,
+}
+
+
+def install(tensor: Any, variable: Any) -> None:
+    """Gives the classes of tensors and variables these methods."""
+    for name, function in {**_VALUES, **_SHARED, **_TENSORS}.items():
+        setattr(tensor, name, function)
+    for name, function in _VALUES.items():
+        setattr(variable, name, _of_value(function))
+    for name, function in _SHARED.items():
+        setattr(variable, name, function)
