@@ -7,11 +7,10 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kerascnn.training.batch_forms import BatchForm, form_of, look_at
 from kerascnn.training.data import ArrayData
-from kerascnn.training.routes import make_route
+from kerascnn.training.device_arrays import Array
+from kerascnn.training.routes import DeviceRoute, make_route
 from kerascnn.training.steps import PREDICT, CompiledStep, describe_source
 from kerascnn.training.streams import BatchStream
 
@@ -193,7 +192,7 @@ class BatchFeed:
             except (ValueError, TypeError) as error:
                 raise self._named(error) from error
             form = None if seen is None else self._forms.get(seen[1])
-        arrays = None if seen is None or form is None else form.arrays_of(seen[0])
+        arrays: Any = None if seen is None or form is None else form.arrays_of(seen[0])
         if form is None or arrays is None:
             route, arrays = self._read(batch, seen)
         else:
@@ -204,7 +203,7 @@ class BatchFeed:
             self._route = route
         route.put(arrays)
 
-    def _read(self, batch: Any, seen: Any) -> tuple[Any, list[np.ndarray]]:
+    def _read(self, batch: Any, seen: Any) -> tuple[Any, list[Array]]:
         """Checks a batch in full; its route and its arrays."""
         try:
             data = self._stream.read(batch)
@@ -226,18 +225,21 @@ class BatchFeed:
         return kind(f"Batch {self._seen - 1} of the {self._stream.name}: {error}")
 
     def _route_for(self, data: ArrayData) -> Any:
+        data.settle(self._state.device)
         source = describe_source(
             data.packed, data.unique_arrays(), data.num_samples, None, counts=False
         )
-        route = self._routes.get(source.key)
+        key = source.key, data.is_on_device
+        route = self._routes.get(key)
         if route is None:
             # What waits goes first: making a step takes time, and memory where the ring grows.
             self._state.flush()
-            route = make_route(self._model, self._kind, source, self._state)
+            make = DeviceRoute if data.is_on_device else make_route
+            route = make(self._model, self._kind, source, self._state)
             if len(self._routes) >= _MAX_ROUTES:
                 oldest = self._routes.pop(next(iter(self._routes)))
                 self._forms = {k: f for k, f in self._forms.items() if f.route is not oldest}
-            self._routes[source.key] = route
+            self._routes[key] = route
             if self._kind != PREDICT:
                 self._model._check_labels(data)
         return route

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerascnn import _core, trees
+from kerascnn.interchange import is_on_gpu
 from kerascnn.training.data import ArrayData, import_array
 
 _INT32 = np.iinfo(np.int32)
@@ -101,8 +102,8 @@ def _plain_array(leaf: Any) -> np.ndarray | None:
     if kind is np.ndarray:
         return leaf
     if kind is _core.Tensor:
-        return leaf.numpy()
-    if kind.__module__ != "torch":
+        return leaf.numpy() if leaf.device == "cpu" else None
+    if kind.__module__ != "torch" or is_on_gpu(leaf):
         return None
     try:
         return import_array(leaf)

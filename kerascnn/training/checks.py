@@ -9,6 +9,7 @@ import numpy as np
 
 from kerascnn.losses.alignment import ctc
 from kerascnn.training.compile_utils import CompileLoss
+from kerascnn.training.device_arrays import DeviceArray
 
 
 def check_labels(compile_loss: CompileLoss | None, y: Any, shapes: Any) -> None:
@@ -51,7 +52,7 @@ def label_limits(compile_loss: CompileLoss | None, y: Any, shapes: Any) -> dict[
 def _sparse_labels(compile_loss: CompileLoss, y: Any, shapes: Any) -> Iterator[tuple]:
     """(loss, labels, number of classes) of each loss that takes class numbers."""
     for loss, labels in zip(compile_loss.losses, compile_loss.targets(y, shapes), strict=True):
-        if loss.is_sparse and isinstance(labels, np.ndarray):
+        if loss.is_sparse and isinstance(labels, (np.ndarray, DeviceArray)):
             axis = loss.loss._fn_kwargs.get("axis", -1)
             output = shapes
             for key in loss.path:
@@ -59,7 +60,13 @@ def _sparse_labels(compile_loss: CompileLoss, y: Any, shapes: Any) -> Iterator[t
             yield loss, labels, int(output.shape[axis])
 
 
-def _check_sparse(labels: np.ndarray, num_classes: int, loss: Any) -> None:
+def _check_sparse(labels: Any, num_classes: int, loss: Any) -> None:
+    if isinstance(labels, DeviceArray):
+        # Two numbers are enough to know that all is well; what is wrong is looked at on the host.
+        is_plain = labels.dtype.kind in "iub" and loss.ignore_class is None and labels.size
+        if is_plain and labels.min() >= 0 and labels.max() < num_classes:
+            return
+        labels = np.asarray(labels)
     name = loss.loss.name
     if loss.ignore_class is not None:
         labels = labels[labels != loss.ignore_class]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core
+from kerascnn.training.device_arrays import Array
 
 
 def host_memory(shape: Sequence[int], dtype: str, device: str) -> _core.Tensor:
@@ -37,7 +38,7 @@ class Chunks:
         tensors: both places of each array, one behind the other.
     """
 
-    def __init__(self, arrays: Sequence[np.ndarray], rows: int, device: str):
+    def __init__(self, arrays: Sequence[Array], rows: int, device: str):
         self._rows = rows
         self.key = self.key_for(arrays, rows)
         specs = [((2 * rows, *array.shape[1:]), array.dtype.name) for array in arrays]
@@ -51,11 +52,11 @@ class Chunks:
         self._uploads: list[Any] = [_core.Upload(device) for _ in range(2)]
 
     @staticmethod
-    def key_for(arrays: Sequence[np.ndarray], rows: int) -> tuple:
+    def key_for(arrays: Sequence[Array], rows: int) -> tuple:
         """What places for so many rows of such arrays have as their `key`."""
         return rows, tuple((array.shape[1:], array.dtype.name) for array in arrays)
 
-    def load(self, place: int, arrays: Sequence[np.ndarray], which: slice | np.ndarray) -> None:
+    def load(self, place: int, arrays: Sequence[Any], which: slice | np.ndarray) -> None:
         """Fills a place with rows of the arrays, once what was sent from it before has arrived.
 
         The steps that read the place must have been enqueued, and `release` called.

@@ -1,4 +1,4 @@
-"""Arrays as `fit` takes them: converted, checked, split, weighted. All on the host."""
+"""Arrays as `fit` takes them, on the host or a GPU: converted, checked, split, weighted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core, config, dtypes, trees
+from kerascnn.interchange import shares_memory
+from kerascnn.training.device_arrays import Array, DeviceArray, device_array
 from kerascnn.training.structure import is_nested
 from kerascnn.utils.batch_parts import pack_x_y_sample_weight
 
@@ -50,17 +52,36 @@ class ArrayData:
         """What a step gets: `x`, `(x, y)` or `(x, y, sample_weight)`, without absent ends."""
         return pack_x_y_sample_weight(*self.structure)
 
-    def unique_arrays(self) -> list[np.ndarray]:
+    def settle(self, device: str) -> None:
+        """Brings what lies on another GPU to the device where steps run, a CPU's too."""
+        moved: dict[int, Any] = {}
+
+        def move(leaf: Any) -> Any:
+            if not isinstance(leaf, DeviceArray):
+                return leaf
+            if id(leaf) not in moved:
+                moved[id(leaf)] = leaf.on(device)
+            return moved[id(leaf)]
+
+        self.x, self.y, self.sample_weight = trees.map_structure(move, self.structure)
+
+    def unique_arrays(self) -> list[Array]:
         """The arrays, one that occurs several times only once."""
         return list({id(array): array for array in self.arrays()}.values())
 
-    def arrays(self) -> list[np.ndarray]:
+    def arrays(self) -> list[Array]:
         """All arrays from left to right, without the absent ones."""
         return [leaf for leaf in trees.flatten(self.structure) if leaf is not None]
 
     @property
-    def num_bytes(self) -> int:
-        return sum(array.nbytes for array in self.unique_arrays())
+    def host_bytes(self) -> int:
+        """Of what has to go to a device."""
+        return sum(a.nbytes for a in self.unique_arrays() if isinstance(a, np.ndarray))
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether some of it is there already."""
+        return any(isinstance(array, DeviceArray) for array in self.arrays())
 
     def _check_lengths(self) -> int:
         sizes = {
@@ -116,8 +137,9 @@ class ArrayData:
         self.sample_weight = class_weights_of(self.y, class_weight)
 
 
-def class_weights_of(y: np.ndarray, class_weight: dict) -> np.ndarray:
+def class_weights_of(y: Array, class_weight: dict) -> np.ndarray:
     """The weight of each sample's class, shape (num_samples,); 1 for classes not listed."""
+    y = np.asarray(y)
     if y.ndim > 1:
         y = np.argmax(y, axis=-1) if y.shape[-1] != 1 else y[..., 0]
     labels = np.round(y).astype(np.int64)
@@ -183,14 +205,17 @@ def _reject_numbers(items: Any, name: str) -> None:
         )
 
 
-def _as_array(value: Any, name: str) -> np.ndarray | None:
-    """A NumPy array of a dtype that the device has; floats become `floatx`."""
+def _as_array(value: Any, name: str) -> Array | None:
+    """An array of a dtype that the device has, NumPy's or on a GPU; floats become `floatx`."""
     if value is None:
         return None
-    if isinstance(value, _core.Tensor):
+    on_gpu = device_array(value)
+    if on_gpu is not None:
+        value = on_gpu
+    elif isinstance(value, _core.Tensor):
         value = value.numpy()
     elif not isinstance(value, np.ndarray):
-        if not hasattr(value, "__array__") and not hasattr(value, "__dlpack__"):
+        if not hasattr(value, "__array__") and not shares_memory(value):
             raise TypeError(
                 f"{name} must be an array. Received: {type(value).__name__}. Lists and tuples are "
                 "read as one array for each input or output of the model."
@@ -219,7 +244,7 @@ def import_array(value: Any) -> np.ndarray:
     return array[:, None] if is_column else array
 
 
-def _standardize_dtype(array: np.ndarray, name: str) -> np.ndarray:
+def _standardize_dtype(array: Array, name: str) -> Array:
     dtype = array.dtype.name
     if array.dtype.kind in "OSUaM" or array.dtype.kind == "m":
         kind = {"O": "Python objects", "M": "dates", "m": "time spans"}.get(
@@ -247,7 +272,7 @@ def _standardize_dtype(array: np.ndarray, name: str) -> np.ndarray:
 def _compact_labels(y: Any) -> Any:
     """Class numbers as int32, which losses and metrics compare in: converted once, here."""
 
-    def convert(leaf: np.ndarray | None) -> np.ndarray | None:
+    def convert(leaf: Array | None) -> Array | None:
         if leaf is None or leaf.dtype.kind not in "iu":
             return leaf
         is_labels = leaf.ndim == 1 or (leaf.ndim == 2 and leaf.shape[1] == 1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core
+from kerascnn.training.device_arrays import DeviceArray
 from kerascnn.variable import Variable
 
 # Orders that are kept: of whole batches and the last one, for a few sets of data, of up to so many
@@ -46,6 +47,9 @@ class StagedTensor:
         return self._host
 
     def write(self, values: Any) -> None:
+        if isinstance(values, DeviceArray):
+            self.core.assign(values.tensor)
+            return
         self._host[...] = values
         self.flush()
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kerascnn import _core
 from kerascnn.training import memory
 from kerascnn.training.chunks import Chunks
 from kerascnn.training.data import ArrayData
+from kerascnn.training.device_arrays import tensor_of
 from kerascnn.training.device_state import StagedTensor, StepState
 from kerascnn.training.output_buffers import OutputBuffers
 from kerascnn.training.steps import PREDICT, BatchSource, CompiledStep, describe_source
@@ -63,6 +63,10 @@ class Feed:
         generator: np.random.Generator | None = None,
         once: bool = False,
     ):
+        data.settle(state.device)
+        fits = memory.fits_on_device(data.host_bytes, state.device)
+        if data.is_on_device and not fits:
+            data.settle("cpu")  # streamed with what can't be beside it
         self._data = data
         self._arrays = data.unique_arrays()
         self._batch_size = batch_size
@@ -74,8 +78,12 @@ class Feed:
         self.num_batches = self._full + bool(self._rest)
         device = state.device
         per_batch = max(1, sum(a[:1].nbytes for a in self._arrays) * batch_size)
-        fits = memory.fits_on_device(data.num_bytes, device)
-        in_pieces = fits and once and memory.worth_pieces(data.num_bytes, per_batch, device)
+        in_pieces = (
+            fits
+            and once
+            and not data.is_on_device
+            and memory.worth_pieces(data.host_bytes, per_batch, device)
+        )
         self.is_resident = fits and not in_pieces
         if self.is_resident:
             self._chunk = self._full
@@ -148,7 +156,7 @@ class Feed:
             # The last batch comes behind the last whole chunk, into the other place.
             self._tail_order = state.in_order(len(self._counts) % 2 * rows, self._rest)
             return
-        self._tensors = [_core.from_numpy(array, state.device) for array in self._arrays]
+        self._tensors = [tensor_of(array, state.device) for array in self._arrays]
         if self._generator is None:
             self._order = state.in_order(0, rows)
             self._tail_order = state.in_order(rows, self._rest)

@@ -208,10 +208,11 @@ class StepMachinery:
                 self._state.parts = None
 
     def _run_step(self, kind: str, data: ArrayData) -> CompiledStep:
-        arrays = data.unique_arrays()
-        source = describe_source(data.structure, arrays, data.num_samples, None, False)
         with self._finding_parts_once():
             state = self._prepare(kind, data)
+            data.settle(state.device)
+            arrays = data.unique_arrays()
+            source = describe_source(data.structure, arrays, data.num_samples, None, False)
             step = self._compiled_step(kind, source, state)
         if kind != PREDICT:
             self._check_labels(data)

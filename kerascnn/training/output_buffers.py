@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from kerascnn import _core, dtypes
 from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
@@ -74,20 +72,22 @@ class OutputBuffers:
         """So many steps were run."""
         self._filled += steps
 
-    def take(self) -> list[np.ndarray]:
-        """The outputs of the steps since the last time, as arrays of their own."""
+    def take(self, as_tensor: bool = False) -> list[Any]:
+        """The outputs of the steps since the last time, as arrays or tensors of their own."""
         rows = self._filled * self._batch_size
         arrays = []
         for buffer in self._buffers:
             value = buffer.value
             part = value.piece([rows, *value.shape[1:]], value.dtype, 0)
-            arrays.append(as_array(part))
+            arrays.append(copy_of(part, as_tensor))
         self.clear()
         return arrays
 
 
-def as_array(tensor: _core.Tensor) -> np.ndarray:
-    """A copy of a tensor on the host; what comes from a GPU is one already."""
+def copy_of(tensor: _core.Tensor, as_tensor: bool) -> Any:
+    """A copy of a tensor where it is, or as an array; what comes from a GPU is one already."""
+    if as_tensor:
+        return tensor.copy()
     array = tensor.numpy()
     return array.copy() if tensor.device == "cpu" else array
 

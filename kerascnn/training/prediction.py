@@ -30,9 +30,17 @@ class Predictor:
         model: the model.
         feed: the batches.
         callbacks: who is told.
+        as_tensor: whether the outputs stay on the device.
     """
 
-    def __init__(self, model: StepMachinery, feed: Feed | BatchFeed, callbacks: CallbackList):
+    def __init__(
+        self,
+        model: StepMachinery,
+        feed: Feed | BatchFeed,
+        callbacks: CallbackList,
+        as_tensor: bool = False,
+    ):
+        self._as_tensor = as_tensor
         self._model = model
         self._feed = feed
         self._callbacks = callbacks
@@ -42,11 +50,11 @@ class Predictor:
         if not self._step_by_step:
             self._buffers = feed.output_buffers
         self._pacer = Pacer(self._device, per_step=feed.step_seconds)
-        self._parts: list[list[np.ndarray]] = []  # the leaves of the outputs, some rows each
+        self._parts: list[list[Any]] = []  # the leaves of the outputs, some rows each
         self._last: CompiledStep | None = None
 
     def run(self, steps: int | None) -> Any:
-        """The outputs for all batches, or the first `steps` of them, as arrays."""
+        """The outputs for all batches, or the first `steps` of them, as arrays or tensors."""
         self._model.stop_predicting = False
         self._callbacks.on_predict_begin()
         limit, seen = self._feed.begin_epoch(steps), 0
@@ -107,14 +115,18 @@ class Predictor:
     def _add(self, step: CompiledStep) -> None:
         """Takes the outputs of the step that ran last."""
         self._last = step
-        self._parts.append(step.copies_of_outputs())
+        self._parts.append(step.copies_of_outputs(self._as_tensor))
 
     def _drain(self) -> None:
         """Takes the outputs of the steps that lie in the buffers."""
         if self._buffers is not None and not self._buffers.is_empty:
-            self._parts.append(self._buffers.take())
+            self._parts.append(self._buffers.take(self._as_tensor))
 
 
-def _joined(parts: tuple[np.ndarray, ...]) -> np.ndarray:
-    """All rows in one array: without a copy where there is only one part."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _joined(parts: tuple[Any, ...]) -> Any:
+    """All rows in one array or tensor: without a copy where there is only one part."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], _core.Tensor):
+        return _core.apply("concatenate", list(parts), {"axis": 0})[0]
+    return np.concatenate(parts)

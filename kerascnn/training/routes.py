@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,6 +48,30 @@ class DirectRoute:
         for place, array in zip(self._places, arrays, strict=True):
             place[...] = array
         self.step.run(self._inputs, 1)
+
+    def flush(self) -> None:
+        """Nothing: no batch waits."""
+
+
+class DeviceRoute:
+    """Copies each batch on the device to the step's own place, and what is on the host to there.
+
+    Args:
+        model: the model.
+        kind: the kind of step.
+        source: what batches look like; `rows` and `counts` are left to the route.
+        state: the counters that steps read and write.
+    """
+
+    def __init__(self, model: StepMachinery, kind: str, source: BatchSource, state: StepState):
+        self.step: CompiledStep = model._compiled_step(kind, source, state)
+        self._staged = [StagedTensor("batch", s, dtype, state.device) for s, dtype in source.specs]
+
+    def put(self, arrays: Sequence[Any]) -> None:
+        """Takes a batch."""
+        for staged, array in zip(self._staged, arrays, strict=True):
+            staged.write(array)
+        self.step.run([staged.tensor for staged in self._staged], 1)
 
     def flush(self) -> None:
         """Nothing: no batch waits."""
@@ -174,7 +198,7 @@ class RingRoute:
 def make_route(
     model: StepMachinery, kind: str, source: BatchSource, state: StepState
 ) -> DirectRoute | RingRoute:
-    """The route for batches like `source` on the state's device."""
+    """The route for batches like `source` on the host to the state's device."""
     route = DirectRoute if state.device == "cpu" else RingRoute
     return route(model, kind, source, state)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kerascnn.interchange import shares_memory
 from kerascnn.training.data import ArrayData
 from kerascnn.training.streams import (
     BatchStream,
@@ -100,7 +101,7 @@ def _source_name(x: Any) -> str | None:
         return "torch DataLoader"
     if x is None or isinstance(x, (str, bytes, list, tuple, dict, np.ndarray, np.generic)):
         return None
-    if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
+    if hasattr(x, "__array__") or shares_memory(x):
         return None
     if hasattr(x, "__next__"):
         return "generator"

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from kerascnn import _core, config, trees
 from kerascnn.device import device as on_device
 from kerascnn.metrics.recording import StepRecording, record_step
 from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
+from kerascnn.training.device_arrays import Array
 from kerascnn.training.device_state import StagedTensor, StepState
 from kerascnn.training.gradients import note_model
-from kerascnn.training.output_buffers import OutputBuffers, as_array, buffers_for
+from kerascnn.training.output_buffers import OutputBuffers, buffers_for, copy_of
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -52,7 +51,7 @@ class BatchSource(NamedTuple):
 
 def describe_source(
     structure: Any,
-    arrays: Sequence[np.ndarray],
+    arrays: Sequence[Array],
     batch_size: int,
     rows: int | None,
     counts: bool,
@@ -88,7 +87,7 @@ class CompiledStep:
         self.seconds: float | None = None  # that it takes, where somebody noted them
         self.buffers = buffers  # what it puts its outputs into, None where that is nothing
 
-    def stage(self, arrays: list[np.ndarray], device: str) -> list[Any]:
+    def stage(self, arrays: Sequence[Array], device: str) -> list[Any]:
         """Copies a batch to the step's own places on the device; returns its inputs."""
         if self._staged is None:
             self._staged = [
@@ -110,11 +109,11 @@ class CompiledStep:
         """What the last step returned, as NumPy arrays that the next run overwrites."""
         return self.pack([tensor.numpy() for tensor in self.program.outputs()])
 
-    def copies_of_outputs(self) -> list[np.ndarray]:
-        """The leaves of what the last step returned, as arrays of their own."""
-        return [as_array(tensor) for tensor in self.program.outputs()]
+    def copies_of_outputs(self, as_tensor: bool = False) -> list[Any]:
+        """The leaves of what the last step returned, as arrays or tensors of their own."""
+        return [copy_of(tensor, as_tensor) for tensor in self.program.outputs()]
 
-    def pack(self, leaves: list[np.ndarray]) -> Any:
+    def pack(self, leaves: list[Any]) -> Any:
         """Arrays in the form of what the step returned."""
         return trees.pack_as(self._outputs, leaves)
 

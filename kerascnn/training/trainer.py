@@ -303,6 +303,7 @@ class Trainer(StepMachinery):
 
         Args:
             x: array of shape `(num_samples, ...)`; for several inputs a list or dictionary of them.
+                NumPy's or another library's: what is on the model's GPU is used where it lies.
                 Or what gives batches `(x, y)` or `(x, y, sample_weight)` by itself: a generator, a
                 `keras.utils.PyDataset`, a PyTorch DataLoader, another iterable.
             y: targets in the same form as arrays; batches bring their own.
@@ -419,6 +420,8 @@ class Trainer(StepMachinery):
         verbose: str | int = "auto",
         steps: int | None = None,
         callbacks: Any = None,
+        *,
+        as_tensor: bool = False,
     ) -> Any:
         """The model's outputs for data.
 
@@ -428,9 +431,12 @@ class Trainer(StepMachinery):
             verbose: see `fit`.
             steps: how many batches, all of them by default.
             callbacks: see `fit`; one that overrides hooks of batches gets the outputs of each.
+            as_tensor: whether to return tensors on the model's device instead of NumPy arrays. On a
+                GPU the outputs then never come to the host; others take them by DLPack, as in
+                `torch.from_dlpack(model.predict(x, as_tensor=True))`.
 
         Returns:
-            An array of shape `(num_samples, ...)`, or the model's structure of them.
+            An array (or tensor) of shape `(num_samples, ...)`, or the model's structure of them.
 
         Raises:
             ValueError: for data that don't fit the model.
@@ -442,7 +448,7 @@ class Trainer(StepMachinery):
         steps = limit_steps(steps, feed.num_batches)
         callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
         with self._running(callback_list, feed):
-            return Predictor(self, feed, callback_list).run(steps)
+            return Predictor(self, feed, callback_list, as_tensor).run(steps)
 
     def train_on_batch(
         self,
