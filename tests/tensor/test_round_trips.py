@@ -1,0 +1,331 @@
+"""Memory shared with NumPy, PyTorch, JAX and CuPy, both ways: same pointer, every dtype, no leaks.
+
+Each library is skipped where it is not installed. On a GPU, work on their streams must be in order.
+"""
+
+import gc
+import os
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import kerascnn as keras
+from kerascnn import _core, ops
+
+# JAX would otherwise take most of a GPU's memory when it first looks at it.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+DTYPES = [
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+]
+SHAPES = [(), (1,), (5,), (3, 4), (2, 0, 3), (2, 3, 4)]
+CYCLES = 10_000
+
+
+def numpy_dtype(name):
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+class NumPy:
+    """How the tests make and look at arrays of a library."""
+
+    has_bfloat16 = False
+    can_write = True
+
+    def __init__(self, device):
+        self.device = device
+        if device != "cpu":
+            pytest.skip("NumPy has no GPU")
+
+    def make(self, values):
+        return np.array(values)
+
+    def take(self, tensor):
+        return np.from_dlpack(tensor)
+
+    def pointer(self, array):
+        return array.__array_interface__["data"][0]
+
+    def values(self, array):
+        return np.asarray(array)
+
+
+class PyTorch:
+    has_bfloat16 = True
+    can_write = True
+
+    def __init__(self, device):
+        self.torch = pytest.importorskip("torch")
+        if device != "cpu" and not self.torch.cuda.is_available():
+            pytest.skip("this PyTorch has no CUDA")
+        self.device = device
+
+    def make(self, values):
+        if values.dtype.kind == "V":
+            return self.make(values.astype("float32")).to(self.torch.bfloat16)
+        return self.torch.from_numpy(np.array(values)).to(self.device)
+
+    def take(self, tensor):
+        return self.torch.from_dlpack(tensor)
+
+    def pointer(self, array):
+        return array.data_ptr()
+
+    def values(self, array):
+        if array.dtype == self.torch.bfloat16:
+            return array.float().cpu().numpy().astype(ml_dtypes.bfloat16)
+        return array.cpu().numpy()
+
+
+class Jax:
+    has_bfloat16 = True
+    can_write = False
+
+    def __init__(self, device):
+        self.jax = pytest.importorskip("jax")
+        kind = "cpu" if device == "cpu" else "cuda"
+        try:
+            self.place = self.jax.devices(kind)[0]
+        except RuntimeError as error:
+            pytest.skip(f"this JAX has no {kind}: {str(error).splitlines()[0]}")
+        self.jax.config.update("jax_enable_x64", True)
+        self.device = device
+
+    def make(self, values):
+        return self.jax.device_put(values, self.place)
+
+    def take(self, tensor):
+        return self.jax.dlpack.from_dlpack(tensor)
+
+    def pointer(self, array):
+        return array.unsafe_buffer_pointer()
+
+    def values(self, array):
+        return np.asarray(array)
+
+
+class CuPy:
+    has_bfloat16 = False
+    can_write = True
+
+    def __init__(self, device):
+        self.cupy = pytest.importorskip("cupy")
+        if device == "cpu":
+            pytest.skip("CuPy has no arrays on a CPU")
+        self.device = device
+
+    def make(self, values):
+        return self.cupy.asarray(values)
+
+    def take(self, tensor):
+        return self.cupy.from_dlpack(tensor)
+
+    def pointer(self, array):
+        return array.data.ptr
+
+    def values(self, array):
+        return self.cupy.asnumpy(array)
+
+
+LIBRARIES = {"numpy": NumPy, "torch": PyTorch, "jax": Jax, "cupy": CuPy}
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request, device):
+    return LIBRARIES[request.param](device)
+
+
+def pointer_of(tensor):
+    """The address of a tensor's memory, by the plainest consumer there is."""
+    if tensor.device == "cpu":
+        return tensor.numpy().__array_interface__["data"][0]
+    if tensor.dtype == "bfloat16":
+        tensor = tensor.piece(list(tensor.shape), "int16", 0)
+    return tensor.__cuda_array_interface__["data"][0]
+
+
+def sample(rng, dtype, shape):
+    return rng.integers(0, 2 if dtype == "bool" else 100, shape).astype(numpy_dtype(dtype))
+
+
+def check_dtype(library, dtype):
+    if dtype == "bfloat16" and not library.has_bfloat16:
+        pytest.skip(f"{type(library).__name__} has no bfloat16")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_theirs_and_back(library, dtype, shape, rng):
+    check_dtype(library, dtype)
+    values = sample(rng, dtype, shape)
+    theirs = library.make(values)
+    ours = keras.from_dlpack(theirs)
+    assert (ours.shape, ours.dtype, ours.device) == (shape, dtype, library.device)
+    np.testing.assert_array_equal(ours.numpy(), values)
+    if not library.can_write and ours.read_only:
+        back = library.take(ours.copy())
+    else:
+        back = library.take(ours)
+        if values.size:
+            assert pointer_of(ours) == library.pointer(theirs) == library.pointer(back)
+    np.testing.assert_array_equal(library.values(back), values)
+    assert tuple(back.shape) == shape and back.dtype == theirs.dtype
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_ours_and_back(library, dtype, shape, rng):
+    check_dtype(library, dtype)
+    values = sample(rng, dtype, shape)
+    ours = _core.from_numpy(values, library.device)
+    theirs = library.take(ours)
+    back = keras.from_dlpack(theirs)
+    if values.size:
+        assert pointer_of(ours) == library.pointer(theirs) == pointer_of(back)
+    np.testing.assert_array_equal(library.values(theirs), values)
+    np.testing.assert_array_equal(back.numpy(), values)
+
+
+def test_strided_arrays(library, rng):
+    if type(library) is Jax:
+        pytest.skip("JAX hands over row-major arrays only")
+    values = rng.normal(size=(6, 8)).astype("float32")
+    theirs = library.make(values)
+    for view, expected in (
+        (theirs.T, values.T),
+        (theirs[1:, ::2], values[1:, ::2]),
+        (theirs[2], values[2]),
+        (theirs[:, 3:4], values[:, 3:4]),
+    ):
+        ours = keras.from_dlpack(view)
+        assert pointer_of(ours) == library.pointer(view)
+        np.testing.assert_array_equal(ours.numpy(), expected)
+        back = library.take(ours)
+        assert library.pointer(back) == library.pointer(view)
+        np.testing.assert_array_equal(library.values(back), expected)
+        np.testing.assert_array_equal((ours * 2.0).numpy(), expected * 2)
+
+
+def test_writes_are_seen_on_the_other_side(library):
+    if not library.can_write:
+        pytest.skip("its arrays don't change")
+    ours = _core.zeros([4], "float32", library.device)
+    theirs = library.take(ours)
+    theirs[1] = 5.0
+    assert ours.tolist() == [0, 5, 0, 0]
+    theirs = library.make(np.zeros(4, "float32"))
+    ours = keras.from_dlpack(theirs)
+    theirs[2] = 7.0
+    assert ours.tolist() == [0, 0, 7, 0]
+
+
+def test_both_may_let_go_first(library, settled_memory):
+    values = np.arange(100.0, dtype="float32")
+    theirs = library.make(values)
+    ours = keras.from_dlpack(theirs)
+    part = ours.reshape((10, 10))
+    del theirs, ours
+    gc.collect()
+    np.testing.assert_array_equal(part.numpy().ravel(), values)
+    allocated = _core.memory_stats(library.device)["allocated"]
+    ours = _core.from_numpy(values, library.device)
+    theirs = library.take(ours)
+    del ours
+    gc.collect()
+    np.testing.assert_array_equal(library.values(theirs), values)
+    del theirs
+    gc.collect()
+    assert _core.memory_stats(library.device)["allocated"] == allocated
+
+
+def test_copies_and_other_devices(library, rng):
+    values = rng.normal(size=5).astype("float32")
+    theirs = library.make(values)
+    copied = keras.from_dlpack(theirs, copy=True)
+    assert pointer_of(copied) != library.pointer(theirs) and not copied.read_only
+    on_host = keras.from_dlpack(theirs, device="cpu")
+    assert on_host.device == "cpu" and on_host.numpy().tolist() == values.tolist()
+    shared = keras.from_dlpack(theirs, copy=False)
+    assert pointer_of(shared) == library.pointer(theirs)
+    if library.device != "cpu":
+        with pytest.raises(BufferError, match="can't get to cpu without a copy"):
+            keras.from_dlpack(theirs, device="cpu", copy=False)
+        to_gpu = keras.from_dlpack(np.array(values), device="gpu")
+        assert to_gpu.device == library.device
+
+
+def test_ops_and_layers_take_them(library, rng):
+    values = rng.normal(size=(4, 3)).astype("float32")
+    with keras.device(library.device):
+        theirs = library.make(values)
+        layer = keras.layers.Dense(2)
+        result = layer(theirs)
+        assert result.device == library.device
+        np.testing.assert_array_equal(result.numpy(), layer(ops.convert_to_tensor(values)).numpy())
+        tensor = ops.convert_to_tensor(theirs)
+        # NumPy's arrays, which people write to all the time, are taken as they are now.
+        assert (pointer_of(tensor) == library.pointer(theirs)) == (type(library) is not NumPy)
+        np.testing.assert_allclose(ops.add(theirs, 1.0).numpy(), values + 1)
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_ten_thousand_cycles_leak_nothing(library, settled_memory):
+    """Of 4 KiB each: one leaked array in a hundred would show."""
+    theirs = library.make(np.zeros(1024, "float32"))
+    own = _core.zeros([1024], "float32", library.device)
+
+    def cycle():
+        ours = keras.from_dlpack(theirs)
+        again = library.take(own)
+        del ours, again
+        fresh = library.take(own.copy())
+        back = keras.from_dlpack(fresh)
+        del fresh, back
+
+    for _ in range(CYCLES // 10):
+        cycle()
+    gc.collect()
+    before = resident_bytes(), _core.memory_stats(library.device)["allocated"]
+    references = sys.getrefcount(theirs), sys.getrefcount(own), len(gc.get_objects())
+    for _ in range(CYCLES):
+        cycle()
+    gc.collect()
+    assert _core.memory_stats(library.device)["allocated"] == before[1]
+    assert (sys.getrefcount(theirs), sys.getrefcount(own)) == references[:2]
+    assert abs(len(gc.get_objects()) - references[2]) < 100
+    # 40 MiB were made and handed over; the system's allocator may keep some pages of it.
+    assert resident_bytes() - before[0] < 4 << 20
+
+
+def test_capsules_and_cycles_of_references_leak_nothing(device, settled_memory):
+    """What Python's collector of cycles finds, and capsules that nobody takes."""
+    before = _core.memory_stats(device)["allocated"]
+    for _ in range(CYCLES // 10):
+        x = _core.zeros([1024], "float32", device)
+        x.__dlpack__(), x.__dlpack__(max_version=(1, 0))
+        circle = [x, x.reshape((32, 32))]
+        circle.append(circle)
+        error = None
+        try:
+            keras.from_dlpack(x.__dlpack__(), copy=False).reshape((3,))
+        except ValueError as caught:
+            error = caught
+            circle.append(error)
+        del x, circle, error
+    gc.collect()
+    assert _core.memory_stats(device)["allocated"] == before
