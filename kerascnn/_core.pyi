@@ -221,6 +221,18 @@ class Variable:
         Copies a tensor of the same shape and dtype, from any device, into place.
         """
 
+class SavedTensor:
+    """
+    A value as it is now, kept for a gradient: copied where others may write to it unseen.
+    """
+
+    def __init__(self, tensor: Tensor) -> None: ...
+
+    def get(self, op: str, like: Tensor) -> Tensor:
+        """
+        The value, which tapes follow as `like`. Raises ValueError naming `op` where it was written to since.
+        """
+
 class Tape:
     """Records calls of ops in this thread, for gradients."""
 

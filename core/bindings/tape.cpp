@@ -85,9 +85,28 @@ class PauseBlock {
   std::vector<VariablePtr> reads_;
 };
 
+// The value with the edge of `like`, so that tapes follow it as they follow that.
+Tensor saved_value(const SavedTensor& saved, const std::string& op, const Tensor& like) {
+  Tensor value = saved.get(op);
+  value.set_edge(like.edge());
+  return value;
+}
+
+void bind_saved_tensor(nb::module_& m) {
+  nb::class_<SavedTensor>(
+      m, "SavedTensor",
+      "A value as it is now, kept for a gradient: copied where others may write "
+      "to it unseen.")
+      .def(nb::init<const Tensor&>(), nb::arg("tensor"))
+      .def("get", &saved_value, nb::arg("op"), nb::arg("like"),
+           "The value, which tapes follow as `like`. Raises ValueError naming `op` where it was "
+           "written to since.");
+}
+
 }  // namespace
 
 void bind_tape(nb::module_& m) {
+  bind_saved_tensor(m);
   nb::class_<Tape>(m, "Tape", nb::is_weak_referenceable(),
                    "Records calls of ops in this thread, for gradients.")
       .def(nb::new_([](bool persistent, bool watches_variables) {

@@ -35,6 +35,10 @@ std::string dlpack_dtype_string(DLDataType dtype) {
       kind = "bool";
       break;
     default:
+      // Floats of 8, 6 and 4 bits: one code for each way to share them out.
+      if (dtype.code >= kDLFirstSmallFloat && dtype.code <= kDLLastSmallFloat) {
+        return message("float", int{dtype.bits}, " (type code ", int{dtype.code}, ")");
+      }
       return message(kind, int{dtype.code}, " of ", int{dtype.bits}, " bits");
   }
   if (dtype.lanes != 1) return message(kind, int{dtype.bits}, "x", dtype.lanes);
@@ -54,7 +58,7 @@ DType dtype_from_dlpack(DLDataType dtype) {
   throw TypeError(
       message("from_dlpack: dtype ", dlpack_dtype_string(dtype),
               " is not supported; expected bool, uint8, int8, int16, int32, int64, float16, "
-              "bfloat16, float32 or float64"));
+              "bfloat16, float32 or float64: cast it in its own library first"));
 }
 
 // The bytes from the lowest element to the end of the highest, and where the lowest is relative to
@@ -74,6 +78,21 @@ Extent extent_of(const TensorSpec& spec, const Shape& strides) {
     (reach < 0 ? lowest : highest) += reach;
   }
   return {lowest * size, (highest - lowest + 1) * size};
+}
+
+// Fields that no producer should fill in like this, and that would lead to memory of nobody.
+void check_fields(const DLTensor& source) {
+  bool fits = source.ndim >= 0 && (source.ndim == 0 || source.shape != nullptr);
+  bool is_empty = false;
+  for (int32_t axis = 0; fits && axis < source.ndim; ++axis) {
+    fits = source.shape[axis] >= 0;
+    is_empty = is_empty || source.shape[axis] == 0;
+  }
+  if (fits && (is_empty || source.data != nullptr)) return;
+  throw BufferError(
+      message("from_dlpack: the producer describes an array of ", source.ndim,
+              " axes that can't be; expected extents of 0 or more, and an address where there are "
+              "elements"));
 }
 
 // Called when the last tensor is gone; does nothing until it is armed.
@@ -204,6 +223,7 @@ DLDataType dlpack_dtype(DType dtype) {
 
 Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<void()> release,
                           bool may_copy) {
+  check_fields(source);
   TensorSpec spec{dtype_from_dlpack(source.dtype),
                   source.ndim > 0 ? Shape(source.shape, source.shape + source.ndim) : Shape()};
   const Shape strides = source.strides != nullptr && source.ndim > 0

@@ -20,6 +20,8 @@ enum DLTypeCode : uint8_t {
   kDLBfloat = 4,
   kDLComplex = 5,
   kDLBool = 6,
+  kDLFirstSmallFloat = 7,  // float8_e3m4 and others of 8, 6 and 4 bits
+  kDLLastSmallFloat = 17,
 };
 
 struct DLDevice {

@@ -71,13 +71,16 @@ class _Block:
             outputs = self.compute(self.inputs)
         flat = [dispatch.convert(y) for y in trees.flatten(outputs)]
         variables = [v for v in map(variable_of, pause.reads) if v is not None]
+        # As they are now, for the second time.
+        saved = [_core.SavedTensor(x) for x in self.inputs]
+        name = f"remat({self.name})"
 
         def backward(upstream: list[Any]) -> list[Any]:
             return self.context.copy().run(repeat, upstream)
 
         def repeat(upstream: list[Any]) -> list[Any]:
             with block.repeating(), GradientTape() as tape:
-                inputs = [_alias(x) for x in self.inputs]
+                inputs = [_alias(s.get(name, x)) for s, x in zip(saved, self.inputs, strict=True)]
                 tape.watch([x for x in inputs if dispatch.dtypes.is_float(x.dtype)])
                 again = [dispatch.convert(y) for y in trees.flatten(self.compute(inputs))]
             targets, seeds = _given(again, upstream)
@@ -87,7 +90,7 @@ class _Block:
             return [next(found) if dispatch.dtypes.is_float(x.dtype) else None for x in sources]
 
         sources = [*self.inputs, *(v.core for v in variables)]
-        results = _core.record_function(f"remat({self.name})", sources, flat, backward)
+        results = _core.record_function(name, sources, flat, backward)
         return trees.pack_as(outputs, list(results))
 
     def trace(self, trace: Any) -> Any:

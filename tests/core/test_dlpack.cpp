@@ -151,3 +151,57 @@ TEST(requests_that_cannot_be_met_are_refused) {
   CHECK_EQUAL(prepare_dlpack(tensor, {.stream = -1, .device = {}, .copy = false}).tensor.data(),
               tensor.data());
 }
+
+TEST(arrays_that_cannot_be_are_refused) {
+  Foreign foreign;
+  foreign.view.data = nullptr;
+  CHECK_THROWS(BufferError, "that can't be", foreign.take());
+  foreign.shape[1] = 0;
+  CHECK_EQUAL(foreign.take().size(), 0);
+  foreign.shape[1] = -1;
+  CHECK_THROWS(BufferError, "that can't be", foreign.take());
+  foreign.view.shape = nullptr;
+  CHECK_THROWS(BufferError, "that can't be", foreign.take());
+  CHECK_EQUAL(foreign.released, 1);
+}
+
+TEST(copies_can_be_forbidden_and_asked_for) {
+  alignas(8) char bytes[13 * sizeof(float) + 1] = {};
+  Foreign foreign;
+  const Tensor shared = adopt(foreign.take(), std::nullopt, false);
+  CHECK_EQUAL(shared.data(), static_cast<void*>(foreign.values.data()));
+  CHECK(adopt(shared, Device{}, true).data() != shared.data());
+  foreign.view.data = bytes + 1;
+  CHECK_THROWS(BufferError, "can't be used without a copy",
+               tensor_from_dlpack(foreign.view, false, {}, /*may_copy=*/false));
+}
+
+TEST(it_is_known_who_may_write) {
+  const Tensor own = Tensor::zeros({DType::Float32, {2}}, Device{});
+  CHECK(!own.storage()->is_exposed());
+  DLManagedTensor* managed = make_dlpack(prepare_dlpack(own, {}));
+  CHECK(own.storage()->is_exposed());
+  managed->deleter(managed);
+  CHECK(!own.storage()->is_exposed());
+
+  Foreign foreign;
+  CHECK(foreign.take().storage()->is_exposed());
+  const Tensor read_only = tensor_from_dlpack(foreign.view, true, {});
+  CHECK(!read_only.storage()->is_exposed());
+  DLManagedTensorVersioned* versioned = make_dlpack_versioned(prepare_dlpack(read_only, {}));
+  CHECK(!read_only.storage()->is_exposed());
+  versioned->deleter(versioned);
+}
+
+TEST(what_a_tape_needs_is_handed_over_as_a_copy) {
+  const Tensor tensor = Tensor::zeros({DType::Float32, {2}}, Device{});
+  const StorageUse needed(tensor.storage(), StorageUse::Kind::Needs);
+  DLPackExport exported = prepare_dlpack(tensor, {});
+  CHECK(exported.copied && !exported.read_only && exported.tensor.data() != tensor.data());
+  exported = prepare_dlpack(tensor, {{}, {}, false});
+  CHECK(!exported.copied && exported.read_only && exported.tensor.data() == tensor.data());
+  CHECK_THROWS(BufferError, "a tape needs this tensor", make_dlpack(exported));
+  DLManagedTensorVersioned* managed = make_dlpack_versioned(exported);
+  CHECK_EQUAL(managed->flags, kDLPackReadOnly);
+  managed->deleter(managed);
+}

@@ -155,3 +155,31 @@ def test_ops_copy_has_memory_of_its_own():
     assert before.numpy().tolist() == [1.0, 2.0]
     x = tensor([1.0])
     assert not np.shares_memory(ops.copy(x).numpy(), x.numpy())
+
+
+def test_blocks_that_are_computed_again_see_what_they_saw():
+    x = tensor([1.0, 2.0])
+    view = x.numpy()
+    with keras.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = keras.remat(lambda t: t * t)(x)
+    view[0] = 9.0
+    assert tape.gradient(y, x).numpy().tolist() == [2.0, 4.0]
+    with keras.GradientTape() as outer:
+        outer.watch(x)
+        with keras.GradientTape() as tape:
+            tape.watch(x)
+            y = keras.remat(lambda t: t * t * t)(x)
+        first = tape.gradient(y, x)
+    assert outer.gradient(first, x).numpy().tolist() == [54.0, 12.0]
+
+
+def test_compiled_functions_see_what_they_saw():
+    x = tensor([1.0, 2.0])
+    view = x.numpy()
+    square = keras.jit(lambda t: t * t)
+    with keras.GradientTape() as tape:
+        tape.watch(x)
+        y = square(x)
+    view[0] = 9.0
+    assert tape.gradient(y, x).numpy().tolist() == [2.0, 4.0]
