@@ -82,7 +82,12 @@ def cast(x: Any, dtype: Any) -> Any:
     >>> ops.cast([1.5, -1.5], "int32").numpy().tolist()
     [1, -1]
     """
-    return dispatch.convert(dispatch.convert(x), dtypes.standardize_dtype(dtype))
+    name = dtypes.standardize_dtype(dtype)
+    # By way of float32 or int32, which Python's numbers become by themselves, digits would be lost.
+    is_wide = (name == "float64" and isinstance(x, (float, list, tuple))) or (
+        name == "int64" and type(x) is int
+    )
+    return dispatch.convert(x if is_wide else dispatch.convert(x), name)
 
 
 def shape(x: Any) -> tuple[int | None, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from kerascnn import dtypes
 from kerascnn.ops import dispatch, elementwise
@@ -119,16 +121,29 @@ def _bool_safe(name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
     return dispatch.convert(_reduce(name, dispatch.convert(x, "uint8"), axis, keepdims), "bool")
 
 
+def _of_nothing(function: Callable[..., Any], x: Any, axis: Axis, keepdims: bool) -> Any:
+    """What NumPy's `all` or `any` gives where there are no elements."""
+    axes = axis if axis is None or isinstance(axis, int) else tuple(axis)
+    found = function(np.empty(x.shape, bool), axis=axes, keepdims=keepdims)
+    return dispatch.convert(np.asarray(found), like=x)
+
+
 @op
 def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """True where all elements along the axes are."""
-    return _bool_safe("reduce_min", dispatch.convert(x, "bool"), axis, keepdims)
+    x = dispatch.convert(x, "bool")
+    if 0 in x.shape:
+        return _of_nothing(np.all, x, axis, keepdims)
+    return _bool_safe("reduce_min", x, axis, keepdims)
 
 
 @op
 def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """True where one of the elements along the axes is."""
-    return _bool_safe("reduce_max", dispatch.convert(x, "bool"), axis, keepdims)
+    x = dispatch.convert(x, "bool")
+    if 0 in x.shape:
+        return _of_nothing(np.any, x, axis, keepdims)
+    return _bool_safe("reduce_max", x, axis, keepdims)
 
 
 @op

@@ -267,3 +267,27 @@ def test_on_keras_tensors():
     assert ops.fold(columns, (8, 6), 2, stride=2).shape == (None, 3, 8, 6)
     assert ops.rearrange(x, "b c (h p) w -> b (c p) h w", p=2).shape == (None, 6, 4, 6)
     assert ops.i0(x).shape == (None, 3, 8, 6)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3)])
+@pytest.mark.parametrize("axis", [None, 0, -1])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("name", ["all", "any"])
+def test_all_and_any_of_nothing(name, shape, axis, keepdims):
+    expected = getattr(np, name)(np.empty(shape), axis=axis, keepdims=keepdims)
+    actual = getattr(ops, name)(np.empty(shape, "float32"), axis=axis, keepdims=keepdims)
+    assert actual.dtype == "bool" and tuple(actual.shape) == expected.shape
+    np.testing.assert_array_equal(actual.numpy(), expected)
+    compiled = kerascnn.jit(lambda x: getattr(ops, name)(x, axis=axis, keepdims=keepdims))
+    np.testing.assert_array_equal(
+        compiled(ops.convert_to_tensor(np.empty(shape, "float32"))).numpy(), expected
+    )
+
+
+def test_wide_numbers_keep_their_digits():
+    exact = 2**53 - 1
+    assert ops.convert_to_tensor(exact, dtype="int64").item() == exact
+    assert ops.convert_to_tensor(2.0**24 + 1, dtype="float64").item() == 2**24 + 1
+    assert ops.cast([0.1, 1 / 3], "float64").tolist() == [0.1, 1 / 3]
+    assert ops.convert_to_tensor([[exact]], dtype="int64").tolist() == [[exact]]
+    assert ops.convert_to_tensor(2.7, dtype="int64").item() == 2
