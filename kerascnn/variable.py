@@ -281,11 +281,14 @@ class Variable(_core.Operators):
         with tracing.suspended():
             self._keep_in(_core.from_numpy(array, device_name), trainable)
 
-    def assign(self, value: Any) -> None:
+    def assign(self, value: Any) -> Any:
         """Puts a new value in place of the old one.
 
         Args:
             value: Of this variable's shape; other dtypes are cast.
+
+        Returns:
+            The new value as a tensor of the variable's dtype.
 
         Raises:
             ValueError: for another shape.
@@ -304,19 +307,20 @@ class Variable(_core.Operators):
             )
         block = _block.get()
         if block is not None and block.takes(self.core, value):
-            return
+            return value
         if trace is None:
             self.core.assign(value)
         else:
             trace.graph.assign(self.core, value)
+        return value
 
-    def assign_add(self, value: Any) -> None:
-        """Adds to the value, in place."""
-        self.assign(self._stored() + self._operand(value))
+    def assign_add(self, value: Any) -> Any:
+        """Adds to the value, in place. Returns the sum."""
+        return self.assign(self._stored() + self._operand(value))
 
-    def assign_sub(self, value: Any) -> None:
-        """Subtracts from the value, in place."""
-        self.assign(self._stored() - self._operand(value))
+    def assign_sub(self, value: Any) -> Any:
+        """Subtracts from the value, in place. Returns the difference."""
+        return self.assign(self._stored() - self._operand(value))
 
     def _operand(self, value: Any) -> Any:
         from kerascnn.ops import dispatch

@@ -233,3 +233,8 @@ def test_eager_and_variable(device):
         assert keras.Variable("ones", shape=(2,)).numpy().tolist() == [1.0, 1.0]
         assert keras.Variable(3).dtype == "int32"
         assert np.asarray(v).tolist() == [1.0, 1.5]
+        # What was assigned comes back, and keeps its value.
+        assigned, sum_ = v.assign([4, 5]), v.assign_add(1.0)
+        assert (assigned.dtype, assigned.numpy().tolist()) == ("float32", [4.0, 5.0])
+        assert sum_.numpy().tolist() == [5.0, 6.0]
+        assert v.assign_sub([1.0, 1.0]).numpy().tolist() == np.asarray(v).tolist() == [4.0, 5.0]

@@ -44,8 +44,7 @@ def test_variables_are_read_and_assigned():
 
     @keras.jit
     def step(x):
-        count.assign_add(1.0)
-        return x * count
+        return x * count.assign_add(1.0)
 
     assert [float(step(tensor(2.0))) for _ in range(3)] == [2.0, 4.0, 6.0]
     assert float(count) == 3.0
