@@ -1,10 +1,11 @@
-"""Kernels of one training step: the time of each, what it could not be faster than, and the gap.
+"""Kernels of one step: the time of each, what it could not be faster than, and the gap.
 
     python tests/benchmarks/profile_step.py --net C [--device cuda:0] [--output FILE]
+    python tests/benchmarks/profile_step.py --net C@1000 --step predict
 
 Each kernel is run by itself many times (on a GPU as a graph that repeats it on the device), after
-the kernels before it have made its inputs; the step as a whole is run as `fit` runs it. A kernel's
-floor is the largest of
+the kernels before it have made its inputs; the step as a whole is run as `fit`, `evaluate` or
+`predict` runs it. A kernel's floor is the largest of
 
     its bytes, inputs and outputs once, over the measured bandwidth of memory, or of the cache where
       they are few;
@@ -198,16 +199,17 @@ def recorded_runs() -> Iterator[list[tuple[CompiledStep, list, int]]]:
 
 
 class Step:
-    """The training step of a net with whole batches, as `fit` runs it."""
+    """The step of a net with whole batches, as `fit`, `evaluate` or `predict` runs it."""
 
-    def __init__(self, case: Case, samples: int, device: str):
+    def __init__(self, kind: str, case: Case, samples: int, device: str):
         random = np.random.default_rng(0)
         x = random.integers(0, 256, (samples, IMAGE_SIZE, IMAGE_SIZE, 1), np.uint8)
         y = random.integers(0, CLASSES, samples, np.int32)
         self.device = device
         self.model = build(keras, case, scaled=True)
+        run, arrays = getattr(self.model, kind), (x,) if kind == "predict" else (x, y)
         with recorded_runs() as runs:
-            self.model.fit(x, y, batch_size=case.batch_size, epochs=1, verbose=0)
+            run(*arrays, batch_size=case.batch_size, verbose=0)
         step, self.inputs, _ = max(runs, key=lambda run: run[2])
         self.program = step.program
         self.steps = samples // case.batch_size
@@ -258,7 +260,7 @@ class Step:
 
 
 def profile(case: Case, args: argparse.Namespace, device: str, limits: Limits) -> dict[str, Any]:
-    step = Step(case, args.samples, device)
+    step = Step(args.step, case, args.samples, device)
     is_gpu = device != "cpu"
     repeats = args.repeats or (500 if is_gpu else 1)
     seconds = step.seconds()
@@ -266,6 +268,7 @@ def profile(case: Case, args: argparse.Namespace, device: str, limits: Limits) -
     alone, floors = [call.seconds for call in calls], [call.floor for call in calls]
     return {
         "net": str(case),
+        "step": args.step,
         "stats": step.program.stats(),
         "step_us": seconds * 1e6,
         # One after another on a CPU; a GPU runs side by side what does not wait.
@@ -280,7 +283,7 @@ def profile(case: Case, args: argparse.Namespace, device: str, limits: Limits) -
 
 def text(result: dict[str, Any]) -> str:
     lines = [
-        f"net {result['net']}",
+        f"net {result['net']}, {result['step']}",
         "| # | what | kernel | us | floor | gap | MB | Mop | way |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
@@ -310,6 +313,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--net", default="A,B,C,D", help="A to D, or C@256; several with commas")
+    parser.add_argument(
+        "--step", choices=("fit", "evaluate", "predict"), default="fit", help="whose; default fit"
+    )
     parser.add_argument("--device", help="default: the first usable GPU, else cpu")
     parser.add_argument("--samples", type=int, default=60000, help="of made-up data")
     parser.add_argument("--passes", type=int, help="over the step; default 3 on a GPU, else 50")

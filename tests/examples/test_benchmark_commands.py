@@ -237,6 +237,20 @@ def test_profile_of_a_step(tmp_path):
     assert f"step {net['step_us']:.2f} us" in done.stdout
 
 
+def test_profile_of_a_prediction(tmp_path):
+    output = tmp_path / "profile.json"
+    run(
+        BENCHMARKS / "profile_step.py",
+        *("--net", "A@25", "--step", "predict", "--device", "cpu", "--samples", "60"),
+        *("--passes", "2", "--output", output),
+    )
+    (net,) = json.loads(output.read_text())["nets"]
+    assert net["step"] == "predict"
+    ops = [call["label"].partition(" ")[0] for call in net["calls"]]
+    assert ops.count("conv2d_max_pool2d") == 1
+    assert ops.count("put_batch") == 1
+
+
 def test_profile_needs_a_batch():
     done = run(BENCHMARKS / "profile_step.py", "--samples", "10", "--device", "cpu", expected=2)
     assert "fewer than one batch" in done.stderr
