@@ -32,7 +32,9 @@ std::unique_ptr<Kernel> plan_own(const PlanRequest& request) {
   if (auto kernel = is_wgrad ? plan_conv_pool_wgrad_small(call) : plan_conv_pool_small(call)) {
     return kernel;
   }
-  return is_wgrad ? plan_conv_pool_wgrad_tf32(call) : plan_conv_pool_tf32(call);
+  if (is_wgrad) return plan_conv_pool_wgrad_tf32(call);
+  if (auto kernel = plan_conv_pool_many(call)) return kernel;
+  return plan_conv_pool_tf32(call);
 }
 
 std::unique_ptr<Kernel> plan(const PlanRequest& request) {

@@ -6,6 +6,7 @@
 // "cell".
 //   conv2d_max_pool2d_small.cu       few input channels, float32 arithmetic
 //   conv2d_max_pool2d_tf32.cu        forward and data gradient on tensor cores
+//   conv2d_max_pool2d_many.cu        forward on tensor cores for large batches
 //   conv2d_max_pool2d_wgrad_tf32.cu  kernel gradient on tensor cores
 #pragma once
 
@@ -60,6 +61,8 @@ struct ConvPool {
 // the tensor-core kernels TF32 that is not allowed or channel counts that don't divide.
 std::unique_ptr<Kernel> plan_conv_pool_small(const ConvPoolCall& call);
 std::unique_ptr<Kernel> plan_conv_pool_wgrad_small(const ConvPoolCall& call);
+// Of a batch so large that every multiprocessor has several images; else null.
+std::unique_ptr<Kernel> plan_conv_pool_many(const ConvPoolCall& call);
 std::unique_ptr<Kernel> plan_conv_pool_tf32(const ConvPoolCall& call);
 std::unique_ptr<Kernel> plan_conv_pool_dgrad_tf32(const ConvPoolCall& call);
 std::unique_ptr<Kernel> plan_conv_pool_wgrad_tf32(const ConvPoolCall& call);

@@ -1,12 +1,9 @@
 // Forward and data gradient on tensor cores. Both make the results of a block's cells (2 x 2 pixels
 // of the convolution's output, or of the input's gradient) from a band of the source in shared
 // memory: one wait for memory, then products only.
-//
-// A warp takes 8 cells, which are the 32 rows of its products: row 8 * p + g is pixel p of cell g.
-// So each thread holds all four pixels of its cell, and a patch of the source that it has read
-// serves every tap and pixel that needs it.
 #include "core/backend/cuda/conv2d_max_pool2d.h"
 #include "core/backend/cuda/device/begin.cuh"
+#include "core/backend/cuda/device/conv_cells.cuh"
 #include "core/backend/cuda/device/conv_pool.cuh"
 #include "core/backend/cuda/device/tf32.cuh"
 #include "core/backend/cuda/device/warpgroup.cuh"
@@ -16,32 +13,22 @@
 namespace kerascnn::cuda {
 namespace {
 
-constexpr int kCellsPerWarp = 8;
-constexpr int kCellsOfWarpgroup = kWarpgroup * kCellsPerWarp;
 constexpr int kMinThreads = 256;  // some may have nothing to do but to load
 constexpr int kMaxThreads = 512;
 constexpr int kMaxWarpsCells = 8;
 
 // The cells of a block and the source under them, in shared memory.
-struct Tiles {
+struct Tiles : CellSource {
   int cell_rows, cell_columns;  // of a block
   int bands_per_image;
-  int rows, columns;  // of the source, padding included
-  int channels;       // of the source, rounded up to a multiple of 8
-  int pixel;          // floats from one pixel of the source to the next
-  int warps_cells;    // warps that take different cells, whole warpgroups
-  int warps_deep;     // warps that take different channels of the same cells
+  int warps_cells;  // warps that take different cells, whole warpgroups
+  int warps_deep;   // warps that take different channels of the same cells
 
   Tiles(int cells_down, int cells_across, int kernel, int source_channels, int cell_rows)
-      : cell_rows(cell_rows),
+      : CellSource(cell_rows, cells_across, kernel, source_channels),
+        cell_rows(cell_rows),
         cell_columns(cells_across),
         bands_per_image((cells_down + cell_rows - 1) / cell_rows),
-        rows(2 * cell_rows + kernel - 1),
-        columns(2 * cells_across + kernel - 1),
-        channels((source_channels + 7) / 8 * 8),
-        // Pairs of floats of cells that are neighbours, two pixels apart, fall into banks of their
-        // own: their distance is 8 or 24 more than a multiple of 32.
-        pixel(channels + 4),
         warps_cells(std::min(
             (cell_rows * cells_across + kCellsOfWarpgroup - 1) / kCellsOfWarpgroup * kWarpgroup,
             kMaxWarpsCells)),
@@ -54,8 +41,6 @@ struct Tiles {
       warps_deep *= 2;
     }
   }
-
-  __host__ __device__ int64_t source_floats() const { return int64_t{rows} * columns * pixel; }
 };
 
 // A thread of a fragment sums over channels `member` and `member` + 4 of eight. In shared memory
@@ -70,77 +55,6 @@ __device__ __forceinline__ void store_in_pixel(float* to, float4 v) {
   to[6] = v.w;
 }
 
-// The weights as (taps, eights of channels, a factor of 8 channels and these columns).
-template <int kTiles>
-struct WeightPlaces {
-  static constexpr int kOfEight = 8 * kTiles * 8;
-
-  // Of channel `channel` and column `column`, from the tap's first float on.
-  __device__ __forceinline__ static int at(int channel, int column) {
-    return channel / 8 * kOfEight + place_in_factor(channel % 8, column, kTiles * 8);
-  }
-};
-
-// sums[h][j] += pixels 2h (rows g) and 2h + 1 (rows g + 8) of the warp's cells, columns 8j.. of the
-// weights, summed over 8 channels at first_depth, first_depth + depth_step, ... `source` is at the
-// thread's cell and channel `member`. All warps of a warpgroup come together.
-template <int kKernel, int kTiles>
-__device__ __forceinline__ void multiply_cells(const float* source, const float* weights,
-                                               const Tiles& t, int first_depth, int depth_step,
-                                               float (&sums)[2][kTiles][4]) {
-  using Places = WeightPlaces<kTiles>;
-  // For more rows of a larger kernel there are not enough registers.
-  constexpr int kUnderWay = kKernel <= 3 ? 1 : 0;
-  const int row_pitch = t.columns * t.pixel;
-  const int tap_pitch = t.channels / 8 * Places::kOfEight;
-  for (int depth = first_depth; depth < t.channels; depth += depth_step) {
-    const float* of_depth = weights + depth / 8 * Places::kOfEight;
-    // Rows of the source, each of which replaces the third above it.
-    uint32_t patch[3][kKernel + 1][2];
-    auto load_row = [&](int r) {
-#pragma unroll
-      for (int s = 0; s <= kKernel; ++s) {
-        const float2 v =
-            *reinterpret_cast<const float2*>(source + r * row_pitch + s * t.pixel + depth);
-        patch[r % 3][s][0] = bits(v.x);
-        patch[r % 3][s][1] = bits(v.y);
-      }
-    };
-    if constexpr (kWarpgroups) wait_for_products<0>();
-    load_row(0);
-#pragma unroll
-    for (int r = 0; r < kKernel; ++r) {
-      // The products of the row before may be under way; those before them have read what is
-      // replaced now.
-      if constexpr (kWarpgroups) wait_for_products<kUnderWay>();
-      load_row(r + 1);
-      if constexpr (kWarpgroups) begin_products();
-#pragma unroll
-      for (int s = 0; s < kKernel; ++s) {
-        const float* factor = of_depth + (r * kKernel + s) * tap_pitch;
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const auto& left = patch[(r + h) % 3][s];
-          const auto& right = patch[(r + h) % 3][s + 1];
-          const uint32_t a[4] = {left[0], right[0], left[1], right[1]};
-          if constexpr (kWarpgroups) {
-            multiply_warpgroup<kTiles>(sums[h], a, describe_factor(factor, kTiles * 8));
-          } else {
-#pragma unroll
-            for (int j = 0; j < kTiles; ++j) {
-              const float* of_lane = factor + j * 32 + threadIdx.x % 32;
-              const uint32_t b[2] = {bits(of_lane[0]), bits(of_lane[kTiles * 32])};
-              multiply_tf32(sums[h][j], a, b);
-            }
-          }
-        }
-      }
-      if constexpr (kWarpgroups) commit_products();
-    }
-  }
-  if constexpr (kWarpgroups) wait_for_products<0>();
-}
-
 // The input under a block's cells.
 __device__ __forceinline__ void load_input(const float* x, float* tile, const ConvPool& c,
                                            const Tiles& t, int n, int first_cell_row) {
@@ -150,60 +64,12 @@ __device__ __forceinline__ void load_input(const float* x, float* tile, const Co
       [](float* to, float4 v) { store_in_pixel(to, v); });
 }
 
-// Four neighbours of the kernel for each tap, on their way to WeightPlaces.
-struct WeightColumn {
-  const float* from;
-  float* to;
-  int from_tap, to_tap;
-  bool valid;
-
-  __device__ __forceinline__ float4 load(int tap) const {
-    if (!valid) return {};
-    const float4 v =
-        __ldg(reinterpret_cast<const float4*>(from + static_cast<int64_t>(tap) * from_tap));
-    return {unbiased_tf32(v.x), unbiased_tf32(v.y), unbiased_tf32(v.z), unbiased_tf32(v.w)};
-  }
-};
-
-// They are columns of one channel: each thread starts with another of them, so that few write to
-// one bank.
-struct ColumnsOfWeights : WeightColumn {
-  int turn;
-
-  __device__ __forceinline__ void store(int tap, float4 v) const {
-    if (turn & 1) v = {v.y, v.z, v.w, v.x};
-    if (turn & 2) v = {v.z, v.w, v.x, v.y};
-    float* first = to + tap * to_tap;
-    first[(turn & 3) * 4] = v.x;
-    first[((turn + 1) & 3) * 4] = v.y;
-    first[((turn + 2) & 3) * 4] = v.z;
-    first[((turn + 3) & 3) * 4] = v.w;
-  }
-};
-
 // They are channels of one column.
 struct ChannelsOfWeights : WeightColumn {
   __device__ __forceinline__ void store(int tap, float4 v) const {
     *reinterpret_cast<float4*>(to + tap * to_tap) = v;
   }
 };
-
-// Output channels first_column.. of the kernel; its rows are input channels.
-template <int kTiles>
-__device__ __forceinline__ void load_weights(const float* kernel, float* weights, const ConvPool& c,
-                                             const Tiles& t, int taps, int first_column) {
-  using Places = WeightPlaces<kTiles>;
-  constexpr int kChunks = kTiles * 2;
-  copy_rows<5>(taps, t.channels * kChunks, [&](int item) {
-    const int channel = item / kChunks, chunk = item % kChunks;
-    const int column = first_column + chunk * 4;
-    return ColumnsOfWeights{
-        {kernel + channel * c.output_channels + column, weights + Places::at(channel, chunk * 4),
-         c.input_channels * c.output_channels, t.channels / 8 * Places::kOfEight,
-         channel < c.input_channels && column < c.output_channels},
-        chunk / 2};
-  });
-}
 
 // Input channels first_column.. of the kernel, turned by 180 degrees; its rows are output channels.
 template <int kTiles>
@@ -226,7 +92,7 @@ __device__ __forceinline__ void load_turned_weights(const float* kernel, float* 
 }
 
 __device__ __forceinline__ void clear_tile(float* tile, const Tiles& t) {
-  const int floats = static_cast<int>(t.source_floats());
+  const int floats = static_cast<int>(t.floats());
   for (int i = threadIdx.x; i < floats / 4; i += blockDim.x) {
     reinterpret_cast<float4*>(tile)[i] = {};
   }
@@ -364,7 +230,8 @@ __device__ __forceinline__ void multiply_block(float* shared, const float* tile,
     float sums[2][kTiles][4] = {};
     // Others came only to load.
     if (warp_deep < t.warps_deep) {
-      multiply_cells<kKernel, kTiles>(source, weights, t, warp_deep * 8, t.warps_deep * 8, sums);
+      multiply_cells<kKernel, kTiles, SourceForm::Paired>(source, weights, t, warp_deep * 8,
+                                                          t.warps_deep * 8, sums);
     }
     finish_cells<kTiles>(shared, t, warp_cells, warp_deep, sums, [&](int j, auto& of_tile) {
       if (cell.valid) finish(cell, j, of_tile);
@@ -386,7 +253,8 @@ __global__ void __launch_bounds__(kMaxThreads)
   const int first_row = static_cast<int>(blockIdx.x) % t.bands_per_image * t.cell_rows;
   const int first_column = blockIdx.y * kTiles * 8;
   begin_kernel(
-      settled, [&] { load_weights<kTiles>(kernel, weights, c, t, kTaps, first_column); },
+      settled,
+      [&] { load_weights<kTiles, SourceForm::Paired>(kernel, weights, c, t, kTaps, first_column); },
       [&] { load_input(x, tile, c, t, n, first_row); });
   const int member = threadIdx.x % 4;
   float start[kTiles][2] = {};
@@ -407,26 +275,10 @@ __global__ void __launch_bounds__(kMaxThreads)
       shared, tile, weights, t, rows, [&](const ThreadCell& cell, int j, auto& sums) {
         const int channel = first_column + j * 8 + 2 * member;
         if (channel >= c.output_channels) return;
-        Vector<float, 2> values;
-        Vector<uint8_t, 2> positions;
-#pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          const auto result = [&](int half, int element) {
-            return activate_pixel<kSimple>(c, sums[half][element] + start[j][k]);
-          };
-          Maximum2x2 maximum(result(0, k));
-          maximum.add(result(0, 2 + k), 1);
-          maximum.add(result(1, k), 2);
-          maximum.add(result(1, 2 + k), 3);
-          values.values[k] = maximum.value;
-          positions.values[k] = maximum.position;
-        }
         const int64_t pixel =
             (static_cast<int64_t>(n) * c.pooled_height + first_row + cell.row) * c.pooled_width +
             cell.column;
-        const int64_t at = pixel * c.output_channels + channel;
-        *reinterpret_cast<Vector<float, 2>*>(y + at) = values;
-        if (index != nullptr) *reinterpret_cast<Vector<uint8_t, 2>*>(index + at) = positions;
+        store_maxima<kSimple>(c, sums, start[j], pixel * c.output_channels + channel, y, index);
       });
 }
 
@@ -489,7 +341,7 @@ bool find_layout(const ConvPool& c, int kernel, int cells_down, int cells_across
     // One large block for each multiprocessor, or several smaller ones.
     const bool alone = blocks * blocks_across <= Context::current().multiprocessors();
     t.share_channels((alone ? kMaxThreads : kMaxThreads / 2) / 32);
-    const int64_t floats = int64_t{kernel} * kernel * t.channels * columns + t.source_floats();
+    const int64_t floats = int64_t{kernel} * kernel * t.channels * columns + t.floats();
     const int64_t sums =
         t.warps_deep > 1 ? int64_t{t.warps_deep} * t.warps_cells * 32 * columns : 0;
     const int64_t bytes = std::max(floats, sums) * int64_t{sizeof(float)};

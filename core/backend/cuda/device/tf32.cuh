@@ -34,18 +34,28 @@ __device__ __forceinline__ void multiply_tf32(float (&d)[4], const uint32_t (&a)
 #endif
 }
 
-// Starts copying 16 bytes to shared memory; where not `valid`, fills them with zeros and reads
-// nothing.
-__device__ __forceinline__ void copy_async_16(void* shared, const void* global, bool valid) {
+// Starts copying the first `bytes` of kSize, 8 or 16, to shared memory, and zeros for the rest.
+template <int kSize>
+__device__ __forceinline__ void copy_async(void* shared, const void* global, int bytes) {
+  static_assert(kSize == 8 || kSize == 16);
 #if __CUDA_ARCH__ >= 800
   const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  const int bytes = valid ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
-               "r"(bytes)
-               : "memory");
+  if constexpr (kSize == 16) {  // not through the first cache
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
+                 "r"(bytes)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(global),
+                 "r"(bytes)
+                 : "memory");
+  }
 #else
   __trap();
 #endif
+}
+
+__device__ __forceinline__ void copy_async_16(void* shared, const void* global, bool valid) {
+  copy_async<16>(shared, global, valid ? 16 : 0);
 }
 
 __device__ __forceinline__ void commit_copies() {

@@ -1,0 +1,138 @@
+"""Convolutions joined with pooling for batches so large that GPUs take other kernels for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kerascnn import _core
+
+from . import harness
+from .case import few_values
+from .reference import REFERENCES
+
+OP = "conv2d_max_pool2d"
+SAME_3X3, SAME_5X5, VALID = (1, 1, 1, 1), (2, 2, 2, 2), (0, 0, 0, 0)
+# Images, kernel, padding. On a GPU of 132 multiprocessors these are at least 3 pieces of work for
+# each; those of few pixels are several images, the last of them not full, those of large images
+# bands of rows, the last of them shorter.
+LAYERS = {
+    "second_layer_same": ((451, 14, 14, 32), (3, 3, 32, 64), SAME_3X3),
+    "second_layer_valid": ((403, 13, 13, 32), (3, 3, 32, 64), VALID),
+    "two_images": ((801, 12, 12, 6), (5, 5, 6, 16), VALID),
+    "odd_channels": ((1203, 8, 9, 10), (3, 3, 10, 20), SAME_3X3),
+    "one_cell": ((3301, 6, 6, 8), (5, 5, 8, 4), VALID),
+    "three_tiles": ((411, 9, 15, 18), (3, 3, 18, 72), (1, 0, 2, 1)),
+    "bands": ((140, 30, 22, 16), (3, 3, 16, 24), SAME_3X3),
+    "bands_of_a_row": ((14, 60, 60, 40), (3, 3, 40, 72), SAME_3X3),
+    "five_rows": ((413, 13, 14, 12), (5, 5, 12, 36), SAME_5X5),
+}
+
+
+@pytest.fixture(autouse=True)
+def allow_tf32():
+    with harness.tf32_off():  # puts back what was set before
+        _core.set_allow_tf32(True)
+        yield
+
+
+def attributes(padding, activation="relu"):
+    return {
+        "strides": [1, 1],
+        "padding": list(padding),
+        "dilations": [1, 1],
+        "groups": 1,
+        "window": [2, 2],
+        "pool_strides": [2, 2],
+        "pool_padding": [0, 0, 0, 0],
+        "activation": activation,
+        "activation_alpha": 0.25,
+    }
+
+
+def exact_inputs(rng, images, kernel, bias=True):
+    """Products and sums are small multiples of 1/8: exact in TF32, in any order."""
+    inputs = [few_values(rng, *images), few_values(rng, *kernel) / 8]
+    return [*inputs, few_values(rng, kernel[3]) / 8] if bias else inputs
+
+
+def run(inputs, values, device):
+    tensors = harness.to_device([x.astype(np.float32) for x in inputs], device)
+    return [y.numpy() for y in _core.apply(OP, tensors, values)]
+
+
+def check(inputs, values, device):
+    wanted = REFERENCES[OP](*inputs, **values)
+    for result, expected in zip(run(inputs, values, device), wanted, strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_forward(name, device, rng):
+    images, kernel, padding = LAYERS[name]
+    check(exact_inputs(rng, images, kernel), attributes(padding), device)
+
+
+@pytest.mark.parametrize("activation", ["linear", "leaky_relu"])
+def test_other_activations_without_bias(activation, device, rng):
+    images, kernel, padding = LAYERS["odd_channels"]
+    inputs = exact_inputs(rng, images, kernel, bias=False)
+    check(inputs, attributes(padding, activation), device)
+
+
+def test_rounded_factors(device, rng):
+    """Numbers that TF32 does not hold, as near as its rounding of the factors allows."""
+    images, kernel, padding = LAYERS["second_layer_same"]
+    inputs = [rng.standard_normal(images), rng.standard_normal(kernel)]
+    inputs = [x.astype(np.float32).astype(np.float64) for x in inputs]
+    values = attributes(padding, "linear")
+    y = run(inputs, values, device)[0].astype(np.float64)
+    wanted = REFERENCES[OP](*inputs, **values)[0]
+    # Of 288 products, each with a relative error of below 2^-10 in 68 of 100 cases; maxima and
+    # the mean over all results make none of it larger.
+    assert np.sqrt(np.mean((y - wanted) ** 2)) <= 2.0**-10 * np.sqrt(288)
+    # Of truncated factors it would be about 2^-10 of the results.
+    assert abs(np.mean(y - wanted)) <= 2.0**-13 * np.mean(np.abs(wanted))
+
+
+def test_the_same_bits_in_every_run_and_place(device, rng):
+    images, kernel, padding = LAYERS["second_layer_valid"]
+    x = rng.standard_normal(images)
+    inputs = [np.concatenate([x, x[::-1]]), rng.standard_normal(kernel)]
+    values = attributes(padding)
+    first = run(inputs, values, device)
+    for y in first:
+        np.testing.assert_array_equal(y[: len(x)], y[len(x) :][::-1])
+    for _ in range(3):
+        for again, before in zip(run(inputs, values, device), first, strict=True):
+            np.testing.assert_array_equal(again, before)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_stays_in_its_windows(value, device, rng):
+    images, kernel, padding = LAYERS["two_images"]
+    inputs = exact_inputs(rng, images, kernel)
+    inputs[1] = np.abs(inputs[1]) + 1 / 8  # no infinity times zero
+    values = attributes(padding)
+    clean = run(inputs, values, device)[0]
+    inputs[0][800, 11, 11, 5] = value
+    y = run(inputs, values, device)[0]
+    assert not np.isfinite(y[800, 3, 3]).any()
+    is_same = y == clean
+    assert not is_same[800, 3, 3].any()
+    is_same[800, 3, 3] = True
+    assert is_same.all()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_hopper_takes_the_kernel_for_many_images(name, cuda_device):
+    (description,) = [d for n, _, d in _core.list_devices() if n == cuda_device]
+    if "9.0" not in description:
+        pytest.skip(f"{description}: other kernels than on compute capability 9.0")
+    images, kernel, padding = LAYERS[name]
+    graph = _core.Graph()
+    inputs = [graph.input("x", list(images), "float32"), graph.input("w", list(kernel), "float32")]
+    outputs = graph.apply(OP, inputs, attributes(padding))
+    program = _core.Program.compile(graph, outputs[:1], cuda_device, allow_tf32=True)
+    (call,) = program.describe()
+    assert call["kernel"] == "kerascnn conv2d_max_pool2d_many"
