@@ -25,6 +25,14 @@ LAYERS = {
     "three_tiles": ((411, 9, 15, 18), (3, 3, 18, 72), (1, 0, 2, 1)),
     "bands": ((140, 30, 22, 16), (3, 3, 16, 24), SAME_3X3),
     "bands_of_a_row": ((14, 60, 60, 40), (3, 3, 40, 72), SAME_3X3),
+    "first_layer": ((801, 28, 28, 1), (3, 3, 1, 32), SAME_3X3),
+    "first_layer_valid": ((402, 28, 28, 1), (3, 3, 1, 18), VALID),
+    "lenet_1": ((407, 28, 27, 1), (5, 5, 1, 6), SAME_5X5),
+    "odd_filters": ((1203, 9, 10, 2), (3, 3, 2, 7), (0, 2, 1, 0)),
+    "two_channels": ((405, 7, 6, 2), (5, 5, 2, 3), SAME_5X5),
+    "rgb": ((417, 10, 12, 3), (3, 3, 3, 40), SAME_3X3),
+    "rgb_five_rows": ((399, 9, 9, 3), (5, 5, 3, 5), SAME_5X5),
+    "large_first_layer": ((134, 86, 70, 1), (3, 3, 1, 4), SAME_3X3),
     "five_rows": ((413, 13, 14, 12), (5, 5, 12, 36), SAME_5X5),
 }
 
@@ -74,8 +82,9 @@ def test_forward(name, device, rng):
 
 
 @pytest.mark.parametrize("activation", ["linear", "leaky_relu"])
-def test_other_activations_without_bias(activation, device, rng):
-    images, kernel, padding = LAYERS["odd_channels"]
+@pytest.mark.parametrize("name", ["odd_channels", "odd_filters"])
+def test_other_activations_without_bias(name, activation, device, rng):
+    images, kernel, padding = LAYERS[name]
     inputs = exact_inputs(rng, images, kernel, bias=False)
     check(inputs, attributes(padding, activation), device)
 
@@ -108,6 +117,23 @@ def test_the_same_bits_in_every_run_and_place(device, rng):
             np.testing.assert_array_equal(again, before)
 
 
+@pytest.mark.parametrize("activation", ["relu", "linear", "leaky_relu"])
+@pytest.mark.parametrize("name", ["two_images", "bands", "odd_filters", "rgb", "lenet_1"])
+def test_values_alone(name, activation, device, rng):
+    """Where nobody reads the positions of maxima, as in prediction."""
+    images, kernel, padding = LAYERS[name]
+    inputs = exact_inputs(rng, images, kernel)
+    values = attributes(padding, activation)
+    graph = _core.Graph()
+    arrays = [x.astype(np.float32) for x in inputs]
+    places = [graph.input(f"x{i}", list(x.shape), "float32") for i, x in enumerate(arrays)]
+    outputs = graph.apply(OP, places, values)
+    program = _core.Program.compile(graph, outputs[:1], device, allow_tf32=True)
+    program.run(harness.to_device(arrays, device))
+    wanted = REFERENCES[OP](*inputs, **values)[0]
+    np.testing.assert_array_equal(program.outputs()[0].numpy(), wanted)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_stays_in_its_windows(value, device, rng):
     images, kernel, padding = LAYERS["two_images"]
@@ -135,4 +161,5 @@ def test_hopper_takes_the_kernel_for_many_images(name, cuda_device):
     outputs = graph.apply(OP, inputs, attributes(padding))
     program = _core.Program.compile(graph, outputs[:1], cuda_device, allow_tf32=True)
     (call,) = program.describe()
-    assert call["kernel"] == "kerascnn conv2d_max_pool2d_many"
+    few = "small_" if images[3] < 4 else ""
+    assert call["kernel"] == f"kerascnn conv2d_max_pool2d_{few}many"

@@ -28,13 +28,16 @@ ConvPoolCall make_call(const PlanRequest& request) {
 std::unique_ptr<Kernel> plan_own(const PlanRequest& request) {
   const ConvPoolCall call = make_call(request);
   if (call.op == "conv2d_max_pool2d_dgrad") return plan_conv_pool_dgrad_tf32(call);
-  const bool is_wgrad = call.op == "conv2d_max_pool2d_wgrad";
-  if (auto kernel = is_wgrad ? plan_conv_pool_wgrad_small(call) : plan_conv_pool_small(call)) {
-    return kernel;
+  if (call.op == "conv2d_max_pool2d_wgrad") {
+    if (auto kernel = plan_conv_pool_wgrad_small(call)) return kernel;
+    return plan_conv_pool_wgrad_tf32(call);
   }
-  if (is_wgrad) return plan_conv_pool_wgrad_tf32(call);
-  if (auto kernel = plan_conv_pool_many(call)) return kernel;
-  return plan_conv_pool_tf32(call);
+  // The first that takes the call; those for large batches come before the others.
+  for (const auto plan_forward : {plan_conv_pool_small_many, plan_conv_pool_small,
+                                  plan_conv_pool_many, plan_conv_pool_tf32}) {
+    if (auto kernel = plan_forward(call)) return kernel;
+  }
+  return nullptr;
 }
 
 std::unique_ptr<Kernel> plan(const PlanRequest& request) {

@@ -5,6 +5,7 @@
 // and spread it in shared memory. Four neighbouring results, as one window pools them, are a
 // "cell".
 //   conv2d_max_pool2d_small.cu       few input channels, float32 arithmetic
+//   conv2d_max_pool2d_small_many.cu  the same forward for large batches
 //   conv2d_max_pool2d_tf32.cu        forward and data gradient on tensor cores
 //   conv2d_max_pool2d_many.cu        forward on tensor cores for large batches
 //   conv2d_max_pool2d_wgrad_tf32.cu  kernel gradient on tensor cores
@@ -62,6 +63,7 @@ struct ConvPool {
 std::unique_ptr<Kernel> plan_conv_pool_small(const ConvPoolCall& call);
 std::unique_ptr<Kernel> plan_conv_pool_wgrad_small(const ConvPoolCall& call);
 // Of a batch so large that every multiprocessor has several images; else null.
+std::unique_ptr<Kernel> plan_conv_pool_small_many(const ConvPoolCall& call);
 std::unique_ptr<Kernel> plan_conv_pool_many(const ConvPoolCall& call);
 std::unique_ptr<Kernel> plan_conv_pool_tf32(const ConvPoolCall& call);
 std::unique_ptr<Kernel> plan_conv_pool_dgrad_tf32(const ConvPoolCall& call);

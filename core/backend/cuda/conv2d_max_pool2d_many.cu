@@ -54,33 +54,24 @@ template <int kFloats>
 __device__ __forceinline__ void start_image(const float* __restrict__ x, float* to,
                                             const ConvPool& c, const CellSource& t, int n,
                                             int first_cell_row) {
-  const int thread = static_cast<int>(threadIdx.x) % kTeam;
-  const int top = 2 * first_cell_row - c.pad_top;
   const int chunks = t.channels / kFloats;
-  const int width = t.columns * chunks;
-  const int together = min(width, kTeam);
-  const int row_step = kTeam / together;
-  const int first_row = thread / together;
-  if (first_row >= row_step) return;
   const float* image =
       x + static_cast<int64_t>(n) * c.input_height * c.input_width * c.input_channels;
-  for (int i = thread - first_row * together; i < width; i += together) {
-    const int column = i / chunks;
-    const int channel = (i - column * chunks) * kFloats;
-    const int input_column = column - c.pad_left;
-    const bool inside = static_cast<unsigned>(input_column) < static_cast<unsigned>(c.input_width);
-    const int floats = inside ? min(max(c.input_channels - channel, 0), kFloats) : 0;
-    const float* from = image + input_column * c.input_channels + channel;
-    float* target = to + column * t.pixel + channel;
-    for (int row = first_row; row < t.rows; row += row_step) {
-      const int at = top + row;
-      const bool read =
-          floats > 0 && static_cast<unsigned>(at) < static_cast<unsigned>(c.input_height);
-      copy_async<kFloats * 4>(target + row * t.columns * t.pixel,
-                              read ? from + at * c.input_width * c.input_channels : x,
-                              read ? floats * 4 : 0);
-    }
-  }
+  start_rows(
+      static_cast<int>(threadIdx.x) % kTeam, kTeam, t.rows, t.columns * chunks, [&](int item) {
+        const int column = item / chunks;
+        const int channel = (item - column * chunks) * kFloats;
+        const int from = column - c.pad_left;
+        const bool inside = static_cast<unsigned>(from) < static_cast<unsigned>(c.input_width) &&
+                            channel < c.input_channels;
+        return RawColumn<kFloats>{inside ? image + from * c.input_channels + channel : image,
+                                  to + column * t.pixel + channel,
+                                  c.input_width * c.input_channels,
+                                  t.columns * t.pixel,
+                                  2 * first_cell_row - c.pad_top,
+                                  c.input_height,
+                                  inside ? min(c.input_channels - channel, kFloats) : 0};
+      });
 }
 
 template <int kFloats>
@@ -115,7 +106,7 @@ struct ItemCell {
   }
 };
 
-template <int kKernel, int kTiles, bool kSimple, int kFloats>
+template <int kKernel, int kTiles, bool kSimple, bool kIndex, int kFloats>
 __global__ void __launch_bounds__(kMaxTeams* kTeam)
     conv_pool_many_kernel(const float* __restrict__ x, const float* __restrict__ kernel,
                           const float* __restrict__ bias, float* __restrict__ y,
@@ -179,8 +170,8 @@ __global__ void __launch_bounds__(kMaxTeams* kTeam)
             const float of_pixels[2][4] = {
                 {sums[0][j][0], sums[0][j][1], sums[0][j][2], sums[0][j][3]},
                 {sums[1][j][0], sums[1][j][1], sums[1][j][2], sums[1][j][3]}};
-            store_maxima<kSimple>(c, of_pixels, start, pixel * c.output_channels + channel, y,
-                                  index);
+            store_maxima<kSimple, kIndex>(c, of_pixels, start, pixel * c.output_channels + channel,
+                                          y, index);
           }
         }
         __syncwarp();
@@ -233,8 +224,11 @@ std::unique_ptr<Kernel> plan_kernel(const ConvPoolCall& call) {
   const ConvPool c(call.geometry);
   Plan plan{{CellSource(1, 1, 1, 8), 0, 0, 0, 0, 0, 0}, 0};
   if (!find_items(c, kKernel, kTiles * 8, &plan)) return nullptr;
-  const auto kernel = conv_pool_many_kernel<kKernel, kTiles, kSimple, kFloats>;
+  const auto kernel = conv_pool_many_kernel<kKernel, kTiles, kSimple, true, kFloats>;
+  // Where nobody asks for the positions of maxima, as in prediction.
+  const auto values_only = conv_pool_many_kernel<kKernel, kTiles, kSimple, !kSimple, kFloats>;
   allow_most_shared_memory(kernel);
+  allow_most_shared_memory(values_only);
   const Items items = plan.items;
   const auto bytes = static_cast<size_t>(plan.bytes);
   const unsigned threads = static_cast<unsigned>(items.teams * kTeam);
@@ -251,7 +245,8 @@ std::unique_ptr<Kernel> plan_kernel(const ConvPoolCall& call) {
   return make_early_kernel("kerascnn conv2d_max_pool2d_many", [=](const KernelArgs& args) {
     const uint32_t settled =
         has_bias ? settled_loads(args, {{1, 2}, {0}}) : settled_loads(args, {{1}, {0}});
-    kernel<<<grid, threads, bytes, static_cast<cudaStream_t>(args.stream)>>>(
+    const auto launched = args.outputs[1] == nullptr ? values_only : kernel;
+    launched<<<grid, threads, bytes, static_cast<cudaStream_t>(args.stream)>>>(
         input<float>(args, 0), input<float>(args, 1), has_bias ? input<float>(args, 2) : nullptr,
         output<float>(args, 0), output<uint8_t>(args, 1), c, items, settled);
     check_launch("conv2d_max_pool2d_many");

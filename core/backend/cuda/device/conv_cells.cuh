@@ -165,26 +165,34 @@ __device__ __forceinline__ void load_weights(const float* kernel, float* weights
 
 // Activates the sums of a cell's four pixels, channels `at` and the next, and stores their maxima,
 // and where these are if somebody wants to know.
-template <bool kSimple>
+template <bool kSimple, bool kIndex = true>
 __device__ __forceinline__ void store_maxima(const ConvPool& c, const float (&sums)[2][4],
                                              const float (&bias)[2], int64_t at, float* y,
                                              uint8_t* index) {
   Vector<float, 2> values;
-  Vector<uint8_t, 2> positions;
+  if constexpr (kSimple && !kIndex) {
 #pragma unroll
-  for (int k = 0; k < 2; ++k) {
-    const auto result = [&](int half, int element) {
-      return activate_pixel<kSimple>(c, sums[half][element] + bias[k]);
-    };
-    Maximum2x2 maximum(result(0, k));
-    maximum.add(result(0, 2 + k), 1);
-    maximum.add(result(1, k), 2);
-    maximum.add(result(1, 2 + k), 3);
-    values.values[k] = maximum.value;
-    positions.values[k] = maximum.position;
+    for (int k = 0; k < 2; ++k) {
+      values.values[k] = activate_maximum(
+          c, largest_of_four(sums[0][k], sums[0][2 + k], sums[1][k], sums[1][2 + k]) + bias[k]);
+    }
+  } else {
+    Vector<uint8_t, 2> positions;
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const auto result = [&](int half, int element) {
+        return activate_pixel<kSimple>(c, sums[half][element] + bias[k]);
+      };
+      Maximum2x2 maximum(result(0, k));
+      maximum.add(result(0, 2 + k), 1);
+      maximum.add(result(1, k), 2);
+      maximum.add(result(1, 2 + k), 3);
+      values.values[k] = maximum.value;
+      positions.values[k] = maximum.position;
+    }
+    if (index != nullptr) *reinterpret_cast<Vector<uint8_t, 2>*>(index + at) = positions;
   }
   *reinterpret_cast<Vector<float, 2>*>(y + at) = values;
-  if (index != nullptr) *reinterpret_cast<Vector<uint8_t, 2>*>(index + at) = positions;
 }
 
 }  // namespace kerascnn::cuda

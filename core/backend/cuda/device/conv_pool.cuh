@@ -63,6 +63,39 @@ __device__ __forceinline__ void copy_rows(int rows, int items, Make make) {
   }
 }
 
+// For every item of every row: make(item).start(row), spread over `threads` threads, of which this
+// is number `thread`: copies to shared memory that go on by themselves.
+template <typename Make>
+__device__ __forceinline__ void start_rows(int thread, int threads, int rows, int items,
+                                           Make make) {
+  const int width = min(items, threads);
+  const int step = threads / width;
+  const int first_row = thread / width;
+  if (first_row >= step) return;
+  for (int item = thread - first_row * width; item < items; item += width) {
+    const auto column = make(item);
+    for (int row = first_row; row < rows; row += step) column.start(row);
+  }
+}
+
+// `kFloats` neighbouring channels of one column of a band of the input, row by row, as they are;
+// zeros for the padding, and beyond the last channel.
+template <int kFloats>
+struct RawColumn {
+  const float* from;  // in the image's first row
+  float* to;          // in the band's first row
+  int from_row, to_row;
+  int top, height;
+  int floats;  // that there are
+
+  __device__ __forceinline__ void start(int row) const {
+    const int at = top + row;
+    const bool read = floats > 0 && static_cast<unsigned>(at) < static_cast<unsigned>(height);
+    copy_async<kFloats * 4>(to + row * to_row, read ? from + at * from_row : from,
+                            read ? floats * 4 : 0);
+  }
+};
+
 // Where a block keeps a band of the input: some rows, padding included, from `top` on.
 struct InputBand {
   int top, rows, columns;
@@ -157,6 +190,27 @@ struct PooledColumn {
 
 // What shared memory holds for tensor cores has been through unbiased_tf32().
 __device__ __forceinline__ uint32_t bits(float value) { return __float_as_uint(value); }
+
+// The larger of two numbers, NaN where one of them is.
+__device__ __forceinline__ float larger_or_nan(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return a > b || a != a ? a : b;
+#endif
+}
+
+// The maximum of a window where nobody asks for its place. Neither rounding nor relu change the
+// order of numbers: bias and activation may come after it.
+__device__ __forceinline__ float largest_of_four(float a, float b, float c, float d) {
+  return larger_or_nan(larger_or_nan(a, b), larger_or_nan(c, d));
+}
+
+__device__ __forceinline__ float activate_maximum(const ConvPool& c, float x) {
+  return larger_or_nan(x, c.activation == Activation::Relu ? 0.0f : -INFINITY);
+}
 
 // The running maximum of a window, and where it is: the first maximum, or the first NaN.
 struct Maximum2x2 {

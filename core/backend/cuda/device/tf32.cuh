@@ -34,10 +34,10 @@ __device__ __forceinline__ void multiply_tf32(float (&d)[4], const uint32_t (&a)
 #endif
 }
 
-// Starts copying the first `bytes` of kSize, 8 or 16, to shared memory, and zeros for the rest.
+// Starts copying the first `bytes` of kSize, 4, 8 or 16, to shared memory, and zeros for the rest.
 template <int kSize>
 __device__ __forceinline__ void copy_async(void* shared, const void* global, int bytes) {
-  static_assert(kSize == 8 || kSize == 16);
+  static_assert(kSize == 4 || kSize == 8 || kSize == 16);
 #if __CUDA_ARCH__ >= 800
   const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   if constexpr (kSize == 16) {  // not through the first cache
@@ -45,8 +45,8 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, int
                  "r"(bytes)
                  : "memory");
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(global),
-                 "r"(bytes)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(global),
+                 "n"(kSize), "r"(bytes)
                  : "memory");
   }
 #else
