@@ -2,8 +2,6 @@
 // multiprocessor: it reads the weights once, and its teams of warps go from image to image, each
 // with the next one on its way to shared memory while it multiplies. Images too large for that are
 // taken in bands of rows, small ones several at a time.
-#include <cstdlib>
-
 #include "core/backend/cuda/conv2d_max_pool2d.h"
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/conv_cells.cuh"
@@ -289,7 +287,6 @@ bool fits(const ConvPoolCall& call) {
 
 std::unique_ptr<Kernel> plan_conv_pool_many(const ConvPoolCall& call) {
   if (!fits(call)) return nullptr;
-  if (std::getenv("KCNN_NO_MANY") != nullptr) return nullptr;  // TEMPORARY
   return call.geometry.conv.kernel_height == 3 ? plan_many<3>(call) : plan_many<5>(call);
 }
 

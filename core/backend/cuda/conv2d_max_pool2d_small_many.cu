@@ -2,8 +2,6 @@
 // the weights of its output channels in registers and goes from cell to cell with them, and a block
 // from image to image, with the next one on its way to shared memory. Sums are added up in the same
 // order: the results have the same bits.
-#include <cstdlib>
-
 #include "core/backend/cuda/conv2d_max_pool2d.h"
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/conv_pool.cuh"
@@ -302,7 +300,6 @@ std::unique_ptr<Kernel> plan_channels(const ConvPoolCall& call) {
 
 std::unique_ptr<Kernel> plan_conv_pool_small_many(const ConvPoolCall& call) {
   if (!is_plain_conv_pool(call) || Context::current().compute_capability() < 80) return nullptr;
-  if (std::getenv("KCNN_NO_MANY") != nullptr) return nullptr;  // TEMPORARY
   return call.geometry.conv.kernel_height == 3 ? plan_channels<3>(call) : plan_channels<5>(call);
 }
 
