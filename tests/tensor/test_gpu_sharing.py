@@ -93,6 +93,16 @@ def test_memory_given_back_is_not_used_before_the_consumer_is_done(torch, cuda_d
         del spoiled, total
 
 
+def test_without_the_wait_the_tests_above_would_fail(torch, cuda_device):
+    """Stream -1 asks for no order: then the consumer is too early at least once in many times."""
+    stream, wrong = torch.cuda.Stream(), 0
+    with torch.cuda.stream(stream):
+        for _ in range(20):
+            capsule = ours_after_work(cuda_device).__dlpack__(stream=-1, max_version=(1, 0))
+            wrong += int((torch.from_dlpack(capsule) != ROUNDS).any())
+    assert wrong > 0
+
+
 def test_cupy_streams_are_waited_for(cupy, cuda_device):
     for stream in (cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)):
         with stream:
@@ -291,7 +301,7 @@ def test_a_pytorch_loop_around_a_model(torch, cuda_device, monkeypatch, rng):
         assert layer_output.device == cuda_device and predicted.device.type == "cuda"
         model.fit(x, y, batch_size=32, verbose=0)
         batches = [(x[i : i + 32], y[i : i + 32]) for i in range(0, 256, 32)]
-        model.fit((batch for batch in batches), steps_per_epoch=8, verbose=0)
+        model.fit((b for b in batches), steps_per_epoch=8, shuffle=False, verbose=0)
         monkeypatch.undo()
         np.testing.assert_allclose(predicted.cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
 
