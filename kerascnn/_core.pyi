@@ -342,6 +342,18 @@ class Graph:
     def pop_scope(self) -> None: ...
 
     @property
+    def in_scope(self) -> bool: ...
+
+    @property
+    def phase(self) -> str:
+        """
+        The part of a step that nodes to come belong to: forward, backward or update.
+        """
+
+    @phase.setter
+    def phase(self, arg: str, /) -> None: ...
+
+    @property
     def states(self) -> list[Variable]:
         """The variables that are read or assigned."""
 
@@ -389,8 +401,12 @@ class Program:
 
     def describe(self) -> list[dict[str, Any]]:
         """
-        The kernel calls of a step: label, kernel, op, attributes, and inputs and outputs as (dtype, shape).
+        The kernel calls of a step: label, phase, layer, kernel, op, what it computes, moves and writes, attributes, and inputs and outputs as (dtype, shape).
         """
+
+    @property
+    def states(self) -> list[Variable]:
+        """The variables that a step reads or writes."""
 
     def dependencies(self, repeats: int = 1) -> list[list[int]]:
         """
@@ -471,6 +487,25 @@ def empty_for_upload(shape: Sequence[int], dtype: str, device: str) -> Tensor:
     """
     Memory on the host to upload to `device` from: page-locked where that is a GPU.
     """
+
+def start_profile(max_events: int, device: str) -> None:
+    """
+    Records the kernel calls of all threads from here on. Raises ValueError where somebody records already, DeviceError where the device's kernels can't be recorded.
+    """
+
+def stop_profile() -> dict[str, Any]:
+    """
+    Ends the recording and gives what ran: calls, names of kernels, and for each event the call, the kernel (-1: what the call says), the track, and start and end in nanoseconds.
+    """
+
+def is_profiling() -> bool: ...
+
+def push_eager_scope(name: str, phase: str | None) -> None:
+    """What this thread computes at once belongs to this layer, for profiles."""
+
+def pop_eager_scope() -> None: ...
+
+def in_eager_scope() -> bool: ...
 
 class Operators:
     """The operators of tensors, for a class whose instances hold one."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _current: contextvars.ContextVar[Trace | None] = contextvars.ContextVar("trace", default=None)
 
+_NOTHING: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+
 
 class Trace:
     """A graph that records, and the state of the random numbers drawn in it.
@@ -99,10 +101,12 @@ class Trace:
 
         One step of the program, one step of each generator: the next replay draws fresh numbers.
         """
+        self.graph.push_scope("random numbers")
         for state, _ in self._streams.values():
             before = self.graph.read(state.core)
             after = self.graph.apply("random_advance", [before], {"amount": 1})[0]
             self.graph.assign(state.core, after)
+        self.graph.pop_scope()
         self._streams.clear()
 
 
@@ -122,14 +126,40 @@ def suspended() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def scope(name: str) -> Iterator[None]:
-    """Names the part of the model that is being recorded, for errors and profiles."""
+def scope(name: str, phase: str | None = None) -> Iterator[None]:
+    """Names the layer that ops belong to from here on, for errors and profiles.
+
+    Args:
+        name: The layer, inside of those whose blocks are open.
+        phase: The part of a training step, "forward" or "update"; by default that around.
+    """
+    trace = _current.get()
+    if trace is not None:
+        graph = trace.graph
+        before = graph.phase
+        graph.push_scope(name)
+        if phase is not None:
+            graph.phase = phase
+        try:
+            yield
+        finally:
+            graph.phase = before
+            graph.pop_scope()
+    elif _core.is_profiling():
+        _core.push_eager_scope(name, phase)
+        try:
+            yield
+        finally:
+            _core.pop_eager_scope()
+    else:
+        yield
+
+
+def part(name: str) -> contextlib.AbstractContextManager[None]:
+    """The same for what is no layer, such as the loss: inside of one it belongs to that."""
     trace = _current.get()
     if trace is None:
-        yield
-        return
-    trace.graph.push_scope(name)
-    try:
-        yield
-    finally:
-        trace.graph.pop_scope()
+        leaves_out = not _core.is_profiling() or _core.in_eager_scope()
+    else:
+        leaves_out = trace.graph.in_scope
+    return _NOTHING if leaves_out else scope(name)

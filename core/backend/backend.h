@@ -17,6 +17,7 @@
 #include "core/memory/allocator.h"
 #include "core/memory/storage.h"
 #include "core/ops/op.h"
+#include "core/profile/call_log.h"
 
 namespace kerascnn {
 
@@ -85,7 +86,8 @@ struct Instruction {
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   void* workspace = nullptr;
-  std::string label;  // "conv2d (layer conv2d_1)", for errors and profiles
+  std::string label;  // "conv2d (layer conv2d_1)", for errors
+  CallInfoPtr call;   // for profiles; null where nobody asks
   // All memory that a run touches, but for what the kernel itself owns; a workspace is written.
   // Instructions may run side by side where these allow it (dependencies.h).
   std::vector<MemoryRange> reads;
@@ -168,7 +170,12 @@ class Backend {
   virtual int64_t max_lanes(int64_t) const { return 1; }
   virtual LaunchStats launch_stats() const = 0;
 
-  // Runs one kernel at once on the backend's stream (eager ops).
+  // Makes ready to note what the kernels of a profile run. Throws DeviceError with the remedy where
+  // that can't be.
+  virtual void prepare_profile() {}
+
+  // Runs one kernel at once on the backend's stream (eager ops). Profiles take it for the
+  // CurrentCall.
   virtual void launch(Kernel& kernel, const KernelArgs& args) = 0;
 
   // All copies and fills are ordered with the backend's stream. from_host returns when the source

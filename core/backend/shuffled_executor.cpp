@@ -45,6 +45,7 @@ class ShuffledExecutor : public Executor {
           backend_.fill(const_cast<void*>(range.data), kPoison, range.bytes);
         }
       }
+      const CurrentCall current(instruction.call);
       backend_.launch(*instruction.kernel, {instruction.inputs, instruction.outputs,
                                             instruction.workspace, backend_.stream()});
       backend_.synchronize();

@@ -165,6 +165,14 @@ void bind_graph(nb::module_& m) {
       .def_prop_ro("num_nodes", [](const GraphPtr& g) { return g->nodes().size(); })
       .def("push_scope", &Graph::push_scope, nb::arg("name"))
       .def("pop_scope", &Graph::pop_scope)
+      .def_prop_ro("in_scope", &Graph::in_scope)
+      .def_prop_rw(
+          "phase",
+          [](const GraphPtr& g) {
+            return Scope{.path = "", .phases = static_cast<uint8_t>(g->phase())}.phase();
+          },
+          [](const GraphPtr& g, const std::string& phase) { g->set_phase(phase_from_name(phase)); },
+          "The part of a step that nodes to come belong to: forward, backward or update.")
       .def_prop_ro("states", &Graph::states, nb::rv_policy::copy,
                    "The variables that are read or assigned.")
       .def("to_string", &Graph::to_string);

@@ -14,6 +14,9 @@ struct GraphValue {
   const TensorSpec& spec() const { return graph->value(id).spec; }
 };
 
+// Throws ValueError for another name than forward, backward and update.
+Phase phase_from_name(std::string_view name);
+
 // The value's number in `graph`. Throws ValueError where it belongs to another graph.
 ValueId id_in(const std::shared_ptr<Graph>& graph, const GraphValue& value);
 std::vector<ValueId> ids_in(const std::shared_ptr<Graph>& graph,

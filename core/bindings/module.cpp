@@ -15,4 +15,5 @@ NB_MODULE(_core, m) {
   bind_program(m);
   bind_device(m);
   bind_upload(m);
+  bind_profile(m);
 }

@@ -42,9 +42,15 @@ nb::list describe(const Program& program) {
       attributes[nb::cast(name)] = nb::cast(value);
     }
     nb::dict row;
-    row["label"] = info.label;
-    row["kernel"] = info.kernel;
+    const CallInfo& call = *info.call;
+    row["label"] = call.label;
+    row["phase"] = call.scope.phase();
+    row["layer"] = call.scope.path;
+    row["kernel"] = call.kernel;
     row["op"] = info.op;
+    row["flop"] = call.flop;
+    row["bytes"] = call.bytes;
+    row["memory_bytes"] = call.memory_bytes;
     row["attributes"] = attributes;
     row["inputs"] = specs_of(info.inputs);
     row["outputs"] = specs_of(info.outputs);
@@ -71,8 +77,10 @@ void bind_program(nb::module_& m) {
       .def_prop_ro("device", [](const Program& p) { return device_name(p.device()); })
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, int]"))
       .def("describe", &describe, nb::sig("def describe(self) -> list[dict[str, typing.Any]]"),
-           "The kernel calls of a step: label, kernel, op, attributes, and inputs and outputs as "
-           "(dtype, shape).")
+           "The kernel calls of a step: label, phase, layer, kernel, op, what it computes, moves "
+           "and writes, attributes, and inputs and outputs as (dtype, shape).")
+      .def_prop_ro("states", &Program::states, nb::rv_policy::copy,
+                   "The variables that a step reads or writes.")
       .def("dependencies", &Program::dependencies, nb::arg("repeats") = 1,
            "For each kernel call of so many steps in a row, which ones it waits for.")
       .def("time_instructions", &Program::time_instructions, nb::arg("inputs"), nb::arg("passes"),

@@ -74,6 +74,11 @@ foreach(library IN ITEMS libcudart.so.13 libcublasLt.so.13 libnvrtc.so.13 libcud
   list(APPEND needed_libraries ${library})
 endforeach()
 
+# Only for the profiler, which works on the CPU without it.
+find_path(KERASCNN_cupti_h_DIR cupti.h
+  HINTS ${toolkit_includes} ${wheel_includes} "${toolkit_root}/extras/CUPTI/include")
+mark_as_advanced(KERASCNN_cupti_h_DIR)
+
 set(missing "")
 foreach(header IN LISTS needed_headers ITEMS cudnn.h cudnn_frontend.h)
   string(MAKE_C_IDENTIFIER "KERASCNN_${header}_DIR" variable)
@@ -154,6 +159,12 @@ add_library(kerascnn_cuda_libraries INTERFACE)
 list(REMOVE_DUPLICATES include_dirs)
 target_include_directories(kerascnn_cuda_libraries SYSTEM INTERFACE ${include_dirs})
 target_link_libraries(kerascnn_cuda_libraries INTERFACE ${libraries})
+if(KERASCNN_cupti_h_DIR)
+  target_include_directories(kerascnn_cuda_libraries SYSTEM INTERFACE "${KERASCNN_cupti_h_DIR}")
+  target_compile_definitions(kerascnn_cuda_libraries INTERFACE KERASCNN_WITH_CUPTI=1)
+else()
+  message(STATUS "kerascnn: no cupti.h: GPUs can't be profiled")
+endif()
 list(REMOVE_DUPLICATES KERASCNN_CUDA_RPATH)
 set(KERASCNN_CUDA_VERSION "${nvcc_version}")
 set(KERASCNN_CUDA_FOUND ON)

@@ -166,6 +166,23 @@ class Pointers {
   std::vector<Pointer> many_;
 };
 
+// The call where the thread is now.
+CallInfoPtr call_here(EagerPlan& plan) {
+  const Scope scope = EagerScope::get();
+  for (const CallInfoPtr& call : plan.calls) {
+    if (call->scope == scope) return call;
+  }
+  std::vector<TensorSpec> outputs;
+  for (const OutputLayout& output : plan.outputs) outputs.push_back(output.spec);
+  CallInfo info = make_call_info(*plan.op, plan.attributes, plan.inputs, outputs);
+  info.label = scope.empty() ? info.op : message(info.op, " (", scope.path, ")");
+  info.scope = scope;
+  info.kernel = plan.kernel->description();
+  info.memory_bytes += plan.kernel->workspace_bytes();
+  info.device = plan.device;
+  return plan.calls.emplace_back(std::make_shared<const CallInfo>(std::move(info)));
+}
+
 }  // namespace
 
 EagerPlanPtr find_plan(const OpDef& op, const Attributes& attributes, Inputs inputs,
@@ -207,9 +224,14 @@ void run_plan(EagerPlan& plan, Inputs inputs, std::span<Tensor> outputs) {
   const int64_t workspace_bytes = plan.kernel->workspace_bytes();
   const StoragePtr workspace =
       workspace_bytes > 0 ? allocate_storage(workspace_bytes, plan.device) : nullptr;
-  plan.backend->launch(*plan.kernel, KernelArgs{input_data.all(), output_data.all(),
-                                                workspace != nullptr ? workspace->data() : nullptr,
-                                                plan.backend->stream()});
+  const KernelArgs args{input_data.all(), output_data.all(),
+                        workspace != nullptr ? workspace->data() : nullptr, plan.backend->stream()};
+  if (is_profiling()) [[unlikely]] {
+    const CurrentCall current(call_here(plan));
+    plan.backend->launch(*plan.kernel, args);
+  } else {
+    plan.backend->launch(*plan.kernel, args);
+  }
 }
 
 std::shared_ptr<const GradientRecipe> EagerPlan::recipe(GradientMask mask) {

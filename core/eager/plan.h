@@ -45,6 +45,7 @@ struct EagerPlan {
   std::unique_ptr<Kernel> kernel;  // null where nothing has to run: views and empty outputs
   int64_t work_bytes = 0;          // what a call reads and writes
   std::mutex running;              // a kernel may keep the buffers of a call in its own state
+  std::vector<CallInfoPtr> calls;  // what profiles say of it, for each scope; guarded by `running`
 
   // Throws ValueError where the op has no gradient or its rule fails.
   std::shared_ptr<const GradientRecipe> recipe(GradientMask mask);

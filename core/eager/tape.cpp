@@ -323,7 +323,7 @@ class BackwardWalk {
       if (node.inputs().size() > 64) wanted = ~uint64_t{0};
     }
     if (any) {
-      const std::vector<Tensor> gradients = node.gradients(visit.gradients, wanted);
+      const std::vector<Tensor> gradients = gradients_of(node, visit.gradients, wanted);
       visit.gradients.clear();
       for (size_t i = 0; i < gradients.size(); ++i) {
         if (gradients[i].defined() && is_needed(node.inputs()[i])) {
@@ -333,6 +333,15 @@ class BackwardWalk {
     }
     visit.gradients.clear();
     if (forgets_) node.forget_values();
+  }
+
+  // Computed for the layer that made the call, where a profile wants to know.
+  static std::vector<Tensor> gradients_of(TapeNode& node, const std::vector<Tensor>& gradients,
+                                          uint64_t wanted) {
+    if (!is_profiling()) return node.gradients(gradients, wanted);
+    const std::string layer = node.scope() == nullptr ? "" : node.scope()->path;
+    const EagerScopeGuard guard({.path = layer, .phases = kBackward});
+    return node.gradients(gradients, wanted);
   }
 
   void take_results(const Visit& visit) {

@@ -59,6 +59,7 @@ const Tensor& SavedTensor::get(std::string_view op) const {
 TapeCall::TapeCall(EagerPlanPtr plan, Inputs inputs, std::span<const Tensor> outputs,
                    uint64_t tracked)
     : TapeNode(outputs.size()), plan_(std::move(plan)) {
+  if (is_profiling()) scope_ = std::make_unique<const Scope>(EagerScope::get());
   inputs_.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (is_tracked(*inputs[i])) inputs_[i] = inputs[i]->edge();

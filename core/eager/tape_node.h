@@ -35,9 +35,12 @@ class TapeNode : public std::enable_shared_from_this<TapeNode> {
                                         uint64_t wanted) = 0;
   virtual void forget_values() {}  // no gradient will be taken again
   virtual bool is_leaf() const { return false; }
+  // Where the call was made; known only where somebody profiled it.
+  const Scope* scope() const { return scope_.get(); }
 
  protected:
   std::vector<TapeEdge> inputs_;
+  std::unique_ptr<const Scope> scope_;
 
  private:
   uint64_t sequence_;

@@ -37,17 +37,26 @@ void check_own_gradients(const Graph& graph, const std::vector<ValueId>& inputs,
   }
 }
 
-// Gives the graph another stack of scopes for a while, also when an exception passes.
+// Gives the graph another stack of scopes for a while, of the backward pass, also when an exception
+// passes.
 class ScopesGuard {
  public:
-  explicit ScopesGuard(std::vector<std::string>& scopes) : scopes_(scopes), saved_(scopes) {}
-  ~ScopesGuard() { scopes_.swap(saved_); }
+  ScopesGuard(Graph& graph, std::vector<std::string>& scopes)
+      : graph_(graph), scopes_(scopes), saved_(scopes), phase_(graph.phase()) {
+    graph.set_phase(kBackward);
+  }
+  ~ScopesGuard() {
+    scopes_.swap(saved_);
+    graph_.set_phase(phase_);
+  }
   ScopesGuard(const ScopesGuard&) = delete;
   ScopesGuard& operator=(const ScopesGuard&) = delete;
 
  private:
+  Graph& graph_;
   std::vector<std::string>& scopes_;
   std::vector<std::string> saved_;
+  Phase phase_;
 };
 
 }  // namespace
@@ -145,8 +154,8 @@ class GraphWalk {
     if (std::none_of(inputs.begin(), inputs.end(), is_wanted)) return;
 
     // Nodes of the backward pass belong to the layer whose forward pass they differentiate.
-    graph_.scopes_.assign(node.scope.empty() ? 0 : 1, node.scope);
-    const std::vector<ValueId> input_gradients = with_scope(node.scope, [&] {
+    graph_.scopes_.assign(node.scope.empty() ? 0 : 1, node.scope.path);
+    const std::vector<ValueId> input_gradients = with_scope(node.scope.path, [&] {
       if (node.own_gradient < 0) return differentiate(graph_, node, output_gradients);
       const OwnGradient own = graph_.own_calls_[node.own_gradient].gradient;
       if (own == nullptr) {
@@ -194,7 +203,7 @@ std::vector<ValueId> Graph::gradients(const std::vector<ValueId>& targets,
                             "what follows is computed"));
   }
   GraphWalk walk(*this, targets, wrt, leaves);
-  const ScopesGuard guard(scopes_);
+  const ScopesGuard guard(*this, scopes_);
   for (size_t i = 0; i < targets.size(); ++i) {
     if (!walk.is_dependent(targets[i])) continue;
     const TensorSpec spec = values_[targets[i]].spec;
@@ -204,6 +213,8 @@ std::vector<ValueId> Graph::gradients(const std::vector<ValueId>& targets,
                                spec_string(spec), " as the target is, received ",
                                spec_string(values_[given].spec)));
     }
+    const Scope& scope = nodes_[values_[targets[i]].source].scope;
+    scopes_.assign(scope.empty() ? 0 : 1, scope.path);
     walk.add(targets[i], given == kNoValue ? full(spec, 1.0) : given);
   }
   walk.run();
@@ -263,9 +274,8 @@ GraphPart cut_from(const Graph& whole, size_t first_node, const std::vector<Valu
     if (!needed[node.outputs.front()]) continue;
     std::vector<ValueId> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(map[id]);
-    if (!node.scope.empty()) part.graph.push_scope(node.scope);
     const std::vector<ValueId> results = part.graph.apply(node.op->name, inputs, node.attributes);
-    if (!node.scope.empty()) part.graph.pop_scope();
+    part.graph.set_scope(static_cast<int32_t>(part.graph.nodes().size()) - 1, node.scope);
     for (size_t i = 0; i < results.size(); ++i) map[node.outputs[i]] = results[i];
   }
   for (const ValueId id : outputs) part.outputs.push_back(id == kNoValue ? kNoValue : map[id]);

@@ -42,7 +42,7 @@ void print_node(std::ostream& out, const Graph& graph, const Node& node) {
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     out << (i ? ", " : "") << spec_string(graph.value(node.outputs[i]).spec);
   }
-  if (!node.scope.empty()) out << "  # " << node.scope;
+  if (!node.scope.empty()) out << "  # " << node.scope.path;
   out << '\n';
 }
 
@@ -77,8 +77,8 @@ ValueId Graph::full(const TensorSpec& spec, double value) {
 
 std::vector<ValueId> Graph::apply(std::string_view op, const std::vector<ValueId>& inputs,
                                   const Attributes& attributes) {
-  const std::string scope = current_scope();
-  return with_scope(scope, [&] {
+  const Scope scope = current_scope();
+  return with_scope(scope.path, [&] {
     const OpDef& definition = find_op(op);
     std::vector<TensorSpec> specs;
     specs.reserve(inputs.size());
@@ -89,15 +89,20 @@ std::vector<ValueId> Graph::apply(std::string_view op, const std::vector<ValueId
       }
       specs.push_back(values_[id].spec);
     }
-    return add_node(definition, attributes, inputs, infer_outputs(definition, attributes, specs),
-                    scope);
+    std::vector<TensorSpec> outputs = infer_outputs(definition, attributes, specs);
+    for (const ValueId id : inputs) {
+      if (phase_ != kForward || values_[id].kind != ValueKind::State) continue;
+      std::string& layer = state_layers_[values_[id].source];
+      if (layer.empty()) layer = scope.path;
+    }
+    return add_node(definition, attributes, inputs, std::move(outputs),
+                    phase_ == kUpdate ? updated_layers(inputs, scope) : scope);
   });
 }
 
 std::vector<ValueId> Graph::add_node(const OpDef& op, const Attributes& attributes,
                                      const std::vector<ValueId>& inputs,
-                                     std::vector<TensorSpec> output_specs,
-                                     const std::string& scope) {
+                                     std::vector<TensorSpec> output_specs, const Scope& scope) {
   const auto index = static_cast<int32_t>(nodes_.size());
   std::vector<ValueId> outputs;
   outputs.reserve(output_specs.size());
@@ -109,10 +114,34 @@ std::vector<ValueId> Graph::add_node(const OpDef& op, const Attributes& attribut
   return outputs;
 }
 
-std::string Graph::current_scope() const {
-  std::string scope;
-  for (const std::string& part : scopes_) scope += (scope.empty() ? "" : "/") + part;
+Scope Graph::current_scope() const {
+  Scope scope{.path = "", .phases = static_cast<uint8_t>(phase_)};
+  for (const std::string& part : scopes_) scope.path += (scope.empty() ? "" : "/") + part;
   return scope;
+}
+
+Scope Graph::weight_layers(const std::vector<ValueId>& inputs) const {
+  Scope weights{.path = "", .phases = kUpdate};
+  for (const ValueId id : inputs) {
+    const Value& value = values_[id];
+    if (value.kind != ValueKind::State) continue;
+    weights.join({.path = state_layers_[value.source], .phases = kUpdate});
+  }
+  return weights;
+}
+
+Scope Graph::updated_layers(const std::vector<ValueId>& inputs, const Scope& own) const {
+  const Scope weights = weight_layers(inputs);
+  if (!weights.empty()) return weights;
+  Scope gradients{.path = "", .phases = kUpdate};
+  for (const ValueId id : inputs) {
+    const Value& value = values_[id];
+    if (value.kind != ValueKind::Result) continue;
+    const Scope& scope = nodes_[value.source].scope;
+    const bool is_forward = (scope.phases & kForward) != 0;
+    if (!is_forward && scope.path != own.path) gradients.join({scope.path, kUpdate});
+  }
+  return gradients.empty() ? own : gradients;
 }
 
 ValueId Graph::read(const VariablePtr& variable) {
@@ -123,6 +152,7 @@ ValueId Graph::read(const VariablePtr& variable) {
     states_.push_back(variable);
     state_values_.push_back(id);
     current_values_.push_back(id);
+    state_layers_.emplace_back();
   }
   return current_values_[at->second];
 }

@@ -11,6 +11,7 @@
 
 #include "core/base/attributes.h"
 #include "core/ops/op.h"
+#include "core/profile/scope.h"
 #include "core/tensor/variable.h"
 
 namespace kerascnn {
@@ -29,7 +30,7 @@ struct Node {
   Attributes attributes;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
-  std::string scope;  // "sequential/conv2d_1", for errors and profiles
+  Scope scope;  // for errors and profiles
   // Which of the graph's own gradients this node belongs to, and as which output of it.
   int32_t own_gradient = -1;
   int32_t own_output = 0;
@@ -82,8 +83,15 @@ class Graph {
   // When the trace ends: such functions may hold what holds the graph.
   void forget_own_gradients();
 
+  // The layer that the nodes to come belong to, within those that were pushed before.
   void push_scope(std::string name) { scopes_.push_back(std::move(name)); }
   void pop_scope() { scopes_.pop_back(); }
+  bool in_scope() const { return !scopes_.empty(); }
+  // The part of the step that they belong to. In an update the scope only names what has none:
+  // other nodes belong to the layers whose weights or gradients they read.
+  Phase phase() const { return phase_; }
+  void set_phase(Phase phase) { phase_ = phase; }
+  void set_scope(int32_t node, Scope scope) { nodes_[node].scope = std::move(scope); }
 
   const Value& value(ValueId id) const { return values_[id]; }
   const std::vector<Value>& values() const { return values_; }
@@ -101,8 +109,12 @@ class Graph {
   ValueId add_value(Value value);
   std::vector<ValueId> add_node(const OpDef& op, const Attributes& attributes,
                                 const std::vector<ValueId>& inputs,
-                                std::vector<TensorSpec> output_specs, const std::string& scope);
-  std::string current_scope() const;
+                                std::vector<TensorSpec> output_specs, const Scope& scope);
+  Scope current_scope() const;
+  // The layers whose weights are among the inputs of an update.
+  Scope weight_layers(const std::vector<ValueId>& inputs) const;
+  // The same, or else those whose gradients are among them, or else `own`.
+  Scope updated_layers(const std::vector<ValueId>& inputs, const Scope& own) const;
   struct OwnCall {
     std::vector<ValueId> inputs;
     std::vector<ValueId> outputs;
@@ -120,6 +132,8 @@ class Graph {
   std::vector<ValueId> current_values_;  // what was last assigned, or the same
   std::unordered_map<const Variable*, int32_t> state_index_;
   std::vector<std::string> scopes_;
+  Phase phase_ = kForward;
+  std::vector<std::string> state_layers_;  // which layer's forward pass reads a state first
   std::vector<OwnCall> own_calls_;
 };
 

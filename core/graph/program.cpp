@@ -52,7 +52,7 @@ struct PlannedNode {
   std::vector<Operand> inputs;
   std::vector<Operand> outputs;
   Operand workspace;
-  std::string label;
+  CallInfoPtr call;
   const Node* node = nullptr;  // of the schedule's graph
 };
 
@@ -64,8 +64,37 @@ std::string node_label(const Graph& graph, const Node& node) {
     for (ValueId id : node.inputs) inputs.push_back(graph.value(id).spec);
     label = element_program_name(decode_element_program(node.attributes, inputs));
   }
-  if (!node.scope.empty()) label += " (" + node.scope + ")";
+  if (!node.scope.empty()) label += " (" + node.scope.path + ")";
   return label;
+}
+
+std::vector<TensorSpec> specs_of(const Graph& graph, const std::vector<ValueId>& values) {
+  std::vector<TensorSpec> specs;
+  for (ValueId id : values) specs.push_back(graph.value(id).spec);
+  return specs;
+}
+
+// Of the outputs that somebody reads.
+std::vector<TensorSpec> read_outputs(const Graph& graph, const PlannedNode& planned) {
+  std::vector<TensorSpec> specs;
+  for (size_t i = 0; i < planned.outputs.size(); ++i) {
+    if (planned.outputs[i].is_absent()) continue;
+    specs.push_back(graph.value(planned.node->outputs[i]).spec);
+  }
+  return specs;
+}
+
+CallInfoPtr call_info(const Graph& graph, const PlannedNode& planned, Device device) {
+  const Node& node = *planned.node;
+  const std::vector<TensorSpec> outputs = read_outputs(graph, planned);
+  CallInfo info = make_call_info(*node.op, node.attributes, specs_of(graph, node.inputs), outputs);
+  info.label = node_label(graph, node);
+  info.scope = node.scope;
+  info.op = info.label.substr(0, info.label.find(" ("));
+  info.kernel = planned.kernel->description();
+  info.memory_bytes += planned.kernel->workspace_bytes();
+  info.device = device;
+  return std::make_shared<const CallInfo>(std::move(info));
 }
 
 bool overlaps(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
@@ -150,7 +179,7 @@ std::vector<std::unique_ptr<Kernel>> Program::Impl::plan_kernels(const CompileOp
       return num_elements(spec.shape) == 0;
     });
     const PlanRequest request{*node.op, node.attributes, inputs, outputs, options.allow_tf32};
-    kernels.push_back(is_empty ? nullptr : with_scope(node.scope, [&] {
+    kernels.push_back(is_empty ? nullptr : with_scope(node.scope.path, [&] {
       return plan_kernel(device_backend, request);
     }));
   }
@@ -216,12 +245,12 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels,
     const Node& node = graph.nodes()[schedule.order[position]];
     PlannedNode planned;
     planned.kernel = std::move(kernels[position]);
-    planned.label = node_label(graph, node);
     for (ValueId id : node.inputs) planned.inputs.push_back(operand(id));
     for (ValueId id : node.outputs) planned.outputs.push_back(operand(id));
     planned.node = &node;
     planned.workspace =
         in_arena(buffers.workspace_buffers[position], planned.kernel->workspace_bytes());
+    planned.call = call_info(graph, planned, device);
     nodes.push_back(std::move(planned));
   }
   allocate_arena(options);
@@ -288,7 +317,8 @@ std::vector<Instruction> Program::Impl::instructions(const std::vector<void*>& i
     Instruction& instruction = result.emplace_back();
     instruction.kernel = node.kernel;
     instruction.workspace = node.workspace.address(inputs, arena_of_lane);
-    instruction.label = node.label;
+    instruction.label = node.call->label;
+    instruction.call = node.call;
     for (const Operand& operand : node.inputs) {
       const void* data = operand.address(inputs, arena_of_lane);
       instruction.inputs.push_back(data);
@@ -493,18 +523,16 @@ std::vector<InstructionInfo> Program::describe() const {
   for (const PlannedNode& planned : impl_->nodes) {
     const Node& node = *planned.node;
     InstructionInfo& info = result.emplace_back();
-    info.label = planned.label;
-    info.kernel = planned.kernel->description();
+    info.call = planned.call;
     info.op = node.op->name;
     info.attributes = node.attributes;
-    for (ValueId id : node.inputs) info.inputs.push_back(graph.value(id).spec);
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      if (planned.outputs[i].is_absent()) continue;
-      info.outputs.push_back(graph.value(node.outputs[i]).spec);
-    }
+    info.inputs = specs_of(graph, node.inputs);
+    info.outputs = read_outputs(graph, planned);
   }
   return result;
 }
+
+const std::vector<VariablePtr>& Program::states() const { return impl_->schedule.graph.states(); }
 
 Dependencies Program::dependencies(int64_t repeats) const {
   if (repeats < 1) {
@@ -522,7 +550,7 @@ std::string Program::to_string() const {
   const Graph& graph = impl_->schedule.graph;
   std::ostringstream out;
   for (const PlannedNode& planned : impl_->nodes) {
-    out << planned.label << ": " << planned.kernel->description() << " -> ";
+    out << planned.call->label << ": " << planned.call->kernel << " -> ";
     for (size_t i = 0; i < planned.node->outputs.size(); ++i) {
       out << (i == 0 ? "" : ", ") << spec_string(graph.value(planned.node->outputs[i]).spec);
     }

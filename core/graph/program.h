@@ -32,9 +32,8 @@ struct CompileOptions {
 
 // What one kernel call of a step is, for profiles.
 struct InstructionInfo {
-  std::string label;   // as in Instruction
-  std::string kernel;  // Kernel::description()
-  std::string op;
+  CallInfoPtr call;
+  std::string op;  // of the graph; what is fused in it has a name in `call`
   Attributes attributes;
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;  // without optional ones that nobody reads
@@ -65,6 +64,8 @@ class Program {
   std::vector<Instruction> instructions(const std::vector<Tensor>& inputs) const;
   // In the order of instructions().
   std::vector<InstructionInfo> describe() const;
+  // The variables that it reads or writes.
+  const std::vector<VariablePtr>& states() const;
   // Which instructions wait for which in `repeats` steps in a row, each in its lane; see
   // find_dependencies.
   Dependencies dependencies(int64_t repeats) const;

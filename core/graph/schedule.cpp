@@ -40,13 +40,20 @@ class Scheduler {
   // has.
   ValueId copy(ValueId value, const std::string& reason) {
     Graph& graph = schedule_.graph;
-    graph.push_scope(reason);
     const std::string dtype = dtype_name(graph.value(value).spec.dtype);
     const ValueId result = graph.apply("cast", {value}, {{"dtype", dtype}})[0];
-    graph.pop_scope();
+    graph.set_scope(graph.value(result).source, scope_of_copy(value, reason));
     schedule_.roots.push_back(result);
     schedule_.home_states.resize(graph.values().size(), -1);
     return result;
+  }
+
+  // What computed the value belongs to, or the reason where it was there before.
+  Scope scope_of_copy(ValueId value, const std::string& reason) const {
+    const Value& source = schedule_.graph.value(value);
+    if (source.kind != ValueKind::Result) return {.path = reason};
+    const Scope& scope = schedule_.graph.nodes()[source.source].scope;
+    return scope.empty() ? Scope{.path = reason, .phases = scope.phases} : scope;
   }
 
   ValueId root(ValueId value) const { return schedule_.roots[value]; }

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "core/ops/activation_kind.h"
+#include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 #include "core/ops/gradient_expression.h"
 
@@ -183,6 +184,7 @@ KERASCNN_ACTIVATION(softplus, Softplus, softplus_second)
       .infer = infer_softmax<#op_name>,               \
       .gradient = softmax_gradient<#op_name "_grad">, \
       .in_place = in_place_first,                     \
+      .cost = cost_per_element<5>,                    \
   };                                                  \
   const OpDef op_##op_name##_grad = {                 \
       .name = #op_name "_grad",                       \

@@ -1,4 +1,5 @@
 // Batch normalization over all axes but the last, in training: statistics of this batch.
+#include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -70,12 +71,14 @@ const OpDef op_batch_norm = {
     .name = "batch_norm",
     .infer = infer_batch_norm,
     .gradient = batch_norm_gradient,
+    .cost = cost_per_element<8>,
 };
 
 const OpDef op_batch_norm_grad = {
     .name = "batch_norm_grad",
     .infer = infer_batch_norm_grad,
     .not_differentiable = kNoSecondDerivative,
+    .cost = cost_per_element<12>,
 };
 
 }  // namespace kerascnn

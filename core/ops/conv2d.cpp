@@ -6,6 +6,7 @@
 #include "core/ops/conv2d.h"
 
 #include "core/ops/activation_kind.h"
+#include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 #include "core/ops/fused_gradient.h"
 #include "core/ops/partial_sums.h"
@@ -180,24 +181,40 @@ std::vector<ValueId> wgrad_gradient(GradientContext& context) {
   return {dgrad(context, gy, g, x), conv2d(context, x, g)};
 }
 
+// Every place of the output times every element of a filter, those that meet padding included.
+template <OpName op>
+OpCost conv2d_cost(const Attributes& attributes, Specs inputs, Specs, OpCost usual) {
+  const Conv2DGeometry g = conv2d_geometry(op, attributes, inputs);
+  return {conv2d_flop(g), usual.bytes};
+}
+
 }  // namespace
+
+int64_t conv2d_flop(const Conv2DGeometry& g) {
+  return product_flop(g.batch * g.output_height * g.output_width,
+                      g.kernel_height * g.kernel_width * g.group_input_channels(),
+                      g.output_channels);
+}
 
 const OpDef op_conv2d = {
     .name = "conv2d",
     .infer = infer_conv2d,
     .gradient = conv2d_gradient,
+    .cost = conv2d_cost<"conv2d">,
 };
 
 const OpDef op_conv2d_dgrad = {
     .name = "conv2d_dgrad",
     .infer = infer_conv2d_gradient<"conv2d_dgrad", &Conv2DGeometry::input_shape>,
     .gradient = dgrad_gradient,
+    .cost = conv2d_cost<"conv2d_dgrad">,
 };
 
 const OpDef op_conv2d_wgrad = {
     .name = "conv2d_wgrad",
     .infer = infer_conv2d_wgrad,
     .gradient = wgrad_gradient,
+    .cost = conv2d_cost<"conv2d_wgrad">,
 };
 
 }  // namespace kerascnn

@@ -46,4 +46,7 @@ struct Conv2DGeometry {
 // everything and throws ValueError that starts with the op's name.
 Conv2DGeometry conv2d_geometry(std::string_view op, const Attributes& attributes, Specs inputs);
 
+// Operations of any of the three (OpCost).
+int64_t conv2d_flop(const Conv2DGeometry& geometry);
+
 }  // namespace kerascnn

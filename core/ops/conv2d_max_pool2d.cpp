@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 #include "core/ops/fused_gradient.h"
 #include "core/ops/partial_sums.h"
@@ -94,17 +95,28 @@ Conv2DMaxPool2DGeometry conv2d_max_pool2d_geometry(std::string_view op,
   return g;
 }
 
+namespace {
+
+template <const std::string_view& op>
+OpCost conv_pool_cost(const Attributes& attributes, Specs inputs, Specs, OpCost usual) {
+  return {conv2d_flop(conv2d_max_pool2d_geometry(op, attributes, inputs).conv), usual.bytes};
+}
+
+}  // namespace
+
 const OpDef op_conv2d_max_pool2d = {
     .name = kForward,
     .infer = infer_forward,
     .not_differentiable = kMadeByPass,
     .first_optional_output = 1,
+    .cost = conv_pool_cost<kForward>,
 };
 
 const OpDef op_conv2d_max_pool2d_dgrad = {
     .name = kDgrad,
     .infer = infer_dgrad,
     .not_differentiable = kMadeByPass,
+    .cost = conv_pool_cost<kDgrad>,
 };
 
 const OpDef op_conv2d_max_pool2d_wgrad = {
@@ -112,6 +124,7 @@ const OpDef op_conv2d_max_pool2d_wgrad = {
     .infer = infer_wgrad,
     .not_differentiable = kMadeByPass,
     .first_optional_output = 1,
+    .cost = conv_pool_cost<kWgrad>,
 };
 
 }  // namespace kerascnn

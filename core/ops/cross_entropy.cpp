@@ -1,5 +1,6 @@
 // Cross-entropy with integer labels. A label outside [0, classes) makes its row's loss NaN: kernels
 // can't raise, whoever has the labels on the host checks them before.
+#include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -109,6 +110,7 @@ const OpDef op_sparse_softmax_cross_entropy = {
     .name = "sparse_softmax_cross_entropy",
     .infer = infer_cross_entropy<"sparse_softmax_cross_entropy">,
     .gradient = softmax_cross_entropy_gradient,
+    .cost = cost_per_element<5>,
 };
 
 const OpDef op_sparse_softmax_cross_entropy_grad = {

@@ -1,5 +1,6 @@
 // A dense layer in one op: activation(x w + bias).
 #include "core/ops/activation_kind.h"
+#include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 #include "core/ops/fused_gradient.h"
 
@@ -39,12 +40,18 @@ std::vector<ValueId> dense_gradient(GradientContext& context) {
   return gradients;
 }
 
+OpCost dense_cost(const Attributes&, Specs inputs, Specs, OpCost usual) {
+  const Shape& kernel = inputs[1].shape;
+  return {product_flop(inputs[0].shape[0], kernel[0], kernel[1]), usual.bytes};
+}
+
 }  // namespace
 
 const OpDef op_dense = {
     .name = "dense",
     .infer = infer_dense,
     .gradient = dense_gradient,
+    .cost = dense_cost,
 };
 
 }  // namespace kerascnn

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -217,11 +218,22 @@ ElementParameters element_parameters(ElementOp op, const Attributes& attributes)
   }
 }
 
+namespace {
+
+OpCost fused_cost(const Attributes& attributes, Specs, Specs outputs, OpCost usual) {
+  const auto instructions =
+      static_cast<int64_t>(attributes.get_ints("code").size() / kIntsPerInstruction);
+  return {instructions * num_elements(outputs[0].shape), usual.bytes};
+}
+
+}  // namespace
+
 const OpDef op_fused_elementwise = {
     .name = "fused_elementwise",
     .infer = infer_fused_elementwise,
     .not_differentiable = "it is made after differentiation, by the fusion pass",
     .in_place = in_place_all,
+    .cost = fused_cost,
 };
 
 }  // namespace kerascnn

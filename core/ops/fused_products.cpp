@@ -5,6 +5,7 @@
 #include <array>
 
 #include "core/ops/activation_kind.h"
+#include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -97,6 +98,25 @@ std::vector<TensorSpec> infer_dense_wgrad(const Attributes&, Specs inputs) {
   return {{inputs[0].dtype, {x[1], g[1]}}, {inputs[0].dtype, {g[1]}}};
 }
 
+OpCost activation_grad_cost(const Attributes& attributes, Specs inputs, Specs outputs,
+                            OpCost usual) {
+  const int64_t inner = inputs[0].shape[attributes.get_bool("transpose_a") ? 0 : 1];
+  return {product_flop(num_elements(outputs[0].shape), inner, 1), usual.bytes};
+}
+
+// So many products of the layer's size: its own, and one for the gradient of what it was given.
+template <int64_t products>
+OpCost dense_loss_cost(const Attributes&, Specs inputs, Specs, OpCost usual) {
+  const Shape& kernel = inputs[DenseLossInputs::kernel].shape;
+  const int64_t samples = inputs[DenseLossInputs::x].shape[0];
+  return {products * product_flop(samples, kernel[0], kernel[1]), usual.bytes};
+}
+
+OpCost dense_wgrad_cost(const Attributes&, Specs inputs, Specs, OpCost usual) {
+  const Shape& x = inputs[0].shape;
+  return {product_flop(x[1], x[0], inputs[1].shape[1]), usual.bytes};
+}
+
 }  // namespace
 
 Attributes dense_loss_layer() {
@@ -114,12 +134,14 @@ const OpDef op_matmul_activation_grad = {
     .name = kActivationGrad,
     .infer = infer_activation_grad,
     .not_differentiable = kMadeByPass,
+    .cost = activation_grad_cost,
 };
 
 const OpDef op_dense_sparse_softmax_cross_entropy = {
     .name = kDenseLoss,
     .infer = infer_dense_loss,
     .not_differentiable = kMadeByPass,
+    .cost = dense_loss_cost<1>,
 };
 
 const OpDef op_dense_sparse_softmax_cross_entropy_dgrad = {
@@ -127,12 +149,14 @@ const OpDef op_dense_sparse_softmax_cross_entropy_dgrad = {
     .infer = infer_dense_loss_dgrad,
     .not_differentiable = kMadeByPass,
     .first_optional_output = DenseLossOutputs::dropped,
+    .cost = dense_loss_cost<2>,
 };
 
 const OpDef op_dense_wgrad = {
     .name = kDenseWgrad,
     .infer = infer_dense_wgrad,
     .not_differentiable = kMadeByPass,
+    .cost = dense_wgrad_cost,
 };
 
 }  // namespace kerascnn

@@ -1,5 +1,6 @@
 // Selection of elements by index tensors. Indices outside an axis are clamped to it by the kernels,
 // which can't raise; whoever has the values on the host checks them before.
+#include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -123,12 +124,18 @@ std::vector<TensorSpec> infer_put_batch(const Attributes&, Specs inputs) {
   return {inputs[0]};
 }
 
+// Writes a batch into its place among many.
+OpCost put_batch_cost(const Attributes&, Specs inputs, Specs, OpCost) {
+  return {0, 2 * num_bytes(inputs[1])};
+}
+
 }  // namespace
 
 const OpDef op_gather = {
     .name = "gather",
     .infer = infer_gather,
     .gradient = gather_gradient,
+    .cost = cost_of_picking,
 };
 
 const OpDef op_gather_grad = {
@@ -141,18 +148,21 @@ const OpDef op_one_hot = {
     .name = "one_hot",
     .infer = infer_one_hot,
     .not_differentiable = "its input is an integer index",
+    .cost = cost_of_moving,
 };
 
 const OpDef op_take_batch = {
     .name = "take_batch",
     .infer = infer_take_batch,
     .not_differentiable = "it reads samples out of a data set, which is not trained; use gather",
+    .cost = cost_of_picking,
 };
 
 const OpDef op_take_batches = {
     .name = "take_batches",
     .infer = infer_take_batches,
     .not_differentiable = "it reads samples out of data sets, which are not trained; use gather",
+    .cost = cost_of_picking,
 };
 
 const OpDef op_put_batch = {
@@ -160,6 +170,7 @@ const OpDef op_put_batch = {
     .infer = infer_put_batch,
     .not_differentiable = "it keeps results for the host; use concatenate",
     .in_place = in_place_first,
+    .cost = put_batch_cost,
 };
 
 }  // namespace kerascnn

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -50,12 +51,20 @@ std::vector<ValueId> matmul_gradient(GradientContext& context) {
   return {ga, gb};
 }
 
+OpCost matmul_cost(const Attributes& attributes, Specs inputs, Specs outputs, OpCost usual) {
+  const Shape& a = inputs[0].shape;
+  const Shape& c = outputs[0].shape;
+  const int64_t inner = a[a.size() - (attributes.get_bool("transpose_a") ? 2 : 1)];
+  return {product_flop(num_elements(c), inner, 1), usual.bytes};
+}
+
 }  // namespace
 
 const OpDef op_matmul = {
     .name = "matmul",
     .infer = infer_matmul,
     .gradient = matmul_gradient,
+    .cost = matmul_cost,
 };
 
 }  // namespace kerascnn

@@ -76,6 +76,18 @@ std::vector<TensorSpec> infer_outputs(const OpDef& op, const Attributes& attribu
   }
 }
 
+OpCost op_cost(const OpDef& op, const Attributes& attributes, Specs inputs, Specs outputs) {
+  if (op.is_view) return {};
+  OpCost usual;
+  for (const Specs specs : {inputs, outputs}) {
+    for (const TensorSpec& spec : specs) {
+      usual.flop = std::max(usual.flop, num_elements(spec.shape));
+      usual.bytes += num_bytes(spec);
+    }
+  }
+  return op.cost == nullptr ? usual : op.cost(attributes, inputs, outputs, usual);
+}
+
 const std::vector<const OpDef*>& all_ops() {
 #define KERASCNN_OP_ADDRESS(name) &op_##name,
   static const std::vector<const OpDef*> ops = {KERASCNN_OP_LIST(KERASCNN_OP_ADDRESS)};

@@ -2,6 +2,7 @@
 // one is described in docs/adding_an_op.md; the one list of all ops is op_list.h.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,6 +71,17 @@ struct InPlace {
 };
 using InPlaceFunction = std::vector<InPlace> (*)(const Attributes& attributes, size_t num_inputs);
 
+// What a call computes and moves, for profiles: floating point operations, of which a
+// multiplication with an addition is two, and bytes to and from memory.
+struct OpCost {
+  int64_t flop = 0;
+  int64_t bytes = 0;
+};
+// `usual` is what holds for most ops: one operation for each element of the largest tensor, and
+// every input and output moved once.
+using CostFunction = OpCost (*)(const Attributes& attributes, Specs inputs, Specs outputs,
+                                OpCost usual);
+
 struct OpDef {
   std::string_view name;
   InferFunction infer = nullptr;
@@ -85,10 +97,15 @@ struct OpDef {
   bool is_stateful = false;
   // Outputs from this index on may be left out: the kernel gets null where nobody reads one.
   size_t first_optional_output = SIZE_MAX;
+  // Where it is not the usual cost (core/ops/cost.h).
+  CostFunction cost = nullptr;
 };
 
 // Calls op.infer; a missing or mistyped attribute is reported under the op's name too.
 std::vector<TensorSpec> infer_outputs(const OpDef& op, const Attributes& attributes, Specs inputs);
+
+// Of a call with these specs; leave outputs out that nobody reads.
+OpCost op_cost(const OpDef& op, const Attributes& attributes, Specs inputs, Specs outputs);
 
 // Throws ValueError naming the op where there is none of that name.
 const OpDef& find_op(std::string_view name);

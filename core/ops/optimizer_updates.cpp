@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -107,6 +108,25 @@ std::vector<InPlace> adam_in_place(const Attributes& attributes, size_t) {
   return pairs;
 }
 
+// Of the parameters, after a head of so many inputs.
+OpCost update_cost(const Attributes& attributes, Specs inputs, size_t head, int64_t operations,
+                   OpCost usual) {
+  int64_t elements = 0;
+  for (const TensorSpec& spec : inputs.subspan(head, attributes.get_int("count"))) {
+    elements += num_elements(spec.shape);
+  }
+  return {operations * elements, usual.bytes};
+}
+
+OpCost sgd_cost(const Attributes& attributes, Specs inputs, Specs, OpCost usual) {
+  const bool has_momentum = attributes.get_double("momentum") > 0;
+  return update_cost(attributes, inputs, 1, has_momentum ? 4 : 2, usual);
+}
+
+OpCost adam_cost(const Attributes& attributes, Specs inputs, Specs, OpCost usual) {
+  return update_cost(attributes, inputs, 2, 12, usual);
+}
+
 }  // namespace
 
 int64_t gradient_copies(const Shape& gradient, const Shape& parameter) {
@@ -129,6 +149,7 @@ const OpDef op_sgd_update = {
     .infer = infer_sgd,
     .not_differentiable = kIsTheStep,
     .in_place = sgd_in_place,
+    .cost = sgd_cost,
 };
 
 const OpDef op_adam_update = {
@@ -136,6 +157,7 @@ const OpDef op_adam_update = {
     .infer = infer_adam,
     .not_differentiable = kIsTheStep,
     .in_place = adam_in_place,
+    .cost = adam_cost,
 };
 
 }  // namespace kerascnn

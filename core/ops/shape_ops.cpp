@@ -1,4 +1,5 @@
 // Ops that move or select elements by position.
+#include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -189,30 +190,35 @@ const OpDef op_transpose = {
     .name = "transpose",
     .infer = infer_transpose,
     .gradient = transpose_gradient,
+    .cost = cost_of_moving,
 };
 
 const OpDef op_broadcast_to = {
     .name = "broadcast_to",
     .infer = infer_broadcast_to,
     .gradient = broadcast_to_gradient,
+    .cost = cost_of_moving,
 };
 
 const OpDef op_concatenate = {
     .name = "concatenate",
     .infer = infer_concatenate,
     .gradient = concatenate_gradient,
+    .cost = cost_of_moving,
 };
 
 const OpDef op_slice = {
     .name = "slice",
     .infer = infer_slice,
     .gradient = slice_gradient,
+    .cost = cost_of_picking,
 };
 
 const OpDef op_slice_grad = {
     .name = "slice_grad",
     .infer = infer_slice_grad,
     .gradient = slice_grad_gradient,
+    .cost = cost_of_moving,
 };
 
 }  // namespace kerascnn

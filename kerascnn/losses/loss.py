@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from kerascnn import config, dtype_policies, ops
+from kerascnn import config, dtype_policies, ops, tracing
 from kerascnn.naming import auto_name, to_snake_case
 from kerascnn.trees import map_structure
 
@@ -96,6 +96,10 @@ class Loss:
         return self._dtype
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        with tracing.part("loss"):
+            return self._reduced(y_true, y_pred, sample_weight)
+
+    def _reduced(self, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
         y_pred = map_structure(self._as_floating, y_pred)
         y_true = map_structure(self._convert_target, y_true)
         with collect_masks() as masks:

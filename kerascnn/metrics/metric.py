@@ -147,8 +147,9 @@ class Metric:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._check_super_called()
-        self.update_state(*args, **kwargs)
-        return self.result()
+        with tracing.part("metrics"):
+            self.update_state(*args, **kwargs)
+            return self.result()
 
     def get_config(self) -> dict:
         return {"name": self.name, "dtype": self.dtype}

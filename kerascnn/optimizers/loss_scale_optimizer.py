@@ -157,7 +157,8 @@ class LossScaleOptimizer(Optimizer):
 
         inner = self.inner_optimizer._variables
         state = [*self._trainable_variables, *self._variables, *inner]
-        assign_where(self.check_finite(grads), state, update, leave_out)
+        with tracing.scope(self.name, phase="update"):
+            assign_where(self.check_finite(grads), state, update, leave_out)
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         self.inner_optimizer.finalize_variable_values(var_list)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
-from kerascnn import serialization
+from kerascnn import serialization, tracing
 from kerascnn.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from kerascnn.optimizers.optimizer import Optimizer
 from kerascnn.variable import Variable
@@ -199,7 +199,8 @@ class MultiOptimizer(Optimizer):
         gradient_of = {id(v): g for g, v in zip(grads, variables, strict=True)}
         for optimizer, own in self._shares(variables):
             optimizer.apply([gradient_of[id(v)] for v in own], own)
-        self._count_step()
+        with tracing.scope(self.name, phase="update"):
+            self._count_step()
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         for optimizer, own in self._shares(list(var_list) if self.built else []):

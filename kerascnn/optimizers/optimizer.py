@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import config, dtypes, naming, ops, serialization
+from kerascnn import config, dtypes, naming, ops, serialization, tracing
 from kerascnn.ops import dispatch
 from kerascnn.optimizers import clipping
 from kerascnn.optimizers.conditional import assign_where
@@ -160,6 +160,10 @@ class Optimizer(OptimizerState):
             self.build(variables)
         self._check_apply(grads, variables)
         grads, variables = self._filter_empty_gradients(grads, variables)
+        with tracing.scope(self.name, phase="update"):
+            self._apply(grads, variables)
+
+    def _apply(self, grads: list[Any], variables: list[Variable]) -> None:
         if self.loss_scale_factor is not None:
             grads = [g / self.loss_scale_factor for g in grads]
         self._backend_apply_gradients(grads, variables)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kerascnn import _core, config, trees
+from kerascnn import _core, config, tracing, trees
 from kerascnn.device import device as on_device
 from kerascnn.metrics.recording import StepRecording, record_step
 from kerascnn.ops import dispatch
@@ -138,21 +138,24 @@ def compile_step(
         record_step(recording),
     ):
         note_model(trace, model)
-        batch = _gather_batch(trace, source, state)
+        with tracing.scope("data"):
+            batch = _gather_batch(trace, source, state)
         step = {TRAIN: model.train_step, TEST: model.test_step, PREDICT: model.predict_step}[kind]
         results = step(batch)
         if results is None:
             results = {}
         if source.counts:
-            counter = trace.graph.read(state.step.core)
-            one = trace.graph.full([], "int64", 1)
-            trace.graph.assign(state.step.core, dispatch.apply_one("add", [counter, one]))
+            with tracing.scope("data"):
+                counter = trace.graph.read(state.step.core)
+                one = trace.graph.full([], "int64", 1)
+                trace.graph.assign(state.step.core, dispatch.apply_one("add", [counter, one]))
         leaves = [dispatch.convert(leaf) for leaf in trees.flatten(results)]
         buffers = None
         if source.collects:
             buffers = buffers_for(leaves, source.batch_size, source.collects, state.device)
         if buffers is not None:
-            buffers.put(trace, leaves)
+            with tracing.scope("outputs"):
+                buffers.put(trace, leaves)
     model._clear_losses()  # values of a trace that has ended
     program = _core.Program.compile(
         trace.graph,

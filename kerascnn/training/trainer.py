@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerascnn import metrics as metrics_module
-from kerascnn import ops, optimizers, trees
+from kerascnn import ops, optimizers, tracing, trees
 from kerascnn.callbacks.history import History
 from kerascnn.device import device as on_device
 from kerascnn.layers.state import unique
@@ -37,6 +37,9 @@ from kerascnn.training.steps import (
     TRAIN,
 )
 from kerascnn.utils.batch_parts import unpack_x_y_sample_weight
+
+if TYPE_CHECKING:
+    from kerascnn.profiler import Profile
 
 
 class Trainer(StepMachinery):
@@ -199,7 +202,8 @@ class Trainer(StepMachinery):
         loss = self._compute_loss(x, y, y_pred, sample_weight, training=True)
         self._track_loss(loss, x)
         if self.optimizer is not None:
-            loss = self.optimizer.scale_loss(loss)
+            with tracing.part("loss"):
+                loss = self.optimizer.scale_loss(loss)
         variables = self.trainable_variables
         if variables:
             self.optimizer.apply(gradients(loss, variables), variables)
@@ -254,19 +258,27 @@ class Trainer(StepMachinery):
     def _compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool) -> Any:
         """Of `compute_loss`, which in older models has no `training`."""
         parameters = inspect.signature(self.compute_loss).parameters
-        if "training" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            return self.compute_loss(x, y, y_pred, sample_weight, training=training)
-        return self.compute_loss(x, y, y_pred, sample_weight)
+        with tracing.part("loss"):
+            if "training" in parameters or any(
+                p.kind is p.VAR_KEYWORD for p in parameters.values()
+            ):
+                return self.compute_loss(x, y, y_pred, sample_weight, training=training)
+            return self.compute_loss(x, y, y_pred, sample_weight)
 
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Any]:
         """Updates the metrics of `compile` and returns all results."""
-        if self._compile_metrics is not None:
-            self._compile_metrics.update_state(y, y_pred, sample_weight)
-        return self.get_metrics_result()
+        with tracing.part("metrics"):
+            if self._compile_metrics is not None:
+                self._compile_metrics.update_state(y, y_pred, sample_weight)
+            return self.get_metrics_result()
 
     def _track_loss(self, loss: Any, x: Any) -> None:
+        with tracing.part("metrics"):
+            self._add_to_loss_tracker(loss, x)
+
+    def _add_to_loss_tracker(self, loss: Any, x: Any) -> None:
         first = next(leaf for leaf in trees.flatten(x) if leaf is not None)
         self._loss_tracker.update_state(loss, sample_weight=int(first.shape[0]))
         recording = current_recording()
@@ -449,6 +461,47 @@ class Trainer(StepMachinery):
         callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
         with self._running(callback_list, feed):
             return Predictor(self, feed, callback_list, as_tensor).run(steps)
+
+    def profile(
+        self,
+        x: Any,
+        y: Any = None,
+        batch_size: int | None = None,
+        sample_weight: Any = None,
+        steps: int | None = None,
+    ) -> Profile:
+        """Which kernels a training step runs, for which layers, and how long each takes.
+
+        The step is run as `fit` runs it, many at a time, with and without the profiler in turns.
+        The model is left as it was, to the bit: weights, optimizer, metrics and random state. (One
+        that has no weights yet is built.)
+
+        Args:
+            x: arrays as for `fit`; one batch is enough.
+            y: targets.
+            batch_size: samples of a step, 32 by default, and at most as many as there are.
+            sample_weight: weights of the samples.
+            steps: steps of a run, by default as many as take about a quarter of a second, at most
+                64.
+
+        Returns:
+            A `keras.profiler.Profile`, whose rows are of one step: print it, or take its `rows`,
+            `table()`, `save_html(path)` or `save_trace(path)`.
+
+        Raises:
+            ValueError: before `compile`, and for data or arguments that don't fit.
+            DeviceError: on a GPU without its profiling library (CUPTI); says what to do.
+
+        >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2, name="last")])
+        >>> model.compile("sgd", "mse")
+        >>> p = model.profile(np.ones((32, 8), "float32"), np.ones((32, 2), "float32"))
+        >>> sorted({row["layer"] for row in p.rows if row["phase"] == "update"})
+        ['last']
+        """
+        from kerascnn.profiler.training import profile_training
+
+        self._assert_compile_called("profile")
+        return profile_training(self, x, y, sample_weight, batch_size, steps)
 
     def train_on_batch(
         self,

@@ -135,7 +135,7 @@ TEST(backward_nodes_belong_to_the_layer_of_their_forward_node) {
   graph.pop_scope();
   graph.gradients(y, {x});
   CHECK_EQUAL(std::string(graph.nodes().back().op->name), "tanh_grad");
-  CHECK_EQUAL(graph.nodes().back().scope, "layer");
+  CHECK_EQUAL(graph.nodes().back().scope.path, "layer");
 }
 
 ValueId chain(Graph& graph, ValueId x) {

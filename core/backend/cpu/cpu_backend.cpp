@@ -39,6 +39,12 @@ void poison_overwritten(const Instruction& instruction) {
   }
 }
 
+void run_logged(Kernel& kernel, const KernelArgs& args, const CallInfoPtr& call) {
+  const int64_t start = profile_clock();
+  kernel.run(args);
+  CallLog::get().add(call, start, profile_clock());
+}
+
 }  // namespace
 
 class CpuExecutor : public Executor {
@@ -48,14 +54,20 @@ class CpuExecutor : public Executor {
 
   void run(int64_t steps) override {
     ++backend_.program_runs_;
+    const bool profiles = is_profiling();
     const Instruction* current = nullptr;
     try {
       for (int64_t step = 0; step < steps; ++step) {
         for (const Instruction& instruction : instructions_) {
           current = &instruction;
           if (poisons_memory()) poison_overwritten(instruction);
-          instruction.kernel->run(
-              KernelArgs{instruction.inputs, instruction.outputs, instruction.workspace, nullptr});
+          const KernelArgs args{instruction.inputs, instruction.outputs, instruction.workspace,
+                                nullptr};
+          if (profiles) [[unlikely]] {
+            run_logged(*instruction.kernel, args, instruction.call);
+          } else {
+            instruction.kernel->run(args);
+          }
         }
       }
     } catch (const Error& error) {
@@ -93,7 +105,11 @@ LaunchStats CpuBackend::launch_stats() const {
 
 void CpuBackend::launch(Kernel& kernel, const KernelArgs& args) {
   ++kernel_launches_;
-  kernel.run(args);
+  if (is_profiling() && CurrentCall::get() != nullptr) {
+    run_logged(kernel, args, CurrentCall::get());
+  } else {
+    kernel.run(args);
+  }
 }
 
 void CpuBackend::copy_from_host(void* destination, const void* source, int64_t bytes) {

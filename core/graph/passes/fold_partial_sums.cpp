@@ -101,7 +101,7 @@ class PartialSumFolder {
   }
 
   // In the shape of the gradient, for each copy.
-  ValueId stack_of(ValueId gradient, ValueId sums, const std::string& scope) {
+  ValueId stack_of(ValueId gradient, ValueId sums, const Scope& scope) {
     const ValueId stack = rewriter_.map(sums);
     if (sums == gradient) return stack;
     Shape shape = graph_.value(gradient).spec.shape;

@@ -14,7 +14,7 @@ struct FusedNode {
   Attributes attributes;
   std::vector<ValueId> inputs;
   std::vector<ValueId> replaced;  // by its outputs; kNoValue where nobody reads one
-  std::string scope;
+  Scope scope;
   int32_t place;  // the node in whose place it is emitted
 };
 

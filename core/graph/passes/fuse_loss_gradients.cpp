@@ -171,7 +171,7 @@ class LossHeadFuser {
   }
 
   // A value of the target under another shape.
-  ValueId reshaped(ValueId value, const Shape& shape, const std::string& scope) {
+  ValueId reshaped(ValueId value, const Shape& shape, const Scope& scope) {
     if (rewriter_.target().value(value).spec.shape == shape) return value;
     return rewriter_.apply("reshape", {value}, {{"shape", shape}}, scope)[0];
   }

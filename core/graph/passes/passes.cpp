@@ -1,5 +1,7 @@
 #include "core/graph/passes/passes.h"
 
+#include "core/profile/call_log.h"
+
 namespace kerascnn {
 
 namespace {
@@ -31,6 +33,8 @@ bool is_gain(const PassOptions& options, const Graph& graph, std::string_view op
 }
 
 RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
+  // What is computed now is none of the layers' work.
+  const EagerScopeGuard compiles({.path = "compilation", .phases = 0});
   RootedGraph rooted = eliminate_dead_code(source);
   rooted = merge_common_subexpressions(rooted);
   rooted = fold_constants(rooted);

@@ -1,9 +1,11 @@
 #include "core/graph/passes/rewriter.h"
 
 #include <cstring>
+#include <set>
 
 #include "core/base/half.h"
 #include "core/graph/error_context.h"
+#include "core/ops/optimizer_updates.h"
 
 namespace kerascnn {
 namespace {
@@ -62,6 +64,7 @@ GraphRewriter::GraphRewriter(const RootedGraph& source) : source_(source) {
     const Value& value = graph.values()[id];
     if (value.kind == ValueKind::State) map_[id] = target_.read(graph.states()[value.source]);
   }
+  target_.state_layers_ = graph.state_layers_;
 }
 
 ValueId GraphRewriter::map(ValueId source_value) {
@@ -96,13 +99,54 @@ void GraphRewriter::copy_with_inputs(const Node& node, const std::vector<ValueId
 
 std::vector<ValueId> GraphRewriter::apply(std::string_view op,
                                           const std::vector<ValueId>& target_inputs,
-                                          const Attributes& attributes, const std::string& scope) {
+                                          const Attributes& attributes, const Scope& scope) {
   const OpDef& definition = find_op(op);
   std::vector<TensorSpec> specs;
   for (ValueId id : target_inputs) specs.push_back(target_.value(id).spec);
-  return target_.add_node(
-      definition, attributes, target_inputs,
-      with_scope(scope, [&] { return infer_outputs(definition, attributes, specs); }), scope);
+  std::vector<TensorSpec> output_specs =
+      with_scope(scope.path, [&] { return infer_outputs(definition, attributes, specs); });
+  // An update may have been split.
+  const Scope weights = find_update_groups(op, attributes) ? target_.weight_layers(target_inputs)
+                                                           : Scope{};
+  std::vector<ValueId> outputs =
+      target_.add_node(definition, attributes, target_inputs, std::move(output_specs),
+                       weights.empty() ? scope : weights);
+  is_new_.insert(outputs[0]);
+  return outputs;
+}
+
+void GraphRewriter::replace(ValueId source_value, ValueId target_value) {
+  map_[source_value] = target_value;
+  join_scopes(source_value, target_value);
+}
+
+// A new node belongs to all layers of the nodes that it stands for: those that led to the value it
+// replaces and have not come to the target themselves.
+void GraphRewriter::join_scopes(ValueId source_value, ValueId target_value) {
+  Value made = target_.value(target_value);
+  while (made.kind == ValueKind::Result && target_.nodes_[made.source].op->is_view) {
+    made = target_.value(target_.nodes_[made.source].inputs[0]);
+  }
+  if (made.kind != ValueKind::Result) return;
+  Node& node = target_.nodes_[made.source];
+  // What an update belongs to follows from what it reads (Graph::weight_layers).
+  const bool is_update = find_update_groups(node.op->name, node.attributes).has_value();
+  if (!is_new_.contains(node.outputs[0]) || is_update) return;
+  std::set<int32_t> stood_for;
+  std::vector<ValueId> pending = {source_value};
+  while (!pending.empty()) {
+    const Value& value = source().value(pending.back());
+    pending.pop_back();
+    if (value.kind != ValueKind::Result || !stood_for.insert(value.source).second) continue;
+    for (const ValueId input : source().nodes()[value.source].inputs) {
+      if (map_[input] == kNoValue) pending.push_back(input);
+    }
+  }
+  if (stood_for.empty()) return;
+  Scope all = source().nodes()[*stood_for.begin()].scope;
+  for (const int32_t index : stood_for) all.join(source().nodes()[index].scope);
+  all.join(node.scope);
+  node.scope = std::move(all);
 }
 
 RootedGraph GraphRewriter::finish() {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "core/graph/rooted_graph.h"
@@ -21,23 +22,26 @@ class GraphRewriter {
   // are taken over when they are first asked for.
   ValueId map(ValueId source_value);
   std::vector<ValueId> map(const std::vector<ValueId>& source_values);
-  void replace(ValueId source_value, ValueId target_value) { map_[source_value] = target_value; }
+  void replace(ValueId source_value, ValueId target_value);
 
   void copy(const Node& node);
   // The node with other inputs, which are values of the target; its outputs keep their specs.
   void copy_with_inputs(const Node& node, const std::vector<ValueId>& target_inputs);
   // A new node in the target; checks it as tracing does.
   std::vector<ValueId> apply(std::string_view op, const std::vector<ValueId>& target_inputs,
-                             const Attributes& attributes, const std::string& scope);
+                             const Attributes& attributes, const Scope& scope);
   ValueId constant(const Tensor& tensor) { return target_.constant(tensor); }
 
   // Carries outputs and assignments over.
   RootedGraph finish();
 
  private:
+  void join_scopes(ValueId source_value, ValueId target_value);
+
   const RootedGraph& source_;
   Graph target_;
-  std::vector<ValueId> map_;  // by source value; kNoValue before it is known
+  std::vector<ValueId> map_;            // by source value; kNoValue before it is known
+  std::unordered_set<ValueId> is_new_;  // first outputs of the nodes that apply() made
 };
 
 // Who reads each value of a graph.

@@ -4,6 +4,7 @@
 
 #include "core/backend/cuda/kernel_table.h"
 #include "core/backend/cuda/plans.h"
+#include "core/backend/cuda/runtime/cupti_tracer.h"
 #include "core/backend/cuda/runtime/fence.h"
 #include "core/backend/cuda/runtime/waiting.h"
 #include "core/backend/shuffled_executor.h"
@@ -134,9 +135,19 @@ LaunchStats CudaBackend::launch_stats() const {
   return {counters_.kernel_launches, counters_.graph_launches, counters_.graph_captures};
 }
 
+void CudaBackend::prepare_profile() {
+  activate();
+  CuptiTracer::get().ensure_started();
+}
+
 void CudaBackend::launch(Kernel& kernel, const KernelArgs& args) {
   activate();
-  kernel.run(args);
+  if (traces_calls() && CurrentCall::get() != nullptr) {
+    const TracedCall traced(CurrentCall::get());
+    kernel.run(args);
+  } else {
+    kernel.run(args);
+  }
   ++counters_.kernel_launches;
 }
 

@@ -24,6 +24,7 @@ class CudaBackend final : public Backend {
   int64_t max_unshared_bytes() const override;
   int64_t max_lanes(int64_t arena_bytes) const override;
   LaunchStats launch_stats() const override;
+  void prepare_profile() override;
 
   void launch(Kernel& kernel, const KernelArgs& args) override;
   void copy_from_host(void* destination, const void* source, int64_t bytes) override;

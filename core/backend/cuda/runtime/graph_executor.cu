@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <optional>
 
+#include "core/backend/cuda/runtime/cupti_tracer.h"
 #include "core/backend/dependencies.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -41,6 +43,8 @@ int64_t steps_of_turn(int64_t instructions, bool has_lanes) {
 
 void run_one(const Instruction& instruction, cudaStream_t stream, uint32_t settled = 0) {
   try {
+    std::optional<TracedCall> traced;
+    if (traces_calls()) traced.emplace(instruction.call);
     if (poisons_memory()) {
       for (const MemoryRange& range : overwritten_memory(instruction)) {
         check(cudaMemsetAsync(const_cast<void*>(range.data), kPoison,
@@ -224,8 +228,8 @@ std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t steps) 
   return kernels;
 }
 
-GraphExecutor::Loop GraphExecutor::capture(int64_t steps) {
-  Loop loop;
+GraphExecutor::Captured GraphExecutor::capture_loop(int64_t steps) {
+  Captured loop;
   cudaGraph_t graph = nullptr;
   check(cudaGraphCreate(&graph, 0), "cudaGraphCreate");
   loop.graph = CudaGraph(graph);
@@ -267,22 +271,24 @@ GraphExecutor::Loop GraphExecutor::capture(int64_t steps) {
   return loop;
 }
 
-void GraphExecutor::capture_single() {
+GraphExecutor::Captured GraphExecutor::capture_straight(int64_t steps) {
+  Captured straight;
   const cudaStream_t stream = context_.stream();
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
   CaptureGuard guard(stream);
-  const std::vector<PrioritizedNode> kernels = capture_instructions(1);
-  single_graph_ = CudaGraph(guard.end());
+  const std::vector<PrioritizedNode> kernels = capture_instructions(steps);
+  straight.graph = CudaGraph(guard.end());
   set_priorities(kernels);
   cudaGraphExec_t exec = nullptr;
-  check(cudaGraphInstantiate(&exec, single_graph_.get(), 0), "cudaGraphInstantiate");
-  single_ = CudaGraphExec(exec);
+  check(cudaGraphInstantiate(&exec, straight.graph.get(), 0), "cudaGraphInstantiate");
+  straight.exec = CudaGraphExec(exec);
   ++counters_.graph_captures;
+  return straight;
 }
 
 void GraphExecutor::launch_loop(int64_t steps, int64_t turns) {
   auto found = loops_.find(steps);
-  if (found == loops_.end()) found = loops_.emplace(steps, capture(steps)).first;
+  if (found == loops_.end()) found = loops_.emplace(steps, capture_loop(steps)).first;
   const cudaStream_t stream = context_.stream();
   set_turns<<<1, 1, 0, stream>>>(remaining_turns_, turns);
   check_launch("set_turns");
@@ -294,14 +300,40 @@ void GraphExecutor::launch_loop(int64_t steps, int64_t turns) {
 void GraphExecutor::run(int64_t steps) {
   if (steps <= 0 || size() == 0) return;
   check(cudaSetDevice(context_.index()), "cudaSetDevice");
+  if (is_profiling()) {
+    run_profiled(steps);
+    return;
+  }
   if (steps == 1 && ++single_runs_ > kSingleRunsInLoop) {
     const cudaStream_t stream = context_.stream();
-    if (!single_) capture_single();
-    check(cudaGraphLaunch(single_.get(), stream), "cudaGraphLaunch");
+    if (!single_.exec) single_ = capture_straight(1);
+    check(cudaGraphLaunch(single_.exec.get(), stream), "cudaGraphLaunch");
     ++counters_.graph_launches;
     return;
   }
   for (const LoopRun& run : sizes_.plan(steps)) launch_loop(run.size, run.turns);
+}
+
+// As run() does it, but the host repeats the turns: CUPTI does not know the kernels in a loop's
+// body.
+void GraphExecutor::run_profiled(int64_t steps) {
+  const cudaStream_t stream = context_.stream();
+  CuptiTracer::get().ensure_started();
+  if (profile_session_ != profile_session()) {
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    profiled_.clear();
+    profile_session_ = profile_session();
+  }
+  for (const LoopRun& run : sizes_.plan(steps)) {
+    auto found = profiled_.find(run.size);
+    if (found == profiled_.end()) {
+      found = profiled_.emplace(run.size, capture_straight(run.size)).first;
+    }
+    for (int64_t turn = 0; turn < run.turns; ++turn) {
+      check(cudaGraphLaunch(found->second.exec.get(), stream), "cudaGraphLaunch");
+      ++counters_.graph_launches;
+    }
+  }
 }
 
 void GraphExecutor::run_later(int64_t steps) {

@@ -39,28 +39,33 @@ class GraphExecutor : public Executor {
   void run_later(int64_t steps) override;
 
  private:
-  // A graph that is one WHILE node; each turn of its body runs some steps.
-  struct Loop {
+  struct Captured {
     CudaGraph graph;
     CudaGraphExec exec;
   };
 
   int64_t size() const { return static_cast<int64_t>(lanes_.front().size()); }
-  Loop capture(int64_t steps);
-  void capture_single();
+  // A graph that is one WHILE node; each turn of its body runs some steps.
+  Captured capture_loop(int64_t steps);
+  // The same steps once, without a loop.
+  Captured capture_straight(int64_t steps);
   std::vector<PrioritizedNode> capture_instructions(int64_t steps);
   void launch_loop(int64_t steps, int64_t turns);
+  void run_profiled(int64_t steps);
 
   Context& context_;
   Lanes lanes_;
   LaunchCounters& counters_;
   LoopSizes sizes_;
   int64_t* remaining_turns_ = nullptr;  // on the device: what a loop counts down
-  std::map<int64_t, Loop> loops_;       // by the steps of a turn
+  std::map<int64_t, Captured> loops_;   // by the steps of a turn
   // The instructions once, without a loop: what the loop costs shows where steps come one by one.
-  CudaGraph single_graph_;
-  CudaGraphExec single_;
+  Captured single_;
   int64_t single_runs_ = 0;
+  // Turns without loops, of the recording that goes on: only such graphs' kernels are known by the
+  // nodes that they were captured as.
+  std::map<int64_t, Captured> profiled_;
+  int64_t profile_session_ = 0;
 };
 
 // Runs the instructions one by one, without graphs: for finding the kernel that fails

@@ -1,0 +1,10 @@
+"""Which kernel runs: what models and other code compute, kernel by kernel.
+
+`trace` records any code, `Model.profile` a training step; both give a `Profile`.
+"""
+
+from kerascnn.profiler.machine import Machine, measure_machine
+from kerascnn.profiler.profile import Profile
+from kerascnn.profiler.trace import trace
+
+__all__ = ["Machine", "Profile", "measure_machine", "trace"]

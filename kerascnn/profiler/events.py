@@ -1,0 +1,155 @@
+"""From the events of a recording to rows, one for each kernel of each layer and phase."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# Columns of the array of events.
+CALL, KERNEL, TRACK, START, END = range(5)
+
+
+class Recording(NamedTuple):
+    """What the core has recorded: see `_core.stop_profile`."""
+
+    calls: list[dict[str, Any]]
+    kernels: list[str]
+    events: np.ndarray  # int64, (number of events, 5), in order of their starts
+    lost_events: int
+    seconds: float
+
+    @classmethod
+    def take(cls, record: dict[str, Any], after: int = 0) -> Recording:
+        """Of the events that began `after` nanoseconds or later."""
+        events = np.frombuffer(record["events"], np.int64).reshape(-1, 5)
+        events = events[events[:, START] >= after]
+        events = events[np.argsort(events[:, START], kind="stable")]
+        seconds = (record["nanoseconds"] - after) * 1e-9
+        return cls(record["calls"], record["kernels"], events, record["lost_events"], seconds)
+
+    def devices(self) -> list[str]:
+        """Those that something ran on, in order of first use."""
+        used = dict.fromkeys(self.events[:, CALL].tolist())
+        return list(dict.fromkeys(self.calls[call]["device"] for call in used))
+
+    def of_device(self, device: str) -> np.ndarray:
+        """The events of a device."""
+        is_here = np.array([call["device"] == device for call in self.calls], bool)
+        return self.events[is_here[self.events[:, CALL]]]
+
+    def name(self, call: int, kernel: int) -> str:
+        """The kernel's name: the GPU's own, else what the library says of itself."""
+        if kernel >= 0:
+            return self.kernels[kernel]
+        return split_description(self.calls[call]["kernel"])[1]
+
+
+def split_description(description: str) -> tuple[str, str]:
+    """The library, and what it chose: "oneDNN brgconv:avx2" are "oneDNN" and "brgconv:avx2"."""
+    library, _, chosen = description.partition(" ")
+    return library, chosen or library
+
+
+def busy_shares(events: np.ndarray) -> np.ndarray:
+    """Of the time in which something runs each event's part, in nanoseconds.
+
+    Where `k` run at once, each gets a `k`-th of that time, so the sum is the time in which the
+    device is busy.
+    """
+    if len(events) == 0:
+        return np.zeros(0)
+    starts, ends = events[:, START], events[:, END]
+    bounds = np.unique(np.concatenate([starts, ends]))
+    first, last = np.searchsorted(bounds, starts), np.searchsorted(bounds, ends)
+    changes = np.bincount(first, minlength=len(bounds)) - np.bincount(last, minlength=len(bounds))
+    active = np.cumsum(changes)[:-1]
+    lengths = np.diff(bounds).astype(np.float64)
+    shares = np.divide(lengths, active, out=np.zeros_like(lengths), where=active > 0)
+    up_to = np.concatenate([[0.0], np.cumsum(shares)])
+    result: np.ndarray = up_to[last] - up_to[first]
+    return result
+
+
+def gaps_before(events: np.ndarray) -> np.ndarray:
+    """How long nothing ran before each event, in nanoseconds; 0 for the first."""
+    if len(events) == 0:
+        return np.zeros(0)
+    reached = np.maximum.accumulate(events[:, END])
+    gaps = np.zeros(len(events))
+    gaps[1:] = np.maximum(events[1:, START] - reached[:-1], 0)
+    return gaps
+
+
+def rows_of(recording: Recording, steps: int, prefix: str = "") -> list[dict[str, Any]]:
+    """A row for each kernel of each layer and phase, in order of first run; times of one step.
+
+    Args:
+        recording: What ran.
+        steps: How many steps it was.
+        prefix: The model's name, which paths of layers begin with and rows leave out.
+    """
+    rows: dict[tuple, dict[str, Any]] = {}
+    for device in recording.devices():
+        events = recording.of_device(device)
+        shares, gaps = busy_shares(events), gaps_before(events)
+        durations = (events[:, END] - events[:, START]).astype(np.float64)
+        keys = events[:, CALL] * (len(recording.kernels) + 1) + events[:, KERNEL] + 1
+        kinds, firsts, which = np.unique(keys, return_index=True, return_inverse=True)
+        counts = np.bincount(which, minlength=len(kinds))
+        sums = [np.bincount(which, x, minlength=len(kinds)) for x in (durations, shares, gaps)]
+        costs = _main_kernels(events[firsts, CALL], sums[0])
+        for i in np.argsort(firsts, kind="stable"):
+            call, kernel = int(events[firsts[i], CALL]), int(events[firsts[i], KERNEL])
+            row = _row(recording, call, kernel, prefix)
+            key = tuple(row.values())
+            row = rows.setdefault(key, row | dict.fromkeys(_NUMBERS, 0.0))
+            row["calls"] += counts[i] / steps
+            for name, total in zip(("time_us", "busy_us", "gap_us"), sums, strict=True):
+                row[name] += total[i] / steps * 1e-3
+            if costs[i]:
+                info = recording.calls[call]
+                row["flop"] += info["flop"] * counts[i] / steps
+                row["bytes"] += info["bytes"] * counts[i] / steps
+                row["memory_bytes"] = max(row["memory_bytes"], info["memory_bytes"])
+    return [
+        {name: float(value) if name in _NUMBERS else value for name, value in row.items()}
+        for row in rows.values()
+    ]
+
+
+_NUMBERS = ("calls", "time_us", "busy_us", "gap_us", "flop", "bytes", "memory_bytes")
+
+
+def _main_kernels(calls: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Where a call runs several kernels, what it computes counts for the longest."""
+    longest: dict[int, int] = {}
+    for i, call in enumerate(calls.tolist()):
+        if call not in longest or times[i] > times[longest[call]]:
+            longest[call] = i
+    result = np.zeros(len(calls), bool)
+    result[list(longest.values())] = True
+    return result
+
+
+def _row(recording: Recording, call: int, kernel: int, prefix: str) -> dict[str, Any]:
+    info = recording.calls[call]
+    library, chosen = split_description(info["kernel"])
+    return {
+        "phase": info["phase"],
+        "layer": without_prefix(info["layer"], prefix),
+        "op": info["op"],
+        "library": library,
+        "kernel": recording.name(call, kernel),
+        "implementation": chosen,
+        "dtype": info["dtype"],
+        "device": info["device"],
+    }
+
+
+def without_prefix(layer: str, prefix: str) -> str:
+    """Paths of layers without the model's name in front."""
+    if not prefix:
+        return layer
+    parts = [part.removeprefix(prefix + "/") for part in layer.split(" + ")]
+    return " + ".join(parts)

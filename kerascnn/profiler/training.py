@@ -1,0 +1,133 @@
+"""The kernels of a training step of a model, which stays as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kerascnn import _core
+from kerascnn.profiler.events import Recording, busy_shares
+from kerascnn.profiler.profile import Profile
+from kerascnn.profiler.trace import memory_of, start, stop
+from kerascnn.training.data import ArrayData, check_positive_int
+from kerascnn.training.sources import as_data
+from kerascnn.training.steps import TRAIN, CompiledStep, describe_source
+
+# Steps of a run, as `fit` enqueues many at a time; fewer where they take long.
+_STEPS = 64
+_SECONDS_OF_RUN = 0.25
+# Runs with and without the profiler take turns, so that both see the machine in the same moods.
+_ROUNDS = 5
+_SECONDS_OF_ROUND = 0.03
+_MAX_EVENTS = 1_000_000
+
+
+def profile_training(
+    model: Any, x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None
+) -> Profile:
+    """See `Model.profile`."""
+    data = as_data(x, y, sample_weight)
+    if not isinstance(data, ArrayData):
+        raise ValueError(f"profile needs arrays, not a {data.name}: pass some batches of it.")
+    for name, value in (("batch_size", batch_size), ("steps", steps)):
+        if value is not None:
+            check_positive_int(name, value)
+    batch_size = min(batch_size or 32, data.num_samples)
+    runs = _Runs(model, data, batch_size, steps)
+    result = Profile()
+    result._prefix = model.name
+    with runs.leaving_the_model():
+        runs.choose_length(steps)
+        plain, recordings = [], []
+        for _ in range(_ROUNDS):
+            plain.append(runs.seconds_of_step())
+            recordings.append(runs.recorded())
+    recordings.sort(key=lambda recording: float(busy_shares(recording.events).sum()))
+    result._take(recordings[_ROUNDS // 2])
+    result.steps = runs.steps * runs.repeats
+    result.step_us = statistics.median(plain) * 1e6
+    result.memory = memory_of(runs.device) | runs.memory()
+    return result
+
+
+class _Runs:
+    """Runs of the step as `fit` runs it: many at a time, over data that is on the device."""
+
+    def __init__(self, model: Any, data: ArrayData, batch_size: int, steps: int | None):
+        arrays = data.unique_arrays()
+        rows = (steps or _STEPS) * batch_size
+        with model._finding_parts_once():
+            state = model._prepare(TRAIN, data)
+            source = describe_source(data.packed, arrays, batch_size, rows, True)
+            step: CompiledStep = model._compiled_step(TRAIN, source, state)
+        model._check_labels(data)
+        self.device: str = state.device
+        self.steps = steps or _STEPS
+        self.repeats = 1
+        self._state = state
+        self._program = step.program
+        whole = data.num_samples // batch_size * batch_size
+        order = np.arange(rows, dtype=np.int32) % whole
+        self._inputs = [_core.from_numpy(a, self.device) for a in (*arrays, order)]
+
+    def choose_length(self, steps: int | None) -> None:
+        """As many steps for a run and runs for a round as take a sensible time."""
+        self.steps = 1
+        self.run()
+        self.run()
+        seconds = self.seconds_of_step()
+        self.steps = steps or max(1, min(_STEPS, int(_SECONDS_OF_RUN / seconds)))
+        self.run()  # a GPU captures the graph of so many steps
+        seconds = self.seconds_of_step()
+        self.repeats = max(1, int(_SECONDS_OF_ROUND / (seconds * self.steps)))
+
+    def run(self) -> None:
+        for _ in range(self.repeats):
+            self._state.step.clear()
+            self._program.run(self._inputs, self.steps)
+
+    def seconds_of_step(self) -> float:
+        _core.synchronize(self.device)
+        begin = time.perf_counter()
+        self.run()
+        _core.synchronize(self.device)
+        return (time.perf_counter() - begin) / (self.steps * self.repeats)
+
+    def recorded(self) -> Recording:
+        """The events of a run, without those of getting ready for it."""
+        start(self.device, _MAX_EVENTS)
+        try:
+            if self.device != "cpu":
+                self.run()  # captures a graph whose kernels are known
+                _core.synchronize(self.device)
+            begin = _core.profile_clock()
+            self.run()
+        finally:
+            record = stop(self.device)
+        return Recording.take(record, begin - record["start"])
+
+    def memory(self) -> dict[str, int]:
+        """What the step needs."""
+        stats = self._program.stats()
+        weights = sum(len(memoryview(v.value.numpy()).cast("B")) for v in self._program.states)
+        return {
+            "weights": weights,
+            "intermediate": stats["arena_bytes"] + stats["constant_bytes"],
+        }
+
+    @contextlib.contextmanager
+    def leaving_the_model(self) -> Iterator[None]:
+        """A block after which all variables hold what they held, to the bit."""
+        variables = self._program.states
+        before = [np.array(variable.value.numpy()) for variable in variables]
+        try:
+            yield
+        finally:
+            for variable, value in zip(variables, before, strict=True):
+                variable.assign(_core.from_numpy(value, self.device))
+            _core.synchronize(self.device)
