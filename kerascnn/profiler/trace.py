@@ -12,7 +12,7 @@ from kerascnn.profiler.events import Recording
 from kerascnn.profiler.profile import Profile
 
 
-class trace(Profile):  # noqa: N801: used as a statement, `with trace() as t`
+class trace(Profile):  # used as a statement, `with trace() as t`
     """Records every kernel that runs in a block, in all threads.
 
     Where the block ends with an error, what ran up to there is kept.

@@ -154,14 +154,13 @@ def test_what_it_needs(rng):
         model.profile(x, y)
     model.compile("sgd", "mse")
     with pytest.raises(ValueError, match="profile needs arrays, not a generator"):
-        model.profile(((x, y) for _ in range(2)))
+        model.profile((x, y) for _ in range(2))
     with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
         model.profile(x, y, batch_size=0)
     with pytest.raises(ValueError, match="steps must be an integer of at least 1"):
         model.profile(x, y, steps=0)
-    with keras.profiler.trace():
-        with pytest.raises(ValueError, match="recorded already"):
-            model.profile(x, y)
+    with keras.profiler.trace(), pytest.raises(ValueError, match="recorded already"):
+        model.profile(x, y)
 
 
 def test_what_it_says_of_the_whole(rng):
