@@ -500,6 +500,9 @@ def stop_profile() -> dict[str, Any]:
 
 def is_profiling() -> bool: ...
 
+def profile_clock() -> int:
+    """Nanoseconds of the clock that events are timed with."""
+
 def push_eager_scope(name: str, phase: str | None) -> None:
     """What this thread computes at once belongs to this layer, for profiles."""
 

@@ -90,13 +90,19 @@ def measure_machine(device: str | None = None) -> Machine:
     return _known[device]
 
 
-def time_of_op(op: str, arrays: list[np.ndarray], attributes: dict[str, Any], device: str) -> float:
+def time_of_op(
+    op: str,
+    arrays: list[np.ndarray],
+    attributes: dict[str, Any],
+    device: str,
+    budget: float = _BUDGET,
+) -> float:
     """Seconds of an op on these arrays, which are on the device already."""
     graph = _core.Graph()
     values = [graph.input(f"x{i}", list(a.shape), a.dtype.name) for i, a in enumerate(arrays)]
     outputs = graph.apply(op, values, attributes)
     program = _core.Program.compile(graph, outputs, device, allow_tf32=config.tf32())
-    return seconds_per_run(program, [_core.from_numpy(a, device) for a in arrays], device)
+    return seconds_per_run(program, [_core.from_numpy(a, device) for a in arrays], device, budget)
 
 
 def seconds_per_run(

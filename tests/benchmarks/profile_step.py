@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import statistics
 import time
 from collections.abc import Iterator
@@ -37,12 +36,14 @@ from nets import CLASSES, IMAGE_SIZE, Case
 
 import kerascnn as keras
 from kerascnn import _core
+from kerascnn.profiler.machine import seconds_per_run, time_of_op
 from kerascnn.training.steps import CompiledStep
 
 # Elements of float32 arrays that are larger than caches, and that fit into one.
 _SIZES = {"cuda": (1 << 26, 1 << 20), "cpu": (1 << 24, 1 << 16)}
 _PRODUCT_SIZE = {"cuda": 4096, "cpu": 1024}
 _PRODUCTS = ("matmul", "dense")
+_BUDGET = 0.2  # seconds of each measurement of what the device can do
 
 
 class Limits(NamedTuple):
@@ -67,32 +68,6 @@ class Call(NamedTuple):
     way: str
 
 
-def seconds_per_run(program: Any, tensors: list, device: str, budget: float = 0.2) -> float:
-    """The least time of a step of a program, run many at a time: what the device can do."""
-    steps, elapsed = 1, 0.0
-    while elapsed < budget / 10:
-        start = time.perf_counter()
-        program.run(tensors, steps)
-        _core.synchronize(device)
-        elapsed = time.perf_counter() - start
-        steps = steps * 4 if elapsed < budget / 10 else steps
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        program.run(tensors, steps)
-        _core.synchronize(device)
-        times.append((time.perf_counter() - start) / steps)
-    return min(times)
-
-
-def time_of_op(op: str, arrays: list[np.ndarray], attributes: dict, device: str) -> float:
-    graph = _core.Graph()
-    values = [graph.input(f"x{i}", a.shape, a.dtype.name) for i, a in enumerate(arrays)]
-    outputs = graph.apply(op, values, attributes)
-    program = _core.Program.compile(graph, outputs, device, allow_tf32=keras.config.tf32())
-    return seconds_per_run(program, [_core.from_numpy(a, device) for a in arrays], device)
-
-
 def measure_limits(device: str) -> Limits:
     kind = device.partition(":")[0]
     random = np.random.default_rng(0)
@@ -101,11 +76,11 @@ def measure_limits(device: str) -> Limits:
     rates = []
     for elements in _SIZES[kind]:
         x = random.random(elements, np.float32)
-        rates.append(3 * x.nbytes / time_of_op("add", [x, x + 1], {}, device))
+        rates.append(3 * x.nbytes / time_of_op("add", [x, x + 1], {}, device, _BUDGET))
     n = _PRODUCT_SIZE[kind]
     square = random.random((n, n), np.float32)
     attributes = {"transpose_a": False, "transpose_b": False}
-    compute = 2 * n**3 / time_of_op("matmul", [square, square.copy()], attributes, device)
+    compute = 2 * n**3 / time_of_op("matmul", [square, square.copy()], attributes, device, _BUDGET)
     return Limits(launch, rates[0], max(rates), 3 * 4 * _SIZES[kind][1], compute)
 
 
@@ -116,63 +91,17 @@ def time_of_chain(device: str) -> float:
     (after,) = graph.apply("random_advance", [graph.read(state)], {"amount": 1})
     graph.assign(state, after)
     program = _core.Program.compile(graph, [], device)
-    return seconds_per_run(program, [], device)
-
-
-# What a call moves and computes -----------------------------------------------------------------
-
-
-def num_bytes(specs: list[tuple[str, tuple[int, ...]]]) -> int:
-    sizes = {"bool": 1, "bfloat16": 2}
-    return sum(
-        math.prod(shape) * (sizes.get(dtype) or np.dtype(dtype).itemsize) for dtype, shape in specs
-    )
-
-
-def bytes_of(call: dict[str, Any]) -> int:
-    if call["op"] == "take_batch":  # reads a batch of the data set, not all of it
-        return 2 * num_bytes(call["outputs"])
-    return num_bytes(call["inputs"]) + num_bytes(call["outputs"])
-
-
-def operations_of(call: dict[str, Any]) -> int:
-    """Multiplications and additions; for what is no product one for each element."""
-    op, attributes = call["op"], call["attributes"]
-    inputs = [shape for _, shape in call["inputs"]]
-    outputs = [shape for _, shape in call["outputs"]]
-    if op in _PRODUCTS:
-        a, b, c = (math.prod(shape) for shape in (*inputs[:2], outputs[0]))
-        batches = math.prod(outputs[0][:-2]) if op == "matmul" else 1
-        return 2 * math.isqrt(a * b * c // batches)
-    if op.startswith("conv2d"):
-        return 2 * conv_products(op, inputs, outputs, attributes)
-    return max((math.prod(shape) for shape in (*inputs, *outputs)), default=0)
-
-
-def conv_products(op: str, inputs: list, outputs: list, attributes: dict) -> int:
-    """Places of the full-size output times the elements of a filter and its count."""
-    is_dgrad = op.endswith("dgrad")
-    images = tuple(attributes["input_shape"]) if is_dgrad else inputs[0]
-    if op.endswith("wgrad"):
-        kernel = tuple(attributes["kernel_shape"])
-    else:
-        kernel = inputs[-1] if is_dgrad else inputs[1]
-    top, bottom, left, right = attributes["padding"]
-    places = images[0]
-    for axis, pads in ((0, top + bottom), (1, left + right)):
-        reach = attributes["dilations"][axis] * (kernel[axis] - 1) + 1
-        places *= (images[1 + axis] + pads - reach) // attributes["strides"][axis] + 1
-    return places * math.prod(kernel)
+    return seconds_per_run(program, [], device, _BUDGET)
 
 
 def floor_of(call: dict[str, Any], limits: Limits) -> tuple[float, str]:
-    moved = bytes_of(call)
+    moved = call["bytes"]
     bandwidth = limits.cache if moved <= limits.cache_bytes else limits.memory
     is_product = call["op"] in _PRODUCTS or call["op"].startswith("conv2d")
     ways = {
         "launch": limits.launch,
         "memory": moved / bandwidth,
-        "compute": operations_of(call) / limits.compute if is_product else 0.0,
+        "compute": call["flop"] / limits.compute if is_product else 0.0,
     }
     way = max(ways, key=lambda name: ways[name])
     return ways[way], way
@@ -238,8 +167,8 @@ class Step:
             Call(
                 call["label"],
                 call["kernel"],
-                bytes_of(call),
-                operations_of(call),
+                call["bytes"],
+                call["flop"],
                 seconds,
                 *floor_of(call, limits),
             )

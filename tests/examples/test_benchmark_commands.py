@@ -188,35 +188,17 @@ def test_ratio_to_the_best(module):
     assert report.medians({"rows": rows}, "startup") == {"torch": {"A": 3.0}}
 
 
-def test_operations_and_bytes_of_calls(module):
+def test_what_a_call_could_not_be_faster_than(module):
     profile = module("profile_step")
-    x, w = ("float32", (8, 13, 12, 3)), ("float32", (3, 5, 3, 7))
-    geometry = {"strides": [1, 2], "padding": [0, 1, 2, 2], "dilations": [2, 1], "groups": 1}
-    # (13 + 1 - 5) + 1 = 10 places down, (12 + 4 - 5) // 2 + 1 = 6 across.
-    y = ("float32", (8, 10, 6, 7))
-    operations = 2 * 8 * 10 * 6 * 3 * 5 * 3 * 7
-    forward = {"op": "conv2d", "inputs": [x, w], "outputs": [y], "attributes": geometry}
-    dgrad = {
-        "op": "conv2d_max_pool2d_dgrad",
-        "inputs": [y, y, y, w],
-        "outputs": [x],
-        "attributes": {**geometry, "input_shape": list(x[1])},
-    }
-    wgrad = {
-        "op": "conv2d_wgrad",
-        "inputs": [x, y],
-        "outputs": [w],
-        "attributes": {**geometry, "kernel_shape": list(w[1])},
-    }
-    for call in (forward, dgrad, wgrad):
-        assert profile.operations_of(call) == operations
-    assert profile.bytes_of(forward) == 4 * (8 * 13 * 12 * 3 + 3 * 5 * 3 * 7 + 8 * 10 * 6 * 7)
-    a, b, c = (("float32", shape) for shape in ((2, 4, 5), (2, 5, 6), (2, 4, 6)))
-    product = {"op": "matmul", "inputs": [a, b], "outputs": [c], "attributes": {}}
-    assert profile.operations_of(product) == 2 * 2 * 4 * 5 * 6
     limits = profile.Limits(1e-6, 1e9, 2e9, 1 << 20, 1e12)
+    product = {"op": "matmul", "bytes": 296, "flop": 480}
     assert profile.floor_of(product, limits) == (1e-6, "launch")
-    assert profile.floor_of(forward, limits) == (profile.bytes_of(forward) / 2e9, "memory")
+    forward = {"op": "conv2d", "bytes": 30_000, "flop": 302_400}
+    assert profile.floor_of(forward, limits) == (1.5e-5, "memory")
+    assert profile.floor_of({**forward, "bytes": 1 << 21}, limits) == ((1 << 21) / 1e9, "memory")
+    assert profile.floor_of({**forward, "flop": 10**8}, limits) == (1e-4, "compute")
+    # Only products are compared with the rate of products.
+    assert profile.floor_of({**forward, "op": "add", "flop": 10**8}, limits)[1] == "memory"
 
 
 def test_profile_of_a_step(tmp_path):

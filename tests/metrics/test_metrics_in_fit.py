@@ -133,7 +133,7 @@ def test_accuracy_is_one_kernel_where_the_device_has_one(dtype, shape, rng, devi
     # A count of 22 rows is exact; its share is rounded to float32.
     np.testing.assert_allclose(fit["accuracy"], right, rtol=1e-6)
     for program in programs:
-        ops = [line.split(":")[0] for line in program.splitlines()]
+        ops = [line.split(" (")[0] for line in program.splitlines()]
         assert ("count_matches" in ops) == (device != "cpu")
         assert ("argmax" in ops) == (device == "cpu")
 
