@@ -15,6 +15,7 @@ from kerascnn.profiler.events import Recording, busy_shares
 from kerascnn.profiler.profile import Profile
 from kerascnn.profiler.trace import memory_of, start, stop
 from kerascnn.training.data import ArrayData, check_positive_int
+from kerascnn.training.device_arrays import tensor_of
 from kerascnn.training.sources import as_data
 from kerascnn.training.steps import TRAIN, CompiledStep, describe_source
 
@@ -73,7 +74,8 @@ class _Runs:
         self._program = step.program
         whole = data.num_samples // batch_size * batch_size
         order = np.arange(rows, dtype=np.int32) % whole
-        self._inputs = [_core.from_numpy(a, self.device) for a in (*arrays, order)]
+        self._inputs = [tensor_of(array, self.device) for array in arrays]
+        self._inputs.append(_core.from_numpy(order, self.device))
 
     def choose_length(self, steps: int | None) -> None:
         """As many steps for a run and runs for a round as take a sensible time."""

@@ -147,6 +147,14 @@ def test_a_model_that_is_not_built_yet(rng):
     assert model.built and "last" in {row["layer"] for row in p.rows}
 
 
+def test_tensors_as_data(rng):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="last")])
+    model.compile("sgd", "mse")
+    x = keras.ops.convert_to_tensor(rng.random((5, 3), np.float32))
+    p = model.profile(x, keras.ops.ones((5, 2)), steps=2)
+    assert {"last", "loss", "data"} <= {row["layer"] for row in p.rows}
+
+
 def test_what_it_needs(rng):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     x, y = rng.random((4, 3)), rng.random((4, 2))
