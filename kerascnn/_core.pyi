@@ -183,6 +183,17 @@ def set_allow_tf32(allowed: bool) -> None:
 
 def allow_tf32() -> bool: ...
 
+def define_op(name: str, inputs: Sequence[str], outputs: Sequence[str], dtypes: Sequence[Sequence[str]], elementwise: bool, num_differentiated: int = 0, cuda: tuple[str, str, str, object] | None = None, cpp: tuple[str, str, str, object] | None = None, infer: object | None = None, run: object | None = None, gradient: str = '', increasing: bool = False) -> str:
+    """
+    Defines an op, and returns what the attribute "op" of custom_op names it by. Sources are (text, function, label, launch); `infer(inputs)`, `launch(inputs, outputs)` and `run(tensors, outputs)` take lists of (dtype, shape).
+    """
+
+def op_cuda_source(key: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> str:
+    """The CUDA C++ that is compiled for inputs of these (dtype, shape)."""
+
+def forget_op_functions() -> None:
+    """Lets go of the functions of all defined ops, as the process ends."""
+
 class Variable:
     """Named state whose memory stays in place: programs update it there."""
 

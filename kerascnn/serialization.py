@@ -40,6 +40,8 @@ _PLACES = {
     "keras.src.models.functional": "kerascnn.models",
     "keras.src.models.sequential": "kerascnn.models",
 }
+# The package that ops of one's own are registered in.
+CUSTOM_OPS = "custom_op"
 # Where a function is looked for that a configuration only names.
 _FUNCTION_PLACES = (
     "kerascnn.activations",
@@ -443,6 +445,11 @@ def _find_function(
     if not isinstance(name, str):
         raise DeserializationError(f"A function is given by its name. Received: {name!r}")
     found = _registered(name, custom_objects)
+    package, _, own = name.partition(">")
+    if found is None and package == CUSTOM_OPS:
+        found = _registered(own, custom_objects)
+        if found is None:
+            raise DeserializationError(missing_custom_op(own))
     if found is not None:
         return found
     wanted = _PLACES.get(str(config.get("module")))
@@ -453,6 +460,15 @@ def _find_function(
     places = (wanted,) if wanted else _FUNCTION_PLACES
     known = [n for place in places for n in _shown_names(place, inspect.isfunction)]
     raise DeserializationError(_unknown("function", name, "", known))
+
+
+def missing_custom_op(name: str) -> str:
+    """What is wrong where something names an op of one's own that is not defined here."""
+    return (
+        f"The custom op {name!r} is not defined here. Run the code that defines it, "
+        f"ops.custom_op({name!r}, ...), or import the module that does, before loading what uses "
+        f"it; or pass it as custom_objects={{{name!r}: ...}}."
+    )
 
 
 def _unknown(what: str, name: str, origin: str, known: list[str]) -> str:

@@ -9,6 +9,7 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/cpu/cpu_backend.h"
+#include "core/backend/guarded_kernel.h"
 #include "core/base/build_info.h"
 #include "core/base/error.h"
 
@@ -154,7 +155,9 @@ std::unique_ptr<Kernel> plan_kernel(Backend& backend, const PlanRequest& request
                               device_name(backend.device()), "; run it on another device"));
   }
   backend.activate();
-  return row->plan(request);
+  std::unique_ptr<Kernel> kernel = row->plan(request);
+  if (!checks_kernels()) return kernel;
+  return make_guarded_kernel(backend, std::move(kernel), request);
 }
 
 }  // namespace kerascnn

@@ -1,5 +1,6 @@
 // Every environment variable that the core reads. docs/environment.md describes them.
 //
+//   KERASCNN_CHECK_KERNELS 1: a kernel that writes beside its outputs is an error
 //   KERASCNN_CPU_ISA       plain, avx2 or avx512: the newest instruction set of own CPU kernels
 //   KERASCNN_CUDA_BRANCHES 0: kernels of a CUDA graph run one after another, never side by side
 //   KERASCNN_CUDA_EARLY_STARTS 0: kernels of a CUDA graph start when what they wait for has ended

@@ -12,7 +12,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "core/base/attributes.h"
 #include "core/base/shape.h"
@@ -28,6 +30,7 @@ void bind_dlpack(nb::module_& m);
 void bind_cuda_array(nb::module_& m);
 void bind_operators(nb::module_& m);
 void bind_ops(nb::module_& m);
+void bind_custom_op(nb::module_& m);
 void bind_tape(nb::module_& m);
 void bind_variable(nb::module_& m);
 void bind_graph(nb::module_& m);
@@ -57,6 +60,15 @@ inline nb::typed<nb::tuple, int64_t, nb::ellipsis> to_tuple(const Shape& shape) 
     PyTuple_SET_ITEM(items, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
   }
   return nb::steal<nb::typed<nb::tuple, int64_t, nb::ellipsis>>(items);
+}
+
+// A Python function that C++ holds. It is called, and let go of, with Python's lock.
+inline std::shared_ptr<nb::object> hold(nb::object function) {
+  return {new nb::object(std::move(function)), [](nb::object* own) {
+            if (!Py_IsInitialized()) return;
+            nb::gil_scoped_acquire acquired;
+            delete own;
+          }};
 }
 
 // For code that Python calls without nanobind in between: turns the exception that is being handled

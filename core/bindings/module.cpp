@@ -9,6 +9,7 @@ NB_MODULE(_core, m) {
   bind_cuda_array(m);
   bind_operators(m);
   bind_ops(m);
+  bind_custom_op(m);
   bind_variable(m);
   bind_tape(m);
   bind_graph(m);

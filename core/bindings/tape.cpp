@@ -33,14 +33,9 @@ MaybeTensors gradients(Tape& tape, const std::vector<Tensor>& targets,
   return from_tensors(tape.gradients(targets, seeds, edges));
 }
 
-// A Python function as the gradient of a call. It is called, and let go of, with Python's lock.
+// A Python function as the gradient of a call.
 GradientOfCall gradient_by(nb::object function) {
-  const std::shared_ptr<nb::object> held(new nb::object(std::move(function)), [](nb::object* own) {
-    if (!Py_IsInitialized()) return;
-    nb::gil_scoped_acquire acquired;
-    delete own;
-  });
-  return [held](std::span<const Tensor> output_gradients) {
+  return [held = hold(std::move(function))](std::span<const Tensor> output_gradients) {
     nb::gil_scoped_acquire acquired;
     const std::vector<Tensor> given(output_gradients.begin(), output_gradients.end());
     return to_tensors(nb::cast<MaybeTensors>((*held)(from_tensors(given))));

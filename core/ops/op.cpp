@@ -9,9 +9,10 @@
 namespace kerascnn {
 namespace {
 
-// The attribute's own message, under the op's name.
+// The attribute's own message, under the op's name: "concatenate: ...", "custom_op softsign: ...".
 std::string with_op_name(std::string_view op, const std::string& text) {
-  return text.starts_with(message(op, ":")) ? text : message(op, ": ", text);
+  const bool is_named = text.starts_with(message(op, ":")) || text.starts_with(message(op, " "));
+  return is_named ? text : message(op, ": ", text);
 }
 
 }  // namespace

@@ -95,6 +95,8 @@ struct OpDef {
   bool is_elementwise = false;
   // Equal inputs and attributes need not be evaluated only once or at compile time.
   bool is_stateful = false;
+  // What runs is not kerascnn's own: nothing is evaluated while a program is compiled.
+  bool runs_user_code = false;
   // Outputs from this index on may be left out: the kernel gets null where nobody reads one.
   size_t first_optional_output = SIZE_MAX;
   // Where it is not the usual cost (core/ops/cost.h).

@@ -11,6 +11,7 @@ import inspect
 from typing import Any
 
 from kerascnn import serialization
+from kerascnn.ops.custom import CustomOp, find_custom_op
 from kerascnn.symbolic.operation import Function
 
 # For each module of Keras its functions, with those arguments that its operation is made with.
@@ -146,6 +147,8 @@ def serialize(operation: Function, model_name: str) -> tuple[dict[str, Any], tup
     Raises:
         ValueError: for a function that Keras has no operation for.
     """
+    if isinstance(operation.function, CustomOp):
+        return _custom_entry(operation, operation.function), operation._inbound_nodes[0].args
     name = operation.function.__name__
     if name not in _operations():
         raise ValueError(
@@ -169,6 +172,21 @@ def serialize(operation: Function, model_name: str) -> tuple[dict[str, Any], tup
     return entry, tuple(rest.values())
 
 
+def _custom_entry(operation: Function, op: CustomOp) -> dict[str, Any]:
+    return {
+        "module": "kerascnn.ops",
+        "class_name": "CustomOp",
+        "config": {"name": operation.name, "op": op.__name__},
+        "registered_name": f"{serialization.CUSTOM_OPS}>{op.__name__}",
+    }
+
+
+def _custom_function(config: dict[str, Any]) -> Function:
+    function = Function(find_custom_op(str(config.get("op"))))
+    function.name = str(config.get("name", function.name))
+    return function
+
+
 class _Configured(Function):
     """A function of which some arguments are given already."""
 
@@ -190,6 +208,8 @@ def deserialize(entry: dict[str, Any]) -> Function | None:
         ValueError: for an operation of Keras that is not among the functions here.
     """
     module = str(entry.get("module"))
+    if (module, entry.get("class_name")) == ("kerascnn.ops", "CustomOp"):
+        return _custom_function(dict(entry["config"]))
     if not module.startswith("keras.src.ops."):
         return None
     from kerascnn import ops

@@ -16,6 +16,7 @@ from kerascnn.ops import (
     creation,
     crossentropy,
     ctc,
+    custom,
     elementwise,
     functions,
     host,
@@ -44,6 +45,7 @@ from kerascnn.ops.convolution import *
 from kerascnn.ops.creation import *
 from kerascnn.ops.crossentropy import *
 from kerascnn.ops.ctc import *
+from kerascnn.ops.custom import *
 from kerascnn.ops.elementwise import *
 from kerascnn.ops.functions import *
 from kerascnn.ops.host import *
@@ -72,6 +74,7 @@ __all__ += convolution.__all__
 __all__ += creation.__all__
 __all__ += crossentropy.__all__
 __all__ += ctc.__all__
+__all__ += custom.__all__
 __all__ += elementwise.__all__
 __all__ += functions.__all__
 __all__ += host.__all__

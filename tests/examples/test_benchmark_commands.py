@@ -238,6 +238,24 @@ def test_profile_needs_a_batch():
     assert "fewer than one batch" in done.stderr
 
 
+def test_custom_ops_beside_built_in_ones():
+    done = run(
+        BENCHMARKS / "custom_op.py",
+        *("--device", "cpu", "--samples", 64, "--rounds", 1, "--epochs", 1),
+    )
+    lines = done.stdout.splitlines()[1:]
+    assert [line[:16].strip() for line in lines] == [
+        "fit, dense layer",
+        "fit, every layer",
+        "at once, 64 x 12",
+        "at once, 2048 x",
+    ]
+    for line in lines:
+        built_in, own, _, ratio = line[24:].split()
+        assert float(built_in) > 0 < float(own)
+        assert float(ratio) == pytest.approx(float(own) / float(built_in), abs=0.01)
+
+
 def test_speedrun_example(data):
     done = run(
         ROOT / "examples" / "mnist_speedrun.py",

@@ -1,4 +1,4 @@
-"""The examples that train without `fit` reach what they should."""
+"""The examples with parts of one's own, loops or kernels, reach what they should."""
 
 import os
 import re
@@ -36,21 +36,43 @@ def test_linear_regression_finds_the_least_squares(seed):
     np.testing.assert_allclose(found, best, atol=2e-3)
 
 
-def test_custom_training_loop_learns(tmp_path):
+@pytest.fixture(scope="module")
+def bars(tmp_path_factory):
+    """Images with a bar whose height is the class."""
     rng = np.random.default_rng(0)
     arrays = {}
     for part, count in (("train", 500), ("test", 100)):
         labels = rng.integers(0, 10, count, np.uint8)
         images = rng.integers(0, 40, (count, 28, 28), np.uint8)
         for image, label in zip(images, labels, strict=True):
-            image[2 * label : 2 * label + 4] += 200  # a bar whose height is the class
+            image[2 * label : 2 * label + 4] += 200
         arrays |= {f"x_{part}": images, f"y_{part}": labels}
-    np.savez(tmp_path / "bars.npz", **arrays)
+    path = tmp_path_factory.mktemp("data") / "bars.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+def test_custom_training_loop_learns(bars):
     printed = run(
         "custom_training_loop",
-        *("--data", tmp_path / "bars.npz", "--device", "cpu", "--epochs", 4, "--batch-size", 20),
+        *("--data", bars, "--device", "cpu", "--epochs", 4, "--batch-size", 20),
     )
     losses = [float(x) for x in re.findall(r"loss (\d+\.\d+)", printed)]
     assert len(losses) == 4
     assert losses[-1] < 0.5 * losses[0]
     assert float(re.search(r"Test accuracy (\d\.\d+)", printed)[1]) > 0.5
+
+
+def test_custom_activation_trains_with_kernels_and_with_the_expression(bars, device):
+    printed = run(
+        "custom_activation",
+        *("--data", bars, "--device", device, "--epochs", 4, "--batch-size", 20),
+    )
+    differences = [float(x) for x in re.findall(r"differ by (\S+)", printed)]
+    assert len(differences) == 2
+    assert differences[0] < 1e-14
+    # Of a step of 1e-6 in float64: roundings over the step.
+    assert differences[1] < 1e-8
+    accuracies = [float(x) for x in re.findall(r"test accuracy (\d\.\d+)", printed)]
+    assert len(accuracies) == 2
+    assert min(accuracies) > 0.5

@@ -58,7 +58,9 @@ std::span<const KernelTableRow> cpu_kernel_table() {
       // random.cpp
       ROW(random_uniform) ROW(random_normal) ROW(random_bernoulli) ROW(dropout) ROW(random_advance)
       // optimizer_updates.cpp
-      ROW(sgd_update) ROW(adam_update)};
+      ROW(sgd_update) ROW(adam_update)
+      // custom_op.cpp
+      ROW(custom_op)};
 #undef ROW
   return rows;
 }

@@ -55,7 +55,9 @@ std::span<const KernelTableRow> kernel_table() {
       // random.cu
       ROW(random_uniform) ROW(random_normal) ROW(random_bernoulli) ROW(dropout) ROW(random_advance)
       // optimizer_updates.cu
-      ROW(sgd_update) ROW(adam_update)};
+      ROW(sgd_update) ROW(adam_update)
+      // custom_op.cpp
+      ROW(custom_op)};
 #undef ROW
   return rows;
 }

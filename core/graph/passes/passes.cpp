@@ -42,6 +42,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = eliminate_dead_code(rooted);
   // The pattern passes look at who reads a value, so nothing dead may be left.
   rooted = fuse_softmax_cross_entropy(rooted);
+  rooted = pool_before_custom_ops(rooted);
   rooted = shrink_pooling_gradients(rooted);
   rooted = eliminate_dead_code(rooted);
   rooted = fuse_epilogues(rooted);

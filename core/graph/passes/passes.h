@@ -51,6 +51,12 @@ RootedGraph merge_common_subexpressions(const RootedGraph& source);
 // probabilities keep their readers.
 RootedGraph fuse_softmax_cross_entropy(const RootedGraph& source);
 
+// Max-pooling of a custom op that never falls where its input grows becomes the custom op of the
+// pooled input: fewer elements, and the pooling can join a convolution. Gradients go back in the
+// other order. Equal but for elements that only the custom op makes equal: one of them is the
+// maximum.
+RootedGraph pool_before_custom_ops(const RootedGraph& source);
+
 // The gradient of an activation before max pooling is taken on the pooled values, and the sum of
 // the pooling's gradient (of a bias) before it is spread. Equal up to the order of additions.
 RootedGraph shrink_pooling_gradients(const RootedGraph& source);

@@ -7,6 +7,7 @@
 #include "core/backend/cuda/runtime/cupti_tracer.h"
 #include "core/backend/cuda/runtime/fence.h"
 #include "core/backend/cuda/runtime/waiting.h"
+#include "core/backend/guarded_kernel.h"
 #include "core/backend/shuffled_executor.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -109,7 +110,7 @@ std::unique_ptr<Executor> CudaBackend::make_executor(Lanes lanes) {
   if (const int64_t seed = shuffle_seed(); seed > 0) {
     return make_shuffled_executor(*this, std::move(lanes), seed);
   }
-  if (env_flag("KERASCNN_CUDA_GRAPHS", true)) {
+  if (env_flag("KERASCNN_CUDA_GRAPHS", true) && !checks_kernels()) {
     return std::make_unique<GraphExecutor>(context_, std::move(lanes), counters_);
   }
   return std::make_unique<LaunchExecutor>(context_, std::move(lanes.front()), counters_);

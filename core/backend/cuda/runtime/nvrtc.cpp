@@ -1,0 +1,191 @@
+#include "core/backend/cuda/runtime/nvrtc.h"
+
+#include <dlfcn.h>
+#include <nvrtc.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/backend/cuda/runtime/check.h"
+#include "core/backend/cuda/runtime/context.h"
+#include "core/base/error.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+struct Nvrtc {
+  decltype(&nvrtcCreateProgram) create_program;
+  decltype(&nvrtcDestroyProgram) destroy_program;
+  decltype(&nvrtcAddNameExpression) add_name_expression;
+  decltype(&nvrtcCompileProgram) compile_program;
+  decltype(&nvrtcGetProgramLogSize) log_size;
+  decltype(&nvrtcGetProgramLog) log;
+  decltype(&nvrtcGetLoweredName) lowered_name;
+  decltype(&nvrtcGetCUBINSize) cubin_size;
+  decltype(&nvrtcGetCUBIN) cubin;
+  decltype(&nvrtcGetPTXSize) ptx_size;
+  decltype(&nvrtcGetPTX) ptx;
+  decltype(&nvrtcGetNumSupportedArchs) num_archs;
+  decltype(&nvrtcGetSupportedArchs) archs;
+  decltype(&nvrtcGetErrorString) error_string;
+};
+
+template <typename Function>
+void find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (function == nullptr) throw LibraryError(message("NVRTC has no function ", name));
+}
+
+// NVRTC looks for the library of its built-in functions in the system's folders only; a wheel has
+// it beside NVRTC. Where it is open already it is found.
+void open_builtins(void* function) {
+  Dl_info info{};
+  if (dladdr(function, &info) == 0 || info.dli_fname == nullptr) return;
+  std::error_code ignored;
+  const std::filesystem::path folder = std::filesystem::path(info.dli_fname).parent_path();
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("libnvrtc-builtins.so")) (void)dlopen(entry.path().c_str(), RTLD_LAZY);
+  }
+}
+
+Nvrtc open_nvrtc() {
+  const std::string name = message("libnvrtc.so.", CUDART_VERSION / 1000);
+  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* error = dlerror();
+    throw LibraryError(message("CUDA C++ can't be compiled: ", name, " can't be opened (",
+                               error != nullptr ? error : "unknown error",
+                               "); install it with: pip install \"kerascnn[cuda13]\""));
+  }
+  Nvrtc nvrtc{};
+  find(library, "nvrtcCreateProgram", nvrtc.create_program);
+  find(library, "nvrtcDestroyProgram", nvrtc.destroy_program);
+  find(library, "nvrtcAddNameExpression", nvrtc.add_name_expression);
+  find(library, "nvrtcCompileProgram", nvrtc.compile_program);
+  find(library, "nvrtcGetProgramLogSize", nvrtc.log_size);
+  find(library, "nvrtcGetProgramLog", nvrtc.log);
+  find(library, "nvrtcGetLoweredName", nvrtc.lowered_name);
+  find(library, "nvrtcGetCUBINSize", nvrtc.cubin_size);
+  find(library, "nvrtcGetCUBIN", nvrtc.cubin);
+  find(library, "nvrtcGetPTXSize", nvrtc.ptx_size);
+  find(library, "nvrtcGetPTX", nvrtc.ptx);
+  find(library, "nvrtcGetNumSupportedArchs", nvrtc.num_archs);
+  find(library, "nvrtcGetSupportedArchs", nvrtc.archs);
+  find(library, "nvrtcGetErrorString", nvrtc.error_string);
+  open_builtins(reinterpret_cast<void*>(nvrtc.create_program));
+  return nvrtc;
+}
+
+const Nvrtc& nvrtc() {
+  static const Nvrtc functions = open_nvrtc();
+  return functions;
+}
+
+void check_nvrtc(nvrtcResult status, const char* call) {
+  if (status == NVRTC_SUCCESS) return;
+  throw LibraryError(message(call, " failed: ", nvrtc().error_string(status)));
+}
+
+class Source {
+ public:
+  explicit Source(const std::string& text) {
+    check_nvrtc(nvrtc().create_program(&program_, text.c_str(), "source.cu", 0, nullptr, nullptr),
+                "nvrtcCreateProgram");
+  }
+  ~Source() { (void)nvrtc().destroy_program(&program_); }
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+  nvrtcProgram get() const { return program_; }
+
+ private:
+  nvrtcProgram program_ = nullptr;
+};
+
+// Machine code where NVRTC knows the device, else PTX of the newest kind before it, which the
+// driver translates.
+struct Target {
+  std::string option;
+  bool is_ptx = false;
+};
+
+Target target_of(int compute_capability) {
+  int count = 0;
+  check_nvrtc(nvrtc().num_archs(&count), "nvrtcGetNumSupportedArchs");
+  std::vector<int> known(static_cast<size_t>(std::max(count, 0)));
+  check_nvrtc(nvrtc().archs(known.data()), "nvrtcGetSupportedArchs");
+  int nearest = 0;
+  for (int arch : known) {
+    if (arch <= compute_capability) nearest = std::max(nearest, arch);
+  }
+  if (nearest == 0) {
+    throw LibraryError(message("this NVRTC does not compile for compute capability ",
+                               compute_capability / 10, ".", compute_capability % 10));
+  }
+  if (nearest == compute_capability) return {message("--gpu-architecture=sm_", nearest), false};
+  return {message("--gpu-architecture=compute_", nearest), true};
+}
+
+std::string log_of(nvrtcProgram program) {
+  size_t size = 0;
+  check_nvrtc(nvrtc().log_size(program, &size), "nvrtcGetProgramLogSize");
+  std::string log(size, '\0');
+  check_nvrtc(nvrtc().log(program, log.data()), "nvrtcGetProgramLog");
+  while (!log.empty() && log.back() == '\0') log.pop_back();
+  return log;
+}
+
+std::string code_of(nvrtcProgram program, bool is_ptx) {
+  size_t size = 0;
+  check_nvrtc(is_ptx ? nvrtc().ptx_size(program, &size) : nvrtc().cubin_size(program, &size),
+              "size of the compiled code");
+  std::string code(size, '\0');
+  check_nvrtc(is_ptx ? nvrtc().ptx(program, code.data()) : nvrtc().cubin(program, code.data()),
+              "compiled code");
+  return code;
+}
+
+RuntimeKernel compile(const std::string& text, const std::string& function,
+                      int compute_capability) {
+  const Target target = target_of(compute_capability);
+  const Source source(text);
+  const nvrtcResult named = nvrtc().add_name_expression(source.get(), function.c_str());
+  check_nvrtc(named, "nvrtcAddNameExpression");
+  const char* options[] = {target.option.c_str(), "--std=c++17"};
+  const nvrtcResult status = nvrtc().compile_program(source.get(), 2, options);
+  if (status == NVRTC_ERROR_COMPILATION || status == NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID) {
+    return {nullptr, log_of(source.get())};
+  }
+  check_nvrtc(status, "nvrtcCompileProgram");
+  const char* name = nullptr;
+  check_nvrtc(nvrtc().lowered_name(source.get(), function.c_str(), &name), "nvrtcGetLoweredName");
+  const std::string code = code_of(source.get(), target.is_ptx);
+  // Never unloaded: a plan or a graph may run it until the process ends.
+  cudaLibrary_t library = nullptr;
+  check(cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+        "cudaLibraryLoadData");
+  RuntimeKernel found;
+  check(cudaLibraryGetKernel(&found.kernel, library, name), "cudaLibraryGetKernel");
+  return found;
+}
+
+}  // namespace
+
+const RuntimeKernel& compile_kernel(const std::string& source, const std::string& function) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& known = *new std::map<std::string, std::unique_ptr<RuntimeKernel>>;
+  const int compute_capability = Context::current().compute_capability();
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<RuntimeKernel>& kernel =
+      known[message(compute_capability, '|', function, '|', source)];
+  if (!kernel) {
+    kernel = std::make_unique<RuntimeKernel>(compile(source, function, compute_capability));
+  }
+  return *kernel;
+}
+
+}  // namespace kerascnn::cuda

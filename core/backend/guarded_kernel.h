@@ -1,0 +1,19 @@
+// For finding faults: kernels that are caught where they write beside their outputs.
+#pragma once
+
+#include <memory>
+
+#include "core/backend/backend.h"
+
+namespace kerascnn {
+
+// KERASCNN_CHECK_KERNELS, read once: is each launch checked?
+bool checks_kernels();
+
+// A kernel that runs `kernel` with outputs and workspace of its own, between guards, waits for it
+// and throws DeviceError that names the output where a guard was changed. What was not written at
+// all comes out as NaN. Not for CUDA graphs.
+std::unique_ptr<Kernel> make_guarded_kernel(Backend& backend, std::unique_ptr<Kernel> kernel,
+                                            const PlanRequest& request);
+
+}  // namespace kerascnn
