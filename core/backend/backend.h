@@ -138,11 +138,16 @@ class Fence {
   virtual void wait() = 0;
 };
 
+// From the host to the device, or the other way round.
 struct HostCopy {
-  void* destination = nullptr;   // on the device
-  const void* source = nullptr;  // on the host
+  void* destination = nullptr;
+  const void* source = nullptr;
   int64_t bytes = 0;
 };
+
+// Waiting for a device, the host looks again and again for so many seconds before it sleeps. Waking
+// up takes about as long: what is over sooner is not worth sleeping for.
+constexpr double kUsualPatience = 5e-5;
 
 class Backend {
  public:
@@ -184,8 +189,10 @@ class Backend {
   virtual void copy_to_host(void* destination, const void* source, int64_t bytes) = 0;
   virtual void copy(void* destination, const void* source, int64_t bytes) = 0;
   virtual void fill(void* destination, int byte, int64_t bytes) = 0;
-  // Returns when all work is done. A long wait leaves the core to others.
-  virtual void synchronize() = 0;
+  // Several copies with one wait, which may be a patient one.
+  virtual void copy_all_to_host(std::span<const HostCopy> copies, double patience) = 0;
+  // Returns when all work is done. A wait beyond `patience` leaves the core to others.
+  virtual void synchronize(double patience = kUsualPatience) = 0;
   virtual void* stream() = 0;  // cudaStream_t, or null
 
   // Copies that run while the device works (see Upload, which keeps their memory alive):
@@ -194,10 +201,13 @@ class Backend {
   // OutOfMemoryError where the system gives none; other host memory is right too, but slower.
   virtual StoragePtr allocate_host(int64_t bytes) = 0;
   virtual std::unique_ptr<Fence> make_fence() = 0;
-  // Enqueues copies that wait for `after` and for nothing else of the backend's stream; what is
-  // enqueued there from now on waits for them, and `done` passes when they are done. Until then the
-  // sources must stay as they are. Both fences are of this backend.
-  virtual void copy_beside(std::span<const HostCopy> copies, Fence& after, Fence& done) = 0;
+  // Enqueues copies behind those of earlier calls and behind `after`, where there is one; they wait
+  // for nothing else of the backend's stream. `done`, where there is one, passes when all of them
+  // are done; until then the sources must stay as they are. The fences are of this backend. May be
+  // called by several threads at a time.
+  virtual void copy_beside(std::span<const HostCopy> copies, Fence* after, Fence* done) = 0;
+  // What is enqueued on the backend's stream from now on waits for the fence.
+  virtual void hold_back(Fence& fence) = 0;
 
   // Makes the backend's stream wait for work on a foreign stream (DLPack import), and the other way
   // round (export). Nothing to do on a CPU. `stream` follows the DLPack protocol's numbering;

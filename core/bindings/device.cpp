@@ -63,12 +63,14 @@ void bind_device(nb::module_& m) {
         "(name, usable, description or reason) of the CPU and every GPU. Looks for GPUs.");
   m.def(
       "synchronize",
-      [](const std::string& device) {
+      [](const std::string& device, double patience) {
         Backend& target = backend_of(device);
         nb::gil_scoped_release released;
-        target.synchronize();
+        target.synchronize(patience);
       },
-      nb::arg("device"), "Waits until all work on the device is done.");
+      nb::arg("device"), nb::arg("patience") = kUsualPatience,
+      "Waits until all work on the device is done: for `patience` seconds by looking again and "
+      "again, then asleep.");
   m.def("memory_stats", &memory_stats, nb::arg("device"),
         nb::sig("def memory_stats(device: str) -> dict[str, int]"),
         "Bytes allocated, cached, peak and available, and the number of allocations.");

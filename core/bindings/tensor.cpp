@@ -2,6 +2,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include "core/backend/backend.h"
 #include "core/base/error.h"
 #include "core/bindings/bindings.h"
 #include "core/eager/copies.h"
@@ -103,6 +104,18 @@ nb::object dtype_object(DType dtype) {
   return nb::borrow(name);
 }
 
+// Arrays of their own, all read with one wait for each device.
+std::vector<nb::object> copies_on_host(const std::vector<Tensor>& tensors, double patience) {
+  std::vector<Tensor> copies;
+  {
+    nb::gil_scoped_release released;
+    copies = to_host(tensors, patience);
+  }
+  std::vector<nb::object> arrays;
+  for (Tensor& copy : copies) arrays.push_back(to_numpy(nb::cast(std::move(copy))));
+  return arrays;
+}
+
 Tensor to_device(const Tensor& tensor, const std::string& device) {
   const Device target = device_from_name(device);
   nb::gil_scoped_release released;
@@ -158,6 +171,11 @@ void bind_tensor(nb::module_& m) {
   m.def("from_numpy", &from_numpy, nb::arg("array"), nb::arg("device"),
         nb::sig("def from_numpy(array: object, device: str) -> Tensor"),
         "Copies an array (or what numpy.asarray takes) to a device.");
+  m.def("copies_on_host", &copies_on_host, nb::arg("tensors"), nb::arg("patience") = kUsualPatience,
+        nb::sig("def copies_on_host(tensors: collections.abc.Sequence[Tensor], patience: float = "
+                "5e-05) -> list[numpy.ndarray]"),
+        "Copies of tensors as NumPy arrays, with one wait for their device: for `patience` seconds "
+        "by looking again and again, then asleep.");
   m.def("empty", &empty, nb::arg("shape"), nb::arg("dtype"), nb::arg("device"));
   m.def("zeros", &zeros, nb::arg("shape"), nb::arg("dtype"), nb::arg("device"));
 }

@@ -1,6 +1,10 @@
 #include "core/tensor/upload.h"
 
+#include <deque>
+
+#include "core/base/error.h"
 #include "core/bindings/bindings.h"
+#include "core/tensor/piece_upload.h"
 
 namespace kerascnn::bindings {
 namespace {
@@ -12,6 +16,65 @@ std::shared_ptr<Fence> make_fence(const std::string& device) {
 Tensor empty_for(const Shape& shape, const std::string& dtype, const std::string& device) {
   return empty_for_upload({dtype_from_name(dtype), shape}, device_from_name(device));
 }
+
+// The core's object, and the arrays that it reads: these belong to Python.
+class Pieces {
+ public:
+  Pieces(const std::string& device, const std::vector<Tensor>& targets,
+         const std::vector<Tensor>& sources)
+      : upload_(device_from_name(device), targets, sources) {
+    for (const Tensor& target : targets) specs_.push_back(target.spec());
+  }
+
+  void start(const std::vector<nb::object>& arrays, int64_t first) {
+    std::vector<const void*> rows;
+    const int64_t count = arrays.empty() ? 0 : static_cast<int64_t>(nb::len(arrays[0]));
+    for (size_t i = 0; i < arrays.size(); ++i) rows.push_back(address(arrays[i], i, count));
+    {
+      nb::gil_scoped_release released;
+      upload_.start(rows, first, count);
+    }
+    arrays_.push_back(arrays);
+  }
+
+  void arrive() {
+    {
+      nb::gil_scoped_release released;
+      upload_.arrive();
+    }
+    arrays_.pop_front();
+  }
+
+  void cancel() {
+    {
+      nb::gil_scoped_release released;
+      upload_.cancel();
+    }
+    arrays_.clear();
+  }
+
+  void mark_used() { upload_.mark_used(); }
+
+ private:
+  const void* address(const nb::object& array, size_t index, int64_t count) const {
+    const nb::object dtype = array.attr("dtype");
+    TensorSpec spec{dtype_from_name(nb::cast<std::string>(dtype.attr("name"))),
+                    nb::cast<Shape>(array.attr("shape"))};
+    TensorSpec expected = index < specs_.size() ? specs_[index] : spec;
+    if (!expected.shape.empty()) expected.shape[0] = count;
+    if (spec != expected || !nb::cast<bool>(dtype.attr("isnative")) ||
+        !nb::cast<bool>(array.attr("flags").attr("c_contiguous"))) {
+      throw ValueError(message("piece upload: expected a contiguous array ", spec_string(expected),
+                               ", received ", spec_string(spec)));
+    }
+    const nb::dict interface = array.attr("__array_interface__");
+    return reinterpret_cast<const void*>(nb::cast<uintptr_t>(interface["data"][0]));
+  }
+
+  std::vector<TensorSpec> specs_;
+  std::deque<std::vector<nb::object>> arrays_;  // of the pieces that have not arrived
+  PieceUpload upload_;                          // goes first: it may be reading the arrays
+};
 
 }  // namespace
 
@@ -36,6 +99,21 @@ void bind_upload(nb::module_& m) {
            "The work enqueued so far is the last that reads what was sent.")
       .def("sent", &Upload::sent, "Whether every copy is done.")
       .def("wait", &Upload::wait, released, "Waits until every copy is done.");
+  nb::class_<Pieces>(m, "PieceUpload",
+                     "Pieces of arrays on their way to a device: threads copy them to `sources`, "
+                     "page-locked memory, and from there to the same rows of `targets`.")
+      .def(nb::init<const std::string&, const std::vector<Tensor>&, const std::vector<Tensor>&>(),
+           nb::arg("device"), nb::arg("targets"), nb::arg("sources"))
+      .def("start", &Pieces::start, nb::arg("arrays"), nb::arg("first"),
+           "Begins to bring all rows of the contiguous arrays to the rows of the targets from "
+           "`first` on. The arrays must stay as they are until the piece has arrived.")
+      .def("arrive", &Pieces::arrive,
+           "Of the pieces that have not arrived, that which was started first: returns when its "
+           "arrays were read. Steps that are run from now on find its rows.")
+      .def("mark_used", &Pieces::mark_used,
+           "The work enqueued so far is the last that reads the pieces that have arrived.")
+      .def("cancel", &Pieces::cancel,
+           "Gives up what has not arrived; nothing reads the arrays any more.");
   m.def("empty_for_upload", &empty_for, nb::arg("shape"), nb::arg("dtype"), nb::arg("device"),
         "Memory on the host to upload to `device` from: page-locked where that is a GPU.");
 }

@@ -1,6 +1,7 @@
 #include "core/tensor/tensor.h"
 
 #include <cstring>
+#include <map>
 
 #include "core/backend/backend.h"
 #include "core/base/error.h"
@@ -228,6 +229,26 @@ void Tensor::copy_to_host(void* destination) const {
   if (bytes() == 0) return;
   const Tensor packed = is_contiguous() ? *this : contiguous();
   backend(device()).copy_to_host(destination, packed.data(), bytes());
+}
+
+std::vector<Tensor> to_host(const std::vector<Tensor>& tensors, double patience) {
+  std::vector<Tensor> results, packed;          // the latter are read until the copies have arrived
+  std::map<int, std::vector<HostCopy>> copies;  // by GPU
+  for (const Tensor& tensor : tensors) {
+    results.push_back(Tensor::empty(tensor.spec(), Device{}));
+    packed.push_back(tensor.is_contiguous() ? tensor : tensor.contiguous());
+    if (tensor.bytes() == 0) continue;
+    const HostCopy copy{results.back().data(), packed.back().data(), tensor.bytes()};
+    if (tensor.device().type == DeviceType::Cpu) {
+      backend(Device{}).copy_all_to_host({&copy, 1}, patience);
+    } else {
+      copies[tensor.device().index].push_back(copy);
+    }
+  }
+  for (const auto& [index, of_device] : copies) {
+    backend({DeviceType::Cuda, index}).copy_all_to_host(of_device, patience);
+  }
+  return results;
 }
 
 }  // namespace kerascnn

@@ -72,4 +72,8 @@ class Tensor {
   bool read_only_ = false;
 };
 
+// Copies on the CPU with memory of their own. Each device is waited for once, looking again and
+// again for `patience` seconds and asleep from then on.
+std::vector<Tensor> to_host(const std::vector<Tensor>& tensors, double patience);
+
 }  // namespace kerascnn

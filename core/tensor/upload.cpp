@@ -63,7 +63,8 @@ void Upload::send(const std::vector<Tensor>& targets, const std::vector<Tensor>&
     targets_ = targets;
     sources_ = sources;
   }
-  backend(device_).copy_beside(copies, *used_, *sent_);
+  backend(device_).copy_beside(copies, used_.get(), sent_.get());
+  backend(device_).hold_back(*sent_);
 }
 
 void Upload::mark_used() { used_->record(); }

@@ -1,9 +1,9 @@
 """Sums and means of the values seen since the last reset."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from kerascnn import losses, ops, serialization
+from kerascnn import _core, losses, ops, serialization
 from kerascnn.losses.loss import (
     apply_mask,
     collect_masks,
@@ -119,10 +119,19 @@ class Mean(Metric):
     def result(self) -> Any:
         return divide_no_nan(self.total.value, self.count.value)
 
-    def result_on_host(self) -> float:
-        """The mean as a number, read without any work or allocation on the device."""
-        total = float(self.total.numpy())
-        count = float(self._count.numpy()) + self._count_on_host
+    def state_on_device(self) -> list[Any]:
+        """What `result_on_host` needs of the device, as tensors."""
+        return [self.total.core.value, self._count.core.value]
+
+    def result_on_host(self, state: Sequence[Any] | None = None) -> float:
+        """The mean as a number, read without any work or allocation on the device.
+
+        Args:
+            state: arrays with the values of `state_on_device`, where they were read already.
+        """
+        values = _core.copies_on_host(self.state_on_device()) if state is None else state
+        total, count = (float(value) for value in values)
+        count += self._count_on_host
         return total / count if count else 0.0
 
 

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from kerascnn import ops, tracing
@@ -40,8 +41,8 @@ class RootMeanSquaredError(Mean):
     def result(self) -> Any:
         return ops.sqrt(super().result())
 
-    def result_on_host(self) -> float:
-        return math.sqrt(super().result_on_host())
+    def result_on_host(self, state: Sequence[Any] | None = None) -> float:
+        return math.sqrt(super().result_on_host(state))
 
 
 def _cosine(y_true: Any, y_pred: Any, axis: int = -1) -> Any:

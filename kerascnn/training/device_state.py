@@ -76,7 +76,7 @@ class StepState:
         ring: the memory for batches on their way to the device, once there is some.
         waiting: the route that has batches in it whose steps are not enqueued yet.
         parts: the layers of the model and what they own, where they were just looked for.
-        free_chunks: places for pieces of data that no feed uses now, by what they are for.
+        free_places: places for pieces of data that no feed uses now, by what they are for.
     """
 
     def __init__(self, device: str):
@@ -86,7 +86,7 @@ class StepState:
         self.ring: Any = None
         self.waiting: Any = None
         self.parts: Any = None
-        self.free_chunks: dict[Any, Any] = {}
+        self.free_places: dict[Any, Any] = {}
         self._in_order: dict[tuple[int, int], _core.Tensor] = {}
         self._positions: _core.Tensor | None = None
         self._reader: object = None

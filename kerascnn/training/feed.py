@@ -14,13 +14,14 @@ from kerascnn.training.data import ArrayData
 from kerascnn.training.device_arrays import tensor_of
 from kerascnn.training.device_state import StagedTensor, StepState
 from kerascnn.training.output_buffers import OutputBuffers
+from kerascnn.training.pieces import Layout, Pieces, Places
 from kerascnn.training.steps import PREDICT, BatchSource, CompiledStep, describe_source
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
 
 
-_MAX_FREE_CHUNKS = 2
+_MAX_FREE_PLACES = 2
 
 
 class Segment(NamedTuple):
@@ -51,6 +52,7 @@ class Feed:
         state: the counters that steps read and write.
         generator: draws the order of each pass; `None` keeps the order of the data.
         once: whether there will be one pass, so that nothing has to stay on the device.
+        pieces: the data, where it is on its way already.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Feed:
         state: StepState,
         generator: np.random.Generator | None = None,
         once: bool = False,
+        pieces: Pieces | None = None,
     ):
         data.settle(state.device)
         fits = memory.fits_on_device(data.host_bytes, state.device)
@@ -77,22 +80,17 @@ class Feed:
         self._full, self._rest = divmod(data.num_samples, batch_size)
         self.num_batches = self._full + bool(self._rest)
         device = state.device
-        per_batch = max(1, sum(a[:1].nbytes for a in self._arrays) * batch_size)
-        in_pieces = (
-            fits
-            and once
-            and not data.is_on_device
-            and memory.worth_pieces(data.host_bytes, per_batch, device)
-        )
-        self.is_resident = fits and not in_pieces
-        if self.is_resident:
+        layout = pieces.layout if pieces else layout_of_pieces(data, batch_size, device, once)
+        self._layout = layout
+        self._pieces = pieces
+        self.is_resident = layout is None and fits
+        if layout is not None:
+            self._chunk = layout.half
+        elif self.is_resident:
             self._chunk = self._full
-        elif in_pieces:
-            self._chunk = memory.piece_batches(per_batch, max(1, self._full))
         else:
+            per_batch = max(1, sum(a[:1].nbytes for a in self._arrays) * batch_size)
             self._chunk = memory.chunk_batches(per_batch, max(1, self._full), device)
-        self._keeps_chunks = in_pieces
-        self._counts = self._batches_of_chunks(in_pieces)
         self._compile(model, kind)
         self._upload()
         self._segments: Iterator[Segment] = iter(())
@@ -102,17 +100,6 @@ class Feed:
         )
         self._done = 0  # steps of the current segment
         self._left = 0  # steps of the current pass
-
-    def _batches_of_chunks(self, in_pieces: bool) -> list[int]:
-        """Of whole batches. The first pieces are smaller, so that steps start early."""
-        counts = []
-        left = self._full
-        size = max(1, self._chunk // 4) if in_pieces else self._chunk
-        while left > 0:
-            counts.append(min(left, size))
-            left -= counts[-1]
-            size = min(2 * size, self._chunk)
-        return counts
 
     def _compile(self, model: StepMachinery, kind: str) -> None:
         self._collects = kind == PREDICT
@@ -147,14 +134,16 @@ class Feed:
         # Those of each pass, where they are drawn and all data is on the device.
         self._orders: list[StagedTensor] = []
         if not self.is_resident:
-            key = Chunks.key_for(self._arrays, rows)
-            self._chunks = state.free_chunks.pop(key, None)
-            if self._chunks is None:
-                self._chunks = Chunks(self._arrays, rows, state.device)
-            self._tensors = self._chunks.tensors
             self._order = state.in_order(0, 2 * rows)
+        if self._layout is not None:
+            self._upload_pieces(self._layout)
+            return
+        if not self.is_resident:
+            self._chunks = Chunks(self._arrays, rows, state.device)
+            self._tensors = self._chunks.tensors
             # The last batch comes behind the last whole chunk, into the other place.
-            self._tail_order = state.in_order(len(self._counts) % 2 * rows, self._rest)
+            place = -(-self._full // self._chunk) % 2
+            self._tail_order = state.in_order(place * rows, self._rest)
             return
         self._tensors = [tensor_of(array, state.device) for array in self._arrays]
         if self._generator is None:
@@ -165,6 +154,16 @@ class Feed:
             StagedTensor("order", (count,), "int32", state.device) for count in (rows, self._rest)
         ]
         self._order, self._tail_order = (order.tensor for order in self._orders)
+
+    def _upload_pieces(self, layout: Layout) -> None:
+        if self._pieces is None:
+            places = self._state.free_places.pop(Places.key_for(self._arrays, layout), None)
+            if places is None:
+                places = Places(self._arrays, layout, self._state.device)
+            self._pieces = Pieces(self._data, layout, places)
+        self._tensors = self._pieces.places.tensors
+        place = self._full % layout.places
+        self._tail_order = self._state.in_order(place * self._batch_size, self._rest)
 
     @property
     def step_seconds(self) -> float | None:
@@ -214,19 +213,24 @@ class Feed:
         self._segments = iter(())
         self._segment = self._ahead = None
         self._left = 0
-        if self._keeps_chunks and self._chunks is not None:
+        if self._pieces is not None:
+            self._pieces.close()
             # One for each kind of data that comes in turns; the next feed takes them.
-            free = self._state.free_chunks
-            free[self._chunks.key] = self._chunks
-            if len(free) > _MAX_FREE_CHUNKS:
+            free, places = self._state.free_places, self._pieces.places
+            free[places.key] = places
+            if len(free) > _MAX_FREE_PLACES:
                 free.pop(next(iter(free)))
-            self._chunks = None
+            self._pieces = None
 
     def _begin_pass(self) -> None:
         """The next step is the first of a pass in a new order."""
         order = self._take_order()
-        make = self._resident_segments if self.is_resident else self._streamed_segments
-        self._segments = make(order)
+        if self._pieces is not None:
+            self._segments = self._segments_of_pieces(self._pieces)
+        elif self.is_resident:
+            self._segments = self._resident_segments(order)
+        else:
+            self._segments = self._streamed_segments(order)
         self._segment = self._ahead = None
         self._left = self.num_batches
 
@@ -313,10 +317,40 @@ class Feed:
                 lambda: chunks.release(index % 2),
             )
 
-        first = 0
-        for index, count in enumerate(self._counts):
+        index = 0
+        for first in range(0, self._full, self._chunk):
             assert self._main is not None
-            yield segment(self._main, index, first, count)
-            first += count
+            yield segment(self._main, index, first, min(self._chunk, self._full - first))
+            index += 1
         if self._tail is not None:
-            yield segment(self._tail, len(self._counts), self._full, 1)
+            yield segment(self._tail, index, self._full, 1)
+
+    def _segments_of_pieces(self, pieces: Pieces) -> Iterator[Segment]:
+        main, tail = [*self._tensors, self._order], [*self._tensors, self._tail_order]
+        for piece in pieces:
+            if piece.count:
+                assert self._main is not None
+                step, inputs, start = self._main, main, piece.place
+            else:
+                assert self._tail is not None
+                step, inputs, start = self._tail, tail, None
+            yield Segment(step, inputs, piece.count or 1, pieces.arrive, start, pieces.release)
+
+
+def layout_of_pieces(data: ArrayData, batch_size: int, device: str, once: bool) -> Layout | None:
+    """How data goes to the device in pieces; `None` where it does not."""
+    if not once:
+        return None
+    per_batch = max(1, sum(a[:1].nbytes for a in data.unique_arrays()) * batch_size)
+    if not memory.worth_pieces(data.host_bytes, per_batch, device):
+        return None
+    return Layout.of(data, batch_size)
+
+
+def pieces_on_their_way(data: ArrayData, batch_size: int, state: StepState) -> Pieces | None:
+    """Begins to bring data that is used once to the device, where an earlier feed left places."""
+    layout = layout_of_pieces(data, batch_size, state.device, True)
+    if layout is None:
+        return None
+    places = state.free_places.pop(Places.key_for(data.unique_arrays(), layout), None)
+    return None if places is None else Pieces(data, layout, places)

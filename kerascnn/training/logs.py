@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from kerascnn import _core
 from kerascnn import metrics as metrics_module
 from kerascnn.training.compile_utils import CompileMetrics
+from kerascnn.training.pacing import PATIENCE
 
 
 def host_results(metrics: list) -> dict[str, float]:
     """The results of metrics by name, as numbers, in the order of the metrics."""
-    results: dict[str, Any] = {}
+    named: list[tuple[str, Any]] = []
     for metric in metrics:
-        named = metric.named() if isinstance(metric, CompileMetrics) else {metric.name: metric}
-        for name, item in named.items():
-            value = _on_host(item)
-            results.update(value if isinstance(value, dict) else {name: value})
+        whole = metric.named() if isinstance(metric, CompileMetrics) else {metric.name: metric}
+        named.extend(whole.items())
+    # All in one go: each look at the device waits for it.
+    means = [item for _, item in named if type(item).result in _MEAN_RESULTS]
+    tensors = [tensor for item in means for tensor in item.state_on_device()]
+    arrays = iter(_core.copies_on_host(tensors, PATIENCE) if tensors else ())
+    states = {
+        id(item): list(itertools.islice(arrays, len(item.state_on_device()))) for item in means
+    }
+    results: dict[str, Any] = {}
+    for name, item in named:
+        value = _on_host(item, states.get(id(item)))
+        results.update(value if isinstance(value, dict) else {name: value})
     return results
 
 
-def _on_host(metric: Any) -> Any:
-    if type(metric).result in _MEAN_RESULTS:
-        return metric.result_on_host()
+def _on_host(metric: Any, state: list[np.ndarray] | None) -> Any:
+    if state is not None:
+        return metric.result_on_host(state)
     result = metric.result()
     if isinstance(result, dict):
         return {name: as_number(value) for name, value in result.items()}

@@ -11,7 +11,7 @@ from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
 from kerascnn.training.logs import LazyLogs, as_number, flat_logs, sorted_logs
-from kerascnn.training.pacing import LaunchQueue, Pacer
+from kerascnn.training.pacing import PATIENCE, USUAL_PATIENCE, LaunchQueue, Pacer
 from kerascnn.training.steps import TEST, TRAIN, CompiledStep
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class StepRunner:
         self._callbacks = callbacks
         self._stop = stop
         self._pacer = Pacer(model._state.device, per_step=feed.step_seconds)
+        self._patience = PATIENCE if kind == TEST else USUAL_PATIENCE
         self._queue = LaunchQueue(model._state.device)
         self._last: CompiledStep | None = None
         self._step_by_step = callbacks.uses_batch_hooks(kind)
@@ -112,7 +113,7 @@ class StepRunner:
             self._last, done = self._feed.run(steps - count)
             count += done
         self._feed.plan_ahead()
-        _core.synchronize(self._model._state.device)
+        _core.synchronize(self._model._state.device, self._patience)
         self._pacer.finished(count)
         self._feed.step_seconds = self._pacer.per_step
         return count

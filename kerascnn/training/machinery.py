@@ -19,7 +19,7 @@ from kerascnn.training.checks import check_labels, label_limits
 from kerascnn.training.compile_utils import CompileLoss, CompileMetrics
 from kerascnn.training.data import ArrayData
 from kerascnn.training.device_state import StepState, device_of, move_to
-from kerascnn.training.feed import Feed
+from kerascnn.training.feed import Feed, pieces_on_their_way
 from kerascnn.training.logs import flat_logs, host_results
 from kerascnn.training.loops import step_logs
 from kerascnn.training.steps import (
@@ -183,7 +183,19 @@ class StepMachinery:
         with self._finding_parts_once():
             if isinstance(data, BatchStream):
                 return BatchFeed(self, kind, data)
-            feed = Feed(self, kind, data, batch_size, self._prepare(kind, data), generator, once)
+            before, pieces = self._state, None
+            if once and before is not None:
+                pieces = pieces_on_their_way(data, batch_size, before)
+            try:
+                state = self._prepare(kind, data)
+                if pieces is not None and state is not before:  # the model has moved
+                    pieces.close()
+                    pieces = None
+                feed = Feed(self, kind, data, batch_size, state, generator, once, pieces)
+            except BaseException:
+                if pieces is not None:
+                    pieces.close()
+                raise
         if kind != PREDICT:
             self._check_labels(data)
         return feed

@@ -17,7 +17,7 @@ SMALL_BYTES = 16 << 20
 CHUNK_BYTES = 32 << 20
 # Data that is used once goes to a GPU in pieces of up to this size, so that steps start when the
 # first is there. Smaller data is copied before all steps.
-PIECE_BYTES = 4 << 20
+PIECE_BYTES = 8 << 20
 _LEAST_BYTES_FOR_PIECES = 1 << 20
 # What a batch size may use of the free memory to be called fitting; the allocator rounds blocks up.
 _FITTING_SHARE = 0.9

@@ -11,6 +11,7 @@ from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
 from kerascnn.training import memory
 from kerascnn.training.device_state import StagedTensor
+from kerascnn.training.pacing import PATIENCE
 
 
 class OutputBuffers:
@@ -75,21 +76,18 @@ class OutputBuffers:
     def take(self, as_tensor: bool = False) -> list[Any]:
         """The outputs of the steps since the last time, as arrays or tensors of their own."""
         rows = self._filled * self._batch_size
-        arrays = []
-        for buffer in self._buffers:
-            value = buffer.value
-            part = value.piece([rows, *value.shape[1:]], value.dtype, 0)
-            arrays.append(copy_of(part, as_tensor))
+        values = [buffer.value for buffer in self._buffers]
+        parts = [v.piece([rows, *v.shape[1:]], v.dtype, 0) for v in values]
+        copies = copies_of(parts, as_tensor)
         self.clear()
-        return arrays
+        return copies
 
 
-def copy_of(tensor: _core.Tensor, as_tensor: bool) -> Any:
-    """A copy of a tensor where it is, or as an array; what comes from a GPU is one already."""
+def copies_of(tensors: Sequence[_core.Tensor], as_tensor: bool) -> list[Any]:
+    """Copies of tensors where they are, or as arrays, for which their device is waited for."""
     if as_tensor:
-        return tensor.copy()
-    array = tensor.numpy()
-    return array.copy() if tensor.device == "cpu" else array
+        return [tensor.copy() for tensor in tensors]
+    return _core.copies_on_host(tensors, PATIENCE)
 
 
 def buffers_for(leaves: Sequence[Any], batch_size: int, steps: int, device: str) -> Any:

@@ -20,6 +20,10 @@ _FIRST_SLICES = (1, 8)
 # groups can be ahead of the device. That hides Python's time, and Ctrl-C still ends soon.
 _GROUP_SECONDS = 0.02
 _GROUP_STEPS = 16
+# Results that somebody waits for, of a prediction or an evaluation, are often there sooner than a
+# sleeping thread wakes up: for so many seconds the host looks again and again.
+PATIENCE = 2e-3
+USUAL_PATIENCE = 5e-5
 # How often a GPU is waited for, to find out whether the loss is still a number.
 _LOOK_SECONDS = 0.1
 

@@ -11,7 +11,7 @@ from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
 from kerascnn.training.output_buffers import OutputBuffers
-from kerascnn.training.pacing import Pacer
+from kerascnn.training.pacing import PATIENCE, Pacer
 from kerascnn.training.steps import PREDICT, CompiledStep
 
 if TYPE_CHECKING:
@@ -103,13 +103,15 @@ class Predictor:
                 last = step
             count += done
         self._feed.plan_ahead()
-        _core.synchronize(self._device)
-        self._pacer.finished(count)
-        self._feed.step_seconds = self._pacer.per_step
-        if last is not None or buffers.room == 0:
+        # Taking outputs waits for the steps too.
+        if last is not None or buffers.room == 0 or not self._feed.has_next():
             self._drain()
+        else:
+            _core.synchronize(self._device, PATIENCE)
         if last is not None:
             self._add(last)
+        self._pacer.finished(count)
+        self._feed.step_seconds = self._pacer.per_step
         return count
 
     def _add(self, step: CompiledStep) -> None:

@@ -13,7 +13,7 @@ from kerascnn.tracing import Trace
 from kerascnn.training.device_arrays import Array
 from kerascnn.training.device_state import StagedTensor, StepState
 from kerascnn.training.gradients import note_model
-from kerascnn.training.output_buffers import OutputBuffers, buffers_for, copy_of
+from kerascnn.training.output_buffers import OutputBuffers, buffers_for, copies_of
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -111,7 +111,7 @@ class CompiledStep:
 
     def copies_of_outputs(self, as_tensor: bool = False) -> list[Any]:
         """The leaves of what the last step returned, as arrays or tensors of their own."""
-        return [copy_of(tensor, as_tensor) for tensor in self.program.outputs()]
+        return copies_of(self.program.outputs(), as_tensor)
 
     def pack(self, leaves: list[Any]) -> Any:
         """Arrays in the form of what the step returned."""

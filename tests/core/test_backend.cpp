@@ -35,11 +35,13 @@ class NotingBackend : public Backend {
   void copy_to_host(void*, const void*, int64_t) override {}
   void copy(void*, const void*, int64_t) override {}
   void fill(void*, int, int64_t) override {}
-  void synchronize() override {}
+  void copy_all_to_host(std::span<const HostCopy>, double) override {}
+  void synchronize(double) override {}
   void* stream() override { return nullptr; }
   StoragePtr allocate_host(int64_t) override { return nullptr; }
   std::unique_ptr<Fence> make_fence() override { return nullptr; }
-  void copy_beside(std::span<const HostCopy>, Fence&, Fence&) override {}
+  void copy_beside(std::span<const HostCopy>, Fence*, Fence*) override {}
+  void hold_back(Fence&) override {}
   void wait_for_stream(intptr_t) override {}
   void make_stream_wait(intptr_t) override {}
 };

@@ -8,7 +8,6 @@ from kerascnn import layers
 from kerascnn.training import feed, memory
 
 from .helpers import blobs, classifier, count_compilations
-from .test_memory import CopiedChunks
 
 
 @pytest.fixture
@@ -18,7 +17,6 @@ def in_pieces(monkeypatch):
     def use(num_bytes):
         monkeypatch.setattr(memory, "worth_pieces", lambda *_: True)
         monkeypatch.setattr(memory, "PIECE_BYTES", num_bytes)
-        monkeypatch.setattr(feed, "Chunks", CopiedChunks)
 
     return use
 
@@ -53,15 +51,15 @@ def test_pieces_are_used_again_for_other_data_without_compiling_or_allocating(in
     sets = [blobs(samples, seed=seed) for seed, samples in enumerate((60, 55, 60))]
     expected = [model.predict_on_batch(x) for x, _ in sets]
     model.predict(sets[0][0], batch_size=5, verbose=0)
-    chunks = dict(model._state.free_chunks)
-    assert len(chunks) == 1
+    places = dict(model._state.free_places)
+    assert len(places) == 1
     with count_compilations() as found:
         for (x, _), values in zip(sets, expected, strict=True):
             received = model.predict(x, batch_size=5, verbose=0)
             # float32 products in batches of another size.
             np.testing.assert_allclose(received, values, rtol=1e-5, atol=1e-6)
     assert not found
-    assert model._state.free_chunks == chunks
+    assert model._state.free_places == places
 
 
 def test_a_callback_may_predict_the_same_kind_of_data_while_pieces_are_in_use(in_pieces, device):
@@ -88,7 +86,7 @@ def test_a_callback_may_predict_the_same_kind_of_data_while_pieces_are_in_use(in
     assert len(seen) == 4
     for values in seen:
         np.testing.assert_allclose(values, plain[::-1], rtol=1e-5, atol=1e-6)
-    assert len(model._state.free_chunks) <= 2
+    assert len(model._state.free_places) <= 2
 
 
 def test_an_error_in_the_middle_leaves_the_model_working(in_pieces, device):
@@ -116,7 +114,7 @@ def test_neither_little_data_nor_large_batches_come_in_pieces():
     assert not memory.worth_pieces(8 * mib, mib, "cpu")
     assert not memory.worth_pieces(mib // 2, 1000, "cuda:0")
     assert not memory.worth_pieces(3 * mib, 3 * mib, "cuda:0")  # one batch
-    assert not memory.worth_pieces(80 * mib, 5 * mib, "cuda:0")
+    assert not memory.worth_pieces(80 * mib, 9 * mib, "cuda:0")
 
 
 def test_validation_data_stay_on_the_device(in_pieces, device, monkeypatch):
@@ -124,7 +122,7 @@ def test_validation_data_stay_on_the_device(in_pieces, device, monkeypatch):
     with keras.device(device):
         model = compiled(classifier())
     in_pieces(450)
-    monkeypatch.setattr(feed, "Chunks", None)  # would fail
+    monkeypatch.setattr(feed, "Pieces", None)  # would fail
     model.fit(x, y, batch_size=5, epochs=2, validation_data=(x, y), verbose=0)
 
 

@@ -120,6 +120,10 @@ void CpuBackend::copy_to_host(void* destination, const void* source, int64_t byt
   copy(destination, source, bytes);
 }
 
+void CpuBackend::copy_all_to_host(std::span<const HostCopy> copies, double) {
+  for (const HostCopy& one : copies) copy(one.destination, one.source, one.bytes);
+}
+
 void CpuBackend::copy(void* destination, const void* source, int64_t bytes) {
   if (bytes > 0) std::memmove(destination, source, bytes);
 }
@@ -132,7 +136,7 @@ StoragePtr CpuBackend::allocate_host(int64_t bytes) { return allocate_storage(by
 
 std::unique_ptr<Fence> CpuBackend::make_fence() { return std::make_unique<CpuFence>(); }
 
-void CpuBackend::copy_beside(std::span<const HostCopy> copies, Fence&, Fence&) {
+void CpuBackend::copy_beside(std::span<const HostCopy> copies, Fence*, Fence*) {
   for (const HostCopy& one : copies) copy(one.destination, one.source, one.bytes);
 }
 

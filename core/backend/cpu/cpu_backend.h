@@ -30,11 +30,13 @@ class CpuBackend : public Backend {
   void copy_to_host(void* destination, const void* source, int64_t bytes) override;
   void copy(void* destination, const void* source, int64_t bytes) override;
   void fill(void* destination, int byte, int64_t bytes) override;
-  void synchronize() override {}
+  void copy_all_to_host(std::span<const HostCopy> copies, double patience) override;
+  void synchronize(double) override {}
   void* stream() override { return nullptr; }
   StoragePtr allocate_host(int64_t bytes) override;
   std::unique_ptr<Fence> make_fence() override;
-  void copy_beside(std::span<const HostCopy> copies, Fence& after, Fence& done) override;
+  void copy_beside(std::span<const HostCopy> copies, Fence* after, Fence* done) override;
+  void hold_back(Fence&) override {}
   void wait_for_stream(intptr_t) override {}
   void make_stream_wait(intptr_t) override {}
 

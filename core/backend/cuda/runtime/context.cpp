@@ -35,7 +35,7 @@ Context& Context::current() {
 }
 
 cudaStream_t Context::copy_stream() {
-  if (!copy_stream_) copy_stream_ = make_stream();
+  std::call_once(copy_stream_made_, [this] { copy_stream_ = make_stream(); });
   return copy_stream_.get();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 
 #include "core/backend/cuda/runtime/handles.h"
 #include "core/backend/later_runs.h"
@@ -42,6 +43,7 @@ class Context {
   int index_;
   cudaDeviceProp properties_{};
   Stream stream_;
+  std::once_flag copy_stream_made_;  // several threads enqueue copies
   Stream copy_stream_;
   std::unique_ptr<LaterRuns> later_runs_;
   CublasLtHandle cublas_lt_;

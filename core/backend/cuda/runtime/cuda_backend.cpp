@@ -1,6 +1,8 @@
 #include "core/backend/cuda/runtime/cuda_backend.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "core/backend/cuda/kernel_table.h"
 #include "core/backend/cuda/plans.h"
@@ -19,6 +21,10 @@ namespace {
 // More gain nothing: by then the GPU is full.
 constexpr int64_t kMaxLanes = 4;
 constexpr int64_t kPartOfCache = 4;
+// Results up to this size come by way of page-locked memory.
+constexpr int64_t kMostLandingBytes = 4 << 20;
+constexpr int64_t kLeastLandingBytes = 64 << 10;
+constexpr int64_t kHostAlignment = 64;
 
 class DeviceMemory final : public RawMemory {
  public:
@@ -154,7 +160,7 @@ void CudaBackend::launch(Kernel& kernel, const KernelArgs& args) {
 
 void CudaBackend::copy_from_host(void* destination, const void* source, int64_t bytes) {
   if (bytes == 0) return;
-  synchronize();  // the copy would wait for the stream's work by spinning
+  synchronize(kUsualPatience);  // the copy would wait for the stream's work by spinning
   check(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes), cudaMemcpyHostToDevice,
                         context_.stream()),
         "cudaMemcpyAsync to the device");
@@ -163,12 +169,58 @@ void CudaBackend::copy_from_host(void* destination, const void* source, int64_t 
 }
 
 void CudaBackend::copy_to_host(void* destination, const void* source, int64_t bytes) {
+  const HostCopy copy{destination, source, bytes};
+  copy_all_to_host({&copy, 1}, kUsualPatience);
+}
+
+void CudaBackend::copy_all_to_host(std::span<const HostCopy> copies, double patience) {
+  int64_t bytes = 0;
+  for (const HostCopy& copy : copies) bytes += (copy.bytes + kHostAlignment - 1) & -kHostAlignment;
   if (bytes == 0) return;
-  synchronize();  // the copy would wait for the stream's work by spinning
-  check(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
-                        context_.stream()),
-        "cudaMemcpyAsync to the host");
-  check(cudaStreamSynchronize(context_.stream()), "cudaStreamSynchronize");
+  const std::lock_guard lock(landing_mutex_);
+  if (bytes > kMostLandingBytes || !make_landing(bytes)) {
+    synchronize(patience);  // copies to ordinary memory would wait for the stream's work spinning
+    for (const HostCopy& copy : copies) {
+      check(cudaMemcpyAsync(copy.destination, copy.source, static_cast<size_t>(copy.bytes),
+                            cudaMemcpyDeviceToHost, context_.stream()),
+            "cudaMemcpyAsync to the host");
+    }
+    check(cudaStreamSynchronize(context_.stream()), "cudaStreamSynchronize");
+    return;
+  }
+  activate();
+  char* const landing = static_cast<char*>(landing_->data());
+  const auto for_each = [&](auto visit) {
+    int64_t offset = 0;
+    for (const HostCopy& copy : copies) {
+      visit(copy, landing + offset);
+      offset += (copy.bytes + kHostAlignment - 1) & -kHostAlignment;
+    }
+  };
+  for_each([&](const HostCopy& copy, char* place) {
+    if (copy.bytes == 0) return;
+    check(cudaMemcpyAsync(place, copy.source, static_cast<size_t>(copy.bytes),
+                          cudaMemcpyDeviceToHost, context_.stream()),
+          "cudaMemcpyAsync to the host");
+  });
+  wait_for(context_.stream(), patience);
+  for_each([](const HostCopy& copy, const char* place) {
+    std::memcpy(copy.destination, place, static_cast<size_t>(copy.bytes));
+  });
+}
+
+// Page-locked memory that results come to: copies there are enqueued behind the work that makes
+// them, where a copy to ordinary memory would have to be waited for twice. False where the system
+// gives none.
+bool CudaBackend::make_landing(int64_t bytes) {
+  if (landing_ && landing_->bytes() >= bytes) return true;
+  try {
+    landing_ = allocate_host(static_cast<int64_t>(
+        std::bit_ceil(static_cast<uint64_t>(std::max(bytes, kLeastLandingBytes)))));
+    return true;
+  } catch (const OutOfMemoryError&) {
+    return false;
+  }
 }
 
 void CudaBackend::copy(void* destination, const void* source, int64_t bytes) {
@@ -186,9 +238,9 @@ void CudaBackend::fill(void* destination, int byte, int64_t bytes) {
         "cudaMemsetAsync");
 }
 
-void CudaBackend::synchronize() {
+void CudaBackend::synchronize(double patience) {
   activate();
-  wait_for(context_.stream());
+  wait_for(context_.stream(), patience);
 }
 
 StoragePtr CudaBackend::allocate_host(int64_t bytes) {
@@ -213,19 +265,22 @@ std::unique_ptr<Fence> CudaBackend::make_fence() {
   return std::make_unique<CudaFence>(context_);
 }
 
-void CudaBackend::copy_beside(std::span<const HostCopy> copies, Fence& after, Fence& done) {
+void CudaBackend::copy_beside(std::span<const HostCopy> copies, Fence* after, Fence* done) {
   activate();
   const cudaStream_t stream = context_.copy_stream();
-  static_cast<CudaFence&>(after).hold_back(stream);
+  if (after != nullptr) static_cast<CudaFence&>(*after).hold_back(stream);
   for (const HostCopy& copy : copies) {
     if (copy.bytes == 0) continue;
     check(cudaMemcpyAsync(copy.destination, copy.source, static_cast<size_t>(copy.bytes),
                           cudaMemcpyHostToDevice, stream),
           "cudaMemcpyAsync beside the stream");
   }
-  auto& arrived = static_cast<CudaFence&>(done);
-  arrived.record_on(stream);
-  arrived.hold_back(context_.stream());
+  if (done != nullptr) static_cast<CudaFence&>(*done).record_on(stream);
+}
+
+void CudaBackend::hold_back(Fence& fence) {
+  activate();
+  static_cast<CudaFence&>(fence).hold_back(context_.stream());
 }
 
 // Other libraries that share memory with this one read it without asking.

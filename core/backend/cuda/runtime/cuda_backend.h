@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 
 #include "core/backend/backend.h"
 #include "core/backend/cuda/runtime/context.h"
@@ -31,19 +32,25 @@ class CudaBackend final : public Backend {
   void copy_to_host(void* destination, const void* source, int64_t bytes) override;
   void copy(void* destination, const void* source, int64_t bytes) override;
   void fill(void* destination, int byte, int64_t bytes) override;
-  void synchronize() override;
+  void copy_all_to_host(std::span<const HostCopy> copies, double patience) override;
+  void synchronize(double patience) override;
   void* stream() override { return context_.stream(); }
   StoragePtr allocate_host(int64_t bytes) override;
   std::unique_ptr<Fence> make_fence() override;
-  void copy_beside(std::span<const HostCopy> copies, Fence& after, Fence& done) override;
+  void copy_beside(std::span<const HostCopy> copies, Fence* after, Fence* done) override;
+  void hold_back(Fence& fence) override;
   void wait_for_stream(intptr_t stream) override;
   void make_stream_wait(intptr_t stream) override;
   Device device_of(const void* data) override;
 
  private:
+  bool make_landing(int64_t bytes);
+
   Context& context_;
   std::unique_ptr<Allocator> allocator_;
   LaunchCounters counters_;
+  std::mutex landing_mutex_;
+  StoragePtr landing_;
 };
 
 }  // namespace kerascnn::cuda

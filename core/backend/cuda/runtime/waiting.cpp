@@ -5,9 +5,6 @@
 namespace kerascnn::cuda {
 namespace {
 
-// Waking up takes some 50 microseconds: what is over sooner is not worth sleeping for.
-constexpr std::chrono::microseconds kSpin(50);
-
 // Whether a query says that the work is done; throws for what is neither "done" nor "not yet".
 bool is_done(cudaError_t status, const char* call) {
   if (status == cudaErrorNotReady) {
@@ -18,13 +15,15 @@ bool is_done(cudaError_t status, const char* call) {
   return true;
 }
 
-// Whether `done` came true while it was worth looking.
+// Whether `done` came true within so many seconds.
 template <typename Done>
-bool spin_until(Done done) {
-  const auto end = std::chrono::steady_clock::now() + kSpin;
+bool spin_until(Done done, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                      std::chrono::duration<double>(seconds));
   do {
     if (done()) return true;
-  } while (std::chrono::steady_clock::now() < end);
+  } while (Clock::now() < end);
   return false;
 }
 
@@ -39,13 +38,14 @@ Event make_blocking_event() {
 
 bool has_passed(cudaEvent_t event) { return is_done(cudaEventQuery(event), "cudaEventQuery"); }
 
-void wait_for(cudaEvent_t blocking_event) {
-  if (spin_until([&] { return has_passed(blocking_event); })) return;
+void wait_for(cudaEvent_t blocking_event, double patience) {
+  if (spin_until([&] { return has_passed(blocking_event); }, patience)) return;
   check(cudaEventSynchronize(blocking_event), "cudaEventSynchronize");
 }
 
-void wait_for(cudaStream_t stream) {
-  if (spin_until([&] { return is_done(cudaStreamQuery(stream), "cudaStreamQuery"); })) return;
+void wait_for(cudaStream_t stream, double patience) {
+  const auto has_ended = [&] { return is_done(cudaStreamQuery(stream), "cudaStreamQuery"); };
+  if (spin_until(has_ended, patience)) return;
   const Event event = make_blocking_event();
   check(cudaEventRecord(event.get(), stream), "cudaEventRecord");
   check(cudaEventSynchronize(event.get()), "cudaEventSynchronize");
