@@ -73,6 +73,9 @@ void bind_program(nb::module_& m) {
            nb::call_guard<nb::gil_scoped_release>(),
            "Runs `steps` steps with these inputs, in the order in which they were declared. With "
            "`later` they may be started together with those of further runs.")
+      .def("release_inputs", &Program::release_inputs,
+           "Lets go of the inputs of the last run, whose memory others may then use after its "
+           "steps. They are kept until the next run otherwise.")
       .def("outputs", &Program::outputs, "The last step's results, overwritten by the next run.")
       .def_prop_ro("device", [](const Program& p) { return device_name(p.device()); })
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, int]"))

@@ -501,6 +501,13 @@ void Program::run(const std::vector<Tensor>& inputs, int64_t steps, bool later) 
   impl_->run(inputs, steps, later);
 }
 
+void Program::release_inputs() {
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->bound_inputs.empty()) return;
+  (void)backend(impl_->device).stream();  // where all steps are from here on
+  impl_->bound_inputs.clear();
+}
+
 std::vector<Tensor> Program::outputs() const { return impl_->outputs; }
 
 Device Program::device() const { return impl_->device; }

@@ -52,6 +52,9 @@ class Program {
   // but by the time: whatever is asked of the device afterwards finds them done.
   void run(const std::vector<Tensor>& inputs, int64_t steps = 1, bool later = false);
 
+  // Lets go of the inputs of the last run, whose memory others may then use after its steps.
+  void release_inputs();
+
   // The results of the last step: views of the arena that the next run overwrites.
   std::vector<Tensor> outputs() const;
 

@@ -16,8 +16,11 @@ from kerascnn.variable import Variable
 T = TypeVar("T")
 
 
-# What most attributes are. These hold nothing else: asking for their type is all that it takes.
-_PLAIN = frozenset({str, int, float, bool, type(None)})
+# What the objects of a type are for a search, found out once: there are few types, and models are
+# searched often.
+_NOTHING, _FOUND, _DICT, _SEQUENCE = range(4)
+_MAX_TYPES = 1000
+_sorts_by_kind: dict[Any, dict[type, int]] = {}
 
 
 def attributes_of(owner: Any, kind: Any, left_out: Sequence[str] = ()) -> list[Any]:
@@ -26,35 +29,53 @@ def attributes_of(owner: Any, kind: Any, left_out: Sequence[str] = ()) -> list[A
     Attributes are searched anew each time, as lists and dictionaries in them change unseen; models
     ask often, so that this must not cost much.
     """
+    sorts = _sorts_by_kind.setdefault(kind, {})
     found: dict[int, Any] = {}
-    _gather(
-        (
-            value
-            for name, value in owner.__dict__.items()
-            if type(value) not in _PLAIN and name not in left_out
-        ),
-        kind,
-        found,
-    )
+    for name, value in owner.__dict__.items():
+        sort = sorts.get(type(value))
+        if sort == _NOTHING or name in left_out:
+            continue
+        if sort == _FOUND:
+            found[id(value)] = value
+        else:
+            _gather((value,), kind, sorts, found)
     return list(found.values())
 
 
-def _gather(values: Iterable[Any], kind: Any, found: dict[int, Any]) -> None:
+def _gather(values: Iterable[Any], kind: Any, sorts: dict[type, int], found: dict) -> None:
     """Adds values of a kind, and those in lists and dictionaries among the values."""
     for value in values:
-        if type(value) in _PLAIN:
-            continue
-        if isinstance(value, kind):
+        sort = sorts.get(type(value))
+        if sort is None:
+            sort = _sort_of(value, kind, sorts)
+        if sort == _FOUND:
             found[id(value)] = value
-        elif isinstance(value, dict):
-            _gather(value.values(), kind, found)
-        elif isinstance(value, (list, tuple)):
-            _gather(value, kind, found)
+        elif sort != _NOTHING and value:
+            _gather(value.values() if sort == _DICT else value, kind, sorts, found)
+
+
+def _sort_of(value: Any, kind: Any, sorts: dict[type, int]) -> int:
+    if isinstance(value, kind):
+        sort = _FOUND
+    elif isinstance(value, dict):
+        sort = _DICT
+    else:
+        sort = _SEQUENCE if isinstance(value, (list, tuple)) else _NOTHING
+    # Weak references and the like stand for objects of other types.
+    if value.__class__ is type(value):
+        if len(sorts) >= _MAX_TYPES:  # somebody makes ever new ones
+            sorts.clear()
+        sorts[type(value)] = sort
+    return sort
 
 
 def unique(objects: Iterable[T]) -> list[T]:
     """The objects in their order, each once."""
     return list({id(x): x for x in objects}.values())
+
+
+def _made_frozen(variable: Variable) -> bool:
+    return not variable.made_trainable
 
 
 class Parts(NamedTuple):
@@ -129,8 +150,11 @@ class LayerState:
             is_usual = is_usual and layer._has_usual_variables()
             owned = layer._owned((Layer, Variable, SeedGenerator, Metric))
             metrics.append((layer, [x for x in owned if isinstance(x, Metric)]))
+            if not owned:
+                continue
             own = [x for x in owned if isinstance(x, Variable)]
-            own.sort(key=lambda v: not v.made_trainable)
+            if len(own) > 1:
+                own.sort(key=_made_frozen)
             weights += own
             variables += own
             variables += [x.state for x in owned if isinstance(x, SeedGenerator)]

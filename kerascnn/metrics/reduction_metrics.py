@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from kerascnn import _core, losses, ops, serialization
+from kerascnn import losses, ops, serialization
 from kerascnn.losses.loss import (
     apply_mask,
     collect_masks,
@@ -129,7 +129,7 @@ class Mean(Metric):
         Args:
             state: arrays with the values of `state_on_device`, where they were read already.
         """
-        values = _core.copies_on_host(self.state_on_device()) if state is None else state
+        values = [tensor.numpy() for tensor in self.state_on_device()] if state is None else state
         total, count = (float(value) for value in values)
         count += self._count_on_host
         return total / count if count else 0.0

@@ -213,6 +213,9 @@ class Feed:
         self._segments = iter(())
         self._segment = self._ahead = None
         self._left = 0
+        for step in (self._main, self._tail):
+            if step is not None:
+                step.release_inputs()
         if self._pieces is not None:
             self._pieces.close()
             # One for each kind of data that comes in turns; the next feed takes them.

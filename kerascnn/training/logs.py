@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,18 +19,24 @@ def host_results(metrics: list) -> dict[str, float]:
     for metric in metrics:
         whole = metric.named() if isinstance(metric, CompileMetrics) else {metric.name: metric}
         named.extend(whole.items())
-    # All in one go: each look at the device waits for it.
     means = [item for _, item in named if type(item).result in _MEAN_RESULTS]
-    tensors = [tensor for item in means for tensor in item.state_on_device()]
-    arrays = iter(_core.copies_on_host(tensors, PATIENCE) if tensors else ())
-    states = {
-        id(item): list(itertools.islice(arrays, len(item.state_on_device()))) for item in means
-    }
+    states = _states_on_host(means)
     results: dict[str, Any] = {}
     for name, item in named:
         value = _on_host(item, states.get(id(item)))
         results.update(value if isinstance(value, dict) else {name: value})
     return results
+
+
+def _states_on_host(means: list[Any]) -> dict[int, list[np.ndarray]]:
+    """What `result_on_host` of each needs, by `id`; read at once, as each look waits for a GPU."""
+    parts = [item.state_on_device() for item in means]
+    tensors = [tensor for part in parts for tensor in part]
+    if any(tensor.device != "cpu" for tensor in tensors):
+        arrays = iter(_core.copies_on_host(tensors, PATIENCE))
+    else:  # without a copy
+        arrays = iter([tensor.numpy() for tensor in tensors])
+    return {id(m): [next(arrays) for _ in part] for m, part in zip(means, parts, strict=True)}
 
 
 def _on_host(metric: Any, state: list[np.ndarray] | None) -> Any:

@@ -105,6 +105,10 @@ class CompiledStep:
         self.program.run(inputs, steps, later)
         self._recording.run_effects(steps)
 
+    def release_inputs(self) -> None:
+        """Lets go of the data of the last run: others may have its memory."""
+        self.program.release_inputs()
+
     def outputs(self) -> Any:
         """What the last step returned, as NumPy arrays that the next run overwrites."""
         return self.pack([tensor.numpy() for tensor in self.program.outputs()])
