@@ -38,6 +38,7 @@ void bind_program(nb::module_& m);
 void bind_device(nb::module_& m);
 void bind_upload(nb::module_& m);
 void bind_profile(nb::module_& m);
+void bind_watch(nb::module_& m);
 
 // The attributes of an op call as Python passes them.
 using AttributeMap = std::map<std::string, Attribute>;

@@ -17,4 +17,5 @@ NB_MODULE(_core, m) {
   bind_device(m);
   bind_upload(m);
   bind_profile(m);
+  bind_watch(m);
 }

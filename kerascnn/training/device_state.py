@@ -77,6 +77,7 @@ class StepState:
         waiting: the route that has batches in it whose steps are not enqueued yet.
         parts: the layers of the model and what they own, where they were just looked for.
         free_places: places for pieces of data that no feed uses now, by what they are for.
+        kept_feeds: feeds of data that was used once, for data of the same form.
     """
 
     def __init__(self, device: str):
@@ -87,6 +88,7 @@ class StepState:
         self.waiting: Any = None
         self.parts: Any = None
         self.free_places: dict[Any, Any] = {}
+        self.kept_feeds: Any = None
         self._in_order: dict[tuple[int, int], _core.Tensor] = {}
         self._positions: _core.Tensor | None = None
         self._reader: object = None

@@ -67,10 +67,13 @@ class Feed:
         pieces: Pieces | None = None,
     ):
         data.settle(state.device)
-        fits = memory.fits_on_device(data.host_bytes, state.device)
+        layout = pieces.layout if pieces else layout_of_pieces(data, batch_size, state.device, once)
+        # Asking for the free memory costs more than many a prediction.
+        fits = layout is not None or memory.fits_on_device(data.host_bytes, state.device)
         if data.is_on_device and not fits:
             data.settle("cpu")  # streamed with what can't be beside it
-        self._data = data
+        self.circumstances: Any = None  # what it may be kept under
+        self._data: Any = data
         self._arrays = data.unique_arrays()
         self._batch_size = batch_size
         self._state = state
@@ -80,7 +83,6 @@ class Feed:
         self._full, self._rest = divmod(data.num_samples, batch_size)
         self.num_batches = self._full + bool(self._rest)
         device = state.device
-        layout = pieces.layout if pieces else layout_of_pieces(data, batch_size, device, once)
         self._layout = layout
         self._pieces = pieces
         self.is_resident = layout is None and fits
@@ -127,6 +129,22 @@ class Feed:
     def output_buffers(self) -> OutputBuffers | None:
         """What the steps of whole batches put their outputs into, where they do."""
         return None if self._main is None else self._main.buffers
+
+    @property
+    def can_begin_again(self) -> bool:
+        """Whether it may go on with other data of the same form: data in chunks is rare."""
+        return self.is_resident or self._layout is not None
+
+    def begin_again(self, data: ArrayData) -> None:
+        """Goes on with other data of the same form, after `close`."""
+        self._data = data
+        self._arrays = data.unique_arrays()
+        self._upload()
+
+    def forget_data(self) -> None:
+        """Lets go of the arrays, which are their owner's."""
+        self._data = None
+        self._arrays = []
 
     def _upload(self) -> None:
         state, rows = self._state, self._chunk * self._batch_size
@@ -216,6 +234,8 @@ class Feed:
         for step in (self._main, self._tail):
             if step is not None:
                 step.release_inputs()
+        self._tensors = []
+        self._orders = []
         if self._pieces is not None:
             self._pieces.close()
             # One for each kind of data that comes in turns; the next feed takes them.
@@ -342,7 +362,7 @@ class Feed:
 
 def layout_of_pieces(data: ArrayData, batch_size: int, device: str, once: bool) -> Layout | None:
     """How data goes to the device in pieces; `None` where it does not."""
-    if not once:
+    if not once or data.is_on_device:
         return None
     per_batch = max(1, sum(a[:1].nbytes for a in data.unique_arrays()) * batch_size)
     if not memory.worth_pieces(data.host_bytes, per_batch, device):

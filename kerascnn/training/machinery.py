@@ -20,6 +20,7 @@ from kerascnn.training.compile_utils import CompileLoss, CompileMetrics
 from kerascnn.training.data import ArrayData
 from kerascnn.training.device_state import StepState, device_of, move_to
 from kerascnn.training.feed import Feed, pieces_on_their_way
+from kerascnn.training.kept_feeds import KeptFeeds, form_of
 from kerascnn.training.logs import flat_logs, host_results
 from kerascnn.training.loops import step_logs
 from kerascnn.training.steps import (
@@ -112,6 +113,7 @@ class StepMachinery:
         stale = self._programs is None
         if self._state is None or self._state.device != device:
             self._state = StepState(device)
+            self._state.kept_feeds = KeptFeeds()
             stale = True
         self._state.parts = parts
         followers = []
@@ -149,6 +151,7 @@ class StepMachinery:
             step.owners = (variables, layers)
             if len(programs) >= _MAX_PROGRAMS:
                 programs.pop(next(iter(programs)))
+                state.kept_feeds.clear()
         programs[key] = step
         return step
 
@@ -159,6 +162,7 @@ class StepMachinery:
             failure = error
         # Programs for other batch sizes hold memory that this one may need.
         self._programs.clear()
+        state.kept_feeds.clear()
         _core.release_cached(state.device)
         try:
             return compile_step(self, kind, source, state)
@@ -183,21 +187,39 @@ class StepMachinery:
         with self._finding_parts_once():
             if isinstance(data, BatchStream):
                 return BatchFeed(self, kind, data)
-            before, pieces = self._state, None
-            if once and before is not None:
-                pieces = pieces_on_their_way(data, batch_size, before)
-            try:
-                state = self._prepare(kind, data)
-                if pieces is not None and state is not before:  # the model has moved
-                    pieces.close()
-                    pieces = None
-                feed = Feed(self, kind, data, batch_size, state, generator, once, pieces)
-            except BaseException:
-                if pieces is not None:
-                    pieces.close()
-                raise
+            if once:
+                feed = self._feed_for_once(kind, data, batch_size)
+            else:
+                feed = Feed(self, kind, data, batch_size, self._prepare(kind, data), generator)
         if kind != PREDICT:
             self._check_labels(data)
+        return feed
+
+    def _feed_for_once(self, kind: str, data: ArrayData, batch_size: int) -> Feed:
+        """The feed of an earlier call with new data, or a new one."""
+        before, pieces = self._state, None
+        form = form_of(kind, data, batch_size)
+        if before is not None:
+            feed = None if form is None else before.kept_feeds.take(self, form)
+            if feed is not None:
+                before.flush()  # called from within a source: its batches so far come first
+                feed.begin_again(data)
+                if self._keeps_metrics and self._metrics_found is None:
+                    self._metrics_found = list(feed.circumstances.metrics)
+                return feed
+            pieces = pieces_on_their_way(data, batch_size, before)
+        try:
+            state = self._prepare(kind, data)
+            if pieces is not None and state is not before:  # the model has moved
+                pieces.close()
+                pieces = None
+            feed = Feed(self, kind, data, batch_size, state, None, True, pieces)
+        except BaseException:
+            if pieces is not None:
+                pieces.close()
+            raise
+        if form is not None and state.parts is not None:  # else a step was compiled
+            state.kept_feeds.note(self, form, feed)
         return feed
 
     def _check_labels(self, data: ArrayData) -> None:

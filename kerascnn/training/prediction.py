@@ -103,11 +103,11 @@ class Predictor:
                 last = step
             count += done
         self._feed.plan_ahead()
-        # Taking outputs waits for the steps too.
-        if last is not None or buffers.room == 0 or not self._feed.has_next():
-            self._drain()
-        else:
+        takes = last is not None or buffers.room == 0 or not self._feed.has_next()
+        if self._as_tensor or not takes:
             _core.synchronize(self._device, PATIENCE)
+        if takes:
+            self._drain()  # arrays are waited for
         if last is not None:
             self._add(last)
         self._pacer.finished(count)

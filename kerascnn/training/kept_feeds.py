@@ -1,0 +1,118 @@
+"""Feeds of data that is used once, kept for the next call with data of the same form.
+
+Most of what a call of predict or evaluate does before its first step depends on the model and on
+the form of the data only. Where neither has changed, the feed of an earlier call goes on with the
+new data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kerascnn import _core, config
+from kerascnn.dtype_policies import DTypePolicy, DTypePolicyMap
+from kerascnn.layers.layer import Layer
+from kerascnn.metrics.metric import Metric
+from kerascnn.random import SeedGenerator
+from kerascnn.training.data import ArrayData
+from kerascnn.training.feed import Feed
+from kerascnn.variable import Variable
+
+if TYPE_CHECKING:
+    from kerascnn.training.machinery import StepMachinery
+
+# What compiled steps depend on, beside data and settings: layers, what they own, how they compute.
+_KINDS = (Layer, Variable, SeedGenerator, Metric, DTypePolicy, _core.Variable)
+# What a run changes by itself.
+_OF_RUNS = frozenset(
+    {
+        "_initial_epoch",
+        "_keeps_metrics",
+        "_metrics_found",
+        "_programs",
+        "_state",
+        "_zeros",
+        "history",
+        "stop_evaluating",
+        "stop_predicting",
+        "stop_training",
+    }
+)
+_MAX_FEEDS = 4
+
+
+class _Circumstances(NamedTuple):
+    """What a feed was made under."""
+
+    form: tuple
+    programs: Any  # the dictionary that its steps are from: another one when these are of no use
+    settings: tuple
+    metrics: list[Any]
+    watch: Any
+    watched: list[Any]
+
+    def hold_for(self, model: StepMachinery) -> bool:
+        """Whether all is as it was."""
+        is_same = self.programs is model._programs and self.settings == _settings(model)
+        return is_same and self.watch.is_unchanged()
+
+
+class KeptFeeds:
+    """The feeds of one model that are not in use, by the form of their data."""
+
+    def __init__(self) -> None:
+        self._feeds: dict[tuple, Feed] = {}
+
+    def take(self, model: StepMachinery, form: tuple) -> Feed | None:
+        """A feed for data of this form, where everything is as it was when it was made."""
+        feed = self._feeds.pop(form, None)
+        return feed if feed is not None and feed.circumstances.hold_for(model) else None
+
+    def note(self, model: StepMachinery, form: tuple, feed: Feed) -> None:
+        """Remembers what a feed was made under, for whose steps nothing had to be compiled."""
+        layers = model._state.parts.layers
+        if not feed.can_begin_again or not all(map(_is_seen_through, layers)):
+            return
+        left_out = _OF_RUNS.union(*(layer._not_owned for layer in layers))
+        watch, watched = _core.watch([*layers, *model._all_metrics()], _KINDS, left_out)
+        feed.circumstances = _Circumstances(
+            form, model._programs, _settings(model), list(model.metrics), watch, watched
+        )
+
+    def put_back(self, feed: Any) -> None:
+        """Takes a feed that was closed after a run without an error."""
+        circumstances = getattr(feed, "circumstances", None)
+        if circumstances is None:
+            return
+        feed.forget_data()
+        self._feeds[circumstances.form] = feed
+        if len(self._feeds) > _MAX_FEEDS:
+            self._feeds.pop(next(iter(self._feeds)))
+
+    def clear(self) -> None:
+        """Forgets all: their programs are given up."""
+        self._feeds.clear()
+
+
+def form_of(kind: str, data: ArrayData, batch_size: int) -> tuple | None:
+    """What feeds are kept by; `None` for data that is nested or has weights."""
+    x, y = data.x, data.y
+    if data.sample_weight is not None or type(x) is not np.ndarray:
+        return None
+    if y is None:
+        return kind, batch_size, x.shape, x.dtype
+    if type(y) is not np.ndarray:
+        return None
+    return kind, batch_size, x.shape, x.dtype, y.shape, y.dtype, x is y
+
+
+def _settings(model: StepMachinery) -> tuple:
+    return config.tf32(), config.floatx(), config.epsilon(), model.run_eagerly
+
+
+def _is_seen_through(layer: Layer) -> bool:
+    """Whether its attributes say all that a step depends on."""
+    is_map = isinstance(layer._dtype_policy, DTypePolicyMap)
+    return layer._has_usual_variables() and not is_map
