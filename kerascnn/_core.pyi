@@ -5,6 +5,7 @@ The core of kerascnn: tensors, ops, traced graphs, compiled programs, devices.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
+import numpy
 from numpy import ndarray as NDArray
 
 
@@ -129,6 +130,11 @@ class Tensor:
 
 def from_numpy(array: object, device: str) -> Tensor:
     """Copies an array (or what numpy.asarray takes) to a device."""
+
+def copies_on_host(tensors: Sequence[Tensor], patience: float = 5e-05) -> list[numpy.ndarray]:
+    """
+    Copies of tensors as NumPy arrays, with one wait for their device: for `patience` seconds by looking again and again, then asleep.
+    """
 
 def empty(shape: Sequence[int], dtype: str, device: str) -> Tensor: ...
 
@@ -402,6 +408,11 @@ class Program:
         Runs `steps` steps with these inputs, in the order in which they were declared. With `later` they may be started together with those of further runs.
         """
 
+    def release_inputs(self) -> None:
+        """
+        Lets go of the inputs of the last run, whose memory others may then use after its steps. They are kept until the next run otherwise.
+        """
+
     def outputs(self) -> list[Tensor]:
         """The last step's results, overwritten by the next run."""
 
@@ -436,8 +447,10 @@ def list_devices() -> list[tuple[str, bool, str]]:
     (name, usable, description or reason) of the CPU and every GPU. Looks for GPUs.
     """
 
-def synchronize(device: str) -> None:
-    """Waits until all work on the device is done."""
+def synchronize(device: str, patience: float = 5e-05) -> None:
+    """
+    Waits until all work on the device is done: for `patience` seconds by looking again and again, then asleep.
+    """
 
 def memory_stats(device: str) -> dict[str, int]:
     """
@@ -494,6 +507,31 @@ class Upload:
     def wait(self) -> None:
         """Waits until every copy is done."""
 
+class PieceUpload:
+    """
+    Pieces of arrays on their way to a device: threads copy them to `sources`, page-locked memory, and from there to the same rows of `targets`.
+    """
+
+    def __init__(self, device: str, targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None: ...
+
+    def start(self, arrays: Sequence[object], first: int) -> None:
+        """
+        Begins to bring all rows of the contiguous arrays to the rows of the targets from `first` on. The arrays must stay as they are until the piece has arrived.
+        """
+
+    def arrive(self) -> None:
+        """
+        Of the pieces that have not arrived, that which was started first: returns when its arrays were read. Steps that are run from now on find its rows.
+        """
+
+    def mark_used(self) -> None:
+        """
+        The work enqueued so far is the last that reads the pieces that have arrived.
+        """
+
+    def cancel(self) -> None:
+        """Gives up what has not arrived; nothing reads the arrays any more."""
+
 def empty_for_upload(shape: Sequence[int], dtype: str, device: str) -> Tensor:
     """
     Memory on the host to upload to `device` from: page-locked where that is a GPU.
@@ -520,6 +558,19 @@ def push_eager_scope(name: str, phase: str | None) -> None:
 def pop_eager_scope() -> None: ...
 
 def in_eager_scope() -> bool: ...
+
+class Watch:
+    """What the attributes of some objects were."""
+
+    def is_unchanged(self) -> bool:
+        """
+        Whether they have the same names and values of the same types, and where a value is of one of the kinds, a bool, a list, a dictionary or a tuple, the same value; the same for all in lists and dictionaries among them. Variables have to be as trainable.
+        """
+
+def watch(owners: list, kinds: tuple[type, ...], left_out: frozenset[str]) -> tuple[Watch, list]:
+    """
+    A `Watch` of the attributes of the objects, and of those of the kinds that they lead to, but not of attributes with the names that are left out; and what has to be kept for as long as it is asked.
+    """
 
 class Operators:
     """The operators of tensors, for a class whose instances hold one."""
