@@ -1,6 +1,7 @@
 #include "core/tensor/piece_upload.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -9,14 +10,57 @@
 namespace kerascnn {
 namespace {
 
-// What a thread takes at a time: the device copies one slice while the next is on its way.
-constexpr int64_t kSliceBytes = 256 << 10;
+// What a thread copies at a time.
+constexpr int64_t kSliceBytes = 128 << 10;
+// What the device copies at a time: it begins while the next slices are on their way to it. Each of
+// its copies costs the threads a call that they wait for each other with.
+constexpr int64_t kSlicesOfCopy = 8;
 
 struct Slice {
-  char* target;
   char* source;
   const char* from;
   int64_t bytes;
+  size_t copy;  // that it is a part of
+};
+
+// The slices of a piece, and what the device copies of them.
+class Slices {
+ public:
+  Slices(Backend& backend, size_t most_copies) : backend_(backend), left_(most_copies) {}
+
+  void add(char* target, char* source, const char* from, int64_t bytes) {
+    for (int64_t begin = 0; begin < bytes; begin += kSlicesOfCopy * kSliceBytes) {
+      const int64_t end = std::min(begin + kSlicesOfCopy * kSliceBytes, bytes);
+      for (int64_t at = begin; at < end; at += kSliceBytes) {
+        slices_.push_back({source + at, from + at, std::min(kSliceBytes, end - at), num_copies()});
+        ++left_[num_copies()];
+      }
+      copies_.push_back({target + begin, source + begin, end - begin});
+    }
+  }
+
+  static size_t copies_of(int64_t bytes) {
+    return static_cast<size_t>(bytes / (kSlicesOfCopy * kSliceBytes) + 1);
+  }
+
+  int64_t size() const { return static_cast<int64_t>(slices_.size()); }
+
+  // Whoever is the last with a part of a copy enqueues it.
+  void run(int64_t index) {
+    const Slice& slice = slices_[static_cast<size_t>(index)];
+    std::memcpy(slice.source, slice.from, static_cast<size_t>(slice.bytes));
+    if (left_[slice.copy].fetch_sub(1) == 1) {
+      backend_.copy_beside({&copies_[slice.copy], 1}, nullptr, nullptr);
+    }
+  }
+
+ private:
+  size_t num_copies() const { return copies_.size(); }
+
+  Backend& backend_;
+  std::vector<Slice> slices_;
+  std::vector<HostCopy> copies_;
+  std::vector<std::atomic<int64_t>> left_;  // slices of each copy
 };
 
 int64_t row_bytes(const Tensor& tensor) {
@@ -108,26 +152,19 @@ void PieceUpload::start(const std::vector<const void*>& rows, int64_t first, int
   piece.first = first;
   piece.count = count;
   piece.is_marked = false;
-  std::vector<Slice> slices;
+  size_t most_copies = 0;
+  for (const Tensor& target : targets_) most_copies += Slices::copies_of(count * row_bytes(target));
+  const auto slices = std::make_shared<Slices>(backend_, most_copies);
   for (size_t i = 0; i < rows.size(); ++i) {
-    const int64_t size = row_bytes(targets_[i]), bytes = count * size;
-    for (int64_t at = 0; at < bytes; at += kSliceBytes) {
-      slices.push_back({static_cast<char*>(targets_[i].data()) + first * size + at,
-                        static_cast<char*>(sources_[i].data()) + first * size + at,
-                        static_cast<const char*>(rows[i]) + at, std::min(kSliceBytes, bytes - at)});
-    }
+    const int64_t size = row_bytes(targets_[i]);
+    slices->add(static_cast<char*>(targets_[i].data()) + first * size,
+                static_cast<char*>(sources_[i].data()) + first * size,
+                static_cast<const char*>(rows[i]), count * size);
   }
   // The fence stays where it is while the piece is moved about.
   Fence* sent = piece.sent.get();
-  const auto num_slices = static_cast<int64_t>(slices.size());
   piece.work = std::make_shared<SlicedWork>(
-      num_slices,
-      [&device = backend_, slices = std::move(slices)](int64_t index) {
-        const Slice& slice = slices[static_cast<size_t>(index)];
-        std::memcpy(slice.source, slice.from, static_cast<size_t>(slice.bytes));
-        const HostCopy copy{slice.target, slice.source, slice.bytes};
-        device.copy_beside({&copy, 1}, nullptr, nullptr);
-      },
+      slices->size(), [slices](int64_t index) { slices->run(index); },
       [&device = backend_, sent] { device.copy_beside({}, nullptr, sent); });
   started_.push_back(std::move(piece));
   Workers::shared().post(started_.back().work);

@@ -9,64 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from kerascnn import initializers, serialization
+from kerascnn.attributes import attributes_of
 from kerascnn.device import device as on_device
 from kerascnn.random import SeedGenerator
 from kerascnn.variable import Variable
 
 T = TypeVar("T")
-
-
-# What the objects of a type are for a search, found out once: there are few types, and models are
-# searched often.
-_NOTHING, _FOUND, _DICT, _SEQUENCE = range(4)
-_MAX_TYPES = 1000
-_sorts_by_kind: dict[Any, dict[type, int]] = {}
-
-
-def attributes_of(owner: Any, kind: Any, left_out: Sequence[str] = ()) -> list[Any]:
-    """The objects of a kind in an object's attributes, each once, in the order they were set.
-
-    Attributes are searched anew each time, as lists and dictionaries in them change unseen; models
-    ask often, so that this must not cost much.
-    """
-    sorts = _sorts_by_kind.setdefault(kind, {})
-    found: dict[int, Any] = {}
-    for name, value in owner.__dict__.items():
-        sort = sorts.get(type(value))
-        if sort == _NOTHING or name in left_out:
-            continue
-        if sort == _FOUND:
-            found[id(value)] = value
-        else:
-            _gather((value,), kind, sorts, found)
-    return list(found.values())
-
-
-def _gather(values: Iterable[Any], kind: Any, sorts: dict[type, int], found: dict) -> None:
-    """Adds values of a kind, and those in lists and dictionaries among the values."""
-    for value in values:
-        sort = sorts.get(type(value))
-        if sort is None:
-            sort = _sort_of(value, kind, sorts)
-        if sort == _FOUND:
-            found[id(value)] = value
-        elif sort != _NOTHING and value:
-            _gather(value.values() if sort == _DICT else value, kind, sorts, found)
-
-
-def _sort_of(value: Any, kind: Any, sorts: dict[type, int]) -> int:
-    if isinstance(value, kind):
-        sort = _FOUND
-    elif isinstance(value, dict):
-        sort = _DICT
-    else:
-        sort = _SEQUENCE if isinstance(value, (list, tuple)) else _NOTHING
-    # Weak references and the like stand for objects of other types.
-    if value.__class__ is type(value):
-        if len(sorts) >= _MAX_TYPES:  # somebody makes ever new ones
-            sorts.clear()
-        sorts[type(value)] = sort
-    return sort
 
 
 def unique(objects: Iterable[T]) -> list[T]:

@@ -1,9 +1,9 @@
 """The base class of metrics: state, update, result, reset."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from kerascnn import _core, config, dtype_policies, initializers, ops, tracing
+from kerascnn import config, dtype_policies, initializers, ops, tracing
+from kerascnn.attributes import attributes_of
 from kerascnn.naming import auto_name, name_scope, to_snake_case
 from kerascnn.variable import Variable
 
@@ -43,7 +43,6 @@ class Metric:
         self._dtype_policy = dtype_policies.get(dtype or config.floatx())
         self._dtype = self._dtype_policy.compute_dtype
         self._variables: list[Variable] = []
-        self._zeros: list[Any] = []
 
     @property
     def dtype(self) -> str:
@@ -65,10 +64,7 @@ class Metric:
 
     def _parts(self) -> list["Metric"]:
         """The metrics in attributes, and in lists and dictionaries there."""
-        found: dict[int, Metric] = {}
-        for value in vars(self).values():
-            found |= {id(metric): metric for metric in _metrics_in(value)}
-        return list(found.values())
+        return attributes_of(self, Metric)
 
     def add_variable(
         self,
@@ -136,14 +132,8 @@ class Metric:
             for variable in self._variables:
                 variable.assign(ops.zeros(variable.shape, variable.dtype))
             return
-        # Kept on the device: every epoch begins with a reset, which should allocate nothing.
-        places = [(v.shape, v.dtype, v.device) for v in self._variables]
-        if [(tuple(z.shape), z.dtype, z.device) for z in self._zeros] != places:
-            self._zeros = [
-                _core.zeros(list(shape), dtype, device) for shape, dtype, device in places
-            ]
-        for variable, zeros in zip(self._variables, self._zeros, strict=True):
-            variable.core.assign(zeros)
+        for variable in self._variables:
+            variable.core.value.fill_zero()  # in place: epochs allocate nothing
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._check_super_called()
@@ -160,13 +150,3 @@ class Metric:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}>"
-
-
-def _metrics_in(value: Any) -> Iterator[Metric]:
-    if isinstance(value, Metric):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _metrics_in(item)
-    elif isinstance(value, dict):
-        yield from _metrics_in(list(value.values()))

@@ -28,11 +28,15 @@ class Running:
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self._metrics.__exit__(None, None, None)
-        kept = self._model._state.kept_feeds
-        for feed in self._feeds:
-            feed.close()
-            if kind is None:
-                kept.put_back(feed)
+        state = self._model._state
+        try:
+            if kind is not None:
+                _core.synchronize(state.device)  # steps may be reading memory of other libraries
+        finally:
+            for feed in self._feeds:
+                feed.close()
+                if kind is None:
+                    state.kept_feeds.put_back(feed)
         if kind is None:
             return
         self._callbacks.close()

@@ -15,6 +15,10 @@ from kerascnn.utils.batch_parts import pack_x_y_sample_weight
 
 # Wider unsigned integers don't exist on the device: each becomes the next type that holds it.
 _UNSIGNED = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
+# What takes no look at values or settings.
+_USED_AS_IS = frozenset(map(np.dtype, ("bool", "uint8", "int8", "int16", "int32", "int64")))
+# Whose values are all int32's.
+_NARROW = frozenset(map(np.dtype, ("uint8", "int8", "int16", "int32")))
 
 
 class ArrayData:
@@ -84,6 +88,11 @@ class ArrayData:
         return any(isinstance(array, DeviceArray) for array in self.arrays())
 
     def _check_lengths(self) -> int:
+        x, y = self.x, self.y
+        if type(x) is np.ndarray and len(x) and self.sample_weight is None:  # usual, and quick
+            is_alone = y is None
+            if is_alone or (type(y) is np.ndarray and len(y) == len(x)):
+                return len(x)
         sizes = {
             name: [len(leaf) for leaf in trees.flatten(part) if leaf is not None]
             for name, part in zip(("x", "y", "sample_weight"), self.structure, strict=True)
@@ -207,8 +216,8 @@ def _reject_numbers(items: Any, name: str) -> None:
 
 def _as_array(value: Any, name: str) -> Array | None:
     """An array of a dtype that the device has, NumPy's or on a GPU; floats become `floatx`."""
-    if value is None:
-        return None
+    if value is None or (type(value) is np.ndarray and value.ndim and value.dtype in _USED_AS_IS):
+        return value
     on_gpu = device_array(value)
     if on_gpu is not None:
         value = on_gpu
@@ -278,6 +287,8 @@ def _compact_labels(y: Any) -> Any:
         is_labels = leaf.ndim == 1 or (leaf.ndim == 2 and leaf.shape[1] == 1)
         if not is_labels or not leaf.size:
             return leaf
+        if leaf.dtype in _NARROW:
+            return leaf.astype(np.int32, copy=False)
         limits = np.iinfo(np.int32)
         fits = leaf.min() >= limits.min and leaf.max() <= limits.max
         return leaf.astype(np.int32, copy=False) if fits else leaf

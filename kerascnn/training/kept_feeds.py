@@ -33,7 +33,6 @@ _OF_RUNS = frozenset(
         "_metrics_found",
         "_programs",
         "_state",
-        "_zeros",
         "history",
         "stop_evaluating",
         "stop_predicting",
@@ -64,6 +63,9 @@ class KeptFeeds:
 
     def __init__(self) -> None:
         self._feeds: dict[tuple, Feed] = {}
+
+    def __len__(self) -> int:
+        return len(self._feeds)
 
     def take(self, model: StepMachinery, form: tuple) -> Feed | None:
         """A feed for data of this form, where everything is as it was when it was made."""

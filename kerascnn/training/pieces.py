@@ -48,15 +48,21 @@ class Layout(NamedTuple):
         return 2 * self.half
 
     def pieces(self) -> list[Piece]:
-        """The first ones are smaller, so that steps start early; none goes over the end."""
-        result, batch = [], 0
-        size = max(1, self.half // 4)
+        """The first ones are smaller, so that steps start early; none goes over the end.
+
+        Each costs a launch, between which steps don't overlap: they grow fast.
+        """
+        result: list[Piece] = []
+        batch, size = 0, max(1, self.half // 8)
         while batch < self.batches:
-            count = min(size, self.batches - batch)
+            left = self.batches - batch
+            most = min(self.half, self.places - batch % self.places)
+            if size < left <= size + size // 2:
+                size = left  # rather than a small piece at the end
+            count = min(size, left, most)
             result.append(Piece(batch, count, batch % self.places))
             batch += count
-            # Together they fill one half, and are halves from then on.
-            size = self.half if batch % self.half == 0 else max(1, batch % self.half)
+            size = min(3 * size, max(size, 3 * self.half // 4)) if batch < self.half else self.half
         if self.rest:
             result.append(Piece(batch, 0, batch % self.places))
         return result

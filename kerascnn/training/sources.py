@@ -95,6 +95,8 @@ def as_stream(
 
 
 def _source_name(x: Any) -> str | None:
+    if type(x) is np.ndarray:
+        return None
     if isinstance(x, PyDataset) or _has_base(x, "PyDataset", "keras."):
         return "PyDataset"
     if _has_base(x, "DataLoader", "torch.utils.data"):
