@@ -22,7 +22,7 @@ class Pieces {
  public:
   Pieces(const std::string& device, const std::vector<Tensor>& targets,
          const std::vector<Tensor>& sources)
-      : upload_(device_from_name(device), targets, sources) {
+      : dtypes_(targets.size()), upload_(device_from_name(device), targets, sources) {
     for (const Tensor& target : targets) specs_.push_back(target.spec());
   }
 
@@ -56,9 +56,11 @@ class Pieces {
   void mark_used() { upload_.mark_used(); }
 
  private:
-  const void* address(const nb::object& array, size_t index, int64_t count) const {
+  const void* address(const nb::object& array, size_t index, int64_t count) {
     const nb::object dtype = array.attr("dtype");
-    TensorSpec spec{dtype_from_name(nb::cast<std::string>(dtype.attr("name"))),
+    TensorSpec spec{index < specs_.size() && dtype.is(dtypes_[index])
+                        ? specs_[index].dtype
+                        : dtype_from_name(nb::cast<std::string>(dtype.attr("name"))),
                     nb::cast<Shape>(array.attr("shape"))};
     TensorSpec expected = index < specs_.size() ? specs_[index] : spec;
     if (!expected.shape.empty()) expected.shape[0] = count;
@@ -67,11 +69,13 @@ class Pieces {
       throw ValueError(message("piece upload: expected a contiguous array ", spec_string(expected),
                                ", received ", spec_string(spec)));
     }
+    if (index < specs_.size()) dtypes_[index] = dtype;
     const nb::dict interface = array.attr("__array_interface__");
     return reinterpret_cast<const void*>(nb::cast<uintptr_t>(interface["data"][0]));
   }
 
   std::vector<TensorSpec> specs_;
+  std::vector<nb::object> dtypes_;  // those seen last: asking for a name takes NumPy long
   std::deque<std::vector<nb::object>> arrays_;  // of the pieces that have not arrived
   PieceUpload upload_;                          // goes first: it may be reading the arrays
 };

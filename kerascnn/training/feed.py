@@ -351,13 +351,13 @@ class Feed:
     def _segments_of_pieces(self, pieces: Pieces) -> Iterator[Segment]:
         main, tail = [*self._tensors, self._order], [*self._tensors, self._tail_order]
         for piece in pieces:
-            if piece.count:
+            if piece.length:
                 assert self._main is not None
                 step, inputs, start = self._main, main, piece.place
             else:
                 assert self._tail is not None
                 step, inputs, start = self._tail, tail, None
-            yield Segment(step, inputs, piece.count or 1, pieces.arrive, start, pieces.release)
+            yield Segment(step, inputs, piece.length or 1, pieces.arrive, start, pieces.release)
 
 
 def layout_of_pieces(data: ArrayData, batch_size: int, device: str, once: bool) -> Layout | None:

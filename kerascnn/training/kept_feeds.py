@@ -18,6 +18,7 @@ from kerascnn.metrics.metric import Metric
 from kerascnn.random import SeedGenerator
 from kerascnn.training.data import ArrayData
 from kerascnn.training.feed import Feed
+from kerascnn.training.steps import PREDICT
 from kerascnn.variable import Variable
 
 if TYPE_CHECKING:
@@ -78,9 +79,11 @@ class KeptFeeds:
         if not feed.can_begin_again or not all(map(_is_seen_through, layers)):
             return
         left_out = _OF_RUNS.union(*(layer._not_owned for layer in layers))
-        watch, watched = _core.watch([*layers, *model._all_metrics()], _KINDS, left_out)
+        metrics = [] if form[0] == PREDICT else list(model.metrics)
+        owners = [*layers, *(model._all_metrics() if metrics else [])]
+        watch, watched = _core.watch(owners, _KINDS, left_out)
         feed.circumstances = _Circumstances(
-            form, model._programs, _settings(model), list(model.metrics), watch, watched
+            form, model._programs, _settings(model), metrics, watch, watched
         )
 
     def put_back(self, feed: Any) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from kerascnn import _core
 from kerascnn.training.chunks import host_memory
 from kerascnn.training.data import ArrayData
+from kerascnn.training.device_arrays import Array
 from kerascnn.training.memory import piece_batches
 
 
@@ -17,7 +18,7 @@ class Piece(NamedTuple):
     """Some batches in a row, and where they are on the device."""
 
     batch: int  # the first of them
-    count: int  # whole batches; 0 for the last, shorter one
+    length: int  # whole batches; 0 for the last, shorter one
     place: int  # of the first, in batches
 
 
@@ -81,7 +82,7 @@ class Places:
         tensors: the memory on the device, one tensor for each array.
     """
 
-    def __init__(self, arrays: Sequence[np.ndarray], layout: Layout, device: str):
+    def __init__(self, arrays: Sequence[Array], layout: Layout, device: str):
         self.key = self.key_for(arrays, layout)
         rows = layout.places * layout.batch_size
         specs = [((rows, *array.shape[1:]), array.dtype.name) for array in arrays]
@@ -90,10 +91,10 @@ class Places:
         self.upload = _core.PieceUpload(device, self.tensors, sources)
 
     @staticmethod
-    def key_for(arrays: Sequence[np.ndarray], layout: Layout) -> tuple:
+    def key_for(arrays: Sequence[Array], layout: Layout) -> tuple:
         """What places for such pieces of such arrays have as their `key`."""
         rows = layout.places * layout.batch_size
-        return rows, tuple((array.shape[1:], array.dtype.name) for array in arrays)
+        return rows, tuple((array.shape[1:], array.dtype) for array in arrays)
 
 
 class Pieces:
@@ -119,7 +120,7 @@ class Pieces:
         while self._started < len(self._pieces):
             piece = self._pieces[self._started]
             oldest = self._pieces[self._released] if self._released < self._started else piece
-            if piece.batch + max(1, piece.count) - oldest.batch > self.layout.places:
+            if piece.batch + max(1, piece.length) - oldest.batch > self.layout.places:
                 return
             self._start(piece)
             self._started += 1
@@ -127,7 +128,7 @@ class Pieces:
     def _start(self, piece: Piece) -> None:
         size = self.layout.batch_size
         first = piece.batch * size
-        count = piece.count * size or self.layout.rest
+        count = piece.length * size or self.layout.rest
         rows = [np.ascontiguousarray(array[first : first + count]) for array in self._arrays]
         self.places.upload.start(rows, piece.place * size)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kerascnn as keras
-from kerascnn import layers
+from kerascnn import _core, layers
 from kerascnn.training import feed as feed_module
 from kerascnn.training import memory
 
@@ -280,3 +280,76 @@ def test_a_second_fit_captures_nothing(cuda_device):
     # Slices of the first fit find out how long a step takes: the second one has other sizes.
     assert captures[0] > 0
     assert captures[2:] == [0, 0, 0]
+
+
+class Thing:
+    """Of the kind that is looked for."""
+
+
+class Owner:
+    def __init__(self):
+        self.thing = Thing()
+        self.things = [Thing(), (Thing(), {"deep": [Thing()]})]
+        self.named = {"a": 1, "b": Thing()}
+        self.flag = True
+        self.number = 3.0
+        self.text = "text"
+        self.free = None
+        self.left_out = [1]
+        self.around = [self.things]
+        self.around.append(self.around)  # a circle
+
+
+def set_attribute(name, value):
+    return lambda owner: setattr(owner, name, value)
+
+
+SEEN = {
+    "another thing": set_attribute("thing", Thing()),
+    "an equal list": lambda owner: setattr(owner, "things", list(owner.things)),
+    "one more in a list": lambda owner: owner.things.append(None),
+    "one less in a list": lambda owner: owner.things.pop(),
+    "deep in a list": lambda owner: owner.things[1][1]["deep"].append(1),
+    "a value of another type": set_attribute("number", 3),
+    "something where nothing was": set_attribute("free", Thing()),
+    "a flag": set_attribute("flag", False),
+    "a new attribute": set_attribute("new", 1),
+    "an attribute less": lambda owner: delattr(owner, "text"),
+    "one by another name": lambda owner: (delattr(owner, "text"), setattr(owner, "words", "a")),
+    "a thing in a dictionary": lambda owner: owner.named.update(b=Thing()),
+    "another type in a dictionary": lambda owner: owner.named.update(a=1.5),
+    "a thing's own attribute": lambda owner: setattr(owner.thing, "new", 1),
+    "that of one in a tuple": lambda owner: setattr(owner.things[1][0], "new", 1),
+    "other attributes altogether": lambda owner: setattr(owner, "__dict__", dict(vars(owner))),
+}
+UNSEEN = {
+    "nothing": lambda owner: None,
+    "another number": set_attribute("number", 4.5),
+    "another text": set_attribute("text", "more"),
+    "another number in a dictionary": lambda owner: owner.named.update(a=2),
+    "what is left out": set_attribute("left_out", Thing()),
+}
+
+
+@pytest.mark.parametrize("name", [*SEEN, *UNSEEN])
+def test_a_watch_sees_what_counts(name):
+    owner = Owner()
+    watch, kept = _core.watch([owner], (Thing,), frozenset({"left_out"}))
+    assert watch.is_unchanged()
+    (SEEN | UNSEEN)[name](owner)
+    assert watch.is_unchanged() == (name in UNSEEN)
+    assert kept
+
+
+def test_a_watch_looks_at_variables():
+    variable = keras.Variable([1.0])
+    watch, kept = _core.watch([variable], (keras.Variable, _core.Variable), frozenset())
+    variable.assign([2.0])
+    assert watch.is_unchanged()
+    variable.trainable = False
+    assert not watch.is_unchanged()
+    variable.trainable = True
+    assert watch.is_unchanged()
+    variable.move_to(variable.device)  # to another place there
+    assert not watch.is_unchanged()
+    assert kept
