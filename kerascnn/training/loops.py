@@ -77,9 +77,10 @@ class StepRunner:
         self._stop = stop
         self._pacer = Pacer(model._state.device, per_step=feed.step_seconds)
         self._patience = PATIENCE if kind == TEST else USUAL_PATIENCE
-        self._queue = LaunchQueue(model._state.device)
         self._last: CompiledStep | None = None
         self._step_by_step = callbacks.uses_batch_hooks(kind)
+        # Its fences take a GPU's driver a while to make.
+        self._queue = LaunchQueue(model._state.device) if self._step_by_step else None
         self._warned = False
 
     def run(self, steps: int | None, epoch: int | None = None) -> dict[str, Any]:
@@ -98,7 +99,7 @@ class StepRunner:
                 seen += self._run_slice(limit - seen)
             self._callbacks.on_steps(self._kind, seen, self.logs)
             # One by one, steps are enqueued ahead of the device: it is not waited for each time.
-            if epoch is not None and (not self._step_by_step or self._queue.may_look()):
+            if epoch is not None and (self._queue is None or self._queue.may_look()):
                 self._check_loss(seen, epoch)
                 checked = seen
         if epoch is not None and checked < seen:
@@ -126,6 +127,7 @@ class StepRunner:
         while count < steps and self._feed.has_next():
             self._last, done = self._feed.run(steps - count, later=True)
             count += done
+        assert self._queue is not None
         self._queue.launched()
         self._batch_end(batch + wanted - 1, LazyLogs(self._batch_logs))
         return count
