@@ -135,7 +135,6 @@ bool CudnnConvolution::build() {
                                                fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION,
                                                fe::NumericalNote_t::DOWN_CONVERT_INPUTS};
   if (call_.dtype == DType::Float32 && !call_.allow_tf32) {
-    // The large tiles of Winograd's algorithm, which have notes of their own, lose three digits.
     unwanted.insert(
         unwanted.end(),
         {fe::NumericalNote_t::TENSOR_CORE, fe::NumericalNote_t::FFT, fe::NumericalNote_t::WINOGRAD,
@@ -144,10 +143,15 @@ bool CudnnConvolution::build() {
   }
   graph_.deselect_numeric_notes(unwanted);
   const Conv2DGeometry& g = call_.geometry;
-  if (call_.op == "conv2d_wgrad" && (g.pad_top != g.pad_bottom || g.pad_left != g.pad_right)) {
-    // This engine of cuDNN 9.19 takes the padding before for the padding after as well.
-    graph_.deselect_engines({"eng1_"});
+  std::vector<std::string> unwanted_engines;  // of cuDNN 9.19
+  if (call_.op == "conv2d_wgrad") {
+    // This one takes the padding before for the padding after as well.
+    if (g.pad_top != g.pad_bottom || g.pad_left != g.pad_right) unwanted_engines.push_back("eng1_");
+    // This one says of itself that it computes in float32, but is off by up to 6e-3 of the largest
+    // result with 5x5 kernels, by 2.5e-5 with 3x3 ones; others by some 1e-6.
+    if (call_.dtype == DType::Float32) unwanted_engines.push_back("eng17_");
   }
+  graph_.deselect_engines(unwanted_engines);
   graph_.deselect_workspace_greater_than(kMaxWorkspace);
   if (graph_.check_support().is_bad()) return false;
   if (graph_.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE).is_bad()) return false;
