@@ -107,6 +107,7 @@ def trained_weights(device):
         "KERASCNN_CUDA_BRANCHES",
         "KERASCNN_CUDA_EARLY_STARTS",
         "KERASCNN_CUDA_GRAPHS",
+        "KERASCNN_CUDA_LOOPS",
         "KERASCNN_CUDA_PRIORITIES",
     ],
 )

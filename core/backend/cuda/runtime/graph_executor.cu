@@ -164,7 +164,8 @@ GraphExecutor::GraphExecutor(Context& context, Lanes lanes, LaunchCounters& coun
     : context_(context),
       lanes_(std::move(lanes)),
       counters_(counters),
-      sizes_(steps_of_turn(size(), lanes_.size() > 1)) {
+      sizes_(steps_of_turn(size(), lanes_.size() > 1)),
+      uses_loops_(env_flag("KERASCNN_CUDA_LOOPS", true)) {
   check(cudaMalloc(&remaining_turns_, sizeof(int64_t)), "cudaMalloc of a loop counter");
 }
 
@@ -305,34 +306,36 @@ void GraphExecutor::run(int64_t steps) {
     return;
   }
   if (steps == 1 && ++single_runs_ > kSingleRunsInLoop) {
-    const cudaStream_t stream = context_.stream();
-    if (!single_.exec) single_ = capture_straight(1);
-    check(cudaGraphLaunch(single_.exec.get(), stream), "cudaGraphLaunch");
-    ++counters_.graph_launches;
+    launch_turns(straight_, {.size = 1, .turns = 1});
     return;
   }
-  for (const LoopRun& run : sizes_.plan(steps)) launch_loop(run.size, run.turns);
+  for (const LoopRun& run : sizes_.plan(steps)) {
+    if (uses_loops_) {
+      launch_loop(run.size, run.turns);
+    } else {
+      launch_turns(straight_, run);
+    }
+  }
 }
 
 // As run() does it, but the host repeats the turns: CUPTI does not know the kernels in a loop's
 // body.
 void GraphExecutor::run_profiled(int64_t steps) {
-  const cudaStream_t stream = context_.stream();
   CuptiTracer::get().ensure_started();
   if (profile_session_ != profile_session()) {
-    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    check(cudaStreamSynchronize(context_.stream()), "cudaStreamSynchronize");
     profiled_.clear();
     profile_session_ = profile_session();
   }
-  for (const LoopRun& run : sizes_.plan(steps)) {
-    auto found = profiled_.find(run.size);
-    if (found == profiled_.end()) {
-      found = profiled_.emplace(run.size, capture_straight(run.size)).first;
-    }
-    for (int64_t turn = 0; turn < run.turns; ++turn) {
-      check(cudaGraphLaunch(found->second.exec.get(), stream), "cudaGraphLaunch");
-      ++counters_.graph_launches;
-    }
+  for (const LoopRun& run : sizes_.plan(steps)) launch_turns(profiled_, run);
+}
+
+void GraphExecutor::launch_turns(std::map<int64_t, Captured>& graphs, const LoopRun& run) {
+  auto found = graphs.find(run.size);
+  if (found == graphs.end()) found = graphs.emplace(run.size, capture_straight(run.size)).first;
+  for (int64_t turn = 0; turn < run.turns; ++turn) {
+    check(cudaGraphLaunch(found->second.exec.get(), context_.stream()), "cudaGraphLaunch");
+    ++counters_.graph_launches;
   }
 }
 

@@ -51,16 +51,19 @@ class GraphExecutor : public Executor {
   Captured capture_straight(int64_t steps);
   std::vector<PrioritizedNode> capture_instructions(int64_t steps);
   void launch_loop(int64_t steps, int64_t turns);
+  // The host repeats the steps that `graphs` has, or gets, a straight graph of.
+  void launch_turns(std::map<int64_t, Captured>& graphs, const LoopRun& run);
   void run_profiled(int64_t steps);
 
   Context& context_;
   Lanes lanes_;
   LaunchCounters& counters_;
   LoopSizes sizes_;
+  bool uses_loops_;                     // KERASCNN_CUDA_LOOPS
   int64_t* remaining_turns_ = nullptr;  // on the device: what a loop counts down
   std::map<int64_t, Captured> loops_;   // by the steps of a turn
-  // The instructions once, without a loop: what the loop costs shows where steps come one by one.
-  Captured single_;
+  // Without a loop, whose cost shows where steps come one by one.
+  std::map<int64_t, Captured> straight_;  // by their steps
   int64_t single_runs_ = 0;
   // Turns without loops, of the recording that goes on: only such graphs' kernels are known by the
   // nodes that they were captured as.
