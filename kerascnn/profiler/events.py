@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+# What names of the library's own GPU kernels begin with.
+_OWN = "kerascnn::"
 # Columns of the array of events.
 CALL, KERNEL, TRACK, START, END = range(5)
 
@@ -41,7 +43,7 @@ class Recording(NamedTuple):
     def name(self, call: int, kernel: int) -> str:
         """The kernel's name: the GPU's own, else what the library says of itself."""
         if kernel >= 0:
-            return self.kernels[kernel]
+            return self.kernels[kernel].removeprefix(_OWN)
         return split_description(self.calls[call]["kernel"])[1]
 
 
@@ -135,6 +137,8 @@ def _main_kernels(calls: np.ndarray, times: np.ndarray) -> np.ndarray:
 def _row(recording: Recording, call: int, kernel: int, prefix: str) -> dict[str, Any]:
     info = recording.calls[call]
     library, chosen = split_description(info["kernel"])
+    if kernel >= 0 and recording.kernels[kernel].startswith(_OWN):
+        library = "kerascnn"  # beside or after what a library does for the same op
     return {
         "phase": info["phase"],
         "layer": without_prefix(info["layer"], prefix),

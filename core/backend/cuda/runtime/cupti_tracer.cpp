@@ -338,20 +338,23 @@ std::string short_kernel_name(const std::string& mangled) {
   char* demangled = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
   std::string name = status == 0 && demangled != nullptr ? demangled : mangled;
   std::free(demangled);
-  for (const std::string_view noise : {"(anonymous namespace)::", "kerascnn::cuda::"}) {
+  if (name.starts_with("void ")) name.erase(0, 5);
+  constexpr std::string_view kOwn = "kerascnn::cuda::";
+  const bool is_own = name.starts_with(kOwn);
+  for (const std::string_view noise : {std::string_view("(anonymous namespace)::"), kOwn}) {
     for (size_t at = name.find(noise); at != std::string::npos; at = name.find(noise)) {
       name.erase(at, noise.size());
     }
   }
-  if (name.starts_with("void ")) name.erase(0, 5);
   // Up to the parameters: the first parenthesis outside of template arguments.
   int depth = 0;
-  for (size_t i = 0; i < name.size(); ++i) {
-    if (name[i] == '<') ++depth;
-    if (name[i] == '>') --depth;
-    if (name[i] == '(' && depth == 0 && i > 0) return name.substr(0, i);
+  size_t end = 0;
+  for (; end < name.size(); ++end) {
+    if (name[end] == '<') ++depth;
+    if (name[end] == '>') --depth;
+    if (name[end] == '(' && depth == 0 && end > 0) break;
   }
-  return name;
+  return (is_own ? "kerascnn::" : "") + name.substr(0, end);
 }
 
 }  // namespace kerascnn::cuda

@@ -65,8 +65,8 @@ class TracedCall {
   bool has_range_;
 };
 
-// "kernel<3, true>" of "void ns::(anonymous namespace)::kernel<3, true>(float const*)", given
-// mangled; names of our own namespace lose it.
+// "ns::kernel<3, true>" of "void ns::(anonymous namespace)::kernel<3, true>(float const*)", given
+// mangled; of our own kernels "kerascnn::kernel<3, true>".
 std::string short_kernel_name(const std::string& mangled);
 
 }  // namespace kerascnn::cuda
