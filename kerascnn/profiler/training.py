@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -22,9 +21,13 @@ from kerascnn.training.steps import TRAIN, CompiledStep, describe_source
 # Steps of a run, as `fit` enqueues many at a time; fewer where they take long.
 _STEPS = 64
 _SECONDS_OF_RUN = 0.25
-# Runs with and without the profiler take turns, so that both see the machine in the same moods.
-_ROUNDS = 5
-_SECONDS_OF_ROUND = 0.03
+# Rounds with and without the profiler take turns, so that both see the machine in the same moods.
+# On a CPU they are many and short: then some go by without other work in between. On a GPU each
+# round captures graphs, which takes longer than running them.
+_ROUNDS = {"cpu": 50, "cuda": 5}
+_SECONDS_OF_ROUND = {"cpu": 0.003, "cuda": 0.03}
+_LEAST_ROUNDS = 5
+_SECONDS_OF_ROUNDS = 2.0  # of all of them, unless that is less than the fewest
 _MAX_EVENTS = 1_000_000
 
 
@@ -45,13 +48,13 @@ def profile_training(
     with runs.leaving_the_model():
         runs.choose_length(steps)
         plain, recordings = [], []
-        for _ in range(_ROUNDS):
+        for _ in range(runs.rounds):
             plain.append(runs.seconds_of_step())
             recordings.append(runs.recorded())
-    recordings.sort(key=lambda recording: float(busy_shares(recording.events).sum()))
-    result._take(recordings[_ROUNDS // 2])
+    # The least of each: what else goes on in a machine only adds.
+    result._take(min(recordings, key=lambda recording: busy_shares(recording.events).sum()))
     result.steps = runs.steps * runs.repeats
-    result.step_us = statistics.median(plain) * 1e6
+    result.step_us = min(plain) * 1e6
     result.memory = memory_of(runs.device) | runs.memory()
     return result
 
@@ -70,6 +73,7 @@ class _Runs:
         self.device: str = state.device
         self.steps = steps or _STEPS
         self.repeats = 1
+        self.rounds = _LEAST_ROUNDS
         self._state = state
         self._program = step.program
         whole = data.num_samples // batch_size * batch_size
@@ -83,10 +87,14 @@ class _Runs:
         self.run()
         self.run()
         seconds = self.seconds_of_step()
-        self.steps = steps or max(1, min(_STEPS, int(_SECONDS_OF_RUN / seconds)))
+        kind = self.device.partition(":")[0]
+        length = _SECONDS_OF_ROUND[kind] if kind == "cpu" else _SECONDS_OF_RUN
+        self.steps = steps or max(1, min(_STEPS, int(length / seconds)))
         self.run()  # a GPU captures the graph of so many steps
-        seconds = self.seconds_of_step()
-        self.repeats = max(1, int(_SECONDS_OF_ROUND / (seconds * self.steps)))
+        seconds = self.seconds_of_step() * self.steps
+        self.repeats = max(1, int(_SECONDS_OF_ROUND[kind] / seconds))
+        most = int(_SECONDS_OF_ROUNDS / (2 * seconds * self.repeats))
+        self.rounds = max(_LEAST_ROUNDS, min(_ROUNDS[kind], most))
 
     def run(self) -> None:
         for _ in range(self.repeats):

@@ -481,8 +481,7 @@ class Trainer(StepMachinery):
             y: targets.
             batch_size: samples of a step, 32 by default, and at most as many as there are.
             sample_weight: weights of the samples.
-            steps: steps of a run, by default as many as take about a quarter of a second, at most
-                64.
+            steps: steps that are enqueued at once; by default up to 64, fewer where they take long.
 
         Returns:
             A `keras.profiler.Profile`, whose rows are of one step: print it, or take its `rows`,
