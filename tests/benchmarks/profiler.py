@@ -2,9 +2,9 @@
 
     python tests/benchmarks/profiler.py [--nets A,B,C,D] [--device cuda:0] [--output FILE]
 
-For each net: the time of a step of `fit` before the profiler was used, while a trace records it, and
-afterwards; then what `model.profile` finds: the time of a step without the profiler, the sum of the
-kernels' times, where they overlap divided among them, the one over the other, and how many rows
+For each net: the time of a step of `fit` before the profiler was used, while a trace records it,
+and afterwards; then what `model.profile` finds: the time of a step without the profiler, the sum of
+the kernels' times, where they overlap divided among them, the one over the other, and how many rows
 belong to no layer.
 """
 

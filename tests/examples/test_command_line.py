@@ -34,3 +34,31 @@ def test_one_line_and_exit_status_two(example, option, value, part, tmp_path):
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert option in done.stderr and part in done.stderr
+
+
+def test_which_kernels_run(tmp_path):
+    """The names of all three phases, and the files."""
+    done = subprocess.run(
+        [
+            *(sys.executable, str(EXAMPLES / "which_kernels.py"), "--device", "cpu"),
+            *("--batch-size", "4", "--html", "page.html", "--trace", "trace.json"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    for phase in ("forward", "backward", "update"):
+        assert f"\n{phase} calls:\n  " in done.stdout
+    assert "step without profiler" in done.stdout
+    assert (tmp_path / "page.html").stat().st_size > 0
+    assert (tmp_path / "trace.json").stat().st_size > 0
+    wrong = subprocess.run(
+        [sys.executable, str(EXAMPLES / "which_kernels.py"), "--device", "tpu"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert wrong.returncode == 2 and "--device" in wrong.stderr
