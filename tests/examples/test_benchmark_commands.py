@@ -233,6 +233,17 @@ def test_profile_of_a_prediction(tmp_path):
     assert ops.count("put_batch") == 1
 
 
+def test_what_the_profiler_costs(tmp_path):
+    output = tmp_path / "costs.json"
+    options = ("--nets", "A@8", "--device", "cpu", "--rounds", "1", "--output", output)
+    done = run(BENCHMARKS / "profiler.py", *options)
+    (net,) = json.loads(output.read_text())["nets"]
+    assert net["net"] == "A@8" and net["without_layer"] == 0
+    assert net["ratio"] == pytest.approx(net["busy_us"] / net["step_us"])
+    assert all(us > 0 for us in net["fit_us"].values())
+    assert f"| A@8 | {net['fit_us']['before']:.1f}" in done.stdout
+
+
 def test_profile_needs_a_batch():
     done = run(BENCHMARKS / "profile_step.py", "--samples", "10", "--device", "cpu", expected=2)
     assert "fewer than one batch" in done.stderr
