@@ -213,8 +213,10 @@ std::vector<ValueId> Graph::gradients(const std::vector<ValueId>& targets,
                                spec_string(spec), " as the target is, received ",
                                spec_string(values_[given].spec)));
     }
-    const Scope& scope = nodes_[values_[targets[i]].source].scope;
-    scopes_.assign(scope.empty() ? 0 : 1, scope.path);
+    if (values_[targets[i]].kind == ValueKind::Result) {
+      const Scope& scope = nodes_[values_[targets[i]].source].scope;
+      scopes_.assign(scope.empty() ? 0 : 1, scope.path);
+    }
     walk.add(targets[i], given == kNoValue ? full(spec, 1.0) : given);
   }
   walk.run();
