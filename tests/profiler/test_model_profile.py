@@ -45,7 +45,7 @@ def all_state(model):
     return [v.numpy().copy() for v in variables.values()]
 
 
-def test_every_kernel_has_a_layer_and_a_phase(rng):
+def test_every_kernel_has_a_layer_and_a_phase(rng, device):
     x, y = data(rng)
     p = convnet().profile(x, y, batch_size=32, steps=4)
     rows = [row for row in p.rows if row["layer"] != "copies"]
@@ -59,9 +59,11 @@ def test_every_kernel_has_a_layer_and_a_phase(rng):
         assert row["calls"] > 0 and row["memory_bytes"] >= 0
     # One step: each kernel runs as often as in the step.
     convolutions = [row for row in rows if row["op"].startswith("conv2d") and row["flop"]]
-    assert sum(row["flop"] for row in convolutions) == 2 * 32 * 9 * (
-        2 * 28 * 28 * 1 * 32 + 3 * 14 * 14 * 32 * 64
-    )
+    flop = 2 * 32 * 9 * (2 * 28 * 28 * 1 * 32 + 3 * 14 * 14 * 32 * 64)
+    # A GPU's clock is compared with the CPU's: of the runs that are counted, a kernel at the border
+    # may be missed, or one of the run before be taken.
+    few = 1e-2 if device != "cpu" else 0
+    assert sum(row["flop"] for row in convolutions) == pytest.approx(flop, rel=few)
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad", "Nadam", "Lion", "Muon"])
