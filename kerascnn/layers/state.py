@@ -98,8 +98,6 @@ class LayerState:
             is_usual = is_usual and layer._has_usual_variables()
             owned = layer._owned((Layer, Variable, SeedGenerator, Metric))
             metrics.append((layer, [x for x in owned if isinstance(x, Metric)]))
-            if not owned:
-                continue
             own = [x for x in owned if isinstance(x, Variable)]
             if len(own) > 1:
                 own.sort(key=_made_frozen)

@@ -109,7 +109,8 @@ def run_eagerly(model):
 
 
 def new_variable_in_a_list(model):
-    model.layers[0].more.append(keras.Variable([1.0]))
+    with keras.device(model.weights[0].device):
+        model.layers[0].more.append(keras.Variable([1.0]))
 
 
 def new_layer_in_a_dictionary(model):
@@ -251,6 +252,9 @@ def test_models_predict_in_threads_of_their_own(piecewise, device):
     with keras.device(device):
         models = [classifier() for _ in sets]
     expected = [by_hand(m, x) for m, x in zip(models, sets, strict=True)]
+    for model, x in zip(models, sets, strict=True):
+        for _ in range(6):  # until graphs are captured: that is one thread's at a time
+            model.predict(x, batch_size=8, verbose=0)
     wrong = []
 
     def run(model, x, values):
@@ -353,3 +357,22 @@ def test_a_watch_looks_at_variables():
     variable.move_to(variable.device)  # to another place there
     assert not watch.is_unchanged()
     assert kept
+
+
+def test_all_parts_of_a_model_are_found_whatever_holds_them():
+    """A functional model holds its layers in a graph, not in attributes."""
+    image = keras.Input((4,))
+    hidden = layers.Dropout(0.5)(layers.Dense(3)(image))
+    inner = keras.Model(image, layers.BatchNormalization()(hidden))
+    models = [
+        inner,
+        keras.Model(image, layers.Dense(2)(inner(image))),
+        keras.Sequential([keras.Input((4,)), inner, layers.Dense(2)]),
+        classifier(),
+    ]
+    for model in models:
+        parts = model._find_parts()
+        assert list(map(id, parts.weights)) == list(map(id, model.weights))
+        assert list(map(id, parts.variables)) == list(map(id, model.variables))
+        assert list(map(id, parts.layers)) == list(map(id, model._flatten_layers()))
+        assert len(parts.weights) >= 2
