@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import dtypes, registration, serialization
+from kerascnn import _core, dtypes, registration, serialization, tracing
 from kerascnn.ops import dispatch, shaping
 from kerascnn.ops.custom_definition import (
     FLOATS,
@@ -45,8 +45,17 @@ class CustomOp:
         self._dtypes = dtypes_of_inputs
         self._elementwise = elementwise
         self._gradient = gradient  # a function of tensors, where it is no kernel
+        self._attributes = {"op": key}
+        self._is_plain = len(inputs) == 1 and gradient is None
 
     def __call__(self, *inputs: Any) -> Any:
+        # Nothing to convert, in most calls by far.
+        if self._is_plain and len(inputs) == 1:
+            (x,) = inputs
+            is_tensor = type(x) is _core.Tensor and x.dtype in self._dtypes[0]
+            if is_tensor and tracing.current() is None:
+                results = _core.apply("custom_op", inputs, self._attributes)
+                return results[0] if len(results) == 1 else tuple(results)
         if any_symbolic(inputs, {}):
             return Function(self)(*inputs)
         if len(inputs) != len(self._inputs):
@@ -59,7 +68,7 @@ class CustomOp:
         return self._run(*values) if self._gradient is None else self._with_gradient(*values)
 
     def _run(self, *values: Any) -> Any:
-        results = dispatch.apply("custom_op", values, {"op": self._key})
+        results = dispatch.apply("custom_op", values, self._attributes)
         return results[0] if len(results) == 1 else tuple(results)
 
     @functools.cached_property

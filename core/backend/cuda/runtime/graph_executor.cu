@@ -56,6 +56,8 @@ void run_one(const Instruction& instruction, cudaStream_t stream, uint32_t settl
         {instruction.inputs, instruction.outputs, instruction.workspace, stream, settled});
   } catch (const LibraryError& error) {
     throw LibraryError(message(instruction.label, ": ", error.what()));
+  } catch (const DeviceError& error) {
+    throw DeviceError(message(instruction.label, ": ", error.what()));
   }
 }
 
