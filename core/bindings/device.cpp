@@ -5,6 +5,7 @@
 #include "core/backend/backend.h"
 #include "core/base/build_info.h"
 #include "core/bindings/bindings.h"
+#include "core/tensor/give_back.h"
 
 namespace kerascnn::bindings {
 namespace {
@@ -67,6 +68,7 @@ void bind_device(nb::module_& m) {
         Backend& target = backend_of(device);
         nb::gil_scoped_release released;
         target.synchronize(patience);
+        give_back_finished();
       },
       nb::arg("device"), nb::arg("patience") = kUsualPatience,
       "Waits until all work on the device is done: for `patience` seconds by looking again and "

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/backend/backend.h"
+#include "core/tensor/give_back.h"
 
 namespace kerascnn {
 namespace {
@@ -98,24 +99,19 @@ void check_fields(const DLTensor& source) {
 // Called when the last tensor is gone; does nothing until it is armed.
 class Release {
  public:
-  explicit Release(Device device) : device_(device) {}
+  Release(Device device, int64_t bytes) : device_(device), bytes_(bytes) {}
   void arm(std::function<void()> release) { release_ = std::move(release); }
 
   void operator()() const {
     if (!release_) return;
-    if (device_.type == DeviceType::Cuda) {
-      try {
-        // The producer may reuse its memory on another stream as soon as it has it back.
-        backend(device_).synchronize();
-      } catch (const Error&) {
-        // A device that failed runs nothing any more; the memory still goes back to its owner.
-      }
-    }
-    release_();
+    if (device_.type == DeviceType::Cpu) return release_();
+    // The producer may reuse its memory on another stream as soon as it has it back.
+    give_back_after_work(device_, bytes_, release_);
   }
 
  private:
   Device device_;
+  int64_t bytes_;
   std::function<void()> release_;
 };
 
@@ -224,6 +220,7 @@ DLDataType dlpack_dtype(DType dtype) {
 Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<void()> release,
                           bool may_copy) {
   check_fields(source);
+  give_back_finished();
   TensorSpec spec{dtype_from_dlpack(source.dtype),
                   source.ndim > 0 ? Shape(source.shape, source.shape + source.ndim) : Shape()};
   const Shape strides = source.strides != nullptr && source.ndim > 0
@@ -236,7 +233,7 @@ Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<
   char* lowest = first + extent.lowest;
   const bool aligned = reinterpret_cast<uintptr_t>(first) % itemsize(spec.dtype) == 0;
 
-  const auto owner = std::make_shared<Release>(device);
+  const auto owner = std::make_shared<Release>(device, extent.bytes);
   auto storage = std::make_shared<Storage>(lowest, extent.bytes, device, [owner] { (*owner)(); });
   Tensor tensor(std::move(storage), std::move(spec), strides, first - lowest, read_only);
   const bool shares = aligned || extent.bytes == 0;

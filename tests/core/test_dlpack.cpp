@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "core/tensor/dlpack.h"
+#include "core/tensor/give_back.h"
 
 using namespace kerascnn;
 
@@ -204,4 +205,12 @@ TEST(what_a_tape_needs_is_handed_over_as_a_copy) {
   DLManagedTensorVersioned* managed = make_dlpack_versioned(exported);
   CHECK_EQUAL(managed->flags, kDLPackReadOnly);
   managed->deleter(managed);
+}
+
+TEST(memory_goes_back_once_the_work_on_it_is_done) {
+  int released = 0;
+  give_back_after_work(Device{}, 8, [&] { ++released; });
+  give_back_after_work(Device{}, int64_t{1} << 40, [&] { ++released; });
+  give_back_finished();
+  CHECK_EQUAL(released, 2);  // a CPU has no work behind what was called
 }

@@ -6,6 +6,7 @@ The waits are provoked by work that takes long: a missing one would read what wa
 import ctypes
 import gc
 import os
+import time
 
 import numpy as np
 import pytest
@@ -91,6 +92,49 @@ def test_memory_given_back_is_not_used_before_the_consumer_is_done(torch, cuda_d
         with torch.cuda.stream(stream):
             assert (total != ROUNDS * (ROUNDS + 1)).sum().item() == 0
         del spoiled, total
+
+
+def test_lent_memory_goes_back_when_our_work_is_done(torch, cuda_device):
+    """Not before, and without the host waiting: PyTorch writes to it again as soon as it may."""
+    freed = []
+
+    class Lent:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+        @property
+        def __cuda_array_interface__(self):
+            return self.array.__cuda_array_interface__
+
+        def __del__(self):
+            freed.append(True)
+
+    x = torch.ones(SIDE, 8, device="cuda")
+    work = ours_after_work(cuda_device)
+    ours = _core.from_cuda_array(Lent(x))
+    total = ops.sum(work) + ops.sum(ours)
+    begun = time.perf_counter()
+    del ours
+    waited = time.perf_counter() - begun
+    early = list(freed)
+    assert float(total) == ROUNDS * SIDE**2 + 8 * SIDE
+    _core.synchronize(cuda_device)
+    assert freed == [True]
+    # The work takes more than a millisecond.
+    assert early == [] and waited < 1e-3
+
+
+def test_many_small_and_large_loans_go_back(torch, cuda_device):
+    for rows in (16, SIDE * 2):
+        for _ in range(40):
+            x = torch.full((rows, 4096), 2.0, device="cuda")
+            doubled = keras.from_dlpack(x) * 2.0
+            del x
+            torch.zeros(rows, 4096, device="cuda")  # the memory again, where it is free
+            assert float(ops.max(doubled)) == float(ops.min(doubled)) == 4.0
 
 
 def test_without_the_wait_the_tests_above_would_fail(torch, cuda_device):

@@ -238,7 +238,7 @@ def test_both_may_let_go_first(library, settled_memory):
     ours = keras.from_dlpack(theirs)
     part = ours.reshape((10, 10))
     del theirs, ours
-    gc.collect()
+    settle(library.device)
     np.testing.assert_array_equal(part.numpy().ravel(), values)
     allocated = _core.memory_stats(library.device)["allocated"]
     ours = _core.from_numpy(values, library.device)
@@ -247,7 +247,7 @@ def test_both_may_let_go_first(library, settled_memory):
     gc.collect()
     np.testing.assert_array_equal(library.values(theirs), values)
     del theirs
-    gc.collect()
+    settle(library.device)
     assert _core.memory_stats(library.device)["allocated"] == allocated
 
 
@@ -291,6 +291,12 @@ def test_variables_are_shared(library, rng):
     np.testing.assert_array_equal(library.values(theirs), values + 1)
 
 
+def settle(device):
+    """Until everything is back where it belongs: on a GPU some memory is on its way."""
+    gc.collect()
+    _core.synchronize(device)
+
+
 def resident_bytes():
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -311,12 +317,12 @@ def test_ten_thousand_cycles_leak_nothing(library, settled_memory):
 
     for _ in range(CYCLES // 10):
         cycle()
-    gc.collect()
+    settle(library.device)
     before = resident_bytes(), _core.memory_stats(library.device)["allocated"]
     references = sys.getrefcount(theirs), sys.getrefcount(own), len(gc.get_objects())
     for _ in range(CYCLES):
         cycle()
-    gc.collect()
+    settle(library.device)
     assert _core.memory_stats(library.device)["allocated"] == before[1]
     assert (sys.getrefcount(theirs), sys.getrefcount(own)) == references[:2]
     assert abs(len(gc.get_objects()) - references[2]) < 100
@@ -339,7 +345,7 @@ def test_capsules_and_cycles_of_references_leak_nothing(device, settled_memory):
             error = caught
             circle.append(error)
         del x, circle, error
-    gc.collect()
+    settle(device)
     assert _core.memory_stats(device)["allocated"] == before
 
 
@@ -365,12 +371,13 @@ def test_memory_of_eager_steps_with_views_is_flat(device, settled_memory):
     first = step()
     for _ in range(200):
         step()
+    settle(device)
     before = resident_bytes(), _core.memory_stats(device)["allocated"], len(gc.get_objects())
     for _ in range(CYCLES if device == "cpu" else CYCLES // 10):
         last = step()
+    settle(device)
     assert last < first
     assert _core.memory_stats(device)["allocated"] == before[1]
-    gc.collect()
     assert len(gc.get_objects()) - before[2] < 100
     assert resident_bytes() - before[0] < 4 << 20
 
