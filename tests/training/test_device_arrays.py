@@ -277,3 +277,18 @@ def test_tensors_that_learn_are_read_as_data():
     # A layer would lose the way back to the library that takes the gradients.
     with pytest.raises(BufferError, match="detach"):
         keras.layers.Dense(2)(x)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_arrays_of_other_libraries_on_the_host(library, data):
+    module = pytest.importorskip(library)
+    to_theirs = module.from_numpy if library == "torch" else module.numpy.asarray
+    x, y = data[0], data[1].astype("int32")
+    keys = {"batch_size": 8, "verbose": 0}
+    with keras.device("cpu"):
+        expected = small_model().fit(x, y, **keys).history
+        model = small_model()
+        assert model.fit(to_theirs(x), to_theirs(y), **keys).history == expected
+        batches = [(to_theirs(x[i : i + 8]), to_theirs(y[i : i + 8])) for i in range(0, SIZE, 8)]
+        assert small_model().fit(iter(batches), steps_per_epoch=7, shuffle=False, verbose=0).history
+        np.testing.assert_array_equal(model.predict(to_theirs(x), **keys), model.predict(x, **keys))
