@@ -37,10 +37,27 @@ def config_texts(model: Any) -> tuple[str, str]:
 
 def save(model: Any, path: Path) -> None:
     """Writes a model, by way of a file beside the target."""
+    with replacing(path) as beside:
+        _write(model, beside)
+
+
+def to_bytes(model: Any) -> bytes:
+    """What a model's file would hold."""
+    target = io.BytesIO()
+    _write(model, target)
+    return target.getvalue()
+
+
+def from_bytes(content: bytes) -> Any:
+    """The model of `to_bytes`. As with all pickles, who wrote it is trusted."""
+    return _load(io.BytesIO(content), "the pickled model", None, True, False)
+
+
+def _write(model: Any, target: Path | io.BytesIO) -> None:
     config, metadata = config_texts(model)
     weights = io.BytesIO()
     h5_file.write(weights, state.collect(model))
-    with replacing(path) as beside, zipfile.ZipFile(beside, "w") as archive:
+    with zipfile.ZipFile(target, "w") as archive:
         archive.writestr(_METADATA, metadata)
         archive.writestr(_CONFIG, config)
         archive.writestr(_WEIGHTS, weights.getbuffer())
@@ -50,24 +67,34 @@ def load(
     path: Path, custom_objects: Mapping[str, Any] | None, compile: bool, safe_mode: bool
 ) -> Any:
     """The model of a file; see `kerascnn.saving.load_model`."""
-    config, weights = _read(path, (_CONFIG, _WEIGHTS))
+    return _load(path, str(path), custom_objects, compile, safe_mode)
+
+
+def _load(
+    source: Path | io.BytesIO,
+    name: str,
+    custom_objects: Mapping[str, Any] | None,
+    compile: bool,
+    safe_mode: bool,
+) -> Any:
+    config, weights = _read(source, name, (_CONFIG, _WEIGHTS))
     # Bytes of weights are a bound for the weights that the configuration may ask for.
     model = model_from_text(
         config.decode("utf-8", "replace"),
-        str(path),
+        name,
         custom_objects,
         compile,
         safe_mode,
         2 * len(weights) + _SMALL,
     )
-    with h5_file.opened(io.BytesIO(weights), f"{path}: {_WEIGHTS}") as groups:
-        state.restore(model, groups, str(path))
+    with h5_file.opened(io.BytesIO(weights), f"{name}: {_WEIGHTS}") as groups:
+        state.restore(model, groups, name)
     return model
 
 
 def load_weights(model: Any, path: Path, skip_mismatch: bool) -> None:
     """Puts the weights of a file into a model."""
-    (weights,) = _read(path, (_WEIGHTS,))
+    (weights,) = _read(path, str(path), (_WEIGHTS,))
     with h5_file.opened(io.BytesIO(weights), f"{path}: {_WEIGHTS}") as groups:
         state.restore(model, groups, str(path), skip_mismatch)
 
@@ -113,24 +140,24 @@ def model_from_text(
     return model
 
 
-def _read(path: Path, names: tuple[str, ...]) -> list[bytes]:
+def _read(source: Path | io.BytesIO, where: str, names: tuple[str, ...]) -> list[bytes]:
     """Members of an archive.
 
     Raises:
         ValueError: for what is no archive of a model, or is damaged.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            return [_read_member(archive, name, str(path)) for name in names]
+        with zipfile.ZipFile(source) as archive:
+            return [_read_member(archive, name, where) for name in names]
     except OSError:
-        if not path.is_file():
+        if isinstance(source, Path) and not source.is_file():
             raise
-        raise ValueError(f"{path} cannot be read; it is damaged.") from None
+        raise ValueError(f"{where} cannot be read; it is damaged.") from None
     except ValueError:
         raise
     except Exception as error:
         raise ValueError(
-            f"{path} is no .keras file, or is damaged or cut off ({error})."
+            f"{where} is no .keras file, or is damaged or cut off ({error})."
         ) from error
 
 

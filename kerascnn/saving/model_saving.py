@@ -20,6 +20,12 @@ class ModelSaving:
 
         def __getattr__(self, name: str) -> Any: ...
 
+    def __reduce__(self) -> Any:
+        """Pickles hold what a `.keras` file holds, and copies are made of that."""
+        from kerascnn.saving import archive
+
+        return archive.from_bytes, (archive.to_bytes(self),)
+
     def save(
         self,
         filepath: PathLike,

@@ -1,13 +1,15 @@
 """Which files, how they are written, and what they hold; callbacks that save."""
 
+import copy
 import os
+import pickle
 
 import numpy as np
 import pytest
 
 import kerascnn as keras
 from kerascnn import layers, saving
-from kerascnn.saving import h5_file
+from kerascnn.saving import archive, h5_file
 
 h5py = pytest.importorskip("h5py")
 
@@ -180,3 +182,27 @@ def test_h5py_comes_with_the_first_file_only():
     code = "import kerascnn, sys; print('h5py' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "False", result.stderr
+
+
+@pytest.mark.parametrize(
+    "duplicate", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy, copy.copy]
+)
+def test_models_are_pickled_and_copied(duplicate, rng):
+    x, y = rng.normal(size=(12, 4)).astype("float32"), rng.normal(size=(12, 2)).astype("float32")
+    model = keras.Sequential([layers.Dense(5, "tanh"), layers.Dense(2, name="last")])
+    model.compile("adam", "mse")
+    model.fit(x, y, verbose=0)
+    other = duplicate(model)
+    expected = model.predict(x, verbose=0)
+    np.testing.assert_array_equal(other.predict(x, verbose=0), expected)
+    assert other.layers[-1].name == "last" and other.optimizer is not model.optimizer
+    # Each goes on by itself, the optimizer from where it was.
+    keys = {"verbose": 0, "shuffle": False}
+    first = other.fit(x, y, **keys).history
+    np.testing.assert_array_equal(model.predict(x, verbose=0), expected)
+    assert model.fit(x, y, **keys).history == first
+
+
+def test_a_damaged_pickle_is_named():
+    with pytest.raises(ValueError, match="the pickled model is no .keras file"):
+        archive.from_bytes(b"nothing")
