@@ -5,16 +5,12 @@
 
 namespace kerascnn {
 
-Storage::~Storage() {
-  if (!deleter_) return;
-  if (unknown_streams_.load(std::memory_order_relaxed)) {
-    try {
-      backend(device_).wait_for_stream(-1);
-    } catch (const Error&) {
-      // A device that failed runs nothing any more.
-    }
+void Storage::wait_for_unknown_streams() const noexcept {
+  try {
+    backend(device_).wait_for_stream(-1);
+  } catch (const Error&) {
+    // A device that failed runs nothing any more.
   }
-  deleter_();
 }
 
 StoragePtr allocate_storage(int64_t bytes, Device device) {

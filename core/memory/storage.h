@@ -21,7 +21,10 @@ class Storage {
  public:
   Storage(void* data, int64_t bytes, Device device, std::function<void()> deleter)
       : data_(data), bytes_(bytes), device_(device), deleter_(std::move(deleter)) {}
-  ~Storage();
+  ~Storage() {
+    if (unknown_streams_.load(std::memory_order_relaxed)) wait_for_unknown_streams();
+    if (deleter_) deleter_();
+  }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
@@ -45,14 +48,15 @@ class Storage {
 
  private:
   friend class StorageUse;
+  void wait_for_unknown_streams() const noexcept;
 
   void* data_;
   int64_t bytes_;
   Device device_;
   std::function<void()> deleter_;
   std::atomic<uint64_t> version_{0};
-  std::atomic<int64_t> writers_{0};
-  std::atomic<int64_t> readers_{0};
+  std::atomic<int32_t> writers_{0};
+  std::atomic<int32_t> readers_{0};
   std::atomic<bool> unknown_streams_{false};
 };
 
@@ -79,7 +83,7 @@ class StorageUse {
   }
 
  private:
-  std::atomic<int64_t>& count() {
+  std::atomic<int32_t>& count() {
     return kind_ == Kind::Writes ? storage_->writers_ : storage_->readers_;
   }
 
