@@ -22,7 +22,7 @@ class Storage {
   Storage(void* data, int64_t bytes, Device device, std::function<void()> deleter)
       : data_(data), bytes_(bytes), device_(device), deleter_(std::move(deleter)) {}
   ~Storage() {
-    if (unknown_streams_.load(std::memory_order_relaxed)) wait_for_unknown_streams();
+    if (writers_.load(std::memory_order_relaxed) & kUnknownStreams) wait_for_unknown_streams();
     if (deleter_) deleter_();
   }
   Storage(const Storage&) = delete;
@@ -38,26 +38,31 @@ class Storage {
   void note_change() { version_.fetch_add(1, std::memory_order_relaxed); }
 
   // May somebody outside of the core write to it?
-  bool is_exposed() const { return writers_.load(std::memory_order_relaxed) > 0; }
-  void expose_for_good() { writers_.fetch_add(1, std::memory_order_relaxed); }
+  bool is_exposed() const {
+    return (writers_.load(std::memory_order_relaxed) & ~kUnknownStreams) != 0;
+  }
+  void expose_for_good() { writers_.fetch_or(kForGood, std::memory_order_relaxed); }
   // Does a tape need its values?
   bool is_needed() const { return readers_.load(std::memory_order_relaxed) > 0; }
   // Others may use it on streams of their own until it is freed, and nobody says when they are
   // done.
-  void note_unknown_streams() { unknown_streams_.store(true, std::memory_order_relaxed); }
+  void note_unknown_streams() { writers_.fetch_or(kUnknownStreams, std::memory_order_relaxed); }
 
  private:
   friend class StorageUse;
   void wait_for_unknown_streams() const noexcept;
+
+  // Beside the number of writers, in two of its bits: there is a storage for each result of an op.
+  static constexpr uint32_t kForGood = uint32_t{1} << 31;
+  static constexpr uint32_t kUnknownStreams = uint32_t{1} << 30;
 
   void* data_;
   int64_t bytes_;
   Device device_;
   std::function<void()> deleter_;
   std::atomic<uint64_t> version_{0};
-  std::atomic<int32_t> writers_{0};
-  std::atomic<int32_t> readers_{0};
-  std::atomic<bool> unknown_streams_{false};
+  std::atomic<uint32_t> writers_{0};
+  std::atomic<uint32_t> readers_{0};
 };
 
 using StoragePtr = std::shared_ptr<Storage>;
@@ -83,7 +88,7 @@ class StorageUse {
   }
 
  private:
-  std::atomic<int32_t>& count() {
+  std::atomic<uint32_t>& count() {
     return kind_ == Kind::Writes ? storage_->writers_ : storage_->readers_;
   }
 
