@@ -7,7 +7,9 @@ With a checkout of https://github.com/data-apis/array-api-tests and its submodul
     PYTHONPATH=<this folder> ARRAY_API_TESTS_MODULE=array_namespace ARRAY_API_TESTS_SKIP_DTYPES=\\
         uint16,uint32,uint64,complex64,complex128 pytest array_api_tests/test_dlpack.py
 
-The second line lets it go on where there are no complex numbers; it changes no test.
+The second line lets it go on where there are no complex numbers; it changes no test. On a machine
+with a GPU set KERASCNN_DEVICE=cpu: one of the tests asks for memory of the host without a copy,
+which the standard answers with a BufferError where the array is on a GPU.
 """
 
 from __future__ import annotations
