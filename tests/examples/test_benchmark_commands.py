@@ -258,6 +258,7 @@ def test_custom_ops_beside_built_in_ones():
     assert [line[:16].strip() for line in lines] == [
         "fit, dense layer",
         "fit, every layer",
+        "the same, plain",
         "at once, 64 x 12",
         "at once, 2048 x",
     ]
