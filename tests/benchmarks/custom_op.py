@@ -3,8 +3,8 @@
     python tests/benchmarks/custom_op.py --device cpu
 
 Trains net C with a sigmoid in its dense layer and after every layer, there also with an op that
-does not say that it is increasing, and applies it to tensors at once. Each line has the best time of
-both and their ratio. The built-in activation of a dense layer is part of the layer's kernel; the
+does not say that it is increasing, and applies it to tensors at once. Each line has the best time
+of both and their ratio. The built-in activation of a dense layer is part of the layer's kernel; the
 custom op has a kernel for itself.
 """
 
