@@ -43,7 +43,8 @@ class CudnnConvolution {
 
   // False where no engine takes the call.
   bool build();
-  void run(const void* x, const void* kernel, const void* y, void* workspace) const;
+  void run(const void* x, const void* kernel, const void* y, void* workspace,
+           cudaStream_t stream) const;
   int64_t workspace_bytes() const { return workspace_bytes_; }
   std::string description() const;
 
@@ -126,7 +127,8 @@ bool CudnnConvolution::build() {
   add_operation();
   if (auto error = graph_.validate(); error.is_bad()) throw_error(error, "validating the graph");
   // From here on failures mean that cuDNN has no engine for this call.
-  if (graph_.build_operation_graph(context_.cudnn()).is_bad()) return false;
+  const CudnnUse cudnn = context_.use_cudnn(context_.stream());
+  if (graph_.build_operation_graph(cudnn.handle).is_bad()) return false;
   // Heuristics, not timing: the same choice on every run, so that results are reproducible.
   if (graph_.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad()) {
     return false;
@@ -161,12 +163,13 @@ bool CudnnConvolution::build() {
   return true;
 }
 
-void CudnnConvolution::run(const void* x, const void* kernel, const void* y,
-                           void* workspace) const {
+void CudnnConvolution::run(const void* x, const void* kernel, const void* y, void* workspace,
+                           cudaStream_t stream) const {
   // The frontend takes all pointers as writable; the operation writes its result only.
   std::unordered_map<TensorAttributes, void*> buffers = {
       {x_, const_cast<void*>(x)}, {kernel_, const_cast<void*>(kernel)}, {y_, const_cast<void*>(y)}};
-  if (auto error = graph_.execute(context_.cudnn(), buffers, workspace); error.is_bad()) {
+  const CudnnUse cudnn = context_.use_cudnn(stream);
+  if (auto error = graph_.execute(cudnn.handle, buffers, workspace); error.is_bad()) {
     throw_error(error, "running");
   }
 }
@@ -198,10 +201,10 @@ std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call) {
     return make_kernel(
         convolution->description(),
         [=, dtype = call.dtype](const KernelArgs& args) {
+          const auto stream = static_cast<cudaStream_t>(args.stream);
           const auto [kernel, workspace] = parts(args);
-          convolution->run(args.inputs[0], kernel, args.inputs[1], workspace);
-          launch_transpose(dtype, kernel, args.outputs[0], g.output_channels, taps,
-                           static_cast<cudaStream_t>(args.stream));
+          convolution->run(args.inputs[0], kernel, args.inputs[1], workspace, stream);
+          launch_transpose(dtype, kernel, args.outputs[0], g.output_channels, taps, stream);
         },
         workspace_bytes, keeps_state);
   }
@@ -212,10 +215,10 @@ std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call) {
         const auto [kernel, workspace] = parts(args);
         launch_transpose(call.dtype, args.inputs[1], kernel, taps, g.output_channels, stream);
         if (call.op == "conv2d_dgrad") {
-          convolution->run(args.outputs[0], kernel, args.inputs[0], workspace);
+          convolution->run(args.outputs[0], kernel, args.inputs[0], workspace, stream);
           return;
         }
-        convolution->run(args.inputs[0], kernel, args.outputs[0], workspace);
+        convolution->run(args.inputs[0], kernel, args.outputs[0], workspace, stream);
         if (call.has_bias || call.activation.kind != Activation::Linear) {
           launch_bias_activation(call.dtype, args.outputs[0],
                                  call.has_bias ? args.inputs[2] : nullptr,

@@ -39,27 +39,33 @@ cudaStream_t Context::copy_stream() {
   return copy_stream_.get();
 }
 
+cudaStream_t Context::capture_stream() {
+  std::call_once(capture_stream_made_, [this] { capture_stream_ = make_stream(); });
+  return capture_stream_.get();
+}
+
 bool Context::allows_early_starts() const {
   return compute_capability() >= 90 && env_flag("KERASCNN_CUDA_EARLY_STARTS", true);
 }
 
 cublasLtHandle_t Context::cublas_lt() {
-  if (!cublas_lt_) {
+  std::call_once(cublas_lt_made_, [this] {
     cublasLtHandle_t handle = nullptr;
     check(cublasLtCreate(&handle), "cublasLtCreate");
     cublas_lt_ = CublasLtHandle(handle);
-  }
+  });
   return cublas_lt_.get();
 }
 
-cudnnHandle_t Context::cudnn() {
+CudnnUse Context::use_cudnn(cudaStream_t stream) {
+  std::unique_lock lock(using_cudnn_);
   if (!cudnn_) {
     cudnnHandle_t handle = nullptr;
     check(cudnnCreate(&handle), "cudnnCreate");
     cudnn_ = CudnnHandle(handle);
-    check(cudnnSetStream(handle, stream_.get()), "cudnnSetStream");
   }
-  return cudnn_.get();
+  check(cudnnSetStream(cudnn_.get(), stream), "cudnnSetStream");
+  return {std::move(lock), cudnn_.get()};
 }
 
 }  // namespace kerascnn::cuda

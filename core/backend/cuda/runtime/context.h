@@ -10,6 +10,12 @@
 
 namespace kerascnn::cuda {
 
+// cuDNN on a stream, for one thread at a time as long as this lives.
+struct CudnnUse {
+  std::unique_lock<std::mutex> lock;
+  cudnnHandle_t handle;
+};
+
 class Context {
  public:
   explicit Context(int index);
@@ -31,13 +37,17 @@ class Context {
   LaterRuns& later_runs() { return *later_runs_; }
   // For copies from the host that run beside the work of the stream above.
   cudaStream_t copy_stream();
+  // For capturing graphs, by one thread at a time: others go on putting work on the stream above.
+  cudaStream_t capture_stream();
+  std::mutex& capturing() { return capturing_; }
   // May kernels start before what they wait for has ended (sm_90 and newer,
   // KERASCNN_CUDA_EARLY_STARTS)? See device/begin.cuh.
   bool allows_early_starts() const;
 
-  // Created on first use: loading cuDNN takes a tenth of a second that not every program needs.
+  // Both are created on first use: loading cuDNN takes a tenth of a second that not every program
+  // needs.
   cublasLtHandle_t cublas_lt();
-  cudnnHandle_t cudnn();
+  CudnnUse use_cudnn(cudaStream_t stream);
 
  private:
   int index_;
@@ -45,8 +55,13 @@ class Context {
   Stream stream_;
   std::once_flag copy_stream_made_;  // several threads enqueue copies
   Stream copy_stream_;
+  std::once_flag capture_stream_made_;
+  Stream capture_stream_;
+  std::mutex capturing_;
   std::unique_ptr<LaterRuns> later_runs_;
+  std::once_flag cublas_lt_made_;
   CublasLtHandle cublas_lt_;
+  std::mutex using_cudnn_;
   CudnnHandle cudnn_;
 };
 

@@ -182,8 +182,8 @@ GraphExecutor::~GraphExecutor() {
 }
 
 // Captures the instructions `steps` times. What comes next on the stream waits for all of them.
-std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t steps) {
-  const cudaStream_t stream = context_.stream();
+std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t steps,
+                                                                 cudaStream_t stream) {
   const Dependencies dependencies =
       uses_branches() ? find_dependencies(lanes_, steps) : chain_dependencies(size() * steps);
   // Each kernel lets one other start early, the one that most depends on it: with more, kernels
@@ -248,14 +248,15 @@ GraphExecutor::Captured GraphExecutor::capture_loop(int64_t steps) {
   cudaGraphNode_t node;
   check(cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &params), "cudaGraphAddNode (while)");
 
-  const cudaStream_t stream = context_.stream();
+  const std::lock_guard capturing(context_.capturing());
+  const cudaStream_t stream = context_.capture_stream();
   // Relaxed: a kernel's first launch may load its module, which the stricter modes forbid.
   check(cudaStreamBeginCaptureToGraph(stream, params.conditional.phGraph_out[0], nullptr, nullptr,
                                       0, cudaStreamCaptureModeRelaxed),
         "cudaStreamBeginCaptureToGraph");
   CaptureGuard guard(stream);
   try {
-    const std::vector<PrioritizedNode> kernels = capture_instructions(steps);
+    const std::vector<PrioritizedNode> kernels = capture_instructions(steps, stream);
     count_turn<<<1, 1, 0, stream>>>(remaining_turns_, another_turn);
     check_launch("count_turn");
     (void)guard.end();
@@ -276,10 +277,11 @@ GraphExecutor::Captured GraphExecutor::capture_loop(int64_t steps) {
 
 GraphExecutor::Captured GraphExecutor::capture_straight(int64_t steps) {
   Captured straight;
-  const cudaStream_t stream = context_.stream();
+  const std::lock_guard capturing(context_.capturing());
+  const cudaStream_t stream = context_.capture_stream();
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
   CaptureGuard guard(stream);
-  const std::vector<PrioritizedNode> kernels = capture_instructions(steps);
+  const std::vector<PrioritizedNode> kernels = capture_instructions(steps, stream);
   straight.graph = CudaGraph(guard.end());
   set_priorities(kernels);
   cudaGraphExec_t exec = nullptr;

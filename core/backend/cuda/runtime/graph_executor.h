@@ -49,7 +49,7 @@ class GraphExecutor : public Executor {
   Captured capture_loop(int64_t steps);
   // The same steps once, without a loop.
   Captured capture_straight(int64_t steps);
-  std::vector<PrioritizedNode> capture_instructions(int64_t steps);
+  std::vector<PrioritizedNode> capture_instructions(int64_t steps, cudaStream_t stream);
   void launch_loop(int64_t steps, int64_t turns);
   // The host repeats the steps that `graphs` has, or gets, a straight graph of.
   void launch_turns(std::map<int64_t, Captured>& graphs, const LoopRun& run);
