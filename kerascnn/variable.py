@@ -142,7 +142,7 @@ class Variable(_core.Operators):
 
     >>> import kerascnn as keras
     >>> v = keras.Variable([1.0, 2.0], name="v")
-    >>> v.assign_add([1.0, 1.0])
+    >>> _ = v.assign_add([1.0, 1.0])
     >>> v.numpy()
     array([2., 3.], dtype=float32)
     """
