@@ -334,7 +334,8 @@ def test_ten_thousand_cycles_leak_nothing(library, settled_memory):
     allocated = _core.memory_stats(library.device)["allocated"]
     references = sys.getrefcount(theirs), sys.getrefcount(own)
     num_bytes, num_objects = least_growth(cycle, library.device, CYCLES)
-    assert _core.memory_stats(library.device)["allocated"] == allocated
+    # Less where another library still held an array of the first cycle, as JAX may.
+    assert _core.memory_stats(library.device)["allocated"] <= allocated
     assert (sys.getrefcount(theirs), sys.getrefcount(own)) == references
     # Each round makes and hands over 2,500 arrays of 4 KiB.
     assert num_bytes < 1 << 20 and num_objects < 100

@@ -106,8 +106,8 @@ std::vector<ValueId> GraphRewriter::apply(std::string_view op,
   std::vector<TensorSpec> output_specs =
       with_scope(scope.path, [&] { return infer_outputs(definition, attributes, specs); });
   // An update may have been split.
-  const Scope weights = find_update_groups(op, attributes) ? target_.weight_layers(target_inputs)
-                                                           : Scope{};
+  const Scope weights =
+      find_update_groups(op, attributes) ? target_.weight_layers(target_inputs) : Scope{};
   std::vector<ValueId> outputs =
       target_.add_node(definition, attributes, target_inputs, std::move(output_specs),
                        weights.empty() ? scope : weights);
