@@ -46,8 +46,11 @@ def _functions(
             f"{qualifiers} real kerascnn_f{number}({parameters}) {begin}",
             f'#line 1 "{label}"',
             _typed(expression),
-            '#line 1 "kerascnn"',
+            # On a line of its own, as a comment may end the expression, but under its name: there
+            # compilers find out that it is not complete.
+            f'#line {expression.count(chr(10)) + 1} "{label}"',
             end,
+            '#line 1 "kerascnn"',
         ]
     return lines
 

@@ -27,6 +27,15 @@ class TestErrors:
         assert "broken forward, line 2:" in text
         assert " > 2 |   missing(x)" in text
 
+    @pytest.mark.parametrize(
+        "expression, last", [("x +", " > 1 | x +"), ("x *\n  (x", " > 2 |   (x")]
+    )
+    def test_expression_that_is_not_complete(self, expression, last, device):
+        op = ops.custom_op("incomplete", expression)
+        with keras.device(device), pytest.raises(ValueError) as caught:
+            op([1.0])
+        assert last in str(caught.value)
+
     def test_kernel_that_does_not_compile(self, device):
         source = "__global__ void f(const x_t* x, y_t* y, int64_t n) {\n\n  y[0] = nothing;\n}"
         op = ops.custom_op(
