@@ -87,9 +87,9 @@ def test_dtypes_of_logits(dtype, result, rng, device):
         wide = ops.cast(x, "float64")
         expected = ops.ctc_loss(target, wide, target_length, output_length, blank)
     assert value.dtype == result
-    # What remains is the float32 result's rounding; on a GPU that of its float32 sums, a rounding of
-    # 6e-8 of what was added up so far in each of some dozen steps, whose signs differ. Half
-    # precision in between would be off by 1e-3.
+    # What remains is the float32 result's rounding; on a GPU that of its float32 sums, 6e-8 of what
+    # was added up so far in each of some dozen steps, whose signs differ. Half precision in between
+    # would be off by 1e-3.
     np.testing.assert_allclose(value.numpy(), expected.numpy(), 1e-5)
 
 
