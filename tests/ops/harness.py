@@ -87,6 +87,9 @@ SUMS = {
     *("avg_pool2d", "avg_pool2d_grad", "max_pool2d_grad", "gather_grad"),
     *("conv2d_max_pool2d_dgrad", "conv2d_max_pool2d_wgrad", "matmul_activation_grad"),
     "dense_wgrad",
+    # Old state and gradients, which may be stacks of partial sums, can cancel where a tensor has
+    # one element.
+    *("sgd_update", "adam_update"),
 }
 
 
