@@ -181,8 +181,8 @@ std::map<Place, std::string> numbered_lines(const std::string& text) {
     if (line.starts_with("#line ") && quote != std::string::npos) {
       at = {line.substr(quote + 1, line.rfind('"') - quote - 1), std::atoi(line.c_str() + 6)};
     } else {
-      lines.emplace(at,
-                    line);  // the first of that name: what closes an expression has its last one's
+      // What closes an expression bears its last line's number, and comes after it.
+      lines.emplace(at, line);
       ++at.line;
     }
     begin = end + 1;
