@@ -17,18 +17,8 @@ from hypothesis import strategies as st
 import kerascnn as keras
 from kerascnn import _core
 
-DTYPES = [
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-]
+from .dtypes import DTYPES
+
 READ_ONLY, COPIED = 1, 2  # bits of the flags
 CPU, CUDA = 1, 2  # device types
 

@@ -11,18 +11,7 @@ import pytest
 import kerascnn as keras
 from kerascnn import _core, ops
 
-DTYPES = [
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-]
+from .dtypes import DTYPES
 
 
 def sample(rng, dtype, shape=(3, 4)):

@@ -16,21 +16,11 @@ import pytest
 import kerascnn as keras
 from kerascnn import _core, ops
 
+from .dtypes import DTYPES
+
 # JAX would otherwise take most of a GPU's memory when it first looks at it.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
-DTYPES = [
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-]
 SHAPES = [(), (1,), (5,), (3, 4), (2, 0, 3), (2, 3, 4)]
 CYCLES = 10_000
 

@@ -9,18 +9,7 @@ import pytest
 
 from kerascnn import _core
 
-DTYPES = [
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-]
+from .dtypes import DTYPES
 
 
 def numpy_dtype(name):
