@@ -68,6 +68,7 @@ TEST(rows_are_used_again_and_others_left_alone) {
 
 TEST(after_a_cancellation_nothing_reads_the_arrays_and_the_next_piece_arrives) {
   const Tensor target = zeros(8, kColumns);
+  const std::vector<int32_t> last = numbers(8 * kColumns, 3);  // outlives what reads it
   PieceUpload upload(Device{}, {target}, {zeros(8, kColumns)});
   for (int round = 0; round < 10; ++round) {
     {
@@ -83,8 +84,7 @@ TEST(after_a_cancellation_nothing_reads_the_arrays_and_the_next_piece_arrives) {
     upload.arrive();
     CHECK(values_of(target) == x);
   }
-  upload.cancel();  // nothing to give up
-  const std::vector<int32_t> last = numbers(8 * kColumns, 3);
+  upload.cancel();                    // nothing to give up
   upload.start({last.data()}, 0, 8);  // left to the destructor
 }
 
