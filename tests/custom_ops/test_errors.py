@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import weakref
@@ -237,7 +238,10 @@ class TestChecks:
         at_once, in_fit = self.run(first, extra, device)
         for text in (at_once, in_fit):
             assert "custom_op overrun: the kernel custom overrun" in text
-            assert f"wrote out of bounds: {place} output 0" in text
+        assert f"wrote out of bounds: {place} output 0" in at_once
+        # Of the numbers of a fit, one byte in 256 is by chance what was there.
+        in_any_number = re.sub("^[48]", "[1-8]", place)
+        assert re.search(f"wrote out of bounds: {in_any_number} output 0", in_fit)
         assert "(float32 (3, 5))" in at_once
         assert in_fit.startswith("in fit custom_op (sequential/dense): ")
 
