@@ -4,6 +4,7 @@ import os
 import secrets
 import sys
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,11 @@ def pytest_report_header() -> str:
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
+    # Without a GPU half of the tests are skipped: a line for each reason, not for each place.
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"skipped {count}: {reason}")
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(f"repeat with KERASCNN_TEST_SEED={TEST_SEED}")
 
