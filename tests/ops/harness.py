@@ -104,9 +104,27 @@ def least_norms(case: Case, inputs: list[Array], attributes: Attributes) -> list
     is_linear = "grad" in case.op or attributes.get("activation", "linear") == "linear"
     if case.op not in SUMS | UPDATES or not is_linear:
         return [0.0] * count
-    share = 1.0 if case.op in UPDATES else 0.02
     positive = [np.abs(x) if is_floating(x) else x for x in inputs]
-    return [share * float(np.linalg.norm(y)) for y in expected(case, positive, attributes)]
+    if case.op in UPDATES:
+        # sgd_update subtracts gradients from momenta, adam_update adds them.
+        signs = [{"gradients": -1.0}, {"gradients": -1.0, "momenta": -1.0}]
+        each = [
+            expected(case, with_signs(case, positive, attributes, **sign), attributes)
+            for sign in signs
+        ]
+        return [max(float(np.linalg.norm(y)) for y in ys) for ys in zip(*each, strict=True)]
+    return [0.02 * float(np.linalg.norm(y)) for y in expected(case, positive, attributes)]
+
+
+def with_signs(
+    case: Case, inputs: list[Array], attributes: Attributes, gradients=1.0, momenta=1.0
+) -> list[Array]:
+    """The inputs of an update, which are numbers, parameters, gradients, momenta and the rest."""
+    count = attributes["count"]
+    first = {"sgd_update": 1, "adam_update": 2}[case.op] + count
+    signs = dict.fromkeys(range(first, first + count), gradients)
+    signs |= dict.fromkeys(range(first + count, first + 2 * count), momenta)
+    return [x * x.dtype.type(signs[i]) if i in signs else x for i, x in enumerate(inputs)]
 
 
 def relative_error(actual: Array, wanted: Array, least_norm: float = 0.0) -> float:
