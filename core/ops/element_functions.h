@@ -7,107 +7,28 @@
 // ...) are defined for float and double only; shape rules reject other dtypes before a kernel is
 // planned.
 //
+// On the host the functions of analysis are those of host_math.h, which compilers vectorize. Files
+// that are compiled once for each instruction set define KERASCNN_SIMD and get functions of their
+// own.
+//
 // The header includes nothing under NVRTC, so it can be part of sources compiled at run time.
 #pragma once
 
 #include "core/base/host_device.h"
+#include "core/ops/element_ops.h"
 
 #ifndef __CUDACC_RTC__
 #include <cmath>
 #include <cstdint>
+
+#include "core/ops/host_math.h"
 #endif
 
 namespace kerascnn {
 
-// OP(name, number of tensor operands, number of parameters, result is bool). The parameters are:
-// clip (min, max), leaky_relu and its gradient (negative_slope), clipped_relu (max_value), elu
-// (alpha), gelu (approximate as 0 or 1). The numbering is part of fused_elementwise's code: append
-// only.
-// clang-format off
-#define KERASCNN_ELEMENT_OP_LIST(OP)                                                              \
-  OP(add, 2, 0, false) OP(subtract, 2, 0, false) OP(multiply, 2, 0, false)                        \
-  OP(divide, 2, 0, false) OP(power, 2, 0, false)                                                  \
-  OP(maximum, 2, 0, false) OP(minimum, 2, 0, false)                                               \
-  OP(equal, 2, 0, true) OP(not_equal, 2, 0, true) OP(less, 2, 0, true)                            \
-  OP(less_equal, 2, 0, true) OP(greater, 2, 0, true) OP(greater_equal, 2, 0, true)                \
-  OP(logical_and, 2, 0, true) OP(logical_or, 2, 0, true) OP(logical_not, 1, 0, true)              \
-  OP(where, 3, 0, false)                                                                          \
-  OP(negative, 1, 0, false) OP(absolute, 1, 0, false) OP(sign, 1, 0, false)                       \
-  OP(reciprocal, 1, 0, false) OP(square, 1, 0, false) OP(sqrt, 1, 0, false)                       \
-  OP(rsqrt, 1, 0, false) OP(exp, 1, 0, false) OP(log, 1, 0, false) OP(log1p, 1, 0, false)         \
-  OP(floor, 1, 0, false) OP(clip, 1, 2, false) OP(isfinite, 1, 0, true) OP(cast, 1, 0, false)     \
-  OP(relu, 1, 0, false) OP(leaky_relu, 1, 1, false) OP(clipped_relu, 1, 1, false)                 \
-  OP(elu, 1, 1, false) OP(sigmoid, 1, 0, false) OP(tanh, 1, 0, false) OP(gelu, 1, 1, false)       \
-  OP(silu, 1, 0, false) OP(softplus, 1, 0, false)                                                 \
-  OP(relu_grad, 2, 0, false) OP(leaky_relu_grad, 2, 1, false) OP(clipped_relu_grad, 2, 1, false)  \
-  OP(elu_grad, 2, 1, false) OP(sigmoid_grad, 2, 0, false) OP(tanh_grad, 2, 0, false)              \
-  OP(gelu_grad, 2, 1, false) OP(silu_grad, 2, 0, false) OP(softplus_grad, 2, 0, false)            \
-  OP(sin, 1, 0, false) OP(cos, 1, 0, false) OP(tan, 1, 0, false) OP(arcsin, 1, 0, false)          \
-  OP(arccos, 1, 0, false) OP(arctan, 1, 0, false) OP(sinh, 1, 0, false) OP(cosh, 1, 0, false)     \
-  OP(arcsinh, 1, 0, false) OP(arccosh, 1, 0, false) OP(arctanh, 1, 0, false)                      \
-  OP(expm1, 1, 0, false) OP(erf, 1, 0, false) OP(erfc, 1, 0, false) OP(erfinv, 1, 0, false)       \
-  OP(ceil, 1, 0, false) OP(round, 1, 0, false) OP(arctan2, 2, 0, false) OP(mod, 2, 0, false)      \
-  OP(floor_divide, 2, 0, false) OP(bitwise_and, 2, 0, false) OP(bitwise_or, 2, 0, false)          \
-  OP(bitwise_xor, 2, 0, false) OP(left_shift, 2, 0, false) OP(right_shift, 2, 0, false)
-// clang-format on
-
-// ElementOp::add, ElementOp::relu_grad, ...: the op's own name.
-enum class ElementOp : unsigned char {
-#define KERASCNN_ENUMERATOR(name, operands, parameters, is_bool) name,
-  KERASCNN_ELEMENT_OP_LIST(KERASCNN_ENUMERATOR)
-#undef KERASCNN_ENUMERATOR
-      count_
-};
-
-constexpr int kNumElementOps = static_cast<int>(ElementOp::count_);
-
-KERASCNN_HOST_DEVICE constexpr int element_num_operands(ElementOp op) {
-  switch (op) {
-#define KERASCNN_CASE(name, operands, parameters, is_bool) \
-  case ElementOp::name:                                    \
-    return operands;
-    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
-#undef KERASCNN_CASE
-    default:
-      return 0;
-  }
-}
-
-KERASCNN_HOST_DEVICE constexpr int element_num_parameters(ElementOp op) {
-  switch (op) {
-#define KERASCNN_CASE(name, operands, parameters, is_bool) \
-  case ElementOp::name:                                    \
-    return parameters;
-    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
-#undef KERASCNN_CASE
-    default:
-      return 0;
-  }
-}
-
-KERASCNN_HOST_DEVICE constexpr bool element_result_is_bool(ElementOp op) {
-  switch (op) {
-#define KERASCNN_CASE(name, operands, parameters, is_bool) \
-  case ElementOp::name:                                    \
-    return is_bool;
-    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
-#undef KERASCNN_CASE
-    default:
-      return false;
-  }
-}
-
-constexpr const char* element_op_name(ElementOp op) {
-  switch (op) {
-#define KERASCNN_CASE(name, operands, parameters, is_bool) \
-  case ElementOp::name:                                    \
-    return #name;
-    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
-#undef KERASCNN_CASE
-    default:
-      return "";
-  }
-}
+#ifdef KERASCNN_SIMD
+inline namespace KERASCNN_SIMD {
+#endif
 
 namespace element {
 
@@ -138,6 +59,12 @@ using arithmetic_t = typename Arithmetic<T>::type;
 #define KERASCNN_STD
 #else
 #define KERASCNN_STD std::
+#endif
+
+#if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
+#define KERASCNN_MATH KERASCNN_STD
+#else
+#define KERASCNN_MATH host_math::
 #endif
 
 template <typename T>
@@ -184,14 +111,17 @@ KERASCNN_HOST_DEVICE T power(T a, T b) {
   }
 }
 
+// Two choices one after another, which compilers vectorize, unlike a condition of two parts.
 template <typename T>
 KERASCNN_HOST_DEVICE T maximum(T a, T b) {
-  return (a >= b || a != a) ? a : b;
+  const T larger = a >= b ? a : b;
+  return a != a ? a : larger;
 }
 
 template <typename T>
 KERASCNN_HOST_DEVICE T minimum(T a, T b) {
-  return (a <= b || a != a) ? a : b;
+  const T smaller = a <= b ? a : b;
+  return a != a ? a : smaller;
 }
 
 template <typename T>
@@ -256,7 +186,7 @@ KERASCNN_HOST_DEVICE T negative(T a) {
 template <typename T>
 KERASCNN_HOST_DEVICE T absolute(T a) {
   if constexpr (is_float<T>) {
-    return KERASCNN_STD fabs(a);
+    return KERASCNN_MATH fabs(a);
   } else {
     return a < T(0) ? negative(a) : a;
   }
@@ -280,7 +210,7 @@ KERASCNN_HOST_DEVICE T square(T a) {
 template <typename T>
 KERASCNN_HOST_DEVICE T floor(T a) {
   if constexpr (is_float<T>) {
-    return KERASCNN_STD floor(a);
+    return KERASCNN_MATH floor(a);
   } else {
     return a;
   }
@@ -296,15 +226,15 @@ KERASCNN_HOST_DEVICE T floor(T a) {
       return T(0);                          \
     }                                       \
   }
-KERASCNN_ANALYTIC(sqrt, KERASCNN_STD sqrt(a))
-KERASCNN_ANALYTIC(rsqrt, T(1) / KERASCNN_STD sqrt(a))
-KERASCNN_ANALYTIC(exp, KERASCNN_STD exp(a))
-KERASCNN_ANALYTIC(log, KERASCNN_STD log(a))
-KERASCNN_ANALYTIC(log1p, KERASCNN_STD log1p(a))
-KERASCNN_ANALYTIC(expm1, KERASCNN_STD expm1(a))
-KERASCNN_ANALYTIC(tanh, KERASCNN_STD tanh(a))
-KERASCNN_ANALYTIC(erf, KERASCNN_STD erf(a))
-KERASCNN_ANALYTIC(erfc, KERASCNN_STD erfc(a))
+KERASCNN_ANALYTIC(sqrt, KERASCNN_MATH sqrt(a))
+KERASCNN_ANALYTIC(rsqrt, T(1) / sqrt(a))
+KERASCNN_ANALYTIC(exp, KERASCNN_MATH exp(a))
+KERASCNN_ANALYTIC(log, KERASCNN_MATH log(a))
+KERASCNN_ANALYTIC(log1p, KERASCNN_MATH log1p(a))
+KERASCNN_ANALYTIC(expm1, KERASCNN_MATH expm1(a))
+KERASCNN_ANALYTIC(tanh, KERASCNN_MATH tanh(a))
+KERASCNN_ANALYTIC(erf, KERASCNN_MATH erf(a))
+KERASCNN_ANALYTIC(erfc, KERASCNN_MATH erfc(a))
 KERASCNN_ANALYTIC(sin, KERASCNN_STD sin(a))
 KERASCNN_ANALYTIC(cos, KERASCNN_STD cos(a))
 KERASCNN_ANALYTIC(tan, KERASCNN_STD tan(a))
@@ -316,8 +246,8 @@ KERASCNN_ANALYTIC(cosh, KERASCNN_STD cosh(a))
 KERASCNN_ANALYTIC(arcsinh, KERASCNN_STD asinh(a))
 KERASCNN_ANALYTIC(arccosh, KERASCNN_STD acosh(a))
 KERASCNN_ANALYTIC(arctanh, KERASCNN_STD atanh(a))
-KERASCNN_ANALYTIC(ceil, KERASCNN_STD ceil(a))
-KERASCNN_ANALYTIC(round, KERASCNN_STD rint(a))  // halves to the even neighbour
+KERASCNN_ANALYTIC(ceil, KERASCNN_MATH ceil(a))
+KERASCNN_ANALYTIC(round, KERASCNN_MATH rint(a))  // halves to the even neighbour
 #undef KERASCNN_ANALYTIC
 
 // The inverse of erf. Source of the first approximation: M. Giles, "Approximating the erfinv
@@ -478,9 +408,20 @@ KERASCNN_HOST_DEVICE T silu(T a) {
   return multiply(a, sigmoid(a));
 }
 
+// In two parts, for loops that compilers vectorize one by one only.
+template <typename T>
+KERASCNN_HOST_DEVICE T softplus_tail(T a) {
+  return exp(negative(absolute(a)));
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T softplus_of_tail(T a, T tail) {
+  return add(maximum(a, T(0)), log1p(tail));
+}
+
 template <typename T>
 KERASCNN_HOST_DEVICE T softplus(T a) {
-  return add(maximum(a, T(0)), log1p(exp(negative(absolute(a)))));
+  return softplus_of_tail(a, softplus_tail(a));
 }
 
 constexpr double kSqrtHalf = 0.70710678118654752440;          // sqrt(1/2)
@@ -560,6 +501,7 @@ KERASCNN_HOST_DEVICE T gelu_grad(T g, T x, T approximate) {
   }
 }
 
+#undef KERASCNN_MATH
 #undef KERASCNN_STD
 
 template <bool is_bool, typename T>
@@ -634,23 +576,8 @@ KERASCNN_HOST_DEVICE T element_apply(ElementOp op, T a, T b, T c, T p0, T p1) {
   }
 }
 
-template <ElementOp value>
-struct ElementOpConstant {
-  static constexpr ElementOp op = value;
-};
-
-// Calls function(ElementOpConstant<op>()), so that a kernel's loop can be compiled for each op.
-template <typename Function>
-decltype(auto) dispatch_element_op(ElementOp op, Function&& function) {
-  switch (op) {
-#define KERASCNN_CASE(name, operands, parameters, is_bool) \
-  case ElementOp::name:                                    \
-    return function(ElementOpConstant<ElementOp::name>());
-    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
-#undef KERASCNN_CASE
-    default:
-      return function(ElementOpConstant<ElementOp::add>());
-  }
+#ifdef KERASCNN_SIMD
 }
+#endif
 
 }  // namespace kerascnn

@@ -2,7 +2,6 @@
 #include "core/ops/activation_kind.h"
 
 #include "core/backend/cpu/binary.h"
-#include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/unary.h"
 
@@ -28,30 +27,6 @@ std::unique_ptr<Kernel> plan_activation_grad(const PlanRequest& request, Activat
 
 }  // namespace
 
-namespace {
-
-std::unique_ptr<Kernel> make_float_relu_grad(const PlanRequest& request) {
-  const int64_t size = size_of(request.outputs[0]);
-  const FloatKernels& kernels = float_kernels();
-  return make_kernel(
-      message("kerascnn relu gradient:", kernels.name), [size, &kernels](const KernelArgs& args) {
-        parallel_for(size, kElementGrain, [&](int64_t begin, int64_t end) {
-          kernels.relu_grad(input<float>(args, 0) + begin, input<float>(args, 1) + begin,
-                            output<float>(args, 0) + begin, end - begin);
-        });
-      });
-}
-
-}  // namespace
-
-std::unique_ptr<Kernel> plan_relu_grad(const PlanRequest& request) {
-  if (request.inputs[0].dtype == DType::Float32) return make_float_relu_grad(request);
-  return plan_activation_grad<ElementOp::relu_grad>(request, Activation::Relu);
-}
-std::unique_ptr<Kernel> plan_relu(const PlanRequest& request) {
-  return plan_activation<ElementOp::relu>(request, Activation::Relu);
-}
-
 #define KERASCNN_PLAN_ACTIVATION(name, kind)                                        \
   std::unique_ptr<Kernel> plan_##name(const PlanRequest& request) {                 \
     return plan_activation<ElementOp::name>(request, Activation::kind);             \
@@ -59,6 +34,7 @@ std::unique_ptr<Kernel> plan_relu(const PlanRequest& request) {
   std::unique_ptr<Kernel> plan_##name##_grad(const PlanRequest& request) {          \
     return plan_activation_grad<ElementOp::name##_grad>(request, Activation::kind); \
   }
+KERASCNN_PLAN_ACTIVATION(relu, Relu)
 KERASCNN_PLAN_ACTIVATION(leaky_relu, LeakyRelu)
 KERASCNN_PLAN_ACTIVATION(clipped_relu, ClippedRelu)
 KERASCNN_PLAN_ACTIVATION(elu, Elu)

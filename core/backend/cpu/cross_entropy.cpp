@@ -1,11 +1,12 @@
 // Sparse cross-entropy from probabilities and from logits, and the gradients. A label outside [0,
 // classes) makes its row's loss NaN and its gradient NaN.
-#include <cmath>
 #include <limits>
 
+#include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
+#include "core/ops/element_functions.h"
 
 namespace kerascnn::cpu {
 
@@ -38,7 +39,7 @@ template <typename C>
 C clipped_loss(C p, double epsilon) {
   const C low = static_cast<C>(epsilon);
   const C high = static_cast<C>(1 - epsilon);
-  return -std::log(p < low ? low : (p > high ? high : p));
+  return -element::log(p < low ? low : (p > high ? high : p));
 }
 
 template <typename T>
@@ -82,29 +83,40 @@ template <typename T>
 void softmax_loss_row(const T* logits, int64_t label, const Rows& rows, T* loss, T* probabilities) {
   using C = compute_t<T>;
   C largest = -std::numeric_limits<C>::infinity();
-  for (int64_t i = 0; i < rows.classes; ++i) largest = std::max(largest, static_cast<C>(logits[i]));
+  if constexpr (std::is_same_v<T, float>) {
+    largest = float_kernels().maximum(logits, rows.classes);
+  } else {
+    for (int64_t i = 0; i < rows.classes; ++i) {
+      largest = std::max(largest, static_cast<C>(logits[i]));
+    }
+  }
   C sum = 0;
   const bool has_label = label >= 0 && label < rows.classes;
   // Read now: the probabilities may be written over the logits.
   const C shifted = has_label ? static_cast<C>(logits[label]) - largest : C(0);
-  if constexpr (std::is_same_v<T, C>) {
+  if constexpr (std::is_same_v<T, float>) {
+    sum = float_kernels().sum_exp(logits, largest, probabilities, rows.classes);
+    for (int64_t i = 0; i < rows.classes; ++i) probabilities[i] /= sum;
+  } else if constexpr (std::is_same_v<T, C>) {
     for (int64_t i = 0; i < rows.classes; ++i) {
-      probabilities[i] = std::exp(logits[i] - largest);
+      probabilities[i] = element::exp(logits[i] - largest);
       sum += probabilities[i];
     }
     for (int64_t i = 0; i < rows.classes; ++i) probabilities[i] /= sum;
   } else {
-    for (int64_t i = 0; i < rows.classes; ++i) sum += std::exp(static_cast<C>(logits[i]) - largest);
+    for (int64_t i = 0; i < rows.classes; ++i)
+      sum += element::exp(static_cast<C>(logits[i]) - largest);
     for (int64_t i = 0; i < rows.classes; ++i) {
-      probabilities[i] = static_cast<T>(std::exp(static_cast<C>(logits[i]) - largest) / sum);
+      probabilities[i] = static_cast<T>(element::exp(static_cast<C>(logits[i]) - largest) / sum);
     }
   }
   if (!has_label) {
     *loss = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
     return;
   }
-  *loss = static_cast<T>(rows.epsilon == 0 ? std::log(sum) - shifted
-                                           : clipped_loss(std::exp(shifted) / sum, rows.epsilon));
+  *loss =
+      static_cast<T>(rows.epsilon == 0 ? element::log(sum) - shifted
+                                       : clipped_loss(element::exp(shifted) / sum, rows.epsilon));
 }
 
 template <typename T>

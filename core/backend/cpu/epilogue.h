@@ -1,6 +1,7 @@
 // What dense and conv2d do with a finished row of sums: add the bias, apply the activation.
 #pragma once
 
+#include "core/backend/cpu/element_loops.h"
 #include "core/ops/activation_kind.h"
 #include "core/ops/element_functions.h"
 
@@ -10,6 +11,9 @@ template <typename T>
 void apply_activation(const ActivationCall& call, T* values, int64_t count) {
   const T parameter = static_cast<T>(call.alpha);
   const auto apply = [&]<ElementOp op>(ElementOpConstant<op>) {
+    if constexpr (std::is_same_v<T, float>) {
+      return element_loop(op)(values, nullptr, values, count, parameter, 0.0f);
+    }
     for (int64_t i = 0; i < count; ++i) {
       values[i] = element_apply<op, T>(values[i], T(), T(), parameter);
     }

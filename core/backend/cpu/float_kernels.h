@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "core/base/half.h"
+
 namespace kerascnn::cpu {
 
 // A row of neighbouring output pixels of a pooling whose windows are clipped alike.
@@ -54,7 +56,17 @@ struct FloatKernels {
   void (*sgd)(const float* p, const float* g, float* new_p, int64_t count, float rate);
   void (*momentum)(const float* p, const float* g, const float* m, float* new_p, float* new_m,
                    int64_t count, const MomentumStep& step);
-  void (*relu_grad)(const float* gy, const float* y, float* gx, int64_t count);
+  void (*widen_half)(const Half* from, float* to, int64_t count);
+  void (*widen_bfloat16)(const BFloat16* from, float* to, int64_t count);
+  // Round to the nearest, as half.h does.
+  void (*narrow_half)(const float* from, Half* to, int64_t count);
+  void (*narrow_bfloat16)(const float* from, BFloat16* to, int64_t count);
+  // NaN where there is one. Of no elements: 0, -infinity, infinity.
+  double (*sum)(const float* x, int64_t count);
+  float (*maximum)(const float* x, int64_t count);
+  float (*minimum)(const float* x, int64_t count);
+  // Sum of exp(x - shift). y, where not null, gets the summands, and may be x.
+  float (*sum_exp)(const float* x, float shift, float* y, int64_t count);
   // The bits of the largest |x|: infinity is above all numbers, and NaN above infinity.
   uint32_t (*largest_magnitude)(const float* x, int64_t count);
   // gx += the data gradient; gy (rows, columns, filters), kernel (kernel_rows, filters, run). gx
@@ -69,6 +81,19 @@ struct FloatKernels {
 };
 
 const FloatKernels& float_kernels();
+
+inline void widen(const Half* from, float* to, int64_t count) {
+  float_kernels().widen_half(from, to, count);
+}
+inline void widen(const BFloat16* from, float* to, int64_t count) {
+  float_kernels().widen_bfloat16(from, to, count);
+}
+inline void narrow(const float* from, Half* to, int64_t count) {
+  float_kernels().narrow_half(from, to, count);
+}
+inline void narrow(const float* from, BFloat16* to, int64_t count) {
+  float_kernels().narrow_bfloat16(from, to, count);
+}
 
 namespace plain {
 extern const FloatKernels kFloatKernels;

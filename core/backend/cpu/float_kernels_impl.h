@@ -1,8 +1,13 @@
-// The loops of float_kernels.h, compiled once for each instruction set (see simd.h).
+// The loops of float_kernels.h, compiled once for each instruction set (see simd.h, which has to
+// come first: it names the set that element_functions.h is compiled for).
 #pragma once
 
-#include "core/backend/cpu/float_kernels.h"
+// clang-format off
 #include "core/backend/cpu/simd.h"
+// clang-format on
+
+#include "core/backend/cpu/float_kernels.h"
+#include "core/ops/element_functions.h"
 
 namespace kerascnn::cpu::KERASCNN_SIMD {
 
@@ -161,13 +166,150 @@ void momentum(const float* p, const float* g, const float* m, float* new_p, floa
   }
 }
 
-// element::relu_grad.
-void relu_grad(const float* gy, const float* y, float* gx, int64_t count) {
-  int64_t i = 0;
-  for (; i + kWidth <= count; i += kWidth) {
-    store(gx + i, (load(y + i) > Vec{}) ? load(gy + i) : Vec{});
+// 16 elements, the last ones of a tensor padded: the conversions of half.h belong to another
+// instruction set.
+constexpr int64_t kConversion = 16;
+
+KERASCNN_INLINE void widen_block(const Half* from, float* to) {
+#if defined(__F16C__)
+  for (int64_t i = 0; i < kConversion; i += 8) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(bits));
   }
-  for (; i < count; ++i) gx[i] = y[i] > 0.0f ? gy[i] : 0.0f;
+#else
+  for (int64_t i = 0; i < kConversion; ++i) to[i] = float_from_half_bits(from[i].bits);
+#endif
+}
+
+KERASCNN_INLINE void narrow_block(const float* from, Half* to) {
+#if defined(__F16C__)
+  for (int64_t i = 0; i < kConversion; i += 8) {
+    const __m128i bits = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), bits);
+  }
+#else
+  for (int64_t i = 0; i < kConversion; ++i) to[i].bits = half_bits_from_float(from[i]);
+#endif
+}
+
+KERASCNN_INLINE void widen_block(const BFloat16* from, float* to) {
+  uint16_t bits[kConversion];
+  std::memcpy(bits, from, sizeof(bits));
+  uint32_t wide[kConversion];
+  for (int64_t i = 0; i < kConversion; ++i) wide[i] = static_cast<uint32_t>(bits[i]) << 16;
+  std::memcpy(to, wide, sizeof(wide));
+}
+
+KERASCNN_INLINE void narrow_block(const float* from, BFloat16* to) {
+  uint32_t bits[kConversion];
+  std::memcpy(bits, from, sizeof(bits));
+  uint16_t narrow[kConversion];
+  for (int64_t i = 0; i < kConversion; ++i) {
+    const bool is_nan = (bits[i] & 0x7fffffffu) > 0x7f800000u;
+    const uint32_t rounded = (bits[i] + 0x7fffu + ((bits[i] >> 16) & 1u)) >> 16;
+    narrow[i] = static_cast<uint16_t>(is_nan ? (bits[i] >> 16) | 0x0040u : rounded);
+  }
+  std::memcpy(to, narrow, sizeof(narrow));
+}
+
+template <typename From, typename To, typename Block>
+KERASCNN_INLINE void convert(const From* from, To* to, int64_t count, const Block& block) {
+  int64_t i = 0;
+  for (; i + kConversion <= count; i += kConversion) block(from + i, to + i);
+  if (i == count) return;
+  From last[kConversion] = {};
+  To converted[kConversion];
+  std::memcpy(last, from + i, static_cast<size_t>(count - i) * sizeof(From));
+  block(last, converted);
+  std::memcpy(to + i, converted, static_cast<size_t>(count - i) * sizeof(To));
+}
+
+void widen_half(const Half* from, float* to, int64_t count) {
+  convert(from, to, count, [](const Half* x, float* y) { widen_block(x, y); });
+}
+
+void widen_bfloat16(const BFloat16* from, float* to, int64_t count) {
+  convert(from, to, count, [](const BFloat16* x, float* y) { widen_block(x, y); });
+}
+
+void narrow_half(const float* from, Half* to, int64_t count) {
+  convert(from, to, count, [](const float* x, Half* y) { narrow_block(x, y); });
+}
+
+void narrow_bfloat16(const float* from, BFloat16* to, int64_t count) {
+  convert(from, to, count, [](const float* x, BFloat16* y) { narrow_block(x, y); });
+}
+
+// Reductions go through as many partial results as the widest vectors have lanes, whatever the
+// instruction set, and then halve them, so that every machine gives the same bits.
+constexpr int64_t kPartials = 16;
+
+template <typename T, typename Combine>
+KERASCNN_INLINE T combine_partials(T (&partials)[kPartials], const Combine& combine) {
+  for (int64_t half = kPartials / 2; half > 0; half /= 2) {
+    for (int64_t k = 0; k < half; ++k) partials[k] = combine(partials[k], partials[k + half]);
+  }
+  return partials[0];
+}
+
+double sum(const float* x, int64_t count) {
+  double partials[kPartials] = {};
+  int64_t i = 0;
+  for (; i + kPartials <= count; i += kPartials) {
+    for (int64_t k = 0; k < kPartials; ++k) partials[k] += static_cast<double>(x[i + k]);
+  }
+  for (int64_t k = 0; i < count; ++i, ++k) partials[k] += static_cast<double>(x[i]);
+  return combine_partials(partials, [](double a, double b) { return a + b; });
+}
+
+// `combine` gives the one of two vectors' elements that wins, or NaN where there is one.
+template <typename Combine>
+KERASCNN_INLINE float find_extreme(const float* x, int64_t count, float initial,
+                                   const Combine& combine) {
+  constexpr int kLanes = 4;  // as many at a time as hide the latency of one
+  Vec extremes[kLanes];
+  for (Vec& extreme : extremes) extreme = splat(initial);
+  int64_t i = 0;
+  for (; i + kLanes * kWidth <= count; i += kLanes * kWidth) {
+    for (int k = 0; k < kLanes; ++k) extremes[k] = combine(extremes[k], load(x + i + k * kWidth));
+  }
+  for (; i + kWidth <= count; i += kWidth) extremes[0] = combine(extremes[0], load(x + i));
+  for (; i < count; ++i) extremes[1] = combine(extremes[1], splat(x[i]));
+  for (int k = 1; k < kLanes; ++k) extremes[0] = combine(extremes[0], extremes[k]);
+  Vec result = splat(extremes[0][0]);
+  for (int lane = 1; lane < kWidth; ++lane) result = combine(result, splat(extremes[0][lane]));
+  return result[0];
+}
+
+float maximum(const float* x, int64_t count) {
+  return find_extreme(x, count, -__builtin_inff(), [](Vec a, Vec b) {
+    const Vec larger = a >= b ? a : b;
+    return a == a ? larger : a;
+  });
+}
+
+float minimum(const float* x, int64_t count) {
+  return find_extreme(x, count, __builtin_inff(), [](Vec a, Vec b) {
+    const Vec smaller = a <= b ? a : b;
+    return a == a ? smaller : a;
+  });
+}
+
+float sum_exp(const float* x, float shift, float* y, int64_t count) {
+  constexpr int64_t kBlock = 16 * kPartials;
+  float partials[kPartials] = {};
+  for (int64_t done = 0; done < count; done += kBlock) {
+    const int64_t some = count - done < kBlock ? count - done : kBlock;
+    float terms[kBlock];
+    for (int64_t i = 0; i < some; ++i) terms[i] = host_math::exp(x[done + i] - shift);
+    if (y != nullptr) std::memcpy(y + done, terms, static_cast<size_t>(some) * sizeof(float));
+    const int64_t whole = some / kPartials * kPartials;
+    for (int64_t i = 0; i < whole; i += kPartials) {
+      for (int64_t k = 0; k < kPartials; ++k) partials[k] += terms[i + k];
+    }
+    for (int64_t i = whole; i < some; ++i) partials[i - whole] += terms[i];
+  }
+  return combine_partials(partials, [](float a, float b) { return a + b; });
 }
 
 // Without its sign bit, a float's bits are an integer of the same order.
@@ -342,7 +484,14 @@ const FloatKernels kFloatKernels = {
     .adam = adam,
     .sgd = sgd,
     .momentum = momentum,
-    .relu_grad = relu_grad,
+    .widen_half = widen_half,
+    .widen_bfloat16 = widen_bfloat16,
+    .narrow_half = narrow_half,
+    .narrow_bfloat16 = narrow_bfloat16,
+    .sum = sum,
+    .maximum = maximum,
+    .minimum = minimum,
+    .sum_exp = sum_exp,
     .largest_magnitude = largest_magnitude,
     .scatter_convolution = scatter_convolution,
     .dropout = dropout,

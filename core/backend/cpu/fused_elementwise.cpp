@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/backend/cpu/broadcast.h"
+#include "core/backend/cpu/element_loops.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
@@ -116,10 +117,21 @@ void load_block(const T* from, int64_t step, int64_t count, RegisterBlock& block
   if (step == 0) {
     std::fill(to, to + count, convert(*from));
   } else if (step == 1) {
-    for (int64_t i = 0; i < count; ++i) to[i] = convert(from[i]);
+    if constexpr (is_narrow_float<T>) {
+      widen(from, to, count);
+    } else {
+      for (int64_t i = 0; i < count; ++i) to[i] = convert(from[i]);
+    }
   } else {
     for (int64_t i = 0; i < count; ++i) to[i] = convert(from[i * step]);
   }
+}
+
+template <typename T>
+void round_block(float* values, int64_t count) {
+  T narrow_values[kBlock];
+  narrow(values, narrow_values, count);
+  widen(narrow_values, values, count);
 }
 
 // The result may share the memory of an operand; the same element only, which ivdep promises.
@@ -132,6 +144,14 @@ void apply_block(const ElementInstruction& instruction, const RegisterPointers& 
   const T p1 = element::cast<T>(instruction.parameters[1]);
   const DType dtype = instruction.result_dtype;
   constexpr bool is_unary = element_num_operands(op) == 1;
+  if constexpr (std::is_same_v<T, float> && std::is_same_v<T, Result>) {
+    if (const ElementLoop loop = element_loop(op); loop != nullptr) {
+      loop(a, is_unary ? nullptr : b, to, count, p0, p1);
+      if (dtype == DType::Float16) round_block<Half>(to, count);
+      if (dtype == DType::BFloat16) round_block<BFloat16>(to, count);
+      return;
+    }
+  }
   if (std::is_same_v<T, Result> && (dtype == DType::Float32 || dtype == DType::Float64)) {
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
@@ -311,7 +331,11 @@ class FusedElementwise {
                                         output<T>(args, static_cast<size_t>(direct_output_)) + at)
                                   : static_cast<const R*>(registers[r]);
         T* to = output<T>(args, static_cast<size_t>(k)) + at;
-        for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i]);
+        if constexpr (is_narrow_float<T>) {
+          narrow(from, to, count);
+        } else {
+          for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i]);
+        }
       });
     }
   }

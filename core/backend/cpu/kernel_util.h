@@ -61,6 +61,10 @@ template <typename T>
 constexpr bool is_floating_storage =
     std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 
+// The 16-bit types, which are computed in float.
+template <typename T>
+constexpr bool is_narrow_float = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
 template <typename T>
 struct Type {
   using type = T;

@@ -79,6 +79,14 @@ typename Op::Accumulator reduce_contiguous(const T* x, int64_t count) {
   return lanes[0];
 }
 
+template <typename T, typename Op>
+typename Op::Accumulator reduce_row(const FloatKernels& kernels, const T* x, int64_t count) {
+  if constexpr (std::is_same_v<Op, Sum<float>>) return kernels.sum(x, count);
+  if constexpr (std::is_same_v<Op, Max<float>>) return kernels.maximum(x, count);
+  if constexpr (std::is_same_v<Op, Min<float>>) return kernels.minimum(x, count);
+  return reduce_contiguous<T, Op>(x, count);
+}
+
 // (outer, reduce, inner) cut into `pieces` along reduce: partial results (outer, pieces, inner).
 struct ReduceSplit {
   int64_t pieces = 1;
@@ -148,7 +156,7 @@ std::unique_ptr<Kernel> make_simple_reduce(const ReduceGeometry& geometry, doubl
             const int64_t rows = std::min(split.rows, geometry.reduce - first);
             const T* from = x + (task / split.pieces * geometry.reduce + first) * inner;
             if (inner == 1) {
-              partial[task] = reduce_contiguous<T, Op>(from, rows);
+              partial[task] = reduce_row<T, Op>(kernels, from, rows);
             } else if constexpr (std::is_same_v<Op, Sum<float>>) {
               sum_float_columns(kernels, from, rows, inner, partial + task * inner);
             } else {

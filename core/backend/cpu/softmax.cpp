@@ -1,10 +1,11 @@
 // softmax and log_softmax along one axis, and their gradients.
-#include <cmath>
 #include <limits>
 
+#include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
+#include "core/ops/element_functions.h"
 #include "core/ops/geometry.h"
 
 namespace kerascnn::cpu {
@@ -24,17 +25,29 @@ void for_each_line(const AxisGeometry& geometry, const Body& body) {
   });
 }
 
+template <bool is_log>
+void softmax_row(const float* x, float* y, int64_t length) {
+  const FloatKernels& kernels = float_kernels();
+  const float largest = kernels.maximum(x, length);
+  const float sum = kernels.sum_exp(x, largest, is_log ? nullptr : y, length);
+  const float log_sum = element::log(sum);
+  for (int64_t i = 0; i < length; ++i) y[i] = is_log ? x[i] - largest - log_sum : y[i] / sum;
+}
+
 template <typename T, bool is_log>
 void softmax_line(const T* x, T* y, int64_t length, int64_t step) {
   using C = compute_t<T>;
+  if constexpr (std::is_same_v<T, float>) {
+    if (step == 1) return softmax_row<is_log>(x, y, length);
+  }
   C largest = -std::numeric_limits<C>::infinity();
   for (int64_t i = 0; i < length; ++i) largest = std::max(largest, static_cast<C>(x[i * step]));
   C sum = 0;
-  for (int64_t i = 0; i < length; ++i) sum += std::exp(static_cast<C>(x[i * step]) - largest);
-  const C log_sum = std::log(sum);
+  for (int64_t i = 0; i < length; ++i) sum += element::exp(static_cast<C>(x[i * step]) - largest);
+  const C log_sum = element::log(sum);
   for (int64_t i = 0; i < length; ++i) {
     const C shifted = static_cast<C>(x[i * step]) - largest;
-    y[i * step] = static_cast<T>(is_log ? shifted - log_sum : std::exp(shifted) / sum);
+    y[i * step] = static_cast<T>(is_log ? shifted - log_sum : element::exp(shifted) / sum);
   }
 }
 
@@ -50,7 +63,7 @@ void softmax_grad_line(const T* gy, const T* y, T* gx, int64_t length, int64_t s
   for (int64_t i = 0; i < length; ++i) {
     const C g = static_cast<C>(gy[i * step]);
     const C value = static_cast<C>(y[i * step]);
-    gx[i * step] = static_cast<T>(is_log ? g - std::exp(value) * sum : value * (g - sum));
+    gx[i * step] = static_cast<T>(is_log ? g - element::exp(value) * sum : value * (g - sum));
   }
 }
 

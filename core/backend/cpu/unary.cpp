@@ -27,8 +27,15 @@ std::unique_ptr<Kernel> make_cast_kernel(int64_t size) {
     const From* x = input<From>(args, 0);
     To* out = output<To>(args, 0);
     parallel_for(size, kElementGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        out[i] = static_cast<To>(element::cast<compute_t<To>>(static_cast<compute_t<From>>(x[i])));
+      if constexpr (std::is_same_v<From, float> && is_narrow_float<To>) {
+        narrow(x + begin, out + begin, end - begin);
+      } else if constexpr (is_narrow_float<From> && std::is_same_v<To, float>) {
+        widen(x + begin, out + begin, end - begin);
+      } else {
+        for (int64_t i = begin; i < end; ++i) {
+          const auto value = static_cast<compute_t<From>>(x[i]);
+          out[i] = static_cast<To>(element::cast<compute_t<To>>(value));
+        }
       }
     });
   });
@@ -37,13 +44,11 @@ std::unique_ptr<Kernel> make_cast_kernel(int64_t size) {
 // A limit of clip in T; one outside T's range clips nothing.
 template <typename C>
 C saturate(double value) {
-  if constexpr (std::is_integral_v<C>) {
-    if (value <= static_cast<double>(std::numeric_limits<C>::lowest())) {
-      return std::numeric_limits<C>::lowest();
-    }
-    if (value >= static_cast<double>(std::numeric_limits<C>::max())) {
-      return std::numeric_limits<C>::max();
-    }
+  if (value <= static_cast<double>(std::numeric_limits<C>::lowest())) {
+    return std::numeric_limits<C>::lowest();
+  }
+  if (value >= static_cast<double>(std::numeric_limits<C>::max())) {
+    return std::numeric_limits<C>::max();
   }
   return static_cast<C>(value);
 }
@@ -119,16 +124,19 @@ std::unique_ptr<Kernel> plan_clip(const PlanRequest& request) {
   const int64_t size = size_of(request.outputs[0]);
   return dispatch_number(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     using C = compute_t<T>;
-    return make_kernel("kerascnn elementwise", [size, low = saturate<C>(low),
-                                                high = saturate<C>(high)](const KernelArgs& args) {
-      const T* x = input<T>(args, 0);
-      T* out = output<T>(args, 0);
-      parallel_for(size, kElementGrain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          out[i] = static_cast<T>(element::clip<C>(static_cast<C>(x[i]), low, high));
-        }
-      });
-    });
+    if constexpr (std::is_integral_v<C>) {
+      return make_kernel(
+          "kerascnn elementwise",
+          [size, low = saturate<C>(low), high = saturate<C>(high)](const KernelArgs& args) {
+            const T* x = input<T>(args, 0);
+            T* out = output<T>(args, 0);
+            parallel_for(size, kElementGrain, [&](int64_t begin, int64_t end) {
+              for (int64_t i = begin; i < end; ++i) out[i] = element::clip<C>(x[i], low, high);
+            });
+          });
+    } else {
+      return make_unary_kernel<ElementOp::clip, T>(request, low, high);
+    }
   });
 }
 

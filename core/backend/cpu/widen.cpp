@@ -1,5 +1,6 @@
 #include "core/backend/cpu/widen.h"
 
+#include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/parallel.h"
 
@@ -31,18 +32,18 @@ class WideningKernel final : public Kernel {
     char* workspace = static_cast<char*>(args.workspace);
     for (size_t k = 0; k < specs_.size(); ++k) {
       float* wide = reinterpret_cast<float*>(workspace + offsets_[k]);
-      const T* narrow = input<T>(args, k);
+      const T* from = input<T>(args, k);
       parallel_for(size_of(specs_[k]), kElementGrain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) wide[i] = static_cast<float>(narrow[i]);
+        widen(from + begin, wide + begin, end - begin);
       });
       wide_inputs_[k] = wide;
     }
     float* wide = reinterpret_cast<float*>(workspace + output_offset_);
     void* outputs[] = {wide};
     kernel_->run({wide_inputs_, outputs, workspace + inner_offset_, args.stream});
-    T* narrow = output<T>(args, 0);
+    T* to = output<T>(args, 0);
     parallel_for(size_of(output_), kElementGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) narrow[i] = static_cast<T>(wide[i]);
+      narrow(wide + begin, to + begin, end - begin);
     });
   }
 

@@ -1,0 +1,57 @@
+// Loops of single ops over float32 elements, compiled for the widest vectors of the machine.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/backend/cpu/float_kernels.h"
+#include "core/ops/element_ops.h"
+
+namespace kerascnn::cpu {
+
+// out[i] = op(a[i], b[i], p0, p1) of element_functions.h; b is not read where the op has one
+// operand. out may be the memory of a or b. The bits are those of the functions applied one by one.
+using ElementLoop = void (*)(const float* a, const float* b, float* out, int64_t count, float p0,
+                             float p1);
+
+// Null for ops whose result is not a float32, and for those that call the library for each element.
+ElementLoop element_loop(ElementOp op);
+
+// The same for elements of type T: float, or a 16-bit type, which is widened block by block and
+// rounded once. b is null where the op has one operand.
+template <typename T>
+void run_element_loop(ElementLoop loop, const T* a, const T* b, T* out, int64_t count, float p0,
+                      float p1) {
+  if constexpr (std::is_same_v<T, float>) {
+    loop(a, b, out, count, p0, p1);
+  } else {
+    constexpr int64_t kBlock = 256;
+    float wide_a[kBlock], wide_b[kBlock];
+    for (int64_t i = 0; i < count; i += kBlock) {
+      const int64_t some = std::min(kBlock, count - i);
+      widen(a + i, wide_a, some);
+      if (b != nullptr) widen(b + i, wide_b, some);
+      loop(wide_a, wide_b, wide_a, some, p0, p1);
+      narrow(wide_a, out + i, some);
+    }
+  }
+}
+
+struct ElementLoops {
+  ElementLoop of[kNumElementOps];
+};
+
+namespace plain {
+extern const ElementLoops kElementLoops;
+}
+#ifdef KERASCNN_X86_DISPATCH
+namespace avx2 {
+extern const ElementLoops kElementLoops;
+}
+namespace avx512 {
+extern const ElementLoops kElementLoops;
+}
+#endif
+
+}  // namespace kerascnn::cpu

@@ -1,0 +1,1 @@
+#include "core/backend/cpu/element_loops_impl.h"

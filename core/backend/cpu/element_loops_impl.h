@@ -1,0 +1,101 @@
+// The loops of element_loops.h, compiled once for each instruction set (see simd.h, which has to
+// come first: it names the set that element_functions.h is compiled for).
+#pragma once
+
+// clang-format off
+#include "core/backend/cpu/simd.h"
+// clang-format on
+
+#include "core/backend/cpu/element_loops.h"
+#include "core/ops/element_functions.h"
+
+namespace kerascnn::cpu::KERASCNN_SIMD {
+
+namespace {
+
+constexpr bool has_element_loop(ElementOp op) {
+  switch (op) {
+    // No function of one type.
+    case ElementOp::where:
+    case ElementOp::cast:
+    // Of integers.
+    case ElementOp::bitwise_and:
+    case ElementOp::bitwise_or:
+    case ElementOp::bitwise_xor:
+    case ElementOp::left_shift:
+    case ElementOp::right_shift:
+    // A call of the library for each element.
+    case ElementOp::power:
+    case ElementOp::sin:
+    case ElementOp::cos:
+    case ElementOp::tan:
+    case ElementOp::arcsin:
+    case ElementOp::arccos:
+    case ElementOp::arctan:
+    case ElementOp::arctan2:
+    case ElementOp::sinh:
+    case ElementOp::cosh:
+    case ElementOp::arcsinh:
+    case ElementOp::arccosh:
+    case ElementOp::arctanh:
+    case ElementOp::erfinv:
+    case ElementOp::mod:
+    case ElementOp::floor_divide:
+      return false;
+    default:
+      return !element_result_is_bool(op);
+  }
+}
+
+template <ElementOp op>
+KERASCNN_INLINE void run_each(const float* a, const float* b, float* out, int64_t count, float p0,
+                              float p1) {
+  constexpr bool is_unary = element_num_operands(op) == 1;
+  // The result may share the memory of an operand; the same element only, which ivdep promises.
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] = element_apply<op, float>(a[i], is_unary ? 0.0f : b[i], 0.0f, p0, p1);
+  }
+}
+
+void run_softplus(const float* a, float* out, int64_t count) {
+  constexpr int64_t kBlock = 256;
+  float tails[kBlock];
+  for (; count > 0; a += kBlock, out += kBlock, count -= kBlock) {
+    const int64_t some = count < kBlock ? count : kBlock;
+    for (int64_t i = 0; i < some; ++i) tails[i] = element::softplus_tail(a[i]);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < some; ++i) out[i] = element::softplus_of_tail(a[i], tails[i]);
+  }
+}
+
+template <ElementOp op>
+void run_loop(const float* a, const float* b, float* out, int64_t count, float p0, float p1) {
+  if constexpr (op == ElementOp::gelu || op == ElementOp::gelu_grad) {
+    // One of its two formulas, not both for each element.
+    if (p0 != 0.0f) return run_each<op>(a, b, out, count, 1.0f, p1);
+    p0 = 0.0f;
+  }
+  if constexpr (op == ElementOp::softplus) return run_softplus(a, out, count);
+  run_each<op>(a, b, out, count, p0, p1);
+}
+
+template <ElementOp op>
+constexpr ElementLoop make_element_loop() {
+  if constexpr (has_element_loop(op)) {
+    return run_loop<op>;
+  } else {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+extern const ElementLoops kElementLoops;
+const ElementLoops kElementLoops = {{
+#define KERASCNN_ENTRY(name, operands, parameters, is_bool) make_element_loop<ElementOp::name>(),
+    KERASCNN_ELEMENT_OP_LIST(KERASCNN_ENTRY)
+#undef KERASCNN_ENTRY
+}};
+
+}  // namespace kerascnn::cpu::KERASCNN_SIMD
