@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kerascnn.training.batch_forms import BatchForm, form_of, look_at
 from kerascnn.training.data import ArrayData
 from kerascnn.training.device_arrays import Array
-from kerascnn.training.routes import DeviceRoute, make_route
+from kerascnn.training.routes import make_route
 from kerascnn.training.steps import PREDICT, CompiledStep, describe_source
 from kerascnn.training.streams import BatchStream
 
@@ -234,8 +234,7 @@ class BatchFeed:
         if route is None:
             # What waits goes first: making a step takes time, and memory where the ring grows.
             self._state.flush()
-            make = DeviceRoute if data.is_on_device else make_route
-            route = make(self._model, self._kind, source, self._state)
+            route = make_route(self._model, self._kind, source, self._state, data.is_on_device)
             if len(self._routes) >= _MAX_ROUTES:
                 oldest = self._routes.pop(next(iter(self._routes)))
                 self._forms = {k: f for k, f in self._forms.items() if f.route is not oldest}

@@ -1,4 +1,4 @@
-"""How batches of one signature get to their step: at once on a CPU, through a ring on a GPU."""
+"""How batches get to their step: at once, or from the host to a GPU through a ring."""
 
 from __future__ import annotations
 
@@ -28,33 +28,8 @@ _ALIGNMENT = 256
 
 
 class DirectRoute:
-    """Copies each batch to the step's own place and runs the step: for a device that is the host.
-
-    Args:
-        model: the model.
-        kind: the kind of step.
-        source: what batches look like; `rows` and `counts` are left to the route.
-        state: the counters that steps read and write.
-    """
-
-    def __init__(self, model: StepMachinery, kind: str, source: BatchSource, state: StepState):
-        self.step: CompiledStep = model._compiled_step(kind, source, state)
-        staged = [StagedTensor("batch", s, dtype, state.device) for s, dtype in source.specs]
-        self._places = [one.host for one in staged]
-        self._inputs = [one.tensor for one in staged]
-
-    def put(self, arrays: Sequence[np.ndarray]) -> None:
-        """Takes a batch."""
-        for place, array in zip(self._places, arrays, strict=True):
-            place[...] = array
-        self.step.run(self._inputs, 1)
-
-    def flush(self) -> None:
-        """Nothing: no batch waits."""
-
-
-class DeviceRoute:
-    """Copies each batch on the device to the step's own place, and what is on the host to there.
+    """Copies each batch to the step's own place and runs the step: one that is on the device there,
+    or one on the host where the host is the device.
 
     Args:
         model: the model.
@@ -196,10 +171,10 @@ class RingRoute:
 
 
 def make_route(
-    model: StepMachinery, kind: str, source: BatchSource, state: StepState
+    model: StepMachinery, kind: str, source: BatchSource, state: StepState, is_on_device: bool
 ) -> DirectRoute | RingRoute:
-    """The route for batches like `source` on the host to the state's device."""
-    route = DirectRoute if state.device == "cpu" else RingRoute
+    """The route for batches like `source`, which are on the host or on the state's device."""
+    route = DirectRoute if is_on_device or state.device == "cpu" else RingRoute
     return route(model, kind, source, state)
 
 

@@ -44,6 +44,68 @@ std::unique_ptr<Kernel> make_gathering_kernel(DType dtype, const BroadcastGeomet
   });
 }
 
+// The axis along which neighbours of the input are neighbours, where it is not the last of the
+// output: -1 where there is none, or too little along one of both to gain from tiles.
+int crossing_axis(const StridedGeometry& geometry) {
+  constexpr int64_t kLeast = 4;
+  const int last = static_cast<int>(geometry.extents.size()) - 1;
+  if (geometry.strides[last] <= 1 || geometry.extents[last] < kLeast) return -1;
+  for (int d = 0; d < last; ++d) {
+    if (geometry.strides[d] == 1 && geometry.extents[d] >= kLeast) return d;
+  }
+  return -1;
+}
+
+// A transposition whose output's last axis is not the input's, in square tiles: what is read of the
+// input's cache lines is used before they are gone.
+std::unique_ptr<Kernel> make_tiled_transpose(DType dtype, const StridedGeometry& geometry,
+                                             int axis) {
+  constexpr int64_t kTile = 16;
+  const int last = static_cast<int>(geometry.extents.size()) - 1;
+  const int64_t rows = geometry.extents[axis], columns = geometry.extents[last];
+  const int64_t column_step = geometry.strides[last];
+  int64_t row_step = 1;  // of the output
+  for (int d = axis + 1; d <= last; ++d) row_step *= geometry.extents[d];
+  // Walks the first element of each (axis, last) matrix, in input and output.
+  BroadcastGeometry matrices{geometry.extents, {geometry.strides, geometry.strides}, 1};
+  int64_t step = 1;
+  for (int d = last; d >= 0; --d) {
+    matrices.strides[1][d] = step;
+    step *= geometry.extents[d];
+  }
+  matrices.extents[axis] = matrices.extents[last] = 1;
+  for (const int64_t extent : matrices.extents) matrices.size *= extent;
+  const int64_t bands = (rows + kTile - 1) / kTile;  // of rows, in a matrix
+  return dispatch_size(dtype, [&]<typename T>(Type<T>) {
+    return make_kernel(
+        "kerascnn tiled transpose", [=, offset = geometry.offset](const KernelArgs& args) {
+          const T* x = input<T>(args, 0) + offset;
+          T* out = output<T>(args, 0);
+          const int64_t grain = std::max<int64_t>(1, kElementGrain / (kTile * columns));
+          parallel_for(matrices.size * bands, grain, [&](int64_t begin, int64_t end) {
+            for (int64_t task = begin; task < end; ++task) {
+              for_each_run<2>(matrices, task / bands, task / bands + 1,
+                              [&](int64_t, const auto& at, int64_t) {
+                                const int64_t first = task % bands * kTile;
+                                const int64_t some_rows = std::min(kTile, rows - first);
+                                const T* from = x + at[0] + first;
+                                T* to = out + at[1] + first * row_step;
+                                for (int64_t column = 0; column < columns; column += kTile) {
+                                  const int64_t some_columns = std::min(kTile, columns - column);
+                                  for (int64_t i = 0; i < some_rows; ++i) {
+                                    const T* element = from + i + column * column_step;
+                                    for (int64_t j = 0; j < some_columns; ++j) {
+                                      to[i * row_step + column + j] = element[j * column_step];
+                                    }
+                                  }
+                                }
+                              });
+            }
+          });
+        });
+  });
+}
+
 StridedGeometry slice_geometry_of(const PlanRequest& request, const Shape& shape) {
   return slice_geometry(shape, request.attributes.get_ints("starts"),
                         request.attributes.get_ints("sizes"),
@@ -55,6 +117,8 @@ StridedGeometry slice_geometry_of(const PlanRequest& request, const Shape& shape
 std::unique_ptr<Kernel> plan_transpose(const PlanRequest& request) {
   const StridedGeometry geometry =
       transpose_geometry(request.inputs[0].shape, request.attributes.get_ints("permutation"));
+  const int axis = crossing_axis(geometry);
+  if (axis >= 0) return make_tiled_transpose(request.inputs[0].dtype, geometry, axis);
   return make_gathering_kernel(request.inputs[0].dtype, one_operand(geometry), geometry.offset);
 }
 
