@@ -19,10 +19,10 @@ _LONGEST_LABEL = 46
 _STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; color: #222; }
 table { border-collapse: collapse; }
-th, td { padding: 2px 10px; text-align: left; border-bottom: 1px solid #ddd; }
+th, td { padding: 2px 8px; text-align: left; border-bottom: 1px solid #ddd; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 tr:hover td { background: #f3f6fa; }
-td.kernel { font-family: ui-monospace, monospace; font-size: 12px; word-break: break-all; }
+td.kernel { font: 12px ui-monospace, monospace; min-width: 18em; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 """
 

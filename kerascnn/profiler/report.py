@@ -75,7 +75,8 @@ def grouped(rows: list[dict[str, Any]], by: str) -> list[dict[str, Any]]:
 
 def summary(profile: Profile) -> list[tuple[str, str]]:
     """What holds for the whole."""
-    lines = [("kernels", f"{len(profile.recording.events)} in {profile.steps} steps")]
+    steps = "1 step" if profile.steps == 1 else f"{profile.steps} steps"
+    lines = [("kernels", f"{len(profile.recording.events)} in {steps}")]
     lines.append(("device busy", f"{profile.busy_us:.2f} us a step"))
     lines.append(("gaps between kernels", f"{profile.gap_us:.2f} us a step"))
     if profile.step_us is not None:
