@@ -162,6 +162,29 @@ TEST(loops_give_the_bits_of_single_elements) {
   }
 }
 
+TEST(conditions_and_choices_are_those_of_single_elements) {
+  for (const int64_t count : {0, 1, 7, 16, 17, 256, 1000}) {
+    const std::vector<float> a = some_floats(count, count), b = some_floats(count, count + 1);
+    std::vector<int64_t> truth(a.size());
+    std::vector<float> out(a.size());
+    for (const Compiled& compiled : all_compiled()) {
+      for (int number = 0; number < kNumElementOps; ++number) {
+        const auto op = static_cast<ElementOp>(number);
+        const cpu::ConditionLoop loop = compiled.loops->conditions[number];
+        CHECK_EQUAL(loop != nullptr, element_result_is_bool(op));
+        if (loop == nullptr) continue;
+        loop(a.data(), b.data(), truth.data(), count);
+        compiled.loops->where(truth.data(), a.data(), b.data(), out.data(), count);
+        for (size_t i = 0; i < a.size(); ++i) {
+          const float expected = element_apply<float>(op, a[i], b[i], 0.0f, 0.0f, 0.0f);
+          CHECK_EQUAL(static_cast<float>(truth[i]), expected);
+          CHECK(is_same(out[i], expected != 0 ? a[i] : b[i]));
+        }
+      }
+    }
+  }
+}
+
 TEST(conversions_of_16_bit_types_are_those_of_single_elements) {
   std::vector<Half> halves(65536);
   std::vector<BFloat16> bfloats(65536);

@@ -42,11 +42,17 @@ class Batches:
         return batches_of(*self.arguments)
 
 
+def make_ring_route(model, kind, source, state, is_on_device):
+    """As on a GPU, whatever the device is."""
+    assert not is_on_device
+    return routes.RingRoute(model, kind, source, state)
+
+
 @pytest.fixture(params=["one by one", "halves of 1", "halves of 3", "large halves"])
 def through_the_ring(request, monkeypatch):
     """Batches go through a ring on the CPU, sent one by one or when a half of it is full."""
     halves = {"halves of 1": 1, "halves of 3": 3}.get(request.param, 64)
-    monkeypatch.setattr(batch_feed, "make_route", routes.RingRoute)
+    monkeypatch.setattr(batch_feed, "make_route", make_ring_route)
     monkeypatch.setattr(routes, "HALF_BATCHES", halves)
     monkeypatch.setattr(routes, "COLLECT_SECONDS", 0 if request.param == "one by one" else 1e3)
     monkeypatch.setattr(routes._core, "Upload", WatchedUpload)
@@ -250,7 +256,7 @@ def test_a_source_that_asks_the_model_sees_the_steps_so_far(through_the_ring):
 
 def test_a_slow_source_is_not_waited_for(monkeypatch):
     """What there is goes to a device that has nothing to do."""
-    monkeypatch.setattr(batch_feed, "make_route", routes.RingRoute)
+    monkeypatch.setattr(batch_feed, "make_route", make_ring_route)
     x, y = blobs(32)
     model = compiled()
     model.fit(Batches(x, y), verbose=0)
@@ -274,7 +280,7 @@ def test_no_page_locked_memory_is_said_and_makes_no_difference(monkeypatch):
     def fail(shape, dtype, device):
         raise _core.OutOfMemoryError("the system gives none")
 
-    monkeypatch.setattr(batch_feed, "make_route", routes.RingRoute)
+    monkeypatch.setattr(batch_feed, "make_route", make_ring_route)
     monkeypatch.setattr(chunks._core, "empty_for_upload", fail)
     x, y = blobs(32)
     model = compiled()

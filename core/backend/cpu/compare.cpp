@@ -54,6 +54,22 @@ std::unique_ptr<Kernel> plan_logical_not(const PlanRequest& request) {
   });
 }
 
+namespace {
+
+template <typename T>
+void where_run(const bool* condition, int64_t condition_step, const T* a, int64_t a_step,
+               const T* b, int64_t b_step, T* out, int64_t count) {
+  if (condition_step == 1 && a_step == 1 && b_step == 1) {
+    for (int64_t i = 0; i < count; ++i) out[i] = choose(condition[i], a[i], b[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      out[i] = choose(condition[i * condition_step], a[i * a_step], b[i * b_step]);
+    }
+  }
+}
+
+}  // namespace
+
 // Only moves elements, so it is compiled for each element size.
 std::unique_ptr<Kernel> plan_where(const PlanRequest& request) {
   const BroadcastGeometry geometry = broadcast_geometry(request.outputs[0].shape, request.inputs);
@@ -67,10 +83,8 @@ std::unique_ptr<Kernel> plan_where(const PlanRequest& request) {
                                 geometry.strides[2].back()};
       parallel_for(geometry.size, kElementGrain, [&](int64_t begin, int64_t end) {
         for_each_run<3>(geometry, begin, end, [&](int64_t at, const auto& offsets, int64_t count) {
-          for (int64_t i = 0; i < count; ++i) {
-            out[at + i] = condition[offsets[0] + i * steps[0]] ? a[offsets[1] + i * steps[1]]
-                                                               : b[offsets[2] + i * steps[2]];
-          }
+          where_run(condition + offsets[0], steps[0], a + offsets[1], steps[1], b + offsets[2],
+                    steps[2], out + at, count);
         });
       });
     });

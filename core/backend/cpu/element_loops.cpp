@@ -5,8 +5,6 @@
 
 namespace kerascnn::cpu {
 
-namespace {
-
 const ElementLoops& element_loops() {
 #ifdef KERASCNN_X86_DISPATCH
   switch (instruction_set()) {
@@ -20,8 +18,6 @@ const ElementLoops& element_loops() {
 #endif
   return plain::kElementLoops;
 }
-
-}  // namespace
 
 ElementLoop element_loop(ElementOp op) { return element_loops().of[static_cast<int>(op)]; }
 

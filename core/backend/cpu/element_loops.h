@@ -18,6 +18,10 @@ using ElementLoop = void (*)(const float* a, const float* b, float* out, int64_t
 // Null for ops whose result is not a float32, and for those that call the library for each element.
 ElementLoop element_loop(ElementOp op);
 
+// The same for comparisons and other ops whose result is a truth value, 0 or 1; null for all
+// others. As 64-bit integers, which is how fused groups keep them.
+using ConditionLoop = void (*)(const float* a, const float* b, int64_t* out, int64_t count);
+
 // The same for elements of type T: float, or a 16-bit type, which is widened block by block and
 // rounded once. b is null where the op has one operand.
 template <typename T>
@@ -40,7 +44,12 @@ void run_element_loop(ElementLoop loop, const T* a, const T* b, T* out, int64_t 
 
 struct ElementLoops {
   ElementLoop of[kNumElementOps];
+  ConditionLoop conditions[kNumElementOps];
+  void (*where)(const int64_t* condition, const float* a, const float* b, float* out,
+                int64_t count);
 };
+
+const ElementLoops& element_loops();
 
 namespace plain {
 extern const ElementLoops kElementLoops;

@@ -81,6 +81,29 @@ void run_loop(const float* a, const float* b, float* out, int64_t count, float p
 }
 
 template <ElementOp op>
+void run_condition(const float* a, const float* b, int64_t* out, int64_t count) {
+  constexpr bool is_unary = element_num_operands(op) == 1;
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] = element_apply<op, float>(a[i], is_unary ? 0.0f : b[i]);
+  }
+}
+
+void run_where(const int64_t* condition, const float* a, const float* b, float* out,
+               int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) out[i] = host_math::select(condition[i] != 0, a[i], b[i]);
+}
+
+template <ElementOp op>
+constexpr ConditionLoop make_condition_loop() {
+  if constexpr (element_result_is_bool(op)) {
+    return run_condition<op>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <ElementOp op>
 constexpr ElementLoop make_element_loop() {
   if constexpr (has_element_loop(op)) {
     return run_loop<op>;
@@ -92,10 +115,15 @@ constexpr ElementLoop make_element_loop() {
 }  // namespace
 
 extern const ElementLoops kElementLoops;
-const ElementLoops kElementLoops = {{
-#define KERASCNN_ENTRY(name, operands, parameters, is_bool) make_element_loop<ElementOp::name>(),
-    KERASCNN_ELEMENT_OP_LIST(KERASCNN_ENTRY)
-#undef KERASCNN_ENTRY
-}};
+#define KERASCNN_ELEMENT(name, operands, parameters, is_bool) make_element_loop<ElementOp::name>(),
+#define KERASCNN_CONDITION(name, operands, parameters, is_bool) \
+  make_condition_loop<ElementOp::name>(),
+const ElementLoops kElementLoops = {
+    .of = {KERASCNN_ELEMENT_OP_LIST(KERASCNN_ELEMENT)},
+    .conditions = {KERASCNN_ELEMENT_OP_LIST(KERASCNN_CONDITION)},
+    .where = run_where,
+};
+#undef KERASCNN_CONDITION
+#undef KERASCNN_ELEMENT
 
 }  // namespace kerascnn::cpu::KERASCNN_SIMD

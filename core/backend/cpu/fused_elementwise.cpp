@@ -152,6 +152,10 @@ void apply_block(const ElementInstruction& instruction, const RegisterPointers& 
       return;
     }
   }
+  if constexpr (std::is_same_v<T, float> && std::is_same_v<Result, int64_t> &&
+                element_result_is_bool(op)) {
+    return element_loops().conditions[static_cast<int>(op)](a, b, to, count);
+  }
   if (std::is_same_v<T, Result> && (dtype == DType::Float32 || dtype == DType::Float64)) {
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
@@ -181,8 +185,11 @@ void where_block(const ElementInstruction& instruction, const RegisterPointers& 
   const auto* condition = static_cast<const int64_t*>(registers[instruction.operands[0]]);
   const T* a = static_cast<const T*>(registers[instruction.operands[1]]);
   const T* b = static_cast<const T*>(registers[instruction.operands[2]]);
+  if constexpr (std::is_same_v<T, float>) {
+    return element_loops().where(condition, a, b, to, count);
+  }
 #pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) to[i] = condition[i] != 0 ? a[i] : b[i];
+  for (int64_t i = 0; i < count; ++i) to[i] = choose(condition[i] != 0, a[i], b[i]);
 }
 
 void run_instruction(const ElementInstruction& instruction, const RegisterPointers& registers,
