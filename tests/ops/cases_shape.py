@@ -73,6 +73,8 @@ def _reductions():
         "channels": ((3, 5, 4, 6), [0, 1, 2], False),
         "spatial": ((3, 5, 4, 6), [1, 2], True),
         "apart": ((3, 5, 4, 2), [0, 2], False),
+        "groups": ((2, 9, 3, 5), [1, 3], True),
+        "wide_groups": ((3, 150, 2, 40), [1, 3], False),
         "negative": ((3, 5, 4), [-1, 0], False),
         "none_left": ((1, 1, 6), [2], False),
         "scalar": ((), [], False),
@@ -94,6 +96,8 @@ def _reductions():
             large(op, _of(normal, 2, 3, 65_600, axes=[0, 2], keepdims=False), "large_apart")
         )
     rows.append(row("reduce_sum", "of_nothing", _of(normal, 0, 3, axes=[0], keepdims=False)))
+    groups = _of(normal, 2, 0, 3, 4, axes=[1, 3], keepdims=False)
+    rows.append(row("reduce_sum", "groups_of_nothing", groups))
     # Many numbers of one sign: what a plain float32 loop gets wrong.
     drift = _of(lambda rng, n: 1.0 + rng.random(n), 2_000_003, axes=[0], keepdims=False)
     rows += [large(op, drift, "drift") for op in ("reduce_sum", "reduce_mean")]

@@ -18,10 +18,6 @@ using ElementLoop = void (*)(const float* a, const float* b, float* out, int64_t
 // Null for ops whose result is not a float32, and for those that call the library for each element.
 ElementLoop element_loop(ElementOp op);
 
-// The same for comparisons and other ops whose result is a truth value, 0 or 1; null for all
-// others. As 64-bit integers, which is how fused groups keep them.
-using ConditionLoop = void (*)(const float* a, const float* b, int64_t* out, int64_t count);
-
 // The same for elements of type T: float, or a 16-bit type, which is widened block by block and
 // rounded once. b is null where the op has one operand.
 template <typename T>
@@ -42,6 +38,11 @@ void run_element_loop(ElementLoop loop, const T* a, const T* b, T* out, int64_t 
   }
 }
 
+// Comparisons and other ops whose result is a truth value, 0 or 1: as 64-bit integers, which is how
+// fused groups keep them.
+using ConditionLoop = void (*)(const float* a, const float* b, int64_t* out, int64_t count);
+
+// By the number of the op; null where it has no such loop.
 struct ElementLoops {
   ElementLoop of[kNumElementOps];
   ConditionLoop conditions[kNumElementOps];

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "core/backend/cpu/broadcast.h"
 #include "core/backend/cpu/element_loops.h"
@@ -110,9 +111,8 @@ union alignas(64) RegisterBlock {
 using RegisterPointers = const void* [kMaxElementRegisters];
 
 template <typename T>
-void load_block(const T* from, int64_t step, int64_t count, RegisterBlock& block) {
+void load_block(const T* from, int64_t step, int64_t count, typename RegisterOf<T>::type* to) {
   using R = typename RegisterOf<T>::type;
-  R* to = block.as<R>();
   const auto convert = [](T value) { return static_cast<R>(static_cast<compute_t<T>>(value)); };
   if (step == 0) {
     std::fill(to, to + count, convert(*from));
@@ -217,7 +217,10 @@ class FusedElementwise {
  public:
   explicit FusedElementwise(const PlanRequest& request)
       : program_(decode_element_program(request.attributes, request.inputs)),
-        geometry_(broadcast_geometry(request.outputs[0].shape, request.inputs)) {
+        size_(size_of(request.outputs[0])) {
+    for (size_t k = 0; k < request.inputs.size(); ++k) {
+      inputs_.push_back(broadcast_geometry(request.outputs[0].shape, request.inputs.subspan(k, 1)));
+    }
     for (int k = 0; k < program_.num_outputs; ++k) {
       last_is_direct_ = last_is_direct_ && program_.outputs[k] >= program_.first_result();
     }
@@ -243,10 +246,10 @@ class FusedElementwise {
     auto* blocks = static_cast<RegisterBlock*>(args.workspace);
     const int64_t grain = std::max<int64_t>(kBlock, kElementGrain / program_.num_instructions);
     // One task for each thread, so that the task's number names the thread's registers.
-    const int64_t tasks = std::clamp<int64_t>(geometry_.size / grain, 1, num_threads());
+    const int64_t tasks = std::clamp<int64_t>(size_ / grain, 1, num_threads());
     parallel_tasks(tasks, [&](int64_t task, int64_t) {
-      run_range(args, blocks + task * num_registers(), geometry_.size * task / tasks,
-                geometry_.size * (task + 1) / tasks);
+      run_range(args, blocks + task * num_registers(), size_ * task / tasks,
+                size_ * (task + 1) / tasks);
     });
   }
 
@@ -278,34 +281,40 @@ class FusedElementwise {
                     to_register<T>(program_.register_dtypes[r], program_.constants[k]));
       });
     }
-    for_each_run<kMaxElementInputs>(geometry_, begin, end,
-                                    [&](int64_t at, const auto& offsets, int64_t count) {
-                                      for (int64_t done = 0; done < count; done += kBlock) {
-                                        run_block(args, blocks, registers, at + done, offsets, done,
-                                                  std::min(kBlock, count - done));
-                                      }
-                                    });
+    for (int64_t at = begin; at < end; at += kBlock) {
+      run_block(args, blocks, registers, at, std::min(kBlock, end - at));
+    }
   }
 
-  template <typename Offsets>
+  // What elements [at, at + count) of the outputs read of an input, in stretches: calls
+  // function(first element, step, its place in the block, number).
+  template <typename Function>
+  void for_each_stretch(const KernelArgs& args, int k, int64_t at, int64_t count,
+                        const Function& function) const {
+    const int64_t step = inputs_[k].strides[0].back();
+    with_storage(program_.register_dtypes[k], [&]<typename T>(Type<T>) {
+      const T* x = input<T>(args, static_cast<size_t>(k));
+      for_each_run<1>(inputs_[k], at, at + count,
+                      [&](int64_t begin, const auto& offsets, int64_t some) {
+                        function(x + offsets[0], step, begin - at, some);
+                      });
+    });
+  }
+
   void run_block(const KernelArgs& args, RegisterBlock* blocks, RegisterPointers& registers,
-                 int64_t at, const Offsets& offsets, int64_t done, int64_t count) const {
-    // Calls function(the input's first element of the block, step).
-    const auto with_input = [&](int k, const auto& function) {
-      const int64_t step = geometry_.strides[k].back();
-      with_storage(program_.register_dtypes[k], [&]<typename T>(Type<T>) {
-        function(input<T>(args, static_cast<size_t>(k)) + offsets[k] + done * step, step);
-      });
-    };
+                 int64_t at, int64_t count) const {
     for (int k = 0; k < program_.num_inputs; ++k) {
       if (!is_read_[k]) continue;
-      with_input(k, [&]<typename T>(const T* from, int64_t step) {
-        if (step == 1 && std::is_same_v<T, typename RegisterOf<T>::type>) {
-          registers[k] = from;
-        } else {
-          load_block(from, step, count, blocks[k]);
-        }
-      });
+      for_each_stretch(args, k, at, count,
+                       [&]<typename T>(const T* from, int64_t step, int64_t place, int64_t some) {
+                         using R = typename RegisterOf<T>::type;
+                         if (step == 1 && some == count && std::is_same_v<T, R>) {
+                           registers[k] = from;
+                         } else {
+                           registers[k] = &blocks[k];
+                           load_block(from, step, some, blocks[k].as<R>() + place);
+                         }
+                       });
     }
     for (int n = 0; n < program_.num_instructions; ++n) {
       const int r = program_.first_result() + n;
@@ -316,9 +325,10 @@ class FusedElementwise {
       }
       const ElementInstruction& instruction = program_.instructions[n];
       if (loads_[n]) {
-        with_input(instruction.operands[0], [&](const auto* from, int64_t step) {
-          load_floats(from, step, count, static_cast<float*>(to));
-        });
+        for_each_stretch(args, instruction.operands[0], at, count,
+                         [&](const auto* from, int64_t step, int64_t place, int64_t some) {
+                           load_floats(from, step, some, static_cast<float*>(to) + place);
+                         });
       } else {
         run_instruction(instruction, registers, to, count);
       }
@@ -348,7 +358,9 @@ class FusedElementwise {
   }
 
   ElementProgram program_;
-  BroadcastGeometry geometry_;
+  int64_t size_;
+  // Of each by itself: where all were joined, a row would be as short as that of the shortest.
+  std::vector<BroadcastGeometry> inputs_;
   std::array<bool, kMaxElementRegisters> is_read_;  // as a register
   std::array<bool, kMaxElementRegisters> loads_;    // by instruction: casts an input to float32
   bool last_is_direct_ = true;

@@ -212,12 +212,52 @@ std::unique_ptr<Kernel> make_general_reduce(const ReduceGeometry& geometry, doub
   });
 }
 
+// (outer, rows, inner, last) -> (outer, inner), the sums of a group normalization: rows and last
+// are reduced.
+bool is_sum_of_groups(const ReduceGeometry& g) {
+  if (g.kept_extents.size() != 2 || g.reduced_extents.size() != 2) return false;
+  const int64_t last = g.reduced_extents[1];
+  const int64_t columns = g.kept_extents[1] * last;
+  return g.reduced_strides == Shape{columns, 1} &&
+         g.kept_strides == Shape{g.reduced_extents[0] * columns, last};
+}
+
+// The columns are summed first, as whole rows of vectors.
+std::unique_ptr<Kernel> make_sum_of_groups(const ReduceGeometry& geometry, double divisor) {
+  const int64_t outer = geometry.kept_extents[0], inner = geometry.kept_extents[1];
+  const int64_t rows = geometry.reduced_extents[0], last = geometry.reduced_extents[1];
+  const int64_t columns = inner * last;
+  return make_kernel(
+      "kerascnn reduce",
+      [=, &kernels = float_kernels()](const KernelArgs& args) {
+        auto* sums = static_cast<double*>(args.workspace);
+        const int64_t grain =
+            std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, rows * columns));
+        parallel_for(outer, grain, [&](int64_t begin, int64_t end) {
+          for (int64_t o = begin; o < end; ++o) {
+            double* of_columns = sums + o * columns;
+            sum_float_columns(kernels, input<float>(args, 0) + o * rows * columns, rows, columns,
+                              of_columns);
+            for (int64_t i = 0; i < inner; ++i) {
+              double value = 0;
+              for (int64_t j = 0; j < last; ++j) value += of_columns[i * last + j];
+              output<float>(args, 0)[o * inner + i] = finish<float>(value, divisor);
+            }
+          }
+        });
+      },
+      align_up(outer * columns * static_cast<int64_t>(sizeof(double))));
+}
+
 template <template <typename> typename Op>
 std::unique_ptr<Kernel> plan_reduce(const PlanRequest& request, bool is_mean) {
   const ReduceGeometry geometry =
       reduce_geometry(request.inputs[0].shape, request.attributes.get_ints("axes"));
   const double divisor = is_mean ? static_cast<double>(geometry.reduce) : 1.0;
   return dispatch_number(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    if constexpr (std::is_same_v<Op<T>, Sum<float>>) {
+      if (is_sum_of_groups(geometry)) return make_sum_of_groups(geometry, divisor);
+    }
     return geometry.is_simple ? make_simple_reduce<T, Op<T>>(geometry, divisor)
                               : make_general_reduce<T, Op<T>>(geometry, divisor);
   });
