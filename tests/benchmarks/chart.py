@@ -143,6 +143,8 @@ def draw_panel(document: dict[str, Any], top: float) -> tuple[list[str], float]:
     about = document["machine"]
     found = {group.style: points(document, group) for group in GROUPS}
     nets = [net for net in document["nets"] if any(net in of_group for of_group in found.values())]
+    # By letter, those with a batch size that is not their own behind the others, by size.
+    nets.sort(key=lambda net: (int(net.partition("@")[2] or 0), net))
     if not nets:
         raise ValueError(f"no measured epoch in the comparison of {about['date']}")
     every = [p for of_group in found.values() for p in of_group.values()]
