@@ -268,6 +268,18 @@ def test_custom_ops_beside_built_in_ones():
         assert float(ratio) == pytest.approx(float(own) / float(built_in), abs=0.01)
 
 
+def test_layers_beside_those_of_pytorch():
+    pytest.importorskip("torch")
+    done = run(BENCHMARKS / "layers.py", "--only", "gelu,batch_norm", "--rounds", 1)
+    lines = [line.split() for line in done.stdout.splitlines()[1:]]
+    assert [line[0] for line in lines] == ["gelu", "batch_norm"]
+    for _, here, _, there, _, ratio in lines:
+        # All three are printed with one or two digits behind the point.
+        assert float(ratio) == pytest.approx(float(here) / float(there), abs=0.02)
+    done = run(BENCHMARKS / "layers.py", "--only", "gelu,swoosh", expected=2)
+    assert "unknown networks swoosh; there are relu, gelu" in done.stderr
+
+
 def test_speedrun_example(data):
     done = run(
         ROOT / "examples" / "mnist_speedrun.py",
