@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 namespace kerascnn {
 
@@ -43,11 +44,17 @@ inline float with_sign_of(float x, float sign) {
       float, __builtin_bit_cast(int32_t, x) | (__builtin_bit_cast(int32_t, sign) & ~0x7fffffff));
 }
 
-// By masks: what compilers make of `?:` may be jumps, which no loop is vectorized with.
-inline float select(bool condition, float yes, float no) {
-  const int32_t mask = -static_cast<int32_t>(condition);
-  return __builtin_bit_cast(
-      float, (__builtin_bit_cast(int32_t, yes) & mask) | (__builtin_bit_cast(int32_t, no) & ~mask));
+// By masks: what compilers make of `?:` may be jumps, which no loop is vectorized with, and which
+// cost far more than both choices. For numbers of any type.
+template <typename T>
+inline T select(bool condition, T yes, T no) {
+  using Bits =
+      std::conditional_t<sizeof(T) == 8, uint64_t,
+                         std::conditional_t<sizeof(T) == 4, uint32_t,
+                                            std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+  const Bits mask = static_cast<Bits>(-static_cast<Bits>(condition));
+  return __builtin_bit_cast(T, static_cast<Bits>((__builtin_bit_cast(Bits, yes) & mask) |
+                                                 (__builtin_bit_cast(Bits, no) & ~mask)));
 }
 
 constexpr float kInfinity = __builtin_inff();

@@ -9,17 +9,9 @@ import pytest
 
 from kerascnn import _core
 
-NUMPY_DTYPES = [
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "float32",
-    "float64",
-]
+from .dtypes import DTYPES
+
+NUMPY_DTYPES = [dtype for dtype in DTYPES if dtype != "bfloat16"]
 
 
 def address(array):

@@ -60,10 +60,10 @@ template <typename T>
 void where_run(const bool* condition, int64_t condition_step, const T* a, int64_t a_step,
                const T* b, int64_t b_step, T* out, int64_t count) {
   if (condition_step == 1 && a_step == 1 && b_step == 1) {
-    for (int64_t i = 0; i < count; ++i) out[i] = choose(condition[i], a[i], b[i]);
+    for (int64_t i = 0; i < count; ++i) out[i] = host_math::select(condition[i], a[i], b[i]);
   } else {
     for (int64_t i = 0; i < count; ++i) {
-      out[i] = choose(condition[i * condition_step], a[i * a_step], b[i * b_step]);
+      out[i] = host_math::select(condition[i * condition_step], a[i * a_step], b[i * b_step]);
     }
   }
 }

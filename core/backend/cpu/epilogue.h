@@ -12,10 +12,11 @@ void apply_activation(const ActivationCall& call, T* values, int64_t count) {
   const T parameter = static_cast<T>(call.alpha);
   const auto apply = [&]<ElementOp op>(ElementOpConstant<op>) {
     if constexpr (std::is_same_v<T, float>) {
-      return element_loop(op)(values, nullptr, values, count, parameter, 0.0f);
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      values[i] = element_apply<op, T>(values[i], T(), T(), parameter);
+      element_loop(op)(values, nullptr, values, count, parameter, 0.0f);
+    } else {
+      for (int64_t i = 0; i < count; ++i) {
+        values[i] = element_apply<op, T>(values[i], T(), T(), parameter);
+      }
     }
   };
   switch (call.kind) {

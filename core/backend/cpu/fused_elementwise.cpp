@@ -189,7 +189,7 @@ void where_block(const ElementInstruction& instruction, const RegisterPointers& 
     return element_loops().where(condition, a, b, to, count);
   }
 #pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) to[i] = choose(condition[i] != 0, a[i], b[i]);
+  for (int64_t i = 0; i < count; ++i) to[i] = host_math::select(condition[i] != 0, a[i], b[i]);
 }
 
 void run_instruction(const ElementInstruction& instruction, const RegisterPointers& registers,

@@ -2,7 +2,6 @@
 // buffers.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -118,19 +117,6 @@ auto dispatch_number(const PlanRequest& request, DType dtype, Function&& functio
 template <typename Function>
 auto dispatch_any(const PlanRequest& request, DType dtype, Function&& function) {
   return dtype == DType::Bool ? function(Type<bool>()) : dispatch_number(request, dtype, function);
-}
-
-// condition ? yes : no, by masks, which loops are vectorized with: a jump for each element costs
-// far more.
-template <typename T>
-T choose(bool condition, T yes, T no) {
-  using Bits =
-      std::conditional_t<sizeof(T) == 8, uint64_t,
-                         std::conditional_t<sizeof(T) == 4, uint32_t,
-                                            std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
-  const Bits mask = static_cast<Bits>(-static_cast<Bits>(condition));
-  return std::bit_cast<T>(
-      static_cast<Bits>((std::bit_cast<Bits>(yes) & mask) | (std::bit_cast<Bits>(no) & ~mask)));
 }
 
 // For kernels that only move elements: calls function(Type<uintN_t>()) of the element's size.
