@@ -20,12 +20,13 @@ struct SingleElementOp {
   bool vectorized = false;  // operands and result are aligned to four of their elements
 };
 
-using SingleElementLaunch = void (*)(const SingleElementOp& call, cudaStream_t stream);
+// `early`: may it start before the kernel launched before it has ended?
+using SingleElementLaunch = void (*)(const SingleElementOp& call, cudaStream_t stream, bool early);
 
 // Null where there is none for these dtypes; fused_elementwise's interpreter runs those.
 SingleElementLaunch find_single_element_launch(ElementOp op, DType operand, DType result);
 
 // A byte cast to float32 and multiplied by parameters[0].
-void launch_scaled_cast(const SingleElementOp& call, cudaStream_t stream);
+void launch_scaled_cast(const SingleElementOp& call, cudaStream_t stream, bool early);
 
 }  // namespace kerascnn::cuda

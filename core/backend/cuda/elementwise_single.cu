@@ -83,17 +83,16 @@ __global__ void __launch_bounds__(kElementThreads)
 }
 
 template <ElementOp op, typename T>
-void launch(const SingleElementOp& call, cudaStream_t stream) {
-  single_element_op<op, T>
-      <<<grid_for(call.size, kElementThreads * kWidth), kElementThreads, 0, stream>>>(call);
-  check_launch(element_op_name(op));
+void launch(const SingleElementOp& call, cudaStream_t stream, bool early) {
+  launch_waiting(single_element_op<op, T>, grid_for(call.size, kElementThreads * kWidth),
+                 kElementThreads, stream, early, call);
 }
 
 }  // namespace
 
-void launch_scaled_cast(const SingleElementOp& call, cudaStream_t stream) {
-  scaled_cast<<<grid_for(call.size, kElementThreads * kWidth), kElementThreads, 0, stream>>>(call);
-  check_launch("cast and multiply");
+void launch_scaled_cast(const SingleElementOp& call, cudaStream_t stream, bool early) {
+  launch_waiting(scaled_cast, grid_for(call.size, kElementThreads * kWidth), kElementThreads,
+                 stream, early, call);
 }
 
 SingleElementLaunch find_single_element_launch(ElementOp op, DType operand, DType result) {

@@ -12,11 +12,11 @@
 namespace kerascnn::cuda {
 
 // The beginning of every kernel that make_early_kernel or make_summing_kernel launches first or
-// launch_early launches, before it touches memory: waits until all kernels that the launch depends
-// on have ended and their writes can be seen; returns at once where the launch was an ordinary one.
-// Then lets the next kernel start, and wait in turn. In this order, not the other way round:
-// whoever still reads what this kernel overwrites has ended before the next one starts, so that no
-// cache of a multiprocessor can hold old values for it.
+// launch_waiting launches, before it touches memory: waits until all kernels that the launch
+// depends on have ended and their writes can be seen; returns at once where the launch was an
+// ordinary one. Then lets the next kernel start, and wait in turn. In this order, not the other way
+// round: whoever still reads what this kernel overwrites has ended before the next one starts, so
+// that no cache of a multiprocessor can hold old values for it.
 __device__ __forceinline__ void begin_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -37,10 +37,11 @@ __device__ __forceinline__ void begin_kernel(uint32_t settled, Loads... loads) {
   }
 }
 
-// Launches a kernel that begins with begin_kernel(), so that it starts while the one before it on
-// the stream still runs.
+// Launches a kernel that begins with begin_kernel(); where `early` says so, it starts while the one
+// before it on the stream still runs.
 template <typename... P, typename... A>
-void launch_early(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stream, A&&... args) {
+void launch_waiting(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stream, bool early,
+                    A&&... args) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -49,8 +50,15 @@ void launch_early(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stre
   config.blockDim = block;
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = Context::current().allows_early_starts() ? 1 : 0;
+  config.numAttrs = early ? 1 : 0;
   check(cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...), "cudaLaunchKernelEx");
+}
+
+// The same, early wherever the device allows it.
+template <typename... P, typename... A>
+void launch_early(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stream, A&&... args) {
+  launch_waiting(kernel, grid, block, stream, Context::current().allows_early_starts(),
+                 std::forward<A>(args)...);
 }
 
 }  // namespace kerascnn::cuda

@@ -43,6 +43,8 @@ class Context {
   // May kernels start before what they wait for has ended (sm_90 and newer,
   // KERASCNN_CUDA_EARLY_STARTS)? See device/begin.cuh.
   bool allows_early_starts() const;
+  // Is it the stream for work that is launched by itself, which is never captured?
+  bool is_own(cudaStream_t stream) const { return stream == stream_.get(); }
 
   // Both are created on first use: loading cuDNN takes a tenth of a second that not every program
   // needs.
