@@ -5,6 +5,7 @@
 #include "core/backend/backend.h"
 #include "core/base/error.h"
 #include "core/bindings/bindings.h"
+#include "core/bindings/host_array.h"
 #include "core/eager/copies.h"
 #include "core/eager/eager.h"
 #include "core/eager/recorder.h"
@@ -74,18 +75,9 @@ nb::object to_array(nb::handle self, nb::object dtype, std::optional<bool> copy)
 
 Tensor from_numpy(nb::handle object, const std::string& device) {
   const Device target = device_from_name(device);
-  nb::object numpy = nb::module_::import_("numpy");
-  nb::object array = numpy.attr("asarray")(object);
-  const DType dtype = dtype_from_name(nb::cast<std::string>(array.attr("dtype").attr("name")));
-  const TensorSpec spec{dtype, nb::cast<Shape>(array.attr("shape"))};
-  if (!nb::cast<bool>(array.attr("dtype").attr("isnative"))) {
-    array = array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="));
-  }
-  if (!nb::cast<bool>(array.attr("flags").attr("c_contiguous"))) array = array.attr("copy")();
-  nb::dict interface = array.attr("__array_interface__");
-  const auto* data = reinterpret_cast<const void*>(nb::cast<uintptr_t>(interface["data"][0]));
+  const HostArray array(object);
   nb::gil_scoped_release released;
-  return Tensor::from_host(data, spec, target);
+  return Tensor::from_host(array.data(), array.spec(), target);
 }
 
 Tensor empty(const Shape& shape, const std::string& dtype, const std::string& device) {

@@ -19,6 +19,8 @@ from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.variable import Variable
 
 Attributes = dict[str, Any]
+# Arrays of these are taken as they are (bfloat16 would need ml_dtypes).
+_KEPT = frozenset(np.dtype(name) for name in dtypes.ALL if name != "bfloat16")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -89,6 +91,8 @@ def to_numpy_array(x: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
     Raises:
         TypeError: for strings, objects, complex numbers, and lists of unequal length.
     """
+    if type(x) is np.ndarray and dtype is None and x.dtype in _KEPT and x.flags.c_contiguous:
+        return x
     if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
         return np.asarray(x, dtypes.numpy_dtype(dtype or dtypes.standardize_dtype(type(x))))
     is_list = isinstance(x, (list, tuple))

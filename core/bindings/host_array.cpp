@@ -1,0 +1,91 @@
+#include "core/bindings/host_array.h"
+
+#include <string_view>
+#include <utility>
+
+namespace kerascnn::bindings {
+namespace {
+
+static_assert(sizeof(long) == 8, "format \"l\" is taken for int64");
+
+// Of a format of the struct module in native byte order, one element; none for all others.
+std::optional<DType> dtype_of_format(std::string_view format) {
+  if (format.size() != 1) return std::nullopt;
+  switch (format[0]) {
+    case '?':
+      return DType::Bool;
+    case 'B':
+      return DType::UInt8;
+    case 'b':
+      return DType::Int8;
+    case 'h':
+      return DType::Int16;
+    case 'i':
+      return DType::Int32;
+    case 'l':
+    case 'q':
+      return DType::Int64;
+    case 'e':
+      return DType::Float16;
+    case 'f':
+      return DType::Float32;
+    case 'd':
+      return DType::Float64;
+    default:
+      return std::nullopt;
+  }
+}
+
+nb::handle array_type() {
+  static PyObject* type = nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
+  return type;
+}
+
+}  // namespace
+
+HostArray::HostArray(nb::handle object) {
+  if (object.type().is(array_type()) && look_at(object)) return;
+  nb::object array = nb::module_::import_("numpy").attr("asarray")(object);
+  const DType dtype = dtype_from_name(nb::cast<std::string>(array.attr("dtype").attr("name")));
+  spec_ = {dtype, nb::cast<Shape>(array.attr("shape"))};
+  if (!nb::cast<bool>(array.attr("dtype").attr("isnative"))) {
+    array = array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="));
+  }
+  if (!nb::cast<bool>(array.attr("flags").attr("c_contiguous"))) array = array.attr("copy")();
+  nb::dict interface = array.attr("__array_interface__");
+  data_ = reinterpret_cast<const void*>(nb::cast<uintptr_t>(interface["data"][0]));
+  owner_ = std::move(array);
+}
+
+HostArray::~HostArray() { PyBuffer_Release(&buffer_); }
+
+HostArray::HostArray(HostArray&& other) noexcept
+    : buffer_(std::exchange(other.buffer_, {})),
+      owner_(std::move(other.owner_)),
+      data_(other.data_),
+      spec_(std::move(other.spec_)) {}
+
+// The buffer protocol, a tenth of the time of attributes: false for arrays that it does not show as
+// they are (bfloat16) or that are not contiguous.
+bool HostArray::look_at(nb::handle array) {
+  if (PyObject_GetBuffer(array.ptr(), &buffer_, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  const std::optional<DType> dtype = dtype_of_format(buffer_.format);
+  if (!dtype) {
+    PyBuffer_Release(&buffer_);
+    return false;
+  }
+  data_ = buffer_.buf;
+  spec_ = {*dtype, Shape(buffer_.shape, buffer_.shape + buffer_.ndim)};
+  return true;
+}
+
+Tensor HostArray::lent() const {
+  auto memory = std::make_shared<Storage>(const_cast<void*>(data_), num_bytes(spec_), Device{},
+                                          std::function<void()>());
+  return {std::move(memory), spec_, contiguous_strides(spec_.shape), 0, true};
+}
+
+}  // namespace kerascnn::bindings
