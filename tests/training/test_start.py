@@ -44,7 +44,10 @@ def test_the_first_step_of_a_convolutional_network_takes_less_than_half_a_second
 
 
 def calls_per_epoch(depth, source):
-    """Calls of Python functions in the last of several epochs."""
+    """Calls of Python functions in an epoch behind the first.
+
+    The least of several: the garbage collector may run what other tests left behind in any of them.
+    """
     x, y = np.ones((16, 4), "float32"), np.zeros(16, int)
     dense = [layers.Dense(4, activation="relu") for _ in range(depth)]
     model = keras.Sequential([keras.Input((4,)), *dense, layers.Dense(3, activation="softmax")])
@@ -63,7 +66,7 @@ def calls_per_epoch(depth, source):
             sys.setprofile(None)
             counts.append(self.calls)
 
-    options = {"epochs": 4, "callbacks": [Counting()], "verbose": 0}
+    options = {"epochs": 6, "callbacks": [Counting()], "verbose": 0}
     try:
         if source == "arrays":
             model.fit(x, y, batch_size=16, validation_data=(x, y), **options)
@@ -72,7 +75,7 @@ def calls_per_epoch(depth, source):
             model.fit(data, validation_data=data, **options)
     finally:
         sys.setprofile(None)
-    return counts[-1]
+    return min(counts[1:])
 
 
 class Once:
