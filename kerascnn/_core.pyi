@@ -398,14 +398,19 @@ class Program:
     """A graph made ready to run on one device."""
 
     @staticmethod
-    def compile(graph: Graph, outputs: Sequence[Value], device: str, optimize: bool = True, allow_tf32: bool = True, repeats: bool = True) -> Program:
+    def compile(graph: Graph, outputs: Sequence[Value], device: str, optimize: bool = True, allow_tf32: bool = True, repeats: bool = True, is_function: bool = False) -> Program:
         """
-        `repeats`: whether runs will have several steps, which may then run side by side.
+        `repeats`: whether runs will have several steps, which may then run side by side. `is_function`: it is for `call`.
         """
 
     def run(self, inputs: Sequence[Tensor], steps: int = 1, later: bool = False) -> None:
         """
         Runs `steps` steps with these inputs, in the order in which they were declared. With `later` they may be started together with those of further runs.
+        """
+
+    def call(self, inputs: Sequence[Tensor | numpy.ndarray]) -> list[Tensor]:
+        """
+        One step as a function of tensors and of arrays on the host, which are copied: results of its own. On a GPU calls may be started together with those that follow.
         """
 
     def release_inputs(self) -> None:

@@ -105,6 +105,8 @@ constexpr size_t lane_of(int64_t step, int64_t steps, size_t num_lanes) {
   return static_cast<size_t>(steps - 1 - step) % num_lanes;
 }
 
+class LaterRuns;
+
 // A program's instructions, ready to be repeated. On CUDA: a captured graph with the loop on the
 // device.
 class Executor {
@@ -164,8 +166,10 @@ class Backend {
   virtual bool fuses(const PlanRequest&) { return false; }
   // Kernel::num_partial_sums of the op's kernel, where the device gains if others add them up.
   virtual int64_t num_partial_sums(const PlanRequest&) { return 0; }
-  // Of at least one lane.
-  virtual std::unique_ptr<Executor> make_executor(Lanes lanes) = 0;
+  // Of at least one lane. `single_steps`: runs will have one step each.
+  virtual std::unique_ptr<Executor> make_executor(Lanes lanes, bool single_steps = false) = 0;
+  // Where runs of an executor can be noted to be started together; null where each starts at once.
+  virtual LaterRuns* later_runs() { return nullptr; }
   // So much memory of a program goes to buffers that share theirs with none, so that kernels which
   // could run side by side don't wait for one another's memory. 0 where kernels run one after
   // another.

@@ -2,15 +2,30 @@
 
 #include "core/bindings/bindings.h"
 #include "core/bindings/graph.h"
+#include "core/bindings/host_array.h"
 
 namespace kerascnn::bindings {
 namespace {
 
 std::shared_ptr<Program> compile(const std::shared_ptr<Graph>& graph,
                                  const std::vector<GraphValue>& outputs, const std::string& device,
-                                 bool optimize, bool allow_tf32, bool repeats) {
+                                 bool optimize, bool allow_tf32, bool repeats, bool is_function) {
   return Program::compile(*graph, ids_in(graph, outputs), device_from_name(device),
-                          CompileOptions{optimize, allow_tf32, repeats});
+                          CompileOptions{optimize, allow_tf32, repeats, is_function});
+}
+
+std::vector<Tensor> call(Program& program, const std::vector<nb::object>& inputs) {
+  std::vector<CallArgument> arguments;
+  std::vector<HostArray> arrays;
+  for (const nb::object& input : inputs) {
+    if (nb::isinstance<Tensor>(input)) {
+      arguments.push_back({nb::cast<const Tensor&>(input)});
+    } else {
+      arguments.push_back({arrays.emplace_back(input).lent(), true});
+    }
+  }
+  nb::gil_scoped_release released;
+  return program.call(arguments);
 }
 
 nb::dict stats(const Program& program) {
@@ -66,13 +81,18 @@ void bind_program(nb::module_& m) {
                       "A graph made ready to run on one device.")
       .def_static("compile", &compile, nb::arg("graph"), nb::arg("outputs"), nb::arg("device"),
                   nb::arg("optimize") = true, nb::arg("allow_tf32") = true,
-                  nb::arg("repeats") = true,
+                  nb::arg("repeats") = true, nb::arg("is_function") = false,
                   "`repeats`: whether runs will have several steps, which may then run side by "
-                  "side.")
+                  "side. `is_function`: it is for `call`.")
       .def("run", &Program::run, nb::arg("inputs"), nb::arg("steps") = 1, nb::arg("later") = false,
            nb::call_guard<nb::gil_scoped_release>(),
            "Runs `steps` steps with these inputs, in the order in which they were declared. With "
            "`later` they may be started together with those of further runs.")
+      .def("call", &call, nb::arg("inputs"),
+           nb::sig("def call(self, inputs: collections.abc.Sequence[Tensor | numpy.ndarray]) -> "
+                   "list[Tensor]"),
+           "One step as a function of tensors and of arrays on the host, which are copied: results "
+           "of its own. On a GPU calls may be started together with those that follow.")
       .def("release_inputs", &Program::release_inputs,
            "Lets go of the inputs of the last run, whose memory others may then use after its "
            "steps. They are kept until the next run otherwise.")

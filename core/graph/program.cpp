@@ -5,6 +5,7 @@
 #include <list>
 #include <mutex>
 #include <sstream>
+#include <utility>
 
 #include "core/backend/dependencies.h"
 #include "core/backend/shuffled_executor.h"
@@ -24,22 +25,35 @@ namespace {
 constexpr size_t kMaxExecutors = 4;
 // Kernels read and write vectors of this many bytes.
 constexpr uintptr_t kInputAlignment = 16;
+// Calls that wait have memory for their results each: so many calls, of results up to this size.
+constexpr int64_t kSlots = 16;
+constexpr int64_t kMostWaitingResults = 4096;
+constexpr int64_t kInArena = -1;
 
-// Where a kernel's argument is. Inputs are unknown until a run, and each lane has an arena.
+// Memory of a step beside inputs and variables.
+struct StepMemory {
+  char* arena = nullptr;
+  char* results = nullptr;  // of a function
+};
+
+// Where a kernel's argument is. Inputs are unknown until a run, each lane has an arena, and each
+// slot of a function has results.
 struct Operand {
-  enum class Kind : uint8_t { Fixed, Input, Arena } kind = Kind::Fixed;
+  enum class Kind : uint8_t { Fixed, Input, Arena, Results } kind = Kind::Fixed;
   int32_t input = -1;
   void* data = nullptr;
-  int64_t offset = 0;  // in the arena
+  int64_t offset = 0;  // in the arena or the results
   int64_t bytes = 0;
 
   bool is_absent() const { return kind == Kind::Fixed && data == nullptr; }
-  void* address(const std::vector<void*>& inputs, char* arena) const {
+  void* address(const std::vector<void*>& inputs, const StepMemory& memory) const {
     switch (kind) {
       case Kind::Input:
         return inputs[input];
       case Kind::Arena:
-        return arena + offset;
+        return memory.arena + offset;
+      case Kind::Results:
+        return memory.results + offset;
       case Kind::Fixed:
         break;
     }
@@ -112,8 +126,11 @@ struct Program::Impl {
   std::vector<Tensor> constants;  // on the device; undefined where no kernel reads it
   StoragePtr arena;               // of all lanes, one behind the other
   int64_t lane_bytes = 0;         // of each
+  StoragePtr results;             // of all slots; null where the outputs are in the arena
+  int64_t slot_bytes = 0;         // of each
+  int64_t num_slots = 1;
   std::vector<PlannedNode> nodes;
-  std::vector<Tensor> outputs;
+  std::vector<Tensor> outputs;  // in the first lane or slot
 
   // Guards what a run changes.
   std::mutex mutex;
@@ -124,22 +141,29 @@ struct Program::Impl {
     std::unique_ptr<Executor> executor;
   };
   std::list<BoundExecutor> executors;  // the one used last first
+  std::unique_ptr<CallQueue> calls;    // made for the first one; goes before what it uses
 
   void plan(const CompileOptions& options);
   std::vector<std::unique_ptr<Kernel>> plan_kernels(const CompileOptions& options);
   void place(std::vector<std::unique_ptr<Kernel>> kernels, const CompileOptions& options);
   void allocate_arena(const CompileOptions& options);
+  std::vector<int64_t> place_results(BufferPlan& buffers);
   void move_constants();
   void check_states() const;
   void run(const std::vector<Tensor>& inputs, int64_t steps, bool later);
   std::vector<std::vector<double>> time_instructions(const std::vector<Tensor>& inputs,
                                                      int64_t passes, int64_t repeats);
+  std::vector<Tensor> call(const std::vector<CallArgument>& arguments);
+  std::unique_ptr<CallQueue> make_calls();
+  void note_changes() const;
+  void check_count(size_t num_inputs) const;
   void check_inputs(const std::vector<Tensor>& inputs) const;
+  void check_input(size_t index, const Tensor& input, bool is_anywhere) const;
   std::vector<void*> bind(const std::vector<Tensor>& inputs, std::vector<Tensor>& usable);
   Tensor usable_input(size_t index, const Tensor& input);
   bool is_overwritten(const Tensor& input) const;
   std::vector<Instruction> instructions(const std::vector<void*>& inputs,
-                                        char* arena_of_lane) const;
+                                        const StepMemory& memory) const;
   Lanes lanes(const std::vector<void*>& inputs, char* arena_of_all, int64_t count) const;
   Lanes lanes(const std::vector<void*>& inputs) const;
   Dependencies dependencies(int64_t repeats) const;
@@ -207,7 +231,10 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels,
   for (const auto& kernel : kernels) {
     workspace_bytes.push_back(kernel == nullptr ? 0 : kernel->workspace_bytes());
   }
-  const BufferPlan buffers = plan_buffers(schedule, workspace_bytes);
+  BufferPlan buffers = plan_buffers(schedule, workspace_bytes);
+  const std::vector<int64_t> result_offsets =
+      options.is_function ? place_results(buffers)
+                          : std::vector<int64_t>(buffers.buffers.size(), kInArena);
   Backend& device_backend = backend(device);
   const int64_t max_unshared_bytes = shuffle_seed() > 0 ? shuffled_unshared_bytes(device_backend)
                                                         : device_backend.max_unshared_bytes();
@@ -217,7 +244,11 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels,
   lane_bytes = memory.bytes;
 
   const auto in_arena = [&](int32_t buffer, int64_t bytes) -> Operand {
-    if (buffer == kNoBuffer || buffers.buffers[buffer].bytes == 0) return {.bytes = bytes};
+    if (buffer == kNoBuffer) return {.bytes = bytes};
+    if (const int64_t offset = result_offsets[buffer]; offset != kInArena) {
+      return {.kind = Operand::Kind::Results, .offset = offset, .bytes = bytes};
+    }
+    if (buffers.buffers[buffer].bytes == 0) return {.bytes = bytes};
     return {.kind = Operand::Kind::Arena, .offset = memory.offsets[buffer], .bytes = bytes};
   };
   const auto operand = [&](ValueId id) -> Operand {
@@ -260,8 +291,28 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels,
   for (ValueId id : schedule.outputs) {
     const int32_t buffer = buffers.value_buffers[schedule.roots[id]];
     const TensorSpec& spec = graph.value(id).spec;
-    outputs.emplace_back(arena, spec, contiguous_strides(spec.shape), memory.offsets[buffer]);
+    const Shape strides = contiguous_strides(spec.shape);
+    const bool is_result = result_offsets[buffer] != kInArena;
+    outputs.emplace_back(is_result ? results : arena, spec, strides,
+                         is_result ? result_offsets[buffer] : memory.offsets[buffer]);
   }
+}
+
+// Takes the buffers of outputs out of the arena. For each buffer: where it is in a slot's results,
+// or kInArena.
+std::vector<int64_t> Program::Impl::place_results(BufferPlan& buffers) {
+  std::vector<int64_t> offsets(buffers.buffers.size(), kInArena);
+  for (ValueId id : schedule.outputs) {
+    const int32_t buffer = buffers.value_buffers[schedule.roots[id]];
+    if (offsets[buffer] != kInArena) continue;
+    offsets[buffer] = slot_bytes;
+    slot_bytes += align_buffer(std::exchange(buffers.buffers[buffer].bytes, 0));
+  }
+  const bool may_wait =
+      backend(device).later_runs() != nullptr && slot_bytes <= kMostWaitingResults;
+  num_slots = may_wait ? kSlots : 1;
+  results = allocate_storage(num_slots * slot_bytes, device);
+  return offsets;
 }
 
 // With as many lanes as are of use and fit.
@@ -290,7 +341,10 @@ void Program::Impl::allocate_arena(const CompileOptions& options) {
 
 // Is the input's memory part of what the program writes?
 bool Program::Impl::is_overwritten(const Tensor& input) const {
-  if (overlaps(input.data(), input.bytes(), arena->data(), stats.arena_bytes)) return true;
+  for (const StoragePtr& storage : {arena, results}) {
+    if (storage == nullptr) continue;
+    if (overlaps(input.data(), input.bytes(), storage->data(), storage->bytes())) return true;
+  }
   for (const Assignment& assignment : schedule.graph.assignments()) {
     const Tensor& state = schedule.graph.states()[assignment.state]->value();
     if (overlaps(input.data(), input.bytes(), state.data(), state.bytes())) return true;
@@ -308,24 +362,24 @@ Tensor Program::Impl::usable_input(size_t index, const Tensor& input) {
   return staging[index];
 }
 
-// The list with the inputs and the arena at these addresses.
+// The list with the inputs and the memory at these addresses.
 std::vector<Instruction> Program::Impl::instructions(const std::vector<void*>& inputs,
-                                                     char* arena_of_lane) const {
+                                                     const StepMemory& memory) const {
   std::vector<Instruction> result;
   result.reserve(nodes.size());
   for (const PlannedNode& node : nodes) {
     Instruction& instruction = result.emplace_back();
     instruction.kernel = node.kernel;
-    instruction.workspace = node.workspace.address(inputs, arena_of_lane);
+    instruction.workspace = node.workspace.address(inputs, memory);
     instruction.label = node.call->label;
     instruction.call = node.call;
     for (const Operand& operand : node.inputs) {
-      const void* data = operand.address(inputs, arena_of_lane);
+      const void* data = operand.address(inputs, memory);
       instruction.inputs.push_back(data);
       instruction.reads.push_back({data, operand.bytes});
     }
     for (const Operand& operand : node.outputs) {
-      void* data = operand.address(inputs, arena_of_lane);
+      void* data = operand.address(inputs, memory);
       instruction.outputs.push_back(data);
       instruction.writes.push_back({data, operand.bytes});
     }
@@ -336,9 +390,10 @@ std::vector<Instruction> Program::Impl::instructions(const std::vector<void*>& i
 
 Lanes Program::Impl::lanes(const std::vector<void*>& inputs, char* arena_of_all,
                            int64_t count) const {
+  char* const first_results = results ? static_cast<char*>(results->data()) : nullptr;
   Lanes result;
   for (int64_t lane = 0; lane < count; ++lane) {
-    result.push_back(instructions(inputs, arena_of_all + lane * lane_bytes));
+    result.push_back(instructions(inputs, {arena_of_all + lane * lane_bytes, first_results}));
   }
   return result;
 }
@@ -366,24 +421,29 @@ Executor& Program::Impl::executor_for(const std::vector<void*>& inputs) {
   return *executors.front().executor;
 }
 
+void Program::Impl::check_count(size_t num_inputs) const {
+  const size_t expected = schedule.graph.inputs().size();
+  if (num_inputs == expected) return;
+  throw ValueError(message("program: expected ", expected, " inputs, received ", num_inputs));
+}
+
 void Program::Impl::check_inputs(const std::vector<Tensor>& inputs) const {
+  check_count(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) check_input(i, inputs[i], false);
+}
+
+void Program::Impl::check_input(size_t index, const Tensor& input, bool is_anywhere) const {
   const Graph& graph = schedule.graph;
-  if (inputs.size() != graph.inputs().size()) {
-    throw ValueError(
-        message("program: expected ", graph.inputs().size(), " inputs, received ", inputs.size()));
+  const TensorSpec& expected = graph.value(graph.inputs()[index]).spec;
+  if (!input.defined() || input.spec() != expected) {
+    throw ValueError(message("program: input \"", graph.input_names()[index], "\" must be ",
+                             spec_string(expected), ", received ",
+                             input.defined() ? spec_string(input.spec()) : "nothing"));
   }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const TensorSpec& expected = graph.value(graph.inputs()[i]).spec;
-    if (!inputs[i].defined() || inputs[i].spec() != expected) {
-      throw ValueError(message("program: input \"", graph.input_names()[i], "\" must be ",
-                               spec_string(expected), ", received ",
-                               inputs[i].defined() ? spec_string(inputs[i].spec()) : "nothing"));
-    }
-    if (inputs[i].device() != device) {
-      throw DeviceError(message("program: input \"", graph.input_names()[i], "\" is on ",
-                                device_name(inputs[i].device()), ", but the program runs on ",
-                                device_name(device), "; move it there first"));
-    }
+  if (input.device() != device && !is_anywhere) {
+    throw DeviceError(message("program: input \"", graph.input_names()[index], "\" is on ",
+                              device_name(input.device()), ", but the program runs on ",
+                              device_name(device), "; move it there first"));
   }
 }
 
@@ -407,9 +467,7 @@ void Program::Impl::run(const std::vector<Tensor>& inputs, int64_t steps, bool l
   Executor& executor = executor_for(bind(inputs, usable));
   // Nothing in the arena outlives a run but the outputs, which the next one writes anew.
   if (poisons_memory()) backend(device).fill(arena->data(), kPoison, stats.arena_bytes);
-  for (const Assignment& assignment : schedule.graph.assignments()) {
-    schedule.graph.states()[assignment.state]->value().storage()->note_change();
-  }
+  note_changes();
   if (later) {
     executor.run_later(steps);
   } else {
@@ -418,6 +476,48 @@ void Program::Impl::run(const std::vector<Tensor>& inputs, int64_t steps, bool l
   // The inputs of the run before are released here, which is safe: its steps are enqueued where
   // these have other inputs, and memory is reused in stream order.
   bound_inputs = std::move(usable);
+}
+
+void Program::Impl::note_changes() const {
+  for (const Assignment& assignment : schedule.graph.assignments()) {
+    schedule.graph.states()[assignment.state]->value().storage()->note_change();
+  }
+}
+
+std::vector<Tensor> Program::Impl::call(const std::vector<CallArgument>& arguments) {
+  if (results == nullptr) {
+    throw ValueError("program: only what was compiled with is_function can be called; use run()");
+  }
+  check_count(arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    check_input(i, arguments[i].tensor, arguments[i].is_lent);
+  }
+  const std::lock_guard lock(mutex);
+  if (calls == nullptr) calls = make_calls();
+  note_changes();
+  return calls->call(arguments);
+}
+
+std::unique_ptr<CallQueue> Program::Impl::make_calls() {
+  CalledProgram called;
+  called.device = device;
+  called.inputs = specs_of(schedule.graph, schedule.graph.inputs());
+  for (const Tensor& output : outputs) {
+    called.outputs.push_back(output.spec());
+    called.output_offsets.push_back(static_cast<char*>(output.data()) -
+                                    static_cast<char*>(results->data()));
+  }
+  called.slot_bytes = slot_bytes;
+  called.num_slots = num_slots;
+  called.results = results;
+  called.arena = arena;
+  called.instructions = [this](const std::vector<void*>& inputs, int64_t slot) {
+    const int64_t lane = slot % stats.num_lanes;
+    return instructions(inputs, {static_cast<char*>(arena->data()) + lane * lane_bytes,
+                                 static_cast<char*>(results->data()) + slot * slot_bytes});
+  };
+  called.is_overwritten = [this](const Tensor& tensor) { return is_overwritten(tensor); };
+  return std::make_unique<CallQueue>(std::move(called), backend(device).later_runs());
 }
 
 std::vector<std::vector<double>> Program::Impl::time_instructions(const std::vector<Tensor>& inputs,
@@ -499,6 +599,10 @@ std::shared_ptr<Program> Program::compile(const Graph& graph, const std::vector<
 
 void Program::run(const std::vector<Tensor>& inputs, int64_t steps, bool later) {
   impl_->run(inputs, steps, later);
+}
+
+std::vector<Tensor> Program::call(const std::vector<CallArgument>& arguments) {
+  return impl_->call(arguments);
 }
 
 void Program::release_inputs() {

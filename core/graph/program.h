@@ -9,6 +9,7 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/dependencies.h"
+#include "core/graph/call_queue.h"
 #include "core/graph/graph.h"
 
 namespace kerascnn {
@@ -28,6 +29,8 @@ struct CompileOptions {
   bool allow_tf32 = true;
   // Will runs have several steps? Else all steps have one place for their intermediate results.
   bool repeats = true;
+  // Is it for call()? Then results have places of their own, for several calls at a time.
+  bool is_function = false;
 };
 
 // What one kernel call of a step is, for profiles.
@@ -51,6 +54,12 @@ class Program {
   // `later`: the steps may be enqueued later, together with those of further runs. Nobody can tell
   // but by the time: whatever is asked of the device afterwards finds them done.
   void run(const std::vector<Tensor>& inputs, int64_t steps = 1, bool later = false);
+
+  // One step as a function: its results belong to the caller. Arguments are of the traced specs;
+  // they are used where they are, or copied where that changes from call to call, where kernels
+  // can't read them or where the step overwrites them. On CUDA calls may be enqueued later, as with
+  // `later` above. Of programs that were compiled for it; throws ValueError of others.
+  std::vector<Tensor> call(const std::vector<CallArgument>& arguments);
 
   // Lets go of the inputs of the last run, whose memory others may then use after its steps.
   void release_inputs();

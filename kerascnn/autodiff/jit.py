@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, config, tracing, trees
+from kerascnn import _core, config, dtypes, tracing, trees
 from kerascnn.device import current as current_device
 from kerascnn.device import device as on_device
 from kerascnn.ops import dispatch
@@ -20,9 +20,6 @@ from kerascnn.variable import Variable, current_autocast
 # Programs that a function may have before a warning, and at all; the oldest one goes first.
 _WARN_FROM = 8
 _MOST = 128
-# Inputs up to this size are copied to a place of their own, so that a program meets the same
-# addresses in every call; a GPU would have to capture its work anew for others.
-_STAGED_BYTES = 4 << 20
 
 
 def jit(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,15 +74,15 @@ class _Jitted:
             return self._fun(*args, **kwargs)
         leaves: list[Any] = []
         key = _key_of((args, kwargs), leaves)
-        tensors = [x for x in leaves if isinstance(x, _core.Tensor)]
-        device = tensors[0].device if tensors else current_device()
-        tracked = tuple(_core.is_tracked(x) for x in tensors) if records else None
+        inputs = [x for x in leaves if isinstance(x, _INPUTS)]
+        device = next((x.device for x in inputs if isinstance(x, _core.Tensor)), current_device())
+        tracked = tuple(_is_tracked(x) for x in inputs) if records else None
         key = (key, device, tracked, config.floatx(), config.tf32(), current_autocast())
         with self._lock:
             compiled = self._compiled.get(key)
             if compiled is None:
                 compiled = self._trace(key, (args, kwargs), leaves, device, tracked)
-            return compiled.run(tensors)
+            return compiled.run(inputs)
 
     def _trace(
         self, key: Any, structure: Any, leaves: list[Any], device: str, tracked: Any
@@ -107,7 +104,10 @@ class _Jitted:
 
 
 def _key_of(structure: Any, leaves: list[Any]) -> Any:
-    """What the program depends on; the leaves of the structure are appended, arrays as tensors."""
+    """What the program depends on; the leaves of the structure are appended.
+
+    Arrays of NumPy stay arrays, which the program takes as they are; others become tensors.
+    """
     if isinstance(structure, (list, tuple)):
         return type(structure), *[_key_of(item, leaves) for item in structure]
     if isinstance(structure, dict):
@@ -119,7 +119,11 @@ def _key_of(structure: Any, leaves: list[Any]) -> Any:
     if isinstance(structure, _core.Tensor):
         leaves.append(structure)
         return structure.shape, structure.dtype
-    if isinstance(structure, np.generic) or dispatch.is_array_like(structure):
+    if isinstance(structure, (np.ndarray, np.generic)):
+        array = dispatch.to_numpy_array(structure)
+        leaves.append(array)
+        return array.shape, array.dtype.name
+    if dispatch.is_array_like(structure):
         return _key_of(dispatch.convert(structure), leaves)
     try:
         hash(structure)
@@ -131,19 +135,6 @@ def _key_of(structure: Any, leaves: list[Any]) -> Any:
         ) from None
     leaves.append(structure)
     return type(structure), structure
-
-
-class _Place:
-    """Memory that inputs are copied to, so that the program finds them at one address."""
-
-    def __init__(self, like: Any) -> None:
-        self.core = _core.Variable("input", like) if like.nbytes <= _STAGED_BYTES else None
-
-    def put(self, tensor: Any) -> Any:
-        if self.core is None:
-            return tensor
-        self.core.assign(tensor)
-        return self.core.value
 
 
 class _Compiled:
@@ -180,36 +171,37 @@ class _Compiled:
         self.num_outputs = len(self.outputs)
         self.outputs = []  # values of a trace that has ended
         self.program = _compile(graph, outputs, device)
-        self.places: list[_Place] | None = None
 
     @staticmethod
     def _input(trace: Trace, leaf: Any, inputs: list[Any]) -> Any:
-        if not isinstance(leaf, _core.Tensor):
+        if not isinstance(leaf, _INPUTS):
             return leaf
-        name = f"argument_{len(inputs)}"
-        inputs.append(trace.graph.input(name, list(leaf.shape), leaf.dtype))
+        name, dtype = f"argument_{len(inputs)}", dtypes.standardize_dtype(leaf.dtype)
+        inputs.append(trace.graph.input(name, list(leaf.shape), dtype))
         return inputs[-1]
 
-    def run(self, tensors: list[Any]) -> Any:
-        for x in tensors:
-            if x.device != self.device:
+    def run(self, inputs: list[Any]) -> Any:
+        for x in inputs:
+            if isinstance(x, _core.Tensor) and x.device != self.device:
                 raise _core.DeviceError(
                     f"jit: {self.name} runs on {self.device}, where its first argument is, but "
                     f"another one is on {x.device}; move one of them with .to('{self.device}')."
                 )
-        if self.places is None:
-            self.places = [_Place(x) for x in tensors]
-        self.program.run([p.put(x) for p, x in zip(self.places, tensors, strict=True)])
-        results = [y.copy() for y in self.program.outputs()]
+        results = self.program.call(inputs)
         outputs = results[: self.num_outputs]
         if self.backward is not None:
-            outputs = self.backward.record(self.name, tensors, outputs, results[self.num_outputs :])
+            outputs = self.backward.record(self.name, inputs, outputs, results[self.num_outputs :])
         items = iter(outputs)
         leaves = [next(items) if x is _SLOT else x for x in self.leaves]
         return trees.pack_as(self.pattern, leaves)
 
 
+_INPUTS = (_core.Tensor, np.ndarray)  # what a program has an input for
 _SLOT = object()  # where a result of the program goes
+
+
+def _is_tracked(x: Any) -> bool:
+    return isinstance(x, _core.Tensor) and _core.is_tracked(x)
 
 
 class _Backward:
@@ -252,8 +244,8 @@ class _Backward:
         wanted = [value for value in gradients if value is not None]
         self.program = _compile(part, wanted, device) if wanted else None
 
-    def record(self, name: str, tensors: list[Any], outputs: list[Any], kept: list[Any]) -> Any:
-        sources = [*(tensors[i] for i in self.places), *self.variables]
+    def record(self, name: str, inputs: list[Any], outputs: list[Any], kept: list[Any]) -> Any:
+        sources = [*(inputs[i] for i in self.places), *self.variables]
         return _core.record_function(f"jit({name})", sources, outputs, self._gradient_of(kept))
 
     def _gradient_of(self, kept: list[Any]) -> Callable[[list[Any]], list[Any]]:
@@ -261,8 +253,7 @@ class _Backward:
             if self.program is None:
                 return [None] * len(self.has_gradient)
             given = {"kept": kept, "gradient": [self._filled(i, g) for i, g in enumerate(upstream)]}
-            self.program.run([given[kind][i] for kind, i in self.sources])
-            results = iter([y.copy() for y in self.program.outputs()])
+            results = iter(self.program.call([given[kind][i] for kind, i in self.sources]))
             return [next(results) if has else None for has in self.has_gradient]
 
         return gradient
@@ -277,4 +268,4 @@ def _is_output(y: Any) -> bool:
 
 
 def _compile(graph: Any, outputs: list[Any], device: str) -> Any:
-    return _core.Program.compile(graph, outputs, device, allow_tf32=config.tf32())
+    return _core.Program.compile(graph, outputs, device, allow_tf32=config.tf32(), is_function=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import warnings
 import weakref
 
@@ -232,3 +234,146 @@ def test_nothing_warns_in_ordinary_use():
         warnings.simplefilter("error")
         for _ in range(20):
             f(tensor(1.0))
+
+
+class TestManyCallsInARow:
+    """On a GPU such calls are started together, in an order that nobody can tell from theirs."""
+
+    TABLE = np.random.default_rng(0).integers(-9, 10, 50).astype("float32")
+
+    def test_arrays_and_variables(self):
+        total = keras.Variable(0.0)
+
+        @keras.jit
+        def step(table, picked):
+            return {"total": total.assign_add(ops.sum(ops.take(table, picked))), "n": picked * 2}
+
+        rng = np.random.default_rng(1)
+        table, picked = tensor(self.TABLE), np.empty(3, "int32")
+        results, expected, sums = [], [], 0.0
+        for i in range(77):
+            picked[...] = rng.integers(0, 50, 3)
+            results.append(step(table, picked))
+            sums += self.TABLE[picked].sum()
+            expected.append((sums, picked * 2))
+            picked[...] = 0  # read already
+            if i in (20, 21, 50):
+                assert float(total) == sums
+            if i == 40:
+                total.assign(sums := 1000.0)
+        assert step.num_traces == 1
+        for result, (sums, doubled) in zip(results, expected, strict=True):
+            assert float(result["total"]) == sums
+            assert result["n"].numpy().tolist() == doubled.tolist()
+
+    def test_results_are_arguments_of_later_calls(self):
+        step = keras.jit(lambda a, b, add: (b + add, a * 0.5))
+        a, b = tensor([1.0, 2.0]), tensor([3.0, 4.0])
+        x, y = a.numpy().copy(), b.numpy().copy()
+        for i in range(40):
+            a, b = step(a, b, np.float32(i))
+            x, y = y + i, x * 0.5
+            if i == 30:
+                b = b + 1.0
+                y = y + 1.0
+        np.testing.assert_allclose(a.numpy(), x, rtol=1e-6)
+        np.testing.assert_allclose(b.numpy(), y, rtol=1e-6)
+
+    def test_programs_by_turns(self):
+        x = keras.Variable(1.0)
+        double = keras.jit(lambda: x.assign(x * 2.0))
+        add = keras.jit(lambda y: x.assign(x + y))
+        value = 1.0
+        for i in range(30):
+            double()
+            add(np.float32(i))
+            value = value % 1024 * 2 + i
+            if i % 7 == 6:
+                x.assign(float(x) % 1024)
+                value %= 1024
+            else:
+                x.assign(x % 1024)
+                value %= 1024
+        assert float(x) == value
+
+    def test_arguments_and_results_of_any_size(self):
+        f = keras.jit(lambda x: (x + 1.0, ops.max(x)))
+        for size in (0, 1, 1000, 70_000, 1_100_000):  # up to over 4 MiB
+            if size:
+                for i in range(20):
+                    x = np.full(size, i, "float32")
+                    one, most = f(x if i % 3 else tensor(x))
+                    assert (one.shape, float(one[-1]), float(most)) == ((size,), i + 1, i)
+            else:
+                assert keras.jit(lambda x: x + 1.0)(np.empty((0, 3), "float32")).shape == (0, 3)
+
+    def test_kinds_of_arrays(self):
+        f = keras.jit(lambda x: ops.sum(ops.cast(x, "float32")))
+        backwards = np.arange(6, dtype="float32").reshape(2, 3)[:, ::-1]
+        assert float(f(backwards)) == 15.0
+        assert float(f(backwards.T)) == 15.0
+        assert float(f(np.arange(6).astype(">i4").reshape(2, 3))) == 15.0
+        assert float(f(np.array([[True, False]]))) == 1.0
+        assert float(f(np.float64(2.5))) == 2.5
+        assert float(f(np.arange(4, dtype=_bfloat16()))) == 6.0
+        read_only = np.ones(3, "float32")
+        read_only.setflags(write=False)
+        assert float(f(read_only)) == 3.0
+        with pytest.raises(TypeError, match="complex"):
+            f(np.ones(3, "complex64"))
+
+
+ALONE = """
+import sys
+import numpy as np
+import kerascnn as keras
+from kerascnn import ops
+
+device = sys.argv[1]
+keras.config.set_device(device)
+table = ops.convert_to_tensor(np.arange(50, dtype="float32"))
+total = keras.Variable(0.0)
+
+
+@keras.jit
+def step(table, picked):
+    x = ops.take(table, picked)
+    for _ in range(40):  # long enough for the device that calls come together meanwhile
+        x = ops.flip(ops.cumsum(x) * 0.0 + x)
+    return total.assign_add(ops.sum(x))
+
+
+def run():
+    return [step(table, np.array([i % 50, 7], "int32")) for i in range(400)]
+
+
+run()
+total.assign(0.0)
+before = keras.config.launch_stats(device)
+results = run()
+after = keras.config.launch_stats(device)
+expected = np.cumsum([i % 50 + 7 for i in range(400)])
+np.testing.assert_array_equal([float(x) for x in results], expected)
+print(*(after[kind] - before[kind] for kind in ("graph_launches", "graph_captures")))
+"""
+
+
+def test_calls_start_together_on_a_gpu(cuda_device, tmp_path):
+    """By itself: once arrays were shared with other libraries, each call starts at once."""
+    result = subprocess.run(
+        [sys.executable, "-c", ALONE, cuda_device],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    launches, captures = map(int, result.stdout.split())
+    assert launches < 200  # of 400 calls
+    assert captures <= 5
+
+
+def _bfloat16():
+    import ml_dtypes
+
+    return ml_dtypes.bfloat16

@@ -1,6 +1,7 @@
 """Copies from the host beside a device's work: the right rows, in the right order of things."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -133,3 +134,39 @@ def test_waiting_for_a_gpu_leaves_the_core_to_others(cuda_device):
         steps *= 2
     # Spinning would take all of it; other threads of the process may do something now and then.
     assert cpu < 0.3 * wall
+
+
+def test_copies_read_their_source_at_once(device):
+    """Whatever the device has to do before: copies of any size, beside those that fill it up."""
+    rng = np.random.default_rng(0)
+    source = np.empty(5 << 18, "float32")
+    for sizes in ([1, 3, 63, 64, 65], [1000] * 700, [1 << 18, 7, (1 << 20) - 1, 1 << 20, 5 << 18]):
+        busy = _core.zeros([700, 700], "float32", device)
+        for _ in range(20):
+            (busy,) = _core.apply("exp", [busy])
+        copies = []
+        for i, size in enumerate(sizes):
+            offset = int(rng.integers(0, 2))
+            array = source[: size + offset][offset:]
+            array[...] = i + 1
+            array[-1] = -1
+            copies.append(_core.from_numpy(array, device))
+            array[...] = 0
+        for i, (size, copy) in enumerate(zip(sizes, copies, strict=True)):
+            values = copy.numpy()
+            assert values.shape == (size,)
+            assert (values[:-1] == i + 1).all()
+            assert values[-1] == -1
+
+
+def test_threads_copy_at_the_same_time(device):
+    def copy(number):
+        for i in range(300):
+            value = number * 1000 + i
+            array = np.full((i * 37) % 5000 + 1, value, "int32")
+            tensor = _core.from_numpy(array, device)
+            array[...] = -1
+            assert (tensor.numpy() == value).all()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(copy, range(4)))

@@ -91,7 +91,7 @@ std::span<const KernelTableRow> CpuBackend::kernel_table() const { return cpu_ke
 
 bool CpuBackend::fuses(const PlanRequest& request) { return cpu::fuses_conv2d_max_pool2d(request); }
 
-std::unique_ptr<Executor> CpuBackend::make_executor(Lanes lanes) {
+std::unique_ptr<Executor> CpuBackend::make_executor(Lanes lanes, bool /*single_steps*/) {
   if (const int64_t seed = shuffle_seed(); seed > 0) {
     return make_shuffled_executor(*this, std::move(lanes), seed);
   }

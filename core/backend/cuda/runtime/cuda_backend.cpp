@@ -81,9 +81,12 @@ void order(cudaStream_t first, cudaStream_t second) {
   check(cudaStreamWaitEvent(second, event.get(), 0), "cudaStreamWaitEvent");
 }
 
+bool uses_graphs() { return env_flag("KERASCNN_CUDA_GRAPHS", true) && !checks_kernels(); }
+
 }  // namespace
 
-CudaBackend::CudaBackend(int index) : context_(Context::of_device(index)) {
+CudaBackend::CudaBackend(int index)
+    : context_(Context::of_device(index)), staging_(*this, context_) {
   allocator_ = std::make_unique<CachingAllocator>(device(), std::make_unique<DeviceMemory>(index));
 }
 
@@ -111,15 +114,19 @@ int64_t CudaBackend::num_partial_sums(const PlanRequest& request) {
   return is_pooled ? conv2d_max_pool2d_wgrad_partial_sums(request) : 0;
 }
 
-std::unique_ptr<Executor> CudaBackend::make_executor(Lanes lanes) {
+std::unique_ptr<Executor> CudaBackend::make_executor(Lanes lanes, bool single_steps) {
   activate();
   if (const int64_t seed = shuffle_seed(); seed > 0) {
     return make_shuffled_executor(*this, std::move(lanes), seed);
   }
-  if (env_flag("KERASCNN_CUDA_GRAPHS", true) && !checks_kernels()) {
-    return std::make_unique<GraphExecutor>(context_, std::move(lanes), counters_);
+  if (uses_graphs()) {
+    return std::make_unique<GraphExecutor>(context_, std::move(lanes), counters_, single_steps);
   }
   return std::make_unique<LaunchExecutor>(context_, std::move(lanes.front()), counters_);
+}
+
+LaterRuns* CudaBackend::later_runs() {
+  return uses_graphs() && shuffle_seed() == 0 ? &context_.later_runs() : nullptr;
 }
 
 // Twice what the L2 cache holds, as the buffers of a step are never all in use at once. Beyond, it
@@ -160,6 +167,8 @@ void CudaBackend::launch(Kernel& kernel, const KernelArgs& args) {
 
 void CudaBackend::copy_from_host(void* destination, const void* source, int64_t bytes) {
   if (bytes == 0) return;
+  activate();
+  if (staging_.copy(destination, source, bytes)) return;
   synchronize(kUsualPatience);  // the copy would wait for the stream's work by spinning
   check(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes), cudaMemcpyHostToDevice,
                         context_.stream()),

@@ -7,6 +7,7 @@
 #include "core/backend/backend.h"
 #include "core/backend/cuda/runtime/context.h"
 #include "core/backend/cuda/runtime/graph_executor.h"
+#include "core/backend/cuda/runtime/host_staging.h"
 
 namespace kerascnn::cuda {
 
@@ -21,7 +22,8 @@ class CudaBackend final : public Backend {
   std::span<const KernelTableRow> kernel_table() const override;
   bool fuses(const PlanRequest& request) override;
   int64_t num_partial_sums(const PlanRequest& request) override;
-  std::unique_ptr<Executor> make_executor(Lanes lanes) override;
+  std::unique_ptr<Executor> make_executor(Lanes lanes, bool single_steps) override;
+  LaterRuns* later_runs() override;
   int64_t max_unshared_bytes() const override;
   int64_t max_lanes(int64_t arena_bytes) const override;
   LaunchStats launch_stats() const override;
@@ -49,6 +51,7 @@ class CudaBackend final : public Backend {
   Context& context_;
   std::unique_ptr<Allocator> allocator_;
   LaunchCounters counters_;
+  HostStaging staging_;
   std::mutex landing_mutex_;
   StoragePtr landing_;
 };

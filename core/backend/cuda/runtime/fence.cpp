@@ -5,7 +5,10 @@
 
 namespace kerascnn::cuda {
 
-CudaFence::CudaFence(Context& context) : context_(context), event_(make_blocking_event()) {}
+CudaFence::CudaFence(Context& context) : context_(context) {
+  activate();
+  event_ = make_blocking_event();
+}
 
 void CudaFence::record() { record_on(context_.stream()); }
 

@@ -162,12 +162,14 @@ void set_priorities(const std::vector<PrioritizedNode>& nodes) {
 
 bool uses_branches() { return env_flag("KERASCNN_CUDA_BRANCHES", true); }
 
-GraphExecutor::GraphExecutor(Context& context, Lanes lanes, LaunchCounters& counters)
+GraphExecutor::GraphExecutor(Context& context, Lanes lanes, LaunchCounters& counters,
+                             bool single_steps)
     : context_(context),
       lanes_(std::move(lanes)),
       counters_(counters),
       sizes_(steps_of_turn(size(), lanes_.size() > 1)),
-      uses_loops_(env_flag("KERASCNN_CUDA_LOOPS", true)) {
+      uses_loops_(env_flag("KERASCNN_CUDA_LOOPS", true)),
+      single_runs_(single_steps ? kSingleRunsInLoop : 0) {
   check(cudaMalloc(&remaining_turns_, sizeof(int64_t)), "cudaMalloc of a loop counter");
 }
 

@@ -32,7 +32,8 @@ struct PrioritizedNode {
 
 class GraphExecutor : public Executor {
  public:
-  GraphExecutor(Context& context, Lanes lanes, LaunchCounters& counters);
+  // `single_steps`: runs will have one step each, which get a graph without a loop at once.
+  GraphExecutor(Context& context, Lanes lanes, LaunchCounters& counters, bool single_steps);
   ~GraphExecutor() override;
 
   void run(int64_t steps) override;
@@ -64,7 +65,7 @@ class GraphExecutor : public Executor {
   std::map<int64_t, Captured> loops_;   // by the steps of a turn
   // Without a loop, whose cost shows where steps come one by one.
   std::map<int64_t, Captured> straight_;  // by their steps
-  int64_t single_runs_ = 0;
+  int64_t single_runs_;
   // Turns without loops, of the recording that goes on: only such graphs' kernels are known by the
   // nodes that they were captured as.
   std::map<int64_t, Captured> profiled_;

@@ -1,0 +1,40 @@
+// Copies from ordinary memory that don't wait for the device.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+
+#include "core/backend/backend.h"
+#include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/fence.h"
+
+namespace kerascnn::cuda {
+
+// Two halves of page-locked memory, filled in turns: the source is read at once, the device takes
+// the bytes when its stream comes to the copy. A half is filled again when its copies are done.
+class HostStaging {
+ public:
+  HostStaging(Backend& backend, Context& context);
+
+  // Enqueues the copy on the context's stream. False for a copy that is too large, or where the
+  // system gives no page-locked memory.
+  bool copy(void* destination, const void* source, int64_t bytes);
+
+ private:
+  struct Half {
+    explicit Half(Context& context) : copied(context) {}
+    StoragePtr memory;
+    int64_t used = 0;
+    CudaFence copied;  // behind the last copy, recorded when the other half's turn came
+  };
+  bool make_room(int64_t bytes, cudaStream_t stream);
+
+  Backend& backend_;
+  Context& context_;
+  std::mutex mutex_;
+  std::array<Half, 2> halves_;
+  size_t current_ = 0;
+};
+
+}  // namespace kerascnn::cuda
