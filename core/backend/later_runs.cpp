@@ -31,7 +31,8 @@ void LaterRuns::add(Executor& executor, int64_t steps) {
 
 void LaterRuns::flush_waiting() {
   const std::lock_guard lock(mutex_);
-  if (is_waiting_) start(steps_);
+  // What the executor does asks for a flush as well: to it none of these steps waits any more.
+  if (is_waiting_ && !is_starting_) start(steps_);
 }
 
 void LaterRuns::stop() {
@@ -40,21 +41,28 @@ void LaterRuns::stop() {
   is_stopped_ = true;
 }
 
-// What the executor does may ask for a flush: none of these steps waits any more then.
+// Other threads find steps waiting until they are on the device.
 void LaterRuns::start(int64_t steps) {
-  Executor& executor = *executor_;
   const int64_t left = steps_ - steps;
-  steps_ = 0;
-  is_waiting_ = false;
-  executor_ = nullptr;
-  executor.run(steps);
-  before_->record();
+  is_starting_ = true;
+  try {
+    executor_->run(steps);
+    before_->record();
+  } catch (...) {
+    settle(0);
+    throw;
+  }
   std::swap(before_, last_);
   last_steps_ = steps;
-  if (left == 0) return;
-  executor_ = &executor;
+  settle(left);
+}
+
+// So many steps wait now.
+void LaterRuns::settle(int64_t left) {
   steps_ = left;
-  is_waiting_ = true;
+  if (left == 0) executor_ = nullptr;
+  is_waiting_ = left > 0;
+  is_starting_ = false;
 }
 
 }  // namespace kerascnn

@@ -26,7 +26,7 @@ class LaterRuns {
   // to do, and where it is at the last run and as many wait as that has. The executor must live
   // until flush().
   void add(Executor& executor, int64_t steps);
-  // Starts all that wait.
+  // Starts all that wait; returns when they are on the device, whichever thread starts them.
   void flush() {
     if (is_waiting_) flush_waiting();
   }
@@ -36,10 +36,12 @@ class LaterRuns {
  private:
   void flush_waiting();
   void start(int64_t steps);
+  void settle(int64_t left);
 
   std::recursive_mutex mutex_;
   std::atomic<bool> is_waiting_{false};
   bool is_stopped_ = false;
+  bool is_starting_ = false;      // by the thread that has the lock
   Executor* executor_ = nullptr;  // whose steps wait
   int64_t steps_ = 0;
   int64_t last_steps_ = 0;  // of the run that was started last

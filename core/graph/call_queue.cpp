@@ -47,7 +47,7 @@ std::vector<Tensor> CallQueue::call(const std::vector<CallArgument>& arguments) 
     waits = waits && !program_.is_overwritten(tensor);
   }
   if (!waits || num_made_ == num_slots_) settle();
-  if (num_made_ == num_slots_) num_made_ = num_started_ = 0;
+  if (num_made_ == num_slots_) begin_anew();
   if (num_made_ == 0 && num_slots_ > 1) {
     const Shape size{num_slots_ * program_.slot_bytes};
     results_ = Tensor::empty({DType::UInt8, size}, program_.device);
@@ -57,7 +57,8 @@ std::vector<Tensor> CallQueue::call(const std::vector<CallArgument>& arguments) 
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!is_copied_[i]) continue;
     const auto& [tensor, is_lent] = arguments[i];
-    made.sources[i] = is_lent && waits ? kept_on_host(i, slot, tensor) : tensor.detached();
+    made.sources[i] =
+        is_lent && waits ? kept_on_host(i, slot, tensor) : tensor.contiguous().detached();
   }
   std::vector<Tensor> results = results_of(slot);
   if (num_slots_ == 1) made.results = results;
@@ -66,9 +67,10 @@ std::vector<Tensor> CallQueue::call(const std::vector<CallArgument>& arguments) 
   try {
     waits ? later_->add(*this, 1) : run(1);
   } catch (...) {
-    num_made_ = num_slots_;  // whatever waited was given up: the next call begins anew
+    begin_anew();  // whatever waited was given up
     throw;
   }
+  if (!waits) calls_[slot] = {};
   return results;
 }
 
@@ -110,10 +112,16 @@ void CallQueue::lay_out() {
   const bool may_wait = later_ != nullptr && slot_bytes_ <= kMostWaitingBytes / program_.num_slots;
   num_slots_ = may_wait ? program_.num_slots : 1;
   executors_.clear();
-  calls_.assign(num_slots_, {});
-  num_made_ = num_started_ = 0;
+  begin_anew();
   slots_ = slot_bytes_ > 0 ? allocate_storage(num_slots_ * slot_bytes_, program_.device) : nullptr;
   host_.assign(num_slots_ > 1 ? num_slots_ * slot_bytes_ : 0, 0);
+}
+
+// Takes the slots of calls that were started. Not when they are: what they hold may ask for locks
+// when it goes, such as Python's, which whoever starts calls must not wait for.
+void CallQueue::begin_anew() {
+  calls_.assign(num_slots_, {});
+  num_made_ = num_started_ = 0;
 }
 
 // Starts what waits.
@@ -166,7 +174,6 @@ void CallQueue::start(int64_t first, int64_t count) {
   }
   executor_for(count).run(1);
   copy_results(first, count);
-  for (int64_t slot = first; slot < first + count; ++slot) calls_[slot] = {};
 }
 
 // To the first slots on the device.

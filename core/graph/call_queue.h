@@ -72,6 +72,7 @@ class CallQueue final : public Executor {
   bool has_to_be_copied(size_t index, const CallArgument& argument) const;
   void choose_copies(const std::vector<CallArgument>& arguments);
   void lay_out();
+  void begin_anew();
   void settle();
   Tensor place_of(size_t input, int64_t slot) const;
   Tensor kept_on_host(size_t input, int64_t slot, const Tensor& lent);

@@ -325,6 +325,8 @@ class TestManyCallsInARow:
 
 ALONE = """
 import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import kerascnn as keras
 from kerascnn import ops
@@ -355,6 +357,23 @@ after = keras.config.launch_stats(device)
 expected = np.cumsum([i % 50 + 7 for i in range(400)])
 np.testing.assert_array_equal([float(x) for x in results], expected)
 print(*(after[kind] - before[kind] for kind in ("graph_launches", "graph_captures")))
+
+
+def in_a_thread(number):
+    keras.config.set_device(device)
+    total = keras.Variable(0.0)
+    add = keras.jit(lambda table, picked: total.assign_add(ops.sum(ops.take(table, picked))))
+    expected = np.cumsum([i % 50 + number for i in range(300)])
+    results = []
+    for i in range(300):
+        results.append(add(table, np.array([i % 50, number], "int32")))
+        if i % 60 == 7 * number:
+            assert float(results[-1]) == expected[i]
+    np.testing.assert_array_equal([float(x) for x in results], expected)
+
+
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(in_a_thread, range(4)))
 """
 
 

@@ -1,5 +1,9 @@
 // Runs that are collected until somebody looks.
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <stdexcept>
+#include <thread>
 
 #include "check.h"
 #include "core/backend/later_runs.h"
@@ -32,11 +36,13 @@ class FakeExecutor : public Executor {
   FakeExecutor(FakeDevice& device, int name) : device_(device), name_(name) {}
   void run(int64_t steps) override {
     if (asks_for_flush != nullptr) asks_for_flush->flush();  // as taking the stream does
+    if (while_it_runs) while_it_runs();
     if (fails) throw std::runtime_error("no");
     device_.started.emplace_back(name_, steps);
   }
 
   LaterRuns* asks_for_flush = nullptr;
+  std::function<void()> while_it_runs;
   bool fails = false;
 
  private:
@@ -132,6 +138,28 @@ TEST(a_run_may_ask_for_a_flush_itself) {
   for (int i = 0; i < 40; ++i) s.runs.add(s.first, 1);
   s.runs.flush();
   CHECK_EQUAL(s.steps(), 40);
+}
+
+TEST(whoever_flushes_finds_what_another_thread_starts) {
+  Setting s;
+  std::atomic<bool> is_starting = false, may_end = false, has_flushed = false;
+  s.first.while_it_runs = [&] {
+    is_starting = true;
+    while (!may_end) std::this_thread::yield();
+  };
+  std::thread starting([&] { s.runs.add(s.first, 1); });
+  while (!is_starting) std::this_thread::yield();
+  std::thread flushing([&] {
+    s.runs.flush();
+    has_flushed = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const bool was_early = has_flushed;
+  may_end = true;
+  starting.join();
+  flushing.join();
+  CHECK(!was_early);
+  CHECK_EQUAL(s.steps(), 1);
 }
 
 TEST(steps_that_failed_to_start_are_not_started_again) {
