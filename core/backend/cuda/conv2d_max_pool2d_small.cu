@@ -127,14 +127,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     Vector<float, N> values;
     Vector<uint8_t, N> positions;
-#pragma unroll
-    for (int k = 0; k < N; ++k) {
-      Maximum2x2 maximum(activate_pixel<kSimple>(c, sums[0][k]));
-#pragma unroll
-      for (int p = 1; p < 4; ++p) maximum.add(activate_pixel<kSimple>(c, sums[p][k]), p);
-      values.values[k] = maximum.value;
-      positions.values[k] = maximum.position;
-    }
+    find_maxima<kSimple>(c, sums, values, positions);
     const int64_t at =
         ((static_cast<int64_t>(n) * c.pooled_height + first_row + row) * c.pooled_width + column) *
             c.output_channels +

@@ -170,14 +170,7 @@ __global__ void __launch_bounds__(kThreads,
         }
       } else {
         Vector<uint8_t, N> positions;
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-          Maximum2x2 maximum(activate_pixel<kSimple>(c, sums[0][k]));
-#pragma unroll
-          for (int p = 1; p < 4; ++p) maximum.add(activate_pixel<kSimple>(c, sums[p][k]), p);
-          values.values[k] = maximum.value;
-          positions.values[k] = maximum.position;
-        }
+        find_maxima<kSimple>(c, sums, values, positions);
         if (index != nullptr) *reinterpret_cast<Vector<uint8_t, N>*>(index + at) = positions;
       }
       *reinterpret_cast<Vector<float, N>*>(y + at) = values;

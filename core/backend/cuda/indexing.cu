@@ -1,4 +1,4 @@
-// gather and its adjoint, one_hot, take_batch, put_batch. Indices outside the axis are clamped to
+// gather and its adjoint, one_hot, put_batch. Indices outside the axis are clamped to
 // it.
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/block.cuh"
@@ -15,20 +15,6 @@ namespace kerascnn::cuda {
 namespace {
 
 constexpr int kCopyThreads = 128;  // batches are small: more blocks reach more of the GPU
-
-// Row i of `out` is row order[step * batch_size + i] of `data`; rows of `words` words.
-template <typename Word>
-__global__ void take_batch(const Word* __restrict__ data, const int32_t* __restrict__ order,
-                           const int64_t* __restrict__ step, Word* __restrict__ out,
-                           int64_t batch_size, int64_t words, int64_t rows, int64_t order_length) {
-  begin_kernel();
-  const int64_t start = *step * batch_size;
-  for (int64_t i = first_item(); i < batch_size * words; i += item_step()) {
-    const Division at = divide(i, words);
-    const int64_t row = clamp_index(order[clamp_index(start + at.quotient, order_length)], rows);
-    out[i] = data[row * words + at.remainder];
-  }
-}
 
 // Rows of `batch` become rows step * batch_size, ... of `out`, as far as there are such; rows of
 // `words` words. In place nothing but these is touched; else the rest comes from `buffer`, so that
@@ -235,28 +221,6 @@ std::unique_ptr<Kernel> plan_one_hot(const PlanRequest& request) {
                 input<Index>(args, 0), output<Word>(args, 0), size, depth, static_cast<Word>(one));
         check_launch("one_hot");
       });
-    });
-  });
-}
-
-// data (n, ...), order int32 (m,), step int64 () -> (batch_size, ...)
-std::unique_ptr<Kernel> plan_take_batch(const PlanRequest& request) {
-  const TensorSpec& data = request.inputs[0];
-  const int64_t rows = data.shape[0];
-  const int64_t order_length = num_elements(request.inputs[1].shape);
-  const int64_t batch_size = request.attributes.get_int("batch_size");
-  const int64_t item = static_cast<int64_t>(itemsize(data.dtype));
-  const int64_t row_bytes = rows > 0 ? num_bytes(data) / rows : 0;
-  const int64_t widest = widest_word(row_bytes);
-  return make_early_kernel("kerascnn take_batch", [=](const KernelArgs& args) {
-    if (batch_size * row_bytes == 0 || order_length == 0) return;
-    dispatch_word(word_for(args, widest, item), [&]<typename Word>(Type<Word>) {
-      const int64_t words = row_bytes / static_cast<int64_t>(sizeof(Word));
-      take_batch<Word><<<grid_for(batch_size * words, kCopyThreads), kCopyThreads, 0,
-                         static_cast<cudaStream_t>(args.stream)>>>(
-          input<Word>(args, 0), input<int32_t>(args, 1), input<int64_t>(args, 2),
-          output<Word>(args, 0), batch_size, words, rows, order_length);
-      check_launch("take_batch");
     });
   });
 }

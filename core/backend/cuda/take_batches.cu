@@ -1,5 +1,5 @@
-// take_batches: the next batch of several arrays in one launch, bytes as scaled floats where that
-// is asked for. Indices outside the order or the data are clamped to them, as in take_batch.
+// take_batch, take_batches: the next batch of an array, or of several in one launch. Indices
+// outside the order or the data are clamped to them.
 #include <array>
 
 #include "core/backend/cuda/device/begin.cuh"
@@ -9,6 +9,7 @@
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/plans.h"
 #include "core/backend/cuda/runtime/check.h"
+#include "core/base/error.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -100,21 +101,15 @@ TakenArray taken_array(const PlannedArray& planned, const void* data, void* out)
   return array;
 }
 
-}  // namespace
-
-bool fuses_take_batches(const PlanRequest& request) {
-  return request.op.name == "take_batches" && request.inputs.size() - 2 <= kMaxArrays;
-}
-
 // arrays (n, ...), order int32 (m,), step int64 () -> a batch of each array
-std::unique_ptr<Kernel> plan_take_batches(const PlanRequest& request) {
+std::unique_ptr<Kernel> plan(const PlanRequest& request) {
   std::vector<PlannedArray> planned;
   for (const TensorSpec& data : request.inputs.first(request.inputs.size() - 2)) {
     planned.push_back(plan_array(data));
   }
   const int64_t order_length = num_elements(request.inputs[planned.size()].shape);
   const int64_t batch_size = request.attributes.get_int("batch_size");
-  return make_early_kernel("kerascnn take_batches", [=](const KernelArgs& args) {
+  return make_early_kernel(message("kerascnn ", request.op.name), [=](const KernelArgs& args) {
     if (order_length == 0) return;
     for (size_t first = 0; first < planned.size(); first += kMaxArrays) {
       TakeParams params{};
@@ -137,5 +132,15 @@ std::unique_ptr<Kernel> plan_take_batches(const PlanRequest& request) {
     }
   });
 }
+
+}  // namespace
+
+bool fuses_take_batches(const PlanRequest& request) {
+  return request.op.name == "take_batches" && request.inputs.size() - 2 <= kMaxArrays;
+}
+
+std::unique_ptr<Kernel> plan_take_batch(const PlanRequest& request) { return plan(request); }
+
+std::unique_ptr<Kernel> plan_take_batches(const PlanRequest& request) { return plan(request); }
 
 }  // namespace kerascnn::cuda

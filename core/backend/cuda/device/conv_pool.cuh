@@ -226,4 +226,19 @@ struct Maximum2x2 {
   }
 };
 
+// The largest of four pixels and its position, of N channels each.
+template <bool kSimple, int N>
+__device__ __forceinline__ void find_maxima(const ConvPool& c, const float (&sums)[4][N],
+                                            Vector<float, N>& values,
+                                            Vector<uint8_t, N>& positions) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    Maximum2x2 maximum(activate_pixel<kSimple>(c, sums[0][k]));
+#pragma unroll
+    for (int p = 1; p < 4; ++p) maximum.add(activate_pixel<kSimple>(c, sums[p][k]), p);
+    values.values[k] = maximum.value;
+    positions.values[k] = maximum.position;
+  }
+}
+
 }  // namespace kerascnn::cuda
