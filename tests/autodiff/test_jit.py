@@ -296,6 +296,17 @@ class TestManyCallsInARow:
                 value %= 1024
         assert float(x) == value
 
+    def test_nothing_is_returned(self):
+        total = keras.Variable(0.0)
+
+        @keras.jit
+        def add(x):
+            total.assign_add(ops.sum(x))
+
+        for i in range(40):
+            assert add(np.full(3, i, "float32")) is None
+        assert float(total) == 3 * sum(range(40))
+
     def test_arguments_and_results_of_any_size(self):
         f = keras.jit(lambda x: (x + 1.0, ops.max(x)))
         for size in (0, 1, 1000, 70_000, 1_100_000):  # up to over 4 MiB
