@@ -188,7 +188,9 @@ class Backend {
   virtual void launch(Kernel& kernel, const KernelArgs& args) = 0;
 
   // All copies and fills are ordered with the backend's stream. from_host returns when the source
-  // may be reused; to_host when the data has arrived.
+  // may be reused, and up to kMostStagedBytes without waiting for the device; to_host when the data
+  // has arrived.
+  static constexpr int64_t kMostStagedBytes = 4 << 20;
   virtual void copy_from_host(void* destination, const void* source, int64_t bytes) = 0;
   virtual void copy_to_host(void* destination, const void* source, int64_t bytes) = 0;
   virtual void copy(void* destination, const void* source, int64_t bytes) = 0;
@@ -213,6 +215,9 @@ class Backend {
   // What is enqueued on the backend's stream from now on waits for the fence.
   virtual void hold_back(Fence& fence) = 0;
 
+  // From now on memory is shared with others who may look at it without asking: no work waits to be
+  // put on the stream any more.
+  virtual void begin_sharing() {}
   // Makes the backend's stream wait for work on a foreign stream (DLPack import), and the other way
   // round (export). Nothing to do on a CPU. `stream` follows the DLPack protocol's numbering;
   // wait_for_stream(-1) waits for every stream of the device, for work whose stream is not known.

@@ -4,19 +4,13 @@
 #include <utility>
 
 namespace kerascnn {
-namespace {
-
-// So many hide what a start costs; more would keep the device waiting where the host is slow.
-constexpr int64_t kMostSteps = 16;
-
-}  // namespace
 
 LaterRuns::LaterRuns(std::unique_ptr<Fence> first, std::unique_ptr<Fence> second)
     : last_(std::move(first)), before_(std::move(second)) {}
 
 void LaterRuns::add(Executor& executor, int64_t steps) {
   const std::lock_guard lock(mutex_);
-  if (executor_ != &executor) flush();
+  if (executor_ != &executor || failure_ != nullptr) flush();
   executor_ = &executor;
   steps_ += steps;
   is_waiting_ = true;
@@ -32,12 +26,29 @@ void LaterRuns::add(Executor& executor, int64_t steps) {
 void LaterRuns::flush_waiting() {
   const std::lock_guard lock(mutex_);
   // What the executor does asks for a flush as well: to it none of these steps waits any more.
-  if (is_waiting_ && !is_starting_) start(steps_);
+  if (is_starting_) return;
+  if (failure_ != nullptr) {
+    is_waiting_ = false;
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+  if (is_waiting_) start(steps_);
+}
+
+void LaterRuns::flush_quietly() noexcept {
+  if (!is_waiting_) return;
+  const std::lock_guard lock(mutex_);
+  if (is_starting_ || failure_ != nullptr) return;
+  try {
+    flush();
+  } catch (...) {
+    failure_ = std::current_exception();
+    is_waiting_ = true;
+  }
 }
 
 void LaterRuns::stop() {
   const std::lock_guard lock(mutex_);
-  flush();
+  flush_quietly();
   is_stopped_ = true;
 }
 

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 
@@ -19,6 +20,10 @@ namespace kerascnn {
 
 class LaterRuns {
  public:
+  // So many steps hide what a start costs; more would keep the device waiting where the host is
+  // slow.
+  static constexpr int64_t kMostSteps = 16;
+
   // The fences mark the ends of the two runs that were started last.
   LaterRuns(std::unique_ptr<Fence> first, std::unique_ptr<Fence> second);
 
@@ -30,8 +35,12 @@ class LaterRuns {
   void flush() {
     if (is_waiting_) flush_waiting();
   }
+  // The same for whoever can't report that it failed: the next add() or flush() throws what was
+  // thrown.
+  void flush_quietly() noexcept;
   // From now on steps are started when they are noted: somebody looks without asking.
   void stop();
+  bool is_stopped() const { return is_stopped_; }
 
  private:
   void flush_waiting();
@@ -39,8 +48,9 @@ class LaterRuns {
   void settle(int64_t left);
 
   std::recursive_mutex mutex_;
-  std::atomic<bool> is_waiting_{false};
-  bool is_stopped_ = false;
+  std::atomic<bool> is_waiting_{false};  // steps, or a failure that somebody has to be told of
+  std::exception_ptr failure_;
+  std::atomic<bool> is_stopped_{false};
   bool is_starting_ = false;      // by the thread that has the lock
   Executor* executor_ = nullptr;  // whose steps wait
   int64_t steps_ = 0;

@@ -93,7 +93,7 @@ void bind_program(nb::module_& m) {
                    "list[Tensor]"),
            "One step as a function of tensors and of arrays on the host, which are copied: results "
            "of its own. On a GPU calls may be started together with those that follow.")
-      .def("release_inputs", &Program::release_inputs,
+      .def("release_inputs", &Program::release_inputs, nb::call_guard<nb::gil_scoped_release>(),
            "Lets go of the inputs of the last run, whose memory others may then use after its "
            "steps. They are kept until the next run otherwise.")
       .def("outputs", &Program::outputs, "The last step's results, overwritten by the next run.")

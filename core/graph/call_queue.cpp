@@ -13,8 +13,9 @@ namespace {
 
 // A larger tensor that comes from another place each time is read where it is.
 constexpr int64_t kMostCopiedBytes = 4 << 20;
-// What calls that wait copy goes to the device at once, and must not take long to.
-constexpr int64_t kMostWaitingBytes = 4 << 20;
+// What calls that wait copy goes to the device at once, by a copy that must not wait for the device
+// (Backend::kMostStagedBytes).
+constexpr int64_t kMostWaitingBytes = Backend::kMostStagedBytes;
 // A few numbers of calls at a time, for a few places of the inputs.
 constexpr size_t kMostExecutors = 10;
 
@@ -24,26 +25,21 @@ CallQueue::CallQueue(CalledProgram program, LaterRuns* later)
     : program_(std::move(program)),
       later_(later),
       backend_(backend(program_.device)),
-      is_copied_(program_.inputs.size()),
       in_place_(program_.inputs.size()) {
-  lay_out();
+  lay_out(std::vector<bool>(program_.inputs.size()));
 }
 
 CallQueue::~CallQueue() {
-  try {
-    settle();
-  } catch (const Error&) {
-    // The device is lost, and with it the calls that waited.
-  }
+  if (later_ != nullptr) later_->flush_quietly();
 }
 
 std::vector<Tensor> CallQueue::call(const std::vector<CallArgument>& arguments) {
   choose_copies(arguments);
-  bool waits = num_slots_ > 1;
+  bool waits = num_slots_ > 1 && !later_->is_stopped();
   for (const auto& [tensor, is_lent] : arguments) {
     if (is_lent) continue;
     // What a call that waits returned is not there yet, and may be copied from now on.
-    if (results_.defined() && tensor.storage() == results_.storage()) settle();
+    if (is_result(tensor)) settle();
     waits = waits && !program_.is_overwritten(tensor);
   }
   if (!waits || num_made_ == num_slots_) settle();
@@ -78,43 +74,59 @@ bool CallQueue::has_to_be_copied(size_t index, const CallArgument& argument) con
   const Tensor& tensor = argument.tensor;
   if (tensor.bytes() == 0) return false;
   if (argument.is_lent || !tensor.is_packed() || program_.is_overwritten(tensor)) return true;
+  if (tensor.bytes() > kMostCopiedBytes) return false;
+  if (tensor.storage()->is_exposed()) return true;  // its owner may want it back
   const Tensor& before = in_place_[index];
-  return before.defined() && before.data() != tensor.data() && tensor.bytes() <= kMostCopiedBytes;
+  return is_copied_[index] || (before.defined() && before.data() != tensor.data());
 }
 
-// Once an input has to be copied it always is, so that the kernels find it at one address.
+// What had to be copied once mostly always is, so that the kernels find it at one address.
 void CallQueue::choose_copies(const std::vector<CallArgument>& arguments) {
-  bool has_more = false;
+  std::vector<bool> is_copied;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (is_copied_[i] || !has_to_be_copied(i, arguments[i])) continue;
-    if (!has_more) settle();
-    has_more = is_copied_[i] = true;
-    in_place_[i] = Tensor();
+    is_copied.push_back(has_to_be_copied(i, arguments[i]));
   }
-  if (has_more) lay_out();
+  if (is_copied != is_copied_) {
+    settle();
+    lay_out(std::move(is_copied));
+  }
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Tensor& tensor = arguments[i].tensor;
-    if (is_copied_[i] || (in_place_[i].defined() && in_place_[i].data() == tensor.data())) continue;
-    if (in_place_[i].defined()) settle();
+    const Tensor& before = in_place_[i];
+    if (is_copied_[i]) continue;
+    if (before.defined() && (tensor.bytes() == 0 || before.data() == tensor.data())) continue;
+    if (before.defined()) settle();
     in_place_[i] = tensor.detached();
   }
 }
 
-// Nothing waits here.
-void CallQueue::lay_out() {
-  offsets_.assign(is_copied_.size(), 0);
-  slot_bytes_ = 0;
-  for (size_t i = 0; i < is_copied_.size(); ++i) {
-    if (!is_copied_[i]) continue;
-    offsets_[i] = slot_bytes_;
-    slot_bytes_ += align_buffer(num_bytes(program_.inputs[i]));
+// Nothing waits here. Everything stays as it is where memory is missing.
+void CallQueue::lay_out(std::vector<bool> is_copied) {
+  std::vector<int64_t> offsets;
+  int64_t slot_bytes = 0;
+  for (size_t i = 0; i < is_copied.size(); ++i) {
+    offsets.push_back(slot_bytes);
+    if (is_copied[i]) slot_bytes += align_buffer(num_bytes(program_.inputs[i]));
   }
-  const bool may_wait = later_ != nullptr && slot_bytes_ <= kMostWaitingBytes / program_.num_slots;
-  num_slots_ = may_wait ? program_.num_slots : 1;
+  const bool may_wait = later_ != nullptr && slot_bytes <= kMostWaitingBytes / program_.num_slots;
+  const int64_t num_slots = may_wait ? program_.num_slots : 1;
+  StoragePtr slots =
+      slot_bytes > 0 ? allocate_storage(num_slots * slot_bytes, program_.device) : nullptr;
+  std::vector<char> host(num_slots > 1 ? num_slots * slot_bytes : 0);
+  std::vector<Call> calls(num_slots);
+
   executors_.clear();
-  begin_anew();
-  slots_ = slot_bytes_ > 0 ? allocate_storage(num_slots_ * slot_bytes_, program_.device) : nullptr;
-  host_.assign(num_slots_ > 1 ? num_slots_ * slot_bytes_ : 0, 0);
+  for (size_t i = 0; i < is_copied.size(); ++i) {
+    if (is_copied[i]) in_place_[i] = Tensor();
+  }
+  is_copied_ = std::move(is_copied);
+  offsets_ = std::move(offsets);
+  slot_bytes_ = slot_bytes;
+  num_slots_ = num_slots;
+  slots_ = std::move(slots);
+  host_ = std::move(host);
+  calls_ = std::move(calls);
+  num_made_ = num_started_ = 0;
 }
 
 // Takes the slots of calls that were started. Not when they are: what they hold may ask for locks
@@ -146,10 +158,24 @@ std::vector<Tensor> CallQueue::results_of(int64_t slot) const {
   for (size_t i = 0; i < program_.outputs.size(); ++i) {
     const TensorSpec& spec = program_.outputs[i];
     const int64_t offset = slot * program_.slot_bytes + program_.output_offsets[i];
-    results.push_back(num_slots_ > 1 ? results_.piece(spec, offset)
-                                     : Tensor::empty(spec, program_.device));
+    if (num_slots_ == 1) {
+      results.push_back(Tensor::empty(spec, program_.device));
+      continue;
+    }
+    // A storage for each: what becomes of one result, and who else uses it, does not touch others.
+    auto own =
+        std::make_shared<Storage>(static_cast<char*>(results_.data()) + offset, num_bytes(spec),
+                                  program_.device, [all = results_.storage()] {});
+    results.emplace_back(std::move(own), spec, contiguous_strides(spec.shape));
   }
   return results;
+}
+
+bool CallQueue::is_result(const Tensor& tensor) const {
+  if (!results_.defined() || tensor.bytes() == 0) return false;
+  const char* const data = static_cast<const char*>(tensor.data());
+  const char* const first = static_cast<const char*>(results_.data());
+  return data >= first && data < first + results_.bytes();
 }
 
 void CallQueue::run(int64_t steps) {

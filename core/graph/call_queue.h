@@ -54,7 +54,8 @@ class CallQueue final : public Executor {
   // For one thread at a time. The arguments are of the program's input specs.
   std::vector<Tensor> call(const std::vector<CallArgument>& arguments);
 
-  // Starts the calls that were made first of those that wait; LaterRuns does that.
+  // Starts the calls that were made first of those that wait: from LaterRuns, with its lock, or
+  // from call() when nothing waits.
   void run(int64_t steps) override;
 
  private:
@@ -71,12 +72,13 @@ class CallQueue final : public Executor {
 
   bool has_to_be_copied(size_t index, const CallArgument& argument) const;
   void choose_copies(const std::vector<CallArgument>& arguments);
-  void lay_out();
+  void lay_out(std::vector<bool> is_copied);
   void begin_anew();
   void settle();
   Tensor place_of(size_t input, int64_t slot) const;
   Tensor kept_on_host(size_t input, int64_t slot, const Tensor& lent);
   std::vector<Tensor> results_of(int64_t slot) const;
+  bool is_result(const Tensor& tensor) const;
   void start(int64_t first, int64_t count);
   void copy_inputs(int64_t first, int64_t count);
   void copy_results(int64_t first, int64_t count);

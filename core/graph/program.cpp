@@ -1,6 +1,7 @@
 #include "core/graph/program.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <list>
 #include <mutex>
@@ -25,9 +26,10 @@ namespace {
 constexpr size_t kMaxExecutors = 4;
 // Kernels read and write vectors of this many bytes.
 constexpr uintptr_t kInputAlignment = 16;
-// Calls that wait have memory for their results each: so many calls, of results up to this size.
-constexpr int64_t kSlots = 16;
+// Calls wait whose results are no larger, as each has memory for them: so many that a graph of all
+// has about this many nodes. A step of more takes longer than to start it.
 constexpr int64_t kMostWaitingResults = 4096;
+constexpr uint64_t kNodesOfCalls = 512;
 constexpr int64_t kInArena = -1;
 
 // Memory of a step beside inputs and variables.
@@ -302,15 +304,19 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels,
 // or kInArena.
 std::vector<int64_t> Program::Impl::place_results(BufferPlan& buffers) {
   std::vector<int64_t> offsets(buffers.buffers.size(), kInArena);
+  bool is_apart = true;  // has each output memory of its own?
   for (ValueId id : schedule.outputs) {
     const int32_t buffer = buffers.value_buffers[schedule.roots[id]];
+    is_apart = is_apart && offsets[buffer] == kInArena;
     if (offsets[buffer] != kInArena) continue;
     offsets[buffer] = slot_bytes;
     slot_bytes += align_buffer(std::exchange(buffers.buffers[buffer].bytes, 0));
   }
-  const bool may_wait =
-      backend(device).later_runs() != nullptr && slot_bytes <= kMostWaitingResults;
-  num_slots = may_wait ? kSlots : 1;
+  if (backend(device).later_runs() != nullptr && is_apart && slot_bytes <= kMostWaitingResults) {
+    const uint64_t calls = kNodesOfCalls / std::max<uint64_t>(schedule.order.size(), 1);
+    num_slots =
+        std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(calls)), 1, LaterRuns::kMostSteps);
+  }
   results = allocate_storage(num_slots * slot_bytes, device);
   return offsets;
 }

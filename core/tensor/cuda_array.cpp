@@ -116,8 +116,7 @@ CudaArray cuda_array_of(const Tensor& tensor) {
   Backend& own = backend(tensor.device());
   const auto address = reinterpret_cast<intptr_t>(own.stream());
   const intptr_t stream = address != 0 ? address : kLegacyDefaultStream;
-  own.make_stream_wait(
-      stream);  // enqueues what was put off: the consumer looks at the stream alone
+  own.begin_sharing();  // the consumer looks at the stream alone
   const StoragePtr& storage = tensor.storage();
   const bool read_only = tensor.read_only() || storage->is_needed();
   storage->note_unknown_streams();

@@ -227,7 +227,7 @@ Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<
                             ? Shape(source.strides, source.strides + source.ndim)
                             : contiguous_strides(spec.shape);
   const Device device = device_from_dlpack(source.device);
-  backend(device);  // throws where it can't be used
+  backend(device).begin_sharing();  // throws where it can't be used
   const Extent extent = extent_of(spec, strides);
   char* first = static_cast<char*>(source.data) + source.byte_offset;
   char* lowest = first + extent.lowest;
@@ -314,6 +314,7 @@ DLPackExport prepare_dlpack(const Tensor& tensor, const DLPackRequest& request) 
   }
   if (device.type == DeviceType::Cuda) {
     const intptr_t stream = request.stream.value_or(kLegacyDefaultStream);
+    backend(device).begin_sharing();
     if (stream != kNoSynchronization) backend(device).make_stream_wait(stream);
     exported.stream = stream;
   }

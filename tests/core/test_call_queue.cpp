@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "check.h"
+#include "core/base/error.h"
 #include "core/graph/call_queue.h"
 #include "core/graph/memory_plan.h"
 
@@ -25,9 +26,11 @@ class BusyFence : public Fence {
 // result[k] = 100 * a[k] + 10 * b[k] + the number of steps so far, which it counts.
 class CountingKernel : public Kernel {
  public:
-  CountingKernel(float& count, bool& fails) : count_(count), fails_(fails) {}
+  CountingKernel(float& count, bool& fails, const void*& read)
+      : count_(count), fails_(fails), read_(read) {}
   void run(const KernelArgs& args) override {
     if (fails_) throw std::runtime_error("no");
+    read_ = args.inputs[0];
     const auto* const a = static_cast<const float*>(args.inputs[0]);
     const auto* const b = static_cast<const float*>(args.inputs[1]);
     for (int k = 0; k < 3; ++k) {
@@ -40,6 +43,7 @@ class CountingKernel : public Kernel {
  private:
   float& count_;
   bool& fails_;
+  const void*& read_;
 };
 
 const TensorSpec kThree{DType::Float32, {3}};
@@ -52,11 +56,12 @@ Tensor three(float first) {
 float first_of(const Tensor& tensor) { return *static_cast<const float*>(tensor.data()); }
 
 struct Setting {
-  explicit Setting(bool waits = true) : queue(make_queue(waits ? &later : nullptr)) {}
+  explicit Setting(bool waits = true, TensorSpec first = kThree)
+      : spec(std::move(first)), queue(make_queue(waits ? &later : nullptr)) {}
 
   std::unique_ptr<CallQueue> make_queue(LaterRuns* runs) {
     CalledProgram program;
-    program.inputs = {kThree, kThree};
+    program.inputs = {spec, kThree};
     program.outputs = {kThree};
     program.output_offsets = {0};
     program.slot_bytes = align_buffer(num_bytes(kThree));
@@ -66,7 +71,7 @@ struct Setting {
     program.is_overwritten = [this](const Tensor& tensor) {
       return tensor.data() == overwritten.data();
     };
-    auto kernel = std::make_shared<CountingKernel>(count, fails);
+    auto kernel = std::make_shared<CountingKernel>(count, fails, read);
     program.instructions = [this, kernel, program](const std::vector<void*>& inputs, int64_t slot) {
       ++num_bound;
       Instruction instruction;
@@ -88,7 +93,9 @@ struct Setting {
     return result;
   }
 
+  TensorSpec spec;  // of the first input
   bool is_busy = true, fails = false;
+  const void* read = nullptr;  // as first input, the last time
   float count = 0;
   int num_bound = 0;  // steps that an executor was made for
   Tensor overwritten = three(7);
@@ -200,6 +207,49 @@ TEST(the_end_starts_what_waits) {
   s.queue = nullptr;
   CHECK_EQUAL(s.count, 6.0f);
   CHECK_EQUAL(first_of(last), 505.0f);
+}
+
+TEST(results_belong_to_nobody_else) {
+  Setting s;
+  const Tensor b = three(0);
+  const Tensor first = s.call_lent(0, b), second = s.call_lent(0, b);
+  CHECK(first.storage() != second.storage());
+  first.storage()->expose_for_good();
+  CHECK(!second.storage()->is_exposed());
+}
+
+TEST(large_tensors_are_copied_only_where_they_must_be) {
+  Setting s(true, {DType::Float32, {2 << 20}});
+  const Tensor b = three(0), a = Tensor::zeros(s.spec, Device{}), other = a.copy();
+  for (int i = 0; i < 3; ++i) {
+    (void)s.queue->call({{other, true}, {b}});
+    CHECK(s.read != other.data());
+    for (const Tensor& large : {a, other}) {
+      (void)s.call(large, b);
+      s.later.flush();
+      CHECK(s.read == large.data());
+    }
+  }
+}
+
+TEST(what_others_may_write_to_is_copied) {
+  Setting s(false);
+  const Tensor a = three(1), b = three(0);
+  a.storage()->expose_for_good();
+  CHECK_EQUAL(first_of(s.call(a, b)), 100.0f);
+  CHECK(s.read != a.data());
+}
+
+TEST(missing_memory_leaves_calls_as_they_were) {
+  Setting s(true, {DType::Float32, {int64_t{1} << 46}});
+  const Tensor b = three(0);
+  const Tensor endless(b.storage(), s.spec, contiguous_strides(s.spec.shape));
+  for (int i = 0; i < 3; ++i) {
+    CHECK_THROWS(OutOfMemoryError, "", (void)s.queue->call({{endless, true}, {b}}));
+  }
+  (void)s.call(endless, b);  // read in place
+  s.later.flush();
+  CHECK_EQUAL(s.count, 1.0f);
 }
 
 TEST(calls_without_waiting) {

@@ -162,6 +162,26 @@ TEST(whoever_flushes_finds_what_another_thread_starts) {
   CHECK_EQUAL(s.steps(), 1);
 }
 
+TEST(a_failure_is_told_to_whoever_can_report_it) {
+  Setting s;
+  for (int i = 0; i < 4; ++i) s.runs.add(s.first, 1);
+  s.first.fails = true;
+  s.runs.flush_quietly();
+  s.runs.flush_quietly();
+  s.first.fails = false;
+  CHECK_THROWS(std::runtime_error, "no", s.runs.flush());
+  s.runs.flush();
+  CHECK_EQUAL(s.steps(), 2);  // those that waited were given up
+
+  for (int i = 0; i < 4; ++i) s.runs.add(s.first, 1);
+  s.first.fails = true;
+  s.runs.stop();
+  s.first.fails = false;
+  CHECK_THROWS(std::runtime_error, "no", s.runs.add(s.second, 1));
+  s.runs.add(s.second, 1);
+  CHECK((s.device.started.back() == std::pair<int, int64_t>{2, 1}));
+}
+
 TEST(steps_that_failed_to_start_are_not_started_again) {
   Setting s;
   s.first.fails = true;

@@ -33,6 +33,12 @@ class Context {
     later_runs_->flush();
     return stream_.get();
   }
+  // The same for whoever can't report that steps which waited could not be started: the next call
+  // of stream() does.
+  cudaStream_t quiet_stream() noexcept {
+    later_runs_->flush_quietly();
+    return stream_.get();
+  }
   // Steps that are not on the stream yet.
   LaterRuns& later_runs() { return *later_runs_; }
   // For copies from the host that run beside the work of the stream above.

@@ -1,7 +1,6 @@
 #include "core/backend/cuda/runtime/cuda_backend.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "core/backend/cuda/kernel_table.h"
@@ -222,14 +221,7 @@ void CudaBackend::copy_all_to_host(std::span<const HostCopy> copies, double pati
 // them, where a copy to ordinary memory would have to be waited for twice. False where the system
 // gives none.
 bool CudaBackend::make_landing(int64_t bytes) {
-  if (landing_ && landing_->bytes() >= bytes) return true;
-  try {
-    landing_ = allocate_host(static_cast<int64_t>(
-        std::bit_ceil(static_cast<uint64_t>(std::max(bytes, kLeastLandingBytes)))));
-    return true;
-  } catch (const OutOfMemoryError&) {
-    return false;
-  }
+  return grow_host_memory(*this, landing_, bytes, kLeastLandingBytes);
 }
 
 void CudaBackend::copy(void* destination, const void* source, int64_t bytes) {
@@ -292,20 +284,17 @@ void CudaBackend::hold_back(Fence& fence) {
   static_cast<CudaFence&>(fence).hold_back(context_.stream());
 }
 
-// Other libraries that share memory with this one read it without asking.
 void CudaBackend::wait_for_stream(intptr_t stream) {
   activate();
-  context_.later_runs().stop();
   if (stream == -1) {
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     return;
   }
-  order(dlpack_stream(stream), context_.stream());
+  order(dlpack_stream(stream), context_.quiet_stream());
 }
 
 void CudaBackend::make_stream_wait(intptr_t stream) {
   activate();
-  context_.later_runs().stop();
   order(context_.stream(), dlpack_stream(stream));
 }
 

@@ -41,6 +41,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Fence> make_fence() override;
   void copy_beside(std::span<const HostCopy> copies, Fence* after, Fence* done) override;
   void hold_back(Fence& fence) override;
+  void begin_sharing() override { context_.later_runs().stop(); }
   void wait_for_stream(intptr_t stream) override;
   void make_stream_wait(intptr_t stream) override;
   Device device_of(const void* data) override;

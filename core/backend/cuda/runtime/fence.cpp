@@ -10,7 +10,7 @@ CudaFence::CudaFence(Context& context) : context_(context) {
   event_ = make_blocking_event();
 }
 
-void CudaFence::record() { record_on(context_.stream()); }
+void CudaFence::record() { record_on(context_.quiet_stream()); }
 
 bool CudaFence::passed() {
   activate();

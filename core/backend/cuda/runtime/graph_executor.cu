@@ -174,12 +174,8 @@ GraphExecutor::GraphExecutor(Context& context, Lanes lanes, LaunchCounters& coun
 }
 
 GraphExecutor::~GraphExecutor() {
-  try {
-    // The graph may still be running on the stream, or be about to; what it reads must outlive it.
-    (void)cudaStreamSynchronize(context_.stream());
-  } catch (const Error&) {
-    // The device is lost, and with it the steps that waited.
-  }
+  // The graph may still be running on the stream, or be about to; what it reads must outlive it.
+  (void)cudaStreamSynchronize(context_.quiet_stream());
   (void)cudaFree(remaining_turns_);
 }
 

@@ -10,18 +10,27 @@
 namespace kerascnn::cuda {
 namespace {
 
-// Beyond that, reading the source twice takes longer than to wait for the device once.
-constexpr int64_t kMostBytes = 4 << 20;
 constexpr int64_t kLeastBytes = 256 << 10;  // of a half
 constexpr int64_t kAlignment = 64;
 
 }  // namespace
 
+bool grow_host_memory(Backend& backend, StoragePtr& memory, int64_t bytes, int64_t least_bytes) {
+  if (memory && memory->bytes() >= bytes) return true;
+  try {
+    const auto wanted = static_cast<uint64_t>(std::max(bytes, least_bytes));
+    memory = backend.allocate_host(static_cast<int64_t>(std::bit_ceil(wanted)));
+    return true;
+  } catch (const OutOfMemoryError&) {
+    return false;
+  }
+}
+
 HostStaging::HostStaging(Backend& backend, Context& context)
     : backend_(backend), context_(context), halves_{Half(context), Half(context)} {}
 
 bool HostStaging::copy(void* destination, const void* source, int64_t bytes) {
-  if (bytes > kMostBytes) return false;
+  if (bytes > Backend::kMostStagedBytes) return false;  // twice through memory takes too long
   // Before the lock: steps that wait for the stream may have copies of their own.
   const cudaStream_t stream = context_.stream();
   const std::lock_guard lock(mutex_);
@@ -47,15 +56,7 @@ bool HostStaging::make_room(int64_t bytes, cudaStream_t stream) {
   Half& half = halves_[current_];
   half.copied.wait();
   half.used = 0;
-  if (half.memory && bytes <= half.memory->bytes()) return true;
-  try {
-    half.memory = backend_.allocate_host(
-        static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(bytes, kLeastBytes)))));
-    return true;
-  } catch (const OutOfMemoryError&) {
-    half.memory = nullptr;
-    return false;
-  }
+  return grow_host_memory(backend_, half.memory, bytes, kLeastBytes);
 }
 
 }  // namespace kerascnn::cuda

@@ -11,6 +11,10 @@
 
 namespace kerascnn::cuda {
 
+// Replaces page-locked memory that has fewer bytes by more, a power of two and at least so many.
+// False where the system gives none.
+bool grow_host_memory(Backend& backend, StoragePtr& memory, int64_t bytes, int64_t least_bytes);
+
 // Two halves of page-locked memory, filled in turns: the source is read at once, the device takes
 // the bytes when its stream comes to the copy. A half is filled again when its copies are done.
 class HostStaging {
