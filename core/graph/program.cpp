@@ -318,6 +318,8 @@ std::vector<int64_t> Program::Impl::place_results(BufferPlan& buffers) {
         std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(calls)), 1, LaterRuns::kMostSteps);
   }
   results = allocate_storage(num_slots * slot_bytes, device);
+  // What lies between results is copied with them, and tools look for memory that nothing wrote.
+  backend(device).fill(results->data(), 0, results->bytes());
   return offsets;
 }
 
