@@ -239,22 +239,20 @@ def test_nothing_warns_in_ordinary_use():
 class TestManyCallsInARow:
     """On a GPU such calls are started together, in an order that nobody can tell from theirs."""
 
-    TABLE = np.random.default_rng(0).integers(-9, 10, 50).astype("float32")
-
-    def test_arrays_and_variables(self):
+    def test_arrays_and_variables(self, rng):
+        numbers = rng.integers(-9, 10, 50).astype("float32")
         total = keras.Variable(0.0)
 
         @keras.jit
         def step(table, picked):
             return {"total": total.assign_add(ops.sum(ops.take(table, picked))), "n": picked * 2}
 
-        rng = np.random.default_rng(1)
-        table, picked = tensor(self.TABLE), np.empty(3, "int32")
+        table, picked = tensor(numbers), np.empty(3, "int32")
         results, expected, sums = [], [], 0.0
         for i in range(77):
             picked[...] = rng.integers(0, 50, 3)
             results.append(step(table, picked))
-            sums += self.TABLE[picked].sum()
+            sums += numbers[picked].sum()
             expected.append((sums, picked * 2))
             picked[...] = 0  # read already
             if i in (20, 21, 50):
@@ -284,17 +282,14 @@ class TestManyCallsInARow:
         double = keras.jit(lambda: x.assign(x * 2.0))
         add = keras.jit(lambda y: x.assign(x + y))
         value = 1.0
-        for i in range(30):
+        for i in range(42):
             double()
             add(np.float32(i))
-            value = value % 1024 * 2 + i
-            if i % 7 == 6:
-                x.assign(float(x) % 1024)
+            value = value * 2 + i
+            if i % 7 == 6:  # seldom, as whoever looks starts what waits; below 2^24, so exact
+                assert float(x) == value
                 value %= 1024
-            else:
-                x.assign(x % 1024)
-                value %= 1024
-        assert float(x) == value
+                x.assign(value)
 
     def test_nothing_is_returned(self):
         total = keras.Variable(0.0)
@@ -309,14 +304,15 @@ class TestManyCallsInARow:
 
     def test_arguments_and_results_of_any_size(self):
         f = keras.jit(lambda x: (x + 1.0, ops.max(x)))
-        for size in (0, 1, 1000, 70_000, 1_100_000):  # up to over 4 MiB
-            if size:
-                for i in range(20):
-                    x = np.full(size, i, "float32")
-                    one, most = f(x if i % 3 else tensor(x))
-                    assert (one.shape, float(one[-1]), float(most)) == ((size,), i + 1, i)
-            else:
-                assert keras.jit(lambda x: x + 1.0)(np.empty((0, 3), "float32")).shape == (0, 3)
+        for size in (1, 1000, 70_000, 1_100_000):  # up to over 4 MiB
+            results = []
+            for i in range(20):
+                x = np.full(size, i, "float32")
+                results.append(f(x if i % 3 else tensor(x)))
+            for i, (one, most) in enumerate(results):
+                assert (one.shape, float(one[0]), float(one[-1])) == ((size,), i + 1, i + 1)
+                assert float(most) == i
+        assert keras.jit(lambda x: x + 1.0)(np.empty((0, 3), "float32")).shape == (0, 3)
 
     def test_kinds_of_arrays(self):
         f = keras.jit(lambda x: ops.sum(ops.cast(x, "float32")))

@@ -136,10 +136,10 @@ def test_waiting_for_a_gpu_leaves_the_core_to_others(cuda_device):
     assert cpu < 0.3 * wall
 
 
-def test_copies_read_their_source_at_once(device):
-    """Whatever the device has to do before: copies of any size, beside those that fill it up."""
-    rng = np.random.default_rng(0)
-    source = np.empty(5 << 18, "float32")
+def test_copies_read_their_source_at_once(device, rng):
+    """Whatever the device has to do before: copies of any size, aligned or not, below and above
+    what is copied without waiting, and together more than there is room for."""
+    source = np.empty((5 << 18) + 1, "float32")
     for sizes in ([1, 3, 63, 64, 65], [1000] * 700, [1 << 18, 7, (1 << 20) - 1, 1 << 20, 5 << 18]):
         busy = _core.zeros([700, 700], "float32", device)
         for _ in range(20):
