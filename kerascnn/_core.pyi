@@ -398,9 +398,9 @@ class Program:
     """A graph made ready to run on one device."""
 
     @staticmethod
-    def compile(graph: Graph, outputs: Sequence[Value], device: str, optimize: bool = True, allow_tf32: bool = True, repeats: bool = True, is_function: bool = False) -> Program:
+    def compile(graph: Graph, outputs: Sequence[Value], device: str, optimize: bool = True, allow_tf32: bool = True, repeats: bool = True, is_function: bool = False, autotune: bool = False) -> Program:
         """
-        `repeats`: whether runs will have several steps, which may then run side by side. `is_function`: it is for `call`.
+        `repeats`: whether runs will have several steps, which may then run side by side. `is_function`: it is for `call`. `autotune`: kernels may be timed, to take the fastest.
         """
 
     def run(self, inputs: Sequence[Tensor], steps: int = 1, later: bool = False) -> None:
@@ -471,6 +471,9 @@ def launch_stats(device: str) -> dict[str, int]:
     """
     Kernels and graphs launched by the host, and graphs captured, since the process began.
     """
+
+def kernel_choices() -> list[dict[str, Any]]:
+    """What was found by timing kernels, by this process or by one before."""
 
 def build_info() -> dict[str, str]: ...
 

@@ -32,6 +32,7 @@ _settings: dict[str, Any] = {
     "max_epochs": _limit_of("KERAS_MAX_EPOCHS"),
     "max_steps_per_epoch": _limit_of("KERAS_MAX_STEPS_PER_EPOCH"),
     "tf32": os.environ.get("KERASCNN_TF32", "1") != "0",
+    "autotune": os.environ.get("KERASCNN_AUTOTUNE", "0") not in ("", "0"),
 }
 
 
@@ -167,6 +168,40 @@ def set_tf32(allowed: bool) -> None:
     """Allows or forbids TF32 from now on; programs that are compiled already stay as they are."""
     _settings["tf32"] = bool(allowed)
     _core().set_allow_tf32(bool(allowed))
+
+
+def autotune() -> bool:
+    """Whether programs for NVIDIA GPUs choose kernels by timing them.
+
+    False unless `set_autotune(True)` was called or the environment had `KERASCNN_AUTOTUNE=1` at the
+    import.
+    """
+    return _settings["autotune"]
+
+
+def set_autotune(allowed: bool) -> None:
+    """Lets programs that are compiled from now on choose kernels by timing them, or not.
+
+    Of large convolutions and matrix products on a GPU, several algorithms of cuDNN and cuBLASLt and
+    own kernels are timed when a program is compiled. The fastest is kept on disk, below
+    `KERASCNN_HOME`, for this GPU and these versions; `profiler.kernel_choices` shows it. What does
+    not compute the same as the usual kernel is left out, but kernels differ in the last bits of
+    their results, and two machines of a kind may find different ones: training is the same to the
+    bit only on the machine that has the files.
+
+    Args:
+        allowed: False, the default, takes what rules and the libraries' heuristics choose: the same
+            for all machines of a kind.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.set_autotune(True)
+    >>> keras.config.autotune()
+    True
+    >>> keras.config.set_autotune(False)
+    """
+    _settings["autotune"] = bool(allowed)
 
 
 def set_device(name: str | None) -> None:

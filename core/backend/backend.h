@@ -63,6 +63,8 @@ struct PlanRequest {
   Specs outputs;
   // May the kernel use TF32 (CUDA convolutions and matmuls on float32)?
   bool allow_tf32 = true;
+  // May planning time several kernels, to take the fastest (kernel_choice.h)?
+  bool autotune = false;
 };
 
 // Throws TypeError for a dtype that the kernel does not take.

@@ -129,8 +129,8 @@ void CompositePlan::plan(std::string_view op, const Attributes& attributes,
                   [](const TensorSpec& spec) { return num_elements(spec.shape) == 0; });
   if (is_empty) return;
   const std::vector<TensorSpec> input_specs = specs_of(inputs);
-  const PlanRequest request{find_op(op), attributes, input_specs, output_specs,
-                            request_.allow_tf32};
+  const PlanRequest request{find_op(op),  attributes,          input_specs,
+                            output_specs, request_.allow_tf32, request_.autotune};
   steps_.push_back({row->plan(request), inputs, outputs});
 }
 

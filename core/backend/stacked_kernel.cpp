@@ -41,7 +41,8 @@ std::unique_ptr<Kernel> plan_stacked(const PlanRequest& request, PlanFunction pl
   const std::vector<TensorSpec> outputs = infer_outputs(request.op, attributes, request.inputs);
   std::vector<int64_t> sum_bytes;
   for (const TensorSpec& output : outputs) sum_bytes.push_back(num_bytes(output));
-  auto sum = plan({request.op, attributes, request.inputs, outputs, request.allow_tf32});
+  auto sum =
+      plan({request.op, attributes, request.inputs, outputs, request.allow_tf32, request.autotune});
   return std::make_unique<StackedKernel>(std::move(sum), std::move(sum_bytes),
                                          num_copies(request.op.name, request.attributes), zero);
 }

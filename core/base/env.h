@@ -7,6 +7,7 @@
 //   KERASCNN_CUDA_GRAPHS   0: launch CUDA kernels one by one and wait for each, to find one that
 //                          fails
 //   KERASCNN_CUDA_PRIORITIES 0: all kernels of a CUDA graph have the same priority
+//   KERASCNN_HOME          where choices of kernels are kept (default: ~/.kerascnn)
 //   KERASCNN_NUM_THREADS   threads of the CPU backend (default: the cores the process may use)
 //   KERASCNN_POISON_MEMORY 1: memory that holds nothing yet is filled with NaN
 //   KERASCNN_SHUFFLE_KERNELS

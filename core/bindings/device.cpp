@@ -3,6 +3,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include "core/backend/backend.h"
+#include "core/backend/kernel_choice.h"
 #include "core/base/build_info.h"
 #include "core/bindings/bindings.h"
 #include "core/tensor/give_back.h"
@@ -30,6 +31,22 @@ nb::dict launch_stats(const std::string& device) {
   result["kernel_launches"] = stats.kernel_launches;
   result["graph_launches"] = stats.graph_launches;
   result["graph_captures"] = stats.graph_captures;
+  return result;
+}
+
+nb::list kernel_choices() {
+  nb::list result;
+  for (const KernelChoice& choice : kernel_chooser().choices()) {
+    nb::dict seconds;
+    for (const auto& [kernel, time] : choice.seconds) seconds[nb::cast(kernel)] = time;
+    nb::dict row;
+    row["machine"] = choice.machine;
+    row["call"] = choice.call;
+    row["kernel"] = choice.kernel;
+    row["seconds"] = seconds;
+    row["is_from_disk"] = choice.is_from_disk;
+    result.append(row);
+  }
   return result;
 }
 
@@ -87,6 +104,9 @@ void bind_device(nb::module_& m) {
   m.def("launch_stats", &launch_stats, nb::arg("device"),
         nb::sig("def launch_stats(device: str) -> dict[str, int]"),
         "Kernels and graphs launched by the host, and graphs captured, since the process began.");
+  m.def("kernel_choices", &kernel_choices,
+        nb::sig("def kernel_choices() -> list[dict[str, typing.Any]]"),
+        "What was found by timing kernels, by this process or by one before.");
   m.def("build_info", &build_information, nb::sig("def build_info() -> dict[str, str]"));
   m.def("cuda_versions", &cuda_versions,
         "Versions of the CUDA libraries in use; empty where the CUDA backend can't be loaded.");

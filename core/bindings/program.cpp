@@ -9,9 +9,10 @@ namespace {
 
 std::shared_ptr<Program> compile(const std::shared_ptr<Graph>& graph,
                                  const std::vector<GraphValue>& outputs, const std::string& device,
-                                 bool optimize, bool allow_tf32, bool repeats, bool is_function) {
+                                 bool optimize, bool allow_tf32, bool repeats, bool is_function,
+                                 bool autotune) {
   return Program::compile(*graph, ids_in(graph, outputs), device_from_name(device),
-                          CompileOptions{optimize, allow_tf32, repeats, is_function});
+                          CompileOptions{optimize, allow_tf32, repeats, is_function, autotune});
 }
 
 std::vector<Tensor> call(Program& program, const std::vector<nb::object>& inputs) {
@@ -79,11 +80,13 @@ nb::list describe(const Program& program) {
 void bind_program(nb::module_& m) {
   nb::class_<Program>(m, "Program", nb::is_weak_referenceable(),
                       "A graph made ready to run on one device.")
-      .def_static("compile", &compile, nb::arg("graph"), nb::arg("outputs"), nb::arg("device"),
-                  nb::arg("optimize") = true, nb::arg("allow_tf32") = true,
-                  nb::arg("repeats") = true, nb::arg("is_function") = false,
-                  "`repeats`: whether runs will have several steps, which may then run side by "
-                  "side. `is_function`: it is for `call`.")
+      .def_static(
+          "compile", &compile, nb::arg("graph"), nb::arg("outputs"), nb::arg("device"),
+          nb::arg("optimize") = true, nb::arg("allow_tf32") = true, nb::arg("repeats") = true,
+          nb::arg("is_function") = false, nb::arg("autotune") = false,
+          "`repeats`: whether runs will have several steps, which may then run side by "
+          "side. `is_function`: it is for `call`. `autotune`: kernels may be timed, to take the "
+          "fastest.")
       .def("run", &Program::run, nb::arg("inputs"), nb::arg("steps") = 1, nb::arg("later") = false,
            nb::call_guard<nb::gil_scoped_release>(),
            "Runs `steps` steps with these inputs, in the order in which they were declared. With "

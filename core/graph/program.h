@@ -31,6 +31,8 @@ struct CompileOptions {
   bool repeats = true;
   // Is it for call()? Then results have places of their own, for several calls at a time.
   bool is_function = false;
+  // May kernels be chosen by timing them (core/backend/kernel_choice.h)?
+  bool autotune = false;
 };
 
 // What one kernel call of a step is, for profiles.

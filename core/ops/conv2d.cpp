@@ -191,9 +191,7 @@ OpCost conv2d_cost(const Attributes& attributes, Specs inputs, Specs, OpCost usu
 }  // namespace
 
 int64_t conv2d_flop(const Conv2DGeometry& g) {
-  return product_flop(g.batch * g.output_height * g.output_width,
-                      g.kernel_height * g.kernel_width * g.group_input_channels(),
-                      g.output_channels);
+  return product_flop(g.batch * g.output_height * g.output_width, g.num_taps(), g.output_channels);
 }
 
 const OpDef op_conv2d = {

@@ -35,6 +35,10 @@ struct Conv2DGeometry {
 
   int64_t group_input_channels() const { return input_channels / groups; }
   int64_t group_output_channels() const { return output_channels / groups; }
+  int64_t num_taps() const { return kernel_height * kernel_width * group_input_channels(); }
+  int64_t num_products() const {
+    return batch * output_height * output_width * output_channels * num_taps();
+  }
   Shape input_shape() const { return {batch, input_height, input_width, input_channels}; }
   Shape kernel_shape() const {
     return {kernel_height, kernel_width, group_input_channels(), output_channels};

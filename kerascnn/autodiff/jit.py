@@ -268,4 +268,11 @@ def _is_output(y: Any) -> bool:
 
 
 def _compile(graph: Any, outputs: list[Any], device: str) -> Any:
-    return _core.Program.compile(graph, outputs, device, allow_tf32=config.tf32(), is_function=True)
+    return _core.Program.compile(
+        graph,
+        outputs,
+        device,
+        allow_tf32=config.tf32(),
+        is_function=True,
+        autotune=config.autotune(),
+    )

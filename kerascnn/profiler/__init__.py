@@ -1,10 +1,12 @@
 """Which kernel runs: what models and other code compute, kernel by kernel.
 
-`trace` records any code, `Model.profile` a training step; both give a `Profile`.
+`trace` records any code, `Model.profile` a training step; both give a `Profile`. `kernel_choices`
+says which kernels were found to be the fastest by timing them.
 """
 
+from kerascnn.profiler.choices import kernel_choices
 from kerascnn.profiler.machine import Machine, measure_machine
 from kerascnn.profiler.profile import Profile
 from kerascnn.profiler.trace import trace
 
-__all__ = ["Machine", "Profile", "measure_machine", "trace"]
+__all__ = ["Machine", "Profile", "kernel_choices", "measure_machine", "trace"]

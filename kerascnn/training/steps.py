@@ -168,6 +168,7 @@ def compile_step(
         optimize=not model.run_eagerly,
         allow_tf32=config.tf32(),
         repeats=source.counts,
+        autotune=config.autotune(),
     )
     return CompiledStep(program, recording, results_structure(results), buffers)
 

@@ -18,8 +18,7 @@ struct Patches {
   int64_t length;
 
   explicit Patches(const Conv2DGeometry& g)
-      : pixels(g.output_height * g.output_width),
-        length(g.kernel_height * g.kernel_width * g.group_input_channels()) {}
+      : pixels(g.output_height * g.output_width), length(g.num_taps()) {}
   int64_t size() const { return pixels * length; }
 };
 

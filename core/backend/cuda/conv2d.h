@@ -1,5 +1,5 @@
 // The three convolution ops on CUDA and what each implementation offers. conv2d.cpp takes the first
-// that fits:
+// that fits, or of those for larger convolutions the one that is the fastest by the clock:
 //   conv2d_tiled.cu   own, float32, little arithmetic: bands of the input in shared memory
 //   conv2d_tf32.cu    own, float32 with TF32 allowed, few channels: tensor cores
 //   cudnn/conv2d.cpp  cuDNN: larger convolutions, float16 and bfloat16
@@ -42,7 +42,8 @@ std::unique_ptr<Kernel> plan_conv2d_tf32(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_dgrad_tf32(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_wgrad_tf32(const Conv2DCall& call);
 
-// Null where no engine of cuDNN takes the call; throws LibraryError for any other failure.
-std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call);
+// The engine of cuDNN at this place of its heuristics' list, by default the first that takes the
+// call. Null where none does; throws LibraryError for any other failure.
+std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<int> place = {});
 
 }  // namespace kerascnn::cuda

@@ -7,6 +7,7 @@
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/partial_sums.h"
 #include "core/backend/cuda/plans.h"
+#include "core/backend/cuda/runtime/autotune.h"
 #include "core/backend/stacked_kernel.h"
 #include "core/ops/partial_sums.h"
 
@@ -24,30 +25,60 @@ ConvPoolCall make_call(const PlanRequest& request) {
   return call;
 }
 
-// Null where no own kernel takes the call.
-std::unique_ptr<Kernel> plan_own(const PlanRequest& request) {
-  const ConvPoolCall call = make_call(request);
-  if (call.op == "conv2d_max_pool2d_dgrad") return plan_conv_pool_dgrad_tf32(call);
-  if (call.op == "conv2d_max_pool2d_wgrad") {
-    if (auto kernel = plan_conv_pool_wgrad_small(call)) return kernel;
-    return plan_conv_pool_wgrad_tf32(call);
+struct OwnKernel {
+  const char* name;
+  std::unique_ptr<Kernel> (*plan)(const ConvPoolCall&);
+};
+
+// Where several take a call, the first one is for it.
+std::vector<OwnKernel> own_kernels(std::string_view op) {
+  if (op == "conv2d_max_pool2d_dgrad") return {{"kerascnn tf32", plan_conv_pool_dgrad_tf32}};
+  if (op == "conv2d_max_pool2d_wgrad") {
+    return {{"kerascnn small", plan_conv_pool_wgrad_small},
+            {"kerascnn tf32", plan_conv_pool_wgrad_tf32}};
   }
-  // The first that takes the call; those for large batches come before the others.
-  for (const auto plan_forward : {plan_conv_pool_small_many, plan_conv_pool_small,
-                                  plan_conv_pool_many, plan_conv_pool_tf32}) {
-    if (auto kernel = plan_forward(call)) return kernel;
-  }
-  return nullptr;
+  return {{"kerascnn small, many", plan_conv_pool_small_many},
+          {"kerascnn small", plan_conv_pool_small},
+          {"kerascnn tf32, many", plan_conv_pool_many},
+          {"kerascnn tf32", plan_conv_pool_tf32}};
 }
 
-std::unique_ptr<Kernel> plan(const PlanRequest& request) {
-  auto kernel = plan_own(request);
-  const int64_t copies = num_copies(request.op.name, request.attributes);
-  if (copies > 0 && (kernel == nullptr || kernel->num_partial_sums() != copies)) {
-    return plan_stacked(request, plan, zero_memory);
+// Forward and both gradients together, against convolution and pooling one after another: the own
+// kernels save trips to memory, but cuDNN's arithmetic is up to eight times as fast where there are
+// many channels. Limits from an H200, docs/benchmarks.md has the times.
+bool is_gain(const Conv2DGeometry& g) {
+  const int64_t channels = g.input_channels * g.output_channels;
+  if (channels <= 48 * 48) return true;
+  if (channels <= 64 * 64) return g.num_products() <= int64_t{3} << 29;
+  return channels <= 64 * 128 && g.num_products() <= int64_t{1} << 28;
+}
+
+bool has_own_kernel(const ConvPoolCall& call) {
+  const std::vector<OwnKernel> kernels = own_kernels(call.op);
+  return std::any_of(kernels.begin(), kernels.end(),
+                     [&](const OwnKernel& own) { return own.plan(call) != nullptr; });
+}
+
+std::unique_ptr<Kernel> choose(const PlanRequest& request) {
+  const ConvPoolCall call = make_call(request);
+  std::vector<KernelCandidate> candidates;
+  for (const OwnKernel& own : own_kernels(call.op)) {
+    candidates.push_back({own.name, [&call, plan = own.plan] { return plan(call); }});
   }
-  if (kernel != nullptr) return kernel;
-  return plan_composite_conv2d_max_pool2d(kernel_table(), request);
+  candidates.push_back({"convolution and pooling one after another", [&request] {
+                          return plan_composite_conv2d_max_pool2d(kernel_table(), request);
+                        }});
+  return choose_fastest(request, call.geometry.conv.num_products(), candidates);
+}
+
+// The stack of partial sums is asked for where the own kernel that makes so many was chosen.
+std::unique_ptr<Kernel> plan_stack(const PlanRequest& request) {
+  const ConvPoolCall call = make_call(request);
+  for (const OwnKernel& own : own_kernels(call.op)) {
+    auto kernel = own.plan(call);
+    if (kernel != nullptr && kernel->num_partial_sums() == call.copies) return kernel;
+  }
+  return plan_stacked(request, plan_conv2d_max_pool2d_wgrad, zero_memory);
 }
 
 }  // namespace
@@ -111,22 +142,25 @@ bool fuses_conv2d_max_pool2d(const PlanRequest& request) {
       op != "conv2d_max_pool2d_wgrad") {
     return false;
   }
-  return plan_own(request) != nullptr;
+  const ConvPoolCall call = make_call(request);
+  return is_gain(call.geometry.conv) && has_own_kernel(call);
 }
 
 int64_t conv2d_max_pool2d_wgrad_partial_sums(const PlanRequest& request) {
-  const auto kernel = plan_own(request);
-  return kernel == nullptr ? 0 : kernel->num_partial_sums();
+  return choose(request)->num_partial_sums();
 }
 
-std::unique_ptr<Kernel> plan_conv2d_max_pool2d(const PlanRequest& request) { return plan(request); }
+std::unique_ptr<Kernel> plan_conv2d_max_pool2d(const PlanRequest& request) {
+  return choose(request);
+}
 
 std::unique_ptr<Kernel> plan_conv2d_max_pool2d_dgrad(const PlanRequest& request) {
-  return plan(request);
+  return choose(request);
 }
 
 std::unique_ptr<Kernel> plan_conv2d_max_pool2d_wgrad(const PlanRequest& request) {
-  return plan(request);
+  const bool is_stack = num_copies(request.op.name, request.attributes) > 0;
+  return is_stack ? plan_stack(request) : choose(request);
 }
 
 }  // namespace kerascnn::cuda

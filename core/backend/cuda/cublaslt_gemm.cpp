@@ -1,5 +1,7 @@
 #include "core/backend/cuda/cublaslt_gemm.h"
 
+#include <array>
+
 #include "core/base/error.h"
 
 namespace kerascnn::cuda {
@@ -53,7 +55,7 @@ cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t co
 }  // namespace
 
 CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const GemmShape& shape,
-                           GemmEpilogue epilogue, bool allow_tf32)
+                           GemmEpilogue epilogue, bool allow_tf32, int rank)
     : op_(std::move(op)), context_(context), shape_(shape) {
   const cudaDataType_t type = data_type(op_, dtype);
   double_precision_ = dtype == DType::Float64;
@@ -80,14 +82,12 @@ CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const 
   right_ = decltype(right_)(shape.transpose_a ? make_layout(type, shape.k, shape.m, shape.batch)
                                               : make_layout(type, shape.m, shape.k, shape.batch));
   result_ = decltype(result_)(make_layout(type, shape.m, shape.n, shape.batch));
-  choose_algorithm();
+  choose_algorithm(rank);
 }
 
 CublasLtGemm::~CublasLtGemm() = default;
 
-// The heuristics' first choice, not a timed one: the same on every run, so that results are
-// reproducible.
-void CublasLtGemm::choose_algorithm() {
+void CublasLtGemm::choose_algorithm(int rank) {
   cublasLtMatmulPreference_t raw = nullptr;
   check(cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
   UniqueHandle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(raw);
@@ -95,18 +95,19 @@ void CublasLtGemm::choose_algorithm() {
   check(cublasLtMatmulPreferenceSetAttribute(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &workspace, sizeof(workspace)),
         "cublasLtMatmulPreferenceSetAttribute");
-  cublasLtMatmulHeuristicResult_t choice{};
+  std::array<cublasLtMatmulHeuristicResult_t, kMostAlgorithms> choices{};
   int found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       context_.cublas_lt(), operation_.get(), left_.get(), right_.get(), result_.get(),
-      result_.get(), raw, 1, &choice, &found);
+      result_.get(), raw, rank + 1, choices.data(), &found);
   const std::string call =
       message(op_, ": cublasLtMatmulAlgoGetHeuristic for (", shape_.m, ", ", shape_.k, ") @ (",
               shape_.k, ", ", shape_.n, "), batch ", shape_.batch);
   check(status, call);
   if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, call);
-  algorithm_ = choice.algo;
-  workspace_bytes_ = static_cast<int64_t>(choice.workspaceSize);
+  has_algorithm_ = found > rank;
+  algorithm_ = choices[rank].algo;
+  workspace_bytes_ = static_cast<int64_t>(choices[rank].workspaceSize);
 }
 
 void CublasLtGemm::run(const void* a, const void* b, const void* bias, void* c, void* workspace,
@@ -131,6 +132,14 @@ std::string CublasLtGemm::description() const {
   (void)cublasLtMatmulAlgoConfigGetAttribute(&algorithm_, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile,
                                              sizeof(tile), &written);
   return message("cuBLASLt algorithm ", id, " tile ", tile);
+}
+
+void add_gemm_candidates(std::vector<KernelCandidate>& candidates,
+                         const std::function<std::unique_ptr<Kernel>(int rank)>& plan) {
+  for (int rank = 0; rank < CublasLtGemm::kMostAlgorithms; ++rank) {
+    candidates.push_back({message("cuBLASLt, number ", rank + 1, " of its heuristics"),
+                          [plan, rank] { return plan(rank); }});
+  }
 }
 
 }  // namespace kerascnn::cuda

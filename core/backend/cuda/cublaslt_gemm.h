@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/backend/cuda/runtime/context.h"
+#include "core/backend/kernel_choice.h"
 #include "core/base/dtype.h"
 
 namespace kerascnn::cuda {
@@ -18,26 +19,33 @@ struct GemmShape {
   int64_t k = 0;
   bool transpose_a = false;  // a is stored (batch, k, m)
   bool transpose_b = false;  // b is stored (batch, n, k)
+
+  int64_t num_products() const { return batch * m * n * k; }
 };
 
 enum class GemmEpilogue : uint8_t { None, Bias };
 
 class CublasLtGemm {
  public:
-  // `op` names the caller in errors.
+  // The heuristics name several algorithms.
+  static constexpr int kMostAlgorithms = 5;
+
+  // `op` names the caller in errors; `rank` is the place of the algorithm in the heuristics' list.
   CublasLtGemm(std::string op, Context& context, DType dtype, const GemmShape& shape,
-               GemmEpilogue epilogue, bool allow_tf32);
+               GemmEpilogue epilogue, bool allow_tf32, int rank = 0);
   ~CublasLtGemm();
   CublasLtGemm(const CublasLtGemm&) = delete;
   CublasLtGemm& operator=(const CublasLtGemm&) = delete;
 
   void run(const void* a, const void* b, const void* bias, void* c, void* workspace,
            cudaStream_t stream);
+  // False where the heuristics' list is shorter than the rank: nothing can be run then.
+  bool has_algorithm() const { return has_algorithm_; }
   int64_t workspace_bytes() const { return workspace_bytes_; }
   std::string description() const;
 
  private:
-  void choose_algorithm();
+  void choose_algorithm(int rank);
 
   std::string op_;
   Context& context_;
@@ -48,7 +56,12 @@ class CublasLtGemm {
   UniqueHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> right_;
   UniqueHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> result_;
   cublasLtMatmulAlgo_t algorithm_{};
+  bool has_algorithm_ = false;
   int64_t workspace_bytes_ = 0;
 };
+
+// Adds a candidate for each place of the heuristics' list: `plan` makes its kernel, or null.
+void add_gemm_candidates(std::vector<KernelCandidate>& candidates,
+                         const std::function<std::unique_ptr<Kernel>(int rank)>& plan);
 
 }  // namespace kerascnn::cuda

@@ -3,6 +3,7 @@
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/narrow_matmul.h"
 #include "core/backend/cuda/plans.h"
+#include "core/backend/cuda/runtime/autotune.h"
 #include "core/backend/cuda/small_matmul.h"
 
 namespace kerascnn::cuda {
@@ -20,8 +21,6 @@ std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request) {
   shape.k = a[shape.transpose_a ? rank - 2 : rank - 1];
 
   const DType dtype = request.inputs[0].dtype;
-  if (auto kernel = plan_small_matmul("matmul", dtype, shape, request.allow_tf32)) return kernel;
-  if (auto kernel = plan_narrow_matmul("matmul", dtype, shape)) return kernel;
   const int64_t bytes = num_bytes(request.outputs[0]);
   if (bytes == 0 || shape.k == 0) {
     // A product over no elements is zero; cuBLASLt takes no empty matrices.
@@ -32,15 +31,23 @@ std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request) {
             "matmul: cudaMemsetAsync");
     });
   }
-  auto gemm = std::make_shared<CublasLtGemm>("matmul", Context::current(), dtype, shape,
-                                             GemmEpilogue::None, request.allow_tf32);
-  return make_kernel(
-      gemm->description(),
-      [gemm](const KernelArgs& args) {
-        gemm->run(args.inputs[0], args.inputs[1], nullptr, args.outputs[0], args.workspace,
-                  static_cast<cudaStream_t>(args.stream));
-      },
-      gemm->workspace_bytes());
+  std::vector<KernelCandidate> candidates = {
+      {"kerascnn small product",
+       [&] { return plan_small_matmul("matmul", dtype, shape, request.allow_tf32); }},
+      {"kerascnn narrow product", [&] { return plan_narrow_matmul("matmul", dtype, shape); }}};
+  add_gemm_candidates(candidates, [&](int rank) -> std::unique_ptr<Kernel> {
+    auto gemm = std::make_shared<CublasLtGemm>("matmul", Context::current(), dtype, shape,
+                                               GemmEpilogue::None, request.allow_tf32, rank);
+    if (!gemm->has_algorithm()) return nullptr;
+    return make_kernel(
+        gemm->description(),
+        [gemm](const KernelArgs& args) {
+          gemm->run(args.inputs[0], args.inputs[1], nullptr, args.outputs[0], args.workspace,
+                    static_cast<cudaStream_t>(args.stream));
+        },
+        gemm->workspace_bytes());
+  });
+  return choose_fastest(request, shape.num_products(), candidates);
 }
 
 }  // namespace kerascnn::cuda

@@ -15,7 +15,7 @@ auto with_request(const PassOptions& options, const Graph& graph, std::string_vi
   for (ValueId id : inputs) specs.push_back(graph.value(id).spec);
   const OpDef& definition = find_op(op);
   const std::vector<TensorSpec> outputs = infer_outputs(definition, attributes, specs);
-  return ask({definition, attributes, specs, outputs, options.allow_tf32});
+  return ask({definition, attributes, specs, outputs, options.allow_tf32, options.autotune});
 }
 
 }  // namespace

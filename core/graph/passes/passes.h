@@ -21,6 +21,7 @@ struct PassOptions {
   std::function<int64_t(const PlanRequest&)> num_partial_sums = nullptr;
   // May kernels run side by side there?
   bool runs_side_by_side = false;
+  bool autotune = false;  // of PlanRequest
 };
 
 // Does the device gain from this op? `inputs` are values of the graph.

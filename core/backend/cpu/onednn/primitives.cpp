@@ -122,7 +122,7 @@ std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request, const Conv2DGeom
     return choose_by_range(
         std::move(kernel),
         add_activation(std::move(linear), num_elements(request.outputs[0].shape), activation),
-        std::move(input_sizes), g.kernel_height * g.kernel_width * g.group_input_channels());
+        std::move(input_sizes), g.num_taps());
   });
 }
 

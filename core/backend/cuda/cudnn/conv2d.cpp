@@ -41,8 +41,8 @@ class CudnnConvolution {
  public:
   explicit CudnnConvolution(const Conv2DCall& call);
 
-  // False where no engine takes the call.
-  bool build();
+  // False where no engine takes the call, or not the one at this place of the heuristics' list.
+  bool build(std::optional<int> place);
   void run(const void* x, const void* kernel, const void* y, void* workspace,
            cudaStream_t stream) const;
   int64_t workspace_bytes() const { return workspace_bytes_; }
@@ -59,6 +59,7 @@ class CudnnConvolution {
   Context& context_;
   mutable fe::graph::Graph graph_;
   TensorAttributes x_, kernel_, y_;  // of the three, one is the result
+  int64_t plan_ = 0;                 // in the heuristics' list
   int64_t workspace_bytes_ = 0;
 };
 
@@ -120,7 +121,7 @@ void CudnnConvolution::add_operation() {
       .set_stride(channels_last_strides(extents));
 }
 
-bool CudnnConvolution::build() {
+bool CudnnConvolution::build(std::optional<int> place) {
   graph_.set_io_data_type(data_type(call_.dtype))
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
@@ -129,7 +130,6 @@ bool CudnnConvolution::build() {
   // From here on failures mean that cuDNN has no engine for this call.
   const CudnnUse cudnn = context_.use_cudnn(context_.stream());
   if (graph_.build_operation_graph(cudnn.handle).is_bad()) return false;
-  // Heuristics, not timing: the same choice on every run, so that results are reproducible.
   if (graph_.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad()) {
     return false;
   }
@@ -156,8 +156,13 @@ bool CudnnConvolution::build() {
   graph_.deselect_engines(unwanted_engines);
   graph_.deselect_workspace_greater_than(kMaxWorkspace);
   if (graph_.check_support().is_bad()) return false;
-  if (graph_.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE).is_bad()) return false;
-  if (auto error = graph_.get_workspace_size(workspace_bytes_); error.is_bad()) {
+  const int64_t count = graph_.get_execution_plan_count();
+  const int64_t end = place ? std::min<int64_t>(*place + 1, count) : count;
+  plan_ = place.value_or(0);
+  while (plan_ < end && graph_.build_plan_at_index(plan_).is_bad()) ++plan_;
+  if (plan_ >= end) return false;
+  if (auto error = graph_.get_workspace_size_plan_at_index(plan_, workspace_bytes_);
+      error.is_bad()) {
     throw_error(error, "asking for the workspace size");
   }
   return true;
@@ -169,24 +174,25 @@ void CudnnConvolution::run(const void* x, const void* kernel, const void* y, voi
   std::unordered_map<TensorAttributes, void*> buffers = {
       {x_, const_cast<void*>(x)}, {kernel_, const_cast<void*>(kernel)}, {y_, const_cast<void*>(y)}};
   const CudnnUse cudnn = context_.use_cudnn(stream);
-  if (auto error = graph_.execute(cudnn.handle, buffers, workspace); error.is_bad()) {
+  if (auto error = graph_.execute_plan_at_index(cudnn.handle, buffers, workspace, plan_);
+      error.is_bad()) {
     throw_error(error, "running");
   }
 }
 
 std::string CudnnConvolution::description() const {
   std::string name;
-  if (graph_.get_plan_name(name).is_bad()) name = "engine of unknown name";
+  if (graph_.get_plan_name_at_index(plan_, name).is_bad()) name = "engine of unknown name";
   return "cuDNN " + name;
 }
 
 }  // namespace
 
-std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call) {
+std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<int> place) {
   auto convolution = std::make_shared<CudnnConvolution>(call);
-  if (!convolution->build()) return nullptr;
+  if (!convolution->build(place)) return nullptr;
   const Conv2DGeometry g = call.geometry;
-  const int64_t taps = g.kernel_height * g.kernel_width * g.group_input_channels();
+  const int64_t taps = g.num_taps();
   const int64_t kernel_bytes =
       align(num_elements(g.kernel_shape()) * static_cast<int64_t>(itemsize(call.dtype)));
   const int64_t workspace_bytes = kernel_bytes + convolution->workspace_bytes();

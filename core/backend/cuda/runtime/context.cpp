@@ -6,6 +6,7 @@
 
 #include "core/backend/cuda/runtime/fence.h"
 #include "core/base/env.h"
+#include "core/base/error.h"
 
 namespace kerascnn::cuda {
 
@@ -66,6 +67,20 @@ CudnnUse Context::use_cudnn(cudaStream_t stream) {
   }
   check(cudnnSetStream(cudnn_.get(), stream), "cudnnSetStream");
   return {std::move(lock), cudnn_.get()};
+}
+
+std::string version_text(int version) { return message(version / 1000, ".", version % 1000 / 10); }
+
+std::string library_versions() {
+  int driver = 0, runtime = 0;
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
+  const size_t cudnn = cudnnGetVersion();
+  const size_t cublas = cublasLtGetVersion();
+  return message("CUDA runtime ", version_text(runtime), ", driver ",
+                 driver > 0 ? version_text(driver) : "none", ", cuDNN ", cudnn / 10000, ".",
+                 cudnn % 10000 / 100, ".", cudnn % 100, ", cuBLASLt ", cublas / 10000, ".",
+                 cublas % 10000 / 100, ".", cublas % 100);
 }
 
 }  // namespace kerascnn::cuda

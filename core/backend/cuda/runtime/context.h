@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "core/backend/cuda/runtime/handles.h"
 #include "core/backend/later_runs.h"
@@ -72,5 +73,10 @@ class Context {
   std::mutex using_cudnn_;
   CudnnHandle cudnn_;
 };
+
+// 13000 as "13.0".
+std::string version_text(int version);
+// "CUDA runtime 13.0, driver 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0"
+std::string library_versions();
 
 }  // namespace kerascnn::cuda

@@ -9,8 +9,6 @@
 namespace kerascnn::cuda {
 namespace {
 
-std::string version_text(int version) { return message(version / 1000, ".", version % 1000 / 10); }
-
 int count_devices(std::string* reason) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -59,25 +57,13 @@ Backend& backend_of(int index) {
   return *backend;
 }
 
-std::string versions() {
-  int driver = 0, runtime = 0;
-  (void)cudaDriverGetVersion(&driver);
-  (void)cudaRuntimeGetVersion(&runtime);
-  const size_t cudnn = cudnnGetVersion();
-  const size_t cublas = cublasLtGetVersion();
-  return message("CUDA runtime ", version_text(runtime), ", driver ",
-                 driver > 0 ? version_text(driver) : "none", ", cuDNN ", cudnn / 10000, ".",
-                 cudnn % 10000 / 100, ".", cudnn % 100, ", cuBLASLt ", cublas / 10000, ".",
-                 cublas % 10000 / 100, ".", cublas % 100);
-}
-
 }  // namespace
 }  // namespace kerascnn::cuda
 
 extern "C" __attribute__((visibility("default"))) const kerascnn::CudaPlugin*
 kerascnn_cuda_plugin() {
-  static const kerascnn::CudaPlugin plugin = {kerascnn::cuda::device_count,
-                                              kerascnn::cuda::unavailable_reason,
-                                              kerascnn::cuda::backend_of, kerascnn::cuda::versions};
+  static const kerascnn::CudaPlugin plugin = {
+      kerascnn::cuda::device_count, kerascnn::cuda::unavailable_reason, kerascnn::cuda::backend_of,
+      kerascnn::cuda::library_versions};
   return &plugin;
 }

@@ -1,0 +1,21 @@
+// Times kernels for one call, to take the fastest (core/backend/kernel_choice.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/backend/kernel_choice.h"
+
+namespace kerascnn::cuda {
+
+// So few multiplications are over before they are started: there the host's rules know better.
+constexpr int64_t kFewProducts = int64_t{1} << 24;
+
+// Where the request allows it and there are many products, the candidate that is the fastest on the
+// current device and computes what the first one does; else, and where memory is missing to find
+// out, the first that takes the call. Null where none does.
+std::unique_ptr<Kernel> choose_fastest(const PlanRequest& request, int64_t num_products,
+                                       const std::vector<KernelCandidate>& candidates);
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,73 @@
+// Which of several kernels for one call is the fastest on this machine: timed once, when a program
+// that has the call is compiled, and kept on disk.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/backend/backend.h"
+
+namespace kerascnn {
+
+struct KernelCandidate {
+  std::string name;  // the same in every process
+  // Null where it does not take the call.
+  std::function<std::unique_ptr<Kernel>()> plan;
+};
+
+// The first one that takes the call; null where none does.
+std::unique_ptr<Kernel> first_of(const std::vector<KernelCandidate>& candidates);
+
+struct KernelChoice {
+  std::string machine;  // the device, and the versions of all that kernels come from
+  std::string call;     // the op, its attributes, dtypes and shapes
+  std::string kernel;   // a candidate's name
+  std::vector<std::pair<std::string, double>> seconds;  // of each candidate that does
+  bool is_from_disk = false;
+};
+
+class KernelChooser {
+ public:
+  // Seconds of a run; infinity where the kernel turns out not to do.
+  using Timer = std::function<double(Kernel&)>;
+
+  // `folder` may be empty: nothing is kept on disk then.
+  explicit KernelChooser(std::string folder) : folder_(std::move(folder)) {}
+
+  // The kernel that was found to be the fastest, or is now. The first candidate stays where no
+  // other is clearly faster. Null where none does. What can't be read or written on disk is as if
+  // it were not there. Planning a candidate may choose kernels for its parts.
+  std::unique_ptr<Kernel> choose(const std::string& machine, const std::string& call,
+                                 const std::vector<KernelCandidate>& candidates,
+                                 const Timer& timer);
+
+  // In the order in which they were first asked for.
+  std::vector<KernelChoice> choices() const;
+
+ private:
+  std::unique_ptr<Kernel> time_all(KernelChoice& choice,
+                                   const std::vector<KernelCandidate>& candidates,
+                                   const Timer& timer);
+  std::string path_of(const KernelChoice& choice) const;
+  bool read(KernelChoice& choice) const;
+  void write(const KernelChoice& choice) const;
+
+  std::string folder_;
+  // One choice at a time: kernels that are timed have the device for themselves.
+  mutable std::recursive_mutex mutex_;
+  std::vector<KernelChoice> choices_;
+  std::unordered_map<std::string, size_t> places_;  // in choices_, by machine and call
+};
+
+// For the whole process. Below KERASCNN_HOME, else ~/.kerascnn, in the folder "kernels".
+KernelChooser& kernel_chooser();
+
+// How a choice knows a call: op, attributes, specs, whether TF32 is allowed.
+std::string call_text(const PlanRequest& request);
+
+}  // namespace kerascnn

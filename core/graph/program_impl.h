@@ -1,0 +1,114 @@
+// What a program is made of; for the files that implement it. program_plan.cpp fills it when the
+// program is compiled, program.cpp runs it.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/backend/backend.h"
+#include "core/graph/call_queue.h"
+#include "core/graph/program.h"
+#include "core/graph/schedule.h"
+#include "core/tensor/tensor.h"
+
+namespace kerascnn {
+
+// Memory of a step beside inputs and variables.
+struct StepMemory {
+  char* arena = nullptr;
+  char* results = nullptr;  // of a function
+};
+
+// Where a kernel's argument is. Inputs are unknown until a run, each lane has an arena, and each
+// slot of a function has results.
+struct Operand {
+  enum class Kind : uint8_t { Fixed, Input, Arena, Results } kind = Kind::Fixed;
+  int32_t input = -1;
+  void* data = nullptr;
+  int64_t offset = 0;  // in the arena or the results
+  int64_t bytes = 0;
+
+  bool is_absent() const { return kind == Kind::Fixed && data == nullptr; }
+  void* address(const std::vector<void*>& inputs, const StepMemory& memory) const {
+    switch (kind) {
+      case Kind::Input:
+        return inputs[input];
+      case Kind::Arena:
+        return memory.arena + offset;
+      case Kind::Results:
+        return memory.results + offset;
+      case Kind::Fixed:
+        break;
+    }
+    return data;
+  }
+};
+
+struct PlannedNode {
+  std::shared_ptr<Kernel> kernel;
+  std::vector<Operand> inputs;
+  std::vector<Operand> outputs;
+  Operand workspace;
+  CallInfoPtr call;
+  const Node* node = nullptr;  // of the schedule's graph
+};
+
+std::vector<TensorSpec> specs_of(const Graph& graph, const std::vector<ValueId>& values);
+// Of the outputs that somebody reads.
+std::vector<TensorSpec> read_outputs(const Graph& graph, const PlannedNode& planned);
+
+struct Program::Impl {
+  Device device;
+  ProgramStats stats;
+  Schedule schedule;
+  std::vector<Tensor> constants;  // on the device; undefined where no kernel reads it
+  StoragePtr arena;               // of all lanes, one behind the other
+  int64_t lane_bytes = 0;         // of each
+  StoragePtr results;             // of all slots; null where the outputs are in the arena
+  int64_t slot_bytes = 0;         // of each
+  int64_t num_slots = 1;
+  std::vector<PlannedNode> nodes;
+  std::vector<Tensor> outputs;  // in the first lane or slot
+
+  // Guards what a run changes.
+  std::mutex mutex;
+  std::vector<Tensor> bound_inputs;  // kept alive until the next run
+  std::vector<Tensor> staging;       // private copies of inputs that can't be read where they are
+  struct BoundExecutor {
+    std::vector<void*> inputs;
+    std::unique_ptr<Executor> executor;
+  };
+  std::list<BoundExecutor> executors;  // the one used last first
+  std::unique_ptr<CallQueue> calls;    // made for the first one; goes before what it uses
+
+  void plan(const CompileOptions& options);
+  std::vector<std::unique_ptr<Kernel>> plan_kernels(const CompileOptions& options);
+  void place(std::vector<std::unique_ptr<Kernel>> kernels, const CompileOptions& options);
+  void allocate_arena(const CompileOptions& options);
+  std::vector<int64_t> place_results(BufferPlan& buffers);
+  void move_constants();
+  void check_states() const;
+  void run(const std::vector<Tensor>& inputs, int64_t steps, bool later);
+  std::vector<std::vector<double>> time_instructions(const std::vector<Tensor>& inputs,
+                                                     int64_t passes, int64_t repeats);
+  std::vector<Tensor> call(const std::vector<CallArgument>& arguments);
+  std::unique_ptr<CallQueue> make_calls();
+  void note_changes() const;
+  void check_count(size_t num_inputs) const;
+  void check_inputs(const std::vector<Tensor>& inputs) const;
+  void check_input(size_t index, const Tensor& input, bool is_anywhere) const;
+  std::vector<void*> bind(const std::vector<Tensor>& inputs, std::vector<Tensor>& usable);
+  Tensor usable_input(size_t index, const Tensor& input);
+  bool is_overwritten(const Tensor& input) const;
+  std::vector<Instruction> instructions(const std::vector<void*>& inputs,
+                                        const StepMemory& memory) const;
+  Lanes lanes(const std::vector<void*>& inputs, char* arena_of_all, int64_t count) const;
+  Lanes lanes(const std::vector<void*>& inputs) const;
+  Dependencies dependencies(int64_t repeats) const;
+  Executor& executor_for(const std::vector<void*>& inputs);
+};
+
+}  // namespace kerascnn

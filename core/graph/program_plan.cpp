@@ -1,0 +1,273 @@
+// Planning a program: passes, schedule, kernels, and memory for everything.
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "core/backend/dependencies.h"
+#include "core/backend/later_runs.h"
+#include "core/backend/shuffled_executor.h"
+#include "core/base/error.h"
+#include "core/graph/error_context.h"
+#include "core/graph/lanes.h"
+#include "core/graph/passes/passes.h"
+#include "core/graph/program_impl.h"
+#include "core/ops/fused_elementwise.h"
+
+namespace kerascnn {
+namespace {
+
+// Calls wait whose results are no larger, as each has memory for them: so many that a graph of all
+// has about this many nodes. A step of more takes longer than to start it.
+constexpr int64_t kMostWaitingResults = 4096;
+constexpr uint64_t kNodesOfCalls = 512;
+constexpr int64_t kInArena = -1;
+
+// Of a fused group: the ops in it.
+std::string node_label(const Graph& graph, const Node& node) {
+  std::string label(node.op->name);
+  if (node.op->name == "fused_elementwise") {
+    std::vector<TensorSpec> inputs;
+    for (ValueId id : node.inputs) inputs.push_back(graph.value(id).spec);
+    label = element_program_name(decode_element_program(node.attributes, inputs));
+  }
+  if (!node.scope.empty()) label += " (" + node.scope.path + ")";
+  return label;
+}
+
+CallInfoPtr call_info(const Graph& graph, const PlannedNode& planned, Device device) {
+  const Node& node = *planned.node;
+  const std::vector<TensorSpec> outputs = read_outputs(graph, planned);
+  CallInfo info = make_call_info(*node.op, node.attributes, specs_of(graph, node.inputs), outputs);
+  info.label = node_label(graph, node);
+  info.scope = node.scope;
+  info.op = info.label.substr(0, info.label.find(" ("));
+  info.kernel = planned.kernel->description();
+  info.memory_bytes += planned.kernel->workspace_bytes();
+  info.device = device;
+  return std::make_shared<const CallInfo>(std::move(info));
+}
+
+}  // namespace
+
+std::vector<TensorSpec> specs_of(const Graph& graph, const std::vector<ValueId>& values) {
+  std::vector<TensorSpec> specs;
+  for (ValueId id : values) specs.push_back(graph.value(id).spec);
+  return specs;
+}
+
+std::vector<TensorSpec> read_outputs(const Graph& graph, const PlannedNode& planned) {
+  std::vector<TensorSpec> specs;
+  for (size_t i = 0; i < planned.outputs.size(); ++i) {
+    if (planned.outputs[i].is_absent()) continue;
+    specs.push_back(graph.value(planned.node->outputs[i]).spec);
+  }
+  return specs;
+}
+
+void Program::Impl::check_states() const {
+  for (const VariablePtr& variable : schedule.graph.states()) {
+    const Device where = variable->value().device();
+    if (where == device) continue;
+    throw DeviceError(message("variable \"", variable->name(), "\" is on ", device_name(where),
+                              ", but the program is compiled for ", device_name(device),
+                              "; create the model and the program on one device"));
+  }
+}
+
+void Program::Impl::plan(const CompileOptions& options) {
+  check_states();
+  std::vector<std::unique_ptr<Kernel>> kernels = plan_kernels(options);
+  move_constants();
+  place(std::move(kernels), options);
+}
+
+// One entry for each position of the order; null where there is nothing to compute.
+std::vector<std::unique_ptr<Kernel>> Program::Impl::plan_kernels(const CompileOptions& options) {
+  const Graph& graph = schedule.graph;
+  Backend& device_backend = backend(device);
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::vector<TensorSpec> inputs, outputs;
+  for (int32_t index : schedule.order) {
+    const Node& node = graph.nodes()[index];
+    inputs.clear();
+    outputs.clear();
+    for (ValueId id : node.inputs) inputs.push_back(graph.value(id).spec);
+    for (ValueId id : node.outputs) outputs.push_back(graph.value(id).spec);
+    const bool is_empty = std::all_of(outputs.begin(), outputs.end(), [](const TensorSpec& spec) {
+      return num_elements(spec.shape) == 0;
+    });
+    const PlanRequest request{*node.op, node.attributes,    inputs,
+                              outputs,  options.allow_tf32, options.autotune};
+    kernels.push_back(is_empty ? nullptr : with_scope(node.scope.path, [&] {
+      return plan_kernel(device_backend, request);
+    }));
+  }
+  return kernels;
+}
+
+// Only constants that a kernel reads are worth device memory.
+void Program::Impl::move_constants() {
+  const Graph& graph = schedule.graph;
+  constants.resize(graph.constants().size());
+  for (int32_t index : schedule.order) {
+    for (ValueId id : graph.nodes()[index].inputs) {
+      const Value& source = graph.value(schedule.roots[id]);
+      if (source.kind != ValueKind::Constant || constants[source.source].defined()) continue;
+      constants[source.source] = graph.constants()[source.source].to(device);
+      stats.constant_bytes += constants[source.source].bytes();
+    }
+  }
+}
+
+void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels,
+                          const CompileOptions& options) {
+  const Graph& graph = schedule.graph;
+  std::vector<int64_t> workspace_bytes;
+  for (const auto& kernel : kernels) {
+    workspace_bytes.push_back(kernel == nullptr ? 0 : kernel->workspace_bytes());
+  }
+  BufferPlan buffers = plan_buffers(schedule, workspace_bytes);
+  const std::vector<int64_t> result_offsets =
+      options.is_function ? place_results(buffers)
+                          : std::vector<int64_t>(buffers.buffers.size(), kInArena);
+  Backend& device_backend = backend(device);
+  const int64_t max_unshared_bytes = shuffle_seed() > 0 ? shuffled_unshared_bytes(device_backend)
+                                                        : device_backend.max_unshared_bytes();
+  const MemoryPlan memory = plan_memory(buffers.buffers, max_unshared_bytes);
+  stats.least_arena_bytes =
+      max_unshared_bytes > 0 ? plan_memory(buffers.buffers).bytes : memory.bytes;
+  lane_bytes = memory.bytes;
+
+  const auto in_arena = [&](int32_t buffer, int64_t bytes) -> Operand {
+    if (buffer == kNoBuffer) return {.bytes = bytes};
+    if (const int64_t offset = result_offsets[buffer]; offset != kInArena) {
+      return {.kind = Operand::Kind::Results, .offset = offset, .bytes = bytes};
+    }
+    if (buffers.buffers[buffer].bytes == 0) return {.bytes = bytes};
+    return {.kind = Operand::Kind::Arena, .offset = memory.offsets[buffer], .bytes = bytes};
+  };
+  const auto operand = [&](ValueId id) -> Operand {
+    const ValueId root = schedule.roots[id];
+    const Value& source = graph.value(root);
+    const int64_t bytes = num_bytes(graph.value(id).spec);
+    const auto fixed = [&](void* data) { return Operand{.data = data, .bytes = bytes}; };
+    switch (source.kind) {
+      case ValueKind::Input:
+        return {.kind = Operand::Kind::Input, .input = source.source, .bytes = bytes};
+      case ValueKind::State:
+        return fixed(graph.states()[source.source]->value().data());
+      case ValueKind::Constant:
+        return fixed(constants[source.source].data());
+      case ValueKind::Result:
+        break;
+    }
+    const int32_t state = schedule.home_states[root];
+    if (state >= 0) return fixed(graph.states()[state]->value().data());
+    return in_arena(buffers.value_buffers[root], bytes);
+  };
+
+  for (size_t position = 0; position < schedule.order.size(); ++position) {
+    if (kernels[position] == nullptr) continue;
+    const Node& node = graph.nodes()[schedule.order[position]];
+    PlannedNode planned;
+    planned.kernel = std::move(kernels[position]);
+    for (ValueId id : node.inputs) planned.inputs.push_back(operand(id));
+    for (ValueId id : node.outputs) planned.outputs.push_back(operand(id));
+    planned.node = &node;
+    planned.workspace =
+        in_arena(buffers.workspace_buffers[position], planned.kernel->workspace_bytes());
+    planned.call = call_info(graph, planned, device);
+    nodes.push_back(std::move(planned));
+  }
+  allocate_arena(options);
+  stats.num_instructions = static_cast<int64_t>(nodes.size());
+  stats.longest_chain = longest_chain(dependencies(1));
+
+  for (ValueId id : schedule.outputs) {
+    const int32_t buffer = buffers.value_buffers[schedule.roots[id]];
+    const TensorSpec& spec = graph.value(id).spec;
+    const Shape strides = contiguous_strides(spec.shape);
+    const bool is_result = result_offsets[buffer] != kInArena;
+    outputs.emplace_back(is_result ? results : arena, spec, strides,
+                         is_result ? result_offsets[buffer] : memory.offsets[buffer]);
+  }
+}
+
+// Takes the buffers of outputs out of the arena. For each buffer: where it is in a slot's results,
+// or kInArena.
+std::vector<int64_t> Program::Impl::place_results(BufferPlan& buffers) {
+  std::vector<int64_t> offsets(buffers.buffers.size(), kInArena);
+  bool is_apart = true;  // has each output memory of its own?
+  for (ValueId id : schedule.outputs) {
+    const int32_t buffer = buffers.value_buffers[schedule.roots[id]];
+    is_apart = is_apart && offsets[buffer] == kInArena;
+    if (offsets[buffer] != kInArena) continue;
+    offsets[buffer] = slot_bytes;
+    slot_bytes += align_buffer(std::exchange(buffers.buffers[buffer].bytes, 0));
+  }
+  if (backend(device).later_runs() != nullptr && is_apart && slot_bytes <= kMostWaitingResults) {
+    const uint64_t calls = kNodesOfCalls / std::max<uint64_t>(schedule.order.size(), 1);
+    num_slots =
+        std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(calls)), 1, LaterRuns::kMostSteps);
+  }
+  results = allocate_storage(num_slots * slot_bytes, device);
+  // What lies between results is copied with them, and tools look for memory that nothing wrote.
+  backend(device).fill(results->data(), 0, results->bytes());
+  return offsets;
+}
+
+// With as many lanes as are of use and fit.
+void Program::Impl::allocate_arena(const CompileOptions& options) {
+  const Backend& device_backend = backend(device);
+  if (options.repeats && lane_bytes > 0) {
+    if (shuffle_seed() > 0) {
+      stats.num_lanes = shuffled_lanes();
+    } else if (const int64_t most = device_backend.max_lanes(lane_bytes); most > 1) {
+      // Inputs can be anywhere: nothing is written there. Nor is anything of this touched.
+      const std::vector<void*> nowhere(schedule.graph.inputs().size(), nullptr);
+      char* const somewhere = reinterpret_cast<char*>(uintptr_t{1} << 62);
+      stats.num_lanes =
+          choose_lanes(lanes(nowhere, somewhere, 2), MemoryRange{somewhere, lane_bytes}, most);
+    }
+  }
+  try {
+    arena = allocate_storage(stats.num_lanes * lane_bytes, device);
+  } catch (const OutOfMemoryError&) {
+    if (stats.num_lanes == 1) throw;
+    stats.num_lanes = 1;
+    arena = allocate_storage(lane_bytes, device);
+  }
+  stats.arena_bytes = stats.num_lanes * lane_bytes;
+}
+
+std::shared_ptr<Program> Program::compile(const Graph& graph, const std::vector<ValueId>& outputs,
+                                          Device device, const CompileOptions& options) {
+  for (ValueId id : outputs) {
+    if (id < 0 || static_cast<size_t>(id) >= graph.values().size()) {
+      throw ValueError(message("compile: output %", id, " is not a value of the graph"));
+    }
+  }
+  std::shared_ptr<Program> program(new Program);
+  Impl& impl = *program->impl_;
+  impl.device = device;
+  impl.stats.num_nodes_traced = static_cast<int64_t>(graph.nodes().size());
+  RootedGraph rooted{graph, outputs};
+  if (options.optimize) {
+    Backend& target = backend(device);
+    PassOptions passes;
+    passes.allow_tf32 = options.allow_tf32;
+    passes.autotune = options.autotune;
+    passes.fuses = [&](const PlanRequest& request) { return target.fuses(request); };
+    passes.num_partial_sums = [&](const PlanRequest& request) {
+      return target.num_partial_sums(request);
+    };
+    passes.runs_side_by_side = target.max_unshared_bytes() > 0 || shuffle_seed() > 0;
+    rooted = run_passes(rooted, passes);
+  }
+  impl.schedule = make_schedule(rooted);
+  impl.staging.resize(graph.inputs().size());
+  impl.plan(options);
+  return program;
+}
+
+}  // namespace kerascnn

@@ -1,0 +1,94 @@
+"""Kernels chosen by timing them: what is timed, where it is kept, and that results stay right."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import kerascnn as keras
+from kerascnn import layers
+
+PROGRAM = """
+import json, sys
+import numpy as np
+import kerascnn as keras
+from kerascnn import layers
+
+keras.config.set_device(sys.argv[1])
+keras.utils.set_random_seed(1)
+model = keras.Sequential([
+    keras.Input((20, 24, 160)),
+    layers.Conv2D(192, 3, padding="same", activation="relu"),
+    layers.GlobalAveragePooling2D(),
+    layers.Dense(1000),
+    layers.Dense(7000),
+])
+model.compile("sgd", "mse")
+rng = np.random.default_rng(0)
+x = rng.standard_normal((32, 20, 24, 160)).astype("float32")
+y = rng.standard_normal((32, 7000)).astype("float32")
+loss = model.fit(x, y, batch_size=32, epochs=3, verbose=0).history["loss"]
+print(json.dumps({"loss": loss, "choices": keras.profiler.kernel_choices()}))
+"""
+
+
+def run(device, home, **environment):
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, device],
+        capture_output=True,
+        text=True,
+        cwd=home,
+        env={**os.environ, "KERASCNN_HOME": str(home), **environment},
+        timeout=240,
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("tf32", ["0", "1"])
+def test_the_fastest_is_found_once_and_kept(cuda_device, tmp_path, tf32):
+    plain = run(cuda_device, tmp_path, KERASCNN_AUTOTUNE="0", KERASCNN_TF32=tf32)
+    assert plain["choices"] == []
+    assert not (tmp_path / "kernels").exists()
+
+    first = run(cuda_device, tmp_path, KERASCNN_AUTOTUNE="1", KERASCNN_TF32=tf32)
+    ops = {row["call"].split("(")[0] for row in first["choices"]}
+    assert {"conv2d", "matmul"} <= ops
+    for row in first["choices"]:
+        assert not row["is_from_disk"]
+        assert row["kernel"] in row["seconds"]
+        # No other is clearly faster than the one that was taken.
+        assert row["seconds"][row["kernel"]] <= min(row["seconds"].values()) / 0.96
+    assert max(len(row["seconds"]) for row in first["choices"]) > 1
+
+    second = run(cuda_device, tmp_path, KERASCNN_AUTOTUNE="1", KERASCNN_TF32=tf32)
+    assert all(row["is_from_disk"] for row in second["choices"])
+    chosen = [{row["call"]: row["kernel"] for row in found["choices"]} for found in (first, second)]
+    assert chosen[0] == chosen[1]
+    assert first["loss"] == second["loss"]  # to the bit
+    tolerance = 1e-2 if tf32 == "1" else 1e-4  # TF32 has 10 bits, sums of 1,440 products
+    np.testing.assert_allclose(first["loss"], plain["loss"], rtol=tolerance)
+
+
+def test_a_folder_that_cannot_be_written_changes_nothing(cuda_device, tmp_path):
+    found = run(cuda_device, tmp_path, KERASCNN_AUTOTUNE="1", KERASCNN_HOME=os.devnull)
+    assert found["choices"]
+    assert np.isfinite(found["loss"]).all()
+
+
+def test_small_networks_are_not_timed(device):
+    keras.config.set_autotune(True)
+    try:
+        before = len(keras.profiler.kernel_choices())
+        with keras.device(device):
+            model = keras.Sequential(
+                [keras.Input((8, 8, 3)), layers.Conv2D(4, 3), layers.Flatten(), layers.Dense(2)]
+            )
+            model.compile("sgd", "mse")
+            model.fit(np.ones((8, 8, 8, 3), "float32"), np.ones((8, 2), "float32"), verbose=0)
+        assert len(keras.profiler.kernel_choices()) == before
+    finally:
+        keras.config.set_autotune(False)
