@@ -5,7 +5,7 @@
     python tests/benchmarks/compare.py DATA --measure fit,predict,evaluate,memory,startup
 
 DATA is what `kerascnn.datasets.mnist.load_data` takes: a folder with MNIST's IDX files, or an .npz.
-Nets are A to D with their batch sizes, or for example C@256 with another one.
+Nets are A to E with their batch sizes, or for example C@256 with another one.
 
 Every peer is a process of its own with its data on the device; each is started and asked for its
 versions, then they take turns net by net, in one order in one round and in the other in the next,

@@ -2,7 +2,7 @@
 
 All take uint8 images of shape (28, 28, 1) and scale them to [0, 1]. After each convolution come
 relu and 2 x 2 max-pooling. Weights start He normal, where plain SGD trains, those of net D Glorot
-uniform.
+uniform. A to D are small, as first networks are; E has the widths of larger ones.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ NETS = {
     "C": Net([(32, 3, "same"), (64, 3, "same")], True, [128], 0.0, "sgd", 0.01, 64, "he_normal"),
     "D": Net(
         [(32, 3, "valid"), (64, 3, "valid")], True, [], 0.5, "adam", 1e-3, 128, "glorot_uniform"
+    ),
+    "E": Net(
+        [(64, 3, "same"), (128, 3, "same"), (256, 3, "same")],
+        *(True, [256], 0.0, "sgd", 0.01, 128, "he_normal"),
     ),
 }
 IMAGE_SIZE = 28

@@ -241,7 +241,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--net", default="A,B,C,D", help="A to D, or C@256; several with commas")
+    parser.add_argument("--net", default="A,B,C,D", help="A to E, or C@256; several with commas")
     parser.add_argument(
         "--step", choices=("fit", "evaluate", "predict"), default="fit", help="whose; default fit"
     )

@@ -65,7 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--nets", default="A,B,C,D", help="A to D, or C@256; several with commas")
+    parser.add_argument("--nets", default="A,B,C,D", help="A to E, or C@256; several with commas")
     parser.add_argument("--device", help="default: the first usable GPU, else cpu")
     parser.add_argument("--rounds", type=int, default=5, help="of each measurement; default 5")
     parser.add_argument("--output", type=Path, help="file for everything as JSON")

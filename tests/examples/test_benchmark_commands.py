@@ -124,7 +124,7 @@ def test_comparison_with_pytorch(data):
 @pytest.mark.parametrize(
     ("option", "value", "part"),
     [
-        ("--nets", "E", "'E' is no net"),
+        ("--nets", "F", "'F' is no net"),
         ("--nets", "C@many", "'C@many' is no net"),
         ("--peers", "abacus", "'abacus' is none of"),
         ("--measure", "speed", "'speed' is none of"),
@@ -278,6 +278,40 @@ def test_layers_beside_those_of_pytorch():
         assert float(ratio) == pytest.approx(float(here) / float(there), abs=0.02)
     done = run(BENCHMARKS / "layers.py", "--only", "gelu,swoosh", expected=2)
     assert "unknown networks swoosh; there are relu, gelu" in done.stderr
+
+
+def test_kernels_by_the_clock_beside_pytorch(tmp_path):
+    pytest.importorskip("torch")
+    output = tmp_path / "autotune.json"
+    done = run(
+        BENCHMARKS / "autotune.py",
+        *("--device", "cpu", "--calls", "conv:2,8,9,3,4,3", "product:6,5,4"),
+        *("--dtypes", "float32", "--rounds", 2, "--output", output),
+    )
+    document = json.loads(output.read_text())
+    assert [row["call"] for row in document["rows"]] == [
+        "conv (2, 8, 9, 3, 4, 3)",
+        "product (6, 5, 4)",
+    ]
+    for row in document["rows"]:
+        assert all(len(times) == 2 and min(times) > 0 for times in row["ms"].values())
+    assert document["choices"] == []  # the CPU's are never timed
+    assert len(done.stdout.splitlines()) == 3
+    wrong = run(BENCHMARKS / "autotune.py", "--calls", "conv:1,2", expected=2)
+    assert "'conv:1,2' is no call" in wrong.stderr
+
+
+def test_limits_of_own_kernels(tmp_path):
+    output = tmp_path / "limits.json"
+    script = BENCHMARKS / "kernel_limits.py"
+    name = "16 to 32, 3 x 3, 32 images"
+    done = run(script, *("--device", "cpu", "--filter", name, "--output", output))
+    rows = json.loads(output.read_text())["rows"]
+    assert [row["convolution"] for row in rows] == [f"{name} of 16", f"{name} of 16, pooled"]
+    assert all(row["us"] == {} for row in rows)  # the CPU's are never timed
+    assert done.stdout.splitlines()[1].split() == [*f"{name} of 16".split(), "3.8e+07", *"---"]
+    wrong = run(script, "--device", "cpu", "--filter", "17 to 32", expected=2)
+    assert "no convolution has '17 to 32' in its name" in wrong.stderr
 
 
 def test_speedrun_example(data):

@@ -1,0 +1,127 @@
+"""Where the own kernels of convolutions end and cuDNN's begin, on a GPU.
+
+    python tests/benchmarks/kernel_limits.py [--filter TEXT] [--output FILE]
+
+Times the candidates that `config.set_autotune(True)` would for many convolutions (bias, relu, also
+with 2 x 2 max pooling) and their gradients, in float32 with TF32, and prints the best own kernel's
+time over cuDNN's by its heuristics, or over convolution and pooling one after another. The rules of
+core/backend/cuda/conv2d.cpp and conv2d_max_pool2d.cpp come from this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import report
+
+import kerascnn as keras
+from kerascnn import _core
+
+CHANNELS = [(1, 32), (3, 32), (3, 64), (16, 16), (16, 32), (32, 32), (32, 64), (48, 48)]
+CHANNELS += [(64, 64), (64, 128), (128, 128)]
+IMAGES = [(32, 16), (128, 32)]  # how many of which size
+OTHERS = ("cuDNN by its heuristics", "convolution and pooling one after another")
+
+
+class Convolution(NamedTuple):
+    batch: int
+    size: int
+    channels: int
+    filters: int
+    kernel: int
+    pooled: bool
+
+    def __str__(self) -> str:
+        window = f"{self.kernel} x {self.kernel}"
+        end = ", pooled" if self.pooled else ""
+        return (
+            f"{self.channels} to {self.filters}, {window}, {self.batch} images of {self.size}{end}"
+        )
+
+    @property
+    def products(self) -> int:
+        pixels = self.batch * self.size**2
+        return pixels * self.kernel**2 * self.channels * self.filters
+
+    def calls(self) -> Iterator[tuple[str, list[tuple[list[int], str]], dict[str, Any]]]:
+        """Op, inputs and attributes: forward, data gradient, kernel gradient."""
+        x = [self.batch, self.size, self.size, self.channels]
+        w = [self.kernel, self.kernel, self.channels, self.filters]
+        pad = [self.kernel // 2] * 4
+        geometry = {"strides": [1, 1], "padding": pad, "dilations": [1, 1], "groups": 1}
+        relu = {"activation": "relu", "activation_alpha": 0.0}
+        images, kernel, bias = (x, "float32"), (w, "float32"), ([self.filters], "float32")
+        if not self.pooled:
+            y = ([*x[:3], self.filters], "float32")
+            yield "conv2d", [images, kernel, bias], {**geometry, **relu}
+            yield "conv2d_dgrad", [y, kernel], {**geometry, "input_shape": x}
+            yield "conv2d_wgrad", [images, y], {**geometry, "kernel_shape": w}
+            return
+        pooling = {"window": [2, 2], "pool_strides": [2, 2], "pool_padding": [0] * 4}
+        geometry = {**geometry, **relu, **pooling}
+        shape = [self.batch, self.size // 2, self.size // 2, self.filters]
+        y, index = (shape, "float32"), (shape, "uint8")
+        yield "conv2d_max_pool2d", [images, kernel, bias], geometry
+        yield "conv2d_max_pool2d_dgrad", [y, y, index, kernel], {**geometry, "input_shape": x}
+        yield "conv2d_max_pool2d_wgrad", [images, y, y, index], {**geometry, "kernel_shape": w}
+
+
+def convolutions() -> Iterator[Convolution]:
+    for pooled in (False, True):
+        for kernel in (3,) if pooled else (1, 3, 5):
+            for channels, filters in CHANNELS:
+                for batch, size in IMAGES:
+                    yield Convolution(batch, size, channels, filters, kernel, pooled)
+
+
+def times(convolution: Convolution, device: str) -> dict[str, dict[str, float]]:
+    """Microseconds of each candidate, by op; empty where none is timed."""
+    result = {}
+    for op, inputs, attributes in convolution.calls():
+        before = keras.profiler.kernel_choices()
+        graph = _core.Graph()
+        values = [graph.input(f"input{i}", *spec) for i, spec in enumerate(inputs)]
+        outputs = graph.apply(op, values, attributes)
+        _core.Program.compile(graph, outputs, device, optimize=False, autotune=True)
+        for row in keras.profiler.kernel_choices()[len(before) :]:
+            if row["call"].startswith(f"{op}("):
+                result[op] = {name: 1e6 * seconds for name, seconds in row["seconds"].items()}
+    return result
+
+
+def ratio(candidates: dict[str, float]) -> float | None:
+    own = [us for name, us in candidates.items() if name.startswith("kerascnn")]
+    others = [candidates[name] for name in OTHERS if name in candidates]
+    return min(own) / others[0] if own and others else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--device", default="gpu")
+    parser.add_argument("--filter", default="", help="a part of the convolutions' names")
+    parser.add_argument("--output", help="file for the results as JSON")
+    arguments = parser.parse_args()
+    keras.config.set_device(arguments.device)
+    device = keras.config.get_device()
+    chosen = [c for c in convolutions() if arguments.filter in str(c)]
+    if not chosen:
+        parser.error(f"no convolution has {arguments.filter!r} in its name")
+    print(f"{'':50} {'products':>10} {'forward':>8} {'data':>8} {'kernel':>8}")
+    rows = []
+    for convolution in chosen:
+        found = times(convolution, device)
+        rows.append({"convolution": str(convolution), "us": found})
+        ratios = [ratio(found.get(op, {})) for op, _, _ in convolution.calls()]
+        cells = "".join(f" {'-' if r is None else format(r, '.2f'):>8}" for r in ratios)
+        print(f"{convolution!s:50} {convolution.products:10.1e}{cells}", flush=True)
+    if arguments.output:
+        document = {"machine": report.machine(device), "rows": rows}
+        with open(arguments.output, "w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
