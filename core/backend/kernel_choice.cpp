@@ -83,7 +83,12 @@ std::unique_ptr<Kernel> KernelChooser::time_all(KernelChoice& choice,
   std::unique_ptr<Kernel> best;
   double limit = 0;
   for (const KernelCandidate& candidate : candidates) {
-    std::unique_ptr<Kernel> kernel = candidate.plan();
+    std::unique_ptr<Kernel> kernel;
+    try {
+      kernel = candidate.plan();
+    } catch (const LibraryError&) {
+      // Its library fails; another one may do.
+    }
     if (kernel == nullptr) continue;
     const double seconds = timer(*kernel);
     if (!std::isfinite(seconds)) continue;
@@ -150,15 +155,23 @@ void KernelChooser::write(const KernelChoice& choice) const {
   if (failed) std::filesystem::remove(name.str(), failed);
 }
 
+std::string kernel_choice_folder(const std::string& own, const std::string& home) {
+  using std::filesystem::path;
+  const bool is_below_home = own == "~" || own.starts_with("~/");
+  if (home.empty() && (own.empty() || is_below_home)) return "";
+  if (own.empty()) return (path(home) / ".kerascnn" / "kernels").string();
+  if (!is_below_home) return (path(own) / "kernels").string();
+  return (path(home) / own.substr(std::min<size_t>(own.size(), 2)) / "kernels").string();
+}
+
 KernelChooser& kernel_chooser() {
+  const auto text = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
   // Never destroyed: programs may be compiled as late as when the process ends.
-  static KernelChooser& chooser = *new KernelChooser([] {
-    const char* const own = std::getenv("KERASCNN_HOME");
-    if (own != nullptr && *own != '\0') return (std::filesystem::path(own) / "kernels").string();
-    const char* const home = std::getenv("HOME");
-    if (home == nullptr || *home == '\0') return std::string();
-    return (std::filesystem::path(home) / ".kerascnn" / "kernels").string();
-  }());
+  static KernelChooser& chooser =
+      *new KernelChooser(kernel_choice_folder(text("KERASCNN_HOME"), text("HOME")));
   return chooser;
 }
 

@@ -46,7 +46,7 @@ class KernelChooser {
                                  const std::vector<KernelCandidate>& candidates,
                                  const Timer& timer);
 
-  // In the order in which they were first asked for.
+  // In the order in which they were found.
   std::vector<KernelChoice> choices() const;
 
  private:
@@ -58,13 +58,17 @@ class KernelChooser {
   void write(const KernelChoice& choice) const;
 
   std::string folder_;
-  // One choice at a time: kernels that are timed have the device for themselves.
+  // One choice at a time: kernels are not timed beside others that are.
   mutable std::recursive_mutex mutex_;
   std::vector<KernelChoice> choices_;
   std::unordered_map<std::string, size_t> places_;  // in choices_, by machine and call
 };
 
-// For the whole process. Below KERASCNN_HOME, else ~/.kerascnn, in the folder "kernels".
+// The folder "kernels" below `own`, which may begin with "~", or below ".kerascnn" of the home
+// folder where it is empty. Empty where the home folder is needed and not known.
+std::string kernel_choice_folder(const std::string& own, const std::string& home);
+
+// For the whole process, with the folder by KERASCNN_HOME and HOME.
 KernelChooser& kernel_chooser();
 
 // How a choice knows a call: op, attributes, specs, whether TF32 is allowed.

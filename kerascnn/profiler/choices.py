@@ -11,11 +11,11 @@ def kernel_choices() -> list[dict[str, Any]]:
     """What timing found for the large convolutions and matrix products that were compiled.
 
     Returns:
-        A row for each call, in the order in which programs asked first: `machine` (device and
-        versions), `call` (op, dtypes, shapes, attributes), `kernel` (the one that was chosen),
-        `seconds` (a dictionary: of a run of each kernel that took the call) and `is_from_disk`
-        (whether an earlier process had found it). Empty on CPUs, and where
-        `config.set_autotune(False)` forbids it.
+        A row for each call, in the order in which they were found: `machine` (device and versions),
+        `call` (op, dtypes, shapes, attributes), `kernel` (the one that was chosen), `seconds` (a
+        dictionary: of a run of each kernel that takes the call and computes the same as the usual
+        one) and `is_from_disk` (whether an earlier process had found it). Empty where no program
+        was compiled for a GPU since `config.set_autotune(True)`.
 
     Example:
 

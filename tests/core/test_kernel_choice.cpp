@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "core/backend/kernel_choice.h"
+#include "core/base/error.h"
 
 namespace kerascnn {
 namespace {
@@ -113,6 +114,24 @@ TEST(a_kernel_of_several_chooses_its_parts) {
   CHECK_EQUAL(process.choose({candidate("whole", 1.0), composite}), "parts");
   CHECK_EQUAL(process.chooser.choices().size(), 2u);
   CHECK_EQUAL(process.num_timed, 5);
+}
+
+TEST(a_library_that_fails_is_no_choice) {
+  const KernelCandidate failing{
+      "a", []() -> std::unique_ptr<Kernel> { throw LibraryError("a: not today"); }};
+  Process process("");
+  CHECK_EQUAL(process.choose({failing, candidate("b", 2.0)}), "b");
+  CHECK_EQUAL(process.choose({failing}, "g(x)"), "none");
+}
+
+TEST(choices_are_kept_in_the_home_folder) {
+  CHECK_EQUAL(kernel_choice_folder("/data/own", "/home/me"), "/data/own/kernels");
+  CHECK_EQUAL(kernel_choice_folder("~/own", "/home/me"), "/home/me/own/kernels");
+  CHECK_EQUAL(kernel_choice_folder("~", "/home/me"), "/home/me/kernels");
+  CHECK_EQUAL(kernel_choice_folder("", "/home/me"), "/home/me/.kerascnn/kernels");
+  CHECK_EQUAL(kernel_choice_folder("", ""), "");
+  CHECK_EQUAL(kernel_choice_folder("~/own", ""), "");
+  CHECK_EQUAL(kernel_choice_folder("/data/own", ""), "/data/own/kernels");
 }
 
 TEST(another_process_reads_it_from_disk) {

@@ -149,6 +149,7 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
   // The one that was asked how many it makes.
   auto [candidates, others] = own_candidates(call, kWgrad);
   candidates.insert(candidates.end(), others.begin(), others.end());
+  candidates.push_back({"kerascnn direct", [&] { return kWgrad.direct(call); }});
   for (const KernelCandidate& candidate : candidates) {
     auto kernel = candidate.plan();
     if (kernel != nullptr && kernel->num_partial_sums() == call.copies) return kernel;

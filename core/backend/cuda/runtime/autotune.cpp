@@ -129,8 +129,8 @@ class KernelTrial {
   // Seconds of a run in a CUDA graph of several, as programs run it: what launches cost the host
   // does not count. Infinity where the kernel fails, or computes other results than the first one.
   double operator()(Kernel& kernel) {
-    const Tensor workspace = Tensor::empty({DType::UInt8, {kernel.workspace_bytes()}}, device_);
     try {
+      const Tensor workspace = Tensor::empty({DType::UInt8, {kernel.workspace_bytes()}}, device_);
       const CudaGraph graph = capture(kernel, workspace.data());
       for (const Tensor& output : outputs_) {
         // NaN wherever the kernel does not write.
@@ -142,6 +142,9 @@ class KernelTrial {
       return computes_the_same() ? seconds : kInfinity;
     } catch (const LibraryError&) {
       return kInfinity;
+    } catch (const OutOfMemoryError&) {
+      if (expected_.empty()) throw;
+      return kInfinity;  // others may need less
     }
   }
 
@@ -222,8 +225,9 @@ std::unique_ptr<Kernel> choose_fastest(const PlanRequest& request, int64_t num_p
                                           candidates, time);
     if (kernel != nullptr) return kernel;
   } catch (const OutOfMemoryError&) {
-    // There is no memory to find out.
+    // There is none to find out. What the trial holds goes back before others are planned.
   }
+  trial.reset();
   return first_of(candidates);
 }
 
