@@ -1,0 +1,67 @@
+"""Convolutions large enough for cuDNN, with numbers whose sums are exact in every dtype: whichever
+kernel and however it adds up, also with TF32, the result is the reference's."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from kerascnn import _core
+
+from .reference import REFERENCES
+
+# Images, kernel, stride, groups. More than 2^24 products each, where the rules for GPUs choose
+# between kernels.
+SHAPES = [
+    ((64, 14, 14, 32), (3, 3, 32, 64), 1, 1),
+    ((22, 14, 15, 32), (3, 3, 32, 64), 1, 1),
+    ((40, 16, 13, 16), (3, 3, 16, 24), 1, 1),
+    ((16, 15, 17, 96), (1, 1, 96, 132), 1, 1),
+    ((32, 19, 16, 64), (3, 3, 64, 128), 2, 1),
+    ((20, 24, 24, 3), (3, 3, 3, 64), 1, 1),
+    ((64, 28, 28, 48), (3, 3, 1, 48), 1, 48),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("op", ["conv2d", "conv2d_dgrad", "conv2d_wgrad"])
+@pytest.mark.parametrize("images, kernel, stride, groups", SHAPES)
+def test_large_convolutions_are_exact(op, images, kernel, stride, groups, dtype, device, rng):
+    padding = kernel[0] // 2
+    height, width = ((images[i] + 2 * padding - kernel[i - 1]) // stride + 1 for i in (1, 2))
+    outputs = (images[0], height, width, kernel[3])
+
+    def numbers(*shape):
+        return rng.integers(-8, 9, shape) / 8
+
+    geometry: dict[str, Any] = {
+        "strides": [stride] * 2,
+        "padding": [padding] * 4,
+        "dilations": [1, 1],
+        "groups": groups,
+    }
+    if op == "conv2d":
+        inputs = [numbers(*images), numbers(*kernel), numbers(kernel[3])]
+        attributes = {**geometry, "activation": "relu", "activation_alpha": 0.0}
+    elif op == "conv2d_dgrad":
+        inputs = [numbers(*outputs), numbers(*kernel)]
+        attributes = {**geometry, "input_shape": list(images)}
+    else:
+        inputs = [numbers(*images), numbers(*outputs)]
+        attributes = {**geometry, "kernel_shape": list(kernel)}
+    wanted = REFERENCES[op](*inputs, **attributes)
+    narrow = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    tensors = [_core.from_numpy(a.astype("float32"), device) for a in inputs]
+    if dtype != "float32":
+        tensors = [_core.apply("cast", [t], {"dtype": dtype})[0] for t in tensors]
+    result = _core.apply(op, tensors, attributes)[0]
+    found = _core.apply("cast", [result], {"dtype": "float32"})[0].numpy()
+    if dtype == "float32":
+        # A multiple of 1/64 below 2^18, but for transforms that have thirds in them (Winograd).
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+    else:
+        # The sum is rounded once, and again where the bias is added in a pass of its own.
+        places = 2 if op == "conv2d" else 1
+        limit = places * float(ml_dtypes.finfo(narrow).eps) * np.abs(wanted).max()
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=limit)
