@@ -57,11 +57,11 @@ def test_large_convolutions_are_exact(op, images, kernel, stride, groups, dtype,
         tensors = [_core.apply("cast", [t], {"dtype": dtype})[0] for t in tensors]
     result = _core.apply(op, tensors, attributes)[0]
     found = _core.apply("cast", [result], {"dtype": "float32"})[0].numpy()
-    if dtype == "float32":
-        # A multiple of 1/64 below 2^18, but for transforms that have thirds in them (Winograd).
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
-    else:
+    if dtype != "float32":
         # The sum is rounded once, and again where the bias is added in a pass of its own.
-        places = 2 if op == "conv2d" else 1
-        limit = places * float(ml_dtypes.finfo(narrow).eps) * np.abs(wanted).max()
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=limit)
+        part = (2 if op == "conv2d" else 1) * float(ml_dtypes.finfo(narrow).eps)
+    else:
+        # Multiples of 1/64 below 2^18. cuDNN may transform numbers first (Winograd), by matrices
+        # with thirds in them, of which TF32 keeps ten bits.
+        part = 0 if device == "cpu" else 2**-10
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=part * np.abs(wanted).max())
