@@ -35,9 +35,9 @@ print(json.dumps({"loss": loss, "choices": keras.profiler.kernel_choices()}))
 """
 
 
-def run(device, home, **environment):
+def run(device, home, program=PROGRAM, **environment):
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, device],
+        [sys.executable, "-c", program, device],
         capture_output=True,
         text=True,
         cwd=home,
@@ -74,6 +74,21 @@ def test_the_fastest_is_found_once_and_kept(cuda_device, tmp_path, tf32):
     # few dozen times that through what later steps start from.
     tolerance = 1e-2 if tf32 == "1" else 1e-4
     np.testing.assert_allclose(first["loss"], plain["loss"], rtol=tolerance)
+
+
+def test_timing_is_nobodys_work_in_profiles(cuda_device, tmp_path):
+    program = PROGRAM.replace(
+        "loss = model.fit", "with keras.profiler.trace() as t: loss = model.fit"
+    )
+    program = program.replace('"choices": keras', '"rows": t.rows, "choices": keras')
+    found = run(cuda_device, tmp_path, program, KERASCNN_AUTOTUNE="1")
+    assert found["choices"]
+    compiled = [row for row in found["rows"] if row["layer"] == "compilation"]
+    assert {"conv2d", "matmul"} <= {row["op"] for row in compiled}
+    assert all(row["layer"] for row in found["rows"])
+    # Timed kernels run more often than trained ones, but not for a layer.
+    steps = [row for row in found["rows"] if row["op"].startswith("conv2d") and row not in compiled]
+    assert steps and all(row["calls"] == 3 for row in steps)
 
 
 def test_a_folder_that_cannot_be_written_changes_nothing(cuda_device, tmp_path):

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/cupti_tracer.h"
 #include "core/base/build_info.h"
 #include "core/base/error.h"
 #include "core/base/half.h"
@@ -215,6 +216,17 @@ class KernelTrial {
   std::vector<std::vector<float>> expected_;  // what the first kernel computed
 };
 
+// For profiles: what trials launch is none of the layers' work.
+CallInfoPtr trial_call(const PlanRequest& request, Device device) {
+  CallInfo info = make_call_info(request.op, request.attributes, request.inputs, request.outputs);
+  info.op = std::string(request.op.name);
+  info.label = message(info.op, ", timing of kernels");
+  info.scope = {.path = "compilation", .phases = 0};
+  info.kernel = "several in turn";
+  info.device = device;
+  return std::make_shared<const CallInfo>(std::move(info));
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> choose_fastest(const PlanRequest& request, int64_t num_products,
@@ -222,6 +234,10 @@ std::unique_ptr<Kernel> choose_fastest(const PlanRequest& request, int64_t num_p
   if (!request.autotune || num_products <= kFewProducts) return first_of(candidates);
   std::optional<KernelTrial> trial;  // needed only if the choice is not known yet
   const auto time = [&](Kernel& kernel) {
+    std::optional<TracedCall> traced;
+    if (traces_calls()) {
+      traced.emplace(trial_call(request, {DeviceType::Cuda, Context::current().index()}));
+    }
     if (!trial) trial.emplace(request);
     return (*trial)(kernel);
   };
