@@ -45,6 +45,17 @@ const KernelCandidate* find(const std::vector<KernelCandidate>& candidates,
 
 }  // namespace
 
+bool agree(const std::vector<float>& numbers, const std::vector<float>& expected,
+           double tolerance) {
+  float largest = 0;
+  for (float number : expected) largest = std::max(largest, std::abs(number));
+  const float limit = static_cast<float>(tolerance) * largest;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (!(std::abs(numbers[i] - expected[i]) <= limit)) return false;
+  }
+  return true;
+}
+
 std::unique_ptr<Kernel> first_of(const std::vector<KernelCandidate>& candidates) {
   for (const KernelCandidate& candidate : candidates) {
     if (auto kernel = candidate.plan()) return kernel;

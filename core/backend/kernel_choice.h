@@ -20,6 +20,10 @@ struct KernelCandidate {
   std::function<std::unique_ptr<Kernel>()> plan;
 };
 
+// Is no number farther from the one expected than this part of the largest? NaN agrees with
+// nothing.
+bool agree(const std::vector<float>& numbers, const std::vector<float>& expected, double tolerance);
+
 // The first one that takes the call; null where none does.
 std::unique_ptr<Kernel> first_of(const std::vector<KernelCandidate>& candidates);
 

@@ -134,6 +134,18 @@ TEST(choices_are_kept_in_the_home_folder) {
   CHECK_EQUAL(kernel_choice_folder("/data/own", ""), "/data/own/kernels");
 }
 
+TEST(numbers_agree_up_to_a_part_of_the_largest) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> expected = {-4, 1, 0};
+  CHECK(agree(expected, expected, 0));
+  CHECK(agree({-4, 1.5, 0.5}, expected, 0.125));
+  CHECK(!agree({-4, 1.75, 0}, expected, 0.125));
+  CHECK(!agree({-4, 1, -0.75}, expected, 0.125));
+  CHECK(!agree({nan, 1, 0}, expected, 0.125));
+  CHECK(!agree({-4, nan, 0}, {-4, nan, 0}, 0.125));
+  CHECK(agree({}, {}, 0));
+}
+
 TEST(another_process_reads_it_from_disk) {
   const Folder folder;
   Process first(folder.path), second(folder.path);
