@@ -31,7 +31,7 @@ struct KernelChoice {
   std::string machine;  // the device, and the versions of all that kernels come from
   std::string call;     // the op, its attributes, dtypes and shapes
   std::string kernel;   // a candidate's name
-  std::vector<std::pair<std::string, double>> seconds;  // of each candidate that does
+  std::vector<std::pair<std::string, double>> seconds;  // of a run of each that agrees
   bool is_from_disk = false;
 };
 

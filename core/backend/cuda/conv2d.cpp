@@ -96,11 +96,6 @@ OwnCandidates own_candidates(const Conv2DCall& call, const OwnKernels& own) {
   return result;
 }
 
-// Stacks of partial sums are asked for only where an own kernel was chosen.
-bool is_timed(const PlanRequest& request, const Conv2DCall& call) {
-  return request.autotune && call.copies == 0 && call.geometry.num_products() > kFewProducts;
-}
-
 // The choice of the rules comes first. The direct kernel is for whatever the others refuse, but
 // groups may be too narrow for those.
 std::unique_ptr<Kernel> choose(const PlanRequest& request, const Conv2DCall& call,
@@ -108,7 +103,7 @@ std::unique_ptr<Kernel> choose(const PlanRequest& request, const Conv2DCall& cal
   constexpr int kMostEngines = 8;
   if (needs_direct(call)) return own.direct(call);
   auto [candidates, others] = own_candidates(call, own);
-  const bool timed = is_timed(request, call);
+  const bool timed = is_timed(request, call.geometry.num_products());
   candidates.push_back({"cuDNN by its heuristics", [&] { return plan_conv2d_cudnn(call); }});
   for (int engine = 1; timed && engine < kMostEngines; ++engine) {
     candidates.push_back({message("cuDNN, number ", engine + 1, " of its heuristics"),
@@ -126,8 +121,9 @@ std::unique_ptr<Kernel> choose(const PlanRequest& request, const Conv2DCall& cal
 
 int64_t conv2d_wgrad_partial_sums(const PlanRequest& request) {
   const Conv2DCall call = make_call(request);
-  const auto kernel = is_timed(request, call) ? choose(request, call, kWgrad)
-                                              : first_of(own_candidates(call, kWgrad).before_cudnn);
+  const auto kernel = is_timed(request, call.geometry.num_products())
+                          ? choose(request, call, kWgrad)
+                          : first_of(own_candidates(call, kWgrad).before_cudnn);
   return kernel == nullptr ? 0 : kernel->num_partial_sums();
 }
 

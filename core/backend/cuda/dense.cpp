@@ -26,9 +26,7 @@ std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
   if (bytes == 0 || shape.k == 0) {
     return make_kernel("kerascnn zero fill", [=](const KernelArgs& args) {
       if (bytes == 0) return;
-      check(cudaMemsetAsync(args.outputs[0], 0, static_cast<size_t>(bytes),
-                            static_cast<cudaStream_t>(args.stream)),
-            "dense: cudaMemsetAsync");
+      zero_memory(args.outputs[0], bytes, args.stream);
       if (has_bias || activation.kind != Activation::Linear) finish(args);
     });
   }

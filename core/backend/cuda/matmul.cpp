@@ -26,9 +26,7 @@ std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request) {
     // A product over no elements is zero; cuBLASLt takes no empty matrices.
     return make_kernel("kerascnn zero fill", [bytes](const KernelArgs& args) {
       if (bytes == 0) return;
-      check(cudaMemsetAsync(args.outputs[0], 0, static_cast<size_t>(bytes),
-                            static_cast<cudaStream_t>(args.stream)),
-            "matmul: cudaMemsetAsync");
+      zero_memory(args.outputs[0], bytes, args.stream);
     });
   }
   std::vector<KernelCandidate> candidates = {

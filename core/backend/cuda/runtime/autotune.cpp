@@ -219,7 +219,7 @@ CallInfoPtr trial_call(const PlanRequest& request, Device device) {
 
 std::unique_ptr<Kernel> choose_fastest(const PlanRequest& request, int64_t num_products,
                                        const std::vector<KernelCandidate>& candidates) {
-  if (!request.autotune || num_products <= kFewProducts) return first_of(candidates);
+  if (!is_timed(request, num_products)) return first_of(candidates);
   std::optional<KernelTrial> trial;  // needed only if the choice is not known yet
   const auto time = [&](Kernel& kernel) {
     std::optional<TracedCall> traced;

@@ -12,6 +12,11 @@ namespace kerascnn::cuda {
 // So few multiplications are over before they are started: there the host's rules know better.
 constexpr int64_t kFewProducts = int64_t{1} << 24;
 
+// Does choose_fastest time the candidates of such a call?
+inline bool is_timed(const PlanRequest& request, int64_t num_products) {
+  return request.autotune && num_products > kFewProducts;
+}
+
 // Where the request allows it and there are many products, the candidate that is the fastest on the
 // current device and computes what the first one does; else, and where memory is missing to find
 // out, the first that takes the call. Null where none does.
