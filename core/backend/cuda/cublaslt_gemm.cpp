@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "core/backend/cuda/runtime/initcheck.h"
 #include "core/base/error.h"
 
 namespace kerascnn::cuda {
@@ -56,7 +57,10 @@ cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t co
 
 CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const GemmShape& shape,
                            GemmEpilogue epilogue, bool allow_tf32, int rank)
-    : op_(std::move(op)), context_(context), shape_(shape) {
+    : op_(std::move(op)),
+      context_(context),
+      shape_(shape),
+      result_bytes_(shape.batch * shape.m * shape.n * static_cast<int64_t>(itemsize(dtype))) {
   const cudaDataType_t type = data_type(op_, dtype);
   double_precision_ = dtype == DType::Float64;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
@@ -117,6 +121,7 @@ void CublasLtGemm::run(const void* a, const void* b, const void* bias, void* c, 
   const double double_one = 1, double_zero = 0;
   const void* alpha = double_precision_ ? static_cast<const void*>(&double_one) : &one;
   const void* beta = double_precision_ ? static_cast<const void*>(&double_zero) : &zero;
+  mark_written({{c, result_bytes_}, {workspace, workspace_bytes_}}, stream);
   check(cublasLtMatmul(context_.cublas_lt(), operation_.get(), alpha, b, left_.get(), a,
                        right_.get(), beta, c, result_.get(), c, result_.get(), &algorithm_,
                        workspace, static_cast<size_t>(workspace_bytes_), stream),

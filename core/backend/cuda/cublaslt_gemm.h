@@ -50,6 +50,7 @@ class CublasLtGemm {
   std::string op_;
   Context& context_;
   GemmShape shape_;
+  int64_t result_bytes_;
   bool double_precision_ = false;
   UniqueHandle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation_;
   UniqueHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> left_;

@@ -10,6 +10,7 @@
 #include "core/backend/cuda/kernel_transpose.h"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/initcheck.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -58,8 +59,8 @@ class CudnnConvolution {
   Conv2DCall call_;
   Context& context_;
   mutable fe::graph::Graph graph_;
-  TensorAttributes x_, kernel_, y_;  // of the three, one is the result
-  int64_t plan_ = 0;                 // in the heuristics' list
+  TensorAttributes x_, kernel_, y_, result_;  // the result is one of the three
+  int64_t plan_ = 0;                          // in the heuristics' list
   int64_t workspace_bytes_ = 0;
 };
 
@@ -97,25 +98,24 @@ void CudnnConvolution::add_operation() {
   const std::vector<int64_t> kernel = {g.output_channels, g.group_input_channels(), g.kernel_height,
                                        g.kernel_width};
   const std::vector<int64_t> output = {g.batch, g.output_channels, g.output_height, g.output_width};
-  TensorAttributes result;
   std::vector<int64_t> extents;
   if (call_.op == "conv2d") {
     x_ = tensor("x", input);
     kernel_ = tensor("kernel", kernel);
-    result = y_ = graph_.conv_fprop(x_, kernel_, attributes<fe::graph::Conv_fprop_attributes>());
+    result_ = y_ = graph_.conv_fprop(x_, kernel_, attributes<fe::graph::Conv_fprop_attributes>());
     extents = output;
   } else if (call_.op == "conv2d_dgrad") {
     y_ = tensor("gy", output);
     kernel_ = tensor("kernel", kernel);
-    result = x_ = graph_.conv_dgrad(y_, kernel_, attributes<fe::graph::Conv_dgrad_attributes>());
+    result_ = x_ = graph_.conv_dgrad(y_, kernel_, attributes<fe::graph::Conv_dgrad_attributes>());
     extents = input;
   } else {
     y_ = tensor("gy", output);
     x_ = tensor("x", input);
-    result = kernel_ = graph_.conv_wgrad(y_, x_, attributes<fe::graph::Conv_wgrad_attributes>());
+    result_ = kernel_ = graph_.conv_wgrad(y_, x_, attributes<fe::graph::Conv_wgrad_attributes>());
     extents = kernel;
   }
-  result->set_output(true)
+  result_->set_output(true)
       .set_data_type(data_type(call_.dtype))
       .set_dim(extents)
       .set_stride(channels_last_strides(extents));
@@ -173,6 +173,8 @@ void CudnnConvolution::run(const void* x, const void* kernel, const void* y, voi
   // The frontend takes all pointers as writable; the operation writes its result only.
   std::unordered_map<TensorAttributes, void*> buffers = {
       {x_, const_cast<void*>(x)}, {kernel_, const_cast<void*>(kernel)}, {y_, const_cast<void*>(y)}};
+  const int64_t result_bytes = result_->get_volume() * static_cast<int64_t>(itemsize(call_.dtype));
+  mark_written({{buffers.at(result_), result_bytes}, {workspace, workspace_bytes_}}, stream);
   const CudnnUse cudnn = context_.use_cudnn(stream);
   if (auto error = graph_.execute_plan_at_index(cudnn.handle, buffers, workspace, plan_);
       error.is_bad()) {

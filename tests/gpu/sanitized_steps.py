@@ -1,0 +1,124 @@
+"""Training, prediction and single operations on a GPU, for tools that look over each access.
+
+    python tests/gpu/sanitized_steps.py [--short]
+
+Few steps, as these tools take a hundred times as long; racecheck even longer: --short is for it.
+`test_compute_sanitizer.py` runs this under each tool of NVIDIA's compute-sanitizer.
+"""
+
+import sys
+
+import numpy as np
+
+import kerascnn as keras
+from kerascnn import layers, ops
+
+SHORT = "--short" in sys.argv
+
+
+def mnist_network(activation):
+    """Fused kernels for few channels; behind gelu the ones that stand alone."""
+    model = keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(32, 3, padding="same", activation=activation),
+            layers.MaxPooling2D(),
+            layers.Conv2D(64, 3, padding="same", activation=activation),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dropout(0.3),
+            layers.Dense(32, activation=activation),
+            layers.BatchNormalization(),
+            layers.Dense(10),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, metrics=["accuracy"])
+    return model
+
+
+def train_from_every_source(rng):
+    # The last batch is a partial one.
+    x = rng.integers(0, 256, (100 if SHORT else 150, 28, 28, 1), np.uint8)
+    y = rng.integers(0, 10, len(x), np.uint8)
+    for activation in ("relu",) if SHORT else ("relu", "gelu"):
+        model = mnist_network(activation)
+        model.fit(x, y, batch_size=64, epochs=2, verbose=0)
+        print(activation, model.evaluate(x, y, verbose=0), model.predict(x, verbose=0).shape)
+    on_device = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
+    model.fit(*on_device, batch_size=64, epochs=2, verbose=0)
+    for images, labels in ((x, y), on_device):
+        batches = ((images[:64], labels[:64]) for _ in range(3))
+        model.fit(batches, steps_per_epoch=3, shuffle=False, verbose=0)
+    return model, *on_device
+
+
+def train_by_hand(model, images, labels, rng):
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    optimizer = keras.optimizers.Adam()
+
+    @keras.jit
+    def step(picked):
+        x, y = ops.take(images, picked, axis=0), ops.take(labels, picked, axis=0)
+        with keras.GradientTape() as tape:
+            loss = loss_of(y, model(x, training=True))
+        weights = model.trainable_variables
+        optimizer.apply(tape.gradient(loss, weights), weights)
+        return loss
+
+    for _ in range(6 if SHORT else 40):
+        loss = step(rng.integers(0, len(images), 64).astype("int32"))
+    print("by hand", float(loss))
+
+
+def single_operations(rng):
+    a = ops.convert_to_tensor(rng.standard_normal((37, 53)).astype("float32"))
+    for result in (
+        ops.maximum(a, 0.3),
+        ops.minimum(a, ops.transpose(ops.transpose(a))),
+        ops.clip(a, -1, 1),
+        ops.softplus(a),
+        ops.gelu(a),
+        ops.sum(a, 1),
+        ops.max(a, 0),
+        ops.where(a > 0, a, 1.0),
+        ops.erf(a),
+        ops.matmul(a, ops.transpose(a)),
+        ops.softmax(a),
+        ops.argsort(a),
+    ):
+        assert np.isfinite(result.numpy()).all()
+
+
+def train_with_kernels_of_libraries(rng):
+    """Wide layers, for cuDNN and cuBLASLt; then with kernels chosen by timing them."""
+    x = rng.standard_normal((64, 16, 16, 16)).astype("float32")
+    y = np.ones((64, 4), "float32")
+    for policy in ("float32",) if SHORT else ("float32", "mixed_bfloat16"):
+        keras.config.set_dtype_policy(policy)
+        for timed in (False, True):
+            keras.config.set_autotune(timed)
+            model = keras.Sequential(
+                [
+                    keras.Input((16, 16, 16)),
+                    layers.Conv2D(32, 3, padding="same", activation="gelu"),
+                    layers.Conv2D(64, 3, padding="same"),
+                    layers.MaxPooling2D(),
+                    layers.Flatten(),
+                    layers.Dense(300),
+                    layers.Dense(4),
+                ]
+            )
+            model.compile("sgd", "mse")
+            model.fit(x, y, batch_size=64, epochs=2, verbose=0)
+            print(policy, "timed" if timed else "by rules", model.evaluate(x, y, verbose=0))
+
+
+if __name__ == "__main__":
+    keras.config.set_device("cuda:0")
+    keras.utils.set_random_seed(1)
+    rng = np.random.default_rng(0)
+    train_by_hand(*train_from_every_source(rng), rng)
+    single_operations(rng)
+    train_with_kernels_of_libraries(rng)

@@ -1,0 +1,43 @@
+"""NVIDIA's compute-sanitizer finds nothing in steps of all kinds."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+STEPS = pathlib.Path(__file__).with_name("sanitized_steps.py")
+TOOLKIT = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")
+SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=TOOLKIT)
+
+
+@pytest.mark.parametrize(
+    ("tool", "options", "arguments"),
+    [
+        ("memcheck", [], []),
+        # cuDNN's and cuBLASLt's results are marked as written through NVTX.
+        ("initcheck", ["--nvtx", "yes"], ["--short"]),
+        ("racecheck", [], ["--short"]),
+        ("synccheck", [], []),
+    ],
+)
+def test_steps_of_all_kinds(cuda_device, tmp_path, tool, options, arguments):
+    if SANITIZER is None:
+        pytest.skip("compute-sanitizer is not installed")
+    # The tools don't know loops in graphs; kernel choices of other runs would leave trials out.
+    environment = {"KERASCNN_CUDA_LOOPS": "0", "KERASCNN_HOME": str(tmp_path)}
+    result = subprocess.run(
+        [
+            *[SANITIZER, "--tool", tool, *options, "--error-exitcode", "9", "--print-limit", "3"],
+            *[sys.executable, str(STEPS), *arguments],
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=400,
+    )
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+    assert ("float32 timed" if arguments else "mixed_bfloat16 timed") in result.stdout
+    assert " SUMMARY: 0 " in result.stdout, result.stdout[-2000:]
