@@ -56,6 +56,7 @@ NETS_BY_DEFAULT = "A,B,C,D,C@16,C@256,C@1024"
 MEASUREMENTS = ("fit", "predict", "evaluate", "memory", "startup")
 # An epoch that takes longer is timed once a turn.
 SLOW_MS = 1500.0
+NO_SETTINGS = ("nets", "data", "path", "output")  # arguments that results don't depend on
 STARTUP_NET, STARTUP_EPOCHS = "D", 5
 
 
@@ -228,7 +229,7 @@ class Comparison:
     def document(self) -> dict[str, Any]:
         return {
             "machine": report.machine(self.args.device),
-            "arguments": {k: v for k, v in vars(self.args).items() if k not in ("nets", "data")},
+            "arguments": {k: v for k, v in vars(self.args).items() if k not in NO_SETTINGS},
             "samples": self.samples,
             "nets": [str(case) for case in self.args.nets],
             "peers": self.peers,

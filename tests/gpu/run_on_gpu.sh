@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds kerascnn with its CUDA backend and runs all tests, on a machine with a GPU and no network.
+# Builds kerascnn with its CUDA backend and runs all tests, and training under compute-sanitizer where it is
+# installed, on a machine with a GPU and no network.
 #
 #   tests/gpu/run_on_gpu.sh [pytest arguments]
 #
@@ -38,3 +39,5 @@ echo "build: $((SECONDS - start)) s"
 (cd "$out" && python3 -c 'import kerascnn; kerascnn.show_versions()') | tee "$out/versions.log"
 # pytest-benchmark, where it is installed, warns beside pytest-xdist, and warnings are errors here
 python3 -m pytest -p no:benchmark "$@" | tee "$out/pytest.log"
+# alone on the GPU: beside other processes these tools take ten times as long
+python3 -m pytest -p no:benchmark tests/gpu | tee "$out/sanitizer.log"

@@ -1,8 +1,9 @@
 """Training, prediction and single operations on a GPU, for tools that look over each access.
 
-    python tests/gpu/sanitized_steps.py [--short]
+    python tests/gpu/sanitized_steps.py [--short] [--by-rules]
 
-Few steps, as these tools take a hundred times as long; racecheck even longer: --short is for it.
+Few steps, as these tools take a hundred times as long, and some even longer: --short is for them.
+--by-rules leaves out the timing of kernels, which runs each of many dozens of times.
 `test_compute_sanitizer.py` runs this under each tool of NVIDIA's compute-sanitizer.
 """
 
@@ -14,6 +15,7 @@ import kerascnn as keras
 from kerascnn import layers, ops
 
 SHORT = "--short" in sys.argv
+BY_RULES = "--by-rules" in sys.argv
 
 
 def mnist_network(activation):
@@ -92,12 +94,12 @@ def single_operations(rng):
 
 
 def train_with_kernels_of_libraries(rng):
-    """Wide layers, for cuDNN and cuBLASLt; then with kernels chosen by timing them."""
+    """Wide layers, for cuDNN and cuBLASLt; also with kernels chosen by timing them."""
     x = rng.standard_normal((64, 16, 16, 16)).astype("float32")
     y = np.ones((64, 4), "float32")
     for policy in ("float32",) if SHORT else ("float32", "mixed_bfloat16"):
         keras.config.set_dtype_policy(policy)
-        for timed in (False, True):
+        for timed in (False,) if BY_RULES else (False, True):
             keras.config.set_autotune(timed)
             model = keras.Sequential(
                 [

@@ -14,16 +14,16 @@ SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer
 
 
 @pytest.mark.parametrize(
-    ("tool", "options", "arguments"),
+    ("tool", "options", "arguments", "last"),
     [
-        ("memcheck", [], []),
+        ("memcheck", [], [], "mixed_bfloat16 timed"),
         # cuDNN's and cuBLASLt's results are marked as written through NVTX.
-        ("initcheck", ["--nvtx", "yes"], ["--short"]),
-        ("racecheck", [], ["--short"]),
-        ("synccheck", [], []),
+        ("initcheck", ["--nvtx", "yes"], ["--short"], "float32 timed"),
+        ("racecheck", [], ["--short", "--by-rules"], "float32 by rules"),
+        ("synccheck", [], [], "mixed_bfloat16 timed"),
     ],
 )
-def test_steps_of_all_kinds(cuda_device, tmp_path, tool, options, arguments):
+def test_steps_of_all_kinds(cuda_device, tmp_path, tool, options, arguments, last):
     if SANITIZER is None:
         pytest.skip("compute-sanitizer is not installed")
     # The tools don't know loops in graphs; kernel choices of other runs would leave trials out.
@@ -36,8 +36,8 @@ def test_steps_of_all_kinds(cuda_device, tmp_path, tool, options, arguments):
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
-        timeout=400,
+        timeout=560,
     )
     assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
-    assert ("float32 timed" if arguments else "mixed_bfloat16 timed") in result.stdout
+    assert last in result.stdout
     assert " SUMMARY: 0 " in result.stdout, result.stdout[-2000:]
