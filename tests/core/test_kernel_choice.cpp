@@ -1,8 +1,8 @@
 // Choosing the fastest of several kernels, in memory and on disk.
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <random>
 
 #include "check.h"
 #include "core/backend/kernel_choice.h"
@@ -33,9 +33,9 @@ KernelCandidate refusing(const std::string& name) {
 
 struct Folder {
   Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "choices.XXXXXX").string();
-    CHECK(mkdtemp(pattern.data()) != nullptr);
-    path = pattern;
+    const std::string name = message("kerascnn-choices-", std::random_device()());
+    path = (std::filesystem::temp_directory_path() / name).string();
+    CHECK(std::filesystem::create_directory(path));  // false where there is one by that name
   }
   ~Folder() { std::filesystem::remove_all(path); }
   std::filesystem::path file() const { return *std::filesystem::directory_iterator(path); }
