@@ -1,6 +1,7 @@
 """What the examples share: the command line and the MNIST arrays."""
 
 import argparse
+import os
 import sys
 
 import kerascnn as keras
@@ -36,7 +37,22 @@ def load_mnist(data=None):
     """MNIST with the channel axis that convolutions expect: images of shape (28, 28, 1)."""
     mnist = keras.datasets.mnist
     try:
-        (x_train, y_train), (x_test, y_test) = mnist.load_data(data) if data else mnist.load_data()
+        return with_channels(mnist.load_data(data) if data else mnist.load_data())
     except (OSError, ValueError) as error:
         stop("--data", error)
+
+
+def find_mnist(data=None):
+    """The same, or None, with a line that says why, where nobody named a copy and none is had."""
+    if data or os.environ.get("KERASCNN_MNIST"):
+        return load_mnist(data)
+    try:
+        return with_channels(keras.datasets.mnist.load_data())
+    except (OSError, ValueError) as error:  # no network, no right to write, another content
+        print(error)
+        return None
+
+
+def with_channels(arrays):
+    (x_train, y_train), (x_test, y_test) = arrays
     return (x_train[..., None], y_train), (x_test[..., None], y_test)

@@ -7,7 +7,7 @@ Without MNIST and without network it trains on the 8x8 digits that ship with the
 
 import time
 
-from common import load_mnist, make_parser, set_up
+from common import find_mnist, make_parser, set_up, with_channels
 
 import kerascnn as keras
 from kerascnn import layers
@@ -47,14 +47,12 @@ def digits_model():
 
 
 def load_and_build(args):
-    try:
-        return *load_mnist(args.data), mnist_model()
-    except ConnectionError as error:
-        print(error)
-        print("Training on the shipped 8x8 digits instead: 1,500 images and 10 times the epochs.")
-    (x_train, y_train), (x_test, y_test) = keras.datasets.digits.load_data()
+    mnist = find_mnist(args.data)
+    if mnist is not None:
+        return *mnist, mnist_model()
+    print("Training on the shipped 8x8 digits instead: 1,500 images and 10 times the epochs.")
     args.epochs *= 10
-    return (x_train[..., None], y_train), (x_test[..., None], y_test), digits_model()
+    return *with_channels(keras.datasets.digits.load_data()), digits_model()
 
 
 args = make_parser(__doc__.splitlines()[0], batch_size=128).parse_args()
