@@ -21,6 +21,7 @@ from kerascnn.ops import (
     functions,
     host,
     image,
+    indexing,
     linalg,
     matrices,
     nn,
@@ -49,6 +50,7 @@ from kerascnn.ops.custom import *
 from kerascnn.ops.elementwise import *
 from kerascnn.ops.functions import *
 from kerascnn.ops.host import *
+from kerascnn.ops.indexing import *
 from kerascnn.ops.linalg import *
 from kerascnn.ops.matrices import *
 from kerascnn.ops.nn import *
@@ -78,6 +80,7 @@ __all__ += custom.__all__
 __all__ += elementwise.__all__
 __all__ += functions.__all__
 __all__ += host.__all__
+__all__ += indexing.__all__
 __all__ += linalg.__all__
 __all__ += matrices.__all__
 __all__ += nn.__all__

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn.ops import dispatch, scattering, shaping, windows
+from kerascnn.ops import dispatch, indexing, scattering, shaping, windows
 from kerascnn.symbolic.operation import op
 
 __all__ = ["fold", "rearrange", "unfold"]
@@ -130,7 +130,7 @@ def fold(
     total = scattering.sums(x, places, wide[0] * wide[1])
     total = shaping.reshape(total, (*wide, n, channels))
     inside = tuple(slice(m, m + size) for m, size in zip(margins, sizes, strict=True))
-    return shaping.transpose(shaping.get_item(total, inside), (2, 3, 0, 1))
+    return shaping.transpose(indexing.get_item(total, inside), (2, 3, 0, 1))
 
 
 @op

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kerascnn.ops import dispatch, elementwise, shaping, windows
+from kerascnn.ops import dispatch, elementwise, indexing, shaping, windows
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -269,7 +269,7 @@ def _depth_as_channels(
     for tap in range(window):
         begin = tap * dilation
         planes = slice(begin, begin + (outputs - 1) * stride + 1, stride)
-        tap_planes = shaping.get_item(x, (slice(None), planes))
+        tap_planes = indexing.get_item(x, (slice(None), planes))
         taps.append(shaping.reshape(tap_planes, (n * outputs, h, w, groups, c // groups)))
     joined = shaping.concatenate(taps, axis=4)
     return shaping.reshape(joined, (n * outputs, h, w, window * c))
@@ -441,7 +441,7 @@ def _spread_planes(y: Any, stride: int, dilation: int, crop: int, depth: int) ->
         key = (slice(None), slice(first, last + 1), slice(None), slice(None), tap)
         placed = dispatch.apply_one(
             "slice_grad",
-            [shaping.get_item(y, key)],
+            [indexing.get_item(y, key)],
             {
                 "input_shape": [n, depth, h, w, c],
                 "starts": [0, offset + first * stride, 0, 0, 0],

@@ -287,8 +287,11 @@ def logaddexp2(x1: Any, x2: Any) -> Any:
     """log2(2^x1 + 2^x2), without overflow."""
     scale = math.log(2)
     x1, x2 = dispatch.operands(x1, x2, result=dtypes.float_result_type)
+    dtype = x1.dtype
+    if dtype in ("float16", "bfloat16"):  # a product rounded to so few bits would be seen
+        x1, x2 = dispatch.convert(x1, "float32"), dispatch.convert(x2, "float32")
     summed = logaddexp(elementwise.multiply(x1, scale), elementwise.multiply(x2, scale))
-    return elementwise.divide(summed, scale)
+    return creation.cast(elementwise.divide(summed, scale), dtype)
 
 
 @op

@@ -193,9 +193,13 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 @op
 def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """log(sum(exp(x))) along axes, without overflow."""
+    """log(sum(exp(x))) along axes, without overflow; minus infinity where there is no element."""
     x = _floating(x)
+    if _size([x.shape[a] for a in _axes(axis, x)]) == 0:
+        return elementwise.log(_reduce("reduce_sum", x, axis, keepdims))
     largest = _reduce("reduce_max", x, axis, True)
+    # Infinities are not taken apart: their difference is no number.
+    largest = elementwise.where(elementwise.isfinite(largest), largest, 0)
     sums = _reduce("reduce_sum", elementwise.exp(elementwise.subtract(x, largest)), axis, True)
     result = elementwise.add(elementwise.log(sums), largest)
     return result if keepdims else _reduce("reduce_sum", result, axis, False)

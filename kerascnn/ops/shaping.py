@@ -16,7 +16,6 @@ __all__ = [
     "concatenate",
     "expand_dims",
     "flip",
-    "get_item",
     "moveaxis",
     "one_hot",
     "pad",
@@ -30,6 +29,13 @@ __all__ = [
     "transpose",
     "unstack",
 ]
+
+
+_NO_MASK = (
+    "take: indices are numbers, and a mask of bools is none. Use x[mask] or "
+    "ops.boolean_mask(x, mask) for the elements where it is True, or cast it to int32 if 0 and 1 "
+    "are meant."
+)
 
 
 def _axis(axis: int, rank: int, name: str) -> int:
@@ -175,8 +181,7 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
     """The slices along an axis, as a list."""
     x = dispatch.convert(x)
     axis = _axis(axis, len(x.shape), "unstack")
-    key = [slice(None)] * axis
-    return [get_item(x, (*key, i)) for i in range(x.shape[axis])]
+    return [squeeze(_cut(x, axis, i, i + 1), axis) for i in range(x.shape[axis])]
 
 
 @op
@@ -199,9 +204,20 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> An
         cuts = [part * i for i in range(1, indices_or_sections)]
     else:
         cuts = [int(i) for i in indices_or_sections]
-    key = [slice(None)] * axis
     bounds = zip([0, *cuts], [*cuts, length], strict=True)
-    return [get_item(x, (*key, slice(start, stop))) for start, stop in bounds]
+    return [_cut(x, axis, start, stop) for start, stop in bounds]
+
+
+def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
+    """What lies from `start` to `stop` along an axis, as a slice of Python takes these."""
+    rank = len(x.shape)
+    places = range(x.shape[axis])[start:stop]
+    if len(places) == x.shape[axis]:
+        return x
+    starts, sizes = [0] * rank, list(x.shape)
+    starts[axis], sizes[axis] = places.start, len(places)
+    attributes = {"starts": starts, "sizes": sizes, "strides": [1] * rank}
+    return dispatch.apply_one("slice", [x], attributes)
 
 
 @op
@@ -253,13 +269,18 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
 
     Raises:
         IndexError: for an index out of range that is known here.
+        TypeError: for a mask, which is no index: `x[mask]` and `boolean_mask` take one.
     """
     x = dispatch.convert(x)
     if axis is None:
         x, axis = reshape(x, -1), 0
     axis = _axis(axis, len(x.shape), "take")
+    if dispatch.is_tensor(indices) and indices.dtype == "bool":
+        raise TypeError(_NO_MASK)
     if not dispatch.is_tensor(indices) or not _is_symbolic(indices):
         host = np.asarray(indices)
+        if host.dtype == bool:
+            raise TypeError(_NO_MASK)
         length = x.shape[axis]
         if host.size and (host.min() < -length or host.max() >= length):
             raise IndexError(
@@ -304,54 +325,3 @@ def one_hot(
     attributes = {"depth": int(num_classes), "dtype": dtypes.standardize_dtype(dtype)}
     result = dispatch.apply_one("one_hot", [x], attributes)
     return result if axis in (-1, len(x.shape)) else moveaxis(result, -1, axis)
-
-
-@op
-def get_item(x: Any, key: Any) -> Any:
-    """x[key]: integers, slices, None, ... and one array of integers, as in NumPy."""
-    x = dispatch.convert(x)
-    keys = list(key) if isinstance(key, tuple) else [key]
-    used = sum(k is not None and k is not Ellipsis for k in keys)
-    if used > len(x.shape):
-        raise IndexError(f"{used} indices for a tensor of {len(x.shape)} axes")
-    where = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
-    keys[where : where + 1] = [slice(None)] * (len(x.shape) - used)
-    starts, sizes, strides, shape, gathers = [], [], [], [], []
-    axis = 0
-    for k in keys:
-        if k is None:
-            shape.append(1)
-            continue
-        length = x.shape[axis]
-        start, size, stride = 0, length, 1
-        if isinstance(k, slice):
-            start, stop, stride = k.indices(length)
-            size = len(range(start, stop, stride))
-            if stride < 0:
-                gathers.append((len(shape), np.arange(start, stop, stride, dtype="int32")))
-                start, size, stride = 0, length, 1
-            shape.append(size)
-        elif isinstance(k, (int, np.integer)) and not isinstance(k, bool):
-            if not -length <= k < length:
-                raise IndexError(
-                    f"index {k} is out of range for axis {axis} of a tensor of shape "
-                    f"{tuple(x.shape)}"
-                )
-            start, size = int(k) % length, 1
-        else:
-            gathers.append((len(shape), k))
-            shape.append(length)
-        starts.append(start)
-        sizes.append(size)
-        strides.append(stride)
-        axis += 1
-    if len([g for g in gathers if not isinstance(g[1], np.ndarray)]) > 1:
-        raise IndexError("Only one index can be an array.")
-    if sizes != list(x.shape) or any(s != 1 for s in strides):
-        attributes = {"starts": starts, "sizes": sizes, "strides": strides}
-        x = dispatch.apply_one("slice", [x], attributes)
-    if shape != list(x.shape):
-        x = dispatch.apply_one("reshape", [x], {"shape": shape})
-    for place, indices in gathers:
-        x = take(x, indices, place)
-    return x

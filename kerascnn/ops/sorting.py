@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kerascnn import dtypes
-from kerascnn.ops import creation, dispatch, elementwise, reduction, shaping
+from kerascnn.ops import creation, dispatch, elementwise, indexing, reduction, shaping
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
 
@@ -159,7 +160,7 @@ def top_k(x: Any, k: int, sorted: bool = True) -> Any:
     x, order, axis = _order(x, -1, True, "top_k")
     if not 0 <= k <= x.shape[axis]:
         raise ValueError(f"top_k: k={k} of an axis of {x.shape[axis]} elements.")
-    order = shaping.get_item(order, (Ellipsis, slice(0, k)))
+    order = indexing.get_item(order, (Ellipsis, slice(0, k)))
     return TopK(take_along_axis(x, order, axis), order)
 
 
@@ -214,7 +215,7 @@ def digitize(x: Any, bins: Any) -> Any:
 def quantile(
     x: Any, q: Any, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """What a share q of the elements lies below.
+    """What a share q of the elements lies below; NaN where there is no element.
 
     Args:
         x: Input.
@@ -238,10 +239,7 @@ def quantile(
             f"'nearest'. Received: method={method!r}"
         )
     axes = reduction._axes(axis, x)
-    kept = [a for a in range(len(x.shape)) if a not in axes]
-    lines = shaping.reshape(shaping.transpose(x, [*kept, *axes]), [*(x.shape[a] for a in kept), -1])
-    if lines.shape[-1] == 0:
-        raise ValueError(f"quantile: there is no element along axis {axis}.")
+    lines = _lines(x, axes)
     q = dispatch.convert(q, dtype, like=x)
     if len(q.shape) > 1:
         raise ValueError(f"quantile: q is a number or a vector. Received: shape={tuple(q.shape)}")
@@ -254,6 +252,16 @@ def quantile(
     # A line with NaN has no quantile.
     lost = reduction.any(elementwise.isnan(x), axis, keepdims)
     return elementwise.where(lost, creation.full_like(result, float("nan")), result)
+
+
+def _lines(x: Any, axes: list[int]) -> Any:
+    """The elements along some axes as the last one. Where there are none, NaN stands for them."""
+    kept = [a for a in range(len(x.shape)) if a not in axes]
+    sizes = [x.shape[a] for a in kept]
+    length = math.prod(x.shape[a] for a in axes)
+    if length == 0:
+        return creation.full([*sizes, 1], float("nan"), x.dtype)
+    return shaping.reshape(shaping.transpose(x, [*kept, *axes]), [*sizes, length])
 
 
 def _between(lines: Any, q: Any, method: str) -> Any:
@@ -298,13 +306,12 @@ def nanquantile(
     x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
     q = dispatch.convert(q, x.dtype, like=x)
     axes = reduction._axes(axis, x)
-    kept = [a for a in range(len(x.shape)) if a not in axes]
-    lines = shaping.reshape(shaping.transpose(x, [*kept, *axes]), [*(x.shape[a] for a in kept), -1])
+    lines = _lines(x, axes)
     count = reduction.sum(
         creation.cast(elementwise.logical_not(elementwise.isnan(lines)), "int32"), -1, True
     )
     lines = sort(lines)  # NaN last
-    many = shaping.reshape(q, [1] * len(kept) + [-1])
+    many = shaping.reshape(q, [1] * (len(lines.shape) - 1) + [-1])
     last = creation.cast(elementwise.maximum(elementwise.subtract(count, 1), 0), x.dtype)
     place = elementwise.multiply(last, many)
     result = _at_places(lines, place, method)

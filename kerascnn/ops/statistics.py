@@ -265,7 +265,8 @@ def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) 
     Args:
         x: Input, seen as one vector.
         bins: Number of bins of one width.
-        range: Lower and upper limit, by default the smallest and the largest element.
+        range: Lower and upper limit, by default the smallest and the largest element, or 0 and 1
+            where there is none.
 
     Returns:
         (counts (bins,), edges (bins + 1,)); the last bin holds its upper edge too.
@@ -275,10 +276,10 @@ def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) 
     if range is not None and (len(range) != 2 or range[1] < range[0]):
         raise ValueError(f"Argument `range` must be a tuple (low, high). Received: range={range}")
     x = shaping.ravel(_floating(x))
-    if range is None:
+    if range is None and x.shape[0] > 0:
         low, high = reduction.min(x), reduction.max(x)
     else:
-        low, high = (dispatch.convert(float(v), x.dtype) for v in range)
+        low, high = (dispatch.convert(float(v), x.dtype) for v in range or (0, 1))
     is_point = elementwise.equal(low, high)
     low = elementwise.where(is_point, elementwise.subtract(low, 0.5), low)
     high = elementwise.where(is_point, elementwise.add(high, 0.5), high)

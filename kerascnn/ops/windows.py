@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import config, dtypes
-from kerascnn.ops import dispatch, shaping
+from kerascnn.ops import dispatch, indexing, shaping
 
 Pairs = list[tuple[int, int]]
 
@@ -114,7 +114,7 @@ def cut(x: Any, axis: int, window: int, stride: int, dilation: int) -> Any:
     if stride == window and dilation == 1:
         # Pieces side by side need no copies.
         if x.shape[axis] != pieces * window:
-            x = shaping.get_item(x, (*[slice(None)] * axis, slice(0, pieces * window)))
+            x = indexing.get_item(x, (*[slice(None)] * axis, slice(0, pieces * window)))
         return shaping.reshape(x, (*x.shape[:axis], pieces, window, *x.shape[axis + 1 :]))
     places = np.arange(pieces)[:, None] * stride + np.arange(window) * dilation
     return shaping.take(x, places.astype("int32"), axis)

@@ -24,19 +24,24 @@ def run_python(code, **environment):
 
 
 def test_import_is_light():
-    """Processor time of the import, which other work on the machine does not lengthen."""
+    """What importing runs beside kerascnn's own modules: counted, as time depends on the machine.
+
+    The time is measured by tests/benchmarks/import_time.py.
+    """
     code = (
-        "import resource, time; import numpy; "
-        "before = time.process_time(); import kerascnn; print(time.process_time() - before)"
+        "import sys, numpy; before = set(sys.modules); import kerascnn; "
+        "print(*(name for name in set(sys.modules) - before if name[:8] != 'kerascnn'))"
     )
-    # NumPy takes 0.1 s of the 0.25 s that are allowed; the best of three, as clocks are coarse.
-    assert min(float(run_python(code).stdout) for _ in range(3)) < 0.15
+    result = run_python(code)
+    # Some forty of Python's own, most of them small; one framework would bring hundreds.
+    assert 0 < len(result.stdout.split()) < 60, result.stdout + result.stderr
 
 
 def test_import_leaves_drivers_and_heavy_modules_alone():
     code = (
         "import sys, kerascnn; "
-        "heavy = {'rich', 'torch', 'keras', 'ml_dtypes', 'urllib.request', 'email'}; "
+        "heavy = {'rich', 'torch', 'keras', 'ml_dtypes', 'urllib.request', 'email', 'h5py', 'PIL', "
+        "'matplotlib', 'pandas', 'sklearn', 'asyncio', 'multiprocessing', 'concurrent.futures'}; "
         "print(sorted(heavy & set(sys.modules))); "
         "maps = open('/proc/self/maps').read(); "
         "print([name for name in ('libcuda.so', 'libcudart', 'libcudnn') if name in maps])"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import config, dtypes
-from kerascnn.ops import dispatch, elementwise, shaping
+from kerascnn.ops import dispatch, elementwise, indexing, shaping
 
 
 def check_rank(images: Any, name: str = "images") -> None:
@@ -72,4 +72,4 @@ def window(x: Any, parts: dict[int, tuple[int, int]]) -> Any:
     key = [slice(None)] * len(x.shape)
     for axis, (start, size) in parts.items():
         key[axis] = slice(start, start + size)
-    return shaping.get_item(x, tuple(key))
+    return indexing.get_item(x, tuple(key))

@@ -1,0 +1,100 @@
+"""Ops at the edges: no elements, few bits, sizes that are not known yet."""
+
+import numpy as np
+import pytest
+
+import kerascnn as keras
+from kerascnn import ops
+
+EMPTY = [((0,), None), ((0, 3), 0), ((0, 3), 1), ((3, 0), 1), ((3, 0), None), ((2, 0, 3), (0, 1))]
+
+
+@pytest.mark.parametrize(("shape", "axis"), EMPTY)
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.filterwarnings("ignore:.*(empty|All-NaN).*:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_medians_of_nothing_are_nan(name, shape, axis, keepdims):
+    x = np.zeros(shape, "float32")
+    expected = getattr(np, name)(x, axis=axis, keepdims=keepdims)
+    received = getattr(ops, name)(x, axis=axis, keepdims=keepdims)
+    assert received.shape == np.shape(expected) and received.dtype == "float32"
+    assert np.isnan(received.numpy()).all()
+
+
+@pytest.mark.parametrize("name", ["quantile", "nanquantile", "percentile", "nanpercentile"])
+def test_quantiles_of_nothing_are_nan(name):
+    result = getattr(ops, name)(np.zeros((0, 3), "float32"), [0.25, 0.5], axis=0)
+    assert result.shape == (2, 3) and np.isnan(result.numpy()).all()
+
+
+@pytest.mark.parametrize(("shape", "axis"), EMPTY)
+def test_logsumexp_of_nothing(shape, axis):
+    x = np.zeros(shape, "float32")
+    with np.errstate(divide="ignore"):
+        expected = np.log(np.sum(np.exp(x), axis=axis))
+    np.testing.assert_array_equal(ops.logsumexp(x, axis=axis).numpy(), expected)
+
+
+def test_logsumexp_of_infinities():
+    lowest, highest = [-np.inf, -np.inf], [np.inf, 1.0]
+    assert ops.logsumexp(np.array([lowest, highest]), axis=1).numpy().tolist() == [-np.inf, np.inf]
+    assert np.isnan(ops.logsumexp(np.array([np.nan, np.inf])).numpy())
+
+
+def test_histogram_of_nothing():
+    counts, edges = ops.histogram(np.zeros(0, "float32"), 4)
+    expected_counts, expected_edges = np.histogram(np.zeros(0), 4)
+    np.testing.assert_array_equal(counts.numpy(), expected_counts)
+    np.testing.assert_array_equal(edges.numpy(), expected_edges)
+
+
+@pytest.mark.parametrize("name", ["max", "min", "amax", "amin", "ptp", "argmax", "argmin"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8", "bool"])
+def test_extremes_of_nothing_are_errors(name, dtype):
+    for shape, axis in EMPTY:
+        if axis == 1 and shape == (0, 3):  # no line, each of three elements
+            continue
+        if not isinstance(axis, tuple) or name[:3] != "arg":
+            with pytest.raises(ValueError, match=r"element|empty"):
+                getattr(ops, name)(np.zeros(shape, dtype), axis=axis)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("other", ["uint8", "int64", "bool"])
+def test_logaddexp2_keeps_the_digits_of_half_precision(dtype, other, rng):
+    x = rng.integers(0, 2, 50) if other == "bool" else rng.integers(0, 100, 50)
+    y = ops.cast(rng.uniform(-20, 20, 50), dtype)
+    expected = np.logaddexp2(x.astype("float64"), ops.cast(y, "float64").numpy())
+    received = ops.logaddexp2(x.astype(other), y)
+    assert received.dtype == dtype
+    # One rounding to the result's digits; what goes before it is computed in float32.
+    step = 2.0**-11 if dtype == "float16" else 2.0**-8
+    np.testing.assert_allclose(ops.cast(received, "float64"), expected, rtol=1.01 * step, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "expected"),
+    [
+        ((None, 4), (-1, 2, 4), (None, 2, 4)),
+        ((None, 4), (-1,), (None,)),
+        ((None, None, None, 6), (-1, 36), (None, 36)),
+        ((None, 10), (-1, 7, 10), (None, 7, 10)),
+        ((None, 3), (5, -1), (5, None)),
+    ],
+)
+def test_reshape_of_unknown_sizes(shape, target, expected):
+    assert ops.reshape(keras.KerasTensor(shape), target).shape == expected
+
+
+def test_a_model_may_change_the_number_of_samples(rng):
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, ops.reshape(inputs, (-1, 2, 4)))
+    x = rng.standard_normal((6, 4)).astype("float32")
+    assert model.output_shape == (None, 2, 4)
+    np.testing.assert_array_equal(model.predict(x, verbose=0), x.reshape(-1, 2, 4))
+
+
+def test_a_reshape_that_no_size_makes_possible():
+    with pytest.raises(ValueError, match="cannot be arranged as \\(3, 5\\)"):
+        ops.reshape(keras.KerasTensor((None, 4)), (3, 5))
