@@ -94,6 +94,37 @@ def grad(
     return call
 
 
+def jvp(
+    fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+) -> Any:
+    """See `ops.jvp`.
+
+    The gradient of u * fun(primals) is linear in the weights u. Its own gradient by u, weighted by
+    `tangents`, is what is wanted, whatever u is.
+    """
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, (tuple, list)):
+            raise TypeError(
+                f"jvp: `{name}` must be a tuple or a list, one entry for each argument of the "
+                f"function. Received: {given!r} of type {type(given).__name__}"
+            )
+    inputs = trees.map_structure(_own, tuple(primals))
+    directions = trees.map_structure(
+        lambda x, t: dispatch.convert(t, x.dtype), inputs, tuple(tangents)
+    )
+    with GradientTape(watch_accessed_variables=False) as outer:
+        with GradientTape(watch_accessed_variables=False) as inner:
+            inner.watch(inputs)
+            result = fun(*inputs)
+            value, aux = result if has_aux else (result, None)
+            value = trees.map_structure(dispatch.convert, value)
+        weights = trees.map_structure(ops.zeros_like, value)
+        outer.watch(weights)
+        gradients = inner.gradient(value, inputs, weights, unconnected_gradients="zero")
+    along = outer.gradient(gradients, weights, directions, unconnected_gradients="zero")
+    return (value, along, aux) if has_aux else (value, along)
+
+
 def _own(x: Any) -> Any:
     """The argument as a tensor that nothing outside of the function has.
 

@@ -22,12 +22,12 @@ from kerascnn.ops import (
     host,
     image,
     indexing,
-    linalg,
     matrices,
-    nn,
+    matrix_products,
     normalization,
     pooling,
     products,
+    real_parts,
     reduction,
     scattering,
     shaping,
@@ -51,12 +51,12 @@ from kerascnn.ops.elementwise import *
 from kerascnn.ops.functions import *
 from kerascnn.ops.host import *
 from kerascnn.ops.indexing import *
-from kerascnn.ops.linalg import *
 from kerascnn.ops.matrices import *
-from kerascnn.ops.nn import *
+from kerascnn.ops.matrix_products import *
 from kerascnn.ops.normalization import *
 from kerascnn.ops.pooling import *
 from kerascnn.ops.products import *
+from kerascnn.ops.real_parts import *
 from kerascnn.ops.reduction import *
 from kerascnn.ops.scattering import *
 from kerascnn.ops.shaping import *
@@ -66,7 +66,7 @@ from kerascnn.ops.special import *
 from kerascnn.ops.spectra import *
 from kerascnn.ops.statistics import *
 
-__all__ = ["image"]
+__all__ = ["image", "linalg", "nn", "numpy"]
 __all__ += activation.__all__
 __all__ += arrays.__all__
 __all__ += blocks.__all__
@@ -81,12 +81,12 @@ __all__ += elementwise.__all__
 __all__ += functions.__all__
 __all__ += host.__all__
 __all__ += indexing.__all__
-__all__ += linalg.__all__
 __all__ += matrices.__all__
-__all__ += nn.__all__
+__all__ += matrix_products.__all__
 __all__ += normalization.__all__
 __all__ += pooling.__all__
 __all__ += products.__all__
+__all__ += real_parts.__all__
 __all__ += reduction.__all__
 __all__ += scattering.__all__
 __all__ += shaping.__all__
@@ -95,3 +95,6 @@ __all__ += sorting.__all__
 __all__ += special.__all__
 __all__ += spectra.__all__
 __all__ += statistics.__all__
+
+# Last, as they name what the modules above define.
+from kerascnn.ops import linalg, nn, numpy  # noqa: E402

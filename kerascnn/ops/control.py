@@ -25,6 +25,7 @@ __all__ = [
     "cond",
     "custom_gradient",
     "fori_loop",
+    "jvp",
     "map",
     "scan",
     "stop_gradient",
@@ -53,6 +54,37 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     from kerascnn.autodiff.custom import custom_gradient
 
     return custom_gradient(f)
+
+
+def jvp(
+    fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+) -> Any:
+    """A function's result and how it changes along a direction; see `kerascnn.autodiff`.
+
+    Args:
+        fun: Takes and returns (nested) floating tensors.
+        primals: Its arguments, a tuple or list.
+        tangents: The direction: of the structure and shapes of `primals`.
+        has_aux: Whether `fun` returns (result, anything else).
+
+    Returns:
+        (result, its derivative along `tangents`), and with `has_aux` what else `fun` returned.
+
+    Raises:
+        TypeError: for primals or results that are not floating.
+        ValueError: for tangents of another structure, and where the way leads through an op without
+            a second derivative: this takes the gradient of a gradient.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> y, slope = ops.jvp(lambda x: x * x, (3.0,), (2.0,))
+    >>> float(y), float(slope)
+    (9.0, 12.0)
+    """
+    from kerascnn.autodiff.functional import jvp
+
+    return jvp(fun, primals, tangents, has_aux)
 
 
 def _is_unknown(x: Any) -> bool:

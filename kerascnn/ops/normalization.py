@@ -13,7 +13,9 @@ from kerascnn.ops import dispatch, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
 __all__ = [
+    "batch_normalization",
     "layer_normalization",
+    "moments",
     "normalize",
     "rms_normalization",
 ]
@@ -169,3 +171,57 @@ def normalize(
         powers = reduction.sum(elementwise.power(sizes, order), axis, keepdims=True)
         length = elementwise.power(powers, 1.0 / order)
     return elementwise.divide(x, elementwise.maximum(length, least))
+
+
+@op
+def moments(
+    x: Any, axes: int | Sequence[int], keepdims: bool = False, synchronized: bool = False
+) -> tuple[Any, Any]:
+    """Mean and population variance along axes.
+
+    Raises:
+        ValueError: for synchronized=True, which would need several devices.
+    """
+    if synchronized:
+        raise ValueError("moments: synchronized=True is not available, this is one device.")
+    x = dispatch.convert(x)
+    return reduction.mean(x, axes, keepdims), reduction.var(x, axes, keepdims)
+
+
+@op
+def batch_normalization(
+    x: Any,
+    mean: Any,
+    variance: Any,
+    axis: int,
+    offset: Any = None,
+    scale: Any = None,
+    epsilon: float = 1e-3,
+) -> Any:
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset, each per element of one axis.
+
+    Args:
+        x: Input.
+        mean: (c,), c being the size of `axis`.
+        variance: (c,)
+        axis: The axis that keeps its own statistics.
+        offset: (c,), or None.
+        scale: (c,), or None.
+        epsilon: Keeps the root from 0.
+    """
+    x = dispatch.convert(x)
+    rank = len(x.shape)
+    shape = [x.shape[axis] if i == axis % rank else 1 for i in range(rank)]
+
+    def per_axis(v: Any) -> Any:
+        return v if axis % rank == rank - 1 else shaping.reshape(v, shape)
+
+    factor = elementwise.rsqrt(elementwise.add(dispatch.convert(variance), epsilon))
+    if scale is not None:
+        factor = elementwise.multiply(factor, scale)
+    shift = elementwise.negative(elementwise.multiply(mean, factor))
+    if offset is not None:
+        shift = elementwise.add(shift, offset)
+    factor = dispatch.convert(per_axis(factor), x.dtype)
+    shift = dispatch.convert(per_axis(shift), x.dtype)
+    return elementwise.add(elementwise.multiply(x, factor), shift)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import dtypes
-from kerascnn.ops import arrays, dispatch, elementwise, linalg, reduction, shaping
+from kerascnn.ops import arrays, dispatch, elementwise, matrix_products, reduction, shaping
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
 
@@ -30,8 +30,8 @@ def _count(sizes: Any) -> int:
 def _contract(a: Any, b: Any) -> Any:
     """(m, k) times (k, n); integers are multiplied in float64, which holds them up to 2^53."""
     if dtypes.is_float(a.dtype):
-        return linalg.matmul(a, b)
-    wide = linalg.matmul(dispatch.convert(a, "float64"), dispatch.convert(b, "float64"))
+        return matrix_products.matmul(a, b)
+    wide = matrix_products.matmul(dispatch.convert(a, "float64"), dispatch.convert(b, "float64"))
     return dispatch.convert(wide, a.dtype)
 
 
@@ -225,7 +225,9 @@ def dot_product_attention(
     if q.shape[1] > k.shape[1]:
         k, v = (arrays.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
     factor = 1 / np.sqrt(q.shape[-1]) if scale is None else scale
-    logits = linalg.matmul(elementwise.multiply(q, float(factor)), shaping.swapaxes(k, -1, -2))
+    logits = matrix_products.matmul(
+        elementwise.multiply(q, float(factor)), shaping.swapaxes(k, -1, -2)
+    )
     if attn_logits_soft_cap is not None:
         cap = float(attn_logits_soft_cap)
         logits = elementwise.multiply(elementwise.tanh(elementwise.divide(logits, cap)), cap)
@@ -234,7 +236,7 @@ def dot_product_attention(
     logits = _masked(logits, mask, is_causal)
     from kerascnn.ops import activation
 
-    return shaping.transpose(linalg.matmul(activation.softmax(logits), v), (0, 2, 1, 3))
+    return shaping.transpose(matrix_products.matmul(activation.softmax(logits), v), (0, 2, 1, 3))
 
 
 def _masked(logits: Any, mask: Any, is_causal: bool) -> Any:

@@ -14,7 +14,7 @@ from kerascnn.ops import (
     creation,
     dispatch,
     elementwise,
-    linalg,
+    matrix_products,
     reduction,
     shaping,
     sorting,
@@ -299,7 +299,7 @@ def corrcoef(x: Any) -> Any:
     if len(x.shape) < 2:
         return elementwise.divide(reduction.sum(x), reduction.sum(x))
     x = elementwise.subtract(x, reduction.mean(x, -1, True))
-    products = linalg.matmul(x, shaping.swapaxes(x, -1, -2))
+    products = matrix_products.matmul(x, shaping.swapaxes(x, -1, -2))
     root = elementwise.sqrt(arrays.diagonal(products))
     result = elementwise.divide(products, shaping.expand_dims(root, -1))
     return elementwise.clip(elementwise.divide(result, shaping.expand_dims(root, 0)), -1.0, 1.0)
@@ -332,7 +332,7 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
     n, m = x1.shape[0], x2.shape[0]
     padded = shaping.pad(x1, [[m - 1, m - 1]])
     place = np.arange(n + m - 1)[:, None] + np.arange(m)[None, :]
-    full = linalg.matmul(shaping.take(padded, place.astype("int32"), 0), x2)
+    full = matrix_products.matmul(shaping.take(padded, place.astype("int32"), 0), x2)
     length = {"full": n + m - 1, "same": builtins.max(n, m)}.get(mode, builtins.abs(n - m) + 1)
     first = (n + m - 1 - length) // 2
     return full[first : first + length]

@@ -98,3 +98,22 @@ def test_a_model_may_change_the_number_of_samples(rng):
 def test_a_reshape_that_no_size_makes_possible():
     with pytest.raises(ValueError, match="cannot be arranged as \\(3, 5\\)"):
         ops.reshape(keras.KerasTensor((None, 4)), (3, 5))
+
+
+def test_complex_parts_of_real_numbers():
+    x = np.array([2.0, -0.5, 0.0, np.nan], "float32")
+    for name in ("real", "imag", "conj", "conjugate", "isreal", "angle"):
+        expected = getattr(np, name)(x)
+        received = getattr(ops, name)(x).numpy()
+        assert received.dtype == expected.dtype, name
+        np.testing.assert_array_equal(received, expected, err_msg=name)
+    assert ops.angle(np.array([-3])).numpy().tolist() == [np.float32(np.pi)]
+
+
+@pytest.mark.parametrize("name", ["nn", "numpy", "linalg", "image"])
+def test_submodules_hold_the_same_functions(name):
+    module = getattr(ops, name)
+    names = [n for n in vars(module) if n[0] != "_" and callable(getattr(module, n))]
+    assert len(names) > 10
+    if name != "image":
+        assert all(getattr(module, n) is getattr(ops, n) for n in names)

@@ -321,3 +321,39 @@ def test_clipping():
     ]
     with pytest.raises(ValueError, match="no tensor"):
         keras.global_norm([None])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_jvp_against_differences(device, compiled, rng):
+    x, t = rng.standard_normal((2, 3, 4))
+    matrix = rng.standard_normal((4, 2))
+
+    def function(arguments, scale):
+        (x,) = arguments
+        return {"y": ops.tanh(x @ matrix) * scale, "z": ops.sum(x * x)}, "aux"
+
+    def take(x, t, scale):
+        return ops.jvp(function, ([x], scale), ([t], 0.5 * scale), has_aux=True)[:2]
+
+    with keras.device(device):
+        value, along = (keras.jit(take) if compiled else take)(
+            *map(ops.convert_to_tensor, (x, t, 1.5))
+        )
+    step = 1e-6
+
+    def at(h):
+        moved, scale = x + h * t, 1.5 + h * 0.75
+        return {"y": np.tanh(moved @ matrix) * scale, "z": np.sum(moved**2)}
+
+    for name in ("y", "z"):
+        slope = (at(step)[name] - at(-step)[name]) / (2 * step)
+        # Differences lose half of float64's digits.
+        np.testing.assert_allclose(value[name].numpy(), at(0)[name], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(along[name].numpy(), slope, rtol=1e-7, atol=1e-7)
+
+
+def test_jvp_says_what_is_wrong():
+    with pytest.raises(TypeError, match="`tangents` must be a tuple or a list"):
+        ops.jvp(ops.sin, (1.0,), 1.0)
+    with pytest.raises(TypeError, match="floating"):
+        ops.jvp(ops.abs, (ops.convert_to_tensor(1),), (1,))

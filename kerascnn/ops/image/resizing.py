@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from kerascnn import config, dtypes
-from kerascnn.ops import dispatch, elementwise, functions, linalg, reduction, resampling, shaping
+from kerascnn.ops import (
+    dispatch,
+    elementwise,
+    functions,
+    matrix_products,
+    reduction,
+    resampling,
+    shaping,
+)
 from kerascnn.ops.image import common
 from kerascnn.symbolic.operation import op
 
@@ -114,7 +122,7 @@ def _resample(x: Any, axis: int, new: int, interpolation: str, antialias: bool) 
     if indices.shape[1] > _MOST_TAPS:
         last = shaping.moveaxis(x, axis, -1)
         factor = dispatch.convert(matrix.T.astype(dtypes.numpy_dtype(x.dtype)), like=x)
-        return shaping.moveaxis(linalg.matmul(last, factor), -1, axis)
+        return shaping.moveaxis(matrix_products.matmul(last, factor), -1, axis)
     result = None
     # Along the last axes the weights are written out for whole rows: kernels are fastest on those.
     inner = math.prod(x.shape[axis + 1 :])
@@ -202,7 +210,7 @@ def scale_and_translate(
             images.shape[axis], output_shape[axis], scale[i], translation[i], method, antialias
         )
         last = shaping.moveaxis(result, axis, -1)
-        last = linalg.matmul(last, dispatch.convert(weights, result.dtype))
+        last = matrix_products.matmul(last, dispatch.convert(weights, result.dtype))
         result = shaping.moveaxis(last, -1, axis)
     if dtypes.is_float(dtype):
         return result

@@ -1,0 +1,57 @@
+"""What NumPy has for complex numbers, of real ones, which is all that tensors hold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerascnn.ops import creation, dispatch, elementwise
+from kerascnn.ops.elementwise import _floating_input
+from kerascnn.symbolic.operation import op
+
+__all__ = ["angle", "conj", "conjugate", "imag", "isreal", "real"]
+
+
+@op
+def real(x: Any) -> Any:
+    """The real part: x itself."""
+    return dispatch.convert(x)
+
+
+@op
+def imag(x: Any) -> Any:
+    """The imaginary part: zeros in the shape and dtype of x."""
+    return creation.zeros_like(x)
+
+
+@op
+def conjugate(x: Any) -> Any:
+    """The complex conjugate: x itself."""
+    return dispatch.convert(x)
+
+
+@op
+def conj(x: Any) -> Any:
+    """The same as `conjugate`."""
+    return dispatch.convert(x)
+
+
+@op
+def isreal(x: Any) -> Any:
+    """Whether the imaginary part is 0: always."""
+    return creation.ones_like(x, "bool")
+
+
+@op
+def angle(x: Any) -> Any:
+    """The angle in the complex plane: pi for negative numbers, else 0; NaN for NaN.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.angle([2.0, -1.0]).numpy().tolist()
+    [0.0, 3.1415927410125732]
+    """
+    x = _floating_input(x)
+    result = elementwise.where(elementwise.less(x, 0), math.pi, 0.0)
+    return elementwise.where(elementwise.isnan(x), x, creation.cast(result, x.dtype))
