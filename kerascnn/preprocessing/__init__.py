@@ -1,6 +1,14 @@
-"""Reading images, under the names that Keras also has for it."""
+"""Reading images, text and series, under the names that Keras also has for it."""
 
-from kerascnn.preprocessing import image
+from kerascnn.preprocessing import image, sequence
 from kerascnn.utils.image_dataset import image_dataset_from_directory
+from kerascnn.utils.sequence_utils import timeseries_dataset_from_array
+from kerascnn.utils.text_dataset import text_dataset_from_directory
 
-__all__ = ["image", "image_dataset_from_directory"]
+__all__ = [
+    "image",
+    "image_dataset_from_directory",
+    "sequence",
+    "text_dataset_from_directory",
+    "timeseries_dataset_from_array",
+]

@@ -63,6 +63,11 @@ def standardize_batch_size(
     """The samples per step; sources that give batches by themselves don't ask for it."""
     if steps is not None:
         check_positive_int(steps_name, steps)
+    elif isinstance(data, BatchStream) and data.is_endless:
+        raise ValueError(
+            f"The {data.name} repeats without end: pass `{steps_name}`, how many of its batches to "
+            "take."
+        )
     if batch_size is None and isinstance(data, ArrayData):
         return -(-data.num_samples // steps) if steps else 32
     return check_positive_int("batch_size", 32 if batch_size is None else batch_size)

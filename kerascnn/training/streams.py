@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kerascnn.data import INFINITE_CARDINALITY, Dataset
 from kerascnn.training.data import ArrayData, check_class_weight
 
 # Keras looks at this many batches of a generator before training, and begins with them each time.
@@ -38,6 +39,11 @@ class BatchStream:
     @property
     def runs_once(self) -> bool:
         """Whether what was taken from the source is gone."""
+        return False
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether the source says that a pass has no end."""
         return False
 
     def begin(self) -> Iterator[Any]:
@@ -126,6 +132,11 @@ class IterableStream(BatchStream):
         with contextlib.suppress(TypeError, NotImplementedError):
             return len(self._iterable)  # type: ignore[arg-type]
         return None
+
+    @property
+    def is_endless(self) -> bool:
+        source = self._iterable
+        return isinstance(source, Dataset) and source.cardinality() == INFINITE_CARDINALITY
 
     def begin(self) -> Iterator[Any]:
         return iter(self._iterable)

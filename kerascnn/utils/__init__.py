@@ -23,6 +23,7 @@ from kerascnn.registration import (
     register_keras_serializable,
 )
 from kerascnn.serialization import deserialize_keras_object, serialize_keras_object
+from kerascnn.utils.audio_dataset import audio_dataset_from_directory
 from kerascnn.utils.batch_parts import pack_x_y_sample_weight, unpack_x_y_sample_weight
 from kerascnn.utils.config import Config
 from kerascnn.utils.dataset_utils import split_dataset
@@ -33,6 +34,8 @@ from kerascnn.utils.model_visualization import model_to_dot, plot_model
 from kerascnn.utils.numerical_utils import normalize
 from kerascnn.utils.progbar import Progbar
 from kerascnn.utils.py_dataset import PyDataset, Sequence
+from kerascnn.utils.sequence_utils import pad_sequences, timeseries_dataset_from_array
+from kerascnn.utils.text_dataset import text_dataset_from_directory
 
 __all__ = [
     "Config",
@@ -41,6 +44,7 @@ __all__ = [
     "PyDataset",
     "Sequence",
     "array_to_img",
+    "audio_dataset_from_directory",
     "clear_session",
     "custom_object_scope",
     "deserialize_keras_object",
@@ -59,6 +63,7 @@ __all__ = [
     "model_to_dot",
     "normalize",
     "pack_x_y_sample_weight",
+    "pad_sequences",
     "plot_model",
     "register_keras_serializable",
     "save_img",
@@ -66,6 +71,8 @@ __all__ = [
     "set_random_seed",
     "split_dataset",
     "standardize_dtype",
+    "text_dataset_from_directory",
+    "timeseries_dataset_from_array",
     "to_categorical",
     "unpack_x_y_sample_weight",
 ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from kerascnn.data import Dataset, elements
+from kerascnn.data.indexed import IndexedDataset
 from kerascnn.utils.py_dataset import PyDataset
 
 
-class SampleDataset:
+class SampleDataset(IndexedDataset):
     """Some samples of a data set: has a length, gives samples by index and batches for `fit`.
 
     Args:
@@ -18,6 +20,11 @@ class SampleDataset:
         indices: which of its samples, shape `(num_samples,)`.
     """
 
+    def __init__(self, source: Any, indices: np.ndarray):
+        super().__init__(_ChosenSamples(source, indices))
+
+
+class _ChosenSamples:
     def __init__(self, source: Any, indices: np.ndarray):
         self._source = source
         self._indices = indices
@@ -31,38 +38,12 @@ class SampleDataset:
             return tuple(array[at] for array in self._source)
         return self._source[at]
 
-    def __iter__(self) -> Iterator[Any]:
-        return (self[index] for index in range(len(self)))
-
-    def batch(self, batch_size: int) -> PyDataset:
-        """The samples in batches, the last of which may be smaller.
-
-        Args:
-            batch_size: samples for each batch.
-        """
-        return _Batches(self, batch_size)
-
-    def gather(self, places: slice) -> Any:
-        """The samples at some places, stacked."""
+    def gather(self, indices: np.ndarray) -> Any:
+        """Several samples, stacked."""
         if isinstance(self._source, tuple):
-            return tuple(array[self._indices[places]] for array in self._source)
-        samples = [self[index] for index in range(len(self))[places]]
-        if isinstance(samples[0], (tuple, list)):
-            return tuple(np.stack(parts) for parts in zip(*samples, strict=True))
-        return (np.stack(samples),)
-
-
-class _Batches(PyDataset):
-    def __init__(self, samples: SampleDataset, batch_size: int):
-        super().__init__()
-        self._samples = samples
-        self._size = batch_size
-
-    def __len__(self) -> int:
-        return -(-len(self._samples) // self._size)
-
-    def __getitem__(self, index: int) -> Any:
-        return self._samples.gather(slice(index * self._size, (index + 1) * self._size))
+            return tuple(array[self._indices[indices]] for array in self._source)
+        batch = elements.stacked([self[int(index)] for index in indices])
+        return batch if isinstance(batch, (tuple, dict)) else (batch,)
 
 
 def split_dataset(
@@ -77,7 +58,9 @@ def split_dataset(
 
     Args:
         dataset: an array, a list or tuple of arrays of one length, or a data set with a length that
-            gives samples by index, such as a `torch.utils.data.Dataset`.
+            gives samples by index, such as a `torch.utils.data.Dataset`. The elements of a
+            `keras.data.Dataset`, which are then kept in memory, are its samples: `unbatch` one
+            that has batches.
         left_size: samples of the left part, a number of them or a share from 0 to 1; by default
             those that the right part leaves.
         right_size: the same for the right part.
@@ -124,6 +107,9 @@ def _samples_of(dataset: Any) -> tuple[Any, int]:
                 f"The arrays of `dataset` must have the same length. Received: {lengths}"
             )
         return tuple(arrays), lengths[0]
+    if isinstance(dataset, Dataset):
+        dataset = list(dataset)  # once: a shuffled one has another order in each pass
+        return dataset, len(dataset)
     gives_samples = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
     if gives_samples and not isinstance(dataset, (str, bytes, dict, PyDataset)):
         return dataset, len(dataset)

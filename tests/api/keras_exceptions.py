@@ -10,8 +10,6 @@ _MISSING = {
         "layers": """Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D GRU GRUCell LSTM LSTMCell
             Masking MelSpectrogram RNN STFTSpectrogram SimpleRNN SimpleRNNCell
             StackedRNNCells TextVectorization""",
-        "utils": """audio_dataset_from_directory pad_sequences text_dataset_from_directory
-            timeseries_dataset_from_array""",
     },
     "tables of categories and words are no images": {
         "layers": "Discretization HashedCrossing Hashing IntegerLookup StringLookup",

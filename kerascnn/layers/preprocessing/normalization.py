@@ -11,6 +11,7 @@ import numpy as np
 
 from kerascnn import config, dtypes, ops
 from kerascnn.layers.layer import Layer
+from kerascnn.layers.preprocessing.adapting import batches_of
 from kerascnn.ops import dispatch
 
 Array = np.ndarray[Any, Any]
@@ -132,7 +133,7 @@ class Normalization(Layer):
             TypeError: for anything else.
             ValueError: for no batches, or shapes that do not go together.
         """
-        batches = _batches(data)
+        batches = batches_of(data)
         first = next(batches, None)
         if first is None:
             raise ValueError(
@@ -215,23 +216,3 @@ class Normalization(Layer):
             "mean": np.array(self.input_mean).tolist(),
             "variance": np.array(self.input_variance).tolist(),
         }
-
-
-def _batches(data: Any) -> Iterator[Array]:
-    """Arrays with a batch each, of anything that `adapt` takes."""
-    if dispatch.is_tensor(data) or dispatch.is_array_like(data):
-        yield np.asarray(data)
-        return
-    indexed = hasattr(data, "__getitem__") and not isinstance(data, (list, tuple, dict))
-    source: Iterable[Any]
-    if indexed and hasattr(data, "__len__"):
-        source = (data[i] for i in range(len(data)))
-    elif hasattr(data, "__iter__") and not isinstance(data, (str, bytes, dict)):
-        source = data
-    else:
-        raise TypeError(
-            f"Unsupported data type: {type(data)}. `adapt` supports arrays, tensors and iterables "
-            "of batches (lists, generators, PyDatasets, DataLoaders)."
-        )
-    for batch in source:
-        yield np.asarray(batch[0] if isinstance(batch, tuple) else batch)

@@ -1,0 +1,41 @@
+"""Results that threads make while the ones before are used."""
+
+from __future__ import annotations
+
+import collections
+import contextvars
+import itertools
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+def made_ahead(
+    function: Callable[[Any], Any], items: Iterable[Any], workers: int, ahead: int
+) -> Generator[Any, None, None]:
+    """`map(function, items)` in order, with results made ahead by threads.
+
+    Args:
+        function: Runs in the threads, where the blocks of the caller (`keras.device`) hold too.
+        items: Are taken in the caller's thread.
+        workers: How many threads.
+        ahead: How many results may be ready or under way.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # loads slowly
+
+    def submit(item: Any) -> Future[Any]:
+        return pool.submit(contextvars.copy_context().run, function, item)
+
+    source = iter(items)
+    with ThreadPoolExecutor(workers, thread_name_prefix="Dataset") as pool:
+        pending = collections.deque(map(submit, itertools.islice(source, ahead)))
+        try:
+            while pending:
+                result = pending.popleft().result()
+                pending.extend(map(submit, itertools.islice(source, 1)))
+                yield result
+        finally:
+            for future in pending:
+                future.cancel()

@@ -1,0 +1,574 @@
+"""Data sets composed of steps that run when their elements are asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from kerascnn import random, trees
+from kerascnn.data import elements, passes
+from kerascnn.ops import dispatch
+
+# For sizes of buffers and numbers of threads: whatever is good here.
+AUTOTUNE = -1
+INFINITE_CARDINALITY = -1
+UNKNOWN_CARDINALITY = -2
+_PREFETCHED = 2
+
+
+class Dataset:
+    """Elements one after the other, prepared on the host by steps that are put together.
+
+    Each method returns a new data set, and nothing is computed before somebody iterates. `fit`,
+    `evaluate`, `predict` and the `adapt` of layers take one whose elements are batches. Names and
+    meaning are those of `tf.data.Dataset`; elements are NumPy arrays (text is an array of Python's
+    strings), nested in tuples and dictionaries, or what a function given to `map` returns.
+
+    Make one with `from_tensor_slices`, `from_generator`, `range` or functions such as
+    `keras.utils.image_dataset_from_directory`.
+
+    Attributes:
+        class_names: The names of the classes where a folder has them, else None.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> x = np.arange(10.0, dtype="float32")
+    >>> dataset = keras.data.Dataset.from_tensor_slices((x, x > 4))
+    >>> dataset = dataset.map(lambda x, y: (x / 2, y)).batch(4)
+    >>> [len(y) for x, y in dataset]
+    [4, 4, 2]
+    >>> dataset.element_spec[0]
+    TensorSpec(shape=(None,), dtype='float32')
+    """
+
+    class_names: list[str] | None = None
+
+    # What subclasses implement ------------------------------------------------------------------
+
+    def _begin(self) -> Iterator[Any]:
+        """A new pass; closing it ends what runs for it."""
+        raise NotImplementedError
+
+    def cardinality(self) -> int:
+        """How many elements there are, or `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`."""
+        return UNKNOWN_CARDINALITY
+
+    @property
+    def element_spec(self) -> Any:
+        """Shapes and dtypes of an element, a structure of `TensorSpec`.
+
+        Where only the elements themselves know them, the first one is made to find out.
+        """
+        return elements.spec_of(self._first())
+
+    def _first(self) -> Any:
+        with passes.opened(self) as items:
+            for item in items:
+                return item
+        raise ValueError("The data set is empty: nothing is known of its elements.")
+
+    # Iteration ----------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._begin()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        count = self.cardinality()
+        if count < 0:
+            kind = "infinite" if count == INFINITE_CARDINALITY else "unknown"
+            raise TypeError(f"The length of this data set is {kind}: cardinality() is {count}.")
+        return count
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.cardinality()} elements>"
+
+    def as_numpy_iterator(self) -> Iterator[Any]:
+        """The elements of a pass, with arrays where a function returned tensors."""
+
+        def on_host(leaf: Any) -> Any:
+            return np.asarray(leaf) if dispatch.is_tensor(leaf) else leaf
+
+        with passes.opened(self) as items:
+            for item in items:
+                yield trees.map_structure(on_host, item)
+
+    # Where elements come from -------------------------------------------------------------------
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
+        """The rows of arrays of one length.
+
+        Args:
+            tensors: An array or a list, or tuples and dictionaries of them.
+            name: Without effect, as for all methods.
+
+        Raises:
+            ValueError: for arrays of different lengths, or without an axis.
+        """
+        from kerascnn.data.indexed import ArraySamples, IndexedDataset
+
+        return IndexedDataset(ArraySamples(_arrays_of(tensors)))
+
+    @staticmethod
+    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
+        """One element: the arrays as they are."""
+        element = _arrays_of(tensors)
+        return _Source(lambda: iter([element]), 1)
+
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Any],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: tuple[Any, ...] | None = None,
+        output_signature: Any = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """What a generator yields.
+
+        Args:
+            generator: A function that returns an iterable; it is called for each pass.
+            output_types: Without effect: elements keep the types that they have.
+            output_shapes: The same.
+            args: Arguments of the function.
+            output_signature: Without effect.
+            name: Without effect.
+        """
+        if not callable(generator):
+            raise TypeError(
+                "`generator` must be a function that returns an iterable, so that each pass has a "
+                f"new one. Received: {type(generator).__name__}"
+            )
+        return _Source(lambda: iter(generator(*(args or ()))), UNKNOWN_CARDINALITY)
+
+    @staticmethod
+    def range(*args: int, output_type: Any = "int64", name: str | None = None) -> Dataset:
+        """Numbers, as Python's `range` has them.
+
+        >>> import kerascnn as keras
+        >>> [int(x) for x in keras.data.Dataset.range(1, 6, 2)]
+        [1, 3, 5]
+        """
+        return Dataset.from_tensor_slices(np.arange(*args).astype(output_type))
+
+    @staticmethod
+    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
+        """Elements of several data sets side by side, as long as all of them have one.
+
+        Args:
+            args: Data sets, or one structure of them.
+            datasets: The same by name.
+            name: Without effect.
+
+        >>> import kerascnn as keras
+        >>> numbers = keras.data.Dataset.range(2)
+        >>> [(int(a), int(b)) for a, b in keras.data.Dataset.zip(numbers, numbers.skip(1))]
+        [(0, 1)]
+        """
+        structure = datasets if datasets is not None else args[0] if len(args) == 1 else args
+        return _Zipped(structure)
+
+    # Which elements -----------------------------------------------------------------------------
+
+    def take(self, count: int, name: str | None = None) -> Dataset:
+        """The first `count` elements, all of them where it is negative."""
+        return _Derived(self, lambda s: passes.take(s, count), lambda n: _taken(n, count))
+
+    def skip(self, count: int, name: str | None = None) -> Dataset:
+        """All but the first `count` elements, none where it is negative."""
+        return _Derived(self, lambda s: passes.skip(s, count), lambda n: _skipped(n, count))
+
+    def shard(self, num_shards: int, index: int, name: str | None = None) -> Dataset:
+        """One of `num_shards` parts: each such element, from `index` on."""
+        if not 0 <= index < num_shards:
+            raise ValueError(f"index must be from 0 to {num_shards - 1}. Received: index={index}")
+        return _Derived(
+            self,
+            lambda s: passes.shard(s, num_shards, index),
+            lambda n: n if n < 0 else -(-max(n - index, 0) // num_shards),
+        )
+
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
+        """The elements of which `predicate` says that they stay."""
+        return _Derived(
+            self, lambda s: passes.filter_(s, predicate), lambda n: n and UNKNOWN_CARDINALITY
+        )
+
+    def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
+        """The elements `count` times over, without end for None and -1."""
+        times = -1 if count is None else count
+        return _Derived(self, lambda s: passes.repeat(s, times), lambda n: _repeated(n, times))
+
+    def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
+        """The elements of this data set, and then those of another."""
+        return _Joined(self, dataset)
+
+    # What becomes of them -----------------------------------------------------------------------
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """What a function makes of each element.
+
+        Args:
+            map_func: Gets the parts of a tuple as arguments, anything else as one. It is called
+                with values each time, so layers and everything of Python can be used in it; a
+                random layer draws anew.
+            num_parallel_calls: How many threads call it; `AUTOTUNE` for a number that fits the
+                machine. Only functions that wait or leave Python gain from that.
+            deterministic: Without effect: the order stays.
+            name: Without effect.
+        """
+        workers = min(8, os.cpu_count() or 1) if num_parallel_calls == AUTOTUNE else 1
+        if num_parallel_calls not in (None, AUTOTUNE):
+            workers = int(num_parallel_calls)
+        return _Mapped(self, lambda s: passes.map_(s, map_func, workers))
+
+    def batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Several elements as one, with an axis for them in front.
+
+        Args:
+            batch_size: How many.
+            drop_remainder: Whether the last batch is left out where it would be smaller.
+            num_parallel_calls: Without effect.
+            deterministic: Without effect.
+            name: Without effect.
+
+        Raises:
+            ValueError: while iterating, for elements of different shapes.
+        """
+        size = check_size("batch_size", batch_size)
+        return _Derived(
+            self,
+            lambda s: passes.batch(s, size, drop_remainder, elements.stacked),
+            lambda n: _batched(n, size, drop_remainder),
+            lambda spec: elements.with_leading(spec, size if drop_remainder else None),
+        )
+
+    def padded_batch(
+        self,
+        batch_size: int,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """As `batch`, for elements of different sizes: they are filled up at their ends.
+
+        Args:
+            batch_size: How many.
+            padded_shapes: The shape of an element, in a structure like it; None or -1 stand for
+                the largest size in a batch, as no shape at all does.
+            padding_values: What they are filled up with, a number or a structure of them; by
+                default 0 or empty text.
+            drop_remainder: As for `batch`.
+            name: Without effect.
+        """
+        size = check_size("batch_size", batch_size)
+
+        def stack(chunk: list[Any]) -> Any:
+            return _padded(chunk, padded_shapes, padding_values)
+
+        return _Derived(
+            self,
+            lambda s: passes.batch(s, size, drop_remainder, stack),
+            lambda n: _batched(n, size, drop_remainder),
+            None,
+        )
+
+    def unbatch(self, name: str | None = None) -> Dataset:
+        """The rows of batches one by one."""
+        return _Derived(
+            self,
+            passes.unbatch,
+            lambda n: n if n <= 0 else UNKNOWN_CARDINALITY,
+            elements.without_leading,
+        )
+
+    def rebatch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
+        """Batches of another size."""
+        return self.unbatch().batch(batch_size, drop_remainder)
+
+    def shuffle(
+        self,
+        buffer_size: int | None,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool = True,
+        name: str | None = None,
+    ) -> Dataset:
+        """A random order: each element comes from a window over those that are next.
+
+        Args:
+            buffer_size: How many elements the window holds; as many as there are, or None, for an
+                order in which all are equally probable.
+            seed: Of the orders; by default one that `keras.utils.set_random_seed` determines.
+            reshuffle_each_iteration: Whether each pass has another order.
+            name: Without effect.
+        """
+        size = 2**62 if buffer_size is None else check_size("buffer_size", buffer_size)
+        seed = random.make_default_seed() if seed is None else seed
+        return _Derived(self, passes.Shuffled(size, seed, reshuffle_each_iteration))
+
+    def prefetch(self, buffer_size: int, name: str | None = None) -> Dataset:
+        """The same elements, made by a thread while those before are used.
+
+        Args:
+            buffer_size: How many may be ready, `AUTOTUNE` for a few, 0 for no thread.
+            name: Without effect.
+        """
+        size = _PREFETCHED if buffer_size in (None, AUTOTUNE) else buffer_size
+        return _Derived(self, lambda s: passes.prefetch(s, size)) if size else self
+
+    def cache(self, filename: str = "", name: str | None = None) -> Dataset:
+        """The same elements, kept in memory from the end of the first whole pass on.
+
+        Raises:
+            ValueError: for a file name: elements are only kept in memory.
+        """
+        if filename:
+            raise ValueError(
+                "Elements are only kept in memory: cache() takes no file name. Received: "
+                f"filename={filename!r}"
+            )
+        return _Derived(self, passes.Cached())
+
+    def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
+        """Elements with their numbers: `(number, element)`."""
+
+        def spec(inner: Any) -> Any:
+            return elements.TensorSpec((), "int64"), inner
+
+        return _Derived(self, lambda s: passes.enumerate_(s, start), None, spec)
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """What a function makes of the data set."""
+        return transformation_func(self)
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any]) -> Any:
+        """A state that a function `(state, element) -> state` carries through all elements.
+
+        >>> import kerascnn as keras
+        >>> int(keras.data.Dataset.range(4).reduce(0, lambda state, x: state + x))
+        6
+        """
+        state = initial_state
+        with passes.opened(self) as items:
+            for item in items:
+                state = reduce_func(state, item)
+        return state
+
+    def get_single_element(self) -> Any:
+        """The only element.
+
+        Raises:
+            ValueError: where there are more or none.
+        """
+        found = list(self.take(2))
+        if len(found) != 1:
+            raise ValueError("The data set must have exactly one element.")
+        return found[0]
+
+
+class _Source(Dataset):
+    """Elements of a function."""
+
+    def __init__(self, begin: Callable[[], Iterator[Any]], count: int):
+        self._make = begin
+        self._count = count
+
+    def _begin(self) -> Iterator[Any]:
+        return self._make()
+
+    def cardinality(self) -> int:
+        return self._count
+
+
+class _Derived(Dataset):
+    """A data set made of another.
+
+    Args:
+        source: The other one.
+        begin: Makes a pass of it.
+        count: Its cardinality, of that of the source; None where it is the same.
+        spec: The same for the elements' spec; None where the elements have to tell.
+    """
+
+    def __init__(
+        self,
+        source: Dataset,
+        begin: Callable[[Dataset], Iterator[Any]],
+        count: Callable[[int], int] | None = None,
+        spec: Callable[[Any], Any] | None = lambda spec: spec,
+    ):
+        self._source = source
+        self._make = begin
+        self._counted = count
+        self._spec = spec
+        self.class_names = source.class_names
+
+    def _begin(self) -> Iterator[Any]:
+        return self._make(self._source)
+
+    def cardinality(self) -> int:
+        count = self._source.cardinality()
+        return count if self._counted is None else self._counted(count)
+
+    @property
+    def element_spec(self) -> Any:
+        if self._spec is None:
+            return super().element_spec
+        return self._spec(self._source.element_spec)
+
+
+class _Mapped(_Derived):
+    """What a function makes of elements."""
+
+    @property
+    def element_spec(self) -> Any:
+        # A batch stays a batch: where the sizes of all parts are open, so are those of the results.
+        before = trees.flatten(self._source.element_spec)
+        found = elements.spec_of(self._first())
+        if not all(spec.shape[:1] == (None,) for spec in before):
+            return found
+
+        def opened(spec: elements.TensorSpec) -> elements.TensorSpec:
+            return elements.TensorSpec((None, *spec.shape[1:]), spec.dtype)
+
+        return trees.map_structure(lambda s: opened(s) if s.shape else s, found)
+
+
+class _Zipped(Dataset):
+    """Elements of several data sets side by side."""
+
+    def __init__(self, structure: Any):
+        self._structure = structure
+        self._parts = trees.flatten(structure)
+        if not all(isinstance(part, Dataset) for part in self._parts):
+            kinds = ", ".join(type(part).__name__ for part in self._parts)
+            raise TypeError(f"Dataset.zip takes data sets. Received: {kinds}")
+
+    def _begin(self) -> Iterator[Any]:
+        with contextlib.ExitStack() as stack:
+            open_parts = [stack.enter_context(passes.opened(part)) for part in self._parts]
+            for items in zip(*open_parts, strict=False):
+                yield trees.pack_as(self._structure, list(items))
+
+    def cardinality(self) -> int:
+        counts = [part.cardinality() for part in self._parts]
+        if UNKNOWN_CARDINALITY in counts:
+            return UNKNOWN_CARDINALITY
+        return min((n for n in counts if n >= 0), default=INFINITE_CARDINALITY)
+
+    @property
+    def element_spec(self) -> Any:
+        return trees.map_structure(lambda part: part.element_spec, self._structure)
+
+
+class _Joined(Dataset):
+    """One data set after the other."""
+
+    def __init__(self, first: Dataset, second: Dataset):
+        self._parts = (first, second)
+        self.class_names = first.class_names
+
+    def _begin(self) -> Iterator[Any]:
+        return passes.concatenate(*self._parts)
+
+    def cardinality(self) -> int:
+        counts = [part.cardinality() for part in self._parts]
+        for unbounded in (INFINITE_CARDINALITY, UNKNOWN_CARDINALITY):
+            if unbounded in counts:
+                return unbounded
+        return sum(counts)
+
+    @property
+    def element_spec(self) -> Any:
+        return elements.merged(*(part.element_spec for part in self._parts))
+
+
+def check_size(name: str, value: Any) -> int:
+    """A number from 1 on.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name} must be an integer from 1 on. Received: {name}={value!r}")
+    return int(value)
+
+
+def _arrays_of(structure: Any) -> Any:
+    """Arrays of lists and arrays, nested in tuples and dictionaries."""
+    if isinstance(structure, dict):
+        return {key: _arrays_of(value) for key, value in structure.items()}
+    if isinstance(structure, tuple):
+        items = [_arrays_of(item) for item in structure]
+        return type(structure)(*items) if hasattr(structure, "_fields") else tuple(items)
+    return elements.as_array(structure)
+
+
+def _padded(chunk: list[Any], shapes: Any, values: Any) -> Any:
+    first = chunk[0]
+    if isinstance(first, dict):
+        return {
+            key: _padded([x[key] for x in chunk], _part(shapes, key), _part(values, key))
+            for key in first
+        }
+    if isinstance(first, (tuple, list)):
+        columns = zip(*chunk, strict=True)
+        return tuple(
+            _padded(list(column), _part(shapes, i), _part(values, i))
+            for i, column in enumerate(columns)
+        )
+    return elements.padded(chunk, shapes, values)
+
+
+def _part(structure: Any, key: Any) -> Any:
+    """The part of a structure that may be one thing for all parts."""
+    return structure[key] if isinstance(structure, (dict, tuple, list)) else structure
+
+
+def _taken(n: int, count: int) -> int:
+    if count < 0 or n == UNKNOWN_CARDINALITY:
+        return n
+    return count if n == INFINITE_CARDINALITY else min(n, count)
+
+
+def _skipped(n: int, count: int) -> int:
+    if count < 0:
+        return 0
+    return n if n < 0 else max(n - count, 0)
+
+
+def _repeated(n: int, times: int) -> int:
+    if times == 0 or n == 0:
+        return 0
+    if times < 0:
+        return INFINITE_CARDINALITY
+    return n if n < 0 else n * times
+
+
+def _batched(n: int, size: int, drop_remainder: bool) -> int:
+    if n < 0:
+        return n
+    return n // size if drop_remainder else -(-n // size)

@@ -1,0 +1,221 @@
+"""Data sets whose samples can be had by number: arrays, files, windows of a series."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from kerascnn import random, trees
+from kerascnn.data import elements
+from kerascnn.data.ahead import made_ahead
+from kerascnn.data.dataset import Dataset, check_size
+
+
+class Samples(Protocol):
+    """What an `IndexedDataset` takes its samples from."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Any:
+        """One sample."""
+
+    def gather(self, indices: np.ndarray[Any, Any]) -> Any:
+        """Several samples as a batch."""
+
+
+class ArraySamples:
+    """The rows of arrays of one length, nested in tuples and dictionaries.
+
+    Raises:
+        ValueError: for arrays without an axis or of different lengths.
+    """
+
+    def __init__(self, arrays: Any):
+        leaves = trees.flatten(arrays)
+        if not leaves or any(leaf.ndim == 0 for leaf in leaves):
+            raise ValueError("Arrays with an axis of samples are needed; a single value has none.")
+        lengths = [len(leaf) for leaf in leaves]
+        if len(set(lengths)) != 1:
+            raise ValueError(f"The arrays must have the same length. Received: {lengths}")
+        self._arrays = arrays
+        self._length = lengths[0]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        return trees.map_structure(lambda array: array[index], self._arrays)
+
+    def gather(self, indices: np.ndarray[Any, Any]) -> Any:
+        """The rows at some places."""
+        return trees.map_structure(lambda array: array[indices], self._arrays)
+
+
+class FileSamples:
+    """What a function reads from files, with labels.
+
+    Args:
+        paths: The files.
+        labels: An array with a row for each, or None.
+        read: Makes an array of a path.
+        stack: Makes a batch of arrays; by default they must have one shape.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        labels: Any,
+        read: Callable[[str], Any],
+        stack: Callable[[list[Any]], Any] = elements.stacked,
+    ):
+        self._paths, self._labels = paths, labels
+        self._read, self._stack = read, stack
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, index: int) -> Any:
+        content = self._read(self._paths[index])
+        return content if self._labels is None else (content, self._labels[index])
+
+    def gather(self, indices: np.ndarray[Any, Any]) -> Any:
+        """The contents of some files as a batch."""
+        contents = self._stack([self._read(self._paths[index]) for index in indices])
+        return contents if self._labels is None else (contents, self._labels[indices])
+
+
+class IndexedDataset(Dataset):
+    """Samples alone or in batches, in order or shuffled as a whole before each pass.
+
+    Args:
+        samples: Where they come from.
+        batch_size: None for single samples.
+        shuffle: Whether each pass has another order.
+        seed: Of the orders.
+        workers: How many threads make samples or batches ahead; 0 for none.
+        drop_remainder: Whether a last, smaller batch is left out.
+
+    Attributes:
+        file_paths: The files that samples are read from, if there are any.
+        class_names: The names of the classes; None without labels.
+        num_classes: How many there are, 0 without labels.
+    """
+
+    file_paths: list[str]
+
+    def __init__(
+        self,
+        samples: Samples,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        seed: int | None = None,
+        workers: int = 0,
+        drop_remainder: bool = False,
+    ):
+        self.batch_size = None if batch_size is None else check_size("batch_size", batch_size)
+        self._samples = samples
+        self._shuffle = shuffle
+        self._seed = seed
+        self._orders = np.random.default_rng(seed) if shuffle else None
+        self._order: np.ndarray[Any, Any] = np.arange(len(samples))
+        self._workers = workers
+        self._drop_remainder = drop_remainder
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there are, 0 without labels."""
+        return len(self.class_names) if self.class_names else 0
+
+    def cardinality(self) -> int:
+        count, size = len(self._samples), self.batch_size or 1
+        return count // size if self._drop_remainder else -(-count // size)
+
+    @property
+    def element_spec(self) -> Any:
+        if not len(self._samples):
+            raise ValueError("The data set is empty: nothing is known of its elements.")
+        spec = elements.spec_of(self._samples[0])
+        if self.batch_size is None:
+            return spec
+        return elements.with_leading(spec, self.batch_size if self._drop_remainder else None)
+
+    def __getitem__(self, index: int) -> Any:
+        """A sample or a batch, in the order of the pass that was begun last."""
+        return self._at(index, self._order)
+
+    def _at(self, index: int, order: np.ndarray[Any, Any]) -> Any:
+        if not 0 <= index < len(self):
+            kind = "samples" if self.batch_size is None else "batches"
+            raise IndexError(f"There are {len(self)} {kind}. Received: index={index}")
+        if self.batch_size is None:
+            return self._samples[int(order[index])]
+        chosen = order[index * self.batch_size : (index + 1) * self.batch_size]
+        return self._samples.gather(chosen)
+
+    def _begin(self) -> Iterator[Any]:
+        if self._orders is not None:
+            self._order = self._orders.permutation(len(self._samples))
+        order = self._order
+        indices = range(len(self))
+        if not self._workers:
+            yield from (self._at(index, order) for index in indices)
+            return
+        made = made_ahead(lambda i: self._at(i, order), indices, self._workers, self._workers)
+        with contextlib.closing(made):
+            yield from made
+
+    def _like(self, **changes: Any) -> IndexedDataset:
+        """The same samples put together in another way."""
+        arguments = {
+            "batch_size": self.batch_size,
+            "shuffle": self._shuffle,
+            "seed": self._seed,
+            "workers": self._workers,
+            "drop_remainder": self._drop_remainder,
+        }
+        made = IndexedDataset(self._samples, **{**arguments, **changes})
+        made.class_names = self.class_names
+        if hasattr(self, "file_paths"):
+            made.file_paths = self.file_paths
+        return made
+
+    def batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """See `Dataset.batch`. Rows of arrays are gathered at once."""
+        if self.batch_size is not None:
+            return super().batch(batch_size, drop_remainder)
+        return self._like(batch_size=batch_size, drop_remainder=drop_remainder)
+
+    def unbatch(self, name: str | None = None) -> Dataset:
+        """See `Dataset.unbatch`."""
+        if self.batch_size is None or self._drop_remainder:
+            return super().unbatch()
+        return self._like(batch_size=None)
+
+    def shuffle(
+        self,
+        buffer_size: int | None,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool = True,
+        name: str | None = None,
+    ) -> Dataset:
+        """See `Dataset.shuffle`. A window over everything is a permutation."""
+        whole = buffer_size is None or buffer_size >= len(self._samples)
+        if (
+            not whole
+            or self.batch_size is not None
+            or self._shuffle
+            or not reshuffle_each_iteration
+        ):
+            return super().shuffle(buffer_size, seed, reshuffle_each_iteration)
+        seed = random.make_default_seed() if seed is None else seed
+        return self._like(shuffle=True, seed=seed)

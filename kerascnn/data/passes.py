@@ -1,0 +1,165 @@
+"""What one pass over a data set does with the elements of another."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from kerascnn.data import elements
+from kerascnn.data.ahead import made_ahead
+
+
+@contextlib.contextmanager
+def opened(source: Any) -> Iterator[Iterator[Any]]:
+    """A pass over a data set, ended at once where the block is left: its threads stop."""
+    begun = source._begin()
+    try:
+        yield begun
+    finally:
+        close = getattr(begun, "close", None)
+        if close is not None:
+            close()
+
+
+def take(source: Any, count: int) -> Iterator[Any]:
+    """The first elements; no more of them are asked for."""
+    with opened(source) as items:
+        yield from items if count < 0 else itertools.islice(items, count)
+
+
+def skip(source: Any, count: int) -> Iterator[Any]:
+    """All but the first elements, none for a negative count."""
+    with opened(source) as items:
+        if count >= 0:
+            yield from itertools.islice(items, count, None)
+
+
+def shard(source: Any, count: int, index: int) -> Iterator[Any]:
+    """Each `count`-th element."""
+    with opened(source) as items:
+        yield from itertools.islice(items, index, None, count)
+
+
+def map_(source: Any, function: Callable[..., Any], workers: int) -> Iterator[Any]:
+    """What a function makes of each element, by several threads where `workers` says so."""
+    with opened(source) as items:
+        if workers > 1:
+            apply = lambda item: elements.call(function, item)  # noqa: E731
+            yield from made_ahead(apply, items, workers, workers)
+            return
+        for item in items:
+            yield elements.call(function, item)
+
+
+def filter_(source: Any, predicate: Callable[..., Any]) -> Iterator[Any]:
+    """The elements of which a function says yes."""
+    with opened(source) as items:
+        for item in items:
+            if bool(np.asarray(elements.call(predicate, item))):
+                yield item
+
+
+def batch(
+    source: Any, size: int, drop_remainder: bool, stack: Callable[[list[Any]], Any]
+) -> Iterator[Any]:
+    """Several elements as one."""
+    with opened(source) as items:
+        while chunk := list(itertools.islice(items, size)):
+            if len(chunk) == size or not drop_remainder:
+                yield stack(chunk)
+
+
+def unbatch(source: Any) -> Iterator[Any]:
+    """The rows of each element."""
+    with opened(source) as items:
+        for item in items:
+            yield from elements.rows(item)
+
+
+class Shuffled:
+    """A pass in random order: each element comes from a window of those that are next.
+
+    Args:
+        buffer_size: How many elements the window holds.
+        seed: Of the orders.
+        reshuffle: Whether each pass has another order.
+    """
+
+    def __init__(self, buffer_size: int, seed: int, reshuffle: bool):
+        self._buffer_size = buffer_size
+        self._seed = seed
+        self._orders = np.random.default_rng(seed) if reshuffle else None
+
+    def __call__(self, source: Any) -> Iterator[Any]:
+        """One pass over `source`; its order is drawn when the first element is asked for."""
+        seed = self._seed if self._orders is None else self._orders.integers(2**63)
+        random = np.random.default_rng(seed)
+        with opened(source) as items:
+            window = list(itertools.islice(items, self._buffer_size))
+            for item in items:
+                at = int(random.integers(len(window)))
+                yield window[at]
+                window[at] = item
+            random.shuffle(window)
+            yield from window
+
+
+def repeat(source: Any, count: int) -> Iterator[Any]:
+    """Pass after pass, without end for a negative count."""
+    for _ in itertools.count() if count < 0 else range(count):
+        found = False
+        with opened(source) as items:
+            for item in items:
+                found = True
+                yield item
+        if not found:
+            return
+
+
+class Cached:
+    """The elements of the first whole pass, kept for those that follow."""
+
+    def __init__(self) -> None:
+        self._kept: list[Any] | None = None
+
+    def __call__(self, source: Any) -> Iterator[Any]:
+        """One pass: over what is kept, or over `source`."""
+        if self._kept is not None:
+            yield from self._kept
+            return
+        seen = []
+        with opened(source) as items:
+            for item in items:
+                seen.append(item)
+                yield item
+        self._kept = seen
+
+
+def prefetch(source: Any, size: int) -> Iterator[Any]:
+    """The same elements, made by a thread of their own while those before are used."""
+    end = object()
+    with opened(source) as items:
+        results = made_ahead(lambda _: next(items, end), itertools.repeat(None), 1, size)
+        with contextlib.closing(results):
+            for item in results:
+                if item is end:
+                    return
+                yield item
+
+
+def concatenate(first: Any, second: Any) -> Iterator[Any]:
+    """One data set after the other."""
+    for source in (first, second):
+        with opened(source) as items:
+            yield from items
+
+
+def enumerate_(source: Any, start: int) -> Iterator[Any]:
+    """Elements with their numbers."""
+    with opened(source) as items:
+        for number, item in enumerate(items, start):
+            yield np.int64(number), item

@@ -1,0 +1,151 @@
+"""A folder of sounds as a data set."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import wave
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn.data import elements
+from kerascnn.utils.directory import Folder
+
+ALLOWED_FORMATS = (".wav",)
+# The kernel for another rate: zero crossings on each side, and the share of the band that stays.
+_ZEROS, _ROLLOFF = 6, 0.99
+
+
+def audio_dataset_from_directory(
+    directory: str | os.PathLike[str],
+    labels: Any = "inferred",
+    label_mode: str | None = "int",
+    class_names: Sequence[str] | None = None,
+    batch_size: int | None = 32,
+    sampling_rate: int | None = None,
+    output_sequence_length: int | None = None,
+    ragged: bool = False,
+    shuffle: bool = True,
+    seed: int | None = None,
+    validation_split: float | None = None,
+    subset: str | None = None,
+    follow_links: bool = False,
+    verbose: bool = True,
+) -> Any:
+    """Batches of the `.wav` files in a folder, with a subfolder for each class.
+
+    Args:
+        directory: The folder.
+        labels: See `image_dataset_from_directory`, as for all arguments that are not listed here.
+        label_mode: "int" (int32), "categorical", "binary" (both float32) or None for sounds only.
+        class_names: The subfolders to take.
+        batch_size: None for single sounds.
+        sampling_rate: Samples per second that sounds are brought to, by interpolation with a
+            windowed sinc; None to leave them as they are.
+        output_sequence_length: How many samples of a file are kept; shorter ones are filled up
+            with 0. By default all of them, where the batch is as long as the longest of them.
+        ragged: Only False: arrays are dense.
+        shuffle: Whether each pass has another order.
+        seed: Of the shuffling.
+        validation_split: The share of the files that is kept for validation.
+        subset: "training", "validation" or "both".
+        follow_links: Whether to go into folders that are symbolic links.
+        verbose: Whether to show how many files were found.
+
+    Returns:
+        A `keras.data.Dataset` (two with `subset="both"`) of float32 arrays from -1 to 1, shape
+        `(batch_size, num_samples, num_channels)`, or pairs of them and their labels.
+
+    Raises:
+        ValueError: for arguments that do not go together, a folder without sounds, or a file that
+            does not hold integers of 8, 16, 24 or 32 bits.
+    """
+    folder = Folder(
+        directory,
+        labels,
+        label_mode,
+        class_names,
+        batch_size,
+        shuffle,
+        seed,
+        validation_split,
+        subset,
+        follow_links,
+        verbose,
+        kind="audio",
+        formats=ALLOWED_FORMATS,
+    )
+    if ragged:
+        raise ValueError("ragged=True is not available: arrays are dense.")
+    if sampling_rate is not None and (not isinstance(sampling_rate, int) or sampling_rate <= 0):
+        raise ValueError(
+            "`sampling_rate` must be an integer higher than 0. Received: "
+            f"sampling_rate={sampling_rate}"
+        )
+    read = functools.partial(_read, rate=sampling_rate, length=output_sequence_length)
+    if output_sequence_length is not None and sampling_rate is None:
+        return folder.datasets(read)
+    return folder.datasets(read, lambda sounds: elements.padded(sounds, None, None))
+
+
+def _read(path: str, rate: int | None, length: int | None) -> np.ndarray:
+    """A file as float32 (samples, channels)."""
+    try:
+        with wave.open(path, "rb") as file:
+            own_rate, width = file.getframerate(), file.getsampwidth()
+            content = file.readframes(file.getnframes())
+            values = _decoded(content, width).reshape(-1, file.getnchannels())
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"{path} cannot be read as a WAV file ({error}).") from error
+    if length is not None:
+        values = values[:length]
+        values = np.pad(values, ((0, length - len(values)), (0, 0)))
+    return values if rate is None else resampled(values, own_rate, rate)
+
+
+def _decoded(content: bytes, width: int) -> np.ndarray:
+    """Samples of some bytes each as numbers from -1 to 1."""
+    if width == 1:  # the only ones without a sign
+        return (np.frombuffer(content, np.uint8).astype("float32") - 128) / 128
+    if width == 3:
+        wide = np.zeros((len(content) // 3, 4), np.uint8)
+        wide[:, 1:] = np.frombuffer(content, np.uint8).reshape(-1, 3)
+        return (wide.view("<i4")[:, 0] / 2.0**31).astype("float32")
+    kind = {2: "<i2", 4: "<i4"}[width]
+    return (np.frombuffer(content, kind) / 2.0 ** (8 * width - 1)).astype("float32")
+
+
+def resampled(values: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
+    """Samples at another rate, by a sinc in a Hann window that cuts what either rate can't hold.
+
+    Args:
+        values: Of shape (samples, channels).
+        rate: How many samples a second has.
+        new_rate: How many it shall have.
+
+    Source: Smith, "Digital Audio Resampling Home Page", Stanford University, 2002.
+    """
+    common = math.gcd(rate, new_rate)
+    rate, new_rate = rate // common, new_rate // common
+    if rate == new_rate:
+        return values
+    band = min(rate, new_rate) * _ROLLOFF / rate  # as a share of the old rate
+    half = math.ceil(_ZEROS / band)
+    count = math.ceil(len(values) * new_rate / rate)
+    # Samples of the result repeat their places between those of the source after `new_rate`.
+    phases = np.arange(new_rate) * rate
+    steps = np.arange(-half, half + 1)
+    distance = (steps[None, :] - (phases % new_rate)[:, None] / new_rate) * band
+    inside = np.abs(distance) < _ZEROS
+    window = np.where(inside, np.cos(np.pi * distance / (2 * _ZEROS)) ** 2, 0.0)
+    kernels = np.sinc(distance) * window * band
+    places = np.arange(count)
+    first = places * rate // new_rate
+    padded = np.pad(values.astype("float64"), ((half, half + 1), (0, 0)))
+    result = np.zeros((count, values.shape[1]))
+    for step in range(2 * half + 1):
+        result += kernels[places % new_rate, step, None] * padded[first + step]
+    return result.astype("float32")
