@@ -87,6 +87,10 @@ class Tensor:
     def nbytes(self) -> int: ...
 
     @property
+    def address(self) -> int:
+        """Where the first element is in its device's memory."""
+
+    @property
     def is_contiguous(self) -> bool: ...
 
     @property

@@ -155,6 +155,10 @@ def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: S
         state = global_state(where)
     else:
         state = seed.state if where is None else seed.state_on(where)
+    streams = tracing.current_streams()
+    if streams is not None:
+        stream = streams.next_stream(state)
+        return dispatch.apply_one(name, [*inputs, state.value], {**attributes, "stream": stream})
     # The gradient of dropout reads the state again, which has moved on by then.
     rng = state.value.copy() if _core.is_recording() else state.value
     result = dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": 0})

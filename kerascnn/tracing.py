@@ -20,10 +20,44 @@ if TYPE_CHECKING:
 
 _current: contextvars.ContextVar[Trace | None] = contextvars.ContextVar("trace", default=None)
 
+# What numbers the draws of a step that runs at once, batch by batch.
+_step_streams: contextvars.ContextVar[Streams | None] = contextvars.ContextVar(
+    "step_streams", default=None
+)
+
 _NOTHING: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
 
 
-class Trace:
+class Streams:
+    """Numbers the draws of one step: its generators stand still, and each draw has a stream.
+
+    A step that is traced and one that runs at once so draw the same numbers.
+    """
+
+    def __init__(self) -> None:
+        self._streams: dict[int, tuple[Variable, int]] = {}
+
+    @contextlib.contextmanager
+    def drawing_from(self, streams: dict[int, tuple[Variable, int]]) -> Iterator[None]:
+        """A block whose draws have the numbers that began with `streams` once before."""
+        after, self._streams = self._streams, dict(streams)
+        try:
+            yield
+        finally:
+            self._streams = after
+
+    def streams(self) -> dict[int, tuple[Variable, int]]:
+        """How many streams of each generator are taken."""
+        return dict(self._streams)
+
+    def next_stream(self, state: Variable) -> int:
+        """A stream number of this generator that no other draw of the step has."""
+        stream = self._streams.get(id(state), (state, 0))[1]
+        self._streams[id(state)] = (state, stream + 1)
+        return stream
+
+
+class Trace(Streams):
     """A graph that records, and the state of the random numbers drawn in it.
 
     Args:
@@ -45,10 +79,10 @@ class Trace:
     """
 
     def __init__(self, device_name: str | None = None, scratch: bool = False) -> None:
+        super().__init__()
         self.graph: Any = _core.Graph()
         self.device = current_device() if device_name is None else device_name
         self.scratch = scratch
-        self._streams: dict[int, tuple[Variable, int]] = {}
         self._tokens: list[contextvars.Token[Trace | None]] = []
         self._constants: dict[int, tuple[Any, Any]] = {}
 
@@ -59,24 +93,9 @@ class Trace:
             known = self._constants[id(tensor)] = (tensor, self.graph.constant(tensor))
         return known[1]
 
-    @contextlib.contextmanager
-    def drawing_from(self, streams: dict[int, tuple[Variable, int]]) -> Iterator[None]:
-        """A block whose draws have the numbers that began with `streams` once before."""
-        after, self._streams = self._streams, dict(streams)
-        try:
-            yield
-        finally:
-            self._streams = after
-
-    def streams(self) -> dict[int, tuple[Variable, int]]:
-        """How many streams of each generator are taken."""
-        return dict(self._streams)
-
     def draw(self, state: Variable) -> tuple[Any, int]:
         """The value of a generator's state, and a stream number that nothing else here has."""
-        stream = self._streams.get(id(state), (state, 0))[1]
-        self._streams[id(state)] = (state, stream + 1)
-        return self.graph.read(state.core), stream
+        return self.graph.read(state.core), self.next_stream(state)
 
     def __enter__(self) -> Trace:
         self._tokens.append(_current.set(self))
@@ -113,6 +132,24 @@ class Trace:
 def current() -> Trace | None:
     """The innermost trace that is recording, None outside of any."""
     return _current.get()
+
+
+def current_streams() -> Streams | None:
+    """What numbers the draws of the step that is being recorded or run, None outside of any."""
+    return _current.get() or _step_streams.get()
+
+
+@contextlib.contextmanager
+def numbering(streams: Streams) -> Iterator[None]:
+    """A block that runs at once and draws as a recorded step does; its generators then move on."""
+    token = _step_streams.set(streams)
+    try:
+        yield
+    finally:
+        _step_streams.reset(token)
+    for state, _ in streams.streams().values():
+        after = _core.apply("random_advance", [state.core.value], {"amount": 1})[0]
+        state.core.assign(after)
 
 
 @contextlib.contextmanager

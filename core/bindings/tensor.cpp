@@ -130,6 +130,9 @@ void bind_tensor(nb::module_& m) {
       .def_prop_ro("size", &Tensor::size)
       .def_prop_ro("ndim", [](const Tensor& t) { return t.shape().size(); })
       .def_prop_ro("nbytes", &Tensor::bytes)
+      .def_prop_ro(
+          "address", [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data()); },
+          "Where the first element is in its device's memory.")
       .def_prop_ro("is_contiguous", &Tensor::is_contiguous)
       .def_prop_ro("read_only", &Tensor::read_only)
       .def("numpy", &to_numpy, nb::sig("def numpy(self) -> numpy.ndarray"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
 from collections.abc import Callable
@@ -67,6 +68,8 @@ class _Block:
     def record(self) -> Any:
         """Computes at once; tapes keep the arguments only."""
         block, pause = Block(), _core.RecordingPause()
+        numbers = tracing.current_streams()
+        streams = {} if numbers is None else numbers.streams()
         with block.noting(), pause:
             outputs = self.compute(self.inputs)
         flat = [dispatch.convert(y) for y in trees.flatten(outputs)]
@@ -79,11 +82,12 @@ class _Block:
             return self.context.copy().run(repeat, upstream)
 
         def repeat(upstream: list[Any]) -> list[Any]:
-            with block.repeating(), GradientTape() as tape:
+            again = contextlib.nullcontext() if numbers is None else numbers.drawing_from(streams)
+            with block.repeating(), again, GradientTape() as tape:
                 inputs = [_alias(s.get(name, x)) for s, x in zip(saved, self.inputs, strict=True)]
                 tape.watch([x for x in inputs if dispatch.dtypes.is_float(x.dtype)])
-                again = [dispatch.convert(y) for y in trees.flatten(self.compute(inputs))]
-            targets, seeds = _given(again, upstream)
+                outputs = [dispatch.convert(y) for y in trees.flatten(self.compute(inputs))]
+            targets, seeds = _given(outputs, upstream)
             sources = [*inputs, *variables]
             wanted = [x for x in sources if dispatch.dtypes.is_float(x.dtype)]
             found = iter(tape.gradient(targets, wanted, seeds))

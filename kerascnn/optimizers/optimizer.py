@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import config, dtypes, naming, ops, serialization, tracing
+from kerascnn import _core, config, dtypes, naming, ops, serialization, tracing
 from kerascnn.ops import dispatch
 from kerascnn.optimizers import clipping
 from kerascnn.optimizers.conditional import assign_where
@@ -160,7 +160,8 @@ class Optimizer(OptimizerState):
             self.build(variables)
         self._check_apply(grads, variables)
         grads, variables = self._filter_empty_gradients(grads, variables)
-        with tracing.scope(self.name, phase="update"):
+        # No gradient goes through an assignment: a tape need not hold what leads to one.
+        with tracing.scope(self.name, phase="update"), _core.RecordingPause():
             self._apply(grads, variables)
 
     def _apply(self, grads: list[Any], variables: list[Variable]) -> None:

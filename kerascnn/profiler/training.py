@@ -35,6 +35,11 @@ def profile_training(
     model: Any, x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None
 ) -> Profile:
     """See `Model.profile`."""
+    if model.run_eagerly:
+        raise ValueError(
+            "profile is about compiled steps, and this model was compiled with run_eagerly=True. "
+            "Compile it without, or look at what runs with keras.profiler.trace."
+        )
     data = as_data(x, y, sample_weight)
     if not isinstance(data, ArrayData):
         raise ValueError(f"profile needs arrays, not a {data.name}: pass some batches of it.")
@@ -68,7 +73,8 @@ class _Runs:
         with model._finding_parts_once():
             state = model._prepare(TRAIN, data)
             source = describe_source(data.packed, arrays, batch_size, rows, True)
-            step: CompiledStep = model._compiled_step(TRAIN, source, state)
+            step = model._compiled_step(TRAIN, source, state)
+            assert isinstance(step, CompiledStep)
         model._check_labels(data)
         self.device: str = state.device
         self.steps = steps or _STEPS

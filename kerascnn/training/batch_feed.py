@@ -11,7 +11,7 @@ from kerascnn.training.batch_forms import BatchForm, form_of, look_at
 from kerascnn.training.data import ArrayData
 from kerascnn.training.device_arrays import Array
 from kerascnn.training.routes import make_route
-from kerascnn.training.steps import PREDICT, CompiledStep, describe_source
+from kerascnn.training.steps import PREDICT, Step, describe_source
 from kerascnn.training.streams import BatchStream
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class BatchFeed:
 
     # Steps -------------------------------------------------------------------------------------
 
-    def run(self, limit: int, later: bool = False) -> tuple[CompiledStep | None, int]:
+    def run(self, limit: int, later: bool = False) -> tuple[Step | None, int]:
         """Up to `limit` steps; the program of the last one, and how many it were.
 
         They are enqueued with their data, with `later` or without. Where the source fails, the

@@ -15,7 +15,7 @@ from kerascnn.training.device_arrays import tensor_of
 from kerascnn.training.device_state import StagedTensor, StepState
 from kerascnn.training.output_buffers import OutputBuffers
 from kerascnn.training.pieces import Layout, Pieces, Places
-from kerascnn.training.steps import PREDICT, BatchSource, CompiledStep, describe_source
+from kerascnn.training.steps import PREDICT, BatchSource, Step, describe_source
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -27,7 +27,7 @@ _MAX_FREE_PLACES = 2
 class Segment(NamedTuple):
     """Steps of one program over data that is on the device once `load` was called."""
 
-    step: CompiledStep
+    step: Step
     inputs: list[Any]
     num_steps: int
     load: Callable[[], None]
@@ -106,8 +106,8 @@ class Feed:
     def _compile(self, model: StepMachinery, kind: str) -> None:
         self._collects = kind == PREDICT
         rows = self._chunk * self._batch_size * (1 if self.is_resident else 2)
-        self._main: CompiledStep | None = None
-        self._tail: CompiledStep | None = None
+        self._main: Step | None = None
+        self._tail: Step | None = None
         if self._full:
             self._main = model._compiled_step(
                 kind, self._source(self._batch_size, rows, True), self._state
@@ -273,7 +273,7 @@ class Feed:
     def _draw_order(self, generator: np.random.Generator) -> np.ndarray:
         return generator.permutation(self._data.num_samples).astype(np.int32)
 
-    def run(self, limit: int, later: bool = False) -> tuple[CompiledStep, int]:
+    def run(self, limit: int, later: bool = False) -> tuple[Step, int]:
         """Up to `limit` steps with one program; which program, and how many it were.
 
         With `later` they may be started together with those of further calls.
@@ -327,7 +327,7 @@ class Feed:
         for place in range(2):
             chunks.release(place)  # the pass before may have been left in the middle
 
-        def segment(step: CompiledStep, index: int, first: int, count: int) -> Segment:
+        def segment(step: Step, index: int, first: int, count: int) -> Segment:
             start, stop = first * size, min((first + count) * size, self._data.num_samples)
             which = slice(start, stop) if order is None else order[start:stop]
             is_tail = step is self._tail

@@ -1,4 +1,4 @@
-"""Gradients inside a step that is being traced, for a `train_step` of one's own.
+"""Gradients inside a step, for a `train_step` of one's own.
 
 Two spellings mean the same: `keras.gradients(loss, variables)`, and that of Keras on PyTorch, where
 `loss.backward()` is followed by `variable.value.grad`.
@@ -12,6 +12,7 @@ from typing import Any
 
 from kerascnn import _core, ops, tracing
 from kerascnn.tracing import Trace
+from kerascnn.training import step_gradients
 from kerascnn.variable import Variable
 
 # The model whose step a trace records.
@@ -29,8 +30,8 @@ def current_trace() -> Trace:
     trace = tracing.current()
     if trace is None:
         raise ValueError(
-            "Gradients are taken inside a step that fit, evaluate or train_on_batch traces: call "
-            "this in `train_step`."
+            "Gradients are taken inside a step that fit, evaluate or train_on_batch runs: call "
+            "this in `train_step`. Elsewhere use keras.GradientTape or keras.grad."
         )
     return trace
 
@@ -64,9 +65,21 @@ def gradients(loss: Any, variables: Sequence[Variable]) -> list[Any]:
     >>> model.fit(np.ones((4, 2)), np.ones((4, 1)), epochs=2, verbose=0).history
     {'distance': [1.0, 4.0]}
     """
+    step = step_gradients.current()
+    if step is not None:
+        return step.of(_scalar(loss), variables)
     trace = current_trace()
     values = [variable.value for variable in variables]
     return trace.graph.gradients(_scalar(loss), values, _leaves(trace))
+
+
+def last_gradients(loss: Any, variables: Sequence[Variable]) -> list[Any]:
+    """The same, where the step takes no others after them: a step that runs at once then need not
+    record how they are computed, nor what the optimizer does with them."""
+    step = step_gradients.current()
+    if step is not None:
+        return step.of(_scalar(loss), variables, is_last=True)
+    return gradients(loss, variables)
 
 
 def _leaves(trace: Trace) -> list[Any]:
@@ -82,6 +95,9 @@ def note_model(trace: Trace, model: Any) -> None:
 
 def zero_grad() -> None:
     """Forgets what `backward` has found."""
+    step = step_gradients.current()
+    if step is not None:
+        step.forget()
     trace = tracing.current()
     if trace is not None:
         _found.pop(trace, None)
@@ -92,6 +108,10 @@ def _backward(loss: Any) -> None:
 
     Variables that have been updated in the step count with their new values.
     """
+    step = step_gradients.current()
+    if step is not None:
+        step.backward(_scalar(loss))
+        return
     trace = current_trace()
     values = _leaves(trace)
     found = _found.setdefault(trace, {})
@@ -104,6 +124,9 @@ def _backward(loss: Any) -> None:
 
 def _grad(value: Any) -> Any:
     """The gradient by this value that `backward` found, or None."""
+    step = step_gradients.current()
+    if step is not None:
+        return step.found(value)
     trace = tracing.current()
     return None if trace is None else _found.get(trace, {}).get(value.id)
 
@@ -117,6 +140,8 @@ def _scalar(loss: Any) -> Any:
     return loss
 
 
+_tensor: Any = _core.Tensor
 _value: Any = _core.Value
-_value.backward = _backward
-_value.grad = property(_grad)
+for _class in (_tensor, _value):
+    _class.backward = _backward
+    _class.grad = property(_grad)

@@ -12,7 +12,7 @@ from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
 from kerascnn.training.logs import LazyLogs, as_number, flat_logs, sorted_logs
 from kerascnn.training.pacing import PATIENCE, USUAL_PATIENCE, LaunchQueue, Pacer
-from kerascnn.training.steps import TEST, TRAIN, CompiledStep
+from kerascnn.training.steps import TEST, TRAIN, Step
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -31,9 +31,7 @@ class Validation(NamedTuple):
         return epoch + 1 in self.frequency
 
 
-def step_logs(
-    model: StepMachinery, step: CompiledStep | None, of_epoch: bool = True
-) -> dict[str, Any]:
+def step_logs(model: StepMachinery, step: Step | None, of_epoch: bool = True) -> dict[str, Any]:
     """What a step of the user's own returned, or the metrics so far.
 
     As in Keras, the logs of an epoch are the metrics also where a step of the user's own returned
@@ -77,7 +75,7 @@ class StepRunner:
         self._stop = stop
         self._pacer = Pacer(model._state.device, per_step=feed.step_seconds)
         self._patience = PATIENCE if kind == TEST else USUAL_PATIENCE
-        self._last: CompiledStep | None = None
+        self._last: Step | None = None
         self._step_by_step = callbacks.uses_batch_hooks(kind)
         # Its fences take a GPU's driver a while to make.
         self._queue = LaunchQueue(model._state.device) if self._step_by_step else None
@@ -110,6 +108,8 @@ class StepRunner:
 
     def _run_slice(self, limit: float) -> int:
         steps, count = int(min(limit, self._pacer.next_slice())), 0
+        if self._model.run_eagerly:
+            steps = 1  # which may ask for a stop
         while count < steps and self._feed.has_next():
             self._last, done = self._feed.run(steps - count)
             count += done

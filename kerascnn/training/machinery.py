@@ -19,6 +19,7 @@ from kerascnn.training.checks import check_labels, label_limits
 from kerascnn.training.compile_utils import CompileLoss, CompileMetrics
 from kerascnn.training.data import ArrayData
 from kerascnn.training.device_state import StepState, device_of, move_to
+from kerascnn.training.eager import EagerStep
 from kerascnn.training.feed import Feed, pieces_on_their_way
 from kerascnn.training.kept_feeds import KeptFeeds, form_of
 from kerascnn.training.logs import flat_logs, host_results
@@ -28,7 +29,7 @@ from kerascnn.training.steps import (
     TEST,
     TRAIN,
     BatchSource,
-    CompiledStep,
+    Step,
     compile_step,
     describe_source,
 )
@@ -104,7 +105,8 @@ class StepMachinery:
         # Weights first: a step's signature names them. A model that has a train_step of its own
         # and no call builds what it needs while it is traced.
         parts = self._find_parts()
-        if data is not None and not all(layer.built for layer in parts.layers):
+        is_built = all(layer.built for layer in parts.layers)
+        if data is not None and not is_built and not self.run_eagerly:
             with contextlib.suppress(NotImplementedError), on_device(self._device()):
                 self.build_on(data.x)
             self._forget_metrics()
@@ -127,7 +129,7 @@ class StepMachinery:
             self._programs = {}
         return self._state
 
-    def _compiled_step(self, kind: str, source: BatchSource, state: StepState) -> CompiledStep:
+    def _compiled_step(self, kind: str, source: BatchSource, state: StepState) -> Step:
         """The step from the cache, or traced and compiled: once for each signature."""
         parts = state.parts or self._find_parts()
         variables, layers = parts.variables, parts.layers
@@ -155,7 +157,9 @@ class StepMachinery:
         programs[key] = step
         return step
 
-    def _compile_step(self, kind: str, source: BatchSource, state: StepState) -> CompiledStep:
+    def _compile_step(self, kind: str, source: BatchSource, state: StepState) -> Step:
+        if self.run_eagerly:
+            return EagerStep(self, kind, source, state)
         try:
             return compile_step(self, kind, source, state)
         except _core.OutOfMemoryError as error:
@@ -223,9 +227,12 @@ class StepMachinery:
         return feed
 
     def _check_labels(self, data: ArrayData) -> None:
+        self._check_targets(data.y)
+
+    def _check_targets(self, y: Any) -> None:
         loss = self._compile_loss
         if loss is not None and loss.built:
-            check_labels(loss, data.y, loss.output_shapes)
+            check_labels(loss, y, loss.output_shapes)
 
     def _label_limits(self, data: ArrayData) -> dict[int, int | None]:
         loss = self._compile_loss
@@ -241,7 +248,7 @@ class StepMachinery:
             if self._state is not None:
                 self._state.parts = None
 
-    def _run_step(self, kind: str, data: ArrayData) -> CompiledStep:
+    def _run_step(self, kind: str, data: ArrayData) -> Step:
         with self._finding_parts_once():
             state = self._prepare(kind, data)
             data.settle(state.device)

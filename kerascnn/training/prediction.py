@@ -12,7 +12,7 @@ from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
 from kerascnn.training.output_buffers import OutputBuffers
 from kerascnn.training.pacing import PATIENCE, Pacer
-from kerascnn.training.steps import PREDICT, CompiledStep
+from kerascnn.training.steps import PREDICT, Step
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -51,7 +51,7 @@ class Predictor:
             self._buffers = feed.output_buffers
         self._pacer = Pacer(self._device, per_step=feed.step_seconds)
         self._parts: list[list[Any]] = []  # the leaves of the outputs, some rows each
-        self._last: CompiledStep | None = None
+        self._last: Step | None = None
 
     def run(self, steps: int | None) -> Any:
         """The outputs for all batches, or the first `steps` of them, as arrays or tensors."""
@@ -114,7 +114,7 @@ class Predictor:
         self._feed.step_seconds = self._pacer.per_step
         return count
 
-    def _add(self, step: CompiledStep) -> None:
+    def _add(self, step: Step) -> None:
         """Takes the outputs of the step that ran last."""
         self._last = step
         self._parts.append(step.copies_of_outputs(self._as_tensor))

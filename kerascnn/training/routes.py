@@ -12,7 +12,7 @@ import numpy as np
 from kerascnn import _core, dtypes
 from kerascnn.training.chunks import host_memory
 from kerascnn.training.device_state import StagedTensor, StepState
-from kerascnn.training.steps import BatchSource, CompiledStep
+from kerascnn.training.steps import BatchSource, Step
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -39,7 +39,7 @@ class DirectRoute:
     """
 
     def __init__(self, model: StepMachinery, kind: str, source: BatchSource, state: StepState):
-        self.step: CompiledStep = model._compiled_step(kind, source, state)
+        self.step: Step = model._compiled_step(kind, source, state)
         self._staged = [StagedTensor("batch", s, dtype, state.device) for s, dtype in source.specs]
 
     def put(self, arrays: Sequence[Any]) -> None:
@@ -91,7 +91,7 @@ class RingRoute:
         rows = 2 * self._half * self._size
         specs = tuple(((rows, *shape[1:]), dtype) for shape, dtype in source.specs)
         of_ring = source._replace(specs=specs, rows=rows, counts=True)
-        self.step: CompiledStep = model._compiled_step(kind, of_ring, state)
+        self.step: Step = model._compiled_step(kind, of_ring, state)
         self._lay_out(specs)
         self._order = StagedTensor("order", (rows,), "int32", state.device)
         self._order.write(np.arange(rows, dtype=np.int32))

@@ -69,23 +69,20 @@ def describe_source(
     return BatchSource(indexed, specs, batch_size, rows, counts, collects)
 
 
-class CompiledStep:
-    """A program, what it does on the host beside, and the form of its outputs."""
+class Step:
+    """What runs batches, and the form of its outputs: compiled, or Python itself (`EagerStep`)."""
 
-    def __init__(
-        self,
-        program: Any,
-        recording: StepRecording,
-        outputs: Any,
-        buffers: OutputBuffers | None = None,
-    ):
-        self.program = program
-        self._recording = recording
+    runs_at_once = False  # whether Python runs each step
+    notes_finite_loss = False  # whether steps count until the loss becomes NaN or infinite
+    buffers: OutputBuffers | None = (
+        None  # what it puts its outputs into, None where that is nothing
+    )
+
+    def __init__(self, outputs: Any = None):
         self._outputs = outputs  # the structure of what the step returned
         self._staged: list[StagedTensor] | None = None
         self.owners: Any = None  # what the signature names
         self.seconds: float | None = None  # that it takes, where somebody noted them
-        self.buffers = buffers  # what it puts its outputs into, None where that is nothing
 
     def stage(self, arrays: Sequence[Array], device: str) -> list[Any]:
         """Copies a batch to the step's own places on the device; returns its inputs."""
@@ -102,20 +99,23 @@ class CompiledStep:
 
     def run(self, inputs: list[Any], steps: int, later: bool = False) -> None:
         """Runs steps; with `later` they may be started together with those of further calls."""
-        self.program.run(inputs, steps, later)
-        self._recording.run_effects(steps)
+        raise NotImplementedError
 
     def release_inputs(self) -> None:
         """Lets go of the data of the last run: others may have its memory."""
-        self.program.release_inputs()
+        raise NotImplementedError
+
+    def _tensors(self) -> list[Any]:
+        """The leaves of what the last step returned."""
+        raise NotImplementedError
 
     def outputs(self) -> Any:
         """What the last step returned, as NumPy arrays that the next run overwrites."""
-        return self.pack([tensor.numpy() for tensor in self.program.outputs()])
+        return self.pack([tensor.numpy() for tensor in self._tensors()])
 
     def copies_of_outputs(self, as_tensor: bool = False) -> list[Any]:
         """The leaves of what the last step returned, as arrays or tensors of their own."""
-        return copies_of(self.program.outputs(), as_tensor)
+        return copies_of(self._tensors(), as_tensor)
 
     def pack(self, leaves: list[Any]) -> Any:
         """Arrays in the form of what the step returned."""
@@ -125,10 +125,32 @@ class CompiledStep:
     def has_outputs(self) -> bool:
         return bool(trees.flatten(self._outputs))
 
-    @property
-    def notes_finite_loss(self) -> bool:
-        """Whether each step adds to the count of steps before the loss became NaN or infinite."""
-        return self._recording.notes_finite_loss
+
+class CompiledStep(Step):
+    """A program, and what it does on the host beside."""
+
+    def __init__(
+        self,
+        program: Any,
+        recording: StepRecording,
+        outputs: Any,
+        buffers: OutputBuffers | None = None,
+    ):
+        super().__init__(outputs)
+        self.program = program
+        self._recording = recording
+        self.buffers = buffers
+        self.notes_finite_loss = recording.notes_finite_loss
+
+    def run(self, inputs: list[Any], steps: int, later: bool = False) -> None:
+        self.program.run(inputs, steps, later)
+        self._recording.run_effects(steps)
+
+    def release_inputs(self) -> None:
+        self.program.release_inputs()
+
+    def _tensors(self) -> list[Any]:
+        return list(self.program.outputs())
 
 
 def compile_step(
@@ -165,7 +187,6 @@ def compile_step(
         trace.graph,
         leaves,
         state.device,
-        optimize=not model.run_eagerly,
         allow_tf32=config.tf32(),
         repeats=source.counts,
         autotune=config.autotune(),

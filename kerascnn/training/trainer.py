@@ -6,6 +6,8 @@ import inspect
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kerascnn import metrics as metrics_module
 from kerascnn import ops, optimizers, tracing, trees
 from kerascnn.callbacks.history import History
@@ -21,7 +23,8 @@ from kerascnn.training.arguments import (
 )
 from kerascnn.training.compile_utils import CompileLoss, CompileMetrics
 from kerascnn.training.data import ArrayData, check_positive_int
-from kerascnn.training.gradients import current_trace, gradients, zero_grad
+from kerascnn.training.eager import current_step
+from kerascnn.training.gradients import current_trace, last_gradients, zero_grad
 from kerascnn.training.loops import (
     StepRunner,
     Validation,
@@ -81,8 +84,9 @@ class Trainer(StepMachinery):
                 dictionary. `"accuracy"` means binary, categorical or sparse categorical accuracy,
                 by the shapes of targets and outputs.
             weighted_metrics: the same for metrics that take sample weights into account.
-            run_eagerly: compiles steps without optimizing them: each recorded op runs by itself.
-                Steps are traced all the same: what should be seen for each batch belongs into logs.
+            run_eagerly: whether Python runs each step with values, op by op, in place of a compiled
+                program: `print`, `if`, NumPy and a debugger then work in `call`, losses, metrics
+                and `train_step`. The results are the same to rounding, and training is slower.
             steps_per_execution: how many batches lie between the hooks of callbacks for batches;
                 without such hooks as many steps as possible run without a return to Python.
             jit_compile: accepted for compatibility; steps are always compiled.
@@ -174,9 +178,10 @@ class Trainer(StepMachinery):
 
     def get_metrics_result(self) -> dict[str, Any]:
         """The metrics' results by name."""
-        recording = current_recording()
-        if recording is not None and not recording.results_on_device:
-            # Inside of a compiled step nobody would look at them; they are read when it has run.
+        recording, step = current_recording(), current_step()
+        is_unseen = recording is not None and not recording.results_on_device
+        if is_unseen or (step is not None and not step.returns_results):
+            # Nobody would look at them within the step; they are read when it has run.
             return {}
         results: dict[str, Any] = {}
         for metric in self.metrics:
@@ -189,7 +194,8 @@ class Trainer(StepMachinery):
     def train_step(self, data: Any) -> dict[str, Any]:
         """One step of training: forward, loss, metrics, gradients, update.
 
-        This is traced, not run with values: use `keras.ops`. A model of your own may override it
+        This is traced, not run with values, unless the model was compiled with `run_eagerly=True`:
+        use `keras.ops`. A model of your own may override it
         and return a dictionary of scalars; these become the logs.
 
         Args:
@@ -206,7 +212,7 @@ class Trainer(StepMachinery):
                 loss = self.optimizer.scale_loss(loss)
         variables = self.trainable_variables
         if variables:
-            self.optimizer.apply(gradients(loss, variables), variables)
+            self.optimizer.apply(last_gradients(loss, variables), variables)
         else:
             warnings.warn(
                 f"The model '{self.name}' does not have any trainable weights: fit changes nothing "
@@ -244,6 +250,9 @@ class Trainer(StepMachinery):
         losses = []
         if self._compile_loss is not None:
             losses.append(self._compile_loss(y, y_pred, sample_weight))
+            if current_step() is not None:
+                # A loss that is not built before the first step learns the number of classes in it.
+                self._check_targets(trees.map_structure(_on_host, y))
         losses.extend(ops.sum(loss) for loss in getattr(self, "losses", []))
         if not losses:
             raise ValueError(
@@ -281,6 +290,9 @@ class Trainer(StepMachinery):
     def _add_to_loss_tracker(self, loss: Any, x: Any) -> None:
         first = next(leaf for leaf in trees.flatten(x) if leaf is not None)
         self._loss_tracker.update_state(loss, sample_weight=int(first.shape[0]))
+        step = current_step()
+        if step is not None:
+            step.note_loss(self._loss_tracker.total.value)
         recording = current_recording()
         if recording is not None and self._state is not None:
             # The sum stays NaN or infinite once it is: counting the steps before is one small op.
@@ -531,6 +543,11 @@ class Trainer(StepMachinery):
         step = self._run_step(PREDICT, ArrayData(x))
         return step.pack(step.copies_of_outputs())
 
+    def _has_own_step(self, kind: str) -> bool:
+        """Whether a method of the user's own is the step."""
+        name = f"{kind}_step"
+        return getattr(type(self), name) is not getattr(Trainer, name)
+
     def _returns_own_logs(self, kind: str) -> bool:
         """Whether results are needed within the step: a method of the user's own returns them."""
         steps = {TRAIN: "train_step", TEST: "test_step"}
@@ -540,3 +557,7 @@ class Trainer(StepMachinery):
             getattr(type(self), name) is not getattr(Trainer, name)
             for name in (steps[kind], "compute_metrics", "get_metrics_result")
         )
+
+
+def _on_host(target: Any) -> Any:
+    return None if target is None else np.asarray(target)
