@@ -105,6 +105,11 @@ from kerascnn.layers.preprocessing.random_warps import RandomElasticTransform, R
 from kerascnn.layers.preprocessing.rescaling import Rescaling
 from kerascnn.layers.preprocessing.resizing import CenterCrop, Resizing
 from kerascnn.layers.preprocessing.tones import RandomPosterization, Solarization
+from kerascnn.layers.recurrent.gru import GRU, GRUCell
+from kerascnn.layers.recurrent.lstm import LSTM, LSTMCell
+from kerascnn.layers.recurrent.rnn import RNN
+from kerascnn.layers.recurrent.simple_rnn import SimpleRNN, SimpleRNNCell
+from kerascnn.layers.recurrent.stacked_rnn_cells import StackedRNNCells
 from kerascnn.layers.reshape import Reshape
 from kerascnn.layers.reversible_embedding import ReversibleEmbedding
 from kerascnn.layers.rms_normalization import RMSNormalization, UnitNormalization
@@ -151,6 +156,9 @@ def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> An
 
 __all__ = [
     "ELU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "Activation",
     "ActivityRegularization",
     "AdaptiveAveragePooling1D",
@@ -202,6 +210,7 @@ __all__ = [
     "Embedding",
     "Equalization",
     "Flatten",
+    "GRUCell",
     "GaussianDropout",
     "GaussianNoise",
     "GlobalAveragePooling1D",
@@ -222,6 +231,7 @@ __all__ = [
     "Input",
     "InputLayer",
     "InputSpec",
+    "LSTMCell",
     "Lambda",
     "Layer",
     "LayerNormalization",
@@ -273,12 +283,15 @@ __all__ = [
     "SeparableConv2D",
     "SeparableConvolution1D",
     "SeparableConvolution2D",
+    "SimpleRNN",
+    "SimpleRNNCell",
     "Softmax",
     "Solarization",
     "SpatialDropout1D",
     "SpatialDropout2D",
     "SpatialDropout3D",
     "SpectralNormalization",
+    "StackedRNNCells",
     "Subtract",
     "TimeDistributed",
     "UnitNormalization",
