@@ -69,11 +69,13 @@ def _kept_nodes(model: Any) -> dict[int, int]:
 
 def _serialize_call(node: Node, kept: dict[int, int]) -> dict[str, Any]:
     kwargs = dict(node.kwargs)
-    parameters = inspect.signature(node.operation.call).parameters  # type: ignore[attr-defined]
-    if "mask" in parameters:  # as Keras notes it
-        kwargs.setdefault("mask", None)
-    if _trains_only_when_told(node.operation):
-        kwargs.setdefault("training", False)
+    if len(node.args) == 1 and isinstance(node.args[0], KerasTensor) and not kwargs:
+        # Keras notes these of calls on one tensor and nothing else.
+        parameters = inspect.signature(node.operation.call).parameters  # type: ignore[attr-defined]
+        if "mask" in parameters:
+            kwargs["mask"] = None
+        if _trains_only_when_told(node.operation):
+            kwargs["training"] = False
     return _serialize_arguments(node.args, kwargs, kept)
 
 

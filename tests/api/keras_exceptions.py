@@ -7,9 +7,8 @@ file that is there after all.
 # reason: {namespace: names}
 _MISSING = {
     "sequences of text, speech or time are no images": {
-        "layers": """Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D GRU GRUCell LSTM LSTMCell
-            Masking MelSpectrogram RNN STFTSpectrogram SimpleRNN SimpleRNNCell
-            StackedRNNCells TextVectorization""",
+        "layers": """Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D Masking MelSpectrogram
+            STFTSpectrogram TextVectorization""",
     },
     "tables of categories and words are no images": {
         "layers": "Discretization HashedCrossing Hashing IntegerLookup StringLookup",

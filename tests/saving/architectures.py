@@ -524,3 +524,26 @@ def channels_first(k):
     m = k.Model(inputs, k.layers.Dense(3, "softmax")(x))
     m.compile("adam", SPARSE)
     return m
+
+
+@model((7, 3), needs=("LSTM",))
+def recurrent(k):
+    layers = [
+        k.layers.LSTM(4, return_sequences=True),
+        k.layers.GRU(5, return_sequences=True, reset_after=False, go_backwards=True),
+        k.layers.RNN([k.layers.GRUCell(4), k.layers.SimpleRNNCell(3)], return_sequences=True),
+        k.layers.SimpleRNN(4, recurrent_regularizer="l2"),
+    ]
+    m = k.Sequential([k.Input((None, 3)), *layers, k.layers.Dense(3, "softmax")])
+    m.compile("adam", SPARSE)
+    return m
+
+
+@model([(6, 3), (4, 2)], needs=("LSTM",))
+def encoder_and_decoder(k):
+    source, target = k.Input((None, 3)), k.Input((None, 2))
+    _, *states = k.layers.LSTM(4, return_state=True)(source)
+    x = k.layers.LSTM(4, return_sequences=True, use_cudnn=False)(target, initial_state=states)
+    m = k.Model([source, target], k.layers.Dense(3, "softmax")(k.layers.GRU(5)(x)))
+    m.compile(k.optimizers.RMSprop(0.01), SPARSE)
+    return m
