@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kerascnn import _core, array_protocols
+from kerascnn import _core, array_protocols, masks
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.variable import Variable
 
@@ -125,6 +125,7 @@ def install_operators() -> None:
     for cls in (_core.Tensor, _core.Value, KerasTensor, Variable):
         _add_operators(cls)
     array_protocols.install(_core.Tensor, Variable)
+    masks.install(_core.Tensor, _core.Value)
     value: Any = _core.Value
     value.__eq__ = array_protocols.compared_by("equal")
     value.__ne__ = array_protocols.compared_by("not_equal")

@@ -97,7 +97,7 @@ std::vector<ValueId> ids_in(const GraphPtr& graph, const std::vector<GraphValue>
 
 void bind_graph(nb::module_& m) {
   nb::class_<Graph> graph(m, "Graph", nb::is_weak_referenceable(), "A traced computation.");
-  nb::class_<GraphValue>(m, "Value",
+  nb::class_<GraphValue>(m, "Value", nb::is_weak_referenceable(),
                          "A value of a traced computation, with static shape and dtype.")
       .def_prop_ro("shape", [](const GraphValue& v) { return to_tuple(v.spec().shape); })
       .def_prop_ro("dtype", [](const GraphValue& v) { return dtype_name(v.spec().dtype); })

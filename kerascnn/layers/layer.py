@@ -6,10 +6,11 @@ import contextlib
 import contextvars
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from kerascnn import _core, dtype_policies, dtypes, naming, regularizers, tracing, trees
+from kerascnn import _core, dtype_policies, dtypes, masks, naming, regularizers, tracing, trees
 from kerascnn import serialization as _serialization
 from kerascnn.autodiff import remat_scope
 from kerascnn.device import current as current_device
@@ -24,6 +25,10 @@ from kerascnn.variable import autocast_scope, current_autocast
 
 # Begins the line that an error gets once, from the innermost layer that it passes.
 _CALLED_IN = "\nIn the call of layer "
+
+
+# Arguments of calls that are no tensors.
+_NO_TENSORS = frozenset(("training",))
 
 
 class CallContext(NamedTuple):
@@ -64,6 +69,11 @@ class Layer(Operation, LayerState):
     >>> Scale()(keras.ops.ones((2, 3))).shape
     (2, 3)
     """
+
+    # Whether masks pass; None: where the class says by `compute_mask` what becomes of them.
+    _supports_masking: bool | None = None
+    # Whether what is lost of a mask is for the layers inside to say.
+    _leaves_masks_to_layers = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -146,6 +156,21 @@ class Layer(Operation, LayerState):
         """What floating inputs are cast to: the same as `compute_dtype`."""
         return self.dtype_policy.compute_dtype
 
+    @property
+    def supports_masking(self) -> bool:
+        """Whether outputs get masks, as `compute_mask` says.
+
+        By default that is so where a class overrides `compute_mask`. Set to True in a layer that
+        does not, it makes the mask of the inputs that of the outputs.
+        """
+        if self._supports_masking is None:
+            return type(self).compute_mask is not Layer.compute_mask
+        return self._supports_masking
+
+    @supports_masking.setter
+    def supports_masking(self, value: bool) -> None:
+        self._supports_masking = value
+
     def build(self, input_shape: Any) -> None:
         """Makes the weights; subclasses override it.
 
@@ -162,6 +187,16 @@ class Layer(Operation, LayerState):
         """The computation; subclasses override it."""
         raise NotImplementedError(f"The layer {type(self).__name__} does not implement `call`.")
 
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        """The mask of the outputs, None for none; subclasses override it.
+
+        Args:
+            inputs: The first argument of the call.
+            previous_mask: The mask that the call was given, else that of `inputs` (nested as they
+                are), None for none.
+        """
+        return previous_mask
+
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shape of the output for inputs of a shape (sizes can be None)."""
         shapes = (*args, *kwargs.values())
@@ -173,7 +208,9 @@ class Layer(Operation, LayerState):
         """KerasTensors of the output's shape and dtype, for inputs as KerasTensors."""
         overridden = type(self).compute_output_shape is not Layer.compute_output_shape
         tensors = [a for a in args if any_symbolic((a,), {})]
-        if not overridden or any_symbolic((), kwargs) or len(tensors) != 1:
+        # Masks say nothing of shapes.
+        others = {k: v for k, v in kwargs.items() if k != "mask" and not k.endswith("_mask")}
+        if not overridden or any_symbolic((), others) or len(tensors) != 1:
             return inference.infer(self.call, args, kwargs)
         shape = self.compute_output_shape(trees.map_structure(lambda x: x.shape, tensors[0]))
         return trees.map_shapes(lambda s: KerasTensor(s, self.compute_dtype), shape)
@@ -199,18 +236,28 @@ class Layer(Operation, LayerState):
             try:
                 with naming.name_scope(self.name), tracing.scope(self.name):
                     self._maybe_build(args, kwargs)
+                    kwargs = self._fill_in_masks(args, kwargs)
+                    mask = kwargs.get("mask")
+                    # Before the call, which can take masks off its inputs.
+                    mask = masks.mask_of(first) if mask is None else mask
                     with self._reading_weights():
                         if any_symbolic(args, kwargs):
-                            return self._symbolic_call(args, kwargs, given)
-                        if self._remat_scope is None:
-                            outputs = self._checked_call(args, kwargs)
+                            outputs = self._symbolic_call(args, kwargs, given)
                         else:
-                            outputs = self._remat_scope.compute(self, args, kwargs)
-                        self._penalize(outputs)
+                            outputs = self._eager_call(args, kwargs)
+                    self._hand_on_mask(first, outputs, mask)
                     return outputs
             finally:
                 self._in_call = was_in_call
                 _context.reset(token)
+
+    def _eager_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._remat_scope is None:
+            outputs = self._checked_call(args, kwargs)
+        else:
+            outputs = self._remat_scope.compute(self, args, kwargs)
+        self._penalize(outputs)
+        return outputs
 
     def _home(self) -> contextlib.AbstractContextManager[Any]:
         """The device of the weights, for what an outermost call makes on the way."""
@@ -233,19 +280,21 @@ class Layer(Operation, LayerState):
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arrays as tensors, floating ones in the layer's dtype."""
+        if len(args) == 1 and kwargs.keys() <= _NO_TENSORS and self._is_ready(args[0]):
+            return args, kwargs
 
         def convert(x: Any) -> Any:
             if isinstance(x, KerasTensor):
                 from kerascnn import ops
 
                 cast = self.autocast and dtypes.is_float(x.dtype) and x.dtype != self.compute_dtype
-                return ops.cast(x, self.compute_dtype) if cast else x
+                return masks.copy_mask(x, ops.cast(x, self.compute_dtype)) if cast else x
             if not dispatch.is_tensor(x):
                 if not dispatch.is_array_like(x):
                     return x
                 x = dispatch.convert(x)
             cast = self.autocast and dtypes.is_float(x.dtype)
-            return dispatch.convert(x, self.compute_dtype) if cast else x
+            return masks.copy_mask(x, dispatch.convert(x, self.compute_dtype)) if cast else x
 
         args = trees.map_structure(convert, args)
         kwargs = trees.map_structure(convert, kwargs)
@@ -256,6 +305,16 @@ class Layer(Operation, LayerState):
                     f"goes by keyword. Received: {x!r} (of type {type(x)}) in {_shown(args)}"
                 )
         return args, kwargs
+
+    def _is_ready(self, inputs: Any) -> bool:
+        """Whether inputs are tensors (or a list of them) of this layer's dtype, as they mostly are.
+
+        It saves small layers that run at once a tenth of their time.
+        """
+        dtype = self.compute_dtype
+        kind = _core.Tensor if tracing.current() is None else _core.Value
+        tensors = inputs if type(inputs) is list else (inputs,)
+        return all(type(x) is kind and x.dtype == dtype for x in tensors)
 
     def _resolve_training(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], context: CallContext | None
@@ -292,6 +351,62 @@ class Layer(Operation, LayerState):
             self.build(**{name: shapes[name] for name in wanted if name in shapes})
         else:
             self.build(next(iter(shapes.values()), None))
+
+    def _fill_in_masks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """`kwargs` with the masks that `call` asks for and was not given.
+
+        A call on tensors in one argument gets their mask as `mask`, one on tensors in several that
+        of each argument as `<argument>_mask`.
+        """
+        wanted = _mask_parameters(type(self).call)
+        if not wanted:
+            return kwargs
+        if len(args) == 1 and kwargs.keys() <= _NO_TENSORS and dispatch.is_tensor(args[0]):
+            mask = args[0]._keras_mask if "mask" in wanted else None  # the usual call, quickly
+            return kwargs if mask is None else {**kwargs, "mask": mask}
+        by_position = dict(zip(_call_parameters(type(self).call), args, strict=False))
+        given = {**by_position, **kwargs}
+        tensors = {name: value for name, value in given.items() if _holds_tensors(value)}
+        several = len(tensors) > 1
+        filled = dict(kwargs)
+        for name, value in tensors.items():
+            parameter = f"{name}_mask" if several else "mask"
+            if parameter in wanted and given.get(parameter) is None:
+                mask = masks.mask_of(value)
+                if mask is not None and parameter not in by_position:
+                    filled[parameter] = mask
+        return filled
+
+    def _hand_on_mask(self, inputs: Any, outputs: Any, previous_mask: Any) -> None:
+        """Masks the outputs that no mask was put on in the call."""
+        by_default = type(self).compute_mask is Layer.compute_mask
+        if by_default and not masks.any_mask(previous_mask):
+            return
+        if not self.supports_masking:
+            if masks.any_mask(previous_mask) and not self._leaves_masks_to_layers:
+                self._warn_of_lost_mask(outputs)
+            return
+        flat = trees.flatten(outputs)
+        if all(masks.mask_of(x) is not None for x in flat):
+            return
+        computed = self.compute_mask(inputs, previous_mask)
+        if computed is None:
+            return
+        # As many as there are: a layer of two outputs can have a mask for the first one only.
+        for x, mask in zip(flat, trees.flatten(computed), strict=False):
+            if mask is not None and masks.mask_of(x) is None:
+                masks.set_mask(x, mask)
+
+    def _warn_of_lost_mask(self, outputs: Any) -> None:
+        if masks.any_mask(masks.mask_of(outputs)):
+            return
+        warnings.warn(
+            f"Layer '{self.name}' (of type {type(self).__name__}) was called on an input with a "
+            "mask, but does not support masks: its output has none, and later layers will count "
+            "every step. Set `supports_masking = True` in a layer whose output the same mask "
+            "holds for, or override `compute_mask`.",
+            stacklevel=4,
+        )
 
     def _symbolic_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]
@@ -411,6 +526,19 @@ def _call_parameters(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     parameters = dict(inspect.signature(call).parameters)
     parameters.pop("self", None)
     return parameters
+
+
+@functools.cache
+def _mask_parameters(call: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(n for n in _call_parameters(call) if n == "mask" or n.endswith("_mask"))
+
+
+def _holds_tensors(value: Any) -> bool:
+    """Whether an argument is a tensor, or a nesting of nothing but tensors (and None)."""
+    if isinstance(value, (list, tuple, dict)):
+        items = trees.flatten(value)
+        return bool(items) and all(x is None or _holds_tensors(x) for x in items)
+    return isinstance(value, KerasTensor) or dispatch.is_tensor(value)
 
 
 def _shown(structure: Any) -> str:

@@ -37,6 +37,8 @@ class KerasTensor:
 
     # Where it comes from; None for one that was made by hand, to ask for shapes only.
     _keras_history: KerasHistory | None = None
+    # Which elements will count, a KerasTensor too; None for all.
+    _keras_mask: Any = None
 
     def __init__(
         self, shape: Sequence[int | None], dtype: Any = "float32", name: str | None = None
