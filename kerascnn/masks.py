@@ -11,7 +11,9 @@ the calls that they come from), and have no place in the table.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from kerascnn import trees
@@ -86,6 +88,20 @@ def copy_mask(source: Any, target: Any) -> Any:
         if mask is not None:
             target._keras_mask = mask
     return target
+
+
+@contextlib.contextmanager
+def taken_off(*tensors: Any) -> Iterator[None]:
+    """A block in which tensors have no masks, for a layer that deals with them by itself."""
+    own = [mask_of(x) for x in tensors]
+    try:
+        for x in tensors:
+            set_mask(x, None)
+        yield
+    finally:
+        for x, mask in zip(tensors, own, strict=True):
+            if mask is not None:
+                set_mask(x, mask)
 
 
 def any_mask(structure: Any) -> bool:

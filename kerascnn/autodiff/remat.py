@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from kerascnn import _core, tracing, trees
+from kerascnn import _core, masks, tracing, trees
 from kerascnn.autodiff.tape import GradientTape
 from kerascnn.ops import dispatch
 from kerascnn.variable import Block, Variable, variable_of
@@ -61,7 +61,7 @@ class _Block:
     def compute(self, inputs: list[Any]) -> Any:
         leaves = list(self.leaves)
         for place, x in zip(self.places, inputs, strict=True):
-            leaves[place] = x
+            leaves[place] = masks.copy_mask(self.leaves[place], x)
         args, kwargs = trees.pack_as(self.structure, leaves)
         return self.f(*args, **kwargs)
 
@@ -95,7 +95,7 @@ class _Block:
 
         sources = [*self.inputs, *(v.core for v in variables)]
         results = _core.record_function(name, sources, flat, backward)
-        return trees.pack_as(outputs, list(results))
+        return trees.pack_as(outputs, list(map(masks.copy_mask, flat, results)))
 
     def trace(self, trace: Any) -> Any:
         """Records the block, and for its gradient once more."""
@@ -119,7 +119,7 @@ class _Block:
             return list(trace.graph.gradients_of(targets, seeds, fresh))
 
         results = trace.graph.with_own_gradient(sources, flat, backward)
-        return trees.pack_as(outputs, list(results))
+        return trees.pack_as(outputs, list(map(masks.copy_mask, flat, results)))
 
 
 def _given(outputs: list[Any], upstream: list[Any]) -> tuple[list[Any], list[Any]]:

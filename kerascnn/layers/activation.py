@@ -23,6 +23,8 @@ class Activation(Layer):
     [0.0, 2.0]
     """
 
+    _supports_masking = True
+
     def __init__(self, activation: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.activation = activations.get(activation)
@@ -56,6 +58,8 @@ class ReLU(Layer):
     >>> layer(keras.ops.convert_to_tensor([-10.0, 5.0, 10.0])).numpy().tolist()
     [0.0, 5.0, 6.0]
     """
+
+    _supports_masking = True
 
     def __init__(
         self,
@@ -113,6 +117,8 @@ class LeakyReLU(Layer):
     [-5.0, 5.0]
     """
 
+    _supports_masking = True
+
     def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
         if "alpha" in kwargs:
             negative_slope = kwargs.pop("alpha")
@@ -159,6 +165,8 @@ class PReLU(Layer):
     >>> layer(keras.ops.convert_to_tensor([[-10.0, 5.0]])).numpy().tolist()
     [[-5.0, 5.0]]
     """
+
+    _supports_masking = True
 
     def __init__(
         self,
@@ -227,6 +235,8 @@ class ELU(Layer):
     [0.0, 5.0]
     """
 
+    _supports_masking = True
+
     def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.alpha = alpha
@@ -262,6 +272,8 @@ class Softmax(Layer):
     >>> keras.layers.Softmax()(keras.ops.zeros((1, 4))).numpy().tolist()
     [[0.25, 0.25, 0.25, 0.25]]
     """
+
+    _supports_masking = True
 
     def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)

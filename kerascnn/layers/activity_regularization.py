@@ -23,6 +23,8 @@ class ActivityRegularization(Layer):
     ((2, 3), 1.5)
     """
 
+    _supports_masking = True
+
     def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
         super().__init__(activity_regularizer=regularizers.L1L2(l1=l1, l2=l2), **kwargs)
         self.l1 = l1

@@ -25,10 +25,11 @@ class Attention(Layer):
 
     Input: a list of query (n, t, d), value (n, s, e), and key (n, s, d), by default the value. By
     keyword `mask`, a list of query mask (n, t) and value mask (n, s), true for what counts, or
-    None; `use_causal_mask=True` hides what comes later; `return_attention_scores=True` asks for the
-    shares too.
+    None, by default those of the inputs; `use_causal_mask=True` hides what comes later;
+    `return_attention_scores=True` asks for the shares too.
 
-    Output: (n, t, e), and with `return_attention_scores` the shares (n, t, s).
+    Output: (n, t, e), with the query's mask, 0 where that is false; and with
+    `return_attention_scores` the shares (n, t, s).
 
     Raises:
         ValueError: for another `score_mode`, and inputs that are no list of two or three.
@@ -140,6 +141,10 @@ class Attention(Layer):
             counts = ops.expand_dims(ops.cast(query_mask, outputs.dtype), -1)
             outputs = ops.multiply(outputs, counts)
         return (outputs, shares) if return_attention_scores else outputs
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        self._check_mask(previous_mask)
+        return previous_mask[0] if previous_mask else None
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         query_shape, value_shape = input_shape[:2]

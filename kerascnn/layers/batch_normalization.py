@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerascnn import constraints, dtypes, initializers, ops, regularizers
+from kerascnn import config, constraints, dtypes, initializers, ops, regularizers
 from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
 from kerascnn.ops import dispatch
@@ -40,6 +40,9 @@ class BatchNormalization(Layer):
 
     Input: Any number of axes, with a known size along `axis`; any floating dtype.
 
+    By keyword a `mask`, true for what the statistics of a batch are taken of, of the sizes of all
+    axes but the last; by default the input's.
+
     Output: As the input.
 
     Source: Ioffe and Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing
@@ -55,6 +58,8 @@ class BatchNormalization(Layer):
     >>> print(layer.moving_mean.numpy())
     [0.02]
     """
+
+    _supports_masking = True
 
     def __init__(
         self,
@@ -166,12 +171,16 @@ class BatchNormalization(Layer):
         return ops.sqrt(self.moving_variance_initializer(shape, dtype=dtype))
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        if mask is not None:
-            raise ValueError(f"Layer '{self.name}': masks are not available.")
+        if mask is not None and len(mask.shape) != len(inputs.shape) - 1:
+            raise ValueError(
+                f"Layer '{self.name}' (BatchNormalization): a mask has one axis less than the "
+                f"inputs. Received: mask.shape={tuple(mask.shape)}, "
+                f"inputs.shape={tuple(inputs.shape)}"
+            )
         # Sums of many squares need more range and digits than the 16-bit types have.
         x = ops.cast(inputs, dtypes.result_type(inputs.dtype, "float32"))
         if training and self.trainable:
-            return ops.cast(self._by_batch(x), self.compute_dtype)
+            return ops.cast(self._by_batch(x, mask), self.compute_dtype)
         outputs = ops.batch_normalization(
             x,
             self.moving_mean,
@@ -183,8 +192,8 @@ class BatchNormalization(Layer):
         )
         return ops.cast(outputs, self.compute_dtype)
 
-    def _by_batch(self, inputs: Any) -> Any:
-        """Normalizes by the batch, and moves the averages on."""
+    def _by_batch(self, inputs: Any, mask: Any) -> Any:
+        """Normalizes by what counts of the batch, and moves the averages on."""
         rank = len(inputs.shape)
         last = self.axis % rank == rank - 1
         x = inputs if last else ops.moveaxis(inputs, self.axis, -1)
@@ -192,21 +201,40 @@ class BatchNormalization(Layer):
         gamma = self.gamma if self.scale else ops.ones(channels, self.variable_dtype)
         beta = self.beta if self.center else ops.zeros(channels, self.variable_dtype)
         operands = [x, *(dispatch.convert(v, x.dtype, like=x) for v in (gamma, beta))]
+        if mask is not None:
+            # A mask goes without the last axis, whichever that of the channels is.
+            mask = ops.broadcast_to(ops.expand_dims(ops.cast(mask, "bool"), -1), inputs.shape)
+            mask = mask if last else ops.moveaxis(mask, self.axis, -1)
         if self.renorm:
-            y = self._renormalized(operands)
+            y = self._renormalized(operands, mask)
         else:
-            results = dispatch.apply("batch_norm", operands, {"epsilon": self.epsilon})
-            y, mean, variance = results[:3]
+            y, mean, variance = self._normalized(operands, mask)
             _move(self.moving_mean, mean, self.momentum)
             _move(self.moving_variance, variance, self.momentum)
         return y if last else ops.moveaxis(y, -1, self.axis)
 
-    def _renormalized(self, operands: list[Any]) -> Any:
+    def _normalized(self, operands: list[Any], mask: Any) -> tuple[Any, Any, Any]:
+        """Normalized by the batch, scaled and moved; and the batch's mean and variance."""
+        if mask is None:
+            results = dispatch.apply("batch_norm", operands, {"epsilon": self.epsilon})
+            return results[0], results[1], results[2]
+        x, gamma, beta = operands
+        axes = list(range(len(x.shape) - 1))
+        # A little more than there are, as in Keras, so that nothing that counts gives no NaN.
+        count = ops.add(ops.sum(ops.cast(mask, x.dtype), axes), config.epsilon())
+        mean = ops.divide(ops.sum(ops.where(mask, x, 0), axes), count)
+        centered = ops.subtract(x, mean)
+        squares = ops.where(mask, ops.square(centered), 0)
+        variance = ops.divide(ops.sum(squares, axes), count)
+        factor = ops.multiply(gamma, ops.rsqrt(ops.add(variance, self.epsilon)))
+        return ops.add(ops.multiply(centered, factor), beta), mean, variance
+
+    def _renormalized(self, operands: list[Any], mask: Any) -> Any:
         """Normalized by the batch, then moved to where the averages would have put it."""
         x, gamma, beta = operands
         plain = [x, ops.ones_like(gamma), ops.zeros_like(beta)]
-        results = dispatch.apply("batch_norm", plain, {"epsilon": self.epsilon})
-        y, mean, variance = results[0], *(ops.stop_gradient(v) for v in results[1:3])
+        y, *moments = self._normalized(plain, mask)
+        mean, variance = (ops.stop_gradient(v) for v in moments)
         stddev = ops.sqrt(ops.add(variance, self.epsilon))
         usual = ops.maximum(ops.cast(self.renorm_stddev, x.dtype), self.epsilon**0.5)
         factor = ops.divide(stddev, usual)

@@ -42,6 +42,8 @@ class Dense(LowRankAdaptation):
     (4, 10)
     """
 
+    _supports_masking = True
+
     def __init__(
         self,
         units: int,

@@ -37,6 +37,8 @@ class Dropout(Layer):
     True
     """
 
+    _supports_masking = True
+
     def __init__(
         self,
         rate: float,

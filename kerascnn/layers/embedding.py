@@ -18,7 +18,7 @@ class Embedding(LowRankAdaptation):
         embeddings_initializer: First values of the vectors.
         embeddings_regularizer: A penalty on them.
         embeddings_constraint: A callable that they go through after each update.
-        mask_zero: Only False: masks are not available.
+        mask_zero: Whether 0 stands for no integer at all: the output's mask is false there.
         weights: The vectors as an array (input_dim, output_dim), in place of first values.
         lora_rank: Rank of an adaptation that is trained in the vectors' place, None for none; see
             `enable_lora`.
@@ -65,14 +65,13 @@ class Embedding(LowRankAdaptation):
             warnings.warn("`input_length` has no effect.", stacklevel=2)
         super().__init__(**kwargs)
         self._refuse_quantization(quantization_config=quantization_config)
-        if mask_zero:
-            raise ValueError("Embedding: masks are not available. Received: mask_zero=True")
         self.input_dim = input_dim
         self.output_dim = output_dim
         self.embeddings_initializer = initializers.get(embeddings_initializer)
         self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
         self.embeddings_constraint = constraints.get(embeddings_constraint)
         self.mask_zero = mask_zero
+        self.supports_masking = mask_zero
         self.autocast = False
         self._init_adaptation(lora_rank, lora_alpha)
         if weights is not None:
@@ -101,6 +100,9 @@ class Embedding(LowRankAdaptation):
         if inputs.dtype not in ("int32", "int64"):
             inputs = ops.cast(inputs, "int32")
         return ops.cast(ops.take(self.embeddings, inputs, axis=0), self.compute_dtype)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        return ops.not_equal(inputs, 0) if self.mask_zero else None
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape, self.output_dim)

@@ -121,9 +121,10 @@ class GlobalAveragePooling1D(GlobalPooling):
             `config.image_data_format()`.
         keepdims: Whether the steps stay, with length 1.
 
-    Input: (n, steps, c), or (n, c, steps) with "channels_first".
+    Input: (n, steps, c), or (n, c, steps) with "channels_first". By keyword a `mask` (n, steps),
+    true for the steps that the mean is taken of, by default the input's.
 
-    Output: (n, c), with keepdims (n, 1, c) or (n, c, 1).
+    Output: (n, c), with keepdims (n, 1, c) or (n, c, 1); NaN for a sequence without such a step.
 
     Example:
 
@@ -132,8 +133,22 @@ class GlobalAveragePooling1D(GlobalPooling):
     (4, 32)
     """
 
+    _supports_masking = True
+
     rank = 1
     _reduce = staticmethod(ops.mean)
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        if mask is None:
+            return super().call(inputs)
+        steps, channels = (1, 2) if self.data_format == "channels_last" else (2, 1)
+        mask = ops.expand_dims(ops.cast(mask, "bool"), channels)
+        counts = ops.sum(ops.cast(mask, inputs.dtype), steps, keepdims=self.keepdims)
+        total = ops.sum(ops.where(mask, inputs, 0), steps, keepdims=self.keepdims)
+        return ops.divide(total, counts)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        return None
 
 
 class GlobalAveragePooling2D(GlobalPooling):

@@ -47,6 +47,8 @@ class GroupNormalization(Layer):
     (4, 8, 8, 6)
     """
 
+    _supports_masking = True
+
     def __init__(
         self,
         groups: int = 32,

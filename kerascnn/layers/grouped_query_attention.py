@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kerascnn import constraints, initializers, ops, regularizers
+from kerascnn import constraints, initializers, masks, ops, regularizers
 from kerascnn.layers.activation import Softmax
 from kerascnn.layers.arguments import positive_integer
 from kerascnn.layers.attention_masks import combined_mask
@@ -42,7 +42,8 @@ class GroupedQueryAttention(Layer):
     Input: `query` (n, t, d), `value` (n, s, d), and `key` (n, s, e), by default the value; masks
     and `return_attention_scores` by keyword, as of `MultiHeadAttention`.
 
-    Output: (n, t, d), and with `return_attention_scores` the shares (n, num_query_heads, t, s).
+    Output: (n, t, d) with the query's mask, and with `return_attention_scores` the shares
+    (n, num_query_heads, t, s).
 
     Raises:
         ValueError: for sizes that are no positive integers, heads that do not divide into the
@@ -58,6 +59,8 @@ class GroupedQueryAttention(Layer):
     >>> layer(keras.ops.ones((2, 10, 16)), keras.ops.ones((2, 6, 16))).shape
     (2, 10, 16)
     """
+
+    _supports_masking = True
 
     _name_in_configs = "GroupQueryAttention"  # while names of objects come from the class
 
@@ -159,12 +162,15 @@ class GroupedQueryAttention(Layer):
         use_causal_mask: bool = False,
     ) -> Any:
         key = value if key is None else key
-        masks = (query_mask, value_mask, key_mask, attention_mask)
-        mask = combined_mask(query, value, *masks, use_causal_mask, self.sliding_window)
-        gate = self._gate_dense(query) if self.use_gate else None
-        queries = ops.multiply(self._query_dense(query), 1.0 / math.sqrt(self.head_dim))
-        keys = ops.repeat(self._key_dense(key), self.num_repeats, axis=2)
-        values = ops.repeat(self._value_dense(value), self.num_repeats, axis=2)
+        given = (query_mask, value_mask, key_mask, attention_mask)
+        mask = combined_mask(query, value, *given, use_causal_mask, self.sliding_window)
+        with masks.taken_off(query, value, key):
+            gate = self._gate_dense(query) if self.use_gate else None
+            queries, keys = self._query_dense(query), self._key_dense(key)
+            values = self._value_dense(value)
+        queries = ops.multiply(queries, 1.0 / math.sqrt(self.head_dim))
+        keys = ops.repeat(keys, self.num_repeats, axis=2)
+        values = ops.repeat(values, self.num_repeats, axis=2)
         scores = ops.einsum("aecd,abcd->aceb", queries, keys)
         if mask is not None and len(mask.shape) == 3:
             mask = ops.expand_dims(mask, 1)  # the same for all heads

@@ -19,6 +19,8 @@ class Identity(Layer):
     (2, 3)
     """
 
+    _supports_masking = True
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.built = True

@@ -19,10 +19,11 @@ class Lambda(Layer):
     needs nothing.
 
     Args:
-        function: Takes the input (and `training` and `arguments`, where it names them).
+        function: Takes the input (and `mask`, `training` and `arguments`, where it names them).
         output_shape: Shape of one sample's result, or a function from the input's shape to the
             output's; by default it is found by calling the function.
-        mask: Only None: masks are not available.
+        mask: The output's mask: a function of the input and its mask, or a tensor. Without it the
+            output has none.
         arguments: Further arguments of the function by name.
 
     Example:
@@ -41,19 +42,26 @@ class Lambda(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if mask is not None:
-            raise ValueError("Lambda: masks are not available. Received: a `mask`")
+        self.supports_masking = mask is not None
+        self.mask = mask
         self.arguments = arguments or {}
         self.function = function
         self._output_shape = output_shape
-        self._takes_training = "training" in inspect.getfullargspec(function).args
+        names = inspect.getfullargspec(function).args
+        self._takes_training = "training" in names
+        self._takes_mask = "mask" in names
         self.built = True
 
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
+    def call(self, inputs: Any, mask: Any = None, training: bool | None = None) -> Any:
         kwargs = dict(self.arguments)
+        if self._takes_mask:
+            kwargs["mask"] = mask
         if self._takes_training:
             kwargs["training"] = training
         return self.function(inputs, **kwargs)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        return self.mask(inputs, previous_mask) if callable(self.mask) else self.mask
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         if self._output_shape is None:
@@ -81,6 +89,9 @@ class Lambda(Layer):
         if self._output_shape is not None:
             shape = self._output_shape
             config["output_shape"] = _config_of(shape) if callable(shape) else shape
+        if self.mask is not None:
+            own = _config_of(self.mask) if callable(self.mask) else None
+            config["mask"] = serialization.serialize_object(self.mask) if own is None else own
         return {**config, "arguments": serialization.serialize_object(self.arguments)}
 
     @classmethod
@@ -105,7 +116,7 @@ class Lambda(Layer):
         safe = safe_mode if safe_mode is not None else around is not False
         config = dict(config)
         with registration.SafeModeScope(safe):
-            for name in ("function", "output_shape", "arguments"):
+            for name in ("function", "output_shape", "mask", "arguments"):
                 if name in config:
                     config[name] = serialization.deserialize_object(config[name], custom_objects)
         shape = config.get("output_shape")

@@ -224,7 +224,7 @@ class Layer(Operation, LayerState):
         self._check_initialized()
         with self._home():
             args, kwargs = self._convert_inputs(args, kwargs)
-            first = args[0] if args else next(iter(kwargs.values()), None)
+            first = args[0] if args else self._first_argument(kwargs)
             assert_input_compatibility(self.input_spec, first, self.name)
             context = _context.get()
             given = kwargs
@@ -250,6 +250,11 @@ class Layer(Operation, LayerState):
             finally:
                 self._in_call = was_in_call
                 _context.reset(token)
+
+    def _first_argument(self, kwargs: dict[str, Any]) -> Any:
+        """What a call by keywords alone gave for the first parameter of `call`."""
+        name = next(iter(_call_parameters(type(self).call)), "")
+        return kwargs.get(name, next(iter(kwargs.values()), None))
 
     def _eager_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._remat_scope is None:

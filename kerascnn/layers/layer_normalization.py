@@ -63,6 +63,8 @@ class LayerNormalization(Layer):
     [[-1.0, 1.0]]
     """
 
+    _supports_masking = True
+
     def __init__(
         self,
         axis: int | Sequence[int] = -1,

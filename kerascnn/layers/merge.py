@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from kerascnn import ops
+from kerascnn import masks, ops
 from kerascnn.layers.layer import Layer
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
@@ -18,6 +19,8 @@ class Merge(Layer):
     A layer of one's own gives `_merge_function(inputs)`, which gets tensors of equal rank whose
     sizes are equal or 1.
     """
+
+    _supports_masking = True
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -37,6 +40,29 @@ class Merge(Layer):
         """With axes of size 1 after that of the batch, where there are fewer."""
         missing = rank - len(x.shape)
         return ops.expand_dims(x, tuple(range(1, 1 + missing))) if missing else x
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        """Where any of the inputs counts; None where one of them has no mask."""
+        given = self._checked_masks(inputs, previous_mask)
+        if not given or any(mask is None for mask in given):
+            return None
+        return functools.reduce(ops.logical_or, given)
+
+    def _checked_masks(self, inputs: Any, mask: Any) -> list[Any]:
+        """The masks of the inputs, an empty list for none."""
+        if mask is None:
+            return []
+        if not isinstance(mask, (list, tuple)) or not isinstance(inputs, (list, tuple)):
+            raise ValueError(
+                f"Layer '{self.name}' ({type(self).__name__}): `inputs` and `mask` must be lists. "
+                f"Received: inputs={inputs}, mask={mask}"
+            )
+        if len(mask) != len(inputs):
+            raise ValueError(
+                f"Layer '{self.name}' ({type(self).__name__}): `mask` must have one entry for each "
+                f"of the {len(inputs)} inputs. Received: {len(mask)}"
+            )
+        return [] if all(m is None for m in mask) else list(mask)
 
     def _checked_inputs(self, inputs: Any) -> list[Any]:
         if not isinstance(inputs, (list, tuple)):
@@ -156,10 +182,14 @@ class Multiply(Merge):
     """
 
     def _merge_function(self, inputs: Sequence[Any]) -> Any:
-        product = inputs[0]
-        for x in inputs[1:]:
-            product = ops.multiply(product, x)
-        return product
+        given = [_whole_mask(x) for x in inputs]
+        # What does not count is a factor of 1.
+        pairs = zip(inputs, given, strict=True)
+        factors = [x if mask is None else ops.where(mask, x, 1) for x, mask in pairs]
+        product = functools.reduce(ops.multiply, factors)
+        if any(mask is None for mask in given):
+            return product
+        return ops.where(functools.reduce(ops.logical_or, given), product, 0)
 
 
 class Average(Add):
@@ -193,10 +223,7 @@ class Maximum(Merge):
     """
 
     def _merge_function(self, inputs: Sequence[Any]) -> Any:
-        result = inputs[0]
-        for x in inputs[1:]:
-            result = ops.maximum(result, x)
-        return result
+        return _extreme(ops.maximum, inputs)
 
 
 class Minimum(Merge):
@@ -213,10 +240,7 @@ class Minimum(Merge):
     """
 
     def _merge_function(self, inputs: Sequence[Any]) -> Any:
-        result = inputs[0]
-        for x in inputs[1:]:
-            result = ops.minimum(result, x)
-        return result
+        return _extreme(ops.minimum, inputs)
 
 
 class Concatenate(Merge):
@@ -260,6 +284,19 @@ class Concatenate(Merge):
         result[axis] = None if None in sizes else sum(n for n in sizes if n is not None)
         return tuple(result)
 
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        """The masks one after the other too; without a mask all of an input counts."""
+        given = self._checked_masks(inputs, previous_mask)
+        if not given:
+            return None
+        whole = []
+        for x, mask in zip(inputs, given, strict=True):
+            ones = ops.ones_like(x, dtype="bool")
+            if mask is not None and len(mask.shape) < len(x.shape):
+                mask = ops.logical_and(ops.expand_dims(mask, -1), ones)
+            whole.append(ones if mask is None else mask)
+        return ops.any(ops.concatenate(whole, self.axis), axis=-1)
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "axis": self.axis}
 
@@ -268,6 +305,32 @@ def _compatible(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(
         m is None or n is None or m == n for m, n in zip(a, b, strict=True)
     )
+
+
+def _whole_mask(x: Any) -> Any:
+    """The mask of a tensor, which is for all axes but the last, for the last one too."""
+    mask = masks.mask_of(x)
+    if mask is None:
+        return None
+    return ops.broadcast_to(ops.expand_dims(ops.cast(mask, "bool"), -1), tuple(x.shape))
+
+
+def _extreme(of_two: Callable[[Any, Any], Any], inputs: Sequence[Any]) -> Any:
+    """The largest or smallest of those inputs that count at each place."""
+    result: Any = None
+    result_mask: Any = None
+    for x in inputs:
+        mask = _whole_mask(x)
+        if result is None:
+            result, result_mask = x, mask
+            continue
+        x = x if mask is None else ops.where(mask, x, result)
+        if result_mask is not None:
+            result = ops.where(result_mask, result, x)
+        both = mask is not None and result_mask is not None
+        result_mask = ops.logical_or(result_mask, mask) if both else None
+        result = of_two(result, x)
+    return result
 
 
 def add(inputs: list[Any], **kwargs: Any) -> Any:

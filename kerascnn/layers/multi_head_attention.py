@@ -7,7 +7,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from kerascnn import constraints, initializers, ops, regularizers
+from kerascnn import constraints, initializers, masks, ops, regularizers
 from kerascnn.layers.activation import Softmax
 from kerascnn.layers.attention_masks import combined_mask
 from kerascnn.layers.attention_projection import check_lengths, make_projection
@@ -47,10 +47,12 @@ class MultiHeadAttention(Layer):
     Input: `query` (n, t, d), `value` (n, s, e), and `key` (n, s, f), by default the value; with
     more axes between the batch and the features as `attention_axes` says. By keyword an
     `attention_mask` (n, t, s), true where a query may see a key; `query_mask` (n, t), `value_mask`
-    and `key_mask` (n, s), true for what counts; `use_causal_mask=True` hides what comes later;
+    and `key_mask` (n, s), true for what counts, by default the masks of the three, which, as in
+    Keras, they don't have any more after the call; `use_causal_mask=True` hides what comes later;
     `return_attention_scores=True` asks for the shares too.
 
-    Output: (n, t, d), and with `return_attention_scores` the shares (n, heads, t, s).
+    Output: (n, t, d) with the query's mask, and with `return_attention_scores` the shares
+    (n, heads, t, s).
 
     Raises:
         ValueError: for sizes that are no positive integers, and for keys and values of different
@@ -65,6 +67,8 @@ class MultiHeadAttention(Layer):
     >>> layer(keras.ops.ones((4, 10, 16)), keras.ops.ones((4, 6, 16))).shape
     (4, 10, 16)
     """
+
+    _supports_masking = True
 
     def __init__(
         self,
@@ -244,8 +248,10 @@ class MultiHeadAttention(Layer):
         use_causal_mask: bool = False,
     ) -> Any:
         key = value if key is None else key
-        masks = (query_mask, value_mask, key_mask, attention_mask)
-        mask = combined_mask(query, value, *masks, use_causal_mask, self._sliding_window)
+        for x in (query, value, key):
+            masks.set_mask(x, None)
+        given = (query_mask, value_mask, key_mask, attention_mask)
+        mask = combined_mask(query, value, *given, use_causal_mask, self._sliding_window)
         gate = self._gate_dense(query) if self._use_gate else None
         query, key, value = (
             self._query_dense(query),

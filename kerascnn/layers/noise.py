@@ -17,6 +17,8 @@ _SELU_LOWEST = -1.6732632423543772 * 1.0507009873554805
 class _Noise(Layer):
     """What layers of noise have in common: their strength and their source of random numbers."""
 
+    _supports_masking = True
+
     def __init__(self, name_of_strength: str, strength: float, seed: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(strength, (int, float)) or not 0 <= strength <= 1:

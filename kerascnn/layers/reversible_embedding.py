@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerascnn import ops
+from kerascnn import masks, ops
 from kerascnn.layers.embedding import Embedding
 from kerascnn.symbolic import inference
 
@@ -78,7 +78,9 @@ class ReversibleEmbedding(Embedding):
 
     def call(self, inputs: Any, reverse: bool = False) -> Any:
         if not reverse:
-            return super().call(inputs)
+            vectors = super().call(inputs)
+            masks.set_mask(vectors, super().compute_mask(inputs))
+            return vectors
         kernel = ops.transpose(self.embeddings) if self.tie_weights else self.reverse_embeddings
         if self.reverse_dtype is not None:
             inputs = ops.cast(inputs, self.reverse_dtype)
@@ -88,6 +90,9 @@ class ReversibleEmbedding(Embedding):
             return scores
         capped = ops.tanh(ops.divide(scores, self.logit_soft_cap))
         return ops.multiply(capped, self.logit_soft_cap)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        return None  # it depends on the direction: `call` sets it
 
     def compute_output_shape(self, input_shape: Any, reverse: bool = False) -> Any:
         if reverse:

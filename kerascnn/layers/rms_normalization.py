@@ -83,6 +83,8 @@ class UnitNormalization(Layer):
     [[0.6 0.8]]
     """
 
+    _supports_masking = True
+
     def __init__(self, axis: int | Sequence[int] = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = checked_axis(axis)

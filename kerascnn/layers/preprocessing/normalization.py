@@ -47,6 +47,8 @@ class Normalization(Layer):
     [[-1.0, 2.0]]
     """
 
+    _supports_masking = True
+
     def __init__(
         self,
         axis: Any = -1,

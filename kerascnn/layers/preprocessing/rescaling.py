@@ -29,6 +29,8 @@ class Rescaling(Layer):
     [[0.0, 1.0]]
     """
 
+    _supports_masking = True
+
     def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.scale = serialization.deserialize_object(scale)
