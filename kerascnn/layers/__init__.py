@@ -44,6 +44,7 @@ from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.lambda_layer import Lambda
 from kerascnn.layers.layer import Layer
 from kerascnn.layers.layer_normalization import LayerNormalization
+from kerascnn.layers.masking import Masking
 from kerascnn.layers.merge import (
     Add,
     Average,
@@ -236,6 +237,7 @@ __all__ = [
     "Layer",
     "LayerNormalization",
     "LeakyReLU",
+    "Masking",
     "MaxPool1D",
     "MaxPool2D",
     "MaxPool3D",

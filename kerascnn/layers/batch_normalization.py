@@ -38,10 +38,9 @@ class BatchNormalization(Layer):
         renorm_momentum: Of the averages that it goes by.
         synchronized: Only False: there is one device.
 
-    Input: Any number of axes, with a known size along `axis`; any floating dtype.
-
-    By keyword a `mask`, true for what the statistics of a batch are taken of, of the sizes of all
-    axes but the last; by default the input's.
+    Input: Any number of axes, with a known size along `axis`; any floating dtype. By keyword
+    a `mask`, true for what the statistics of a batch are taken of, of the sizes of all axes but the
+    last; by default the input's.
 
     Output: As the input.
 

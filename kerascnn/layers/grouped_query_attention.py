@@ -13,6 +13,7 @@ from kerascnn.layers.attention_projection import check_lengths, make_projection
 from kerascnn.layers.dropout import Dropout
 from kerascnn.layers.einsum_dense import EinsumDense
 from kerascnn.layers.layer import Layer
+from kerascnn.ops.products import masked_logits
 
 
 class GroupedQueryAttention(Layer):
@@ -174,7 +175,10 @@ class GroupedQueryAttention(Layer):
         scores = ops.einsum("aecd,abcd->aceb", queries, keys)
         if mask is not None and len(mask.shape) == 3:
             mask = ops.expand_dims(mask, 1)  # the same for all heads
-        scores = self._softmax(scores, mask=mask)
+        if mask is None or self.dropout > 0 or return_attention_scores:
+            scores = self._softmax(scores, mask=mask)
+        else:  # a query that sees no key takes equal shares of all values, as in Keras
+            scores = ops.softmax(masked_logits(scores, mask), axis=-1)
         shares = self._dropout_layer(scores, training=training) if self.dropout > 0 else scores
         outputs = ops.einsum("acbe,aecd->abcd", shares, values)
         if gate is not None:

@@ -14,6 +14,7 @@ from kerascnn.layers.attention_projection import check_lengths, make_projection
 from kerascnn.layers.dropout import Dropout
 from kerascnn.layers.einsum_dense import EinsumDense
 from kerascnn.layers.layer import Layer
+from kerascnn.ops.products import masked_logits
 
 
 class MultiHeadAttention(Layer):
@@ -258,15 +259,24 @@ class MultiHeadAttention(Layer):
             self._key_dense(key),
             self._value_dense(value),
         )
-        outputs, scores = self._compute_attention(query, key, value, mask, training)
+        outputs, scores = self._compute_attention(
+            query, key, value, mask, training, return_attention_scores
+        )
         if gate is not None:
             outputs = ops.multiply(outputs, gate)
         outputs = self._output_dense(outputs)
         return (outputs, scores) if return_attention_scores else outputs
 
     def _compute_attention(
-        self, query: Any, key: Any, value: Any, attention_mask: Any = None, training: Any = None
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        attention_mask: Any = None,
+        training: Any = None,
+        return_attention_scores: bool = False,
     ) -> tuple[Any, Any]:
+        rank = len(query.shape)
         query = ops.multiply(query, 1.0 / math.sqrt(self._key_dim))
         scores = ops.einsum(self._dot_product_equation, query, key)
         if attention_mask is not None:
@@ -274,7 +284,12 @@ class MultiHeadAttention(Layer):
             before = len(attention_mask.shape) - 2 * len(self._attention_axes)
             places = tuple(range(before, before + missing))
             attention_mask = ops.expand_dims(attention_mask, places)
-        scores = self._softmax(scores, mask=attention_mask)
+        if attention_mask is None or self._dropout > 0 or return_attention_scores or rank != 4:
+            scores = self._softmax(scores, mask=attention_mask)
+        else:
+            # As Keras has it where nothing asks for the scores: a query that sees no key takes
+            # equal shares of all values, and not 0.
+            scores = ops.softmax(masked_logits(scores, attention_mask), axis=-1)
         shares = scores
         if self._dropout > 0:
             shares = self._dropout_layer(scores, training=training)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerascnn import trees
+from kerascnn import masks, trees
 from kerascnn.layers.input_layer import Input
 from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
@@ -18,6 +18,8 @@ from kerascnn.symbolic.operation import Operation, history_of, node_of
 
 class Functional(Model):
     """What `Model(inputs, outputs)` makes; see `Model`."""
+
+    _leaves_masks_to_layers = True
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
         trainable = kwargs.pop("trainable", True)
@@ -112,6 +114,10 @@ class Functional(Model):
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         values = self._standardize(inputs)
+        if mask is not None:
+            for x, own in zip(values, trees.flatten(mask), strict=True):
+                if own is not None:
+                    masks.set_mask(x, own)
         return self._graph.run(values, lambda operation: operation)  # type: ignore[arg-type, return-value]
 
     def compute_output_spec(self, inputs: Any, **kwargs: Any) -> Any:
@@ -139,7 +145,8 @@ class Functional(Model):
                 f"Model '{self.name}' has {len(self.inputs)} inputs {self.input_names}. "
                 f"Received: {len(flat)}"
             )
-        return [self._standardize_one(x, ref) for x, ref in zip(flat, self.inputs, strict=True)]
+        pairs = zip(flat, self.inputs, strict=True)
+        return [masks.copy_mask(x, self._standardize_one(x, ref)) for x, ref in pairs]
 
     def _standardize_one(self, x: Any, reference: KerasTensor) -> Any:
         from kerascnn import ops

@@ -34,6 +34,7 @@ class Sequential(Model):
     (2, 1)
     """
 
+    _leaves_masks_to_layers = True
     _not_owned = (*Model._not_owned, "_functional")
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -141,7 +142,7 @@ class Sequential(Model):
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if self._functional is None:
             raise ValueError(f"Sequential model '{self.name}' has no layers that could be called.")
-        return self._functional.call(inputs, training=training)
+        return self._functional.call(inputs, training=training, mask=mask)
 
     def _maybe_build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._functional is None:

@@ -233,13 +233,14 @@ def dot_product_attention(
         logits = elementwise.multiply(elementwise.tanh(elementwise.divide(logits, cap)), cap)
     if bias is not None:
         logits = elementwise.add(logits, dispatch.convert(bias, logits.dtype))
-    logits = _masked(logits, mask, is_causal)
+    logits = masked_logits(logits, mask, is_causal)
     from kerascnn.ops import activation
 
     return shaping.transpose(matrix_products.matmul(activation.softmax(logits), v), (0, 2, 1, 3))
 
 
-def _masked(logits: Any, mask: Any, is_causal: bool) -> Any:
+def masked_logits(logits: Any, mask: Any, is_causal: bool = False) -> Any:
+    """Logits whose softmax is 0 where the mask is False, and even where all of a row is masked."""
     if is_causal:
         earlier = np.tri(logits.shape[-2], logits.shape[-1], dtype=bool)
         mask = earlier if mask is None else elementwise.logical_and(mask, earlier)
