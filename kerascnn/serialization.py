@@ -381,6 +381,8 @@ def _make(
             obj = cls.from_config(inner)
         if config.get("build_config") and not getattr(obj, "built", True):
             obj.build_from_config(config["build_config"])
+            if not type(obj).build_from_config.__module__.startswith("kerascnn."):
+                obj.built = True  # somebody's own made what there is to make
         if config.get("compile_config"):
             obj.compile_from_config(config["compile_config"])
     return obj

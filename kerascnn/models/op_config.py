@@ -141,6 +141,11 @@ def _functions() -> dict[tuple[str, str], str]:
     return {(module, title): name for name, (module, title, _) in _operations().items()}
 
 
+def module_of(class_name: str) -> str | None:
+    """The module of Keras whose operation has this class, None where none has."""
+    return next((module for module, title in _functions() if title == class_name), None)
+
+
 def serialize(operation: Function, model_name: str) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """The configuration of a function's only call, and the arguments of the call.
 

@@ -25,9 +25,11 @@ def save_model(
 
     Args:
         model: A model.
-        filepath: Ends in ".keras".
+        filepath: Ends in ".keras"; or in ".h5" or ".hdf5" for the older form, which Keras 2 has
+            too; or is a folder, with `zipped=False`.
         overwrite: Whether a file of that name may be replaced.
-        zipped: Only None and True.
+        zipped: False for a folder with the files of a `.keras` archive.
+        include_optimizer: Whether an ".h5" file holds how the model was compiled and trained.
 
     Raises:
         ValueError: for another ending.
@@ -43,23 +45,23 @@ def save_model(
     >>> keras.saving.load_model(path).count_params()
     3
     """
-    from kerascnn.saving import archive
+    from kerascnn.saving import archive, legacy_h5
 
-    kwargs.pop("include_optimizer", None)
+    include_optimizer = kwargs.pop("include_optimizer", True)
+    kwargs.pop("save_format", None)  # the ending says it
     if kwargs:
         raise ValueError(f"save_model does not have the arguments {sorted(kwargs)}")
-    if zipped is False or str(filepath).startswith("hf://"):
-        raise ValueError("Models are saved as one .keras file. Received: zipped=False or hf://")
+    _refuse_hub(filepath)
     path = Path(filepath)
-    if path.name.endswith((".h5", ".hdf5")):
+    if zipped is False and path.name.endswith(".keras"):
         raise ValueError(
-            f"Models are saved as .keras files, which Keras reads too. Received: {filepath} (the "
-            "form of Keras 2; for weights alone use save_weights('name.weights.h5'))"
+            f"A folder (zipped=False) has no name that ends in '.keras'. Received: {filepath}"
         )
-    if not path.name.endswith(".keras"):
+    if zipped is not False and not path.name.endswith((".keras", *_H5)):
         raise ValueError(
-            "A model is saved to a file whose name ends in '.keras' (use model.export for "
-            f"inference elsewhere). Received: filepath={str(filepath)!r}"
+            "A model is saved to a file whose name ends in '.keras' (or in '.h5', the older form), "
+            "or with zipped=False to a folder; use model.export for inference elsewhere. "
+            f"Received: filepath={str(filepath)!r}"
         )
     _check_overwrite(path, overwrite)
     if not model.built:
@@ -68,7 +70,12 @@ def save_model(
             "on data (or build(input_shape)) first.",
             stacklevel=2,
         )
-    archive.save(model, path)
+    if zipped is False:
+        archive.save_folder(model, path)
+    elif path.name.endswith(_H5):
+        legacy_h5.save(model, path, include_optimizer)
+    else:
+        archive.save(model, path)
 
 
 def load_model(
@@ -77,13 +84,15 @@ def load_model(
     compile: bool = True,
     safe_mode: bool = True,
 ) -> Any:
-    """The model of a file that `save_model` or Keras 3 wrote, or `export`.
+    """The model of a file that `save_model`, Keras 3 or Keras 2 wrote, or `export`.
 
     Args:
-        filepath: Ends in ".keras" (or ".safetensors", for what `export` wrote).
+        filepath: Ends in ".keras", ".h5" or ".hdf5" (or ".safetensors", for what `export` wrote);
+            or a folder that `save_model(..., zipped=False)` wrote.
         custom_objects: Classes and functions of one's own by name.
         compile: Whether to compile the model as it was, with the state of its optimizer.
-        safe_mode: Whether lambdas are refused. They are code, which would be run.
+        safe_mode: Whether lambdas are refused, in all of these files. They are code, which would
+            be run.
 
     Raises:
         ValueError: for a file that is damaged, that holds something unknown or not allowed.
@@ -100,16 +109,26 @@ def load_model(
     ...       == model.layers[0].kernel.numpy()).all())
     True
     """
-    from kerascnn.saving import archive, exporting
+    from kerascnn.saving import archive, exporting, legacy_h5
 
+    _refuse_hub(filepath)
     path = Path(filepath)
+    if path.is_dir():
+        if not (path / archive.CONFIG).exists():
+            raise ValueError(
+                f"The folder {path} holds no model: it has no {archive.CONFIG}. (A SavedModel or a "
+                "checkpoint of Orbax needs Keras on the library that wrote it.)"
+            )
+        return archive.load(path, custom_objects, compile, safe_mode)
     _check_exists(path)
     if path.name.endswith(".safetensors"):
         return exporting.load(path, custom_objects, safe_mode)
+    if path.name.endswith(_H5):
+        return legacy_h5.load(path, custom_objects, compile, safe_mode)
     if not path.name.endswith(".keras"):
         raise ValueError(
-            f"A model is loaded from a file whose name ends in '.keras'. Received: {filepath} "
-            "(files of Keras 2, .h5, can be loaded in Keras 3 and saved as .keras there)"
+            "A model is loaded from a file whose name ends in '.keras' (or in '.h5', the older "
+            f"form), or from a folder that holds one. Received: {filepath}"
         )
     return archive.load(path, custom_objects, compile, safe_mode)
 
@@ -126,30 +145,32 @@ def save_weights(
     Args:
         model: A model that is built.
         filepath: Ends in ".weights.h5", which Keras reads too, or in ".safetensors" (weights
-            alone).
+            alone); with `max_shard_size` in ".weights.json".
         overwrite: Whether a file of that name may be replaced.
-        max_shard_size: Only None.
+        max_shard_size: GiB of arrays in one file, for several files beside the JSON one, which
+            lists them.
+        objects_to_skip: Layers and other objects whose state stays out.
 
     Raises:
         ValueError: for another ending, or a model that is not built.
         FileExistsError: where there is a file and it may not be replaced.
     """
     from kerascnn.models import weights_file
-    from kerascnn.saving import h5_file, state
+    from kerascnn.saving import h5_file, shards, state
     from kerascnn.saving.atomic import replacing
 
-    if max_shard_size is not None or kwargs:
-        raise ValueError(
-            "Weights are kept in one file: `max_shard_size` and `objects_to_skip` are not "
-            f"available. Received: max_shard_size={max_shard_size}, {sorted(kwargs)}"
-        )
+    skipped = kwargs.pop("objects_to_skip", None)
+    if kwargs:
+        raise ValueError(f"save_weights does not have the arguments {sorted(kwargs)}")
     path = Path(filepath)
-    if path.name.endswith(".safetensors"):
+    if path.name.endswith(".safetensors") and max_shard_size is None:
         return weights_file.save(model, filepath, overwrite)
-    if not path.name.endswith(".weights.h5"):
+    ending = ".weights.h5" if max_shard_size is None else ".weights.json"
+    if not path.name.endswith(ending):
         raise ValueError(
-            "Weights are kept in files whose name ends in '.weights.h5', as in Keras, or in "
-            f"'.weights.safetensors'. Received: filepath={str(filepath)!r}"
+            f"Weights are kept in files whose name ends in '{ending}'"
+            + (", as in Keras, or in '.weights.safetensors'" if max_shard_size is None else "")
+            + f". Received: filepath={str(filepath)!r}, max_shard_size={max_shard_size}"
         )
     _check_overwrite(path, overwrite)
     if not model.built:
@@ -157,23 +178,31 @@ def save_weights(
             f"Model '{model.name}' has no weights yet. Call it on data (or build(input_shape)) "
             "before saving."
         )
+    objects = state.collect(model, skipped)
+    if max_shard_size is not None:
+        return shards.save(path, objects, max_shard_size)
     with replacing(path) as beside:
-        h5_file.write(str(beside), state.collect(model))
+        h5_file.write(str(beside), objects)
     return None
 
 
 def load_weights(
     model: Any, filepath: PathLike, skip_mismatch: bool = False, **kwargs: Any
 ) -> None:
-    """Reads weights that `save_weights` or Keras 3 wrote; on an error nothing is changed.
+    """Reads weights that `save_weights` or Keras wrote; on an error nothing is changed.
 
     The state of an optimizer that is built is read too, where the file has one.
 
     Args:
         model: A model that is built.
-        filepath: Ends in ".weights.h5", ".keras" or ".safetensors".
+        filepath: Ends in ".weights.h5", ".weights.json" (several files), ".keras" or
+            ".safetensors"; or in ".h5" or ".hdf5" for the form of Keras 2, of weights or of a
+            model.
         skip_mismatch: Whether layers that the file does not fit keep what they have; each is
             warned about.
+        by_name: Whether layers of `.h5` files are found by their names; otherwise they are taken
+            in their order.
+        objects_to_skip: Layers and other objects that keep what they have.
 
     Raises:
         ValueError: for weights that don't fit (naming layer and shapes), a damaged file, or a
@@ -181,17 +210,26 @@ def load_weights(
         FileNotFoundError: where there is no such file.
     """
     from kerascnn.models import weights_file
-    from kerascnn.saving import archive, h5_file, state
+    from kerascnn.saving import archive, h5_file, legacy_h5, shards, state
 
-    if any(value is not None for value in kwargs.values()):
+    by_name, skipped = kwargs.pop("by_name", None), kwargs.pop("objects_to_skip", None)
+    if kwargs:
         raise ValueError(f"load_weights does not have the arguments {sorted(kwargs)}")
     path = Path(filepath)
+    is_older = path.name.endswith(_H5) and not path.name.endswith(".weights.h5")
+    if by_name is not None and not is_older:
+        raise ValueError(f"`by_name` is for .h5 and .hdf5 files. Received: filepath={filepath}")
+    if skipped is not None and not path.name.endswith((".weights.h5", ".weights.json")):
+        raise ValueError(
+            f"`objects_to_skip` is for files of weights. Received: filepath={filepath}"
+        )
     if path.name.endswith(".safetensors"):
         return weights_file.load(model, filepath, skip_mismatch)
-    if not path.name.endswith((".weights.h5", ".keras")):
+    if not path.name.endswith((".weights.json", ".keras", *_H5)):
         raise ValueError(
-            "Weights are kept in files whose name ends in '.weights.h5', '.keras' or "
-            f"'.safetensors'. Received: filepath={str(filepath)!r}"
+            "Weights are kept in files whose name ends in '.weights.h5', '.weights.json', '.keras' "
+            "or '.safetensors', or in '.h5' in the form of Keras 2. Received: "
+            f"filepath={str(filepath)!r}"
         )
     _check_exists(path)
     if not model.built:
@@ -201,9 +239,15 @@ def load_weights(
         )
     if path.name.endswith(".keras"):
         return archive.load_weights(model, path, skip_mismatch)
-    with h5_file.opened(str(path), str(path)) as groups:
-        state.restore(model, groups, str(path), skip_mismatch)
+    if is_older:
+        return legacy_h5.load_weights(model, path, bool(by_name), skip_mismatch)
+    is_list = path.name.endswith(".json")
+    with shards.opened(path) if is_list else h5_file.opened(str(path), str(path)) as groups:
+        state.restore(model, groups, str(path), skip_mismatch, skipped)
     return None
+
+
+_H5 = (".h5", ".hdf5")
 
 
 class _MissingFileError(FileNotFoundError, ValueError):
@@ -218,3 +262,11 @@ def _check_exists(path: Path) -> None:
 def _check_overwrite(path: Path, overwrite: bool) -> None:
     if path.exists() and not overwrite:
         raise FileExistsError(f"{path} exists. Pass overwrite=True to replace it.")
+
+
+def _refuse_hub(filepath: PathLike) -> None:
+    if str(filepath).startswith("hf://"):
+        raise ValueError(
+            "Models of the Hugging Face Hub are not fetched here: download the folder, and load "
+            f"that. Received: {filepath}"
+        )

@@ -1,31 +1,30 @@
 """`.keras` files: a zip archive of a model's configuration and its weights, as Keras 3 writes it.
 
-Nothing is unpacked to disk, only the three members that a model consists of are looked at, and
-their sizes are checked before they are read.
+A folder can hold the same files. Only what a model consists of is looked at; nothing but assets,
+for objects that read them, is unpacked to disk.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from kerascnn import registration, serialization
-from kerascnn.saving import h5_file, state
+from kerascnn.saving import assets, h5_file, members, state
 from kerascnn.saving.atomic import replacing
 
 # The version whose files these are; Keras looks at it only to tell users.
 KERAS_VERSION = "3.15.1"
-_CONFIG = "config.json"
+CONFIG = "config.json"
 _METADATA = "metadata.json"
 _WEIGHTS = "model.weights.h5"
-_MAX_CONFIG = 256 << 20
 _SMALL = 16 << 20
-_MAX_EXPANSION = 100
 
 
 def config_texts(model: Any) -> tuple[str, str]:
@@ -41,6 +40,31 @@ def save(model: Any, path: Path) -> None:
         _write(model, beside)
 
 
+def save_folder(model: Any, folder: Path) -> None:
+    """Writes a model as files in a folder, each by way of a file beside its target."""
+    with _contents(model) as contents:
+        for name, content in contents.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as beside:
+                beside.write_bytes(content.read_bytes() if isinstance(content, Path) else content)
+
+
+@contextlib.contextmanager
+def _contents(model: Any) -> Iterator[dict[str, bytes | Path]]:
+    """The files that a model consists of: their names, and what is in them or where that is."""
+    config, metadata = config_texts(model)
+    weights = io.BytesIO()
+    h5_file.write(weights, state.collect(model))
+    with assets.written(model) as files:
+        yield {
+            _METADATA: metadata.encode(),
+            CONFIG: config.encode(),
+            _WEIGHTS: weights.getvalue(),
+            **files,
+        }
+
+
 def to_bytes(model: Any) -> bytes:
     """What a model's file would hold."""
     target = io.BytesIO()
@@ -54,13 +78,12 @@ def from_bytes(content: bytes) -> Any:
 
 
 def _write(model: Any, target: Path | io.BytesIO) -> None:
-    config, metadata = config_texts(model)
-    weights = io.BytesIO()
-    h5_file.write(weights, state.collect(model))
-    with zipfile.ZipFile(target, "w") as archive:
-        archive.writestr(_METADATA, metadata)
-        archive.writestr(_CONFIG, config)
-        archive.writestr(_WEIGHTS, weights.getbuffer())
+    with _contents(model) as contents, zipfile.ZipFile(target, "w") as archive:
+        for name, content in contents.items():
+            if isinstance(content, Path):
+                archive.write(content, name)
+            else:
+                archive.writestr(name, content)
 
 
 def load(
@@ -77,24 +100,27 @@ def _load(
     compile: bool,
     safe_mode: bool,
 ) -> Any:
-    config, weights = _read(source, name, (_CONFIG, _WEIGHTS))
-    # Bytes of weights are a bound for the weights that the configuration may ask for.
-    model = model_from_text(
-        config.decode("utf-8", "replace"),
-        name,
-        custom_objects,
-        compile,
-        safe_mode,
-        2 * len(weights) + _SMALL,
-    )
-    with h5_file.opened(io.BytesIO(weights), f"{name}: {_WEIGHTS}") as groups:
-        state.restore(model, groups, name)
+    with members.opened(source, name) as files:
+        config, weights = files.read(CONFIG), files.read(_WEIGHTS)
+        # Bytes of weights are a bound for the weights that the configuration may ask for.
+        model = model_from_text(
+            config.decode("utf-8", "replace"),
+            name,
+            custom_objects,
+            compile,
+            safe_mode,
+            2 * len(weights) + _SMALL,
+        )
+        with h5_file.opened(io.BytesIO(weights), f"{name}: {_WEIGHTS}") as groups:
+            state.restore(model, groups, name)
+        assets.load(model, files, name)
     return model
 
 
 def load_weights(model: Any, path: Path, skip_mismatch: bool) -> None:
     """Puts the weights of a file into a model."""
-    (weights,) = _read(path, str(path), (_WEIGHTS,))
+    with members.opened(path, str(path)) as files:
+        weights = files.read(_WEIGHTS)
     with h5_file.opened(io.BytesIO(weights), f"{path}: {_WEIGHTS}") as groups:
         state.restore(model, groups, str(path), skip_mismatch)
 
@@ -106,77 +132,61 @@ def model_from_text(
     compile: bool,
     safe_mode: bool,
     budget: int,
+    modernize: Callable[[Any], Any] | None = None,
 ) -> Any:
     """The model that the text of a configuration describes, with new weights.
+
+    Args:
+        text: JSON.
+        name: What errors call the file.
+        custom_objects: Classes and functions of one's own by name.
+        compile: Whether to compile the model as it was.
+        safe_mode: Whether lambdas are refused.
+        budget: How many bytes of weights the model may make.
+        modernize: From a configuration of an older form to that of today.
 
     Raises:
         ValueError: for a text that describes none, whatever is wrong with it.
     """
     from kerascnn.models import Model
 
-    try:
+    with (
+        reading(f"{name}: no model can be made of its configuration", custom_objects, safe_mode),
+        serialization.weight_budget(budget),
+    ):
         config = json.loads(text)
         if not isinstance(config, dict):
             raise ValueError("it is no dictionary")
+        if modernize is not None:
+            config = modernize(config)
         if not compile:
             config["compile_config"] = None
-        inherited = registration.in_safe_mode()
-        mode = safe_mode if inherited is None else inherited
-        with (
-            serialization.object_sharing(),
-            serialization.weight_budget(budget),
-            registration.SafeModeScope(mode),
-        ):
-            custom = registration.all_custom_objects(custom_objects)
-            model = serialization.deserialize_object(config, custom)
-    except serialization.DeserializationError:
-        raise
-    except Exception as error:
-        raise ValueError(
-            f"{name}: no model can be made of its configuration ({type(error).__name__}: {error})."
-        ) from error
+        custom = registration.all_custom_objects(custom_objects)
+        model = serialization.deserialize_object(config, custom)
     if not isinstance(model, Model):
         raise ValueError(f"{name}: its configuration describes {model!r}, which is no model.")
     return model
 
 
-def _read(source: Path | io.BytesIO, where: str, names: tuple[str, ...]) -> list[bytes]:
-    """Members of an archive.
+@contextlib.contextmanager
+def reading(what: str, custom_objects: Mapping[str, Any] | None, safe_mode: bool) -> Iterator[None]:
+    """In this block, configurations of a file are read; what is wrong with them is one error.
 
-    Raises:
-        ValueError: for what is no archive of a model, or is damaged.
+    Args:
+        what: How the error begins.
+        custom_objects: Classes and functions of one's own by name.
+        safe_mode: Whether lambdas are refused, where nothing around says so.
     """
+    inherited = registration.in_safe_mode()
+    custom = registration.all_custom_objects(custom_objects)
     try:
-        with zipfile.ZipFile(source) as archive:
-            return [_read_member(archive, name, where) for name in names]
-    except OSError:
-        if isinstance(source, Path) and not source.is_file():
-            raise
-        raise ValueError(f"{where} cannot be read; it is damaged.") from None
-    except ValueError:
+        with (
+            serialization.object_sharing(),
+            registration.SafeModeScope(safe_mode if inherited is None else inherited),
+            registration.CustomObjectScope(custom),
+        ):
+            yield
+    except serialization.DeserializationError:
         raise
     except Exception as error:
-        raise ValueError(
-            f"{where} is no .keras file, or is damaged or cut off ({error})."
-        ) from error
-
-
-def _read_member(archive: zipfile.ZipFile, name: str, where: str) -> bytes:
-    members = archive.infolist()
-    for member in members:
-        parts = member.filename.replace("\\", "/").split("/")
-        if ".." in parts or parts[0] == "" or ":" in parts[0]:
-            raise ValueError(
-                f"{where} names a file outside of the archive ({member.filename!r}); not allowed."
-            )
-    found = [member for member in members if member.filename == name]
-    if len(found) != 1:
-        raise ValueError(f"{where} has {len(found)} members {name!r}; a .keras file has one.")
-    size, stored = found[0].file_size, found[0].compress_size
-    if size > _SMALL and size > _MAX_EXPANSION * stored:
-        raise ValueError(
-            f"{where}: {name} claims {size} bytes, but the file stores {stored} for it."
-        )
-    if name == _CONFIG and size > _MAX_CONFIG:
-        raise ValueError(f"{where}: {name} has {size} bytes, more than any model's.")
-    return archive.read(found[0])
+        raise ValueError(f"{what} ({type(error).__name__}: {error}).") from error

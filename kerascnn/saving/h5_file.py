@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import ml_dtypes
@@ -30,11 +30,26 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
 class Group:
-    """The arrays of one object in a file that is open; they are read when asked for."""
+    """The arrays of one group in a file that is open; they are read when asked for."""
 
-    def __init__(self, datasets: dict[str, Any], path: str) -> None:
+    def __init__(self, datasets: dict[str, Any], path: str, node: Any = None) -> None:
         self._datasets = datasets
+        self._node = node
         self.path = path
+
+    @classmethod
+    def joined(cls, parts: Sequence[Group], path: str) -> Group:
+        """The arrays of several groups as those of one.
+
+        Raises:
+            ValueError: where two of them have the same key.
+        """
+        datasets: dict[str, Any] = {}
+        for part in parts:
+            if datasets.keys() & part._datasets.keys():
+                raise ValueError(f"{path} is there twice; not allowed.")
+            datasets.update(part._datasets)
+        return cls(datasets, path)
 
     def keys(self) -> list[str]:
         return list(self._datasets)
@@ -56,6 +71,18 @@ class Group:
         if key not in self._datasets:
             raise KeyError(f"The file has no array {key!r} in {self.path or 'its root'}.")
         return _read(self._datasets[key], f"{self.path}/{key}")
+
+    def texts(self, name: str) -> list[str] | None:
+        """The strings of an attribute of the group, None where it has no such attribute.
+
+        Raises:
+            ValueError: for an attribute that holds something else than text.
+        """
+        if self._node is None:
+            return None
+        where = f"The attribute {name!r} of {self.path or 'the root'}"
+        with _clear_errors(where):
+            return _read_texts(self._node, name) if name in self._node.attrs else None
 
 
 def require_h5py() -> Any:
@@ -97,7 +124,18 @@ def write(target: Any, groups: Mapping[Path, tuple[str | None, Arrays]]) -> None
 
 @contextlib.contextmanager
 def opened(source: str | BinaryIO, name: str) -> Iterator[dict[Path, Group]]:
-    """The objects' arrays of a file, by path, while the block runs.
+    """The objects' arrays of a file, by path, while the block runs; see `opened_tree`."""
+    with opened_tree(source, name) as groups:
+        yield {
+            path[: -len("vars")].rstrip("/"): group
+            for path, group in groups.items()
+            if path == "vars" or path.endswith("/vars")
+        }
+
+
+@contextlib.contextmanager
+def opened_tree(source: str | BinaryIO, name: str) -> Iterator[dict[Path, Group]]:
+    """All groups of a file, by path ("" for the root), while the block runs.
 
     Args:
         source: A path, or a binary file.
@@ -145,7 +183,7 @@ def _clear_errors(name: str) -> Iterator[None]:
 
 
 def _list_groups(file: Any, name: str) -> dict[Path, Group]:
-    """All groups named `vars`, by the path of the object that they belong to."""
+    """All groups by their path, with what is in them checked."""
     h5py = require_h5py()
     found: dict[Path, Group] = {}
     seen: set[Any] = set()
@@ -174,9 +212,7 @@ def _list_groups(file: Any, name: str) -> dict[Path, Group]:
                 datasets[child] = item
             else:
                 raise ValueError(f"{name} has something at {inner!r} that is no array or group.")
-        if path == "vars" or path.endswith("/vars"):
-            owner = path[: -len("vars")].rstrip("/")
-            found[owner] = Group(datasets, path)
+        found[path] = Group(datasets, path, group)
     return found
 
 
@@ -204,3 +240,16 @@ def _read(dataset: Any, where: str) -> np.ndarray[Any, Any]:
                 raise ValueError(f"its dtype {array.dtype} is not known")
             array = array.view(ml_dtypes.bfloat16)
     return array
+
+
+def _read_texts(node: Any, name: str) -> list[str]:
+    h5py = require_h5py()
+    attribute = node.attrs.get_id(name)
+    count = math.prod(attribute.shape)
+    if count == 0:
+        return []
+    is_text = attribute.dtype.kind == "S" or h5py.check_string_dtype(attribute.dtype)
+    if not is_text or count > _MAX_OBJECTS:
+        raise ValueError(f"it is no text: its dtype is {attribute.dtype}, its size {count}")
+    values = np.asarray(node.attrs[name]).reshape(-1).tolist()
+    return [v.decode("utf-8") if isinstance(v, bytes) else str(v) for v in values]

@@ -33,7 +33,7 @@ class ModelSaving:
         zipped: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        """Writes the model to a `.keras` file; see `kerascnn.saving.save_model`."""
+        """Writes the model to a file or folder; see `kerascnn.saving.save_model`."""
         from kerascnn import saving
 
         saving.save_model(self, filepath, overwrite=overwrite, zipped=zipped, **kwargs)
@@ -41,12 +41,12 @@ class ModelSaving:
     def save_weights(
         self, filepath: PathLike, overwrite: bool = True, max_shard_size: float | None = None
     ) -> None:
-        """Writes all weights to one file; see `kerascnn.saving.save_weights`.
+        """Writes all weights; see `kerascnn.saving.save_weights`.
 
         Args:
-            filepath: Ends in ".weights.h5" or ".safetensors".
+            filepath: Ends in ".weights.h5" or ".safetensors"; or in ".weights.json".
             overwrite: Whether a file of that name may be replaced.
-            max_shard_size: Only None.
+            max_shard_size: GiB of arrays in one file, for several beside the JSON one.
 
         Raises:
             ValueError: for another ending, or a model that is not built.
@@ -60,8 +60,10 @@ class ModelSaving:
         """Reads weights; on an error nothing is changed. See `kerascnn.saving.load_weights`.
 
         Args:
-            filepath: Ends in ".weights.h5", ".keras" or ".safetensors".
+            filepath: Ends in ".weights.h5", ".weights.json", ".keras", ".safetensors", ".h5" or
+                ".hdf5".
             skip_mismatch: Whether layers whose weights do not fit keep what they have.
+            **kwargs: `by_name` and `objects_to_skip`.
 
         Raises:
             ValueError: for weights that don't fit (naming layer and shapes) or a damaged file.

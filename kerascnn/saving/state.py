@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -74,9 +74,14 @@ def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def owners(root: Any) -> Iterator[tuple[str, Any]]:
-    """The root and all objects below it that may keep state, each once, with its path."""
-    yield from _walk(root, "", set())
+def owners(root: Any, skipped: Iterable[Any] | None = None) -> Iterator[tuple[str, Any]]:
+    """The root and all objects below it that may keep state, each once, with its path.
+
+    Args:
+        root: A model.
+        skipped: Objects to leave out, with those that only they lead to.
+    """
+    yield from _walk(root, "", {id(obj) for obj in skipped or ()})
 
 
 def _walk(obj: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
@@ -112,10 +117,12 @@ def _walk_items(
             yield from _walk_items(item, numbered("container"), seen, containers)
 
 
-def collect(root: Any) -> dict[str, tuple[str | None, dict[str, np.ndarray[Any, Any]]]]:
+def collect(
+    root: Any, skipped: Iterable[Any] | None = None
+) -> dict[str, tuple[str | None, dict[str, np.ndarray[Any, Any]]]]:
     """The name and the arrays of each object below a model, by path."""
     groups: dict[str, tuple[str | None, dict[str, np.ndarray[Any, Any]]]] = {}
-    for path, obj in owners(root):
+    for path, obj in owners(root, skipped):
         if not hasattr(obj, "save_own_variables"):
             continue
         store: dict[str, Any] = {}
@@ -130,7 +137,7 @@ def _as_array(value: Any) -> np.ndarray[Any, Any]:
     return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
 
 
-class _Plan:
+class Plan:
     """What loading will do, made before anything changes."""
 
     def __init__(self) -> None:
@@ -141,7 +148,11 @@ class _Plan:
 
 
 def restore(
-    root: Any, groups: Mapping[str, Group], file_name: str, skip_mismatch: bool = False
+    root: Any,
+    groups: Mapping[str, Group],
+    file_name: str,
+    skip_mismatch: bool = False,
+    skipped: Iterable[Any] | None = None,
 ) -> None:
     """Puts arrays into a model, all or (on an error) none.
 
@@ -150,11 +161,16 @@ def restore(
         groups: The arrays of a file.
         file_name: What errors call the file.
         skip_mismatch: Whether objects that the file does not fit keep what they have.
+        skipped: Objects that keep what they have, whatever the file holds for them.
 
     Raises:
         ValueError: where the file does not fit, with the layers and shapes.
     """
-    plan = _make_plan(root, groups)
+    carry_out(_make_plan(root, groups, skipped), root, file_name, skip_mismatch)
+
+
+def carry_out(plan: Plan, root: Any, file_name: str, skip_mismatch: bool = False) -> None:
+    """Does what a plan says, all or (on an error) nothing; see `restore`."""
     shown = "; ".join(plan.problems[:_SHOWN]) + ("; ..." if plan.problems[_SHOWN:] else "")
     if plan.problems and not skip_mismatch:
         raise ValueError(
@@ -162,7 +178,7 @@ def restore(
             f"{shown}. Pass skip_mismatch=True to load those that fit."
         )
     if plan.problems:
-        warnings.warn(f"What does not fit in {file_name} was left out: {shown}", stacklevel=4)
+        warnings.warn(f"What does not fit in {file_name} was left out: {shown}", stacklevel=5)
     arrays = [group[key] for _, group, key in plan.assignments]
     before = _snapshot(root) if plan.custom else []
     try:
@@ -186,10 +202,16 @@ def _snapshot(root: Any) -> list[tuple[Variable, np.ndarray[Any, Any]]]:
     return [(variable, variable.numpy()) for variable in variables]
 
 
-def _make_plan(root: Any, groups: Mapping[str, Group]) -> _Plan:
-    plan = _Plan()
+def _make_plan(
+    root: Any, groups: Mapping[str, Group], skipped: Iterable[Any] | None = None
+) -> Plan:
+    plan = Plan()
     unclaimed = {path for path, group in groups.items() if len(group)}
-    for path, obj in owners(root):
+    left_out = {id(obj) for obj in skipped or ()}
+    for path, obj in owners(root) if left_out else ():
+        if id(obj) in left_out:
+            unclaimed = {p for p in unclaimed if p != path and not p.startswith(f"{path}/")}
+    for path, obj in owners(root, skipped):
         if not hasattr(obj, "load_own_variables"):
             continue
         group = groups.get(path) or groups.get(_old_path(path)) or Group({}, f"{path}/vars")
@@ -220,7 +242,7 @@ def _may_be_left(path: str) -> bool:
     )
 
 
-def _plan_layer(plan: _Plan, layer: Any, group: Group) -> None:
+def _plan_layer(plan: Plan, layer: Any, group: Group) -> None:
     own = layer._weights_in_files()
     where = f"layer '{layer.name}' ({type(layer).__name__})"
     if len(group) != len(own) or any(str(i) not in group for i in range(len(own))):
@@ -241,7 +263,7 @@ def _plan_layer(plan: _Plan, layer: Any, group: Group) -> None:
         plan.layers.append(layer)
 
 
-def _plan_optimizer(plan: _Plan, optimizer: Any, group: Group) -> None:
+def _plan_optimizer(plan: Plan, optimizer: Any, group: Group) -> None:
     own = optimizer.variables
     if 0 < len(group) <= 2 and all(group.shape(key) == () for key in group):
         own = own[: len(group)]  # saved before the first step: the count and the learning rate

@@ -77,7 +77,9 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch, name):
 
 def test_names_of_files(tmp_path):
     model = make()
-    for name in ("m", "m.txt", "m.h5"):
+    with pytest.raises(ValueError, match=r"\.weights\.h5"):
+        model.save_weights(tmp_path / "m.h5")
+    for name in ("m", "m.txt"):
         with pytest.raises(ValueError, match=r"\.keras"):
             model.save(tmp_path / name)
         with pytest.raises(ValueError, match=r"\.weights\.h5"):
@@ -93,7 +95,11 @@ def test_names_of_files(tmp_path):
         with pytest.raises(error, match="not found"):
             model.load_weights(tmp_path / "none.weights.h5")
     with pytest.raises(ValueError, match="zipped"):
-        model.save(tmp_path / "folder", zipped=False)
+        model.save(tmp_path / "folder.keras", zipped=False)
+    with pytest.raises(ValueError, match="holds no model"):
+        saving.load_model(tmp_path)
+    with pytest.raises(ValueError, match="Hugging Face"):
+        saving.load_model("hf://someone/model")
     with pytest.raises(ValueError, match="max_shard_size"):
         model.save_weights(tmp_path / "m.weights.h5", max_shard_size=1.0)
     with pytest.raises(ValueError, match="no weights yet"):
@@ -160,15 +166,19 @@ def test_layers_decide_what_is_kept(tmp_path):
     np.testing.assert_array_equal(other.layers[0].table, [0.0, 1.0, 2.0])
 
 
-def test_checkpoints_in_both_forms(tmp_path):
+def test_checkpoints_in_all_forms(tmp_path):
     model = make()
     x, y = np.ones((4, 4), "float32"), np.zeros((4, 3), "float32")
     checkpoints = [
         keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.keras"),
+        keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.h5"),
         keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.weights.h5", save_weights_only=True),
     ]
     model.fit(x, y, epochs=2, verbose=0, callbacks=checkpoints)
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == 6
+    older = saving.load_model(tmp_path / "2.h5")
+    assert int(older.optimizer.iterations.numpy()) == 2
+    np.testing.assert_array_equal(older.get_weights()[0], model.get_weights()[0])
     again = saving.load_model(tmp_path / "2.keras")
     assert int(again.optimizer.iterations.numpy()) == 2
     again.load_weights(tmp_path / "2.weights.h5")

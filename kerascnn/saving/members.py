@@ -1,0 +1,166 @@
+"""The files that a saved model consists of: members of a `.keras` archive, or files in a folder.
+
+Nothing leads out of the archive or folder: not a name, not a link. What a member unpacks to is
+checked before it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+_MAX_CONFIG = 256 << 20
+_SMALL = 16 << 20
+_MAX_EXPANSION = 100
+_MAX_MEMBERS = 100_000
+
+
+class Members(Protocol):
+    """What both kinds have."""
+
+    def read(self, name: str) -> bytes:
+        """The content of the only member of that name."""
+        ...
+
+    def names(self) -> list[str]:
+        """All names of files, with "/" between their parts."""
+        ...
+
+    def copy(self, name: str, target: Path) -> None:
+        """Writes a member to a file of its own."""
+        ...
+
+
+@contextlib.contextmanager
+def opened(source: Path | io.BytesIO, where: str) -> Iterator[Members]:
+    """The members of an archive or folder, while the block runs.
+
+    Args:
+        source: Where it is, or the content of an archive.
+        where: What errors call it.
+
+    Raises:
+        ValueError: for what is no archive of a model, or is damaged.
+    """
+    if isinstance(source, Path) and source.is_dir():
+        yield _Folder(source)
+        return
+    with _archive_errors(source, where):
+        file = zipfile.ZipFile(source)
+    try:
+        with _archive_errors(source, where):
+            members = _Archive(file, where, source)
+        yield members
+    finally:
+        file.close()
+
+
+@contextlib.contextmanager
+def _archive_errors(source: Path | io.BytesIO, where: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        if isinstance(source, Path) and not source.is_file():
+            raise
+        raise ValueError(f"{where} cannot be read; it is damaged.") from None
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{where} is no .keras file, or is damaged or cut off ({error})."
+        ) from error
+
+
+class _Archive:
+    def __init__(self, file: zipfile.ZipFile, where: str, source: Path | io.BytesIO) -> None:
+        self._file, self._where, self._source = file, where, source
+        self._members = file.infolist()
+        for member in self._members:
+            if not is_inside(member.filename):
+                raise ValueError(
+                    f"{where} names a file outside of the archive ({member.filename!r}); not "
+                    "allowed."
+                )
+
+    def names(self) -> list[str]:
+        return [m.filename.replace("\\", "/") for m in self._members if not m.is_dir()]
+
+    def _checked(self, name: str) -> zipfile.ZipInfo:
+        found = [m for m in self._members if m.filename.replace("\\", "/") == name]
+        if len(found) != 1:
+            raise ValueError(
+                f"{self._where} has {len(found)} members {name!r}; a .keras file has one."
+            )
+        size, stored = found[0].file_size, found[0].compress_size
+        if size > _SMALL and size > _MAX_EXPANSION * stored:
+            raise ValueError(
+                f"{self._where}: {name} claims {size} bytes, but the file stores {stored} for it."
+            )
+        _check_size(self._where, name, size)
+        return found[0]
+
+    def read(self, name: str) -> bytes:
+        with _archive_errors(self._source, self._where):
+            return self._file.read(self._checked(name))
+
+    def copy(self, name: str, target: Path) -> None:
+        with (
+            _archive_errors(self._source, self._where),
+            self._file.open(self._checked(name)) as content,
+            open(target, "xb") as file,
+        ):
+            shutil.copyfileobj(content, file)
+
+
+class _Folder:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def names(self) -> list[str]:
+        found: list[str] = []
+        for folder, folders, files in os.walk(self._folder, followlinks=False):
+            for name in folders:
+                self._refuse_link(Path(folder) / name)
+            found += [(Path(folder) / f).relative_to(self._folder).as_posix() for f in files]
+            if len(found) > _MAX_MEMBERS:
+                raise ValueError(f"{self._folder} has more files than any model.")
+        return found
+
+    def _checked(self, name: str) -> Path:
+        path = self._folder
+        for part in name.split("/"):
+            path = path / part
+            self._refuse_link(path)
+        if not path.is_file():
+            raise ValueError(f"{self._folder} has no file {name!r}; the folder of a model has one.")
+        _check_size(str(self._folder), name, path.stat().st_size)
+        return path
+
+    @staticmethod
+    def _refuse_link(path: Path) -> None:
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link; not allowed in the folder of a model.")
+
+    def read(self, name: str) -> bytes:
+        return self._checked(name).read_bytes()
+
+    def copy(self, name: str, target: Path) -> None:
+        with open(self._checked(name), "rb") as content, open(target, "xb") as file:
+            shutil.copyfileobj(content, file)
+
+
+def _check_size(where: str, name: str, size: int) -> None:
+    if name.endswith(".json") and "/" not in name and size > _MAX_CONFIG:
+        raise ValueError(f"{where}: {name} has {size} bytes, more than any model's.")
+
+
+def is_inside(name: str) -> bool:
+    """Whether a relative name stays below where it begins, on every system."""
+    parts = name.replace("\\", "/").split("/")
+    return ".." not in parts and parts[0] != "" and ":" not in parts[0] and "\0" not in name
