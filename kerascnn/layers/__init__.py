@@ -106,6 +106,8 @@ from kerascnn.layers.preprocessing.random_warps import RandomElasticTransform, R
 from kerascnn.layers.preprocessing.rescaling import Rescaling
 from kerascnn.layers.preprocessing.resizing import CenterCrop, Resizing
 from kerascnn.layers.preprocessing.tones import RandomPosterization, Solarization
+from kerascnn.layers.recurrent.bidirectional import Bidirectional
+from kerascnn.layers.recurrent.conv_lstm import ConvLSTM1D, ConvLSTM2D, ConvLSTM3D
 from kerascnn.layers.recurrent.gru import GRU, GRUCell
 from kerascnn.layers.recurrent.lstm import LSTM, LSTMCell
 from kerascnn.layers.recurrent.rnn import RNN
@@ -182,6 +184,7 @@ __all__ = [
     "AvgPool2D",
     "AvgPool3D",
     "BatchNormalization",
+    "Bidirectional",
     "CategoryEncoding",
     "CenterCrop",
     "Concatenate",
@@ -192,6 +195,9 @@ __all__ = [
     "Conv2DTranspose",
     "Conv3D",
     "Conv3DTranspose",
+    "ConvLSTM1D",
+    "ConvLSTM2D",
+    "ConvLSTM3D",
     "Convolution1D",
     "Convolution1DTranspose",
     "Convolution2D",

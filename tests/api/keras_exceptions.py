@@ -7,8 +7,7 @@ file that is there after all.
 # reason: {namespace: names}
 _MISSING = {
     "sequences of text, speech or time are no images": {
-        "layers": """Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D MelSpectrogram
-            STFTSpectrogram TextVectorization""",
+        "layers": """MelSpectrogram STFTSpectrogram TextVectorization""",
     },
     "tables of categories and words are no images": {
         "layers": "Discretization HashedCrossing Hashing IntegerLookup StringLookup",

@@ -11,7 +11,15 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.mark.parametrize(
     "example",
-    ["custom_training_loop", "lenet", "mnist_cnn", "mnist_speedrun", "simple_cnn", "two_conv_cnn"],
+    [
+        "custom_training_loop",
+        "lenet",
+        "mnist_cnn",
+        "mnist_lstm",
+        "mnist_speedrun",
+        "simple_cnn",
+        "two_conv_cnn",
+    ],
 )
 @pytest.mark.parametrize(
     ("option", "value", "part"),

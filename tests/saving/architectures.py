@@ -547,3 +547,16 @@ def encoder_and_decoder(k):
     m = k.Model([source, target], k.layers.Dense(3, "softmax")(k.layers.GRU(5)(x)))
     m.compile(k.optimizers.RMSprop(0.01), SPARSE)
     return m
+
+
+@model((3, 6, 5, 2), needs=("ConvLSTM2D",))
+def moving_images(k):
+    x = inputs = k.Input((3, 6, 5, 2))
+    x = k.layers.ConvLSTM2D(3, 3, padding="same", return_sequences=True)(x)
+    x = k.layers.TimeDistributed(k.layers.Flatten())(x)
+    x = k.layers.Bidirectional(k.layers.LSTM(3, return_sequences=True))(x)
+    backward = k.layers.GRU(2, go_backwards=True)
+    x = k.layers.Bidirectional(k.layers.LSTM(2), merge_mode="sum", backward_layer=backward)(x)
+    m = k.Model(inputs, k.layers.Dense(3, "softmax")(x))
+    m.compile("adam", SPARSE)
+    return m

@@ -83,7 +83,6 @@ class RNN(Layer):
         self.go_backwards = go_backwards
         self.stateful = stateful
         self.unroll = unroll
-        self.supports_masking = True
         self.states: list[Any] | None = None
         size = cell.state_size
         if size is None or not isinstance(size, (list, tuple, int)):
