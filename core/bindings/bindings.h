@@ -18,6 +18,7 @@
 
 #include "core/base/attributes.h"
 #include "core/base/shape.h"
+#include "core/graph/body.h"
 #include "core/tensor/tensor.h"
 
 namespace kerascnn::bindings {
