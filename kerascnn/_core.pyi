@@ -176,7 +176,7 @@ def enter_scope() -> None:
 
 def leave_scope() -> None: ...
 
-def apply(op: str, inputs: Sequence[Tensor], attrs: Mapping[str, bool | int | float | str | Sequence[int] | Sequence[float]] = {}) -> list[Tensor]:
+def apply(op: str, inputs: Sequence[Tensor], attrs: Mapping[str, bool | int | float | str | Sequence[int] | Sequence[float] | Sequence[Body]] = {}) -> list[Tensor]:
     """Runs one op at once."""
 
 def op_names() -> list[str]: ...
@@ -336,7 +336,7 @@ class Graph:
 
     def full(self, shape: Sequence[int], dtype: str, value: float) -> Value: ...
 
-    def apply(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, bool | int | float | str | Sequence[int] | Sequence[float]] = {}) -> list[Value]: ...
+    def apply(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, bool | int | float | str | Sequence[int] | Sequence[float] | Sequence[Body]] = {}) -> list[Value]: ...
 
     def read(self, variable: Variable) -> Value:
         """The variable's value at this point of the trace."""

@@ -45,9 +45,10 @@ void bind_watch(nb::module_& m);
 using AttributeMap = std::map<std::string, Attribute>;
 
 // How AttributeMap reads in a signature.
-#define KERASCNN_ATTRIBUTES_TYPE                             \
-  "collections.abc.Mapping[str, bool | int | float | str | " \
-  "collections.abc.Sequence[int] | collections.abc.Sequence[float]]"
+#define KERASCNN_ATTRIBUTES_TYPE                                       \
+  "collections.abc.Mapping[str, bool | int | float | str | "           \
+  "collections.abc.Sequence[int] | collections.abc.Sequence[float] | " \
+  "collections.abc.Sequence[Body]]"
 
 inline Attributes to_attributes(const AttributeMap& map) {
   Attributes attributes;

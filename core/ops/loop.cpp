@@ -98,6 +98,7 @@ std::vector<TensorSpec> infer_switch(const Attributes& attributes, Specs inputs)
         message("switch: the index must be int32 (), received ", specs_string(inputs)));
   }
   const Bodies& bodies = attributes.get_bodies("bodies");
+  check_num_inputs("switch", inputs, 1 + bodies[0]->inputs.size());
   const std::vector<TensorSpec> operands(inputs.begin() + 1, inputs.end());
   std::vector<TensorSpec> outputs;
   for (size_t i = 0; i < bodies.size(); ++i) {
@@ -155,6 +156,11 @@ LoopShape loop_shape(const Attributes& attributes, size_t num_inputs) {
                              shape.num_carries, " are carries and ", shape.num_slices,
                              " slices, and a body that gives the carries; received ", num_inputs,
                              " inputs and a body with ", shape.body->outputs.size(), " outputs"));
+  }
+  if (num_inputs != shape.first_carry() + shape.body->inputs.size()) {
+    throw ValueError(message("loop: expected ", shape.first_carry() + shape.body->inputs.size(),
+                             " inputs, as the body has ", shape.body->inputs.size(), ", received ",
+                             num_inputs));
   }
   shape.num_others = num_inputs - shape.first_other();
   shape.num_stacks = shape.body->outputs.size() - shape.num_carries;

@@ -249,8 +249,8 @@ def scan(
     """carry, y = f(carry, x) for each slice x along the first axis of xs.
 
     In a traced step f is traced once, or once more where what it makes of a carry has another
-    dtype. A carry keeps its shape. The gradient keeps the carries of all steps, and computes again what a
-    step computes in between.
+    dtype. A carry keeps its shape. The gradient keeps the carries of all steps, and computes again
+    what a step computes in between.
 
     Args:
         f: Takes the carry and a slice, gives the next carry and a result (or None).
