@@ -73,6 +73,11 @@ def standardize_dtype(dtype: Any) -> str:
     return name
 
 
+def standardize_symbolic_dtype(dtype: Any) -> str:
+    """As `standardize_dtype`, for what stands for data: that can also be text, "string"."""
+    return "string" if dtype in ("string", str) else standardize_dtype(dtype)
+
+
 def is_float(dtype: str) -> bool:
     """Whether a dtype name stands for a floating type."""
     return dtype in FLOATING

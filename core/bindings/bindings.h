@@ -18,7 +18,6 @@
 
 #include "core/base/attributes.h"
 #include "core/base/shape.h"
-#include "core/graph/body.h"
 #include "core/tensor/tensor.h"
 
 namespace kerascnn::bindings {
@@ -45,10 +44,9 @@ void bind_watch(nb::module_& m);
 using AttributeMap = std::map<std::string, Attribute>;
 
 // How AttributeMap reads in a signature.
-#define KERASCNN_ATTRIBUTES_TYPE                                       \
-  "collections.abc.Mapping[str, bool | int | float | str | "           \
-  "collections.abc.Sequence[int] | collections.abc.Sequence[float] | " \
-  "collections.abc.Sequence[Body]]"
+#define KERASCNN_ATTRIBUTES_TYPE                             \
+  "collections.abc.Mapping[str, bool | int | float | str | " \
+  "collections.abc.Sequence[int] | collections.abc.Sequence[float]]"
 
 inline Attributes to_attributes(const AttributeMap& map) {
   Attributes attributes;

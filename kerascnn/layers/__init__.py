@@ -72,11 +72,14 @@ from kerascnn.layers.pooling import (
     MaxPooling2D,
     MaxPooling3D,
 )
+from kerascnn.layers.preprocessing.discretization import Discretization
+from kerascnn.layers.preprocessing.hashing import HashedCrossing, Hashing
 from kerascnn.layers.preprocessing.histograms import (
     AutoContrast,
     ContrastLimitedAdaptiveHistogramEqualization,
     Equalization,
 )
+from kerascnn.layers.preprocessing.lookups import IntegerLookup, StringLookup
 from kerascnn.layers.preprocessing.mixing import CutMix, MixUp
 from kerascnn.layers.preprocessing.normalization import Normalization
 from kerascnn.layers.preprocessing.pipeline import Pipeline
@@ -105,6 +108,7 @@ from kerascnn.layers.preprocessing.random_hue import (
 from kerascnn.layers.preprocessing.random_warps import RandomElasticTransform, RandomPerspective
 from kerascnn.layers.preprocessing.rescaling import Rescaling
 from kerascnn.layers.preprocessing.resizing import CenterCrop, Resizing
+from kerascnn.layers.preprocessing.text_vectorization import TextVectorization
 from kerascnn.layers.preprocessing.tones import RandomPosterization, Solarization
 from kerascnn.layers.recurrent.bidirectional import Bidirectional
 from kerascnn.layers.recurrent.conv_lstm import ConvLSTM1D, ConvLSTM2D, ConvLSTM3D
@@ -211,6 +215,7 @@ __all__ = [
     "Dense",
     "DepthwiseConv1D",
     "DepthwiseConv2D",
+    "Discretization",
     "Dot",
     "Dropout",
     "EinsumDense",
@@ -234,10 +239,13 @@ __all__ = [
     "GlobalMaxPooling3D",
     "GroupNormalization",
     "GroupQueryAttention",
+    "HashedCrossing",
+    "Hashing",
     "Identity",
     "Input",
     "InputLayer",
     "InputSpec",
+    "IntegerLookup",
     "LSTMCell",
     "Lambda",
     "Layer",
@@ -300,7 +308,9 @@ __all__ = [
     "SpatialDropout3D",
     "SpectralNormalization",
     "StackedRNNCells",
+    "StringLookup",
     "Subtract",
+    "TextVectorization",
     "TimeDistributed",
     "UnitNormalization",
     "UpSampling1D",

@@ -7,6 +7,7 @@ from typing import Any
 from kerascnn import ops
 from kerascnn.layers.arguments import positive_integer
 from kerascnn.layers.layer import Layer
+from kerascnn.layers.preprocessing.encoding import encode, encoded_shape
 from kerascnn.symbolic import inference
 
 _MODES = ("count", "one_hot", "multi_hot")
@@ -68,23 +69,10 @@ class CategoryEncoding(Layer):
             )
         if inputs.dtype not in ("int32", "int64"):
             inputs = ops.cast(inputs, "int32")
-        if len(inputs.shape) == 0:
-            inputs = ops.expand_dims(inputs, -1)
-        if self.output_mode == "multi_hot":
-            return ops.multi_hot(inputs, self.num_tokens, dtype=self.compute_dtype)
-        if self.output_mode == "one_hot":
-            if len(inputs.shape) > 1 and inputs.shape[-1] == 1:
-                inputs = ops.squeeze(inputs, -1)
-            return ops.one_hot(inputs, self.num_tokens, dtype=self.compute_dtype)
-        rows = ops.one_hot(inputs, self.num_tokens, dtype=self.compute_dtype)
-        if count_weights is not None:
-            rows = ops.multiply(rows, ops.expand_dims(count_weights, -1))
-        return ops.sum(rows, axis=min(len(inputs.shape) - 1, 1))
+        return encode(inputs, self.output_mode, self.num_tokens, self.compute_dtype, count_weights)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        shape = tuple(input_shape)
-        keeps = self.output_mode == "one_hot" and (len(shape) == 1 or shape[-1:] != (1,))
-        return (*(shape if keeps and shape else shape[:-1]), self.num_tokens)
+        return encoded_shape(tuple(input_shape), self.output_mode, self.num_tokens)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         return inference.infer(self.call, args, kwargs)

@@ -18,7 +18,7 @@ class InputLayer(Layer):
     Args:
         shape: Shape of one sample; None for sizes that are not known.
         batch_size: Size of the batch where it is fixed.
-        dtype: What data is converted to, by default `floatx`.
+        dtype: What data is converted to, by default `floatx`; "string" for text.
         sparse: Only None and False.
         ragged: Only None and False.
         batch_shape: Shape with the batch, in place of `shape` and `batch_size`.
@@ -71,7 +71,7 @@ class InputLayer(Layer):
             raise ValueError("An input needs its `shape`: that of one sample, without the batch.")
         self.batch_shape = _checked_shape(batch_shape)
         self.optional = optional
-        self._dtype = dtypes.standardize_dtype(dtype)
+        self._dtype = dtypes.standardize_symbolic_dtype(dtype)
         self.built = True
         output = input_tensor
         if output is None:
@@ -90,7 +90,10 @@ class InputLayer(Layer):
             "batch_size": (batch_size, tensor.shape[0] if tensor.shape else None),
             "shape": (None if shape is None else tuple(shape), tensor.shape[1:]),
             "batch_shape": (None if batch_shape is None else tuple(batch_shape), tensor.shape),
-            "dtype": (None if dtype is None else dtypes.standardize_dtype(dtype), tensor.dtype),
+            "dtype": (
+                None if dtype is None else dtypes.standardize_symbolic_dtype(dtype),
+                tensor.dtype,
+            ),
         }
         for name, (given, own) in says.items():
             if given is not None and given != own:
@@ -148,7 +151,7 @@ def Input(
     Args:
         shape: Shape of one sample, such as (28, 28, 1); None for sizes that are not known.
         batch_size: Size of the batch where it is fixed.
-        dtype: What data is converted to, by default `floatx`.
+        dtype: What data is converted to, by default `floatx`; "string" for text.
         sparse: Only None and False.
         ragged: Only None and False.
         batch_shape: Shape with the batch, in place of `shape` and `batch_size`.

@@ -17,6 +17,7 @@ from kerascnn.device import current as current_device
 from kerascnn.device import device as on_device
 from kerascnn.layers.input_spec import assert_input_compatibility
 from kerascnn.layers.state import LayerState
+from kerascnn.layers.text import is_text
 from kerascnn.ops import dispatch
 from kerascnn.symbolic import inference
 from kerascnn.symbolic.keras_tensor import KerasTensor
@@ -74,6 +75,13 @@ class Layer(Operation, LayerState):
     _supports_masking: bool | None = None
     # Whether what is lost of a mask is for the layers inside to say.
     _leaves_masks_to_layers = False
+
+    # Whether `call` takes NumPy arrays, of text too, in place of tensors; see `HostLayer`.
+    runs_on_host: bool = False
+    # Whether text passes to `call` as it is: models hand it on to such layers.
+    _takes_text = False
+    # What a trace has of this layer besides weights, settings and constants that never change.
+    _trace_key: Any = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -225,7 +233,7 @@ class Layer(Operation, LayerState):
         with self._home():
             args, kwargs = self._convert_inputs(args, kwargs)
             first = args[0] if args else self._first_argument(kwargs)
-            assert_input_compatibility(self.input_spec, first, self.name)
+            self._check_inputs(first)
             context = _context.get()
             given = kwargs
             kwargs, training = self._resolve_training(args, kwargs, context)
@@ -295,7 +303,7 @@ class Layer(Operation, LayerState):
                 cast = self.autocast and dtypes.is_float(x.dtype) and x.dtype != self.compute_dtype
                 return masks.copy_mask(x, ops.cast(x, self.compute_dtype)) if cast else x
             if not dispatch.is_tensor(x):
-                if not dispatch.is_array_like(x):
+                if not dispatch.is_array_like(x) or (self._takes_text and is_text(x)):
                     return x
                 x = dispatch.convert(x)
             cast = self.autocast and dtypes.is_float(x.dtype)
@@ -305,11 +313,16 @@ class Layer(Operation, LayerState):
         kwargs = trees.map_structure(convert, kwargs)
         for x in trees.leaves(args):
             if x is not None and not isinstance(x, KerasTensor) and not dispatch.is_tensor(x):
+                if self._takes_text and is_text(x):
+                    continue
                 raise ValueError(
                     f"The layer '{self.name}' must be called on tensors or arrays; anything else "
                     f"goes by keyword. Received: {x!r} (of type {type(x)}) in {_shown(args)}"
                 )
         return args, kwargs
+
+    def _check_inputs(self, inputs: Any) -> None:
+        assert_input_compatibility(self.input_spec, inputs, self.name)
 
     def _is_ready(self, inputs: Any) -> bool:
         """Whether inputs are tensors (or a list of them) of this layer's dtype, as they mostly are.

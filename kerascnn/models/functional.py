@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from kerascnn import masks, trees
+from kerascnn.device import device as on_device
 from kerascnn.layers.input_layer import Input
 from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
 from kerascnn.layers.state import unique
+from kerascnn.layers.text import as_text, is_text
+from kerascnn.models.host_stage import HostStage, Staged, runs_on_host
 from kerascnn.models.model import Model
 from kerascnn.ops import dispatch
 from kerascnn.symbolic.graph import OperationGraph
@@ -20,6 +24,8 @@ class Functional(Model):
     """What `Model(inputs, outputs)` makes; see `Model`."""
 
     _leaves_masks_to_layers = True
+
+    _not_owned = (*Model._not_owned, "_host_stage")
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
         trainable = kwargs.pop("trainable", True)
@@ -113,6 +119,9 @@ class Functional(Model):
         """Nothing: the layers were built when they were called on the inputs."""
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        if isinstance(inputs, Staged):
+            assert self._host_stage is not None
+            return self._host_stage.rest.run(inputs, lambda operation: operation)  # type: ignore[arg-type, return-value]
         values = self._standardize(inputs)
         if mask is not None:
             for x, own in zip(values, trees.flatten(mask), strict=True):
@@ -153,6 +162,8 @@ class Functional(Model):
 
         if x is None:
             return None
+        if reference.dtype == "string" and not isinstance(x, KerasTensor):
+            return _text_for(x, reference, self.name)
         rank, wanted = len(x.shape), len(reference.shape)
         if rank == wanted + 1 and x.shape[-1] == 1:
             x = ops.squeeze(x, -1)
@@ -177,6 +188,24 @@ class Functional(Model):
         finally:
             self.autocast = autocast
 
+    @functools.cached_property
+    def _host_stage(self) -> HostStage | None:
+        """What of this model runs before the compiled step, None where that is nothing."""
+        if not any(runs_on_host(operation) for operation in self._graph.operations):
+            return None
+        return HostStage(self._graph, self.name)
+
+    def _host_preparation(self) -> Any:
+        stage = self._host_stage
+        if stage is None:
+            return None
+
+        def prepare(inputs: Any) -> Staged:
+            with on_device("cpu"):
+                return stage(self._standardize(inputs))
+
+        return prepare
+
     def get_build_config(self) -> dict[str, Any]:
         """As Keras gives it: the shapes are those of the inputs."""
         return {"input_shape": None}
@@ -196,6 +225,27 @@ class Functional(Model):
         if "layers" not in config or "output_layers" not in config:
             return super().from_config(config)
         return functional_config.to_model(cls, config, custom_objects)
+
+
+def _text_for(x: Any, reference: KerasTensor, name: str) -> Any:
+    """Text with as many axes as an input has."""
+    if not is_text(x):
+        raise ValueError(
+            f"Model '{name}': its input '{reference.name}' takes text. Received: "
+            f"{type(x).__name__} of dtype {getattr(x, 'dtype', None)}"
+        )
+    text = as_text(x)
+    rank, wanted = text.ndim, len(reference.shape)
+    if rank == wanted - 1 and reference.shape[-1] == 1:
+        return text[..., None]
+    if rank == wanted + 1 and text.shape[-1] == 1:
+        return text[..., 0]
+    if rank != wanted:
+        raise ValueError(
+            f"Model '{name}': its input '{reference.name}' has shape {reference.shape}. "
+            f"Received: shape={text.shape}"
+        )
+    return text
 
 
 def make_functional(model: Model) -> None:

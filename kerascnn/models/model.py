@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from kerascnn import tracing, trees
 from kerascnn.layers.layer import Layer
+from kerascnn.models.host_stage import Staged
 from kerascnn.saving.model_saving import ModelSaving
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.training.trainer import Trainer
@@ -35,6 +36,8 @@ class Model(ModelSaving, Trainer, Layer):
     >>> model(keras.ops.ones((2, 8))).shape
     (2, 1)
     """
+
+    _takes_text = True
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is Model and _is_functional_call(args, kwargs):
@@ -119,6 +122,10 @@ class Model(ModelSaving, Trainer, Layer):
                 return trace.graph.input("input", shape, str(x.dtype))
 
             self(trees.map_structure(stand_in, inputs), training=False)
+
+    def _check_inputs(self, inputs: Any) -> None:
+        if not isinstance(inputs, Staged):
+            super()._check_inputs(inputs)
 
     def _overrides_call(self) -> bool:
         return type(self).call is not Model.call

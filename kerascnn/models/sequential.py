@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kerascnn import serialization, trees
 from kerascnn.layers.input_layer import InputLayer
 from kerascnn.layers.layer import Layer
 from kerascnn.models.functional import Functional
+from kerascnn.models.host_stage import runs_on_host
 from kerascnn.models.model import Model
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
@@ -152,6 +155,18 @@ class Sequential(Model):
                     f"Sequential model '{self.name}' takes one input. Received: {len(flat)}"
                 )
             self.build(tuple(flat[0].shape))
+
+    def _host_preparation(self) -> Any:
+        if not any(runs_on_host(layer) for layer in self._stack):
+            return None
+
+        def prepare(inputs: Any) -> Any:
+            if self._functional is None:
+                self.build(np.shape(inputs))
+            prepared = self._graph_of("input")._host_preparation()
+            return inputs if prepared is None else prepared(inputs)
+
+        return prepare
 
     def _convert_inputs(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]

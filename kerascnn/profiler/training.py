@@ -40,7 +40,7 @@ def profile_training(
             "profile is about compiled steps, and this model was compiled with run_eagerly=True. "
             "Compile it without, or look at what runs with keras.profiler.trace."
         )
-    data = as_data(x, y, sample_weight)
+    data = as_data(x, y, sample_weight, prepare=model._host_preparation())
     if not isinstance(data, ArrayData):
         raise ValueError(f"profile needs arrays, not a {data.name}: pass some batches of it.")
     for name, value in (("batch_size", batch_size), ("steps", steps)):

@@ -24,7 +24,7 @@ class KerasTensor:
 
     Args:
         shape: Sizes, None where a size is not known before data comes.
-        dtype: Element type.
+        dtype: Element type, or "string" for text.
         name: By default keras_tensor, keras_tensor_1, ...
 
     Example:
@@ -44,7 +44,7 @@ class KerasTensor:
         self, shape: Sequence[int | None], dtype: Any = "float32", name: str | None = None
     ) -> None:
         self.shape: tuple[int | None, ...] = tuple(shape)
-        self.dtype = dtypes.standardize_dtype(dtype)
+        self.dtype = dtypes.standardize_symbolic_dtype(dtype)
         self.name = name or naming.auto_name("keras_tensor")
 
     @property

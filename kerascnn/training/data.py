@@ -9,6 +9,7 @@ import numpy as np
 
 from kerascnn import _core, config, dtypes, trees
 from kerascnn.interchange import shares_memory
+from kerascnn.layers.text import is_text
 from kerascnn.training.device_arrays import Array, DeviceArray, device_array
 from kerascnn.training.structure import is_nested
 from kerascnn.utils.batch_parts import pack_x_y_sample_weight
@@ -19,6 +20,10 @@ _UNSIGNED = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 _USED_AS_IS = frozenset(map(np.dtype, ("bool", "uint8", "int8", "int16", "int32", "int64")))
 # Whose values are all int32's.
 _NARROW = frozenset(map(np.dtype, ("uint8", "int8", "int16", "int32")))
+_ABOUT_TEXT = (
+    " Text becomes numbers by a TextVectorization or StringLookup layer: map it over the data set "
+    "first, or put it at the beginning of a functional or Sequential model."
+)
 
 
 class ArrayData:
@@ -263,6 +268,7 @@ def _standardize_dtype(array: Array, name: str) -> Array:
             f"{name} holds {kind} (dtype {array.dtype}), but models take numbers. Convert it "
             f"first, for example {name}.astype('float32')"
             + (", or np.stack it where its items are arrays." if kind == "Python objects" else ".")
+            + (_ABOUT_TEXT if is_text(array) else "")
         )
     if dtype in _UNSIGNED:
         if array.size and array.max() > np.iinfo(_UNSIGNED[dtype]).max:

@@ -65,6 +65,14 @@ class StepMachinery:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
+    def _host_preparation(self) -> Callable[[Any], Any] | None:
+        """What becomes of inputs on the host before a step gets them; see `host_stage`."""
+        return None
+
+    def _prepared(self, x: Any) -> Any:
+        prepare = self._host_preparation()
+        return x if prepare is None else prepare(x)
+
     def _found_metrics(self, find: Callable[[], list]) -> list:
         """What `find` finds; while steps run it searches the layers once rather than each time."""
         if self._metrics_found is not None:
@@ -138,7 +146,10 @@ class StepMachinery:
             source.key,
             state.device,
             tuple((id(variable), variable.trainable) for variable in variables),
-            tuple((id(layer), layer.trainable, layer.dtype_policy.name) for layer in layers),
+            tuple(
+                (id(layer), layer.trainable, layer.dtype_policy.name, layer._trace_key)
+                for layer in layers
+            ),
             (config.tf32(), config.floatx(), config.epsilon(), self.run_eagerly),
             self.optimizer.trace_key if kind == TRAIN and self.optimizer is not None else None,
         )

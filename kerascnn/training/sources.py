@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from kerascnn.training.streams import (
     BatchStream,
     GeneratorStream,
     IterableStream,
+    PreparedStream,
     PyDatasetStream,
 )
 from kerascnn.utils.py_dataset import PyDataset
@@ -24,16 +26,29 @@ def as_data(
     sample_weight: Any = None,
     class_weight: dict | None = None,
     shuffle: bool = False,
+    prepare: Callable[[Any], Any] | None = None,
 ) -> ArrayData | BatchStream:
     """The arguments of `fit` as arrays or as a stream of batches.
 
     Class weights become a part of streams only: arrays may have to be split before.
+
+    Args:
+        x: see `fit`.
+        y: see `fit`.
+        sample_weight: see `fit`.
+        class_weight: see `fit`.
+        shuffle: see `fit`.
+        prepare: what the model does with inputs on the host first, if there is anything.
     """
     stream = as_stream(x, y, sample_weight, class_weight, shuffle)
-    return ArrayData(x, y, sample_weight) if stream is None else stream
+    if stream is None:
+        return ArrayData(x if prepare is None else prepare(x), y, sample_weight)
+    return stream if prepare is None else PreparedStream(stream, prepare)
 
 
-def unpack_validation_data(validation_data: Any) -> ArrayData | BatchStream:
+def unpack_validation_data(
+    validation_data: Any, prepare: Callable[[Any], Any] | None = None
+) -> ArrayData | BatchStream:
     """`(x, y)`, `(x, y, sample_weight)` or a source of batches.
 
     Raises:
@@ -43,14 +58,15 @@ def unpack_validation_data(validation_data: Any) -> ArrayData | BatchStream:
         return validation_data
     stream = as_stream(validation_data)
     if stream is not None:
-        return stream
+        return stream if prepare is None else PreparedStream(stream, prepare)
     if not isinstance(validation_data, (tuple, list)) or len(validation_data) not in (1, 2, 3):
         raise ValueError(
             "validation_data must be a tuple (x, y) or (x, y, sample_weight), or give batches by "
             f"itself. Received: {type(validation_data).__name__}"
             + (f" of {len(validation_data)} items" if hasattr(validation_data, "__len__") else "")
         )
-    return as_data(*validation_data)
+    x, y, sample_weight = (*validation_data, None, None)[:3]
+    return as_data(x, y, sample_weight, prepare=prepare)
 
 
 def as_stream(

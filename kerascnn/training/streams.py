@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -200,3 +200,46 @@ class PyDatasetStream(BatchStream):
                 f"sample_weight), or a dictionary. Received: {type(batch).__name__}"
             )
         return super().parts_of(batch)
+
+
+class PreparedStream(BatchStream):
+    """Another stream's batches, with inputs that are prepared on the host.
+
+    Args:
+        stream: the other one.
+        prepare: makes arrays of a batch's inputs.
+    """
+
+    def __init__(self, stream: BatchStream, prepare: Callable[[Any], Any]):
+        super().__init__(stream.name, stream.class_weight)
+        self._stream = stream
+        self._prepare = prepare
+
+    @property
+    def num_batches(self) -> int | None:
+        return self._stream.num_batches
+
+    @property
+    def runs_once(self) -> bool:
+        return self._stream.runs_once
+
+    @property
+    def is_endless(self) -> bool:
+        return self._stream.is_endless
+
+    def begin(self) -> Iterator[Any]:
+        batches = self._stream.begin()
+        try:
+            for batch in batches:
+                x, *rest = self._stream.parts_of(batch)
+                yield (self._prepare(x), *rest)
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None and not self.runs_once:
+                close()
+
+    def on_epoch_begin(self) -> None:
+        self._stream.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        self._stream.on_epoch_end()

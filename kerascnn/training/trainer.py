@@ -359,7 +359,8 @@ class Trainer(StepMachinery):
             KeyboardInterrupt: on Ctrl-C, at the end of a step: the weights are those of that step.
         """
         self._assert_compile_called("fit")
-        data = as_data(x, y, sample_weight, class_weight, bool(shuffle))
+        prepare = self._host_preparation()
+        data = as_data(x, y, sample_weight, class_weight, bool(shuffle), prepare)
         if validation_split and validation_data is None:
             if not isinstance(data, ArrayData):
                 raise ValueError(
@@ -373,7 +374,7 @@ class Trainer(StepMachinery):
         validation_batch_size = validation_batch_size or batch_size
         batch_size = standardize_batch_size(batch_size, data, steps_per_epoch, "steps_per_epoch")
         if validation_data is not None:
-            validation_data = unpack_validation_data(validation_data)
+            validation_data = unpack_validation_data(validation_data, prepare)
         shuffler = make_shuffler() if shuffle and isinstance(data, ArrayData) else None
         feed = self._feed(TRAIN, data, batch_size, shuffler)
         epochs = limit_epochs(epochs)
@@ -426,7 +427,7 @@ class Trainer(StepMachinery):
             As `fit`.
         """
         self._assert_compile_called("evaluate")
-        data = as_data(x, y, sample_weight)
+        data = as_data(x, y, sample_weight, prepare=self._host_preparation())
         size = standardize_batch_size(batch_size, data, steps, "steps")
         with self._finding_metrics_once():
             feed = self._feed(TEST, data, size, once=True)
@@ -466,7 +467,7 @@ class Trainer(StepMachinery):
             ValueError: for data that don't fit the model.
             TypeError: for data that are no numbers.
         """
-        data = as_data(x)
+        data = as_data(x, prepare=self._host_preparation())
         size = standardize_batch_size(batch_size, data, steps, "steps")
         feed = self._feed(PREDICT, data, size, once=True)
         steps = limit_steps(steps, feed.num_batches)
@@ -527,7 +528,8 @@ class Trainer(StepMachinery):
         The metrics are reset first. Each new batch size or shape is compiled once.
         """
         self._assert_compile_called("train_on_batch")
-        logs = self._run_on_batch(TRAIN, ArrayData(x, y, sample_weight), class_weight)
+        data = ArrayData(self._prepared(x), y, sample_weight)
+        logs = self._run_on_batch(TRAIN, data, class_weight)
         return logs if return_dict else self._flatten_metrics_in_order(logs)
 
     def test_on_batch(
@@ -535,12 +537,12 @@ class Trainer(StepMachinery):
     ) -> Any:
         """The loss and metrics on one batch, as `evaluate` returns them. Resets the metrics."""
         self._assert_compile_called("test_on_batch")
-        logs = self._run_on_batch(TEST, ArrayData(x, y, sample_weight))
+        logs = self._run_on_batch(TEST, ArrayData(self._prepared(x), y, sample_weight))
         return logs if return_dict else self._flatten_metrics_in_order(logs)
 
     def predict_on_batch(self, x: Any) -> Any:
         """The model's outputs for one batch, as arrays."""
-        step = self._run_step(PREDICT, ArrayData(x))
+        step = self._run_step(PREDICT, ArrayData(self._prepared(x)))
         return step.pack(step.copies_of_outputs())
 
     def _has_own_step(self, kind: str) -> bool:

@@ -7,10 +7,9 @@ file that is there after all.
 # reason: {namespace: names}
 _MISSING = {
     "sequences of text, speech or time are no images": {
-        "layers": """MelSpectrogram STFTSpectrogram TextVectorization""",
+        "layers": """MelSpectrogram STFTSpectrogram""",
     },
     "tables of categories and words are no images": {
-        "layers": "Discretization HashedCrossing Hashing IntegerLookup StringLookup",
         "utils": "FeatureSpace",
     },
     "boxes are no labels of images": {"layers": "MaxNumBoundingBoxes"},

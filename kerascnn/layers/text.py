@@ -1,0 +1,37 @@
+"""Text on the host: arrays of Python's strings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def is_text(x: Any) -> bool:
+    """Whether this is text, or an array of it."""
+    if isinstance(x, (str, bytes)):
+        return True
+    kind = getattr(getattr(x, "dtype", None), "kind", "")
+    return isinstance(x, np.ndarray) and (kind in ("U", "S", "T") or (kind == "O" and _holds(x)))
+
+
+def _holds(x: np.ndarray[Any, Any]) -> bool:
+    return bool(x.size) and isinstance(x.flat[0], (str, bytes))
+
+
+def as_text(x: Any, encoding: str = "utf-8") -> np.ndarray[Any, Any]:
+    """Text, lists and arrays of it as an array of Python's strings.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    array = np.asarray(x, object) if isinstance(x, (str, bytes)) else np.asarray(x)
+    if array.dtype.kind in "US" and array.dtype.kind != "S":
+        return array.astype(object)
+    flat = [t.decode(encoding) if isinstance(t, bytes) else t for t in array.ravel().tolist()]
+    wrong = next((t for t in flat if not isinstance(t, str)), None)
+    if wrong is not None:
+        raise TypeError(f"Text is expected. Received: {wrong!r} (of type {type(wrong).__name__})")
+    result = np.empty(len(flat), object)
+    result[:] = flat
+    return result.reshape(array.shape)
