@@ -31,6 +31,7 @@ GUIDES = (
     "transfer_learning",
     "image_classification",
     "mnist_convnet",
+    "recurrent",
 )
 
 

@@ -58,8 +58,6 @@ class RNN(Layer):
 
     # The states of a stateful layer are no weights: files and `get_weights` don't have them.
     _not_owned = (*LayerState._not_owned, "states")
-    # Whether the loop of a known cell may be one op; LSTM and GRU have it as an argument.
-    use_cudnn: Any = "auto"
 
     def __init__(
         self,
