@@ -584,5 +584,21 @@ def watch(owners: list, kinds: tuple[type, ...], left_out: frozenset[str]) -> tu
     A `Watch` of the attributes of the objects, and of those of the kinds that they lead to, but not of attributes with the names that are left out; and what has to be kept for as long as it is asked.
     """
 
+class Settings:
+    """What plain values and functions some objects had."""
+
+    def is_unchanged(self) -> bool:
+        """
+        Whether they have equal numbers and texts, and the same functions, bools and None.
+        """
+
+    def changed(self) -> set:
+        """The names of attributes for which this is not so."""
+
+def note_settings(owners: list, kinds: tuple[type, ...], left_out: frozenset[str]) -> tuple[Settings, list]:
+    """
+    The `Settings` among the attributes of the objects, but for callables of the kinds and names that are left out; and what has to be kept for as long as it is asked.
+    """
+
 class Operators:
     """The operators of tensors, for a class whose instances hold one."""

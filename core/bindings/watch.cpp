@@ -167,6 +167,79 @@ std::pair<Watch, nb::list> watch(const nb::list& owners, const nb::tuple& kinds,
   return notes.result();
 }
 
+// Numbers, texts, None and functions among the attributes of some objects: what layers are told.
+// Owns nothing either.
+class Settings {
+ public:
+  bool is_unchanged() const {
+    for (const Setting& setting : settings_) {
+      if (!setting.is_same()) return false;
+    }
+    return true;
+  }
+
+  // The names of those that are not what they were.
+  nb::set changed() const {
+    nb::set names;
+    for (const Setting& setting : settings_) {
+      if (!setting.is_same()) names.add(nb::handle(setting.key));
+    }
+    return names;
+  }
+
+ private:
+  friend std::pair<Settings, nb::list> note_settings(const nb::list&, const nb::tuple&,
+                                                     const nb::frozenset&);
+
+  struct Setting {
+    PyObject* attributes;
+    PyObject* key;
+    PyObject* expected;
+
+    bool is_same() const {
+      PyObject* value = PyDict_GetItemWithError(attributes, key);
+      if (value == nullptr && PyErr_Occurred() != nullptr) nb::raise_python_error();
+      if (value == nullptr || value == expected) return value != nullptr;
+      if (Py_TYPE(value) != Py_TYPE(expected) || !is_plain(value)) return false;
+      const int equal = PyObject_RichCompareBool(value, expected, Py_EQ);
+      if (equal < 0) nb::raise_python_error();
+      return equal == 1;
+    }
+  };
+
+  static bool is_plain(PyObject* value) {
+    return PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyUnicode_CheckExact(value);
+  }
+
+  std::vector<Setting> settings_;
+};
+
+std::pair<Settings, nb::list> note_settings(const nb::list& owners, const nb::tuple& kinds,
+                                            const nb::frozenset& left_out) {
+  Settings found;
+  nb::list kept;
+  for (nb::handle owner : owners) {
+    const nb::object attributes = attributes_of(owner);
+    kept.append(attributes);
+    for (auto [key, value] : nb::borrow<nb::dict>(attributes)) {
+      const int is_left_out = PySet_Contains(left_out.ptr(), key.ptr());
+      if (is_left_out < 0) nb::raise_python_error();
+      if (is_left_out != 0) continue;
+      bool counts = value.is_none() || PyBool_Check(value.ptr()) || Settings::is_plain(value.ptr());
+      if (!counts && PyCallable_Check(value.ptr()) != 0) {
+        const int is_kind = PyObject_IsInstance(value.ptr(), kinds.ptr());
+        if (is_kind < 0) nb::raise_python_error();
+        counts = is_kind == 0;
+      }
+      if (!counts) continue;
+      kept.append(key);
+      kept.append(value);
+      found.settings_.push_back({attributes.ptr(), key.ptr(), value.ptr()});
+    }
+  }
+  return {std::move(found), std::move(kept)};
+}
+
 }  // namespace
 
 void bind_watch(nb::module_& m) {
@@ -181,6 +254,15 @@ void bind_watch(nb::module_& m) {
         "A `Watch` of the attributes of the objects, and of those of the kinds that they lead to, "
         "but not of attributes with the names that are left out; and what has to be kept for as "
         "long as it is asked.");
+  nb::class_<Settings>(m, "Settings", "What plain values and functions some objects had.")
+      .def("is_unchanged", &Settings::is_unchanged,
+           "Whether they have equal numbers and texts, and the same functions, bools and None.")
+      .def("changed", &Settings::changed, "The names of attributes for which this is not so.");
+  m.def("note_settings", &note_settings, nb::arg("owners"), nb::arg("kinds"), nb::arg("left_out"),
+        nb::sig("def note_settings(owners: list, kinds: tuple[type, ...], left_out: frozenset[str])"
+                " -> tuple[Settings, list]"),
+        "The `Settings` among the attributes of the objects, but for callables of the kinds and "
+        "names that are left out; and what has to be kept for as long as it is asked.");
 }
 
 }  // namespace kerascnn::bindings

@@ -31,7 +31,7 @@ class Activation(Layer):
         self.built = True
 
     def call(self, inputs: Any) -> Any:
-        return self.activation(inputs)
+        return self._activated(inputs)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape

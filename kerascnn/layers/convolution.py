@@ -96,7 +96,7 @@ class BaseConv(LowRankAdaptation, BaseConvolution):
 
     def call(self, inputs: Any) -> Any:
         if type(self).convolution_op is not BaseConv.convolution_op:
-            return self.activation(self._plus_bias(self.convolution_op(inputs, self.kernel)))
+            return self._activated(self._plus_bias(self.convolution_op(inputs, self.kernel)))
         outputs = ops.conv_bias(
             inputs,
             self.kernel,
@@ -106,7 +106,7 @@ class BaseConv(LowRankAdaptation, BaseConvolution):
             self.data_format,
             self.dilation_rate,
         )
-        return self.activation(outputs)
+        return self._activated(outputs)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return self._window_output_shape(input_shape, self.filters)

@@ -83,7 +83,7 @@ class BaseConvTranspose(BaseConvolution):
             self.data_format,
             self.dilation_rate,
         )
-        return self.activation(self._plus_bias(outputs))
+        return self._activated(self._plus_bias(outputs))
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         sizes, _ = spatial_sizes(input_shape, self.data_format, self.rank)

@@ -109,7 +109,7 @@ class Dense(LowRankAdaptation):
         return self._adapted_value()
 
     def call(self, inputs: Any) -> Any:
-        return self.activation(ops.dense(inputs, self.kernel, self.bias))
+        return self._activated(ops.dense(inputs, self.kernel, self.bias))
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape[:-1], self.units)

@@ -70,7 +70,7 @@ class BaseDepthwiseConv(BaseConvolution):
             self.data_format,
             self.dilation_rate,
         )
-        return self.activation(outputs)
+        return self._activated(outputs)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         _, channels = spatial_sizes(input_shape, self.data_format, self.rank)

@@ -137,7 +137,7 @@ class EinsumDense(LowRankAdaptation):
         x = ops.einsum(self.equation, inputs, self.kernel)
         if self.bias is not None:
             x = ops.add(x, self.bias)
-        return self.activation(x)
+        return self._activated(x)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return self._shapes(input_shape).output

@@ -461,6 +461,11 @@ class Layer(Operation, LayerState):
             loss = self.activity_regularizer(x)
             self.add_loss(loss / x.shape[0] if x.shape else loss)
 
+    def _activated(self, outputs: Any) -> Any:
+        """The attribute `activation` of outputs; somebody may have taken it away, for their use."""
+        activation = self.activation  # type: ignore[attr-defined]
+        return outputs if activation is None else activation(outputs)
+
     def get_config(self) -> dict[str, Any]:
         """The arguments that make another layer like this one, as plain values."""
         config = {

@@ -81,7 +81,7 @@ class BaseSeparableConv(BaseConvolution):
             self.data_format,
             self.dilation_rate,
         )
-        return self.activation(outputs)
+        return self._activated(outputs)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return self._window_output_shape(input_shape, self.filters)

@@ -8,7 +8,7 @@ from typing import Any
 
 from kerascnn import registration, serialization, trees
 from kerascnn.layers.input_layer import Input, InputLayer
-from kerascnn.models.functional import Functional
+from kerascnn.models.functional import Functional, takes_inputs_and_outputs
 from kerascnn.models.sequential import Sequential
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import Function
@@ -176,5 +176,5 @@ def _clone_functional(
         return lambda *args, **kwargs: call_function(target, *args, **kwargs)
 
     outputs = model._graph.run(flat, call)
-    cls = type(model) if type(model).__init__ is Functional.__init__ else Functional
+    cls = type(model) if takes_inputs_and_outputs(type(model)) else Functional
     return cls(inputs, outputs, name=model.name)

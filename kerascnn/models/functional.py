@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any
 
 from kerascnn import masks, trees
@@ -213,7 +214,7 @@ class Functional(Model):
     def get_config(self) -> dict[str, Any]:
         from kerascnn.models import functional_config
 
-        if type(self) is not Functional:
+        if not takes_inputs_and_outputs(type(self)):
             return Model.get_config(self)
         return functional_config.from_model(self)
 
@@ -222,7 +223,8 @@ class Functional(Model):
         """A model of a configuration that `get_config` gave, with new weights."""
         from kerascnn.models import functional_config
 
-        if "layers" not in config or "output_layers" not in config:
+        is_graph = "layers" in config and "output_layers" in config
+        if not (is_graph and takes_inputs_and_outputs(cls)):
             return super().from_config(config)
         return functional_config.to_model(cls, config, custom_objects)
 
@@ -246,6 +248,16 @@ def _text_for(x: Any, reference: KerasTensor, name: str) -> Any:
             f"Received: shape={text.shape}"
         )
     return text
+
+
+def takes_inputs_and_outputs(cls: type) -> bool:
+    """Whether a class is made as Functional is, so that a graph's configuration is all it needs."""
+    initializer = cls.__init__  # type: ignore[misc]
+    if initializer in (Functional.__init__, Model.__init__):
+        return True
+    spec = inspect.getfullargspec(initializer)
+    own = inspect.getfullargspec(Functional.__init__).args
+    return spec.args[1:] == own[1:] or (spec.varargs is not None and spec.varkw is not None)
 
 
 def make_functional(model: Model) -> None:

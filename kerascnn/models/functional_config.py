@@ -10,6 +10,8 @@ from kerascnn.models import op_config
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import Function, Node, Operation, history_of
 
+_OF_GRAPHS = frozenset({"name", "trainable", "layers", "input_layers", "output_layers"})
+
 
 def from_model(model: Any) -> dict[str, Any]:
     """Layers with their calls, and which calls are the model's inputs and outputs.
@@ -169,7 +171,8 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
         return [ends(item) for item in structure]
 
     inputs, outputs = ends(config["input_layers"]), ends(config["output_layers"])
-    model = cls(inputs, outputs, name=config.get("name"))
+    more = {key: value for key, value in config.items() if key not in _OF_GRAPHS}
+    model = cls(inputs, outputs, name=config.get("name"), **more)
     if config.get("trainable") is False:
         model.trainable = False
     return model

@@ -169,10 +169,12 @@ class Model(ModelSaving, Trainer, Layer):
             config: Of a functional model, or the arguments of a subclass.
             custom_objects: Classes of one's own by name.
         """
-        if cls is Model and "output_layers" in config:
-            from kerascnn.models.functional import Functional
+        from kerascnn.models import functional, functional_config
 
-            return Functional.from_config(config, custom_objects)
+        if "output_layers" in config and functional.takes_inputs_and_outputs(cls):
+            # Classes are given Functional as a base when the first model of theirs is made.
+            made = functional.Functional if cls is Model else cls
+            return functional_config.to_model(made, config, custom_objects)
         return super().from_config(config)
 
 

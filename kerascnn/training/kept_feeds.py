@@ -18,6 +18,7 @@ from kerascnn.metrics.metric import Metric
 from kerascnn.random import SeedGenerator
 from kerascnn.training.data import ArrayData
 from kerascnn.training.feed import Feed
+from kerascnn.training.layer_settings import LayerSettings
 from kerascnn.training.steps import PREDICT
 from kerascnn.variable import Variable
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 # What compiled steps depend on, beside data and settings: layers, what they own, how they compute.
 _KINDS = (Layer, Variable, SeedGenerator, Metric, DTypePolicy, _core.Variable)
 # What a run changes by itself.
-_OF_RUNS = frozenset(
+OF_RUNS = frozenset(
     {
         "_initial_epoch",
         "_keeps_metrics",
@@ -52,11 +53,12 @@ class _Circumstances(NamedTuple):
     metrics: list[Any]
     watch: Any
     watched: list[Any]
+    told: LayerSettings
 
     def hold_for(self, model: StepMachinery) -> bool:
         """Whether all is as it was."""
         is_same = self.programs is model._programs and self.settings == _settings(model)
-        return is_same and self.watch.is_unchanged()
+        return is_same and self.watch.is_unchanged() and self.told.is_unchanged()
 
 
 class KeptFeeds:
@@ -78,12 +80,18 @@ class KeptFeeds:
         layers = model._state.parts.layers
         if not feed.can_begin_again or not all(map(_is_seen_through, layers)):
             return
-        left_out = _OF_RUNS.union(*(layer._not_owned for layer in layers))
+        left_out = OF_RUNS.union(*(layer._not_owned for layer in layers))
         metrics = [] if form[0] == PREDICT else list(model.metrics)
         owners = [*layers, *(model._all_metrics() if metrics else [])]
         watch, watched = _core.watch(owners, _KINDS, left_out)
         feed.circumstances = _Circumstances(
-            form, model._programs, _settings(model), metrics, watch, watched
+            form,
+            model._programs,
+            _settings(model),
+            metrics,
+            watch,
+            watched,
+            LayerSettings(layers, model._set_by_steps()),
         )
 
     def put_back(self, feed: Any) -> None:

@@ -21,7 +21,8 @@ from kerascnn.training.data import ArrayData
 from kerascnn.training.device_state import StepState, device_of, move_to
 from kerascnn.training.eager import EagerStep
 from kerascnn.training.feed import Feed, pieces_on_their_way
-from kerascnn.training.kept_feeds import KeptFeeds, form_of
+from kerascnn.training.kept_feeds import OF_RUNS, KeptFeeds, form_of
+from kerascnn.training.layer_settings import LayerSettings
 from kerascnn.training.logs import flat_logs, host_results
 from kerascnn.training.loops import step_logs
 from kerascnn.training.steps import (
@@ -58,6 +59,7 @@ class StepMachinery:
     _programs: Any = None  # compiled steps by signature
     _metrics_found: list | None = None
     _keeps_metrics = False
+    _set_in_calls: frozenset[str] = frozenset()  # attributes of layers that tracing them changes
 
     if TYPE_CHECKING:
         # What the layer has that this is mixed into.
@@ -155,8 +157,8 @@ class StepMachinery:
         )
         programs = self._programs
         step = programs.pop(key, None)
-        if step is None:
-            step = self._compile_step(kind, source, state)
+        if step is None or not step.told.is_unchanged():
+            step = self._compile_noting_settings(kind, source, state, layers)
             # A first trace may make some.
             self._forget_metrics()
             state.parts = None
@@ -167,6 +169,23 @@ class StepMachinery:
                 state.kept_feeds.clear()
         programs[key] = step
         return step
+
+    def _compile_noting_settings(
+        self, kind: str, source: BatchSource, state: StepState, layers: list
+    ) -> Step:
+        """A new step, which knows what the layers were told when it was traced."""
+        before = LayerSettings(layers, self._set_by_steps())
+        is_first = not all(layer.built for layer in layers)
+        step = self._compile_step(kind, source, state)
+        if not is_first:
+            # A `call` may count its calls: no step depends on what each trace sets anew.
+            self._set_in_calls |= before.changed()
+        step.told = LayerSettings(self._flatten_layers(), self._set_by_steps())
+        return step
+
+    def _set_by_steps(self) -> frozenset[str]:
+        """Names of attributes of layers that runs set by themselves."""
+        return OF_RUNS | self._set_in_calls
 
     def _compile_step(self, kind: str, source: BatchSource, state: StepState) -> Step:
         if self.run_eagerly:

@@ -94,7 +94,7 @@ class SimpleRNNCell(DenseCell):
         return rate > 0
 
     def step(self, projected: Any, states: Any, parts: RecurrentParts) -> tuple[Any, list[Any]]:
-        output = self.activation(ops.add(projected, self._recurrent_product(states[0], parts)))
+        output = self._activated(ops.add(projected, self._recurrent_product(states[0], parts)))
         return output, [output]
 
     def arguments_config(self) -> dict[str, Any]:

@@ -1,0 +1,38 @@
+"""What layers were told when a step was compiled: a step computes with what held then.
+
+Somebody may set another activation or rate afterwards, `layer.activation = None` say, and means the
+next call of `fit` or `predict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kerascnn import _core
+from kerascnn.layers.layer import Layer
+from kerascnn.metrics.metric import Metric
+from kerascnn.random import SeedGenerator
+from kerascnn.variable import Variable
+
+# What steps are compiled for anyway, or never look into.
+_KINDS = (Layer, Variable, SeedGenerator, Metric, _core.Variable)
+
+
+class LayerSettings:
+    """Numbers, texts and functions among the attributes of layers, as they are now.
+
+    Args:
+        layers: The layers.
+        left_out: Names of attributes that steps do not depend on.
+    """
+
+    def __init__(self, layers: Iterable[Any], left_out: frozenset[str]) -> None:
+        self._settings, self._kept = _core.note_settings(list(layers), _KINDS, left_out)
+
+    def is_unchanged(self) -> bool:
+        return self._settings.is_unchanged()
+
+    def changed(self) -> set[str]:
+        """The names of attributes that are not what they were, of whichever layers."""
+        return self._settings.changed()
