@@ -82,6 +82,7 @@ class Step:
         self._outputs = outputs  # the structure of what the step returned
         self._staged: list[StagedTensor] | None = None
         self.owners: Any = None  # what the signature names
+        self.told: Any = None  # the LayerSettings that it was traced with
         self.seconds: float | None = None  # that it takes, where somebody noted them
 
     def stage(self, arrays: Sequence[Array], device: str) -> list[Any]:

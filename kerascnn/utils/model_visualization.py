@@ -1,9 +1,8 @@
-"""Plots of models, by Graphviz where it is installed and as SVG otherwise."""
+"""Plots of models, by Graphviz where it is installed, else drawn here."""
 
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def model_to_dot(
         import pydot
     except ImportError as error:
         raise ImportError(
-            "model_to_dot needs the package pydot: pip install pydot. plot_model draws an SVG file "
+            "model_to_dot needs the package pydot: pip install pydot. plot_model draws files "
             "without it."
         ) from error
     style = Style(
@@ -94,12 +93,11 @@ def plot_model(
     """Draws a model into a file.
 
     With pydot and Graphviz installed the file is of any kind that Graphviz writes. Without them it
-    is an SVG file; where another kind was asked for, its name gets the ending `.svg`, and a warning
-    says so.
+    can be SVG, or with the package Pillow PNG, JPEG and what else Pillow writes.
 
     Args:
         model: A model that is built.
-        to_file: The file; its ending says what kind it is.
+        to_file: The file; its ending says what kind it is, PNG if it has none.
         show_shapes: See `model_to_dot`, as for the others.
         show_dtype: See `model_to_dot`.
         show_layer_names: See `model_to_dot`.
@@ -115,6 +113,7 @@ def plot_model(
 
     Raises:
         ValueError: for a model that is not built, or unknown arguments.
+        ImportError: for a kind of file that needs a package or program that is not there.
 
     Example:
 
@@ -145,16 +144,19 @@ def plot_model(
         )
         dot.write(str(path), format=path.suffix[1:] or "png")
         return _notebook_image(path)
-    from kerascnn.utils.svg_plot import draw
+    from kerascnn.utils import image_plot, svg_plot
 
-    if path.suffix.lower() != ".svg":
-        named, path = path, path.with_suffix(".svg")
-        warnings.warn(
-            f"{named} would need the package pydot and the program dot of Graphviz, which are not "
-            f"both there: the plot is in {path} instead.",
-            stacklevel=2,
+    diagram, ending = describe(model, style), path.suffix.lower() or ".png"
+    if ending == ".svg":
+        path.write_text(svg_plot.draw(diagram, rankdir), encoding="utf-8")
+    elif image_plot.can_draw(ending):
+        image_plot.draw(diagram, path, rankdir, dpi)
+    else:
+        raise ImportError(
+            f"A plot as {ending} needs the package Pillow, for kinds of files that it writes (pip "
+            "install pillow), or the package pydot and the program dot of Graphviz. An .svg file "
+            f"needs none of them. Received: to_file={str(to_file)!r}"
         )
-    path.write_text(draw(describe(model, style), rankdir), encoding="utf-8")
     return _notebook_image(path)
 
 

@@ -1,44 +1,17 @@
-"""Diagrams of models as SVG, for machines without Graphviz.
-
-Boxes lie in rows by their distance from the inputs; within a row each lies near the mean of what it
-takes (Sugiyama, Tagawa and Toda, 1981, "Methods for Visual Understanding of Hierarchical System
-Structures"). Arrows are bent in the gaps between rows.
-"""
+"""Diagrams of models as SVG, for machines without Graphviz."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from xml.sax.saxutils import escape
 
-from kerascnn.utils.model_diagram import Box, Diagram
-
-_TITLE, _TEXT = 16, 14  # sizes of letters
-_LETTER = 0.6  # mean width of a letter, in its size
-_LINE = 34  # height of a line of a box
-_GAP = 46  # between rows, and half of it between neighbours
-_MARGIN = 24
-
-_Place = tuple[float, float, float, float]  # left, top, width, height
+from kerascnn.utils.diagram_layout import Arrow, Part, Rectangle, Text, lay_out
+from kerascnn.utils.model_diagram import Diagram
 
 
 def draw(diagram: Diagram, rankdir: str = "TB") -> str:
-    """The text of an SVG file.
-
-    Args:
-        diagram: what to draw.
-        rankdir: "TB" for rows from top to bottom, "LR" for columns from left to right, "BT" and
-            "RL" for the other way round.
-    """
-    boxes = {box.key: box for box in diagram.boxes()}
-    edges = [(a, b) for a, b in dict.fromkeys(diagram.all_edges()) if a in boxes and b in boxes]
-    rows = _rows(list(boxes), edges)
-    if rankdir in ("BT", "RL"):
-        rows.reverse()
-    sideways = rankdir in ("LR", "RL")
-    places = _place(rows, boxes, sideways)
-    groups = _groups(diagram, places)
-    width = max(p[0] + p[2] for p in [*places.values(), *groups.values()]) + _MARGIN
-    height = max(p[1] + p[3] for p in [*places.values(), *groups.values()]) + _MARGIN
+    """The text of an SVG file; see `diagram_layout.lay_out`."""
+    drawing = lay_out(diagram, rankdir)
+    width, height = drawing.width, drawing.height
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="Helvetica, Arial, sans-serif">',
@@ -46,163 +19,36 @@ def draw(diagram: Diagram, rankdir: str = "TB") -> str:
         'markerHeight="7" orient="auto"><path d="M0 0L10 5L0 10z"/></marker></defs>',
         '<rect width="100%" height="100%" fill="white"/>',
     ]
-    for name, (left, top, w, h) in groups.items():
-        parts.append(
-            f'<rect x="{left:.1f}" y="{top:.1f}" width="{w:.1f}" height="{h:.1f}" fill="none" '
-            'stroke="black" stroke-dasharray="6 4"/>'
-        )
-        parts.append(_text(left + 6, top + 15, name[1], _TEXT, "black", anchor="start"))
-    parts += [_arrow(places[a], places[b], sideways) for a, b in edges]
-    parts += [_draw_box(boxes[key], place) for key, place in places.items()]
+    parts += [_part(part) for part in drawing.frames]
+    parts += [_arrow(arrow) for arrow in drawing.arrows]
+    parts += [f"<g>{''.join(_part(part) for part in box)}</g>" for box in drawing.boxes]
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _rows(keys: list[str], edges: list[tuple[str, str]]) -> list[list[str]]:
-    """The boxes by their longest way from an input, each row in its order from left to right.
-
-    Arrows back, to a layer that is called once more, have no say in this.
-    """
-    order = {key: i for i, key in enumerate(keys)}
-    edges = [(a, b) for a, b in edges if order[a] < order[b]]
-    parents: dict[str, list[str]] = defaultdict(list)
-    children: dict[str, list[str]] = defaultdict(list)
-    for a, b in edges:
-        parents[b].append(a)
-        children[a].append(b)
-    level = dict.fromkeys(keys, 0)
-    missing = {key: len(parents[key]) for key in keys}
-    ready = [key for key in keys if not missing[key]]
-    for key in ready:  # grows while it is gone through
-        for child in children[key]:
-            level[child] = max(level[child], level[key] + 1)
-            missing[child] -= 1
-            if not missing[child]:
-                ready.append(child)
-    rows: list[list[str]] = [[] for _ in range(max(level.values()) + 1)]
-    for key in keys:
-        rows[level[key]].append(key)
-    place: dict[str, float] = {}
-    for row in rows:
-        means = {k: sum(place[p] for p in parents[k]) / len(parents[k]) for k in row if parents[k]}
-        row.sort(key=lambda key: means.get(key, 0.0))
-        place.update({key: i - (len(row) - 1) / 2 for i, key in enumerate(row)})
-    return rows
+def _part(part: Part) -> str:
+    return _rectangle(part) if isinstance(part, Rectangle) else _text(part)
 
 
-def _size(box: Box) -> tuple[float, float]:
-    cells = sum(_cell_width(cell.text + cell.bold) for cell in box.cells)
-    width = max(len(_title(box)) * _TITLE * _LETTER + 28, cells)
-    if box.activation is not None:
-        width = max(width, _cell_width(f"Activation: {box.activation}"))
-    return width, _LINE * (1 + (box.activation is not None) + bool(box.cells))
+def _rectangle(part: Rectangle) -> str:
+    fill = 'fill="none" stroke-dasharray="6 4"' if part.fill is None else f'fill="{part.fill}"'
+    return (
+        f'<rect x="{part.left:.1f}" y="{part.top:.1f}" width="{part.width:.1f}" '
+        f'height="{part.height:.1f}" {fill} stroke="black"/>'
+    )
 
 
-def _cell_width(text: str) -> float:
-    return len(text) * _TEXT * _LETTER + 24
+def _text(part: Text) -> str:
+    weight = ' font-weight="bold"' if part.bold else ""
+    anchor = "middle" if part.centered else "start"
+    return (
+        f'<text x="{part.x:.1f}" y="{part.y:.1f}" font-size="{part.size}" text-anchor="{anchor}" '
+        f'fill="{part.color}"{weight}>{escape(part.text)}</text>'
+    )
 
 
-def _title(box: Box) -> str:
-    return box.kind if box.name is None else f"{box.name} ({box.kind})"
-
-
-def _place(rows: list[list[str]], boxes: dict[str, Box], sideways: bool) -> dict[str, _Place]:
-    """Where each box lies; rows are centered."""
-    sizes = {key: _size(box) for key, box in boxes.items()}
-    along = 1 if sideways else 0  # the direction of a row
-    lengths = [sum(sizes[k][along] for k in row) + _GAP / 2 * (len(row) - 1) for row in rows]
-    places = {}
-    depth = float(_MARGIN)
-    for row, length in zip(rows, lengths, strict=True):
-        thickness = max(sizes[key][1 - along] for key in row)
-        position = _MARGIN + (max(lengths) - length) / 2
-        for key in row:
-            width, height = sizes[key]
-            across = depth + (thickness - sizes[key][1 - along]) / 2
-            left, top = (across, position) if sideways else (position, across)
-            places[key] = (left, top, width, height)
-            position += sizes[key][along] + _GAP / 2
-        depth += thickness + _GAP
-    return places
-
-
-def _groups(diagram: Diagram, places: dict[str, _Place]) -> dict[tuple[int, str], _Place]:
-    """Frames around the boxes of opened models, by a number and their name; outer ones first."""
-    frames: dict[tuple[int, str], _Place] = {}
-
-    def visit(part: Diagram, depth: int) -> None:
-        for inner in part.parts:
-            if not isinstance(inner, Diagram):
-                continue
-            inside = [places[box.key] for box in inner.boxes()]
-            room = max(20 - 5 * depth, 5)  # frames in frames keep apart
-            left, top = min(p[0] for p in inside) - room, min(p[1] for p in inside) - room
-            right = max(p[0] + p[2] for p in inside) + room
-            bottom = max(p[1] + p[3] for p in inside) + room
-            frames[(len(frames), inner.name)] = (left, top, right - left, bottom - top)
-            visit(inner, depth + 1)
-
-    visit(diagram, 0)
-    return frames
-
-
-def _arrow(a: _Place, b: _Place, sideways: bool) -> str:
-    """From the middle of one side of a box to the side of the other that faces it."""
-    (ax, ay, aw, ah), (bx, by, bw, bh) = a, b
-    if a == b:  # a layer that takes what it returned
-        right, upper, lower = ax + aw, ay + ah / 3, ay + ah * 2 / 3
-        out = right + _GAP / 5
-        points = [(right, upper), (out, upper), (out, lower), (right, lower)]
-    elif sideways:
-        forward = ax < bx
-        start = (ax + (aw if forward else 0), ay + ah / 2)
-        end = (bx + (0 if forward else bw), by + bh / 2)
-        bend = (end[0] - _GAP / 2) if forward else (end[0] + _GAP / 2)
-        points = [start, (bend, start[1]), (bend, end[1]), end]
-    else:
-        forward = ay < by
-        start = (ax + aw / 2, ay + (ah if forward else 0))
-        end = (bx + bw / 2, by + (0 if forward else bh))
-        bend = (end[1] - _GAP / 2) if forward else (end[1] + _GAP / 2)
-        points = [start, (start[0], bend), (end[0], bend), end]
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+def _arrow(arrow: Arrow) -> str:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in arrow.points)
     return (
         f'<polyline points="{path}" fill="none" stroke="black" stroke-width="2" '
         'marker-end="url(#head)"/>'
-    )
-
-
-def _draw_box(box: Box, place: _Place) -> str:
-    left, top, width, height = place
-    frame = f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
-    parts = [f'<g><rect {frame} fill="black" stroke="black"/>']
-    middle = left + width / 2
-    parts.append(_text(middle, top + 22, _title(box), _TITLE, "white", bold=True))
-    top += _LINE
-    if box.activation is not None:
-        parts.append(_field(left, top, width, f"Activation: {box.activation}", "white", "black"))
-        top += _LINE
-    spare = width - sum(_cell_width(cell.text + cell.bold) for cell in box.cells)
-    for cell in box.cells:
-        text = cell.text + cell.bold
-        cell_width = _cell_width(text) + spare / len(box.cells)
-        parts.append(_field(left, top, cell_width, text, cell.background, cell.color or "black"))
-        left += cell_width
-    return "".join([*parts, "</g>"])
-
-
-def _field(left: float, top: float, width: float, text: str, background: str, color: str) -> str:
-    rectangle = (
-        f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{_LINE}" '
-        f'fill="{background}" stroke="black"/>'
-    )
-    return rectangle + _text(left + width / 2, top + 22, text, _TEXT, color)
-
-
-def _text(
-    x: float, y: float, text: str, size: int, color: str, bold: bool = False, anchor: str = "middle"
-) -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" '
-        f'fill="{color}"{weight}>{escape(text)}</text>'
     )

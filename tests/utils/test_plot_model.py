@@ -1,5 +1,6 @@
-"""Graphs for Graphviz are Keras' graphs; without Graphviz the plot is an SVG file."""
+"""Graphs for Graphviz are Keras' graphs; without Graphviz plots are drawn here."""
 
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -149,10 +150,45 @@ def box_of(group):
     return tuple(float(rectangle.get(name)) for name in ("x", "y", "width", "height"))
 
 
-def test_other_kinds_of_files_become_svg(made, tmp_path, without_graphviz):
-    with pytest.warns(UserWarning, match="Graphviz"):
+@pytest.mark.parametrize("rankdir", ["TB", "LR"])
+@pytest.mark.parametrize("make", NETWORKS)
+def test_images_without_graphviz(made, make, rankdir, tmp_path, without_graphviz):
+    """The picture is that of the SVG file: as large, and dark where the boxes are."""
+    image_module = pytest.importorskip("PIL.Image")
+    model = made[make, kerascnn]
+    options = {"rankdir": rankdir, "show_shapes": True, "expand_nested": True}
+    kerascnn.utils.plot_model(model, tmp_path / "m.svg", **options)
+    kerascnn.utils.plot_model(model, tmp_path / "m.png", dpi=144, **options)
+    root = ElementTree.parse(tmp_path / "m.svg").getroot()
+    with image_module.open(tmp_path / "m.png") as image:
+        assert image.format == "PNG"
+        size = [float(root.get(name)) * 2 for name in ("width", "height")]
+        assert image.size == pytest.approx(size, abs=2)  # the SVG file's are rounded
+        for group in root.iter(f"{NAMESPACE}g"):
+            left, top, *_ = box_of(group)
+            corner = image.getpixel((int(left * 2) + 8, int(top * 2) + 8))
+            assert corner == (0, 0, 0)
+        assert image.getpixel((2, 2)) == (255, 255, 255)
+
+
+def test_names_without_an_ending_are_png(made, tmp_path, without_graphviz, monkeypatch):
+    pytest.importorskip("PIL.Image")
+    monkeypatch.chdir(tmp_path)
+    kerascnn.utils.plot_model(made[line, kerascnn])
+    assert (tmp_path / "model.png").read_bytes().startswith(b"\x89PNG")
+    kerascnn.utils.plot_model(made[line, kerascnn], tmp_path / "m.jpg", dpi=30)
+    assert (tmp_path / "m.jpg").read_bytes().startswith(b"\xff\xd8")
+
+
+def test_no_other_file_than_the_one_that_was_asked_for(
+    made, tmp_path, without_graphviz, monkeypatch
+):
+    with pytest.raises(ImportError, match="Graphviz"):
+        kerascnn.utils.plot_model(made[line, kerascnn], tmp_path / "model.dot")
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ImportError, match="pillow"):
         kerascnn.utils.plot_model(made[line, kerascnn], tmp_path / "model.png")
-    assert [p.name for p in tmp_path.iterdir()] == ["model.svg"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_subclassed_model_is_one_box(tmp_path, without_graphviz):
