@@ -176,7 +176,7 @@ def enter_scope() -> None:
 
 def leave_scope() -> None: ...
 
-def apply(op: str, inputs: Sequence[Tensor], attrs: Mapping[str, bool | int | float | str | Sequence[int] | Sequence[float]] = {}) -> list[Tensor]:
+def apply(op: str, inputs: Sequence[Tensor], attrs: Mapping[str, bool | int | float | str | Sequence[int] | Sequence[float] | Sequence[Body]] = {}) -> list[Tensor]:
     """Runs one op at once."""
 
 def op_names() -> list[str]: ...
@@ -310,7 +310,25 @@ def record_function(name: str, inputs: Sequence[Variable | Tensor], outputs: Seq
 class Graph:
     """A traced computation."""
 
-    def __init__(self) -> None: ...
+    def __init__(self, parent: Graph | None = None) -> None:
+        """With a parent: of a body, which may read the parent's values."""
+
+    def bind(self, variable: Variable, outer: int) -> None:
+        """
+        From now on this value of the parent is the variable's before the body.
+        """
+
+    def knows(self, variable: Variable) -> bool: ...
+
+    @property
+    def captured(self) -> list[tuple[int, Value]]:
+        """What inputs of a body stand for: the number of the parent's value."""
+
+    @property
+    def bound_states(self) -> list[tuple[Variable, int, Value, Value]]:
+        """
+        Of a body, for each variable: the number of the parent's value, the input that stands for it, and the value at the end.
+        """
 
     def input(self, name: str, shape: Sequence[int], dtype: str) -> Value: ...
 
@@ -318,7 +336,7 @@ class Graph:
 
     def full(self, shape: Sequence[int], dtype: str, value: float) -> Value: ...
 
-    def apply(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, bool | int | float | str | Sequence[int] | Sequence[float]] = {}) -> list[Value]: ...
+    def apply(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, bool | int | float | str | Sequence[int] | Sequence[float] | Sequence[Body]] = {}) -> list[Value]: ...
 
     def read(self, variable: Variable) -> Value:
         """The variable's value at this point of the trace."""
@@ -397,6 +415,13 @@ class Value:
 
     @property
     def id(self) -> int: ...
+
+class Body:
+    """A graph that a node owns, with the inputs that it is given."""
+
+    def __init__(self, graph: Graph, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> None: ...
+
+    def to_string(self) -> str: ...
 
 class Program:
     """A graph made ready to run on one device."""

@@ -85,6 +85,31 @@ class Trace(Streams):
         self.scratch = scratch
         self._tokens: list[contextvars.Token[Trace | None]] = []
         self._constants: dict[int, tuple[Any, Any]] = {}
+        self._outer: Trace | None = None
+        self._bodies: list[Any] = []  # graphs of the traces inside of this one
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[Trace]:
+        """A block that is recorded in a graph of its own, as the body of a loop or a branch.
+
+        It may read the values and variables of this trace. Draws in it have stream numbers that
+        nothing else has, and move their generators on at its end: run again with the state that it
+        leaves, it draws other numbers.
+        """
+        trace = Trace(self.device, self.scratch)
+        trace.graph = _core.Graph(self.graph)
+        trace._outer = self
+        trace._streams = dict(self._streams)
+        with trace:
+            yield trace
+
+    def read(self, variable: Variable) -> Any:
+        """A variable's value at this point of the trace."""
+        if self._outer is not None and not self.graph.knows(variable.core):
+            with resumed(self._outer):
+                outer = variable._stored()
+            self.graph.bind(variable.core, outer.id)
+        return self.graph.read(variable.core)
 
     def constant(self, tensor: Any) -> Any:
         """A tensor as a value of the graph, the same one for the same tensor."""
@@ -95,7 +120,7 @@ class Trace(Streams):
 
     def draw(self, state: Variable) -> tuple[Any, int]:
         """The value of a generator's state, and a stream number that nothing else here has."""
-        return self.graph.read(state.core), self.next_stream(state)
+        return state._stored(), self.next_stream(state)
 
     def __enter__(self) -> Trace:
         self._tokens.append(_current.set(self))
@@ -111,9 +136,28 @@ class Trace(Streams):
         _current.reset(self._tokens.pop())
         _core.leave_scope()
         self._constants.clear()
-        self.graph.forget_own_gradients()
+        if self._outer is not None:
+            # Gradients may be taken through a body until the outermost trace ends.
+            self._outer._bodies += [self.graph, *self._bodies]
+            if kind is None:
+                self._finish_body(self._outer)
+            return
+        for graph in (self.graph, *self._bodies):
+            graph.forget_own_gradients()
         if kind is None:
             self.finish()
+
+    def _finish_body(self, outer: Trace) -> None:
+        with resumed(self):
+            for key, (state, stream) in self._streams.items():
+                if outer._streams.get(key, (state, 0))[1] != stream:
+                    self.graph.assign(state.core, self._advanced(state))
+        outer._streams.update(self._streams)
+
+    def _advanced(self, state: Variable) -> Any:
+        self.read(state)
+        before = self.graph.read(state.core)
+        return self.graph.apply("random_advance", [before], {"amount": 1})[0]
 
     def finish(self) -> None:
         """Moves the generators on: nothing is drawn in this trace any more.
@@ -122,9 +166,7 @@ class Trace(Streams):
         """
         self.graph.push_scope("random numbers")
         for state, _ in self._streams.values():
-            before = self.graph.read(state.core)
-            after = self.graph.apply("random_advance", [before], {"amount": 1})[0]
-            self.graph.assign(state.core, after)
+            self.graph.assign(state.core, self._advanced(state))
         self.graph.pop_scope()
         self._streams.clear()
 
@@ -150,6 +192,20 @@ def numbering(streams: Streams) -> Iterator[None]:
     for state, _ in streams.streams().values():
         after = _core.apply("random_advance", [state.core.value], {"amount": 1})[0]
         state.core.assign(after)
+
+
+@contextlib.contextmanager
+def resumed(trace: Trace) -> Iterator[None]:
+    """A block that is recorded in this trace, whatever else is open: an outer one, or an inner one
+    whose gradient is taken.
+    """
+    token = _current.set(trace)
+    _core.enter_scope()
+    try:
+        yield
+    finally:
+        _core.leave_scope()
+        _current.reset(token)
 
 
 @contextlib.contextmanager

@@ -58,6 +58,7 @@ class Block:
     def __init__(self) -> None:
         self.reads: dict[Any, Any] = {}  # by the core's variable: the value before the block
         self.versions: dict[Any, int] = {}  # of trainable ones, which are not copied
+        self.trace: Any = None  # whose reads and assignments are the block's
         self._own: dict[Any, Any] | None = None  # what is read and assigned while it is repeated
 
     @contextlib.contextmanager
@@ -89,6 +90,7 @@ class Block:
     @contextlib.contextmanager
     def _active(self) -> Iterator[None]:
         token = _block.set(self)
+        self.trace = tracing.current()
         _core.enter_scope()  # operators of tensors ask for the block from here on
         try:
             yield
@@ -118,6 +120,15 @@ class Block:
 
 
 _block: contextvars.ContextVar[Block | None] = contextvars.ContextVar("block", default=None)
+
+
+def _current_block() -> Block | None:
+    """The block whose reads and assignments those here are.
+
+    The body of a loop in a block is not: what it reads and assigns, the loop does.
+    """
+    block = _block.get()
+    return None if block is None or block.trace is not tracing.current() else block
 
 
 class Variable(_core.Operators):
@@ -238,12 +249,12 @@ class Variable(_core.Operators):
         return dispatch.apply_one("cast", [value], {"dtype": wanted})
 
     def _stored(self) -> Any:
-        block = _block.get()
+        block = _current_block()
         return self._current() if block is None else block.read(self)
 
     def _current(self) -> Any:
         trace = tracing.current()
-        return self.core.value if trace is None else trace.graph.read(self.core)
+        return self.core.value if trace is None else trace.read(self)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy of what is held now."""
@@ -305,7 +316,7 @@ class Variable(_core.Operators):
                 f"The variable '{self.path}' has shape {self.shape}; a value of shape "
                 f"{tuple(value.shape)} cannot be assigned to it."
             )
-        block = _block.get()
+        block = _current_block()
         if block is not None and block.takes(self.core, value):
             return value
         if trace is None:

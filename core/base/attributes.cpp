@@ -29,10 +29,13 @@ struct KeyWriter {
   void operator()(const std::string& value) const {
     out += "s" + std::to_string(value.size()) + ":" + value;
   }
+  void operator()(const BodyPtr& body) const {
+    out += "g" + std::to_string(reinterpret_cast<uintptr_t>(body.get()));
+  }
   template <typename T>
   void operator()(const std::vector<T>& values) const {
     out += "[";
-    for (T value : values) (*this)(value);
+    for (const T& value : values) (*this)(value);
     out += "]";
   }
 };
@@ -65,10 +68,11 @@ struct Hasher {
   void operator()(int64_t value) const { add(static_cast<uint64_t>(value)); }
   void operator()(double value) const { add(std::bit_cast<uint64_t>(value)); }
   void operator()(const std::string& value) const { add(std::hash<std::string>()(value)); }
+  void operator()(const BodyPtr& body) const { add(reinterpret_cast<uintptr_t>(body.get())); }
   template <typename T>
   void operator()(const std::vector<T>& values) const {
     add(values.size());
-    for (T value : values) (*this)(value);
+    for (const T& value : values) (*this)(value);
   }
 };
 
@@ -135,6 +139,17 @@ std::vector<double> Attributes::get_doubles(std::string_view name) const {
 
 DType Attributes::get_dtype(std::string_view name) const {
   return dtype_from_name(get_string(name));
+}
+
+const Bodies& Attributes::get_bodies(std::string_view name, size_t count) const {
+  const Bodies& bodies = require<Bodies>(find(name), name, "a list of bodies");
+  const bool fits = count == 0 ? !bodies.empty() : bodies.size() == count;
+  if (!fits || std::find(bodies.begin(), bodies.end(), nullptr) != bodies.end()) {
+    throw ValueError(message("attribute \"", name, "\" must have ",
+                             count == 0 ? std::string("a body") : std::to_string(count) + " bodies",
+                             " or more, none of them None; received ", bodies.size()));
+  }
+  return bodies;
 }
 
 std::string Attributes::key() const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,8 +16,14 @@
 
 namespace kerascnn {
 
-using Attribute =
-    std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
+// Graphs that an op runs, such as a loop's body (core/graph/body.h). Equal where they are the same
+// objects.
+struct Body;
+using BodyPtr = std::shared_ptr<Body>;
+using Bodies = std::vector<BodyPtr>;
+
+using Attribute = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>,
+                               std::vector<double>, Bodies>;
 
 class Attributes {
  public:
@@ -36,6 +43,8 @@ class Attributes {
   // A list of integers is accepted too: an empty list has no type of its own.
   std::vector<double> get_doubles(std::string_view name) const;
   DType get_dtype(std::string_view name) const;
+  // With so many entries, none of them null; any number of them from 1 on where `count` is 0.
+  const Bodies& get_bodies(std::string_view name, size_t count = 0) const;
 
   const std::vector<std::pair<std::string, Attribute>>& entries() const { return entries_; }
 

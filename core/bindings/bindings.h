@@ -18,6 +18,7 @@
 
 #include "core/base/attributes.h"
 #include "core/base/shape.h"
+#include "core/graph/body.h"
 #include "core/tensor/tensor.h"
 
 namespace kerascnn::bindings {
@@ -44,9 +45,10 @@ void bind_watch(nb::module_& m);
 using AttributeMap = std::map<std::string, Attribute>;
 
 // How AttributeMap reads in a signature.
-#define KERASCNN_ATTRIBUTES_TYPE                             \
-  "collections.abc.Mapping[str, bool | int | float | str | " \
-  "collections.abc.Sequence[int] | collections.abc.Sequence[float]]"
+#define KERASCNN_ATTRIBUTES_TYPE                                       \
+  "collections.abc.Mapping[str, bool | int | float | str | "           \
+  "collections.abc.Sequence[int] | collections.abc.Sequence[float] | " \
+  "collections.abc.Sequence[Body]]"
 
 inline Attributes to_attributes(const AttributeMap& map) {
   Attributes attributes;

@@ -80,12 +80,7 @@ nb::tuple cut_part(const GraphPtr& graph, size_t first_node,
 }  // namespace
 
 ValueId id_in(const GraphPtr& graph, const GraphValue& value) {
-  if (value.graph != graph) {
-    throw ValueError(
-        message("value ", value.id, " (", spec_string(value.spec()),
-                ") belongs to another graph; values can't outlive the trace they come from"));
-  }
-  return value.id;
+  return value.graph == graph ? value.id : graph->capture(value.graph, value.id);
 }
 
 std::vector<ValueId> ids_in(const GraphPtr& graph, const std::vector<GraphValue>& values) {
@@ -94,6 +89,32 @@ std::vector<ValueId> ids_in(const GraphPtr& graph, const std::vector<GraphValue>
   for (const GraphValue& value : values) ids.push_back(id_in(graph, value));
   return ids;
 }
+
+namespace {
+
+BodyPtr make_body(const GraphPtr& graph, const std::vector<std::optional<GraphValue>>& inputs,
+                  const std::vector<GraphValue>& outputs) {
+  return std::make_shared<Body>(Body{graph, maybe_ids_in(graph, inputs), ids_in(graph, outputs)});
+}
+
+nb::list captured(const GraphPtr& graph) {
+  nb::list result;
+  for (const auto& [outer, inner] : graph->captured()) {
+    result.append(nb::make_tuple(outer, GraphValue{graph, inner}));
+  }
+  return result;
+}
+
+nb::list bound_states(const GraphPtr& graph) {
+  nb::list result;
+  for (const auto& [variable, outer, inner, last] : graph->bound_states()) {
+    result.append(
+        nb::make_tuple(variable, outer, GraphValue{graph, inner}, GraphValue{graph, last}));
+  }
+  return result;
+}
+
+}  // namespace
 
 void bind_graph(nb::module_& m) {
   nb::class_<Graph> graph(m, "Graph", nb::is_weak_referenceable(), "A traced computation.");
@@ -105,7 +126,30 @@ void bind_graph(nb::module_& m) {
       .def_prop_ro("graph", [](const GraphValue& v) { return v.graph; })
       .def_prop_ro("id", [](const GraphValue& v) { return v.id; });
 
-  graph.def(nb::new_([] { return std::make_shared<Graph>(); }))
+  nb::class_<Body>(m, "Body", "A graph that a node owns, with the inputs that it is given.")
+      .def(nb::new_(&make_body), nb::arg("graph"), nb::arg("inputs"), nb::arg("outputs"))
+      .def("to_string", [](const Body& body) { return body.graph->to_string(); });
+
+  graph
+      .def(nb::new_([](const std::shared_ptr<Graph>& parent) {
+             return parent ? std::make_shared<Graph>(parent) : std::make_shared<Graph>();
+           }),
+           nb::arg("parent") = nb::none(),
+           "With a parent: of a body, which may read the parent's values.")
+      .def(
+          "bind",
+          [](const GraphPtr& g, const VariablePtr& variable, ValueId outer) {
+            g->bind(variable, outer);
+          },
+          nb::arg("variable"), nb::arg("outer"),
+          "From now on this value of the parent is the variable's before the body.")
+      .def("knows", &Graph::knows, nb::arg("variable"))
+      .def_prop_ro("captured", &captured, nb::sig("def captured(self) -> list[tuple[int, Value]]"),
+                   "What inputs of a body stand for: the number of the parent's value.")
+      .def_prop_ro("bound_states", &bound_states,
+                   nb::sig("def bound_states(self) -> list[tuple[Variable, int, Value, Value]]"),
+                   "Of a body, for each variable: the number of the parent's value, the input that "
+                   "stands for it, and the value at the end.")
       .def(
           "input",
           [](const GraphPtr& g, std::string name, const Shape& shape, const std::string& dtype) {

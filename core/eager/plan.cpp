@@ -188,6 +188,8 @@ CallInfoPtr call_here(EagerPlan& plan) {
 EagerPlanPtr find_plan(const OpDef& op, const Attributes& attributes, Inputs inputs,
                        bool allow_tf32) {
   const Device device = common_device(op.name, inputs);
+  // Kept, it would keep its bodies, which nothing but this call may need.
+  if (op.has_bodies) return make_plan(op, attributes, inputs, device, allow_tf32);
   const size_t hash = hash_of(op, attributes, inputs, device, allow_tf32);
   EagerPlanPtr plan = plan_cache().find(hash, [&](const EagerPlan& known) {
     return fits(known, op, attributes, inputs, device, allow_tf32);

@@ -241,6 +241,7 @@ std::vector<ValueId> Graph::with_own_gradient(const std::vector<ValueId>& inputs
 
 void Graph::forget_own_gradients() {
   for (OwnCall& call : own_calls_) call.gradient = nullptr;
+  parent_.reset();
 }
 
 GraphPart cut_from(const Graph& whole, size_t first_node, const std::vector<ValueId>& outputs) {

@@ -16,6 +16,9 @@ struct AttributePrinter {
   void operator()(int64_t value) const { out << value; }
   void operator()(double value) const { out << value; }
   void operator()(const std::string& value) const { out << '"' << value << '"'; }
+  void operator()(const Bodies& bodies) const {
+    out << bodies.size() << (bodies.size() == 1 ? " body" : " bodies");
+  }
   template <typename T>
   void operator()(const std::vector<T>& values) const {
     out << '[';
@@ -144,7 +147,60 @@ Scope Graph::updated_layers(const std::vector<ValueId>& inputs, const Scope& own
   return gradients.empty() ? own : gradients;
 }
 
+Graph::Graph(const std::shared_ptr<Graph>& parent)
+    : phase_(parent->phase_), is_body_(true), parent_(parent) {
+  const Scope scope = parent->current_scope();
+  if (!scope.empty()) scopes_.push_back(scope.path);
+}
+
+ValueId Graph::capture(const std::shared_ptr<Graph>& owner, ValueId id) {
+  if (parent_ == nullptr) {
+    throw ValueError(message("value ", id, " (", spec_string(owner->value(id).spec),
+                             ") belongs to another graph; values can't outlive the trace they "
+                             "come from, nor the loop or branch that they are made in"));
+  }
+  const ValueId outer = parent_ == owner ? id : parent_->capture(owner, id);
+  const Value& value = parent_->value(outer);
+  const auto [found, is_new] = captured_index_.try_emplace(outer, kNoValue);
+  if (!is_new) return found->second;
+  if (value.kind == ValueKind::Constant) {
+    return found->second = constant(parent_->constants()[value.source]);
+  }
+  found->second = input(message("captured_", captured_.size()), value.spec);
+  captured_.push_back({outer, found->second});
+  return found->second;
+}
+
+void Graph::bind(const VariablePtr& variable, ValueId outer) {
+  if (parent_ == nullptr) throw ValueError("bind: the graph is no body, or its parent is gone");
+  if (knows(variable)) {
+    throw ValueError(message("bind: variable \"", variable->name(), "\" has been read already"));
+  }
+  const ValueId id = input(variable->name(), parent_->value(outer).spec);
+  state_index_.emplace(variable.get(), static_cast<int32_t>(states_.size()));
+  states_.push_back(variable);
+  state_values_.push_back(id);
+  current_values_.push_back(id);
+  state_layers_.emplace_back();
+  outer_states_.push_back(outer);
+}
+
+std::vector<Graph::BoundState> Graph::bound_states() const {
+  std::vector<BoundState> result;
+  for (size_t i = 0; i < outer_states_.size(); ++i) {
+    result.push_back({states_[i], outer_states_[i], state_values_[i], current_values_[i]});
+  }
+  return result;
+}
+
 ValueId Graph::read(const VariablePtr& variable) {
+  if (is_body_ && !knows(variable)) {
+    if (parent_ == nullptr) {
+      throw ValueError(message("variable \"", variable->name(), "\" is read in a loop or branch ",
+                               "whose trace has ended"));
+    }
+    bind(variable, parent_->read(variable));
+  }
   const auto [at, is_new] =
       state_index_.try_emplace(variable.get(), static_cast<int32_t>(states_.size()));
   if (is_new) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -50,6 +51,11 @@ using OwnGradient =
 
 class Graph {
  public:
+  Graph() = default;
+  // Of a node's body (body.h): what it reads of the parent, values and variables, becomes its
+  // inputs.
+  explicit Graph(const std::shared_ptr<Graph>& parent);
+
   ValueId input(std::string name, const TensorSpec& spec);
   ValueId constant(const Tensor& tensor);
   ValueId full(const TensorSpec& spec,
@@ -63,6 +69,29 @@ class Graph {
   ValueId initial(const VariablePtr& variable);  // what it holds when the step starts
   // Throws ValueError where dtype or shape differ from the variable's.
   void assign(const VariablePtr& variable, ValueId value);
+
+  // Of a body: the input that stands for a value of its parent, or of a graph around that. Throws
+  // ValueError for a value of any other graph, and where the parent is gone.
+  ValueId capture(const std::shared_ptr<Graph>& owner, ValueId id);
+  // From now on a variable's value before the body is this one of the parent. By default it is what
+  // the parent reads.
+  void bind(const VariablePtr& variable, ValueId outer);
+  bool knows(const VariablePtr& variable) const { return state_index_.contains(variable.get()); }
+  // What a body's inputs stand for: value of the parent, input of this graph.
+  struct Captured {
+    ValueId outer;
+    ValueId inner;
+  };
+  const std::vector<Captured>& captured() const { return captured_; }
+  // Of a body, for each variable that it reads or assigns, in this order: the parent's value, the
+  // input that stands for it, and the value at the end.
+  struct BoundState {
+    VariablePtr variable;
+    ValueId outer;
+    ValueId inner;
+    ValueId last;
+  };
+  std::vector<BoundState> bound_states() const;
 
   // d loss / d wrt for each of `wrt`; kNoValue where loss does not depend on it. `loss` is a
   // floating scalar. Throws ValueError naming the op where a path leads through one that is not
@@ -80,7 +109,8 @@ class Graph {
   std::vector<ValueId> with_own_gradient(const std::vector<ValueId>& inputs,
                                          const std::vector<ValueId>& outputs, OwnGradient gradient);
 
-  // When the trace ends: such functions may hold what holds the graph.
+  // When the trace ends: such functions may hold what holds the graph. A body lets go of its
+  // parent.
   void forget_own_gradients();
 
   // The layer that the nodes to come belong to, within those that were pushed before.
@@ -135,6 +165,12 @@ class Graph {
   Phase phase_ = kForward;
   std::vector<std::string> state_layers_;  // which layer's forward pass reads a state first
   std::vector<OwnCall> own_calls_;
+  // Of a body.
+  bool is_body_ = false;
+  std::shared_ptr<Graph> parent_;  // until the trace ends
+  std::vector<Captured> captured_;
+  std::unordered_map<ValueId, ValueId> captured_index_;  // by the parent's value
+  std::vector<ValueId> outer_states_;                    // by state
 };
 
 // Applies the gradient rule of a call whose values are in the graph: one gradient for each of its

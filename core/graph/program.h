@@ -31,6 +31,8 @@ struct CompileOptions {
   bool repeats = true;
   // Is it for call()? Then results have places of their own, for several calls at a time.
   bool is_function = false;
+  // Is it what a node runs (body_program.h)? Then its memory is part of the node's workspace.
+  bool is_body = false;
   // May kernels be chosen by timing them (core/backend/kernel_choice.h)?
   bool autotune = false;
 };
@@ -95,6 +97,7 @@ class Program {
   ~Program();
 
  private:
+  friend class BodyProgram;
   Program();
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -72,6 +72,7 @@ struct Program::Impl {
   int64_t num_slots = 1;
   std::vector<PlannedNode> nodes;
   std::vector<Tensor> outputs;  // in the first lane or slot
+  std::vector<int64_t> output_offsets;  // of a body: in its results
 
   // Guards what a run changes.
   std::mutex mutex;
@@ -88,7 +89,7 @@ struct Program::Impl {
   std::vector<std::unique_ptr<Kernel>> plan_kernels(const CompileOptions& options);
   void place(std::vector<std::unique_ptr<Kernel>> kernels, const CompileOptions& options);
   void allocate_arena(const CompileOptions& options);
-  std::vector<int64_t> place_results(BufferPlan& buffers);
+  std::vector<int64_t> place_results(BufferPlan& buffers, const CompileOptions& options);
   void move_constants();
   void check_states() const;
   void run(const std::vector<Tensor>& inputs, int64_t steps, bool later);

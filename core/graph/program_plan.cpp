@@ -128,8 +128,9 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels,
   }
   BufferPlan buffers = plan_buffers(schedule, workspace_bytes);
   const std::vector<int64_t> result_offsets =
-      options.is_function ? place_results(buffers)
-                          : std::vector<int64_t>(buffers.buffers.size(), kInArena);
+      options.is_function || options.is_body
+          ? place_results(buffers, options)
+          : std::vector<int64_t>(buffers.buffers.size(), kInArena);
   Backend& device_backend = backend(device);
   const int64_t max_unshared_bytes = shuffle_seed() > 0 ? shuffled_unshared_bytes(device_backend)
                                                         : device_backend.max_unshared_bytes();
@@ -179,8 +180,14 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels,
     planned.call = call_info(graph, planned, device);
     nodes.push_back(std::move(planned));
   }
-  allocate_arena(options);
   stats.num_instructions = static_cast<int64_t>(nodes.size());
+  if (options.is_body) {
+    for (ValueId id : schedule.outputs) {
+      output_offsets.push_back(result_offsets[buffers.value_buffers[schedule.roots[id]]]);
+    }
+    return;
+  }
+  allocate_arena(options);
   stats.longest_chain = longest_chain(dependencies(1));
 
   for (ValueId id : schedule.outputs) {
@@ -195,7 +202,8 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels,
 
 // Takes the buffers of outputs out of the arena. For each buffer: where it is in a slot's results,
 // or kInArena.
-std::vector<int64_t> Program::Impl::place_results(BufferPlan& buffers) {
+std::vector<int64_t> Program::Impl::place_results(BufferPlan& buffers,
+                                                  const CompileOptions& options) {
   std::vector<int64_t> offsets(buffers.buffers.size(), kInArena);
   bool is_apart = true;  // has each output memory of its own?
   for (ValueId id : schedule.outputs) {
@@ -205,6 +213,7 @@ std::vector<int64_t> Program::Impl::place_results(BufferPlan& buffers) {
     offsets[buffer] = slot_bytes;
     slot_bytes += align_buffer(std::exchange(buffers.buffers[buffer].bytes, 0));
   }
+  if (options.is_body) return offsets;
   if (backend(device).later_runs() != nullptr && is_apart && slot_bytes <= kMostWaitingResults) {
     const uint64_t calls = kNodesOfCalls / std::max<uint64_t>(schedule.order.size(), 1);
     num_slots =

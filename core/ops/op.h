@@ -97,6 +97,9 @@ struct OpDef {
   bool is_stateful = false;
   // What runs is not kerascnn's own: nothing is evaluated while a program is compiled.
   bool runs_user_code = false;
+  // It runs graphs of its own (core/graph/body.h), which may take any time: it is not evaluated
+  // while a program is compiled either.
+  bool has_bodies = false;
   // Outputs from this index on may be left out: the kernel gets null where nobody reads one.
   size_t first_optional_output = SIZE_MAX;
   // Where it is not the usual cost (core/ops/cost.h).

@@ -54,6 +54,8 @@
   OP(random_uniform) OP(random_normal) OP(random_bernoulli) OP(dropout) OP(random_advance)        \
   /* optimizer updates, one call for all parameters (optimizer_updates.cpp) */                    \
   OP(sgd_update) OP(adam_update)                                                                  \
+  /* ops that own graphs (loop.cpp) */                                                            \
+  OP(loop) OP(switch)                                                                             \
   /* what users define while a program runs (custom_op.cpp) */                                    \
   OP(custom_op)
 // clang-format on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -49,6 +50,11 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         leaves = [dispatch.convert(y) for y in trees.flatten(outputs)]
 
         def backward(upstream: list[Any]) -> list[Any]:
+            # What is differentiated may be the body of a loop, whose trace is not the one open.
+            with contextlib.nullcontext() if trace is None else tracing.resumed(trace):
+                return found_from(upstream)
+
+        def found_from(upstream: list[Any]) -> list[Any]:
             given = [_zeros(y) if g is None else g for g, y in zip(upstream, leaves, strict=True)]
             found = gradient(*given)
             found = list(found) if isinstance(found, (list, tuple)) else [found]

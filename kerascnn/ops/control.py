@@ -1,7 +1,7 @@
 """Choices and loops over tensors.
 
-At once they are Python's. In a traced step, whose values nobody knows, both sides of a choice are
-computed and one is selected, and loops of a known length are unrolled.
+At once they are Python's. In a traced step, whose values nobody knows, each is a node with graphs
+of its own: a loop stays a loop however long it is, and of a choice one side runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core, trees
-from kerascnn.ops import creation, dispatch, elementwise, shaping
+from kerascnn.ops import creation, dispatch, elementwise, loops, shaping
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import op
 
@@ -100,8 +100,8 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
     Args:
         pred: A bool, or a tensor of one.
         true_fn: What to call where it is True.
-        false_fn: What to call where it is False. In a traced step both are called, and their
-            results must have one structure.
+        false_fn: What to call where it is False. In a traced step both are traced, and their
+            results must have one structure and the same shapes; one of them runs in each step.
 
     Example:
 
@@ -113,16 +113,29 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
         raise TypeError(f"cond needs two functions. Received: {true_fn!r}, {false_fn!r}")
     if not _is_unknown(pred):
         return true_fn() if bool(pred) else false_fn()
+    if loops.is_traced():
+        flag = shaping.reshape(dispatch.convert(pred, "bool"), ())
+        return loops.switch(flag, [false_fn, true_fn], "cond")
     first, second = true_fn(), false_fn()
     if first is None and second is None:
         return None
     return trees.map_structure(lambda a, b: elementwise.where(pred, a, b), first, second)
 
 
+@op
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """The result of one of several functions of the operands, the first or last for an index
-    outside. In a traced step all of them are called.
+    outside. In a traced step all of them are traced, and one of them runs in each step.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.switch(1, [lambda x: x + 1, lambda x: x * 10], 3)
+    30
     """
+    if loops.is_traced() and _is_unknown(index):
+        place = shaping.reshape(dispatch.convert(index), ())
+        return loops.switch(place, [functools.partial(f, *operands) for f in branches])
     if not _is_unknown(index):
         return branches[builtins.min(builtins.max(int(index), 0), len(branches) - 1)](*operands)
     result = branches[-1](*operands)
@@ -136,11 +149,12 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     return result
 
 
+@op
 def fori_loop(lower: int, upper: int, body_fun: Callable[..., Any], init_val: Any) -> Any:
     """val = body_fun(i, val) for i from lower to upper - 1.
 
-    Raises:
-        TypeError: for limits that are known only in the step.
+    In a traced step i is a tensor. Limits that are known only in the step make it a `while_loop`
+    without a limit, which has no gradient.
 
     Example:
 
@@ -148,12 +162,26 @@ def fori_loop(lower: int, upper: int, body_fun: Callable[..., Any], init_val: An
     >>> ops.fori_loop(0, 3, lambda i, total: total + i, 0)
     3
     """
+    if loops.is_traced():
+        if _is_unknown(lower) or _is_unknown(upper):
+            last = dispatch.convert(upper)
+            return while_loop(
+                lambda i, _: elementwise.less(i, last),
+                lambda i, val: (i + 1, body_fun(i, val)),
+                (dispatch.convert(lower), init_val),
+            )[1]
+        first = dispatch.convert(int(lower))
+        steps = builtins.max(int(upper) - int(lower), 0)
+        return scan(
+            lambda carry, _: ((carry[0] + 1, body_fun(*carry)), ()), (first, init_val), None, steps
+        )[0][1]
     val = init_val
     for i in range(int(lower), int(upper)):
         val = body_fun(i, val)
     return val
 
 
+@op
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
@@ -162,8 +190,9 @@ def while_loop(
 ) -> Any:
     """loop_vars = body(*loop_vars) while cond(*loop_vars) holds.
 
-    In a traced step, where the condition has no value, `maximum_iterations` must be given: the
-    loop is unrolled so often, and values stay as they are once the condition has failed.
+    In a traced step values keep their shapes and dtypes, and a gradient needs
+    `maximum_iterations`: for each of so many steps there is room for the values that it begins
+    with.
 
     Args:
         cond: Says whether to go on.
@@ -180,6 +209,9 @@ def while_loop(
     is_tuple = isinstance(loop_vars, (tuple, list))
     values = tuple(loop_vars) if is_tuple else (loop_vars,)
     values = trees.map_structure(dispatch.convert, values)
+    if loops.is_traced():
+        values = loops.while_loop(cond, body, values, maximum_iterations)
+        return values if is_tuple else values[0]
     count = 0
     running: Any = None
     while maximum_iterations is None or count < maximum_iterations:
@@ -205,6 +237,7 @@ def while_loop(
     return values if is_tuple else values[0]
 
 
+@op
 def scan(
     f: Callable[..., Any],
     init: Any,
@@ -215,13 +248,18 @@ def scan(
 ) -> Any:
     """carry, y = f(carry, x) for each slice x along the first axis of xs.
 
+    In a traced step f is traced once, or once more where what it makes of a carry has another
+    dtype. A carry keeps its shape. The gradient keeps the carries of all steps, and computes again
+    what a step computes in between.
+
     Args:
         f: Takes the carry and a slice, gives the next carry and a result (or None).
         init: First carry.
         xs: Tensors, nested as f takes them, or None.
         length: How many steps; by default the length of xs.
         reverse: Whether it begins with the last slice.
-        unroll: Nothing depends on it: loops are always unrolled.
+        unroll: True for a traced step that repeats what f does as often as there are steps. Nothing
+            depends on a number.
 
     Returns:
         (carry, the results stacked).
@@ -245,6 +283,8 @@ def scan(
         xs = trees.map_structure(dispatch.convert, xs)
     steps = int(length) if length is not None else int(trees.flatten(xs)[0].shape[0])
     carry = trees.map_structure(dispatch.convert, init)
+    if loops.is_traced() and unroll is not True and steps > 0:
+        return loops.scan(f, carry, xs, steps, reverse)
     results = []
     for i in reversed(range(steps)) if reverse else range(steps):
         x = None if xs is None else trees.map_structure(lambda part, i=i: part[i], xs)
@@ -257,6 +297,7 @@ def scan(
     return carry, trees.map_structure(lambda *parts: shaping.stack(parts), *results)
 
 
+@op
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """The results of f for each slice along the first axis of xs, stacked."""
     return scan(lambda _, x: ((), f(x)), (), xs)[1]

@@ -59,6 +59,8 @@ std::span<const KernelTableRow> cpu_kernel_table() {
       ROW(random_uniform) ROW(random_normal) ROW(random_bernoulli) ROW(dropout) ROW(random_advance)
       // optimizer_updates.cpp
       ROW(sgd_update) ROW(adam_update)
+      // loop.cpp
+      ROW(loop) ROW(switch)
       // custom_op.cpp
       ROW(custom_op)};
 #undef ROW

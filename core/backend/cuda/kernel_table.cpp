@@ -56,6 +56,8 @@ std::span<const KernelTableRow> kernel_table() {
       ROW(random_uniform) ROW(random_normal) ROW(random_bernoulli) ROW(dropout) ROW(random_advance)
       // optimizer_updates.cu
       ROW(sgd_update) ROW(adam_update)
+      // loop.cu
+      ROW(loop) ROW(switch)
       // custom_op.cpp
       ROW(custom_op)};
 #undef ROW

@@ -147,7 +147,8 @@ class Folder {
   // Constants for the outputs of a node whose inputs are values of the target.
   std::optional<std::vector<ValueId>> evaluated(const Node& node) {
     // A broadcast constant is kept as it is: element ops read it as one element.
-    if (node.op->is_stateful || node.op->runs_user_code || node.inputs.empty() ||
+    if (node.op->is_stateful || node.op->runs_user_code || node.op->has_bodies ||
+        node.inputs.empty() ||
         node.op->name == "broadcast_to") {
       return std::nullopt;
     }

@@ -1,0 +1,31 @@
+// A graph that a node owns: what a loop runs in each step, or a branch of a choice.
+//
+// It is recorded in a graph of its own, whose parent is the graph with the node. Values of the
+// parent that it reads are its inputs (Graph::capture). The graph may grow later, by the nodes of
+// gradients; a body is the part of it that its outputs need.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/graph/rooted_graph.h"
+
+namespace kerascnn {
+
+struct Body {
+  std::shared_ptr<Graph> graph;
+  // Which of the graph's inputs the node's values stand for; kNoValue for one that is not read.
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+
+  const TensorSpec& output_spec(size_t index) const { return graph->value(outputs[index]).spec; }
+};
+
+// Whether each value of a graph is needed for these.
+std::vector<bool> needed_values(const Graph& graph, const std::vector<ValueId>& values);
+
+// The body as a graph by itself. Its inputs have these specs, those of the node's values, in order.
+// Throws ValueError where the body reads an input that is not among its inputs.
+RootedGraph body_graph(const Body& body, const std::vector<TensorSpec>& inputs);
+
+}  // namespace kerascnn

@@ -1,0 +1,43 @@
+// A body (body.h) planned for a device, in memory that whoever runs it gives.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/graph/body.h"
+#include "core/graph/program.h"
+
+namespace kerascnn {
+
+class BodyProgram {
+ public:
+  // `inputs`: the specs of the node's values that the body is given.
+  BodyProgram(const Body& body, const std::vector<TensorSpec>& inputs, Device device,
+              const PlanRequest& node);
+
+  // Of intermediate results and outputs, from an address that is a multiple of kBufferAlignment on.
+  int64_t workspace_bytes() const;
+  // Where an output is found after a run, in that memory; several may be in one place.
+  int64_t output_offset(size_t index) const;
+  int64_t output_bytes(size_t index) const { return output_bytes_[index]; }
+
+  // The kernel calls with the inputs at these addresses, null for those that the body does not
+  // read. The inputs are left as they are.
+  std::vector<Instruction> instructions(const std::vector<const void*>& inputs,
+                                        void* workspace) const;
+
+  // Does one of the kernels keep state on the device?
+  bool keeps_state() const;
+  // The kernels one after another: "oneDNN matmul, kerascnn elementwise add".
+  std::string description() const;
+
+ private:
+  std::shared_ptr<Program> program_;
+  std::vector<int64_t> output_bytes_;
+};
+
+// What the nodes of a body cost in one run.
+OpCost body_cost(const Body& body);
+
+}  // namespace kerascnn

@@ -1,0 +1,275 @@
+"""Loops and choices as nodes of a traced step, which own the graphs of their bodies.
+
+A body is traced in a trace inside of the one that records the step. What it reads of the step,
+values and variables, becomes its inputs. A variable that it assigns is carried from step to step
+like what the caller carries, and so is the state of a generator that it draws from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kerascnn import _core, dtypes, tracing, trees
+from kerascnn.ops import dispatch
+from kerascnn.tracing import Trace
+from kerascnn.variable import variable_of
+
+# The number of an outer value, and how it is read.
+_Read = tuple[int, str]
+
+
+class _Body:
+    """A function of values traced as a body.
+
+    Args:
+        outer: The trace that records the node.
+        function: Takes a list of values and returns a nested result; None in it stays None.
+        like: Values that the arguments have the shapes and dtypes of.
+    """
+
+    def __init__(
+        self, outer: Trace, function: Callable[[list[Any]], Any], like: Sequence[tuple[Any, str]]
+    ) -> None:
+        with outer.inside() as trace:
+            self.trace = trace
+            self.graph = trace.graph
+            self.arguments = [
+                self.graph.input(f"argument_{i}", list(shape), dtype)
+                for i, (shape, dtype) in enumerate(like)
+            ]
+            self.result = function(list(self.arguments))
+            self.values = [dispatch.convert(y) for y in _present(self.result)]
+
+    def packed(self, values: Sequence[Any]) -> Any:
+        """The result with these in place of the values."""
+        items = iter(values)
+        return trees.map_structure(lambda y: None if y is None else next(items), self.result)
+
+    def cast(self, place: int, dtype: str) -> None:
+        """Gives a value of the result another dtype."""
+        with tracing.resumed(self.trace):
+            self.values[place] = dispatch.convert(self.values[place], dtype)
+
+    def assigned(self) -> list[tuple[Any, int]]:
+        """The variables that it assigns, and the numbers of the values that they have before."""
+        return [(core, out) for core, out, first, last in self._states() if first.id != last.id]
+
+    def first(self, core: Any) -> Any:
+        """The input that stands for a variable; None where it neither reads nor assigns it."""
+        return next((first for own, _, first, _ in self._states() if own is core), None)
+
+    def last(self, core: Any) -> Any:
+        """A variable's value at the end."""
+        return next(last for own, _, _, last in self._states() if own is core)
+
+    def reads(self, carried: Sequence[Any]) -> dict[_Read, Any]:
+        """What it reads besides its arguments and the variables `carried`, and the inputs that
+        stand for that.
+        """
+        found: dict[_Read, Any] = {(out, "value"): first for out, first in self.graph.captured}
+        for core, out, first, _ in self._states():
+            if not any(core is other for other in carried):
+                found[out, "variable"] = first
+        return found
+
+    def _states(self) -> list[Any]:
+        return list(self.graph.bound_states)
+
+
+def _present(structure: Any) -> list[Any]:
+    return [y for y in trees.flatten(structure) if y is not None]
+
+
+def _kinds(values: Sequence[Any]) -> list[tuple[Any, str]]:
+    return [(tuple(x.shape), x.dtype) for x in values]
+
+
+def is_traced() -> bool:
+    """Whether loops and choices here become nodes."""
+    trace = tracing.current()
+    return trace is not None and not trace.device.startswith("cuda")
+
+
+def scan(f: Callable[..., Any], init: Any, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
+    """`ops.scan` of at least one step as a node."""
+    from kerascnn.ops import creation
+
+    slices = [] if xs is None else trees.flatten(xs)
+    rows = [(tuple(x.shape)[1:], x.dtype) for x in slices]
+
+    def step(values: list[Any]) -> tuple[Any, Any]:
+        carry = trees.pack_as(init, values[: len(values) - len(rows)])
+        x = None if xs is None else trees.pack_as(xs, values[len(values) - len(rows) :])
+        carry, y = f(carry, x)
+        return carry, trees.map_structure(creation.zeros_like, carry) if y is None else y
+
+    carries, body = _traced_step("scan", step, trees.flatten(init), rows)
+    outputs = _loop(body, None, carries, slices, length, reverse)
+    return body.packed(outputs)
+
+
+def while_loop(
+    cond: Callable[..., Any], body: Callable[..., Any], values: tuple[Any, ...], most: int | None
+) -> tuple[Any, ...]:
+    """`ops.while_loop` as a node."""
+
+    def step(flat: list[Any]) -> Any:
+        after = body(*trees.pack_as(values, flat))
+        return tuple(after) if isinstance(after, (tuple, list)) else (after,)
+
+    def goes_on(flat: list[Any]) -> Any:
+        from kerascnn.ops import shaping
+
+        return shaping.reshape(dispatch.convert(cond(*trees.pack_as(values, flat)), "bool"), ())
+
+    carries, traced = _traced_step("while_loop", step, trees.flatten(values), [])
+    condition = _Body(_outer(), goes_on, _kinds(carries))
+    if condition.assigned():
+        raise ValueError(
+            "while_loop: the condition assigns variables or draws random numbers; let the body do "
+            "that and carry what the condition needs."
+        )
+    outputs = _loop(traced, condition, carries, [], -1 if most is None else int(most), False)
+    return tuple(trees.pack_as(values, outputs))
+
+
+def switch(index: Any, branches: Sequence[Callable[[], Any]], name: str = "switch") -> Any:
+    """`ops.switch` and `ops.cond` as a node; `index` is a scalar."""
+    outer = _outer()
+    traced = [_Body(outer, _of_nothing(branch), []) for branch in branches]
+    _match(name, traced)
+    cores = _unique([core for body in traced for core, _ in body.assigned()])
+    others = list(dict.fromkeys(read for body in traced for read in body.reads(cores)))
+    # Variables that one branch assigns have a value in all of them.
+    for body in traced:
+        with tracing.resumed(body.trace):
+            for core in cores:
+                _read(core)
+    firsts = [_read(core) for core in cores]
+    bodies = []
+    for body in traced:
+        known = body.reads(cores)
+        inputs = [*(body.first(core) for core in cores), *map(known.get, others)]
+        outputs = [*body.values, *(body.last(core) for core in cores)]
+        bodies.append(_core.Body(body.graph, inputs, outputs))
+    operands = [dispatch.convert(index, "int32"), *firsts]
+    operands += [outer.graph.value(out) for out, _ in others]
+    outputs = outer.graph.apply("switch", operands, {"bodies": bodies})
+    _assign(cores, outputs[len(traced[0].values) :])
+    return traced[0].packed(outputs)
+
+
+def _of_nothing(branch: Callable[[], Any]) -> Callable[[list[Any]], Any]:
+    return lambda _: branch()
+
+
+def _outer() -> Trace:
+    trace = tracing.current()
+    assert trace is not None  # is_traced() was asked
+    return trace
+
+
+def _unique(cores: list[Any]) -> list[Any]:
+    return list({id(core): core for core in cores}.values())
+
+
+def _read(core: Any) -> Any:
+    variable = variable_of(core)
+    return _outer().graph.read(core) if variable is None else variable._stored()
+
+
+def _assign(cores: Sequence[Any], values: Sequence[Any]) -> None:
+    for core, value in zip(cores, values, strict=False):
+        variable = variable_of(core)
+        if variable is None:
+            _outer().graph.assign(core, value)
+        else:
+            variable.assign(value)
+
+
+def _traced_step(
+    name: str, step: Callable[[list[Any]], Any], init: list[Any], rows: list[tuple[Any, str]]
+) -> tuple[list[Any], _Body]:
+    """A step whose carries keep their dtypes: the first ones are cast to what it makes of them."""
+    carries = [dispatch.convert(x) for x in init]
+    while True:
+        body = _Body(_outer(), step, [*_kinds(carries), *rows])
+        if len(body.values) < len(carries):
+            raise ValueError(
+                f"{name}: the function must return as many carries as it takes: {len(carries)}. "
+                f"Received: {body.result!r}"
+            )
+        wanted = []
+        for i, (before, after) in enumerate(zip(carries, body.values, strict=False)):
+            if tuple(before.shape) != tuple(after.shape):
+                raise ValueError(
+                    f"{name}: value {i} that is carried from step to step begins with the shape "
+                    f"{tuple(before.shape)}, and a step makes it {tuple(after.shape)}. In a "
+                    "compiled function it keeps its shape: begin with one of the shape that it "
+                    "will have, for example by ops.broadcast_to."
+                )
+            wanted.append(dtypes.result_type(before.dtype, after.dtype))
+        if wanted == [x.dtype for x in carries]:
+            for i, dtype in enumerate(wanted):
+                body.cast(i, dtype)
+            return carries, body
+        carries = [dispatch.convert(x, dtype) for x, dtype in zip(carries, wanted, strict=True)]
+
+
+def _loop(
+    body: _Body,
+    condition: _Body | None,
+    carries: list[Any],
+    slices: list[Any],
+    length: int,
+    reverse: bool,
+) -> list[Any]:
+    """Records the node. Returns the last carries and the stacks."""
+    outer = _outer()
+    assigned = body.assigned()
+    cores = [core for core, _ in assigned]
+    count = len(carries)
+    bodies = [body] if condition is None else [body, condition]
+    known = [each.reads(cores) for each in bodies]
+    others = list(dict.fromkeys(read for reads in known for read in reads))
+    inputs = [*carries, *(outer.graph.value(out) for _, out in assigned), *slices]
+    inputs += [outer.graph.value(out) for out, _ in others]
+    made = []
+    for each, reads in zip(bodies, known, strict=True):
+        given = [*each.arguments[:count], *(each.first(core) for core in cores)]
+        given += [*each.arguments[count:], *map(reads.get, others)]
+        results = each.values
+        if each is body:
+            lasts = [body.last(core) for core in cores]
+            results = [*body.values[:count], *lasts, *body.values[count:]]
+        made.append(_core.Body(each.graph, given, results))
+    attributes = {
+        "bodies": made,
+        "length": length,
+        "reverse": reverse,
+        "counted": False,
+        "carries": count + len(cores),
+        "slices": len(slices),
+    }
+    outputs = outer.graph.apply("loop", inputs, attributes)
+    _assign(cores, outputs[count : count + len(cores)])
+    return [*outputs[:count], *outputs[count + len(cores) :]]
+
+
+def _match(name: str, branches: list[_Body]) -> None:
+    """Gives the results of all branches common dtypes."""
+    first = branches[0]
+    for body in branches[1:]:
+        same = trees.map_structure(lambda _: None, body.result)
+        if same != trees.map_structure(lambda _: None, first.result) or len(body.values) != len(
+            first.values
+        ):
+            raise ValueError(
+                f"{name}: all branches must return the same structure. Received: "
+                f"{first.result!r} and {body.result!r}"
+            )
+    for place in range(len(first.values)):
+        common = dtypes.result_type(*(body.values[place].dtype for body in branches))
+        for body in branches:
+            body.cast(place, common)
