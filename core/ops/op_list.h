@@ -50,6 +50,8 @@
   OP(sparse_softmax_cross_entropy) OP(sparse_softmax_cross_entropy_grad)                          \
   /* alignment of sequences (ctc_loss.cpp) */                                                     \
   OP(ctc_loss)                                                                                    \
+  /* layers with a state, over whole sequences (recurrent.cpp) */                                 \
+  OP(lstm) OP(lstm_grad) OP(gru) OP(gru_grad)                                                     \
   /* random numbers (random.cpp) */                                                               \
   OP(random_uniform) OP(random_normal) OP(random_bernoulli) OP(dropout) OP(random_advance)        \
   /* optimizer updates, one call for all parameters (optimizer_updates.cpp) */                    \

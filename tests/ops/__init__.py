@@ -8,5 +8,6 @@ from . import (  # noqa: F401
     reference_optimizers,
     reference_products,
     reference_random,
+    reference_recurrent,
     reference_sequences,
 )

@@ -11,6 +11,7 @@ from . import (
     cases_loops,
     cases_network,
     cases_products,
+    cases_recurrent,
     cases_sequences,
     cases_shape,
     cases_state,
@@ -27,6 +28,7 @@ _FILES = (
     cases_counting,
     cases_custom,
     cases_sequences,
+    cases_recurrent,
     cases_conv_pooling,
     cases_state,
 )

@@ -55,6 +55,8 @@ std::span<const KernelTableRow> cpu_kernel_table() {
           ROW(sparse_softmax_cross_entropy_grad)
       // ctc_loss.cpp
       ROW(ctc_loss)
+      // recurrent.cpp
+      ROW(lstm) ROW(lstm_grad) ROW(gru) ROW(gru_grad)
       // random.cpp
       ROW(random_uniform) ROW(random_normal) ROW(random_bernoulli) ROW(dropout) ROW(random_advance)
       // optimizer_updates.cpp

@@ -8,55 +8,73 @@ namespace kerascnn::cpu {
 
 namespace {
 
+// Where float32 copies of the floating tensors among `specs`, which become float32, are in the
+// workspace behind its first `bytes` bytes; -1 for the others.
+std::vector<int64_t> place_copies(std::vector<TensorSpec>& specs, int64_t& bytes) {
+  std::vector<int64_t> offsets;
+  for (TensorSpec& spec : specs) {
+    const bool is_copied = is_floating(spec.dtype);
+    offsets.push_back(is_copied ? bytes : -1);
+    if (!is_copied) continue;
+    spec.dtype = DType::Float32;
+    bytes += align_up(num_bytes(spec));
+  }
+  return offsets;
+}
+
 template <typename T>
 class WideningKernel final : public Kernel {
  public:
   WideningKernel(const PlanRequest& request, PlanFunction plan)
-      : specs_(request.inputs.begin(), request.inputs.end()),
-        output_{DType::Float32, request.outputs[0].shape},
-        wide_inputs_(request.inputs.size()) {
-    for (TensorSpec& spec : specs_) spec.dtype = DType::Float32;
-    kernel_ =
-        plan({request.op, request.attributes, specs_, Specs(&output_, 1), request.allow_tf32});
-    for (const TensorSpec& spec : specs_) {
-      offsets_.push_back(workspace_);
-      workspace_ += align_up(num_bytes(spec));
-    }
-    output_offset_ = workspace_;
-    workspace_ += align_up(num_bytes(output_));
+      : inputs_(request.inputs.begin(), request.inputs.end()),
+        outputs_(request.outputs.begin(), request.outputs.end()),
+        wide_inputs_(inputs_.size()),
+        wide_outputs_(outputs_.size()) {
+    input_offsets_ = place_copies(inputs_, workspace_);
+    output_offsets_ = place_copies(outputs_, workspace_);
+    kernel_ = plan({request.op, request.attributes, inputs_, outputs_, request.allow_tf32});
     inner_offset_ = workspace_;
     workspace_ += kernel_->workspace_bytes();
   }
 
   void run(const KernelArgs& args) override {
     char* workspace = static_cast<char*>(args.workspace);
-    for (size_t k = 0; k < specs_.size(); ++k) {
-      float* wide = reinterpret_cast<float*>(workspace + offsets_[k]);
+    for (size_t k = 0; k < inputs_.size(); ++k) {
+      wide_inputs_[k] = args.inputs[k];
+      if (input_offsets_[k] < 0) continue;
+      float* wide = reinterpret_cast<float*>(workspace + input_offsets_[k]);
       const T* from = input<T>(args, k);
-      parallel_for(size_of(specs_[k]), kElementGrain, [&](int64_t begin, int64_t end) {
+      parallel_for(size_of(inputs_[k]), kElementGrain, [&](int64_t begin, int64_t end) {
         widen(from + begin, wide + begin, end - begin);
       });
       wide_inputs_[k] = wide;
     }
-    float* wide = reinterpret_cast<float*>(workspace + output_offset_);
-    void* outputs[] = {wide};
-    kernel_->run({wide_inputs_, outputs, workspace + inner_offset_, args.stream});
-    T* to = output<T>(args, 0);
-    parallel_for(size_of(output_), kElementGrain, [&](int64_t begin, int64_t end) {
-      narrow(wide + begin, to + begin, end - begin);
-    });
+    for (size_t k = 0; k < outputs_.size(); ++k) {
+      const bool is_read = args.outputs[k] != nullptr;
+      wide_outputs_[k] = is_read ? workspace + output_offsets_[k] : nullptr;
+    }
+    kernel_->run({wide_inputs_, wide_outputs_, workspace + inner_offset_, args.stream});
+    for (size_t k = 0; k < outputs_.size(); ++k) {
+      if (args.outputs[k] == nullptr) continue;
+      const float* wide = static_cast<const float*>(wide_outputs_[k]);
+      T* to = output<T>(args, k);
+      parallel_for(size_of(outputs_[k]), kElementGrain, [&](int64_t begin, int64_t end) {
+        narrow(wide + begin, to + begin, end - begin);
+      });
+    }
   }
 
   int64_t workspace_bytes() const override { return workspace_; }
   std::string description() const override { return kernel_->description() + " in float32"; }
 
  private:
-  std::vector<TensorSpec> specs_;
-  TensorSpec output_;
-  std::unique_ptr<Kernel> kernel_;
+  std::vector<TensorSpec> inputs_;
+  std::vector<TensorSpec> outputs_;
+  std::vector<int64_t> input_offsets_;
+  std::vector<int64_t> output_offsets_;
   std::vector<const void*> wide_inputs_;
-  std::vector<int64_t> offsets_;
-  int64_t output_offset_ = 0;
+  std::vector<void*> wide_outputs_;
+  std::unique_ptr<Kernel> kernel_;
   int64_t inner_offset_ = 0;
   int64_t workspace_ = 0;
 };

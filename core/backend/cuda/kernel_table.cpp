@@ -52,6 +52,8 @@ std::span<const KernelTableRow> kernel_table() {
           ROW(sparse_softmax_cross_entropy_grad)
       // ctc_loss.cu
       ROW(ctc_loss)
+      // recurrent.cu
+      ROW(lstm) ROW(lstm_grad) ROW(gru) ROW(gru_grad)
       // random.cu
       ROW(random_uniform) ROW(random_normal) ROW(random_bernoulli) ROW(dropout) ROW(random_advance)
       // optimizer_updates.cu

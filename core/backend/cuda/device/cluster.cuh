@@ -39,6 +39,15 @@ __device__ __forceinline__ void store_in_cluster(float4* shared, unsigned rank, 
 #endif
 }
 
+__device__ __forceinline__ void store_in_cluster(float* shared, unsigned rank, float value) {
+#if __CUDA_ARCH__ >= 900
+  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
+#endif
+}
+
 // What `rank`, a block of the cluster, has where this block has `shared`.
 __device__ __forceinline__ float4 load_from_cluster(const float4* shared, unsigned rank) {
   float4 value{};
@@ -76,15 +85,21 @@ class ClusterLaunch {
   // Can the device run such clusters of the kernel, as it was compiled?
   template <typename... P>
   bool fits(void (*kernel)(P...)) const {
+    return most_active(kernel) > 0;
+  }
+
+  // How many of them it can run at a time; 0 where it can't.
+  template <typename... P>
+  int most_active(void (*kernel)(P...)) const {
     cudaFuncAttributes compiled{};
     check(cudaFuncGetAttributes(&compiled, kernel), "cudaFuncGetAttributes");
-    if (compiled.ptxVersion < 90) return false;
+    if (compiled.ptxVersion < 90) return 0;
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
           "cudaFuncSetAttribute");
     int clusters = 0;
     const cudaError_t status = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config_);
     if (status != cudaSuccess) (void)cudaGetLastError();  // a size that the device never takes
-    return status == cudaSuccess && clusters > 0;
+    return status == cudaSuccess ? clusters : 0;
   }
 
   template <typename... P, typename... A>

@@ -1,0 +1,1 @@
+#include "core/backend/cpu/recurrent_kernels_impl.h"
