@@ -43,6 +43,7 @@ from kerascnn import (  # noqa: E402 (operators first: what follows computes wit
     random,
     regularizers,
     saving,
+    tree,
     utils,
 )
 from kerascnn.autodiff import (  # noqa: E402
@@ -72,7 +73,10 @@ from kerascnn.optimizers.clipping import (  # noqa: E402
     global_norm,
 )
 from kerascnn.regularizers import Regularizer  # noqa: E402
+from kerascnn.stateless import StatelessScope  # noqa: E402
+from kerascnn.symbolic.function import Function  # noqa: E402
 from kerascnn.symbolic.keras_tensor import KerasTensor  # noqa: E402
+from kerascnn.symbolic.operation import Operation  # noqa: E402
 from kerascnn.training.gradients import gradients  # noqa: E402
 from kerascnn.variable import Variable  # noqa: E402
 from kerascnn.versions import __version__, show_versions, version  # noqa: E402
@@ -86,6 +90,7 @@ __all__ = [
     "DTypePolicy",
     "DeviceError",
     "FloatDTypePolicy",
+    "Function",
     "GradientTape",
     "Initializer",
     "Input",
@@ -95,11 +100,13 @@ __all__ = [
     "Loss",
     "Metric",
     "Model",
+    "Operation",
     "Optimizer",
     "OutOfMemoryError",
     "Regularizer",
     "RematScope",
     "Sequential",
+    "StatelessScope",
     "Tensor",
     "Variable",
     "__version__",
@@ -138,6 +145,7 @@ __all__ = [
     "saving",
     "show_versions",
     "stop_gradient",
+    "tree",
     "utils",
     "value_and_grad",
     "version",

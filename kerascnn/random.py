@@ -18,7 +18,7 @@ import numpy as np
 from kerascnn import _core, dtypes, naming, tracing
 from kerascnn.ops import dispatch, elementwise, functions, reduction, shaping, sorting
 from kerascnn.symbolic.operation import op
-from kerascnn.variable import Variable
+from kerascnn.variable import Variable, current_scope
 
 Seed = Any  # an integer, a SeedGenerator, or None for the generator of the whole program
 
@@ -143,6 +143,9 @@ def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: S
         raise ValueError(
             f"`seed` must be an integer, a keras.random.SeedGenerator or None. Received: {seed!r}"
         )
+    if seed is not None and (scope := current_scope()) is not None and scope.holds(seed.state.core):
+        # The state is a value, which moves on as at once, in a trace too.
+        return _draw_from(seed.state, name, inputs, attributes)
     if trace is not None:
         if seed is None:
             state = global_state(trace.device)
@@ -159,8 +162,17 @@ def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: S
     if streams is not None:
         stream = streams.next_stream(state)
         return dispatch.apply_one(name, [*inputs, state.value], {**attributes, "stream": stream})
-    # The gradient of dropout reads the state again, which has moved on by then.
-    rng = state.value.copy() if _core.is_recording() else state.value
+    return _draw_from(state, name, inputs, attributes)
+
+
+def _draw_from(
+    state: Variable, name: str, inputs: list[Any], attributes: dispatch.Attributes
+) -> Any:
+    """Runs an op that draws, and moves the state on."""
+    rng = state.value
+    if _core.is_recording() and isinstance(rng, _core.Tensor):
+        # The gradient of dropout reads the state again, which has moved on by then.
+        rng = rng.copy()
     result = dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": 0})
     state.assign(dispatch.apply_one("random_advance", [state.value], {"amount": 1}))
     return result

@@ -48,7 +48,68 @@ def variable_of(core: Any) -> Variable | None:
     return None if found is None else found()
 
 
-class Block:
+class VariableScope:
+    """A block that stands between variables and their values."""
+
+    # Are values its own, so that nothing compiled before may stand for what is called in it?
+    is_stateless = False
+
+    def __init__(self) -> None:
+        self.trace: Any = None  # in which it was entered
+        self._outer: VariableScope | None = None
+
+    def in_other_trace(self) -> VariableScope | None:
+        """What stands between variables and values in a trace that began in the block.
+
+        That of a loop's body reads and assigns variables by itself; it belongs to no block.
+        """
+        return None if self._outer is None else self._outer.in_other_trace()
+
+    def read(self, variable: Variable) -> Any:
+        """What reading the variable gives in the block."""
+        return self._read_outside(variable)
+
+    def takes(self, core: Any, value: Any) -> bool:
+        """Whether an assignment stays in the block."""
+        return self._outer is not None and self._outer.takes(core, value)
+
+    def holds(self, core: Any) -> bool:
+        """Whether the variable has a value of its own in the block."""
+        return self._outer is not None and self._outer.holds(core)
+
+    def _read_outside(self, variable: Variable) -> Any:
+        return variable._current() if self._outer is None else self._outer.read(variable)
+
+    @contextlib.contextmanager
+    def _active(self) -> Iterator[None]:
+        self._outer, self.trace = _scope.get(), tracing.current()
+        token = _scope.set(self)
+        _core.enter_scope()  # operators of tensors ask for the block from here on
+        try:
+            yield
+        finally:
+            _core.leave_scope()
+            _scope.reset(token)
+            self._outer = None
+
+
+def current_scope() -> VariableScope | None:
+    """The innermost block between variables and their values, None outside of any."""
+    return _scope.get()
+
+
+@contextlib.contextmanager
+def in_place() -> Iterator[None]:
+    """A block in which variables are read and assigned at once, whatever is open around it."""
+    token = _scope.set(None)
+    try:
+        with tracing.suspended():
+            yield
+    finally:
+        _scope.reset(token)
+
+
+class Block(VariableScope):
     """Code that can be computed again: with the values that it read, and without its assignments.
 
     The first time, in `noting`, it notes what it reads; later, in `repeating`, it reads that, and
@@ -56,9 +117,9 @@ class Block:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.reads: dict[Any, Any] = {}  # by the core's variable: the value before the block
         self.versions: dict[Any, int] = {}  # of trainable ones, which are not copied
-        self.trace: Any = None  # whose reads and assignments are the block's
         self._own: dict[Any, Any] | None = None  # what is read and assigned while it is repeated
 
     @contextlib.contextmanager
@@ -87,22 +148,11 @@ class Block:
         finally:
             self._own = None
 
-    @contextlib.contextmanager
-    def _active(self) -> Iterator[None]:
-        token = _block.set(self)
-        self.trace = tracing.current()
-        _core.enter_scope()  # operators of tensors ask for the block from here on
-        try:
-            yield
-        finally:
-            _core.leave_scope()
-            _block.reset(token)
-
     def read(self, variable: Variable) -> Any:
         core = variable.core
         if self._own is not None:
-            return self._own[core] if core in self._own else variable._current()
-        value = variable._current()
+            return self._own[core] if core in self._own else self._read_outside(variable)
+        value = self._read_outside(variable)
         if isinstance(value, _core.Value):
             self.reads.setdefault(core, value)
         elif core.trainable and dtypes.is_float(core.dtype):
@@ -112,23 +162,21 @@ class Block:
         return value
 
     def takes(self, core: Any, value: Any) -> bool:
-        """Whether an assignment stays in the block."""
         if self._own is None:
-            return False
+            return super().takes(core, value)
         self._own[core] = value
         return True
 
 
-_block: contextvars.ContextVar[Block | None] = contextvars.ContextVar("block", default=None)
+_scope: contextvars.ContextVar[VariableScope | None] = contextvars.ContextVar("scope", default=None)
 
 
-def _current_block() -> Block | None:
-    """The block whose reads and assignments those here are.
-
-    The body of a loop in a block is not: what it reads and assigns, the loop does.
-    """
-    block = _block.get()
-    return None if block is None or block.trace is not tracing.current() else block
+def _scope_here() -> VariableScope | None:
+    """The block whose reads and assignments those here are."""
+    scope = _scope.get()
+    if scope is None or scope.trace is tracing.current():
+        return scope
+    return scope.in_other_trace()
 
 
 class Variable(_core.Operators):
@@ -249,8 +297,8 @@ class Variable(_core.Operators):
         return dispatch.apply_one("cast", [value], {"dtype": wanted})
 
     def _stored(self) -> Any:
-        block = _current_block()
-        return self._current() if block is None else block.read(self)
+        scope = _scope_here()
+        return self._current() if scope is None else scope.read(self)
 
     def _current(self) -> Any:
         trace = tracing.current()
@@ -316,8 +364,8 @@ class Variable(_core.Operators):
                 f"The variable '{self.path}' has shape {self.shape}; a value of shape "
                 f"{tuple(value.shape)} cannot be assigned to it."
             )
-        block = _current_block()
-        if block is not None and block.takes(self.core, value):
+        scope = _scope_here()
+        if scope is not None and scope.takes(self.core, value):
             return value
         if trace is None:
             self.core.assign(value)

@@ -15,7 +15,7 @@ from kerascnn.device import current as current_device
 from kerascnn.device import device as on_device
 from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
-from kerascnn.variable import Variable, current_autocast
+from kerascnn.variable import Variable, current_autocast, current_scope
 
 # Programs that a function may have before a warning, and at all; the oldest one goes first.
 _WARN_FROM = 8
@@ -70,7 +70,10 @@ class _Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         records = _core.is_recording()
+        scope = current_scope()
         if tracing.current() is not None or (records and not _core.records_once()):
+            return self._fun(*args, **kwargs)
+        if scope is not None and scope.is_stateless:  # a program reads the variables themselves
             return self._fun(*args, **kwargs)
         leaves: list[Any] = []
         key = _key_of((args, kwargs), leaves)

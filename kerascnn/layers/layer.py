@@ -19,7 +19,8 @@ from kerascnn.layers.input_spec import assert_input_compatibility
 from kerascnn.layers.state import LayerState
 from kerascnn.layers.text import is_text
 from kerascnn.ops import dispatch
-from kerascnn.symbolic import inference
+from kerascnn.stateless import StatelessLayer
+from kerascnn.symbolic import auto_config, inference
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import Node, Operation, any_symbolic
 from kerascnn.variable import autocast_scope, current_autocast
@@ -43,7 +44,7 @@ _context: contextvars.ContextVar[CallContext | None] = contextvars.ContextVar(
 )
 
 
-class Layer(Operation, LayerState):
+class Layer(Operation, LayerState, StatelessLayer):
     """Base of all layers and models.
 
     A layer of one's own implements `call(inputs, training=...)` with `kerascnn.ops` and, where it
@@ -466,8 +467,15 @@ class Layer(Operation, LayerState):
         activation = self.activation  # type: ignore[attr-defined]
         return outputs if activation is None else activation(outputs)
 
+    @auto_config.default
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make another layer like this one, as plain values."""
+        """The arguments that make another layer like this one, as plain values.
+
+        A class of one's own that does not override it gets the arguments that it was made with.
+
+        Raises:
+            NotImplementedError: where these are no plain values.
+        """
         config = {
             "name": self.name,
             "trainable": self.trainable,
@@ -475,7 +483,7 @@ class Layer(Operation, LayerState):
         }
         if self.activity_regularizer is not None:
             config["activity_regularizer"] = regularizers.serialize(self.activity_regularizer)
-        return config
+        return auto_config.add_arguments(self, config)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:

@@ -5,10 +5,11 @@ from typing import Any
 from kerascnn import config, dtype_policies, initializers, ops, tracing
 from kerascnn.attributes import attributes_of
 from kerascnn.naming import auto_name, name_scope, to_snake_case
-from kerascnn.variable import Variable
+from kerascnn.stateless import StatelessMetric
+from kerascnn.variable import Variable, current_scope
 
 
-class Metric:
+class Metric(StatelessMetric):
     """Base class of metrics: subclasses implement `update_state` and `result`.
 
     State lives in variables made by `add_variable` (or put into attributes); `fit` updates them on
@@ -128,7 +129,7 @@ class Metric:
         """Sets the state to 0; a metric that starts elsewhere overrides this."""
         for metric in self._parts():
             metric.reset_state()
-        if tracing.current() is not None:
+        if tracing.current() is not None or current_scope() is not None:
             for variable in self._variables:
                 variable.assign(ops.zeros(variable.shape, variable.dtype))
             return

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from kerascnn import losses, ops, serialization
+from kerascnn import losses, ops, serialization, tracing
 from kerascnn.losses.loss import (
     apply_mask,
     collect_masks,
@@ -13,6 +13,7 @@ from kerascnn.losses.loss import (
 )
 from kerascnn.metrics.metric import Metric
 from kerascnn.metrics.recording import current_recording
+from kerascnn.variable import Variable, current_scope, in_place
 
 
 def _one_value_per_sample(
@@ -77,14 +78,28 @@ class Mean(Metric):
         self.total = self.add_variable((), "zeros", dtype=self.dtype, name="total")
         self._count = self.add_variable((), "zeros", dtype=self.dtype, name="count")
         self._count_on_host = 0.0
+        self._count_is_read = False  # by a program that somebody else compiled
 
     @property
     def count(self) -> Any:
         """The sum of the weights, a variable."""
-        if self._count_on_host and current_recording() is None:
-            amount, self._count_on_host = self._count_on_host, 0.0
-            self._count.assign_add(amount)
+        if current_recording() is None:
+            if tracing.current() is not None:
+                # Whoever runs what is recorded reads the variable, and asks nobody.
+                self._count_is_read = True
+            self._bring_count_to_device()
         return self._count
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The state: total and count."""
+        return [self.count if v is self._count else v for v in super().variables]
+
+    def _bring_count_to_device(self) -> None:
+        amount, self._count_on_host = self._count_on_host, 0.0
+        if amount:
+            with in_place():
+                self._count.assign_add(amount)
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
         fixed_weight = isinstance(sample_weight, (int, float))
@@ -101,19 +116,27 @@ class Mean(Metric):
             self._count.assign_add(_sum(weights))
 
     def _add_to_count(self, samples: float) -> None:
-        recording = current_recording()
-        if recording is None:
-            self._count_on_host += samples
-        elif recording.results_on_device:
+        recording, is_stateless = current_recording(), current_scope() is not None
+        is_traced = tracing.current() is not None
+        if recording is not None and recording.results_on_device:
+            recording = None
+        if recording is not None and not is_stateless and not self._count_is_read:
+            recording.each_step(lambda steps: self._count_steps(steps * samples))
+        elif is_traced or is_stateless or self._count_is_read:
             self._count.assign_add(float(samples))
         else:
-            recording.each_step(lambda steps: self._count_steps(steps * samples))
+            self._count_on_host += samples
 
     def _count_steps(self, samples: float) -> None:
         self._count_on_host += samples
+        if self._count_is_read:
+            self._bring_count_to_device()
 
     def reset_state(self) -> None:
-        self._count_on_host = 0.0
+        if current_scope() is None:
+            self._count_on_host = 0.0
+            # What is recorded resets the variable, and nothing on the host.
+            self._count_is_read |= tracing.current() is not None
         super().reset_state()
 
     def result(self) -> Any:

@@ -11,7 +11,7 @@ from kerascnn.layers.input_layer import Input, InputLayer
 from kerascnn.models.functional import Functional, takes_inputs_and_outputs
 from kerascnn.models.sequential import Sequential
 from kerascnn.symbolic.keras_tensor import KerasTensor
-from kerascnn.symbolic.operation import Function
+from kerascnn.symbolic.operation import OpCall
 
 
 def model_from_json(json_string: str, custom_objects: Mapping[str, Any] | None = None) -> Any:
@@ -166,8 +166,8 @@ def _clone_functional(
         )
 
     def call(operation: Any) -> Callable[..., Any]:
-        if isinstance(operation, Function):
-            target: Any = Function(operation.function)
+        if isinstance(operation, OpCall):
+            target: Any = OpCall(operation.function)
             target.name = operation.name
         else:
             target = copy(operation)

@@ -48,7 +48,7 @@ class Functional(Model):
             Input(batch_shape=x.shape, dtype=x.dtype) if any(x is y for y in inner) else x
             for x in graph.input_tensors
         ]
-        outputs = graph.run(fresh, lambda operation: operation)  # type: ignore[arg-type, return-value]
+        outputs = graph.run(fresh, lambda operation: operation)
         return OperationGraph(trees.pack_as(graph.inputs, fresh), outputs, self.name)
 
     @property
@@ -128,7 +128,7 @@ class Functional(Model):
             for x, own in zip(values, trees.flatten(mask), strict=True):
                 if own is not None:
                     masks.set_mask(x, own)
-        return self._graph.run(values, lambda operation: operation)  # type: ignore[arg-type, return-value]
+        return self._graph.run(values, lambda operation: operation)
 
     def compute_output_spec(self, inputs: Any, **kwargs: Any) -> Any:
         values = self._standardize(inputs)

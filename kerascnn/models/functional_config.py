@@ -8,7 +8,7 @@ from typing import Any
 from kerascnn import serialization, trees
 from kerascnn.models import op_config
 from kerascnn.symbolic.keras_tensor import KerasTensor
-from kerascnn.symbolic.operation import Function, Node, Operation, history_of
+from kerascnn.symbolic.operation import Node, OpCall, Operation, history_of
 
 _OF_GRAPHS = frozenset({"name", "trainable", "layers", "input_layers", "output_layers"})
 
@@ -23,7 +23,7 @@ def from_model(model: Any) -> dict[str, Any]:
     layers = []
     for operation in model.operations:
         calls = [n for n in operation._inbound_nodes if id(n) in kept and not n.is_input]
-        if isinstance(operation, Function):
+        if isinstance(operation, OpCall):
             entry, arguments = op_config.serialize(operation, model.name)
             entry["name"] = operation.name
             entry["inbound_nodes"] = [_serialize_arguments(arguments, {}, kept)]
@@ -73,7 +73,7 @@ def _serialize_call(node: Node, kept: dict[int, int]) -> dict[str, Any]:
     kwargs = dict(node.kwargs)
     if len(node.args) == 1 and isinstance(node.args[0], KerasTensor) and not kwargs:
         # Keras notes these of calls on one tensor and nothing else.
-        parameters = inspect.signature(node.operation.call).parameters  # type: ignore[attr-defined]
+        parameters = inspect.signature(node.operation.call).parameters
         if "mask" in parameters:
             kwargs["mask"] = None
         if _trains_only_when_told(node.operation):
@@ -151,7 +151,7 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
             kwargs = {k: v for k, v in arguments[1].items() if k != "mask" or v is not None}
             if kwargs.get("training") is False and _trains_only_when_told(layers[name]):
                 del kwargs["training"]  # what each call of the model says goes
-            layers[name](*arguments[0], **kwargs)  # type: ignore[operator]
+            layers[name](*arguments[0], **kwargs)
         if len(later) == len(waiting):
             raise ValueError(
                 f"The configuration of model '{config.get('name')}' does not connect: the calls of "

@@ -8,12 +8,13 @@ from typing import Any, cast
 from kerascnn import tracing, trees
 from kerascnn.layers.layer import Layer
 from kerascnn.models.host_stage import Staged
+from kerascnn.models.state_tree import StateTree
 from kerascnn.saving.model_saving import ModelSaving
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.training.trainer import Trainer
 
 
-class Model(ModelSaving, Trainer, Layer):
+class Model(ModelSaving, StateTree, Trainer, Layer):
     """A network with `compile`, `fit`, `evaluate` and `predict`.
 
     There are two ways to make one: from inputs and outputs, `Model(inputs, outputs)`, or as a
@@ -44,7 +45,7 @@ class Model(ModelSaving, Trainer, Layer):
             from kerascnn.models.functional import Functional
 
             return Functional.__new__(Functional, *args, **kwargs)
-        return super().__new__(cls)
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         Trainer.__init__(self)

@@ -12,7 +12,7 @@ from typing import Any
 
 from kerascnn import serialization
 from kerascnn.ops.custom import CustomOp, find_custom_op
-from kerascnn.symbolic.operation import Function
+from kerascnn.symbolic.operation import OpCall
 
 # For each module of Keras its functions, with those arguments that its operation is made with.
 _TABLE = {
@@ -146,7 +146,7 @@ def module_of(class_name: str) -> str | None:
     return next((module for module, title in _functions() if title == class_name), None)
 
 
-def serialize(operation: Function, model_name: str) -> tuple[dict[str, Any], tuple[Any, ...]]:
+def serialize(operation: OpCall, model_name: str) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """The configuration of a function's only call, and the arguments of the call.
 
     Raises:
@@ -177,7 +177,7 @@ def serialize(operation: Function, model_name: str) -> tuple[dict[str, Any], tup
     return entry, tuple(rest.values())
 
 
-def _custom_entry(operation: Function, op: CustomOp) -> dict[str, Any]:
+def _custom_entry(operation: OpCall, op: CustomOp) -> dict[str, Any]:
     return {
         "module": "kerascnn.ops",
         "class_name": "CustomOp",
@@ -186,13 +186,13 @@ def _custom_entry(operation: Function, op: CustomOp) -> dict[str, Any]:
     }
 
 
-def _custom_function(config: dict[str, Any]) -> Function:
-    function = Function(find_custom_op(str(config.get("op"))))
+def _custom_function(config: dict[str, Any]) -> OpCall:
+    function = OpCall(find_custom_op(str(config.get("op"))))
     function.name = str(config.get("name", function.name))
     return function
 
 
-class _Configured(Function):
+class _Configured(OpCall):
     """A function of which some arguments are given already."""
 
     def __init__(self, function: Any, arguments: dict[str, Any], name: str | None) -> None:
@@ -206,7 +206,7 @@ class _Configured(Function):
         return super().__call__(**{**self._arguments, **given, **kwargs})
 
 
-def deserialize(entry: dict[str, Any]) -> Function | None:
+def deserialize(entry: dict[str, Any]) -> OpCall | None:
     """The function that a configuration describes, None where it describes something else.
 
     Raises:

@@ -19,7 +19,7 @@ from kerascnn.ops.custom_definition import (
     output_dtypes,
     shape_rule,
 )
-from kerascnn.symbolic.operation import Function, any_symbolic
+from kerascnn.symbolic.operation import OpCall, any_symbolic
 
 __all__ = ["CustomOp", "KernelSource", "custom_op"]
 
@@ -57,7 +57,7 @@ class CustomOp:
                 results = _core.apply("custom_op", inputs, self._attributes)
                 return results[0] if len(results) == 1 else tuple(results)
         if any_symbolic(inputs, {}):
-            return Function(self)(*inputs)
+            return OpCall(self)(*inputs)
         if len(inputs) != len(self._inputs):
             raise ValueError(
                 f"custom_op {self.__name__}: expected {len(self._inputs)} "

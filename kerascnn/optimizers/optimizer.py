@@ -15,10 +15,11 @@ from kerascnn.ops import dispatch
 from kerascnn.optimizers import clipping
 from kerascnn.optimizers.conditional import assign_where
 from kerascnn.optimizers.state import OptimizerState
+from kerascnn.stateless import StatelessOptimizer
 from kerascnn.variable import Variable
 
 
-class Optimizer(OptimizerState):
+class Optimizer(OptimizerState, StatelessOptimizer):
     """Base class of optimizers.
 
     A subclass implements `build`, which makes its slots with `add_optimizer_variables`, and

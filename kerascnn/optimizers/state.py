@@ -11,7 +11,7 @@ import numpy as np
 from kerascnn import config, device, initializers, naming, ops, tracing
 from kerascnn.metrics.recording import current_recording
 from kerascnn.optimizers.schedules import LearningRateSchedule
-from kerascnn.variable import Variable
+from kerascnn.variable import Variable, current_scope
 
 
 class OptimizerState:
@@ -209,8 +209,10 @@ class OptimizerState:
 
     def _count_step(self) -> None:
         """Counts on the device where the compiled step needs the number, else on the host."""
-        recording = current_recording()
-        if recording is None or recording.results_on_device or self._reads_iterations:
+        recording, scope = current_recording(), current_scope()
+        if scope is not None and scope.holds(self._iterations.core):
+            self._iterations.assign_add(1)
+        elif recording is None or recording.results_on_device or self._reads_iterations:
             self._steps().assign_add(1)
         else:
             recording.each_step(self._add_steps)

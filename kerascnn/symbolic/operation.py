@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
 from kerascnn import naming, trees
+from kerascnn.symbolic import auto_config
 from kerascnn.symbolic.keras_tensor import KerasHistory, KerasTensor
 
 P = ParamSpec("P")
@@ -104,7 +105,30 @@ def node_of(tensor: KerasTensor) -> Node:
 
 
 class Operation:
-    """What can be called on KerasTensors: layers, models, and functions of `kerascnn.ops`."""
+    """What can be called on KerasTensors: layers, models, functions of `ops`, and your own.
+
+    A subclass implements `call` with `kerascnn.ops`, and may say what it returns by
+    `compute_output_spec`; where it doesn't, a recorded call tells.
+
+    Args:
+        name: By default the class name with a number.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> class Twice(keras.Operation):
+    ...     def call(self, x):
+    ...         return x * 2
+    >>> inputs = keras.Input((3,))
+    >>> keras.Model(inputs, Twice()(inputs)).output_shape
+    (None, 3)
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        operation = super().__new__(cls)
+        if auto_config.is_wanted(cls):
+            auto_config.note(operation, args, kwargs)
+        return operation
 
     def __init__(self, name: str | None = None) -> None:
         if name is None:
@@ -118,9 +142,43 @@ class Operation:
         self._inbound_nodes: list[Node] = []
         self._outbound_nodes: list[Node] = []
 
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """The computation; subclasses override it."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `call`.")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Computes, or records the call where a KerasTensor is among the arguments."""
+        if any_symbolic(args, kwargs):
+            return self.symbolic_call(*args, **kwargs)
+        return self.call(*args, **kwargs)
+
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+        """What a call on KerasTensors gives: KerasTensors that come from it."""
+        outputs = self.compute_output_spec(*args, **kwargs)
+        Node(self, args, kwargs, outputs)
+        return outputs
+
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """The KerasTensors that calling with these arguments would give."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it returns.")
+        from kerascnn.symbolic import inference
+
+        return inference.infer(self.call, args, kwargs)
+
+    @auto_config.default
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make another one like this, as plain values.
+
+        Where a subclass does not say them, they are those that it was made with.
+
+        Raises:
+            NotImplementedError: for arguments that are no plain values.
+        """
+        return auto_config.add_arguments(self, {"name": self.name})
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """An operation of a configuration that `get_config` gave."""
+        return cls(**config)
 
     @property
     def input(self) -> Any:
@@ -143,7 +201,7 @@ class Operation:
         return self._inbound_nodes[0]
 
 
-class Function(Operation):
+class OpCall(Operation):
     """One call of a function of `kerascnn.ops` in a functional graph."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -152,17 +210,8 @@ class Function(Operation):
         self.function = function
         self.title = title
 
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        from kerascnn.symbolic import inference
-
-        return inference.infer(self.function, args, kwargs)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not any_symbolic(args, kwargs):
-            return self.function(*args, **kwargs)
-        outputs = self.compute_output_spec(*args, **kwargs)
-        Node(self, args, kwargs, outputs)
-        return outputs
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
 
 
 def op(function: Callable[P, R]) -> Callable[P, R]:
@@ -171,7 +220,7 @@ def op(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if any_symbolic(args, kwargs):
-            return Function(call)(*args, **kwargs)
+            return OpCall(call)(*args, **kwargs)
         return function(*args, **kwargs)
 
     return call

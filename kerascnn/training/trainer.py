@@ -14,6 +14,7 @@ from kerascnn.callbacks.history import History
 from kerascnn.device import device as on_device
 from kerascnn.layers.state import unique
 from kerascnn.metrics.recording import current_recording
+from kerascnn.stateless import StatelessTrainer
 from kerascnn.training.arguments import (
     check_epochs,
     limit_epochs,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from kerascnn.profiler import Profile
 
 
-class Trainer(StepMachinery):
+class Trainer(StepMachinery, StatelessTrainer):
     """Mixed into `Model`: configures, trains and evaluates it.
 
     The step of each kind is traced through the model's own `call` once per input signature and

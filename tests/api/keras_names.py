@@ -35,6 +35,7 @@ NAMESPACES = (
     "random",
     "regularizers",
     "saving",
+    "tree",
     "utils",
 )
 

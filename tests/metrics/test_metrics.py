@@ -185,3 +185,32 @@ def test_configs_make_equal_metrics():
 def test_iou_of_no_classes():
     with pytest.raises(ValueError, match="at least one class.*num_classes=0"):
         metrics.MeanIoU(0)
+
+
+def test_means_in_compiled_functions(device, rng):
+    """Counts are kept on the device where a program counts, and come there where one reads them."""
+    values = rng.standard_normal((6, 4)).astype("float32")
+    with keras.device(device):
+        metric = keras.metrics.Mean()
+        update = keras.jit(lambda x: metric.update_state(x))
+        read, reset = keras.jit(lambda: metric.result()), keras.jit(lambda: metric.reset_state())
+
+        def check(seen):
+            mean = np.mean(np.concatenate(seen))
+            # Two sums of up to 24 numbers in float32.
+            np.testing.assert_allclose(float(metric.result()), mean, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(float(read()), mean, rtol=1e-5, atol=1e-6)
+
+        update(values[0])
+        update(values[1])
+        check(values[:2])
+        metric.update_state(values[2])
+        check(values[:3])
+        metric.update_state(values[3])
+        update(values[4])
+        assert float(metric.variables[1].value) == 20
+        check(values[:5])
+        metric.update_state(values[5])
+        reset()
+        metric.update_state(values[5])
+        check(values[5:])
