@@ -16,6 +16,7 @@ from kerascnn.layers.text import as_text, is_text
 from kerascnn.models.host_stage import HostStage, Staged, runs_on_host
 from kerascnn.models.model import Model
 from kerascnn.ops import dispatch
+from kerascnn.symbolic import auto_config
 from kerascnn.symbolic.graph import OperationGraph
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import Operation, history_of, node_of
@@ -122,7 +123,7 @@ class Functional(Model):
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if isinstance(inputs, Staged):
             assert self._host_stage is not None
-            return self._host_stage.rest.run(inputs, lambda operation: operation)  # type: ignore[arg-type, return-value]
+            return self._host_stage.rest.run(inputs, lambda operation: operation)
         values = self._standardize(inputs)
         if mask is not None:
             for x, own in zip(values, trees.flatten(mask), strict=True):
@@ -211,6 +212,7 @@ class Functional(Model):
         """As Keras gives it: the shapes are those of the inputs."""
         return {"input_shape": None}
 
+    @auto_config.default
     def get_config(self) -> dict[str, Any]:
         from kerascnn.models import functional_config
 

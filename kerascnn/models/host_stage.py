@@ -71,7 +71,7 @@ class HostStage:
         with on_device("cpu"):
             for node in self._nodes:
                 args, kwargs = node.fill_in(known)
-                results = trees.flatten(node.operation(*args, **kwargs))  # type: ignore[operator]
+                results = trees.flatten(node.operation(*args, **kwargs))
                 known.update(zip(map(id, node.output_tensors), results, strict=True))
         return Staged(np.asarray(known[id(x)]) for x in self.tensors)
 

@@ -321,3 +321,14 @@ def test_compiled_functions_and_loops_in_scopes():
     with pytest.raises(ValueError, match="in the body of a loop"):
         assigned(xs)
     assert float(v.value) == 2.0
+
+
+def test_functional_subclasses_without_a_get_config():
+    class Net(keras.Model):
+        def __init__(self, units=2, **kwargs):
+            inputs = keras.Input((3,))
+            super().__init__(inputs, layers.Dense(units)(inputs), **kwargs)
+
+    model = Net(5, name="net")
+    copy = Net.from_config(model.get_config())
+    assert (copy.name, copy.output_shape) == ("net", (None, 5))
