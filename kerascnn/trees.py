@@ -74,7 +74,8 @@ def map_shapes(function: Callable[[tuple[int | None, ...]], Any], structure: Any
         return function(tuple(structure))
     if isinstance(structure, dict):
         return {key: map_shapes(function, value) for key, value in structure.items()}
-    return type(structure)(map_shapes(function, value) for value in structure)
+    items = [map_shapes(function, value) for value in structure]
+    return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)
 
 
 def flatten_shapes(structure: Any) -> list[tuple[int | None, ...]]:

@@ -46,6 +46,7 @@ class Sequential(Model):
     def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
         Model.__init__(self, trainable=trainable, name=name)
         self._functional: Functional | None = None
+        self._built_on: Any = None  # shapes, nested as the inputs are
         self._stack: list[Layer] = []
         if layers is not None:
             for layer in layers if isinstance(layers, (list, tuple)) else [layers]:
@@ -124,18 +125,22 @@ class Sequential(Model):
             return
         if not self._stack:
             raise ValueError(f"Sequential model '{self.name}' cannot be built: it has no layers.")
-        if not isinstance(self._stack[0], InputLayer):
-            shape = (None, *tuple(input_shape)[1:])
-            self._stack.insert(0, InputLayer(batch_shape=shape, dtype=self._stack[0].compute_dtype))
-        inputs = self._stack[0].output
+        if not trees.is_shape(input_shape):  # nested inputs: there is no one keras.Input for them
+            dtype = self._stack[0].compute_dtype
+            inputs = trees.map_shapes(
+                lambda shape: InputLayer(batch_shape=(None, *shape[1:]), dtype=dtype).output,
+                input_shape,
+            )
+        else:
+            if not isinstance(self._stack[0], InputLayer):
+                shape = (None, *tuple(input_shape)[1:])
+                first = InputLayer(batch_shape=shape, dtype=self._stack[0].compute_dtype)
+                self._stack.insert(0, first)
+            inputs = self._stack[0].output
         x = inputs
-        for layer in self._stack[1:]:
-            x = layer(x)
-            if len(trees.flatten(x)) != 1:
-                raise ValueError(
-                    f"Layer '{layer.name}' has {len(trees.flatten(x))} outputs: in a Sequential "
-                    "model each layer has one. Use keras.Model(inputs, outputs)."
-                )
+        for layer in self._stack:
+            x = x if isinstance(layer, InputLayer) else layer(x)
+        self._built_on = trees.map_structure(lambda tensor: tensor.shape, inputs)
         functional = object.__new__(Functional)
         Functional.__init__(functional, inputs, x, name=self.name)
         self._functional = functional
@@ -149,12 +154,8 @@ class Sequential(Model):
 
     def _maybe_build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._functional is None:
-            flat = trees.flatten(args[0] if args else next(iter(kwargs.values()), None))
-            if len(flat) != 1:
-                raise ValueError(
-                    f"Sequential model '{self.name}' takes one input. Received: {len(flat)}"
-                )
-            self.build(tuple(flat[0].shape))
+            inputs = args[0] if args else next(iter(kwargs.values()), None)
+            self.build(trees.map_structure(lambda x: tuple(x.shape), inputs))
 
     def _host_preparation(self) -> Any:
         if not any(runs_on_host(layer) for layer in self._stack):
@@ -238,7 +239,7 @@ class Sequential(Model):
         config = super().get_config()
         config["layers"] = [serialization.serialize_keras_object(layer) for layer in self._stack]
         if self._functional is not None:
-            config["build_input_shape"] = getattr(self._stack[0], "batch_shape", None)
+            config["build_input_shape"] = self._built_on
         return config
 
     @classmethod

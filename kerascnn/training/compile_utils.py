@@ -112,6 +112,12 @@ def match_targets(y: Any, y_pred: Any, names: list, wanted: list[bool]) -> list:
     )
 
 
+def _name_in_logs(path: tuple, name: str) -> str:
+    """The name of an output's loss: outputs in others are called by the way to them."""
+    last = path[-1:] if path and isinstance(path[-1], str) else (name,)
+    return "/".join(str(part) for part in (*path[:-1], *last)) if len(path) > 1 else name
+
+
 def _describe(structure: Any, names: list) -> str:
     if isinstance(structure, dict):
         return f"the keys {', '.join(map(repr, sorted(structure)))}"
@@ -215,6 +221,11 @@ class CompileLoss:
         weights = per_output(self._user_weights, y_pred, self._names, "loss_weights")
         self._wanted = [identifier is not None for identifier in identifiers]
         targets = match_targets(y, y_pred, self._names, self._wanted)
+        if not any(self._wanted):
+            raise ValueError(
+                "No loss to compute: `loss` in compile() has None for each of the outputs. Give "
+                "one of them a loss."
+            )
         several = sum(self._wanted) > 1
         self.losses = []
         for path, name, identifier, weight, y_true in zip(
@@ -223,7 +234,8 @@ class CompileLoss:
             if identifier is None:
                 continue
             loss = resolve_loss(identifier, y_true, at_path(y_pred, path))
-            name = name or loss.name
+            keyed = path[-1] if len(path) == 1 and isinstance(path[-1], str) else name
+            name = _name_in_logs(path, keyed or loss.name)
             tracker = metrics_module.Mean(name=f"{name}_loss") if several else None
             self.losses.append(OutputLoss(path, loss, weight, name, tracker))
         self.built = True

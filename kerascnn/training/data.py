@@ -203,7 +203,8 @@ def _as_arrays(structure: Any, name: str) -> Any:
             return {key: walk(item, (*path, key)) for key, item in part.items()}
         if isinstance(part, (list, tuple)):
             _reject_numbers(part, name)
-            return type(part)([walk(item, (*path, i)) for i, item in enumerate(part)])
+            items = [walk(item, (*path, i)) for i, item in enumerate(part)]
+            return type(part)(*items) if hasattr(part, "_fields") else type(part)(items)
         return convert(path, part)
 
     return walk(structure, ())
