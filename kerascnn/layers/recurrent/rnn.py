@@ -199,13 +199,14 @@ class RNN(Layer):
         return states
 
     def _kept_states(self) -> Any:
-        """The variables, moved to where the sequences are if they were made elsewhere."""
+        """The values of the variables, which move to the weights' device if they are elsewhere."""
         trace, weight = tracing.current(), self._first_weight()
         device = trace.device if trace is not None else getattr(weight, "device", None)
         for variable in trees.flatten(self.states):
             if device is not None and variable.device != device and not _is_scratch(trace):
                 variable.move_to(device)
-        return self.states
+        # At once, a gradient needs the values that the call's end overwrites.
+        return trees.map_structure(ops.copy if trace is None else lambda v: v.value, self.states)
 
     # The computation -----------------------------------------------------------------------------
 

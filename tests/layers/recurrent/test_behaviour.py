@@ -39,7 +39,8 @@ def test_a_stateful_layer_goes_on_where_it_was(name, device, rng):
             assert all((v.numpy() == 0).all() for v in stateful.states)
 
 
-def test_stateful_training_is_that_of_keras(rng):
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_stateful_training_is_that_of_keras(run_eagerly, rng):
     """Batches of one sequence after another: states go from batch to batch, also in `fit`."""
     x = rng.normal(size=(12, 5, 3)).astype("float32")
     y = rng.normal(size=(12, 2)).astype("float32")
@@ -54,7 +55,7 @@ def test_stateful_training_is_that_of_keras(rng):
                 k.layers.Dense(2),
             ]
         )
-        model.compile(k.optimizers.SGD(0.1), "mse")
+        model.compile(k.optimizers.SGD(0.1), "mse", run_eagerly=run_eagerly)
         return model
 
     here, there = make(kerascnn), make(keras)
@@ -73,6 +74,26 @@ def test_stateful_training_is_that_of_keras(rng):
     np.testing.assert_allclose(histories[0], histories[1], rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_of_a_stateful_layer_at_once(name, device, rng):
+    """They see the states that the call began with, which its end overwrites."""
+    x = rng.normal(size=(3, 4, 2)).astype("float32")
+    with kerascnn.device(device):
+        stateful = getattr(layers, name)(5, stateful=True)
+        first = stateful(x)
+        plain = getattr(layers, name)(5)
+        plain.build(x.shape)
+        plain.set_weights(stateful.get_weights())
+        states = [ops.copy(v) for v in stateful.states]
+        gradients = []
+        for layer, given in ((stateful, None), (plain, states)):
+            with kerascnn.GradientTape() as tape:
+                loss = ops.sum(ops.square(layer(x, initial_state=given)))
+            gradients.append(numpy(tape.gradient(loss, layer.trainable_weights)))
+        assert np.abs(first.numpy() - stateful(x).numpy()).max() > 1e-4
+    assert_close(*gradients, 1e-5)
+
+
 def test_errors_of_stateful_layers():
     with pytest.raises(ValueError, match="needs to know the batch size"):
         layers.LSTM(3, stateful=True)(kerascnn.Input((5, 2)))
@@ -89,7 +110,7 @@ def test_errors_of_stateful_layers():
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_dropout_has_one_mask_for_all_steps(name, implementation, compiled, device):
-    """With only the input kernel at work, equal inputs give equal outputs in all steps."""
+    """With only the input kernel at work, equal inputs give equal gates in all steps."""
     kwargs = {} if name == "SimpleRNN" else {"implementation": implementation}
     with kerascnn.device(device):
         layer = getattr(layers, name)(
@@ -102,11 +123,13 @@ def test_dropout_has_one_mask_for_all_steps(name, implementation, compiled, devi
         call = kerascnn.jit(layer) if compiled else layer
         first, second = (call(x, training=True).numpy() for _ in range(2))
         plain = layer(x).numpy()
-    if name == "SimpleRNN":  # no gate mixes the steps
+    if name == "SimpleRNN":
         np.testing.assert_allclose(first, first[:, :1] + 0 * first, rtol=0, atol=1e-6)
-    else:  # the same masks make the same gates in each step: a recurrence of constants
+    else:  # gates that are the same in all steps: each change is that before, times one gate
         change = np.diff(np.concatenate([0 * first[:, :1], first], 1), axis=1)
-        assert np.isfinite(change).all()
+        np.testing.assert_allclose(
+            change[:, 1:-1] ** 2, change[:, :-2] * change[:, 2:], rtol=1e-4, atol=1e-6
+        )
     assert np.abs(first - second).max() > 1e-3  # other masks in each call
     assert np.abs(first - plain).max() > 1e-3
 
