@@ -405,3 +405,26 @@ def test_errors():
 
     with pytest.raises(ValueError, match="given 2 state tensors and returned 1"):
         layers.RNN(Forgetful(3))(x)
+
+
+# Compiled steps ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_the_loop_is_one_node_however_long_it_is(masked, dropout):
+    """The graph of a long sequence has as many nodes as that of a short one; `unroll` has more."""
+    from kerascnn.tracing import Trace
+
+    def nodes(steps, **arguments):
+        cells = [layers.LSTMCell(3, recurrent_dropout=dropout), layers.GRUCell(2, dropout=dropout)]
+        layer = layers.RNN(cells, **arguments)
+        layer.build((2, steps, 4))
+        with Trace("cpu", scratch=True) as trace:
+            x = trace.graph.input("x", [2, steps, 4], "float32")
+            mask = trace.graph.input("mask", [2, steps], "bool") if masked else None
+            layer(x, mask=mask, training=True)
+            return trace.graph.num_nodes
+
+    assert nodes(4) == nodes(40)
+    assert nodes(40, unroll=True) > nodes(40) + 100
