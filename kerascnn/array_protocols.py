@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core, dtypes, tracing
+from kerascnn.symbolic.no_value import operator_of
 
 # As NumPy prints: so many elements at each end of an axis, where there are more than so many.
 _EDGE = 3
@@ -171,16 +172,27 @@ def to_list(self: Any) -> Any:
     return (array.astype(np.float32) if array.dtype.kind == "V" else array).tolist()
 
 
-def _of_value(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_value(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """For variables: the same of the tensor that they hold."""
 
     def method(self: Any, *args: Any) -> Any:
         value = self.value
         if isinstance(value, _core.Value):
-            bool(value)  # says that it has none yet
+            return getattr(value, name)(*args)  # raises the error
         return function(value, *args)
 
     return method
+
+
+def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    """NumPy's operators with an array first are operators; its other functions get arrays."""
+    from kerascnn import ops
+
+    name = operator_of(ufunc.__name__)
+    if name is not None and method == "__call__" and not kwargs:
+        return getattr(ops, name)(*inputs)
+    arrays = [np.asarray(x) if isinstance(x, type(self)) else x for x in inputs]
+    return getattr(ufunc, method)(*arrays, **kwargs)
 
 
 # For tensors, and for variables of the tensor that they hold.
@@ -196,6 +208,7 @@ _SHARED: dict[str, Callable[..., Any]] = {
     "__len__": length,
     "__format__": formatted,
     "__setitem__": set_item,
+    "__array_ufunc__": array_ufunc,
     "__divmod__": divide_and_remain,
     "__rdivmod__": reflected_divide_and_remain,
 }
@@ -218,6 +231,6 @@ def install(tensor: Any, variable: Any) -> None:
     for name, function in {**_VALUES, **_SHARED, **_TENSORS}.items():
         setattr(tensor, name, function)
     for name, function in _VALUES.items():
-        setattr(variable, name, _of_value(function))
+        setattr(variable, name, _of_value(name, function))
     for name, function in _SHARED.items():
         setattr(variable, name, function)

@@ -55,7 +55,7 @@ class SeedGenerator:
     def state_on(self, device_name: str) -> Variable:
         """The state, moved to a device where it is not there."""
         if self.state.device != device_name:
-            seed, counter = (int(v) for v in self.state.numpy())
+            seed, counter = (int(v) for v in self.state._held())
             self.state = _state(seed, self.state.path, device_name, counter)
         return self.state
 

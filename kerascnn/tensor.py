@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kerascnn import _core, array_protocols, masks
+from kerascnn import _core, array_protocols, masks, torch_calls
+from kerascnn.symbolic import no_value
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.variable import Variable
 
@@ -65,13 +66,6 @@ def _value_repr(self: Any) -> str:
     return f"<Value shape={tuple(self.shape)}, dtype={self.dtype}>"
 
 
-def _without_value(self: Any, *args: Any) -> Any:
-    raise TypeError(
-        f"{self!r} has no value yet: it is being recorded for a compiled program. Use kerascnn.ops "
-        "in place of NumPy functions, `if` (ops.where) and float()."
-    )
-
-
 _BINARY = {
     "add": "add",
     "sub": "subtract",
@@ -111,8 +105,6 @@ def _add_operators(cls: Any) -> None:
     cls.__round__ = _round
     cls.__getitem__ = _getitem
     cls.astype = _astype
-    # NumPy would otherwise take the element-wise lead in `array + tensor`.
-    cls.__array_ufunc__ = None
 
 
 def install_operators() -> None:
@@ -122,15 +114,21 @@ def install_operators() -> None:
     for name in ("negative", "absolute"):
         _core.set_fallback(name, _unary(name))
     _core.set_variable_type(Variable)
+    no_value.install(
+        _core.Value,
+        "has no value yet: it is being recorded, once, for a compiled program.",
+        ", or let Python run each step with values: compile(run_eagerly=True)",
+    )
     for cls in (_core.Tensor, _core.Value, KerasTensor, Variable):
         _add_operators(cls)
     array_protocols.install(_core.Tensor, Variable)
     masks.install(_core.Tensor, _core.Value)
+    for tensors in (_core.Tensor, Variable):
+        tensors.__torch_function__ = classmethod(torch_calls.torch_function)  # type: ignore[union-attr]
     value: Any = _core.Value
     value.__eq__ = array_protocols.compared_by("equal")
     value.__ne__ = array_protocols.compared_by("not_equal")
     value.__hash__ = object.__hash__
-    for name in ("__bool__", "__float__", "__int__", "__iter__", "__array__"):
-        setattr(value, name, _without_value)
+    value.__len__ = array_protocols.length
     value.__repr__ = _value_repr
     value.ndim = property(lambda self: len(self.shape))

@@ -182,14 +182,14 @@ def current_streams() -> Streams | None:
 
 
 @contextlib.contextmanager
-def numbering(streams: Streams) -> Iterator[None]:
+def numbering(streams: Streams, moves_on: bool = True) -> Iterator[None]:
     """A block that runs at once and draws as a recorded step does; its generators then move on."""
     token = _step_streams.set(streams)
     try:
         yield
     finally:
         _step_streams.reset(token)
-    for state, _ in streams.streams().values():
+    for state, _ in streams.streams().values() if moves_on else ():
         after = _core.apply("random_advance", [state.core.value], {"amount": 1})[0]
         state.core.assign(after)
 

@@ -305,11 +305,22 @@ class Variable(_core.Operators):
         return self.core.value if trace is None else trace.read(self)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """A copy of what is held now."""
+        """A copy of what is held now.
+
+        Raises:
+            TypeError: while a step is recorded, which would go on with this value for ever.
+        """
+        trace = tracing.current()
+        if trace is not None:
+            return self._current().numpy()  # raises the error
+        return self._held()
+
+    def _held(self) -> np.ndarray[Any, Any]:
+        """The same, also while a step is recorded."""
         return np.array(self.core.value.numpy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if copy is False:
+        if copy is False and tracing.current() is None:
             # The memory itself, which later assignments write to.
             shared: np.ndarray[Any, Any] = self.core.value.__array__(dtype, copy)
             return shared
@@ -318,7 +329,8 @@ class Variable(_core.Operators):
 
     def __dlpack__(self, **arguments: Any) -> Any:
         """The variable's memory for another library, which sees what is assigned later."""
-        return self.core.value.__dlpack__(**arguments)
+        value = self.core.value if tracing.current() is None else self._current()
+        return value.__dlpack__(**arguments)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         device: tuple[int, int] = self.core.value.__dlpack_device__()
@@ -332,7 +344,7 @@ class Variable(_core.Operators):
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles hold the value, and get memory of their own."""
         state = {key: value for key, value in self.__dict__.items() if key != "core"}
-        return {**state, "_held": (self.numpy(), self.device, self.trainable)}
+        return {**state, "_held": (self._held(), self.device, self.trainable)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         array, device_name, trainable = state.pop("_held")
@@ -401,7 +413,7 @@ class Variable(_core.Operators):
     def __repr__(self) -> str:
         return (
             f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, "
-            f"value={self.numpy()}>"
+            f"value={self._held()}>"
         )
 
 

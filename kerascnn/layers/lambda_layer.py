@@ -82,7 +82,7 @@ class Lambda(Layer):
             return super().compute_output_spec(*args, **kwargs)
         from kerascnn.symbolic import inference
 
-        return inference.infer(self.call, args, kwargs)
+        return inference.infer(self.call, args, kwargs, may_compute=True)
 
     def get_config(self) -> dict[str, Any]:
         config = {**super().get_config(), "function": _config_of(self.function)}

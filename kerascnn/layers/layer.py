@@ -210,7 +210,7 @@ class Layer(Operation, LayerState, StatelessLayer):
         """The shape of the output for inputs of a shape (sizes can be None)."""
         shapes = (*args, *kwargs.values())
         inputs = trees.map_shapes(lambda s: KerasTensor(s, self.compute_dtype), shapes)
-        outputs = inference.infer(self.call, tuple(inputs), {})
+        outputs = inference.infer(self.call, tuple(inputs), {}, may_compute=True)
         return trees.map_structure(lambda x: x.shape, outputs)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
@@ -220,7 +220,7 @@ class Layer(Operation, LayerState, StatelessLayer):
         # Masks say nothing of shapes.
         others = {k: v for k, v in kwargs.items() if k != "mask" and not k.endswith("_mask")}
         if not overridden or any_symbolic((), others) or len(tensors) != 1:
-            return inference.infer(self.call, args, kwargs)
+            return inference.infer(self.call, args, kwargs, may_compute=True)
         shape = self.compute_output_shape(trees.map_structure(lambda x: x.shape, tensors[0]))
         return trees.map_shapes(lambda s: KerasTensor(s, self.compute_dtype), shape)
 

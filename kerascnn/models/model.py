@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from kerascnn import tracing, trees
+from kerascnn import trees
 from kerascnn.layers.layer import Layer
 from kerascnn.models.host_stage import Staged
 from kerascnn.models.state_tree import StateTree
 from kerascnn.saving.model_saving import ModelSaving
+from kerascnn.symbolic import inference
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.training.trainer import Trainer
 
@@ -106,23 +107,24 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
         if input_shape is None or not self._overrides_call():
             self.built = False
             return
-        self.build_on(trees.map_shapes(lambda s: KerasTensor(s, self.compute_dtype), input_shape))
+        specs = trees.map_shapes(lambda s: KerasTensor(s, self.compute_dtype), input_shape)
+        self.build_on(specs, may_compute=True)
 
-    def build_on(self, inputs: Any) -> None:
+    def build_on(self, inputs: Any, may_compute: bool = False) -> None:
         """Makes all weights by recording a call, without computing it.
 
         Args:
             inputs: Something with `shape` and `dtype` for each input, such as the data itself.
+            may_compute: Whether a `call` that asks for values is run on ones.
         """
         if all(layer.built for layer in self._flatten_layers()):
             return
-        with tracing.Trace("cpu", scratch=True) as trace:
 
-            def stand_in(x: Any) -> Any:
-                shape = [2 if n is None else int(n) for n in x.shape]
-                return trace.graph.input("input", shape, str(x.dtype))
+        def spec(x: Any) -> Any:
+            return KerasTensor([2 if n is None else int(n) for n in x.shape], str(x.dtype))
 
-            self(trees.map_structure(stand_in, inputs), training=False)
+        specs = trees.map_structure(spec, inputs)
+        inference.infer(self, (specs,), {"training": False}, may_compute)
 
     def _check_inputs(self, inputs: Any) -> None:
         if not isinstance(inputs, Staged):

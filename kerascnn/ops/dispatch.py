@@ -16,6 +16,7 @@ from kerascnn import _core, dtypes, tracing
 from kerascnn.device import current as current_device
 from kerascnn.interchange import shares_memory, tensor_over
 from kerascnn.symbolic.keras_tensor import KerasTensor
+from kerascnn.symbolic.no_value import no_value
 from kerascnn.variable import Variable
 
 Attributes = dict[str, Any]
@@ -140,7 +141,7 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
     if isinstance(x, _core.Value):
         return x if dtype is None or x.dtype == dtype else apply_one("cast", [x], {"dtype": dtype})
     if isinstance(x, KerasTensor):
-        x._no_value()
+        no_value(x, "An op on values", "a layer or an op on KerasTensors alone")
     if trace is not None and isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
         return trace.graph.full([], dtype or dtypes.standardize_dtype(type(x)), float(x))
     if isinstance(x, (list, tuple)) and _is_followed(x, trace is not None):

@@ -370,7 +370,7 @@ class Optimizer(OptimizerState, StatelessOptimizer):
             # As float32 holds it: a config must not change when the first step is taken.
             rate = float(dtypes.numpy_dtype(config.floatx()).type(self._initial_learning_rate))
         elif isinstance(rate, Variable):
-            rate = float(rate.numpy())
+            rate = float(rate._held())
         else:
             rate = serialization.serialize_object(rate)
         return {

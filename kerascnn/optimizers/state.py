@@ -101,14 +101,14 @@ class OptimizerState:
             return
         old = [v for v in (self._iterations, self._learning_rate) if isinstance(v, Variable)]
         rest = [v for v in self._variables if all(v is not o for o in old)]
-        steps = 0 if self._iterations is None else int(self._iterations.numpy())
+        steps = 0 if self._iterations is None else int(self._iterations._held())
         with naming.absolute_scope((self.name,)):
             self._iterations = _scalar(steps, "int64", "iteration", device_name)
             made = [self._iterations]
             if self._learning_rate is None or isinstance(self._learning_rate, Variable):
                 rate = self._initial_learning_rate
                 if self._learning_rate is not None:
-                    rate = float(self._learning_rate.numpy())
+                    rate = float(self._learning_rate._held())
                 self._learning_rate = _scalar(rate, config.floatx(), "learning_rate", device_name)
                 made.append(self._learning_rate)
         self._variables = [*made, *rest]

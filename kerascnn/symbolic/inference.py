@@ -8,12 +8,15 @@ values fail, two are tried that everyday numbers divide.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from kerascnn import trees
+from kerascnn import _core, tracing, trees
 from kerascnn.symbolic.keras_tensor import KerasTensor
+from kerascnn.symbolic.no_value import NoValueError
 from kerascnn.tracing import Trace
+from kerascnn.variable import Block
 
 # Two sizes for the first axis (the batch), and two for others, which may be images that get smaller
 # on the way.
@@ -23,25 +26,33 @@ _SMALL: _Sizes = ((2, 3), (64, 96))
 _DIVISIBLE: _Sizes = ((40320, 80640), (192, 384))
 
 
-def infer(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+_Run = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], tuple[int, int]], Any]
+
+
+def infer(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    may_compute: bool = False,
+) -> Any:
     """KerasTensors for what `function(*args, **kwargs)` would return.
 
     Args:
         function: Computes with `kerascnn.ops` (a layer's `call`, for example).
         args: Arguments with KerasTensors in them.
         kwargs: The same.
+        may_compute: Whether a function that asks for values is run on ones: a layer that does can
+            be part of a model whose steps run eagerly.
     """
-    tensors = [x for x in trees.leaves((args, kwargs)) if isinstance(x, KerasTensor)]
-    if not any(None in x.shape for x in tensors):
-        first = second = _record(function, args, kwargs, (0, 0))
-    else:
+    try:
+        first, second = _with_sizes(_record, function, args, kwargs)
+    except NoValueError as error:
+        if not may_compute:
+            raise
         try:
-            first, second = _record_twice(function, args, kwargs, _SMALL)
-        except ValueError as error:
-            try:
-                first, second = _record_twice(function, args, kwargs, _DIVISIBLE)
-            except ValueError:
-                raise error from None
+            first, second = _twice(_compute, function, args, kwargs, _SMALL)
+        except Exception as other:
+            raise error from other
 
     def merge(a: Any, b: Any) -> Any:
         if not hasattr(a, "shape"):
@@ -52,13 +63,35 @@ def infer(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     return trees.map_structure(merge, first, second)
 
 
-def _record_twice(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], sizes: _Sizes
+def _with_sizes(
+    run: _Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any]:
+    tensors = [x for x in trees.leaves((args, kwargs)) if isinstance(x, KerasTensor)]
+    if not any(None in x.shape for x in tensors):
+        return [run(function, args, kwargs, (0, 0))] * 2
+    try:
+        return _twice(run, function, args, kwargs, _SMALL)
+    except ValueError as error:
+        try:
+            return _twice(run, function, args, kwargs, _DIVISIBLE)
+        except ValueError:
+            raise error from None
+
+
+def _twice(
+    run: _Run,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    sizes: _Sizes,
 ) -> list[Any]:
     batch_sizes, other_sizes = sizes
-    return [
-        _record(function, args, kwargs, pair) for pair in zip(batch_sizes, other_sizes, strict=True)
-    ]
+    pairs = zip(batch_sizes, other_sizes, strict=True)
+    return [run(function, args, kwargs, unknown) for unknown in pairs]
+
+
+def _known(x: KerasTensor, unknown: tuple[int, int]) -> list[int]:
+    return [unknown[axis > 0] if size is None else size for axis, size in enumerate(x.shape)]
 
 
 def _record(
@@ -74,10 +107,37 @@ def _record(
         def stand_in(x: Any) -> Any:
             if not isinstance(x, KerasTensor):
                 return x
-            shape = [
-                unknown[axis > 0] if size is None else size for axis, size in enumerate(x.shape)
-            ]
-            return trace.graph.input(f"input_{next(names)}", shape, x.dtype)
+            return trace.graph.input(f"input_{next(names)}", _known(x, unknown), x.dtype)
 
         args, kwargs = trees.map_structure(stand_in, (args, kwargs))
         return function(*args, **kwargs)
+
+
+def _compute(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    unknown: tuple[int, int],
+) -> Any:
+    """The same with values, which are all ones."""
+
+    def ones(x: Any) -> Any:
+        return ops.ones(_known(x, unknown), x.dtype) if isinstance(x, KerasTensor) else x
+
+    from kerascnn import ops
+
+    with without_traces():
+        args, kwargs = trees.map_structure(ones, (args, kwargs))
+        return function(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def without_traces() -> Iterator[None]:
+    """A block that computes at once and leaves nothing behind: no assignment, no random number."""
+    with (
+        tracing.suspended(),
+        _core.RecordingPause(),
+        Block().repeating({}),
+        tracing.numbering(tracing.Streams(), moves_on=False),
+    ):
+        yield

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerascnn import dtypes, naming
+from kerascnn.symbolic import no_value
 
 if TYPE_CHECKING:
     from kerascnn.symbolic.operation import Operation
@@ -51,27 +52,12 @@ class KerasTensor:
     def ndim(self) -> int:
         return len(self.shape)
 
-    def _no_value(self) -> NoReturn:
-        raise TypeError(
-            f"{self!r} has no value: it only stands for one while a model is put together. Build a "
-            "model from it (keras.Model(inputs, outputs)) and call that on data; inside a layer's "
-            "`call`, use kerascnn.ops in place of NumPy functions, `if`, or float()."
-        )
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        self._no_value()
-
-    def __bool__(self) -> bool:
-        self._no_value()
-
-    def __float__(self) -> float:
-        self._no_value()
-
-    def __int__(self) -> int:
-        self._no_value()
-
-    def __iter__(self) -> Any:
-        raise TypeError(f"{self!r} cannot be iterated over: its size may not be known yet.")
-
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+
+
+no_value.install(
+    KerasTensor,
+    "has no value: it only stands for one while a model is put together.",
+    ", or build a model from it (keras.Model(inputs, outputs)) and call that on data",
+)

@@ -1,0 +1,196 @@
+"""Python, NumPy and other libraries that ask for values which a recorded step does not have."""
+
+import math
+
+import numpy as np
+import pytest
+
+import kerascnn as keras
+from kerascnn import layers, ops
+from kerascnn.symbolic.no_value import NoValueError
+
+torch = pytest.importorskip("torch")
+
+ASKING = {
+    "if": lambda x: 1 if ops.max(x) > 1 else 2,
+    "and": lambda x: ops.max(x) > 0 and ops.min(x) > 0,
+    "float": lambda x: float(ops.max(x)),
+    "int": lambda x: int(ops.max(x)),
+    "math": lambda x: math.sqrt(ops.max(x)),
+    "for": lambda x: [row * 2 for row in x],
+    "unpacking": lambda x: (lambda a, b: a)(*x),
+    "in": lambda x: 3.0 in x,
+    "range": lambda x: range(ops.cast(ops.max(x), "int32")),
+    "an index": lambda x: [1, 2][ops.cast(ops.max(x), "int32")],
+    "max": lambda x: max(ops.max(x), 0.0),
+    "format": lambda x: f"{ops.max(x):.3f}",
+    "np.exp": lambda x: np.exp(x),
+    "np.mean": lambda x: np.mean(x),
+    "np.sum": lambda x: np.sum(x),
+    "np.concatenate": lambda x: np.concatenate([x, x]),
+    "np.asarray": lambda x: np.asarray(x),
+    "np.float32": lambda x: np.float32(ops.max(x)),
+    "np.from_dlpack": lambda x: np.from_dlpack(x),
+    "numpy()": lambda x: x.numpy(),
+    "item()": lambda x: ops.max(x).item(),
+    "torch.relu": lambda x: torch.relu(x),
+    "torch.cat": lambda x: torch.cat([x, x]),
+    "torch.tensor": lambda x: torch.tensor(x),
+    "torch.from_dlpack": lambda x: torch.from_dlpack(x),
+}
+
+
+class Asking(layers.Layer):
+    def __init__(self, function):
+        super().__init__(name="asks")
+        self.function = function
+
+    def call(self, x):
+        self.function(x)
+        return x
+
+
+class Model(keras.Model):
+    def __init__(self, function):
+        super().__init__()
+        self.first, self.last = layers.Dense(3), Asking(function)
+
+    def call(self, x):
+        return self.last(self.first(x))
+
+
+X, Y = np.ones((4, 2), "float32"), np.ones((4, 3), "float32")
+
+
+@pytest.mark.parametrize("what", ASKING)
+def test_the_error_names_the_line_the_layer_and_the_ways_out(what):
+    model = Model(ASKING[what])
+    model.compile("sgd", "mse")
+    with pytest.raises(NoValueError) as caught:
+        model.fit(X, Y, verbose=0)
+    text = str(caught.value)
+    line = ASKING[what].__code__.co_firstlineno
+    assert f'File "{__file__}", line {line}' in text
+    assert "'asks' (Asking)" in text
+    assert "run_eagerly=True" in text
+    assert what == "format" or "keras.ops" in text
+
+
+@pytest.mark.parametrize("what", ASKING)
+def test_the_same_works_with_values(what):
+    if what in ("unpacking", "an index"):
+        pytest.skip("asks for other numbers")
+    model = Model(ASKING[what])
+    model.compile("sgd", "mse", run_eagerly=True)
+    model.fit(X, Y, verbose=0)
+
+
+@pytest.mark.parametrize("what", ASKING)
+def test_tensors_of_models_say_so_too(what):
+    with pytest.raises(NoValueError, match="while a model is put together") as caught:
+        ASKING[what](keras.Input((3,)))
+    assert __file__ in str(caught.value)
+
+
+def test_arrays_of_others_may_come_first(rng):
+    array = rng.normal(size=(3,)).astype("float32")
+    rows = rng.normal(size=(5, 5)).astype("float32")
+
+    def call(x):
+        x = array + x * np.float32(2)
+        x = torch.from_numpy(array) * x
+        return torch.from_numpy(rows) @ (rows @ x) * len(x)
+
+    x = rng.normal(size=(5, 3)).astype("float32")
+    expected = rows @ (rows @ (array * (array + 2 * x))) * 5
+    np.testing.assert_allclose(keras.jit(call)(x), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(call(ops.convert_to_tensor(x)), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_numpy_takes_tensors_and_variables(rng):
+    array = rng.normal(size=(4,)).astype("float32")
+    for x in (ops.convert_to_tensor(array), keras.Variable(array)):
+        assert type(np.exp(x)) is np.ndarray
+        np.testing.assert_array_equal(np.exp(x), np.exp(array))
+        np.testing.assert_array_equal(np.add.reduce(x), np.add.reduce(array))
+        assert ops.is_tensor(array + x)
+
+
+def test_a_variable_gives_no_value_to_a_step_that_is_recorded():
+    # The step would go on with it for ever.
+    for ask in (lambda v: v.numpy(), np.asarray, float, torch.from_dlpack, lambda v: v.tolist()):
+        scale = keras.Variable(2.0)
+        scaled = keras.jit(lambda x, ask=ask, scale=scale: x * ask(scale))
+        with pytest.raises(NoValueError, match="no value yet"):
+            scaled(X)
+    assert "2.0" in keras.jit(lambda x: repr(scale))(X)
+
+
+def test_layers_that_ask_for_values_can_be_part_of_models(rng):
+    class Counting(layers.Layer):
+        def build(self, shape):
+            self.calls = self.add_weight((), "zeros", trainable=False)
+
+        def call(self, x):
+            self.calls.assign_add(1.0)
+            x = x + keras.random.normal(x.shape)
+            if ops.max(x) > 100:
+                x = x / 100
+            return ops.concatenate([x, x], -1)
+
+    keras.utils.set_random_seed(4)
+    keras.random.uniform((1,))
+    state = keras.random.global_state().numpy()
+    inputs, counting = keras.Input((3,)), Counting()
+    hidden = counting(inputs)
+    assert hidden.shape == (None, 6)
+    # Asking for shapes leaves nothing behind.
+    assert float(counting.calls) == 0
+    np.testing.assert_array_equal(keras.random.global_state().numpy(), state)
+    model = keras.Model(inputs, layers.Dense(1)(hidden))
+    model.compile("sgd", "mse", run_eagerly=True)
+    model.fit(rng.normal(size=(4, 3)), np.ones((4, 1)), batch_size=2, verbose=0)
+    assert float(counting.calls) == 2
+    model.compile("sgd", "mse")
+    with pytest.raises(NoValueError, match="`if ops.max"):
+        model.fit(rng.normal(size=(4, 3)), np.ones((4, 1)), batch_size=2, verbose=0)
+
+
+def test_tapes_know_the_gradients_of_pytorch(rng):
+    x = keras.Variable(rng.normal(size=(3, 5)).astype("float32"))
+    weights = rng.normal(size=(3, 5)).astype("float32")
+
+    def slope(gelu):
+        with keras.GradientTape() as tape:
+            y = ops.sum(gelu(x * 2.0) * weights)
+        return np.asarray(tape.gradient(y, x))
+
+    expected = slope(lambda z: ops.gelu(z, approximate=False))
+    np.testing.assert_allclose(slope(torch.nn.functional.gelu), expected, rtol=1e-4, atol=1e-6)
+    # A result that is a tuple, and one that no gradient is asked of.
+    with keras.GradientTape() as tape:
+        values, indices = torch.max(x * weights, dim=1)
+        y = ops.sum(values)
+    chosen = np.zeros((3, 5), "float32")
+    rows = np.arange(3)
+    chosen[rows, np.asarray(indices)] = weights[rows, np.asarray(indices)]
+    np.testing.assert_allclose(tape.gradient(y, x), chosen, rtol=1e-6)
+
+
+def test_pytorch_can_be_part_of_a_layer_that_is_trained(rng):
+    class Torch(layers.Layer):
+        def call(self, x):
+            return torch.nn.functional.silu(x)
+
+    x, y = rng.normal(size=(8, 3)).astype("float32"), rng.normal(size=(8, 1)).astype("float32")
+
+    def train(last, run_eagerly):
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((3,)), layers.Dense(4), last, layers.Dense(1)])
+        model.compile("adam", "mse", run_eagerly=run_eagerly)
+        model.fit(x, y, batch_size=3, epochs=2, verbose=0)
+        return model.get_weights()
+
+    expected = train(layers.Activation("silu"), False)
+    for a, e in zip(train(Torch(), True), expected, strict=True):
+        np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)
