@@ -80,6 +80,7 @@ from kerascnn.layers.preprocessing.histograms import (
     Equalization,
 )
 from kerascnn.layers.preprocessing.lookups import IntegerLookup, StringLookup
+from kerascnn.layers.preprocessing.max_num_bounding_boxes import MaxNumBoundingBoxes
 from kerascnn.layers.preprocessing.mixing import CutMix, MixUp
 from kerascnn.layers.preprocessing.normalization import Normalization
 from kerascnn.layers.preprocessing.pipeline import Pipeline
@@ -252,6 +253,7 @@ __all__ = [
     "LayerNormalization",
     "LeakyReLU",
     "Masking",
+    "MaxNumBoundingBoxes",
     "MaxPool1D",
     "MaxPool2D",
     "MaxPool3D",

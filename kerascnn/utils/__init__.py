@@ -23,6 +23,7 @@ from kerascnn.registration import (
     register_keras_serializable,
 )
 from kerascnn.serialization import deserialize_keras_object, serialize_keras_object
+from kerascnn.utils import bounding_boxes
 from kerascnn.utils.audio_dataset import audio_dataset_from_directory
 from kerascnn.utils.batch_parts import pack_x_y_sample_weight, unpack_x_y_sample_weight
 from kerascnn.utils.config import Config
@@ -45,6 +46,7 @@ __all__ = [
     "Sequence",
     "array_to_img",
     "audio_dataset_from_directory",
+    "bounding_boxes",
     "clear_session",
     "custom_object_scope",
     "deserialize_keras_object",

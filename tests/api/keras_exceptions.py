@@ -12,7 +12,6 @@ _MISSING = {
     "tables of categories and words are no images": {
         "utils": "FeatureSpace",
     },
-    "boxes are no labels of images": {"layers": "MaxNumBoundingBoxes"},
     "belongs to another framework": {
         "callbacks": "OrbaxCheckpoint",
         "config": "is_nnx_enabled set_backend",

@@ -37,6 +37,7 @@ NAMESPACES = (
     "saving",
     "tree",
     "utils",
+    "utils.bounding_boxes",
 )
 
 

@@ -14,6 +14,7 @@ from kerascnn.layers.layer import Layer
 from kerascnn.ops.image import spatial_axes
 from kerascnn.symbolic import inference
 from kerascnn.symbolic.keras_tensor import KerasTensor
+from kerascnn.utils import bounding_boxes as box_utils
 
 FILL_MODES = ("reflect", "wrap", "constant", "nearest")
 INTERPOLATIONS = ("nearest", "bilinear")
@@ -93,17 +94,20 @@ class ImagePreprocessing(Layer):
     """Base of the layers that prepare images, at random in training or always in the same way.
 
     Takes one image (height, width, channels), a batch of them, or a dictionary of "images",
-    "labels" and "segmentation_masks". `get_random_transformation` draws what happens to each
-    image, `transform_images` and its like do it. Both run on the device, inside the compiled step.
+    "labels", "segmentation_masks" and "bounding_boxes": {"boxes": (n, k, 4), "labels": (n, k)}.
+    `get_random_transformation` draws what happens to each image, `transform_images` and its like do
+    it. Both run on the device, inside the compiled step.
 
     Args:
-        bounding_box_format: Only None: bounding boxes are not available.
+        bounding_box_format: The format of boxes, where there are any; see
+            `keras.utils.bounding_boxes.convert_format`.
         data_format: By default the configured one.
     """
 
     _factor_bounds: tuple[float, float] = (-1, 1)
     # Whether a segmentation mask follows its image, or stays because only values change.
     _moves_pixels = True
+    _needs_format = True  # where there are boxes
     factor: tuple[float, float]
     interpolation = "bilinear"
     generator: random.SeedGenerator | None = None
@@ -112,11 +116,9 @@ class ImagePreprocessing(Layer):
         self, bounding_box_format: Any = None, data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
+        self.bounding_box_format: str | None = None
         if bounding_box_format is not None:
-            raise ValueError(
-                f"{type(self).__name__}: bounding boxes are not available. Received: "
-                f"bounding_box_format={bounding_box_format!r}"
-            )
+            self.bounding_box_format = box_utils.checked_format(bounding_box_format)
         self.data_format = config.standardize_data_format(data_format)
         self.height_axis, self.width_axis = spatial_axes(self.data_format)
         self.built = True
@@ -229,6 +231,65 @@ class ImagePreprocessing(Layer):
             return segmentation_masks
         return self._transform_images(segmentation_masks, transformation, "nearest")
 
+    def _input_sizes(self, transformation: Any) -> tuple[int, int]:
+        """Height and width of the images that a transformation was drawn for."""
+        shape = transformation["input_shape"]
+        return shape[self.height_axis], shape[self.width_axis]
+
+    def _output_sizes(self, transformation: Any) -> tuple[int, int]:
+        return self._input_sizes(transformation)
+
+    def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
+        """Boxes (n, k, 4) in pixels, "xyxy", with a transformation done to them."""
+        raise NotImplementedError
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        """Boxes that follow their images, cut at the borders; labels of lost ones become -1.
+
+        Args:
+            bounding_boxes: {"boxes": (n, k, 4), "labels": (n, k)} in the layer's format.
+            transformation: What `get_random_transformation` drew.
+            training: Whether something happens to them.
+        """
+        if not training or transformation is None or not self._moves_pixels:
+            return bounding_boxes
+        if type(self)._transform_boxes is ImagePreprocessing._transform_boxes:
+            raise NotImplementedError(
+                f"{type(self).__name__} does not know where bounding boxes go: leave them out, or "
+                "use another layer."
+            )
+        own, pixels = self.bounding_box_format or "xyxy", "xyxy"
+        before, after = self._input_sizes(transformation), self._output_sizes(transformation)
+        found = box_utils.convert_format(bounding_boxes, own, pixels, *before)
+        found["boxes"] = self._transform_boxes(found["boxes"], transformation)
+        found = box_utils.clip_to_image_size(found, *after)
+        return box_utils.convert_format(found, pixels, own, *after)
+
+    def transform_single_bounding_box(
+        self, bounding_box: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        """As `transform_bounding_boxes`, for the boxes of one image without a batch."""
+        batch = {key: ops.expand_dims(value, 0) for key, value in bounding_box.items()}
+        found = self.transform_bounding_boxes(batch, transformation, training=training)
+        return {key: ops.squeeze(value, 0) for key, value in found.items()}
+
+    def _checked_boxes(self, boxes: Any) -> Any:
+        name = type(self).__name__
+        if self._needs_format and self.bounding_box_format is None:
+            raise ValueError(
+                "You passed an input with a 'bounding_boxes' key, but you didn't specify a "
+                f"bounding box format. Pass a `bounding_box_format` argument to your {name} layer, "
+                "e.g. `bounding_box_format='xyxy'`."
+            )
+        if not isinstance(boxes, dict) or not {"boxes", "labels"} <= boxes.keys():
+            raise ValueError(
+                f"{name}: `bounding_boxes` must be a dictionary with the keys 'boxes' and "
+                f"'labels'. Received: {type(boxes).__name__}"
+            )
+        return boxes
+
     def transform_single_image(self, image: Any, transformation: Any, training: bool = True) -> Any:
         """As `transform_images`, for one image without a batch."""
         images = ops.expand_dims(image, 0)
@@ -256,9 +317,12 @@ class ImagePreprocessing(Layer):
         transformed = getattr(self, f"transform_{name}")(images, transformation, training=training)
         if not isinstance(data, dict):
             return transformed
-        if "bounding_boxes" in data:
-            raise ValueError(f"{type(self).__name__}: bounding boxes are not available.")
         results = {**data, "images": transformed}
+        if "bounding_boxes" in data:
+            boxes = self._checked_boxes(data["bounding_boxes"])
+            name = "single_bounding_box" if single else "bounding_boxes"
+            transform = getattr(self, f"transform_{name}")
+            results["bounding_boxes"] = transform(boxes, transformation, training=training)
         for key in ("labels", "segmentation_masks"):
             if key in data:
                 name = f"single_{key[:-1]}" if single else key
@@ -280,7 +344,10 @@ class ImagePreprocessing(Layer):
         return KerasTensor(shape, self._output_dtype(data.dtype))
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "data_format": self.data_format}
+        own = {"data_format": self.data_format}
+        if self.bounding_box_format is not None:
+            own["bounding_box_format"] = self.bounding_box_format
+        return {**super().get_config(), **own}
 
     def _shape_with_sizes(self, input_shape: Any, height: int, width: int) -> tuple[Any, ...]:
         """A shape of one or several images with new sizes."""

@@ -117,6 +117,18 @@ class MixUp(_Mixing):
         weight = per_image(transformation["mix_weight"])
         return _mixed(images, weight, transformation["permutation_order"])
 
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        """Each image's boxes, followed by those of the image that is mixed into it."""
+        if not training or transformation is None:
+            return bounding_boxes
+        order = transformation["permutation_order"]
+        return {
+            key: ops.concatenate([values, ops.take(values, order, 0)], 1)
+            for key, values in bounding_boxes.items()
+        }
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "alpha": self.alpha, "seed": saved_seed(self.seed)}
 

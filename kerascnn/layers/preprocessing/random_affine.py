@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import types
 from typing import Any
 
 from kerascnn import ops
@@ -16,6 +17,7 @@ from kerascnn.layers.preprocessing.base import (
     saved_seed,
 )
 from kerascnn.ops.image.sampling import affine_pixels
+from kerascnn.utils import bounding_boxes as box_utils
 
 
 class RandomAffine(ImagePreprocessing):
@@ -34,6 +36,23 @@ class RandomAffine(ImagePreprocessing):
     def parts(self, images: Any, transformation: Any) -> tuple[Any, ...]:
         """The numbers a0 to b2 of `ops.image.affine_transform`, (n, 1) or the same for all."""
         raise NotImplementedError
+
+    def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
+        height, width = self._input_sizes(transformation)
+        channels_last = self.data_format == "channels_last"
+        shape = (1, height, width, 1) if channels_last else (1, 1, height, width)
+        parts = self.parts(types.SimpleNamespace(shape=shape), transformation)
+        # The parts say where each pixel comes from; a box goes the other way.
+        a0, a1, a2, b0, b1, b2 = (ops.cast(part, boxes.dtype) for part in parts)
+        determinant = ops.subtract(ops.multiply(a0, b1), ops.multiply(a1, b0))
+
+        def move(x: Any, y: Any) -> tuple[Any, Any]:
+            x, y = ops.subtract(x, a2), ops.subtract(y, b2)
+            column = ops.subtract(ops.multiply(b1, x), ops.multiply(a1, y))
+            row = ops.subtract(ops.multiply(a0, y), ops.multiply(b0, x))
+            return ops.divide(column, determinant), ops.divide(row, determinant)
+
+        return box_utils.around(boxes, move)
 
     def _transform_images(self, images: Any, transformation: Any, interpolation: str) -> Any:
         return affine_pixels(
@@ -288,6 +307,9 @@ class RandomRotation(RandomAffine):
         # Not from the matrix, whose columns would be joined and taken apart again.
         _, height, width = self._sizes(images)
         return _rotation(transformation["angle"], height, width)
+
+    def _input_sizes(self, transformation: Any) -> tuple[int, int]:
+        return transformation["image_height"], transformation["image_width"]
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "factor": self.factor}

@@ -10,6 +10,7 @@ from kerascnn import ops, random
 from kerascnn.layers.preprocessing.base import ImagePreprocessing, images_in, saved_seed
 from kerascnn.ops import dispatch, resampling
 from kerascnn.ops import image as image_ops
+from kerascnn.utils import bounding_boxes as box_utils
 
 HORIZONTAL = "horizontal"
 VERTICAL = "vertical"
@@ -80,6 +81,16 @@ class RandomFlip(ImagePreprocessing):
     ) -> Any:
         return self.transform_images(segmentation_masks, transformation, training)
 
+    def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
+        height, width = self._input_sizes(transformation)
+        left, top, right, bottom = ops.split(boxes, 4, -1)
+        if self.mode != VERTICAL:
+            left, right = ops.subtract(width, right), ops.subtract(width, left)
+        if self.mode != HORIZONTAL:
+            top, bottom = ops.subtract(height, bottom), ops.subtract(height, top)
+        flipped = ops.concatenate([left, top, right, bottom], -1)
+        return ops.where(ops.reshape(transformation["flips"], (-1, 1, 1)), flipped, boxes)
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "seed": saved_seed(self.seed), "mode": self.mode}
 
@@ -132,8 +143,29 @@ class RandomCrop(ImagePreprocessing):
         if training and height > self.height and width > self.width:
             rows = self._uniform(images, (), 0.0, float(height - self.height + 1), seed=seed)
             columns = self._uniform(images, (), 0.0, float(width - self.width + 1), seed=seed)
-            return ops.cast(rows, "int32"), ops.cast(columns, "int32")
-        return resampling.crop_box(height, width, self.height, self.width)[:2]
+            place = (ops.cast(rows, "int32"), ops.cast(columns, "int32"))
+        else:
+            place = resampling.crop_box(height, width, self.height, self.width)[:2]
+        return _Place(place, (height, width))
+
+    def _input_sizes(self, transformation: Any) -> Any:
+        return getattr(transformation, "sizes", None) or (None, None)
+
+    def _output_sizes(self, transformation: Any) -> tuple[int, int]:
+        return self.height, self.width
+
+    def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
+        # The part is smaller than asked for where the image is, and resized to the sizes.
+        wanted = (self.height, self.width)
+        sizes = self._input_sizes(transformation)
+        kept = [
+            most if size is None or dispatch.is_tensor(start) else min(size - start, most)
+            for start, size, most in zip(transformation, sizes, wanted, strict=True)
+        ]
+        top, left = (ops.cast(start, boxes.dtype) for start in transformation)
+        part = box_utils.crop(boxes, top, left, kept[0], kept[1])
+        scale = (self.width / kept[1], self.height / kept[0])
+        return ops.multiply(part, np.array([*scale, *scale], str(boxes.dtype)))
 
     def transform_images(self, images: Any, transformation: Any, training: bool = True) -> Any:
         images = ops.cast(images, self.compute_dtype)
@@ -162,6 +194,17 @@ class RandomCrop(ImagePreprocessing):
             "width": self.width,
             "seed": saved_seed(self.seed),
         }
+
+
+class _Place(tuple[Any, Any]):
+    """Row and column where a part begins, of images of some sizes (None where nobody knows)."""
+
+    sizes: tuple[int, int] | None
+
+    def __new__(cls, place: Any, sizes: tuple[int, int] | None = None) -> _Place:
+        made = super().__new__(cls, place)
+        made.sizes = sizes
+        return made
 
 
 def _part(x: Any, start: Any, size: int, axis: int) -> Any:

@@ -17,7 +17,8 @@ from kerascnn.layers.preprocessing.base import (
     per_image,
     saved_seed,
 )
-from kerascnn.ops.image.sampling import FILL_MODES, moved_pixels
+from kerascnn.ops.image.sampling import FILL_MODES, homography, moved_pixels
+from kerascnn.utils import bounding_boxes as box_utils
 
 
 class RandomPerspective(ImagePreprocessing):
@@ -103,6 +104,20 @@ class RandomPerspective(ImagePreprocessing):
             self.data_format,
         )
         return ops.where(per_image(transformation["apply_perspective"]), seen, images)
+
+    def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
+        # The other way round than for pixels: from where things were to where they are seen.
+        matrix = ops.cast(
+            homography(transformation["end_points"], transformation["start_points"]), boxes.dtype
+        )
+        rows = [[matrix[:, i, j][:, None] for j in range(3)] for i in range(3)]
+
+        def move(x: Any, y: Any) -> tuple[Any, Any]:
+            along_x, along_y, depth = (a * x + b * y + c for a, b, c in rows)
+            return along_x / depth, along_y / depth
+
+        chosen = ops.reshape(transformation["apply_perspective"], (-1, 1, 1))
+        return ops.where(chosen, box_utils.around(boxes, move), boxes)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kerascnn import dtypes, ops
 from kerascnn.layers.preprocessing.base import ImagePreprocessing
 from kerascnn.ops import image as image_ops
 from kerascnn.ops import resampling
+from kerascnn.utils import bounding_boxes as box_utils
 
 
 class Resizing(ImagePreprocessing):
@@ -93,6 +96,36 @@ class Resizing(ImagePreprocessing):
     ) -> Any:
         return self._transform_images(images, transformation, self.interpolation)
 
+    def _input_sizes(self, transformation: Any) -> tuple[int, int]:
+        return tuple(transformation)
+
+    def _output_sizes(self, transformation: Any) -> tuple[int, int]:
+        return self.height, self.width
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        """As for other layers, in training and outside of it; boxes of only -1 become 0."""
+        boxes = ops.convert_to_tensor(bounding_boxes["boxes"])
+        found = super().transform_bounding_boxes(bounding_boxes, transformation, training=True)
+        empty = ops.logical_or(ops.all(boxes == -1, -1), ops.all(boxes == 0, -1))
+        found["boxes"] = ops.where(ops.expand_dims(empty, -1), 0.0, found["boxes"])
+        return found
+
+    def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
+        height, width = transformation
+        top, left = 0, 0
+        if self.crop_to_aspect_ratio:
+            top, left, height, width = resampling.crop_box(height, width, self.height, self.width)
+        elif self.pad_to_aspect_ratio:
+            above, beside = resampling.pad_margins(height, width, self.height, self.width)
+            padded = int(float(width * self.height) / self.width)
+            width = max(width, int(float(height * self.width) / self.height))
+            height, top, left = max(height, padded), -above, -beside
+        scale = [self.width / width, self.height / height] * 2
+        moved = box_utils.pad(boxes, -top, -left)
+        return ops.multiply(moved, np.array(scale, str(boxes.dtype)))
+
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any = None, training: bool = True
     ) -> Any:
@@ -165,6 +198,26 @@ class CenterCrop(ImagePreprocessing):
         return image_ops.smart_resize(
             images, (self.height, self.width), "bilinear", self.data_format
         )
+
+    def _output_sizes(self, transformation: Any) -> tuple[int, int]:
+        return self.height, self.width
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        """As for other layers, in training and outside of it."""
+        return super().transform_bounding_boxes(bounding_boxes, transformation, training=True)
+
+    def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
+        height, width = self._input_sizes(transformation)
+        top, left = (height - self.height) // 2, (width - self.width) // 2
+        kept = self.height, self.width
+        if height < self.height or width < self.width:
+            top, left, *rest = resampling.crop_box(height, width, *kept)
+            kept = rest[0], rest[1]
+        part = box_utils.crop(boxes, top, left, *kept)
+        scale = [self.width / kept[1], self.height / kept[0]] * 2
+        return ops.multiply(part, np.array(scale, str(boxes.dtype)))
 
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any = None, training: bool = True

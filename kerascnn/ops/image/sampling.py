@@ -175,7 +175,7 @@ def perspective_transform(
             f"end_points.shape={tuple(end_points.shape)}"
         )
     batch = common.as_batch(images, data_format)
-    matrix = _homography(start_points, end_points)
+    matrix = homography(start_points, end_points)
     if matrix.shape[0] not in (1, batch.shape[0]):
         raise ValueError(
             f"perspective_transform: {matrix.shape[0]} times four points for {batch.shape[0]} "
@@ -202,13 +202,16 @@ def _points(points: Any, name: str, images: Any) -> Any:
     return points if len(points.shape) == 3 else shaping.expand_dims(points, 0)
 
 
-def _homography(start: Any, end: Any) -> Any:
+def homography(start: Any, end: Any) -> Any:
     """The matrices (n, 3, 3), with 1 in their corner, that bring points `end` to `start`.
+
+    Points are (n, 4, 2).
 
     In homogeneous coordinates, columns p1, p2, p3 scaled by the shares that p4 has of them bring
     the unit vectors to three points and (1, 1, 1) to the fourth; one such matrix after the inverse
     of another is the transform. Adjugates stand for inverses, as only the ratios count.
     """
+    start, end = (dispatch.convert(points, "float64") for points in (start, end))
     columns, _, shares = _frame(start)
     _, back, others = _frame(end)
     # The reciprocals of the other shares, times all three of them.
