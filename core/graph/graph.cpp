@@ -246,7 +246,7 @@ std::string Graph::to_string() const {
     out << '%' << inputs_[i] << " = input \"" << input_names_[i]
         << "\" : " << spec_string(values_[inputs_[i]].spec) << '\n';
   }
-  for (size_t i = 0; i < states_.size(); ++i) {
+  for (size_t i = 0; i < states_.size() && !is_body_; ++i) {
     out << '%' << state_values_[i] << " = variable \"" << states_[i]->name()
         << "\" : " << spec_string(values_[state_values_[i]].spec) << '\n';
   }

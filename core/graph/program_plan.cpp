@@ -132,8 +132,10 @@ void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels,
           ? place_results(buffers, options)
           : std::vector<int64_t>(buffers.buffers.size(), kInArena);
   Backend& device_backend = backend(device);
-  const int64_t max_unshared_bytes = shuffle_seed() > 0 ? shuffled_unshared_bytes(device_backend)
-                                                        : device_backend.max_unshared_bytes();
+  // The kernels of a body run one after another.
+  const int64_t max_unshared_bytes = options.is_body      ? 0
+                                     : shuffle_seed() > 0 ? shuffled_unshared_bytes(device_backend)
+                                                          : device_backend.max_unshared_bytes();
   const MemoryPlan memory = plan_memory(buffers.buffers, max_unshared_bytes);
   stats.least_arena_bytes =
       max_unshared_bytes > 0 ? plan_memory(buffers.buffers).bytes : memory.bytes;

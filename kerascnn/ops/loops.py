@@ -7,6 +7,7 @@ like what the caller carries, and so is the state of a generator that it draws f
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,9 +87,14 @@ def _kinds(values: Sequence[Any]) -> list[tuple[Any, str]]:
 
 
 def is_traced() -> bool:
-    """Whether loops and choices here become nodes."""
+    """Whether loops and choices here become nodes.
+
+    For a GPU they do where KERASCNN_CUDA_BODIES is 1.
+    """
     trace = tracing.current()
-    return trace is not None and not trace.device.startswith("cuda")
+    if trace is None:
+        return False
+    return not trace.device.startswith("cuda") or os.environ.get("KERASCNN_CUDA_BODIES") == "1"
 
 
 def scan(f: Callable[..., Any], init: Any, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:

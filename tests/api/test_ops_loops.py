@@ -15,6 +15,11 @@ from kerascnn.tracing import Trace
 CLOSE = {"rtol": 1e-10, "atol": 1e-11}
 
 
+@pytest.fixture(autouse=True)
+def nodes_on_every_device(monkeypatch):
+    monkeypatch.setenv("KERASCNN_CUDA_BODIES", "1")
+
+
 def close(actual, expected, **tolerance):
     actual, expected = trees.flatten(actual), trees.flatten(expected)
     assert len(actual) == len(expected)

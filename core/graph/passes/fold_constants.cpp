@@ -148,8 +148,7 @@ class Folder {
   std::optional<std::vector<ValueId>> evaluated(const Node& node) {
     // A broadcast constant is kept as it is: element ops read it as one element.
     if (node.op->is_stateful || node.op->runs_user_code || node.op->has_bodies ||
-        node.inputs.empty() ||
-        node.op->name == "broadcast_to") {
+        node.inputs.empty() || node.op->name == "broadcast_to") {
       return std::nullopt;
     }
     std::vector<Tensor> tensors;

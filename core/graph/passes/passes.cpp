@@ -36,6 +36,8 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   // What is computed now is none of the layers' work.
   const EagerScopeGuard compiles({.path = "compilation", .phases = 0});
   RootedGraph rooted = eliminate_dead_code(source);
+  rooted = prune_bodies(rooted);
+  rooted = eliminate_dead_code(rooted);
   rooted = merge_common_subexpressions(rooted);
   rooted = fold_constants(rooted);
   rooted = merge_common_subexpressions(rooted);  // folding makes nodes alike

@@ -112,6 +112,10 @@ RootedGraph fold_partial_sums(const RootedGraph& source, const PassOptions& opti
 // Where kernels run side by side.
 RootedGraph split_updates(const RootedGraph& source, const PassOptions& options);
 
+// Loops and choices are left without the outputs that nobody reads, without the carries that only
+// they need, and without the inputs that nothing of the rest needs. The same bits.
+RootedGraph prune_bodies(const RootedGraph& source);
+
 // Stores small broadcast constants in full, so that no kernel runs for them in each step.
 RootedGraph materialize_constants(const RootedGraph& source);
 
