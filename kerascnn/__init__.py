@@ -45,6 +45,7 @@ from kerascnn import (  # noqa: E402 (operators first: what follows computes wit
     saving,
     tree,
     utils,
+    wrappers,
 )
 from kerascnn.autodiff import (  # noqa: E402
     GradientTape,
@@ -149,4 +150,5 @@ __all__ = [
     "utils",
     "value_and_grad",
     "version",
+    "wrappers",
 ]
