@@ -30,6 +30,7 @@ from kerascnn import (  # noqa: E402 (operators first: what follows computes wit
     data,
     datasets,
     dtype_policies,
+    former_names,
     initializers,
     layers,
     losses,
@@ -82,6 +83,8 @@ from kerascnn.training.gradients import gradients  # noqa: E402
 from kerascnn.variable import Variable  # noqa: E402
 from kerascnn.versions import __version__, show_versions, version  # noqa: E402
 
+former_names.install()
+__getattr__ = former_names.module_getattr(__name__)
 _core.set_allow_tf32(config.tf32())  # the core does not read the environment
 
 DeviceError = _core.DeviceError

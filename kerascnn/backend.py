@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerascnn import dtypes, naming
+from kerascnn import dtypes, former_names, naming
 from kerascnn.config import (
     backend,
     epsilon,
@@ -60,3 +60,7 @@ def get_uid(prefix: str = "") -> int:
     (1, 2)
     """
     return naming.next_uid(prefix)
+
+
+# What there was under other names.
+__getattr__ = former_names.module_getattr(__name__)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import registration
+from kerascnn import former_names, registration
 
 # Public places of Keras, and the modules where kerascnn keeps what they hold.
 _PLACES = {
@@ -519,6 +519,9 @@ def _find_class(
 def did_you_mean(name: Any, choices: Any) -> str:
     """The end of an error message: the names that come close, else all of them."""
     names = sorted(str(c) for c in choices)
+    now = former_names.today(str(name), names)
+    if now is not None:
+        return f"It is called {now!r}."
     return _close_names(name, names) or f"Known are {', '.join(names)}."
 
 

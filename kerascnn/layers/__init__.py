@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerascnn import serialization
+from kerascnn import former_names, serialization
 from kerascnn.layers.activation import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
 from kerascnn.layers.activity_regularization import ActivityRegularization
 from kerascnn.layers.adaptive_pooling import (
@@ -333,3 +333,6 @@ __all__ = [
     "serialize",
     "subtract",
 ]
+
+# What there was under other names.
+__getattr__ = former_names.module_getattr(__name__)

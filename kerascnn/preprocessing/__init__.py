@@ -1,5 +1,6 @@
 """Reading images, text and series, under the names that Keras also has for it."""
 
+from kerascnn import former_names
 from kerascnn.preprocessing import image, sequence
 from kerascnn.utils.image_dataset import image_dataset_from_directory
 from kerascnn.utils.sequence_utils import timeseries_dataset_from_array
@@ -12,3 +13,6 @@ __all__ = [
     "text_dataset_from_directory",
     "timeseries_dataset_from_array",
 ]
+
+# What there was under other names.
+__getattr__ = former_names.module_getattr(__name__)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import naming
+from kerascnn import former_names, naming
 from kerascnn.layers.layer import Layer
 from kerascnn.layers.state import LayerState
 from kerascnn.losses import Loss
@@ -33,6 +33,10 @@ _SHOWN = 5
 @functools.cache
 def _skipped(kind: type) -> frozenset[str]:
     """Attributes that an object of a kind has for its own purposes."""
+    return _own_attributes(kind) - former_names.MEMBERS
+
+
+def _own_attributes(kind: type) -> frozenset[str]:
     from kerascnn.models import Functional, Model, Sequential
 
     reference: Any

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kerascnn import former_names
 from kerascnn.config import (
     disable_interactive_logging,
     enable_interactive_logging,
@@ -200,3 +201,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
             f"{largest}"
         )
     return np.eye(classes, dtype="float32")[labels]
+
+
+# What there was under other names.
+__getattr__ = former_names.module_getattr(__name__)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kerascnn import former_names
+
 if TYPE_CHECKING:
     from kerascnn.wrappers.sklearn_wrapper import (
         SKLearnClassifier,
@@ -16,7 +18,7 @@ __all__ = ["SKLearnClassifier", "SKLearnRegressor", "SKLearnTransformer"]
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return former_names.module_getattr(__name__)(name)
     try:
         from kerascnn.wrappers import sklearn_wrapper
     except ImportError as error:

@@ -1,5 +1,6 @@
 """Images in files and as arrays."""
 
+from kerascnn import former_names
 from kerascnn.utils.image_utils import (
     array_to_img,
     img_to_array,
@@ -9,3 +10,6 @@ from kerascnn.utils.image_utils import (
 )
 
 __all__ = ["array_to_img", "img_to_array", "load_img", "save_img", "smart_resize"]
+
+# What there was under other names.
+__getattr__ = former_names.module_getattr(__name__)
