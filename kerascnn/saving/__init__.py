@@ -9,10 +9,12 @@ from kerascnn.registration import (
     register_keras_serializable,
 )
 from kerascnn.saving.api import load_model, load_weights, save_model, save_weights
+from kerascnn.saving.file_editor import KerasFileEditor
 from kerascnn.serialization import deserialize_keras_object, serialize_keras_object
 
 __all__ = [
     "CustomObjectScope",
+    "KerasFileEditor",
     "custom_object_scope",
     "deserialize_keras_object",
     "get_custom_objects",

@@ -22,8 +22,8 @@ from kerascnn.saving.atomic import replacing
 # The version whose files these are; Keras looks at it only to tell users.
 KERAS_VERSION = "3.15.1"
 CONFIG = "config.json"
-_METADATA = "metadata.json"
-_WEIGHTS = "model.weights.h5"
+METADATA = "metadata.json"
+WEIGHTS = "model.weights.h5"
 _SMALL = 16 << 20
 
 
@@ -58,9 +58,9 @@ def _contents(model: Any) -> Iterator[dict[str, bytes | Path]]:
     h5_file.write(weights, state.collect(model))
     with assets.written(model) as files:
         yield {
-            _METADATA: metadata.encode(),
+            METADATA: metadata.encode(),
             CONFIG: config.encode(),
-            _WEIGHTS: weights.getvalue(),
+            WEIGHTS: weights.getvalue(),
             **files,
         }
 
@@ -101,7 +101,7 @@ def _load(
     safe_mode: bool,
 ) -> Any:
     with members.opened(source, name) as files:
-        config, weights = files.read(CONFIG), files.read(_WEIGHTS)
+        config, weights = files.read(CONFIG), files.read(WEIGHTS)
         # Bytes of weights are a bound for the weights that the configuration may ask for.
         model = model_from_text(
             config.decode("utf-8", "replace"),
@@ -111,7 +111,7 @@ def _load(
             safe_mode,
             2 * len(weights) + _SMALL,
         )
-        with h5_file.opened(io.BytesIO(weights), f"{name}: {_WEIGHTS}") as groups:
+        with h5_file.opened(io.BytesIO(weights), f"{name}: {WEIGHTS}") as groups:
             state.restore(model, groups, name)
         assets.load(model, files, name)
     return model
@@ -120,8 +120,8 @@ def _load(
 def load_weights(model: Any, path: Path, skip_mismatch: bool) -> None:
     """Puts the weights of a file into a model."""
     with members.opened(path, str(path)) as files:
-        weights = files.read(_WEIGHTS)
-    with h5_file.opened(io.BytesIO(weights), f"{path}: {_WEIGHTS}") as groups:
+        weights = files.read(WEIGHTS)
+    with h5_file.opened(io.BytesIO(weights), f"{path}: {WEIGHTS}") as groups:
         state.restore(model, groups, str(path), skip_mismatch)
 
 

@@ -26,7 +26,6 @@ _MISSING = {
         "dtype_policies": """AWQDTypePolicy GPTQDTypePolicy Int4DTypePolicy QuantizedDTypePolicy
             QuantizedFloat8DTypePolicy""",
     },
-    "edits the archive of a saved model by hand": {"saving": "KerasFileEditor"},
     "there are no complex numbers, which the eigenvalues of most matrices are": {
         "ops": "eig polar view_as_complex view_as_real",
         "ops.linalg": "eig",
