@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kNoSecondRecurrence =
     "it is itself the gradient of a recurrent layer over a whole sequence, whose derivative is not "
-    "defined; for second derivatives write the steps one by one in ops";
+    "defined; for second derivatives give the layer unroll=True";
 
 // Units, of a recurrent kernel (units, gates * units).
 int64_t check_kernel(std::string_view op, const TensorSpec& kernel, int64_t gates) {
