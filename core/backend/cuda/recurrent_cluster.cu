@@ -289,7 +289,8 @@ class ForwardCluster {
     float* gates = memory_.sums + own_unit_ * 4 * kRows;
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
-      gates[number(i)] = activated(number(i) % 4, sums[i] + x_[i] + bias_[i]);
+      const float value = activated(number(i) % 4, sums[i] + x_[i] + bias_[i]);
+      if (lane_ % Sums::kRepeats == 0) gates[number(i)] = value;
     }
     __syncwarp();
     // The next ones, which are not needed before the next product is done.
