@@ -51,6 +51,11 @@ struct Scan {
     outputs = graph->apply("loop", {c, x, w}, loop_attributes({body}, length, 1, 1));
   }
 
+  // The graph holds the node, the node the body, and that the graph, until the trace ends.
+  ~Scan() { body->graph->forget_own_gradients(); }
+  Scan(const Scan&) = delete;
+  Scan& operator=(const Scan&) = delete;
+
   ValueId loss() { return call(*graph, "reduce_sum", {outputs[1]}, kSum); }
   std::vector<ValueId> gradients() { return graph->gradients(loss(), {c, x, w}); }
 
@@ -171,6 +176,7 @@ TEST(what_nobody_reads_of_a_loop_is_pruned) {
   check_close(run(*graph, {outputs[2]}, inputs, 0), {2, 4, 4, 8, 8, 16});
   check_close(run(*graph, {outputs[1]}, inputs, 0), {10 + 1 + 3 + 5, 20 + 2 + 4 + 6});
   check_close(run(*graph, {outputs[4]}, inputs, 0), {10, 20, 11, 22, 14, 26});
+  inner.forget_own_gradients();
 }
 
 TEST(loops_of_one_body_and_inputs_are_one) {
@@ -214,8 +220,7 @@ TEST(what_a_body_reads_of_the_graph_around_is_one_input) {
   CHECK_EQUAL(outer->states().size(), 1u);
   CHECK_EQUAL(outer->assignments().size(), 0u);
 
-  CHECK_THROWS(ValueError, "belongs to another graph",
-               outer->capture(std::make_shared<Graph>(), 0));
+  CHECK_THROWS(ValueError, "belongs to another graph", outer->capture(inner, captured));
   inner->forget_own_gradients();
   CHECK_THROWS(ValueError, "whose trace has ended",
                inner->read(testing::make_variable("w", {2}, 1.0f)));
@@ -232,8 +237,9 @@ TEST(what_does_not_fit_is_named) {
   CHECK_THROWS(
       ValueError, "a length of at least 0",
       graph.apply("loop", {scan.c, scan.x, scan.w}, loop_attributes({scan.body}, -1, 1, 1)));
+  const ValueId index = graph.input("index", {DType::Int32, {}});
   CHECK_THROWS(ValueError, "attribute \"bodies\" must have a body",
-               graph.apply("switch", {wide}, {{"bodies", Bodies{nullptr}}}));
+               graph.apply("switch", {index}, {{"bodies", Bodies{nullptr}}}));
 }
 
 }  // namespace
