@@ -42,6 +42,7 @@ from kerascnn.utils.text_dataset import text_dataset_from_directory
 __all__ = [
     "Config",
     "CustomObjectScope",
+    "FeatureSpace",
     "Progbar",
     "PyDataset",
     "Sequence",
@@ -204,4 +205,12 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
 
 
 # What there was under other names.
-__getattr__ = former_names.module_getattr(__name__)
+_former_name = former_names.module_getattr(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "FeatureSpace":  # made of layers, which need this package
+        from kerascnn.utils.feature_space import FeatureSpace
+
+        return FeatureSpace
+    return _former_name(name)

@@ -9,9 +9,6 @@ _MISSING = {
     "sequences of text, speech or time are no images": {
         "layers": """MelSpectrogram STFTSpectrogram""",
     },
-    "tables of categories and words are no images": {
-        "utils": "FeatureSpace",
-    },
     "belongs to another framework": {
         "callbacks": "OrbaxCheckpoint",
         "config": "is_nnx_enabled set_backend",
