@@ -29,6 +29,8 @@ _settings: dict[str, Any] = {
     "epsilon": 1e-7,
     "image_data_format": "channels_last",
     "interactive_logging": True,
+    "traceback_filtering": True,
+    "flash_attention": None,
     "max_epochs": _limit_of("KERAS_MAX_EPOCHS"),
     "max_steps_per_epoch": _limit_of("KERAS_MAX_STEPS_PER_EPOCH"),
     "tf32": os.environ.get("KERASCNN_TF32", "1") != "0",
@@ -127,6 +129,36 @@ def disable_interactive_logging() -> None:
 def is_interactive_logging_enabled() -> bool:
     """Whether messages and progress go to standard output."""
     return _settings["interactive_logging"]
+
+
+def enable_traceback_filtering() -> None:
+    """Leaves the library's own frames out of the tracebacks of errors, as from the start."""
+    _settings["traceback_filtering"] = True
+
+
+def disable_traceback_filtering() -> None:
+    """Shows all frames in the tracebacks of errors."""
+    _settings["traceback_filtering"] = False
+
+
+def is_traceback_filtering_enabled() -> bool:
+    """Whether the library's own frames are left out of the tracebacks of errors."""
+    return _settings["traceback_filtering"]
+
+
+def enable_flash_attention() -> None:
+    """Accepted for compatibility: attention is computed in one way, with the same results."""
+    _settings["flash_attention"] = True
+
+
+def disable_flash_attention() -> None:
+    """Accepted for compatibility; see `enable_flash_attention`."""
+    _settings["flash_attention"] = False
+
+
+def is_flash_attention_enabled() -> bool | None:
+    """What was set last, None where nothing was; without effect."""
+    return _settings["flash_attention"]
 
 
 def max_epochs() -> int | None:

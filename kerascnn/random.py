@@ -113,8 +113,18 @@ def global_state(device_name: str | None = None) -> Variable:
     return _global_generator.state_on(device_name or current())
 
 
+_num_default_seeds = 0
+
+
+def num_default_seeds() -> int:
+    """How many seeds were taken from Python's generator so far."""
+    return _num_default_seeds
+
+
 def make_default_seed() -> int:
     """A seed from Python's generator, which `utils.set_random_seed` fixes."""
+    global _num_default_seeds
+    _num_default_seeds += 1
     return _python_random.randint(1, int(1e9))
 
 

@@ -23,6 +23,7 @@ from kerascnn.stateless import StatelessLayer
 from kerascnn.symbolic import auto_config, inference
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import Node, Operation, any_symbolic
+from kerascnn.tracebacks import filtered
 from kerascnn.variable import autocast_scope, current_autocast
 
 # Begins the line that an error gets once, from the innermost layer that it passes.
@@ -256,6 +257,10 @@ class Layer(Operation, LayerState, StatelessLayer):
                             outputs = self._eager_call(args, kwargs)
                     self._hand_on_mask(first, outputs, mask)
                     return outputs
+            except Exception as error:
+                if context is not None:
+                    raise
+                raise error.with_traceback(filtered(error.__traceback__))  # noqa: B904
             finally:
                 self._in_call = was_in_call
                 _context.reset(token)

@@ -76,6 +76,7 @@ class StepState:
         ring: the memory for batches on their way to the device, once there is some.
         waiting: the route that has batches in it whose steps are not enqueued yet.
         parts: the layers of the model and what they own, where they were just looked for.
+        warned_of: what recorded steps do once only, as far as it was warned of.
         free_places: places for pieces of data that no feed uses now, by what they are for.
         kept_feeds: feeds of data that was used once, for data of the same form.
     """
@@ -87,6 +88,7 @@ class StepState:
         self.ring: Any = None
         self.waiting: Any = None
         self.parts: Any = None
+        self.warned_of: set[str] = set()
         self.free_places: dict[Any, Any] = {}
         self.kept_feeds: Any = None
         self._in_order: dict[tuple[int, int], _core.Tensor] = {}

@@ -16,7 +16,15 @@ from kerascnn.device import device as on_device
 from kerascnn.ops import dispatch
 from kerascnn.training.device_state import StepState
 from kerascnn.training.step_gradients import StepGradients
-from kerascnn.training.steps import PREDICT, TEST, TRAIN, BatchSource, Step, results_structure
+from kerascnn.training.steps import (
+    PREDICT,
+    TEST,
+    TRAIN,
+    BatchSource,
+    Step,
+    checked_results,
+    results_structure,
+)
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -79,7 +87,7 @@ class EagerStep(Step):
             ):
                 batch = self._take_batch(inputs)
                 with self._recording():
-                    results = method(batch)
+                    results = checked_results(model, self._kind, method(batch))
                 self._keep(results)
         finally:
             _current.reset(token)
@@ -123,7 +131,7 @@ class EagerStep(Step):
             core.assign(core.value + ops.cast(ops.isfinite(total), "float32"))
 
     def _keep(self, results: Any) -> None:
-        if results is None or not self.returns_results:
+        if not self.returns_results:
             results = {}
         self._leaves = [dispatch.convert(leaf) for leaf in trees.flatten(results)]
         self._outputs = results_structure(results)

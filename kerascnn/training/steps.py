@@ -12,6 +12,7 @@ from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
 from kerascnn.training.device_arrays import Array
 from kerascnn.training.device_state import StagedTensor, StepState
+from kerascnn.training.frozen import PythonState
 from kerascnn.training.gradients import note_model
 from kerascnn.training.output_buffers import OutputBuffers, buffers_for, copies_of
 
@@ -168,9 +169,9 @@ def compile_step(
         with tracing.scope("data"):
             batch = _gather_batch(trace, source, state)
         step = {TRAIN: model.train_step, TEST: model.test_step, PREDICT: model.predict_step}[kind]
-        results = step(batch)
-        if results is None:
-            results = {}
+        before = PythonState(model)
+        results = checked_results(model, kind, step(batch))
+        before.warn_of_changes(state.warned_of, f"{kind}_step")
         if source.counts:
             with tracing.scope("data"):
                 counter = trace.graph.read(state.step.core)
@@ -193,6 +194,16 @@ def compile_step(
         autotune=config.autotune(),
     )
     return CompiledStep(program, recording, results_structure(results), buffers)
+
+
+def checked_results(model: Any, kind: str, results: Any) -> Any:
+    """What a step returned, which must be something."""
+    if results is None:
+        example = "the outputs" if kind == PREDICT else "logs, such as self.get_metrics_result()"
+        raise TypeError(
+            f"{type(model).__name__}.{kind}_step returned None. It must return {example}."
+        )
+    return results
 
 
 def results_structure(results: Any) -> Any:

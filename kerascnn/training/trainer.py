@@ -15,6 +15,7 @@ from kerascnn.device import device as on_device
 from kerascnn.layers.state import unique
 from kerascnn.metrics.recording import current_recording
 from kerascnn.stateless import StatelessTrainer
+from kerascnn.tracebacks import filter_traceback
 from kerascnn.training.arguments import (
     check_epochs,
     limit_epochs,
@@ -305,6 +306,7 @@ class Trainer(StepMachinery, StatelessTrainer):
 
     # Training ------------------------------------------------------------------------------------
 
+    @filter_traceback
     def fit(
         self,
         x: Any = None,
@@ -398,6 +400,7 @@ class Trainer(StepMachinery, StatelessTrainer):
             )
         return self.history
 
+    @filter_traceback
     def evaluate(
         self,
         x: Any = None,
@@ -439,6 +442,7 @@ class Trainer(StepMachinery, StatelessTrainer):
                 logs = run_test(self, runner, feed, steps, callback_list)
             return logs if return_dict else self._flatten_metrics_in_order(logs)
 
+    @filter_traceback
     def predict(
         self,
         x: Any,
@@ -516,6 +520,7 @@ class Trainer(StepMachinery, StatelessTrainer):
         self._assert_compile_called("profile")
         return profile_training(self, x, y, sample_weight, batch_size, steps)
 
+    @filter_traceback
     def train_on_batch(
         self,
         x: Any,
@@ -533,6 +538,7 @@ class Trainer(StepMachinery, StatelessTrainer):
         logs = self._run_on_batch(TRAIN, data, class_weight)
         return logs if return_dict else self._flatten_metrics_in_order(logs)
 
+    @filter_traceback
     def test_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
     ) -> Any:
@@ -541,6 +547,7 @@ class Trainer(StepMachinery, StatelessTrainer):
         logs = self._run_on_batch(TEST, ArrayData(self._prepared(x), y, sample_weight))
         return logs if return_dict else self._flatten_metrics_in_order(logs)
 
+    @filter_traceback
     def predict_on_batch(self, x: Any) -> Any:
         """The model's outputs for one batch, as arrays."""
         step = self._run_step(PREDICT, ArrayData(self._prepared(x)))

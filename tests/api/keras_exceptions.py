@@ -14,10 +14,6 @@ _MISSING = {
         "config": "is_nnx_enabled set_backend",
         "layers": "FlaxLayer JaxLayer TFSMLayer TorchModuleWrapper",
     },
-    "a switch of Keras' own insides: attention is computed in one way, tracebacks are not cut": {
-        "config": """disable_flash_attention disable_traceback_filtering enable_flash_attention
-            enable_traceback_filtering is_flash_attention_enabled is_traceback_filtering_enabled""",
-    },
     "weights of fewer than 16 bits are not trained": {
         "": "Quantizer",
         "dtype_policies": """AWQDTypePolicy GPTQDTypePolicy Int4DTypePolicy QuantizedDTypePolicy

@@ -1,0 +1,81 @@
+"""Tracebacks of errors show the user's frames; the message says what was called on what."""
+
+import traceback
+
+import numpy as np
+import pytest
+
+import kerascnn as keras
+from kerascnn import layers
+
+
+class Failing(layers.Layer):
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def call(self, x):
+        raise ValueError("no such thing")
+
+
+@pytest.fixture
+def all_frames():
+    keras.config.disable_traceback_filtering()
+    yield
+    keras.config.enable_traceback_filtering()
+
+
+def failing_model():
+    model = keras.Sequential([layers.Dense(2), Failing(name="failing")])
+    model.compile("sgd", "mse", run_eagerly=True)
+    return model
+
+
+CALLS = {
+    "fit": lambda x: failing_model().fit(x, x, verbose=0),
+    "evaluate": lambda x: failing_model().evaluate(x, x, verbose=0),
+    "predict": lambda x: failing_model().predict(x, verbose=0),
+    "train_on_batch": lambda x: failing_model().train_on_batch(x, x),
+    "test_on_batch": lambda x: failing_model().test_on_batch(x, x),
+    "predict_on_batch": lambda x: failing_model().predict_on_batch(x),
+    "a call": lambda x: Failing(name="failing")(x),
+}
+
+
+def frames_of(call):
+    with pytest.raises(ValueError, match=r"no such thing.*\n.*'failing' \(Failing\)") as caught:
+        call(np.ones((3, 2), "float32"))
+    modules = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(caught.tb)]
+    names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(caught.tb)]
+    return sum(module.startswith("kerascnn") for module in modules), names
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_the_frames_of_the_library_are_left_out(what):
+    own, names = frames_of(CALLS[what])
+    assert own <= 1  # the function that was called
+    assert names[-1] == "call"
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_all_frames_are_shown_where_that_is_wanted(what, all_frames):
+    own, names = frames_of(CALLS[what])
+    assert own > 1 and names[-1] == "call"
+    assert not keras.config.is_traceback_filtering_enabled()
+
+
+def test_an_error_keeps_its_cause():
+    class Chained(layers.Layer):
+        def call(self, x):
+            raise ValueError("second") from KeyError("first")
+
+    with pytest.raises(ValueError, match="second") as caught:
+        Chained()(np.ones((1, 1)))
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_flash_attention_is_kept_without_effect():
+    assert keras.config.is_flash_attention_enabled() is None
+    keras.config.enable_flash_attention()
+    assert keras.config.is_flash_attention_enabled()
+    keras.config.disable_flash_attention()
+    assert keras.config.is_flash_attention_enabled() is False
