@@ -8,8 +8,9 @@ from typing import Any
 
 from kerascnn import dtypes, ops, serialization, tracing, trees
 from kerascnn.layers.layer import Layer, _call_parameters
+from kerascnn.layers.recurrent import fused
 from kerascnn.layers.recurrent.dropout_rnn_cell import DropoutRNNCell
-from kerascnn.layers.recurrent.gated_cell import GatedCell
+from kerascnn.layers.recurrent.gated_cell import GatedCell, RecurrentParts
 from kerascnn.layers.recurrent.stacked_rnn_cells import StackedRNNCells, apply_cell, check_cell
 from kerascnn.layers.state import LayerState
 from kerascnn.ops.recurrence import rnn
@@ -277,10 +278,28 @@ class RNN(Layer):
             projected = cell.project(sequences, cell.input_masks(sequences[:, 0], training))
             parts = cell.recurrent_parts(cell.recurrent_masks(states[0], training))
 
+            op = self._sequence_op(parts)
+            if op is not None:
+                flags = (self.go_backwards, self.zero_output_for_mask)
+                return fused.run(op, projected, states, parts, mask, *flags)
+
             def step(inputs: Any, states: Any) -> tuple[Any, Any]:
                 return cell.step(inputs, states, parts)
 
             return self._loop(step, projected, states, mask)
+
+    def _sequence_op(self, parts: RecurrentParts) -> fused.SequenceOp | None:
+        """The op that computes the whole sequence, None for a loop."""
+        wanted = getattr(self, "use_cudnn", "auto")
+        found = fused.find(self.cell, parts, self.unroll) if wanted else None
+        if found is None and wanted is True:
+            raise ValueError(
+                f"Layer '{self.name}': use_cudnn=True, but there is no op that computes whole "
+                "sequences for its arguments. It needs activation='tanh', recurrent_activation="
+                "'sigmoid', no recurrent dropout, unroll=False and, for a GRU, reset_after=True. "
+                "Use use_cudnn='auto' to have a loop in all other cases."
+            )
+        return found
 
     @contextlib.contextmanager
     def _one_draw_of_masks(self) -> Iterator[None]:

@@ -1,0 +1,73 @@
+"""Which recurrent layers are computed by one op for the whole sequence, in place of a loop.
+
+This is the one place that decides it. The ops know the gates' usual functions; everything else, and
+second derivatives, are for the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerascnn import activations, ops
+from kerascnn.layers.recurrent.gated_cell import GatedCell, RecurrentParts
+from kerascnn.ops.recurrent import gru_sequence, lstm_sequence
+
+# (projected inputs, states, parts, mask, go_backwards) -> (outputs in the order of computing,
+# states)
+SequenceOp = Callable[[Any, Any, RecurrentParts, Any, bool], tuple[Any, list[Any]]]
+
+
+def find(cell: GatedCell, parts: RecurrentParts, unroll: bool) -> SequenceOp | None:
+    """What computes whole sequences of a cell, None where there is no op for its arguments."""
+    from kerascnn.layers.recurrent.gru import GRUCell  # which import this module
+    from kerascnn.layers.recurrent.lstm import LSTMCell
+
+    usual = (
+        getattr(cell, "recurrent_activation", None) is activations.sigmoid
+        and cell.activation is activations.tanh
+    )
+    if not usual or unroll or parts.masks is not None:
+        return None
+    if type(cell).step is LSTMCell.step:
+        return _lstm
+    if type(cell).step is GRUCell.step and cell.reset_after:  # type: ignore[attr-defined]
+        return _gru
+    return None
+
+
+def run(
+    op: SequenceOp,
+    projected: Any,
+    states: Any,
+    parts: RecurrentParts,
+    mask: Any,
+    go_backwards: bool,
+    zero_output_for_mask: bool,
+) -> tuple[Any, Any, Any]:
+    """What `ops.recurrence.rnn` returns for the same: (last output, outputs, states)."""
+    outputs, after = op(projected, states, parts, mask, go_backwards)
+    if mask is None:
+        return after[0], outputs, after
+    if zero_output_for_mask:
+        counts = ops.cast(mask, "bool")
+        counts = ops.reshape(counts, (*counts.shape[:2], 1))
+        counts = ops.flip(counts, axis=1) if go_backwards else counts
+        outputs = ops.where(counts, outputs, ops.zeros_like(outputs))
+    return outputs[:, -1], outputs, after
+
+
+def _lstm(
+    projected: Any, states: Any, parts: RecurrentParts, mask: Any, go_backwards: bool
+) -> tuple[Any, list[Any]]:
+    outputs, *after = lstm_sequence(projected, *states, parts.kernel, mask, go_backwards)
+    return outputs, after
+
+
+def _gru(
+    projected: Any, states: Any, parts: RecurrentParts, mask: Any, go_backwards: bool
+) -> tuple[Any, list[Any]]:
+    outputs, state = gru_sequence(
+        projected, states[0], parts.kernel, parts.bias, mask, go_backwards
+    )
+    return outputs, [state]
