@@ -50,7 +50,7 @@ def rnn(
     sequences = trees.map_structure(_swap_batch_and_time, inputs)
     steps = trees.flatten(sequences)[0].shape[0]
     states = trees.map_structure(dispatch.convert, initial_states)
-    masks = None if mask is None else _time_major_mask(mask, steps)
+    masks = None if mask is None else _swap_batch_and_time(checked_mask(mask, steps))
     keeps_output = masks is not None or not return_all_outputs
     before: Any = ()
     if keeps_output:
@@ -89,14 +89,15 @@ def _swap_batch_and_time(x: Any) -> Any:
     return shaping.transpose(x, (1, 0, *range(2, len(x.shape))))
 
 
-def _time_major_mask(mask: Any, steps: int) -> Any:
+def checked_mask(mask: Any, steps: int) -> Any:
+    """A mask as booleans; a ValueError for one that is not of so many steps."""
     mask = dispatch.convert(mask, "bool")
     if len(mask.shape) < 2 or mask.shape[1] != steps:
         raise ValueError(
             f"The mask of a sequence has the shape (batch, steps), here (batch, {steps}). "
             f"Received: mask.shape={tuple(mask.shape)}"
         )
-    return _swap_batch_and_time(mask)
+    return mask
 
 
 def _like(after: Any, before: Any) -> Any:

@@ -18,7 +18,7 @@ from kerascnn.ops.recurrent import gru_sequence, lstm_sequence
 SequenceOp = Callable[[Any, Any, RecurrentParts, Any, bool], tuple[Any, list[Any]]]
 
 
-def find(cell: GatedCell, parts: RecurrentParts, unroll: bool) -> SequenceOp | None:
+def find(cell: GatedCell, parts: RecurrentParts, mask: Any, unroll: bool) -> SequenceOp | None:
     """What computes whole sequences of a cell, None where there is no op for its arguments."""
     from kerascnn.layers.recurrent.gru import GRUCell  # which import this module
     from kerascnn.layers.recurrent.lstm import LSTMCell
@@ -27,7 +27,8 @@ def find(cell: GatedCell, parts: RecurrentParts, unroll: bool) -> SequenceOp | N
         getattr(cell, "recurrent_activation", None) is activations.sigmoid
         and cell.activation is activations.tanh
     )
-    if not usual or unroll or parts.masks is not None:
+    has_usual_mask = mask is None or len(mask.shape) == 2
+    if not usual or not has_usual_mask or unroll or parts.masks is not None:
         return None
     if type(cell).step is LSTMCell.step:
         return _lstm
@@ -50,18 +51,19 @@ def run(
     if mask is None:
         return after[0], outputs, after
     if zero_output_for_mask:
-        counts = ops.cast(mask, "bool")
-        counts = ops.reshape(counts, (*counts.shape[:2], 1))
-        counts = ops.flip(counts, axis=1) if go_backwards else counts
-        outputs = ops.where(counts, outputs, ops.zeros_like(outputs))
+        counts = ops.flip(mask, axis=1) if go_backwards else mask
+        outputs = ops.where(ops.expand_dims(counts, -1), outputs, ops.zeros_like(outputs))
     return outputs[:, -1], outputs, after
 
 
 def _lstm(
     projected: Any, states: Any, parts: RecurrentParts, mask: Any, go_backwards: bool
 ) -> tuple[Any, list[Any]]:
-    outputs, *after = lstm_sequence(projected, *states, parts.kernel, mask, go_backwards)
-    return outputs, after
+    hidden, carry = states
+    outputs, hidden, carry = lstm_sequence(
+        projected, hidden, carry, parts.kernel, mask, go_backwards
+    )
+    return outputs, [hidden, carry]
 
 
 def _gru(

@@ -13,7 +13,7 @@ from kerascnn.layers.recurrent.dropout_rnn_cell import DropoutRNNCell
 from kerascnn.layers.recurrent.gated_cell import GatedCell, RecurrentParts
 from kerascnn.layers.recurrent.stacked_rnn_cells import StackedRNNCells, apply_cell, check_cell
 from kerascnn.layers.state import LayerState
-from kerascnn.ops.recurrence import rnn
+from kerascnn.ops.recurrence import checked_mask, rnn
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.variable import Variable
 
@@ -221,6 +221,7 @@ class RNN(Layer):
             )
         states = self._first_states(sequences, initial_state)
         mask = trees.flatten(mask)[0]
+        mask = None if mask is None else checked_mask(mask, sequences.shape[1])
         with self._one_draw_of_masks():
             last, outputs, states = self.inner_loop(sequences, states, mask, training)
         if self.stateful:
@@ -278,7 +279,7 @@ class RNN(Layer):
             projected = cell.project(sequences, cell.input_masks(sequences[:, 0], training))
             parts = cell.recurrent_parts(cell.recurrent_masks(states[0], training))
 
-            op = self._sequence_op(parts)
+            op = self._sequence_op(parts, mask)
             if op is not None:
                 flags = (self.go_backwards, self.zero_output_for_mask)
                 return fused.run(op, projected, states, parts, mask, *flags)
@@ -288,16 +289,16 @@ class RNN(Layer):
 
             return self._loop(step, projected, states, mask)
 
-    def _sequence_op(self, parts: RecurrentParts) -> fused.SequenceOp | None:
+    def _sequence_op(self, parts: RecurrentParts, mask: Any) -> fused.SequenceOp | None:
         """The op that computes the whole sequence, None for a loop."""
         wanted = getattr(self, "use_cudnn", "auto")
-        found = fused.find(self.cell, parts, self.unroll) if wanted else None
+        found = fused.find(self.cell, parts, mask, self.unroll) if wanted else None
         if found is None and wanted is True:
             raise ValueError(
                 f"Layer '{self.name}': use_cudnn=True, but there is no op that computes whole "
                 "sequences for its arguments. It needs activation='tanh', recurrent_activation="
-                "'sigmoid', no recurrent dropout, unroll=False and, for a GRU, reset_after=True. "
-                "Use use_cudnn='auto' to have a loop in all other cases."
+                "'sigmoid', no recurrent dropout, unroll=False, masks (n, steps) and, for a "
+                "GRU, reset_after=True. Use use_cudnn='auto' to have a loop in all other cases."
             )
         return found
 

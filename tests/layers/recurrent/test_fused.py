@@ -89,6 +89,19 @@ def test_which_route_is_taken():
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])
+def test_masks_of_other_kinds(name, device, rng):
+    """Numbers, and masks with an axis for the features, mean what booleans (n, steps) mean."""
+    x = rng.normal(size=(3, 5, 2)).astype("float32")
+    mask = rng.random((3, 5)) < 0.5
+    with kerascnn.device(device):
+        layer = getattr(layers, name)(4, return_sequences=True)
+        expected = layer(x, mask=mask).numpy()
+        for other in (mask.astype("int32"), mask[..., None]):
+            # Float32: the loop adds in another order.
+            assert_close([layer(x, mask=other).numpy()], [expected], TOLERANCE["float32"])
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
 def test_dropout_of_inputs_is_the_same_on_both_routes(name, device):
     """Of the same seed, as the masks are drawn before the kernel is applied."""
     with kerascnn.device(device):
