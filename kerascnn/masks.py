@@ -61,13 +61,18 @@ def install(*classes: Any) -> None:
         cls._keras_mask = property(_get, _set, _delete)
 
 
+def own_mask(x: Any) -> Any:
+    """The mask of a tensor, None for what is none (or a list of several)."""
+    return getattr(x, "_keras_mask", None)
+
+
 def mask_of(structure: Any) -> Any:
     """The mask of a tensor, or those of nested tensors in the same nesting; None for no mask."""
     if isinstance(structure, (list, tuple, dict)):
         if type(structure) is list:
             return [mask_of(x) for x in structure]
         return trees.map_structure(mask_of, structure)
-    return getattr(structure, "_keras_mask", None)
+    return own_mask(structure)
 
 
 def set_mask(x: Any, mask: Any) -> None:

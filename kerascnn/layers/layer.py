@@ -441,13 +441,22 @@ class Layer(Operation, LayerState, StatelessLayer):
             self.compute_output_spec(*args, **kwargs),
         )
         # `training` by default is for each call of the model to say, so it is not recorded here.
-        Node(
-            self,
-            args,
-            {k: v for k, v in given.items() if k != "training" or v is not None},
-            outputs,
-        )
+        noted = {k: v for k, v in given.items() if k != "training" or v is not None}
+        if self._notes_masks(args, given):
+            filled = [k for k in _mask_parameters(type(self).call) if k not in given]
+            noted |= {k: kwargs[k] for k in filled if masks.any_mask(kwargs.get(k))}
+        Node(self, args, noted, outputs)
         return outputs
+
+    def _notes_masks(self, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
+        """Whether masks that were filled in become arguments in a functional model's graph.
+
+        They do so in Keras for calls on one tensor of the layer's own dtype. There they are
+        computed from the model's inputs, whatever becomes of the tensors' masks on the way; else
+        they come with the tensors.
+        """
+        single = len(args) == 1 and not given and isinstance(args[0], KerasTensor)
+        return single and args[0].dtype == self.input_dtype
 
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`call`, whose errors say which layer it was and what it was called on."""

@@ -1,41 +1,13 @@
 """The base class of losses, and how per-sample values become one number."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 from kerascnn import config, dtype_policies, ops, tracing
+from kerascnn.masks import own_mask
 from kerascnn.naming import auto_name, to_snake_case
 from kerascnn.trees import map_structure
 
 REDUCTIONS = ("sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none", None)
-
-# While a loss is computed: what `set_mask` was told, as pairs of values and their mask.
-_masks: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("loss_masks", default=None)
-
-
-@contextmanager
-def collect_masks() -> Iterator[list[tuple[Any, Any]]]:
-    """A block in which the masks of per-sample values are kept, for `mask_of`."""
-    masks: list[tuple[Any, Any]] = []
-    token = _masks.set(masks)
-    try:
-        yield masks
-    finally:
-        _masks.reset(token)
-
-
-def set_mask(values: Any, mask: Any) -> None:
-    """Says of per-sample `values` which of them count; it holds for this very object only."""
-    masks = _masks.get()
-    if masks is not None:
-        masks.append((values, mask))
-
-
-def mask_of(values: Any, masks: list[tuple[Any, Any]]) -> Any:
-    """The mask of `values`, `None` where all of them count."""
-    return next((mask for masked, mask in reversed(masks) if masked is values), None)
 
 
 def apply_mask(sample_weight: Any, mask: Any, dtype: str, reduction: str | None) -> Any:
@@ -61,6 +33,7 @@ class Loss:
     """Base class of losses: subclasses implement `call(y_true, y_pred)`.
 
     `call` returns one value per sample, shape `(batch_size, ...)`; calling the object reduces them.
+    Where the predictions or these values have a mask, only what it keeps counts, in means too.
 
     Args:
         name: the loss' name in logs; made from the class' name where it is `None`.
@@ -100,11 +73,12 @@ class Loss:
             return self._reduced(y_true, y_pred, sample_weight)
 
     def _reduced(self, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
+        mask = own_mask(y_pred)
         y_pred = map_structure(self._as_floating, y_pred)
         y_true = map_structure(self._convert_target, y_true)
-        with collect_masks() as masks:
-            values = self.call(y_true, y_pred)
-        mask = mask_of(values, masks)
+        values = self.call(y_true, y_pred)
+        own = own_mask(values)
+        mask = own if mask is None else mask if own is None else ops.logical_and(mask, own)
         return reduce_weighted_values(
             self._as_floating(values), sample_weight, self.reduction, mask
         )

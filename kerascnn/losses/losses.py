@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from kerascnn import ops, serialization
-from kerascnn.losses.loss import Loss, set_mask, squeeze_or_expand_to_same_rank
+from kerascnn.losses.loss import Loss, squeeze_or_expand_to_same_rank
+from kerascnn.masks import set_mask
 
 _Function = Callable[..., Any]
 _label_functions: list[_Function] = []

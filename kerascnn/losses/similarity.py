@@ -3,8 +3,8 @@
 from typing import Any
 
 from kerascnn import ops
-from kerascnn.losses.loss import set_mask
 from kerascnn.losses.losses import NamedLoss, as_labels, takes_labels
+from kerascnn.masks import set_mask
 
 # What stands for the exponent of nothing. Minus infinity would give NaN gradients; two of these add
 # up without overflow.

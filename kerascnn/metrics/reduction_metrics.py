@@ -4,13 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from kerascnn import losses, ops, serialization, tracing
-from kerascnn.losses.loss import (
-    apply_mask,
-    collect_masks,
-    divide_no_nan,
-    mask_of,
-    squeeze_or_expand_to_same_rank,
-)
+from kerascnn.losses.loss import apply_mask, divide_no_nan, squeeze_or_expand_to_same_rank
+from kerascnn.masks import own_mask
 from kerascnn.metrics.metric import Metric
 from kerascnn.metrics.recording import current_recording
 from kerascnn.variable import Variable, current_scope, in_place
@@ -20,8 +15,11 @@ def _one_value_per_sample(
     values: Any, sample_weight: Any, reduce: Callable, dtype: str
 ) -> tuple[Any, Any]:
     """Weighted values reduced to one per sample, and the weights in the same form (or `None`)."""
+    mask = own_mask(values)
     values = ops.cast(values, dtype)
     if sample_weight is not None:
+        # As in Keras, values that a mask leaves out count as they are where there are no weights.
+        sample_weight = apply_mask(sample_weight, mask, dtype, "sum")
         sample_weight = ops.convert_to_tensor(sample_weight, dtype=dtype)
         values, sample_weight = squeeze_or_expand_to_same_rank(values, sample_weight)
         weight_rank, rank = len(sample_weight.shape), len(values.shape)
@@ -184,11 +182,9 @@ class MeanMetricWrapper(Mean):
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> None:
-        with collect_masks() as masks:
-            values = self._fn(y_true, y_pred, **self._fn_kwargs)
-        if sample_weight is not None:
-            # As in Keras, ignored samples count as zeros where there are no weights.
-            sample_weight = apply_mask(sample_weight, mask_of(values, masks), self.dtype, "sum")
+        mask = own_mask(y_pred)
+        values = self._fn(y_true, y_pred, **self._fn_kwargs)
+        sample_weight = apply_mask(sample_weight, mask, self.dtype, "sum")
         super().update_state(values, sample_weight=sample_weight)
 
     def get_config(self) -> dict:

@@ -208,6 +208,9 @@ class Functional(Model):
 
         return prepare
 
+    def _notes_masks(self, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
+        return True
+
     def get_build_config(self) -> dict[str, Any]:
         """As Keras gives it: the shapes are those of the inputs."""
         return {"input_shape": None}
