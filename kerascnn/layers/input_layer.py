@@ -8,7 +8,7 @@ from typing import Any
 
 from kerascnn import dtypes
 from kerascnn.layers.layer import Layer
-from kerascnn.symbolic.keras_tensor import KerasTensor
+from kerascnn.symbolic.keras_tensor import KerasTensor, check_dense
 from kerascnn.symbolic.operation import Node
 
 
@@ -50,8 +50,7 @@ class InputLayer(Layer):
         if "batch_input_shape" in kwargs:
             batch_shape = kwargs.pop("batch_input_shape")
         super().__init__(name=name, **kwargs)
-        if sparse or ragged:
-            raise ValueError(f"Tensors are dense. Received: sparse={sparse}, ragged={ragged}")
+        check_dense(f"Input '{self.name}'", sparse, ragged)
         if input_tensor is not None:
             self._check_tensor(input_tensor, shape, batch_size, batch_shape, dtype)
             batch_shape, dtype = input_tensor.shape, input_tensor.dtype
@@ -105,6 +104,16 @@ class InputLayer(Layer):
     @property
     def dtype(self) -> str:
         return self._dtype
+
+    @property
+    def sparse(self) -> bool:
+        """False: tensors are dense."""
+        return False
+
+    @property
+    def ragged(self) -> bool:
+        """False."""
+        return False
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"The input '{self.name}' is not to be called: pass data to the model.")

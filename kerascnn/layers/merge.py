@@ -291,10 +291,12 @@ class Concatenate(Merge):
             return None
         whole = []
         for x, mask in zip(inputs, given, strict=True):
-            ones = ops.ones_like(x, dtype="bool")
-            if mask is not None and len(mask.shape) < len(x.shape):
-                mask = ops.logical_and(ops.expand_dims(mask, -1), ones)
-            whole.append(ones if mask is None else mask)
+            if mask is None:
+                mask = ops.ones_like(x, dtype="bool")
+            elif len(mask.shape) < len(x.shape):
+                zeros = ops.zeros_like(x, dtype="bool")  # in Keras' way, which is in configurations
+                mask = ops.logical_or(ops.expand_dims(mask, -1), zeros)
+            whole.append(mask)
         return ops.any(ops.concatenate(whole, self.axis), axis=-1)
 
     def get_config(self) -> dict[str, Any]:

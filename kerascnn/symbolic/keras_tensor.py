@@ -20,13 +20,32 @@ class KerasHistory(NamedTuple):
     tensor_index: int
 
 
+def check_dense(what: str, sparse: bool | None, ragged: bool | None) -> None:
+    """Raises a ValueError where a kind of tensor is asked for that there is not."""
+    for name, value, way_out in (
+        ("sparse", sparse, "pass dense arrays, for example matrix.toarray() of a SciPy matrix"),
+        ("ragged", ragged, "pad sequences to one length (utils.pad_sequences) and mask the rest"),
+    ):
+        if value:
+            raise ValueError(
+                f"{what}: {name}=True is not supported, since tensors are dense; {way_out}. "
+                f"Received: {name}={value!r}"
+            )
+
+
 class KerasTensor:
     """A placeholder in the functional API; layers and `kerascnn.ops` take and return them.
 
     Args:
         shape: Sizes, None where a size is not known before data comes.
         dtype: Element type, or "string" for text.
+        sparse: Only False and None: tensors are dense.
+        ragged: Only False and None.
+        record_history: Whether what is computed from it knows where it comes from, for a model.
         name: By default keras_tensor, keras_tensor_1, ...
+
+    Raises:
+        ValueError: for `sparse` or `ragged` True.
 
     Example:
 
@@ -42,11 +61,29 @@ class KerasTensor:
     _keras_mask: Any = None
 
     def __init__(
-        self, shape: Sequence[int | None], dtype: Any = "float32", name: str | None = None
+        self,
+        shape: Sequence[int | None],
+        dtype: Any = "float32",
+        sparse: bool | None = False,
+        ragged: bool | None = False,
+        record_history: bool = True,
+        name: str | None = None,
     ) -> None:
+        check_dense("KerasTensor", sparse, ragged)
         self.shape: tuple[int | None, ...] = tuple(shape)
         self.dtype = dtypes.standardize_symbolic_dtype(dtype)
+        self.record_history = record_history
         self.name = name or naming.auto_name("keras_tensor")
+
+    @property
+    def sparse(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def ragged(self) -> bool:
+        """False."""
+        return False
 
     @property
     def ndim(self) -> int:

@@ -58,8 +58,9 @@ class Node:
         ]
         self.output_tensors: list[KerasTensor] = trees.flatten(outputs)
         index = len(operation._inbound_nodes)
-        for position, tensor in enumerate(self.output_tensors):
-            tensor._keras_history = KerasHistory(operation, index, position)
+        if all(x.record_history for x in self.input_tensors):
+            for position, tensor in enumerate(self.output_tensors):
+                tensor._keras_history = KerasHistory(operation, index, position)
         operation._inbound_nodes.append(self)
         for parent in self.parent_nodes:
             parent.operation._outbound_nodes.append(self)

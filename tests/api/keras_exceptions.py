@@ -37,7 +37,7 @@ SIGNATURES = {
     f"datasets.{name}.load_data": "takes a `path`, since a data set may be there already"
     for name in ("cifar10", "cifar100", "fashion_mnist")
 } | {
-    "KerasTensor": "is dense, and always part of the graph that it was made in",
+    "KerasTensor": "is dense: no further arguments for ragged tensors",
     "Variable": "has no layout over several devices",
     "name_scope": "takes a name, and no owner of it",
 }
