@@ -352,7 +352,7 @@ def make_model(module, chain):
             super().__init__()
             self.parts = [*kept, *(layer for own, _ in parts for layer in own), pool, last, step]
 
-        def call(self, inputs):
+        def call(self, inputs, training=None):  # without it, Keras does not say that it trains
             outputs = compute(*inputs)
             return outputs if len(outputs) > 1 else outputs[0]
 
