@@ -46,6 +46,7 @@ from kerascnn import (  # noqa: E402 (operators first: what follows computes wit
     saving,
     tree,
     utils,
+    visualization,
     wrappers,
 )
 from kerascnn.autodiff import (  # noqa: E402
@@ -153,5 +154,6 @@ __all__ = [
     "utils",
     "value_and_grad",
     "version",
+    "visualization",
     "wrappers",
 ]

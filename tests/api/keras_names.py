@@ -38,6 +38,7 @@ NAMESPACES = (
     "tree",
     "utils",
     "utils.bounding_boxes",
+    "visualization",
     "wrappers",
 )
 
