@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kerascnn as keras
-from kerascnn import masks, ops, tracing
+from kerascnn import _core, masks, ops, tracing
 
 
 class NonZero(keras.layers.Layer):
@@ -257,3 +257,69 @@ def test_masks_under_a_tape():
         loss = ops.sum(ops.sum(y, -1) * kept)
     gradient = tape.gradient(loss, x)
     np.testing.assert_allclose(gradient, 6.0 * np.repeat((IDS != 0)[..., None], 5, -1))
+
+
+def count_instructions(mask_zero):
+    model = keras.Sequential(
+        [
+            keras.Input((6,), dtype="int32"),
+            keras.layers.Embedding(7, 4, mask_zero=mask_zero),
+            keras.layers.Dense(4),
+            keras.layers.Flatten(),
+            keras.layers.Dense(2),
+        ]
+    )
+    with tracing.Trace("cpu") as trace:
+        ids = trace.graph.input("ids", [3, 6], "int32")
+        loss = ops.mean(ops.square(model(ids, training=True)))
+        weights = [trace.graph.read(v.core) for v in model.trainable_weights]
+        gradients = trace.graph.gradients(loss, weights)
+    program = _core.Program.compile(trace.graph, [loss, *gradients], "cpu")
+    return program.stats()["num_instructions"]
+
+
+@pytest.mark.filterwarnings("ignore:.*does not support masks:UserWarning")
+def test_masks_that_nothing_uses_cost_nothing():
+    assert count_instructions(True) == count_instructions(False)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "ragged"])
+def test_tensors_are_dense(kind):
+    for value in (None, False):
+        assert keras.Input((3,), **{kind: value}).shape == (None, 3)
+        assert getattr(keras.KerasTensor((3,), **{kind: value}), kind) is False
+    for make in (
+        lambda **kwargs: keras.Input((3,), **kwargs),
+        lambda **k: keras.KerasTensor((3,), **k),
+    ):
+        with pytest.raises(
+            ValueError, match=f"{kind}=True is not supported, since tensors are dense"
+        ):
+            make(**{kind: True})
+
+
+def test_tensors_without_history_make_no_models():
+    x = keras.KerasTensor((None, 3), record_history=False)
+    assert keras.layers.Dense(2)(x)._keras_history is None
+
+
+def test_losses_and_metrics_leave_out_what_the_mask_of_predictions_does(rng):
+    y, p = rng.normal(size=(2, 3, 5, 4)).astype("float32")
+    weights = rng.uniform(0.5, 1.5, (3, 5)).astype("float32")
+    mask = rng.random((3, 5)) < 0.6
+    mask[:, 0] = True
+    prediction = ops.convert_to_tensor(p)
+    prediction._keras_mask = ops.convert_to_tensor(mask)
+    errors = np.square(y - p, dtype="float64").mean(-1)
+    loss = keras.losses.MeanSquaredError()
+    expected = (errors * mask).sum() / mask.sum()
+    np.testing.assert_allclose(float(loss(y, prediction)), expected, rtol=1e-5)
+    expected = (errors * mask * weights).sum() / mask.sum()
+    np.testing.assert_allclose(float(loss(y, prediction, weights)), expected, rtol=1e-5)
+    total = keras.losses.MeanSquaredError(reduction="sum")
+    expected = (errors * mask).sum()
+    np.testing.assert_allclose(float(total(y, prediction)), expected, rtol=1e-5)
+    metric = keras.metrics.MeanSquaredError()
+    metric.update_state(y, prediction, sample_weight=weights)
+    expected = (errors * mask * weights).sum() / (mask * weights).sum()
+    np.testing.assert_allclose(float(metric.result()), expected, rtol=1e-5)
