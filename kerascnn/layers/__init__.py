@@ -81,6 +81,7 @@ from kerascnn.layers.preprocessing.histograms import (
 )
 from kerascnn.layers.preprocessing.lookups import IntegerLookup, StringLookup
 from kerascnn.layers.preprocessing.max_num_bounding_boxes import MaxNumBoundingBoxes
+from kerascnn.layers.preprocessing.mel_spectrogram import MelSpectrogram
 from kerascnn.layers.preprocessing.mixing import CutMix, MixUp
 from kerascnn.layers.preprocessing.normalization import Normalization
 from kerascnn.layers.preprocessing.pipeline import Pipeline
@@ -109,6 +110,7 @@ from kerascnn.layers.preprocessing.random_hue import (
 from kerascnn.layers.preprocessing.random_warps import RandomElasticTransform, RandomPerspective
 from kerascnn.layers.preprocessing.rescaling import Rescaling
 from kerascnn.layers.preprocessing.resizing import CenterCrop, Resizing
+from kerascnn.layers.preprocessing.stft_spectrogram import STFTSpectrogram
 from kerascnn.layers.preprocessing.text_vectorization import TextVectorization
 from kerascnn.layers.preprocessing.tones import RandomPosterization, Solarization
 from kerascnn.layers.recurrent.bidirectional import Bidirectional
@@ -261,6 +263,7 @@ __all__ = [
     "MaxPooling2D",
     "MaxPooling3D",
     "Maximum",
+    "MelSpectrogram",
     "Minimum",
     "MixUp",
     "MultiHeadAttention",
@@ -297,6 +300,7 @@ __all__ = [
     "Reshape",
     "Resizing",
     "ReversibleEmbedding",
+    "STFTSpectrogram",
     "SeparableConv1D",
     "SeparableConv2D",
     "SeparableConvolution1D",

@@ -18,6 +18,7 @@ from kerascnn.ops import (
     ctc,
     custom,
     elementwise,
+    fourier,
     functions,
     host,
     image,
@@ -48,6 +49,7 @@ from kerascnn.ops.crossentropy import *
 from kerascnn.ops.ctc import *
 from kerascnn.ops.custom import *
 from kerascnn.ops.elementwise import *
+from kerascnn.ops.fourier import *
 from kerascnn.ops.functions import *
 from kerascnn.ops.host import *
 from kerascnn.ops.indexing import *
@@ -78,6 +80,7 @@ __all__ += crossentropy.__all__
 __all__ += ctc.__all__
 __all__ += custom.__all__
 __all__ += elementwise.__all__
+__all__ += fourier.__all__
 __all__ += functions.__all__
 __all__ += host.__all__
 __all__ += indexing.__all__

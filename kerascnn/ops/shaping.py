@@ -38,6 +38,9 @@ _NO_MASK = (
 )
 
 
+_REPEATING_PADS = ("reflect", "symmetric", "edge", "wrap")
+
+
 def _axis(axis: int, rank: int, name: str) -> int:
     if not -rank <= axis < rank:
         raise ValueError(f"{name}: axis {axis} does not exist in a tensor of {rank} axes.")
@@ -222,18 +225,41 @@ def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
 
 @op
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> Any:
-    """A border of constants around a tensor.
+    """A border around a tensor.
 
     Args:
         x: Input.
         pad_width: ((before, after), ...) for each axis, or one pair or number for all.
-        mode: Only "constant".
-        constant_values: What the border holds, by default 0.
+        mode: What the border holds: "constant", "reflect" (the mirror image without the outermost
+            elements), "symmetric" (with them), "edge" (the outermost elements) or "wrap" (what is
+            at the other end).
+        constant_values: What a constant border holds, by default 0.
+
+    Raises:
+        ValueError: for another mode, values for another mode than "constant", or an axis without
+            elements that a border could repeat.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.pad.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.pad([1, 2, 3], 2, "reflect").numpy().tolist()
+    [3, 2, 1, 2, 3, 2, 1]
     """
-    if mode != "constant":
-        raise ValueError(f"pad: only mode='constant' is available. Received: mode={mode!r}")
     x = dispatch.convert(x)
     widths = np.broadcast_to(np.asarray(pad_width, np.int64), (len(x.shape), 2)).tolist()
+    if mode not in ("constant", *_REPEATING_PADS):
+        raise ValueError(
+            f"pad: `mode` must be 'constant' or one of {_REPEATING_PADS}. Received: mode={mode!r}"
+        )
+    if mode != "constant":
+        if constant_values is not None:
+            raise ValueError(
+                "pad: `constant_values` belong to mode='constant'. Received: "
+                f"mode={mode!r}, constant_values={constant_values!r}"
+            )
+        return _pad_by_repeating(x, widths, mode)
     shape = [n + before + after for n, (before, after) in zip(x.shape, widths, strict=True)]
     place = {
         "input_shape": shape,
@@ -248,6 +274,17 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
 
     inside = dispatch.apply_one("slice_grad", [creation.ones_like(x)], place)
     return elementwise.where(inside, padded, dispatch.convert(constant_values, x.dtype))
+
+
+def _pad_by_repeating(x: Any, widths: Sequence[Sequence[int]], mode: Any) -> Any:
+    for axis, width in enumerate(widths):
+        if not any(width):
+            continue
+        if x.shape[axis] == 0:
+            raise ValueError(f"pad: axis {axis} has no element that a border could repeat.")
+        places = np.pad(np.arange(x.shape[axis], dtype="int32"), width, mode)
+        x = take(x, places, axis)
+    return x
 
 
 @op

@@ -6,9 +6,6 @@ file that is there after all.
 
 # reason: {namespace: names}
 _MISSING = {
-    "sequences of text, speech or time are no images": {
-        "layers": """MelSpectrogram STFTSpectrogram""",
-    },
     "belongs to another framework": {
         "callbacks": "OrbaxCheckpoint",
         "config": "is_nnx_enabled set_backend",
@@ -23,9 +20,6 @@ _MISSING = {
         "ops": "eig polar view_as_complex view_as_real",
         "ops.linalg": "eig",
         "ops.nn": "polar",
-    },
-    "Fourier transforms are left out, being complex": {
-        "ops": "fft fft2 ifft2 irfft istft rfft stft",
     },
     "a mark of Keras' own insides: shapes are found by recording, whatever the scope": {
         "": "SymbolicScope",

@@ -117,3 +117,20 @@ def test_submodules_hold_the_same_functions(name):
     assert len(names) > 10
     if name != "image":
         assert all(getattr(module, n) is getattr(ops, n) for n in names)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "symmetric", "edge", "wrap"])
+def test_pads_that_repeat(mode, device, rng):
+    x = rng.standard_normal((2, 5, 3)).astype("float32")
+    widths = ((0, 0), (4, 3), (1, 2))
+    with keras.device(device):
+        tensor = ops.convert_to_tensor(x)
+        np.testing.assert_array_equal(
+            ops.pad(tensor, widths, mode).numpy(), np.pad(x, widths, mode)
+        )
+    with pytest.raises(ValueError, match="constant_values"):
+        ops.pad(x, 1, mode, 3.0)
+    with pytest.raises(ValueError, match="no element"):
+        ops.pad(np.zeros((0, 3)), 1, mode)
+    with pytest.raises(ValueError, match="`mode` must be"):
+        ops.pad(x, 1, "linear_ramp")

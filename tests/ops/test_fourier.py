@@ -1,0 +1,225 @@
+"""Fourier transforms against NumPy, their gradients, and what is made of them against Keras."""
+
+import numpy as np
+import pytest
+
+import kerascnn
+from kerascnn import ops
+from kerascnn.ops.dispatch import to_tensor
+
+# Products of up to 64 elements, of two and three stages, and primes, which are convolutions.
+LENGTHS = [1, 2, 5, 17, 64, 65, 67, 100, 131, 360, 1024, 4757]
+
+
+def complex_of(pair):
+    return np.asarray(pair[0], "float64") + 1j * np.asarray(pair[1], "float64")
+
+
+def check(received, expected, dtype):
+    """Errors of a transform are of the size of the rounding of its largest elements, and grow with
+    the root of the number of its stages, of which there are ten at most."""
+    scale = np.abs(expected).max() if expected.size else 1.0
+    steps = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+    np.testing.assert_allclose(received, expected, rtol=0, atol=32 * steps[dtype] * scale)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_transforms_along_the_last_axis(length, dtype, device, rng):
+    a, b = rng.standard_normal((2, 2, 3, length)).astype(dtype)
+    x = to_tensor(a, device_name=device), to_tensor(b, device_name=device)
+    real, imaginary = ops.fft(x)
+    assert real.dtype == imaginary.dtype == dtype and real.device == device
+    check(complex_of((real, imaginary)), np.fft.fft(a.astype("float64") + 1j * b), dtype)
+    check(complex_of(ops.rfft(x[0])), np.fft.rfft(a.astype("float64")), dtype)
+    check(ops.irfft(ops.rfft(x[0]), length).numpy(), a, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_is_computed_in_float32(dtype, rng):
+    x = ops.cast(rng.standard_normal((3, 40)), dtype)
+    expected = np.fft.rfft(ops.cast(x, "float64").numpy())
+    real, imaginary = ops.rfft(x)
+    assert real.dtype == dtype
+    check(complex_of((ops.cast(real, "float32"), ops.cast(imaginary, "float32"))), expected, dtype)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_two_axes(compiled, device, rng):
+    a, b = rng.standard_normal((2, 2, 70, 12))
+
+    def both(a, b):
+        spectrum = ops.fft2((a, b))
+        return spectrum, ops.ifft2(spectrum)
+
+    with kerascnn.device(device):
+        call = kerascnn.jit(both) if compiled else both
+        spectrum, back = call(ops.convert_to_tensor(a), ops.convert_to_tensor(b))
+    check(complex_of(spectrum), np.fft.fft2(a + 1j * b), "float64")
+    check(complex_of(back), a + 1j * b, "float64")
+
+
+@pytest.mark.parametrize(("own", "length"), [(10, 16), (10, 7), (9, None), (8, 9)])
+def test_other_lengths(own, length, rng):
+    a = rng.standard_normal((3, own))
+    spectrum = ops.rfft(a, length)
+    check(complex_of(spectrum), np.fft.rfft(a, length), "float64")
+    # What is no transform of real numbers counts as one, as in NumPy.
+    real, imaginary = rng.standard_normal((2, 3, own))
+    expected = np.fft.irfft(real + 1j * imaginary, length)
+    check(ops.irfft((real, imaginary), length).numpy(), expected, "float64")
+
+
+@pytest.mark.parametrize("length", [6, 70, 67])
+def test_gradients_against_differences(length, device, rng):
+    x, direction = rng.standard_normal((2, 2, length))
+    weights = rng.standard_normal((2, 2, length // 2 + 1))
+
+    def loss(x):
+        real, imaginary = ops.rfft(x)
+        return ops.sum(real * weights[0] + ops.square(imaginary) * weights[1])
+
+    with kerascnn.device(device):
+        gradient = kerascnn.grad(loss)(ops.convert_to_tensor(x)).numpy()
+        step = 1e-5
+        ends = [float(loss(ops.convert_to_tensor(x + s * direction))) for s in (step, -step)]
+    # Central differences of a quadratic function are exact but for rounding.
+    slope = (ends[0] - ends[1]) / (2 * step)
+    np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=1e-7, atol=1e-7)
+
+
+def reference(name):
+    return getattr(pytest.importorskip("keras").ops, name)
+
+
+PIECES = [(16, 8, 16), (12, 5, 16), (16, 16, 16), (9, 4, 9)]
+
+
+@pytest.mark.parametrize(("length", "stride", "size"), PIECES)
+@pytest.mark.parametrize("window", ["hann", "hamming", None, "own"])
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.filterwarnings("ignore:__array__ implementation")
+def test_short_time_transforms_against_keras(length, stride, size, window, center, rng):
+    if window == "own":
+        window = rng.uniform(0.5, 1.0, length).astype("float32")
+    x = rng.standard_normal((2, 3, 50)).astype("float32")
+    arguments = (length, stride, size, window, center)
+    here, there = ops.stft(x, *arguments), reference("stft")(x, *arguments)
+    check(complex_of(here), complex_of([part.numpy() for part in there]), "float32")
+
+
+@pytest.mark.parametrize(("length", "stride", "size"), [(16, 8, 16), (12, 4, 16), (9, 3, 9)])
+@pytest.mark.parametrize("window", ["hamming", None])
+@pytest.mark.parametrize("center", [True, False])
+def test_signals_come_back(length, stride, size, window, center, rng):
+    """Windows that overlap and are nowhere 0 lose nothing of what they reach."""
+    x = rng.standard_normal((2, 60))
+    spectrum = ops.stft(x, length, stride, size, window, center)
+    reach = size + stride * (spectrum[0].shape[-2] - 1) - (size // 2 * 2 if center else 0)
+    back = ops.istft(spectrum, length, stride, size, None, window, center).numpy()
+    assert back.shape == (2, reach)
+    edge = 0 if center else (size - length + 1) // 2
+    inner = slice(edge, reach - edge)
+    np.testing.assert_allclose(back[:, inner], x[:, :reach][:, inner], rtol=0, atol=1e-12)
+    assert ops.istft(spectrum, length, stride, size, 30, window, center).shape == (2, 30)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "part"),
+    [
+        (lambda: ops.fft([1.0, 2.0]), ValueError, "have an axis"),
+        (lambda: ops.fft((np.ones(3), np.ones(4))), ValueError, "one shape"),
+        (lambda: ops.fft((np.ones(3, int), np.ones(3))), ValueError, "must be floating"),
+        (lambda: ops.fft2((np.ones(3), np.ones(3))), ValueError, "of 2 axes"),
+        (lambda: ops.rfft(np.ones(3), 0), ValueError, "positive length"),
+        (lambda: ops.stft(np.ones(9), 4, 0, 4), ValueError, "sequence_stride"),
+        (lambda: ops.stft(np.ones(9), 4, 2, 3), ValueError, "fft_length"),
+        (lambda: ops.stft(np.ones(9), 4, 2, 4, "flat"), ValueError, "'flat'"),
+        (lambda: ops.stft(np.ones(9), 4, 2, 4, np.ones(3)), ValueError, "(4,)"),
+        (lambda: ops.stft(np.ones(9, "float16"), 4, 2, 4), TypeError, "float16"),
+    ],
+)
+def test_errors(call, error, part):
+    with pytest.raises(error) as caught:
+        call()
+    assert part in str(caught.value)
+
+
+MEL = [
+    {"fft_length": 64, "sequence_stride": 32, "num_mel_bins": 8, "sampling_rate": 800},
+    {
+        "fft_length": 128,
+        "sequence_length": 100,
+        "sequence_stride": 50,
+        "window": "hamming",
+        "power_to_db": False,
+        "mag_exp": 1.0,
+        "max_freq": 300,
+    },
+    {"fft_length": 32, "sequence_stride": 8, "num_mel_bins": 5, "ref_power": 2.0, "top_db": 20.0},
+]
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation")
+@pytest.mark.parametrize("arguments", MEL)
+def test_mel_spectrogram_against_keras(arguments, rng):
+    there = pytest.importorskip("keras").layers.MelSpectrogram(**arguments)
+    here = kerascnn.layers.MelSpectrogram(**arguments)
+    for shape in ((400,), (3, 333)):
+        x = rng.standard_normal(shape).astype("float32")
+        expected = there(x).numpy()
+        # Sums of up to 65 squares in float32; a decibel is a quarter of the power.
+        np.testing.assert_allclose(here(x).numpy(), expected, rtol=2e-4, atol=2e-3)
+        assert here.compute_output_shape(shape) == expected.shape
+    config = there.get_config()
+    assert {k: v for k, v in here.get_config().items() if k in arguments} == {
+        k: v for k, v in config.items() if k in arguments
+    }
+
+
+STFT = [
+    {"mode": mode, "frame_length": 32, "frame_step": 12, "fft_length": 64}
+    for mode in ("log", "magnitude", "psd", "real", "imag", "angle", "stft")
+] + [
+    {"frame_length": 16, "padding": "same", "expand_dims": True, "scaling": "spectrum"},
+    {"frame_length": 16, "data_format": "channels_first", "window": "hamming", "periodic": True},
+    {"frame_length": 16, "data_format": "channels_first", "expand_dims": True, "scaling": None},
+]
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation")
+@pytest.mark.parametrize("arguments", STFT)
+def test_stft_spectrogram_against_keras(arguments, rng):
+    there = pytest.importorskip("keras").layers.STFTSpectrogram(**arguments)
+    here = kerascnn.layers.STFTSpectrogram(**arguments)
+    shape = (2, 3, 100) if arguments.get("data_format") == "channels_first" else (2, 100, 3)
+    x = rng.standard_normal(shape).astype("float32")
+    expected, received = there(x).detach().numpy(), here(x).numpy()
+    if arguments.get("mode") == "angle":  # which is any where there is next to nothing
+        received, expected = np.exp(1j * received), np.exp(1j * expected)
+        strong = np.abs(received - expected) < 1e-3
+        assert strong.mean() > 0.97
+        return
+    np.testing.assert_allclose(received, expected, rtol=1e-4, atol=1e-4)
+    assert here.compute_output_shape((None, *shape[1:]))[1:] == received.shape[1:]
+    copy = type(here).from_config(here.get_config())
+    np.testing.assert_array_equal(copy(x).numpy(), received)
+
+
+def test_spectrograms_in_models(rng):
+    x = rng.standard_normal((8, 400)).astype("float32")
+    model = kerascnn.Sequential(
+        [
+            kerascnn.Input((400,)),
+            kerascnn.layers.MelSpectrogram(64, 32, num_mel_bins=8, sampling_rate=800),
+            kerascnn.layers.Flatten(),
+            kerascnn.layers.Dense(1),
+        ]
+    )
+    model.compile("adam", "mse")
+    losses = model.fit(x, np.zeros(8), epochs=5, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    with pytest.raises(ValueError, match="`mode` must be one of"):
+        kerascnn.layers.STFTSpectrogram("loud")
+    with pytest.raises(ValueError, match="fft_length"):
+        kerascnn.layers.MelSpectrogram(64, sequence_length=65)
