@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from kerascnn import _core
+from kerascnn import _core, dtypes
 from kerascnn.device import current as current_device
+from kerascnn.trace_tape import TraceTape
 
 if TYPE_CHECKING:
     from kerascnn.variable import Variable
@@ -87,6 +88,10 @@ class Trace(Streams):
         self._constants: dict[int, tuple[Any, Any]] = {}
         self._outer: Trace | None = None
         self._bodies: list[Any] = []  # graphs of the traces inside of this one
+        self.tapes: list[TraceTape] = []  # that record, in the order in which they began
+        # Records the whole step, for gradients that are asked for without a tape.
+        self.whole = TraceTape(self, persistent=True, watches=_is_floating)
+        self.whole.start()
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[Trace]:
@@ -104,12 +109,19 @@ class Trace(Streams):
             yield trace
 
     def read(self, variable: Variable) -> Any:
-        """A variable's value at this point of the trace."""
-        if self._outer is not None and not self.graph.knows(variable.core):
-            with resumed(self._outer):
-                outer = variable._stored()
-            self.graph.bind(variable.core, outer.id)
-        return self.graph.read(variable.core)
+        """A variable's value at this point of the trace, as a value of its own that tapes know."""
+        core = variable.core
+        if self._outer is None:
+            value = self.graph.reading(core)
+        else:  # what the body is given, whose gradient the node hands on to the outer reading
+            if not self.graph.knows(core):
+                with resumed(self._outer):
+                    outer = variable._stored()
+                self.graph.bind(core, outer.id)
+            value = self.graph.read(core)
+        for tape in self.tapes:
+            tape.note(core, value)
+        return value
 
     def constant(self, tensor: Any) -> Any:
         """A tensor as a value of the graph, the same one for the same tensor."""
@@ -146,6 +158,8 @@ class Trace(Streams):
             graph.forget_own_gradients()
         if kind is None:
             self.finish()
+        self.tapes.clear()
+        del self.whole  # which holds the trace
 
     def _finish_body(self, outer: Trace) -> None:
         with resumed(self):
@@ -169,6 +183,10 @@ class Trace(Streams):
             self.graph.assign(state.core, self._advanced(state))
         self.graph.pop_scope()
         self._streams.clear()
+
+
+def _is_floating(variable: Any) -> bool:
+    return dtypes.is_float(variable.dtype)
 
 
 def current() -> Trace | None:

@@ -39,19 +39,26 @@ std::vector<std::optional<GraphValue>> values_in(const GraphPtr& graph,
 }
 
 std::vector<std::optional<GraphValue>> gradients_in(const GraphPtr& graph, const GraphValue& loss,
-                                                    const std::vector<GraphValue>& wrt,
-                                                    const std::vector<GraphValue>& leaves) {
-  return values_in(graph,
-                   graph->gradients(id_in(graph, loss), ids_in(graph, wrt), ids_in(graph, leaves)));
+                                                    const std::vector<GraphValue>& wrt) {
+  return values_in(graph, graph->gradients(id_in(graph, loss), ids_in(graph, wrt)));
 }
+
+using Spans = std::vector<std::pair<ValueId, ValueId>>;
+using Watched = std::vector<std::pair<GraphValue, ValueId>>;
 
 std::vector<std::optional<GraphValue>> gradients_of(
     const GraphPtr& graph, const std::vector<GraphValue>& targets,
     const std::vector<std::optional<GraphValue>>& output_gradients,
-    const std::vector<GraphValue>& wrt, const std::vector<GraphValue>& leaves) {
+    const std::vector<std::vector<GraphValue>>& sources, const Spans& spans,
+    const Watched& watched) {
+  GraphTape tape;
+  for (const auto& [first, last] : spans) tape.spans.push_back({first, last});
+  for (const auto& [value, since] : watched) tape.watched.push_back({id_in(graph, value), since});
+  std::vector<std::vector<ValueId>> source_ids;
+  for (const auto& values : sources) source_ids.push_back(ids_in(graph, values));
   return values_in(graph,
                    graph->gradients(ids_in(graph, targets), maybe_ids_in(graph, output_gradients),
-                                    ids_in(graph, wrt), ids_in(graph, leaves)));
+                                    source_ids, &tape));
 }
 
 std::vector<std::optional<GraphValue>> with_own_gradient(const GraphPtr& graph,
@@ -173,9 +180,17 @@ void bind_graph(nb::module_& m) {
           "read", [](const GraphPtr& g, const VariablePtr& v) { return GraphValue{g, g->read(v)}; },
           nb::arg("variable"), "The variable's value at this point of the trace.")
       .def(
-          "initial",
-          [](const GraphPtr& g, const VariablePtr& v) { return GraphValue{g, g->initial(v)}; },
-          nb::arg("variable"), "The variable's value when the step starts.")
+          "reading",
+          [](const GraphPtr& g, const VariablePtr& v) { return GraphValue{g, g->reading(v)}; },
+          nb::arg("variable"),
+          "The same as a value of its own, which gradients can be taken by and end at.")
+      .def(
+          "variable_of",
+          [](const GraphPtr& g, const GraphValue& value) {
+            return g->variable_of(id_in(g, value));
+          },
+          nb::arg("value"), "The variable that the value is a reading of, or None.",
+          nb::sig("def variable_of(self, value: Value) -> Variable | None"))
       .def(
           "assign",
           [](const GraphPtr& g, const VariablePtr& variable, const GraphValue& value) {
@@ -183,12 +198,13 @@ void bind_graph(nb::module_& m) {
           },
           nb::arg("variable"), nb::arg("value"), "Written to the variable when the step ends.")
       .def("gradients", &gradients_in, nb::arg("loss"), nb::arg("wrt"),
-           nb::arg("leaves") = std::vector<GraphValue>(),
-           "d loss / d value for each of `wrt`; None where the loss does not depend on it. No "
-           "gradient goes through what `leaves` were computed by.")
+           "d loss / d value for each of `wrt`; None where the loss does not depend on it.")
       .def("gradients_of", &gradients_of, nb::arg("targets"), nb::arg("output_gradients"),
-           nb::arg("wrt"), nb::arg("leaves") = std::vector<GraphValue>(),
-           "The same for several targets of any shape and their gradients, None for ones.")
+           nb::arg("sources"), nb::arg("spans"), nb::arg("watched"),
+           "The gradient by each source, a list of values, of several targets of any shape with "
+           "their gradients, None for ones. It goes through the calls in `spans`, pairs of "
+           "`num_values` before and after them, whose inputs follow from `watched`, pairs of a "
+           "value and the `num_values` from which on it is followed.")
       .def("with_own_gradient", &with_own_gradient, nb::arg("inputs"), nb::arg("outputs"),
            nb::arg("gradient"),
            "The outputs again; `gradient` makes gradients of the inputs from theirs.")
@@ -206,6 +222,7 @@ void bind_graph(nb::module_& m) {
            })
       .def(
           "value", [](const GraphPtr& g, ValueId id) { return GraphValue{g, id}; }, nb::arg("id"))
+      .def_prop_ro("num_values", [](const GraphPtr& g) { return g->values().size(); })
       .def_prop_ro("num_nodes", [](const GraphPtr& g) { return g->nodes().size(); })
       .def("push_scope", &Graph::push_scope, nb::arg("name"))
       .def("pop_scope", &Graph::pop_scope)

@@ -24,13 +24,13 @@ MaybeTensors from_tensors(const std::vector<Tensor>& tensors) {
 
 MaybeTensors gradients(Tape& tape, const std::vector<Tensor>& targets,
                        const MaybeTensors& output_gradients, const std::vector<Source>& sources) {
-  std::vector<TapeEdge> edges;
+  std::vector<TapeSource> ends;
   for (const Source& source : sources) {
-    edges.push_back(std::visit([&](const auto& s) { return tape.edge_of(s); }, source));
+    ends.push_back(std::visit([&](const auto& s) { return tape.source_of(s); }, source));
   }
   const std::vector<Tensor> seeds = to_tensors(output_gradients);
   nb::gil_scoped_release released;
-  return from_tensors(tape.gradients(targets, seeds, edges));
+  return from_tensors(tape.gradients(targets, seeds, ends));
 }
 
 // A Python function as the gradient of a call.
@@ -134,6 +134,8 @@ void bind_tape(nb::module_& m) {
   m.def("is_recording", [] { return is_recording(); }, "Does a tape of this thread record?");
   m.def("records_once", &records_once,
         "Is there one tape that records in this thread, and will it take gradients once?");
+  m.def("watched_untrained", &watched_untrained,
+        "The variables that are not trained, and that tapes which record in this thread watch.");
   m.def(
       "is_tracked", [](const Tensor& tensor) { return is_recording() && is_tracked(tensor); },
       nb::arg("tensor"), "Do the tapes of this thread follow the tensor?");

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "core/eager/tape_node.h"
@@ -19,8 +18,6 @@ struct Recorder {
   // Nodes from here on are of one of these tapes. What an earlier tape recorded is over, else a
   // loop that carries a tensor on would keep all of its steps.
   uint64_t first = std::numeric_limits<uint64_t>::max();
-  // The leaf of each variable that was read while tapes recorded.
-  std::unordered_map<const Variable*, std::shared_ptr<TapeLeaf>> leaves;
   // Where a pause collects the trainable variables that are read in it.
   std::vector<VariablePtr>* reads = nullptr;
 

@@ -44,13 +44,17 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
   return apply_one(op_add, inputs);
 }
 
-struct EdgeHash {
-  size_t operator()(const std::pair<const TapeNode*, uint32_t>& edge) const {
-    return reinterpret_cast<size_t>(edge.first) * 31 + edge.second;
-  }
-};
-
 }  // namespace
+
+// May a tape take gradients through the call, or by the leaf, with this number?
+bool may_be_asked_for(uint64_t sequence) {
+  const std::lock_guard lock(living_tapes().mutex);
+  const auto& tapes = living_tapes().tapes;
+  return std::any_of(tapes.begin(), tapes.end(), [&](const Tape* tape) {
+    return tape->may_take_gradients() && tape->ranges_.front().first <= sequence &&
+           sequence <= tape->ranges_.back().second;
+  });
+}
 
 void record_call(const EagerPlanPtr& plan, Inputs inputs, std::span<Tensor> outputs) {
   uint64_t tracked = 0;
@@ -80,17 +84,11 @@ Tensor read_variable(const VariablePtr& variable) {
     }
   }
   if (recorder.tapes.empty()) return variable->value();
-  const auto known = recorder.leaves.find(variable.get());
-  std::shared_ptr<TapeLeaf> leaf = known == recorder.leaves.end() ? nullptr : known->second;
-  if (variable->trainable()) {
-    for (const std::shared_ptr<Tape>& tape : recorder.tapes) {
-      if (!tape->watches_variables_) continue;
-      if (leaf == nullptr) {
-        leaf = std::make_shared<TapeLeaf>();
-        recorder.leaves.emplace(variable.get(), leaf);
-      }
-      tape->note(variable, leaf);
-    }
+  std::shared_ptr<TapeLeaf> leaf;
+  for (const std::shared_ptr<Tape>& tape : recorder.tapes) {
+    if (!tape->follows(variable)) continue;
+    if (leaf == nullptr) leaf = std::make_shared<TapeLeaf>();
+    tape->note(variable, leaf);
   }
   Tensor value = variable->value();
   if (leaf != nullptr) value.set_edge({leaf, 0});
@@ -100,6 +98,17 @@ Tensor read_variable(const VariablePtr& variable) {
 bool records_once() {
   const auto& tapes = Recorder::here().tapes;
   return tapes.size() == 1 && !tapes.front()->persistent_;
+}
+
+std::vector<VariablePtr> watched_untrained() {
+  std::vector<VariablePtr> found;
+  for (const std::shared_ptr<Tape>& tape : Recorder::here().tapes) {
+    for (const VariablePtr& variable : tape->watched_variables()) {
+      const bool is_new = std::find(found.begin(), found.end(), variable) == found.end();
+      if (!variable->trainable() && is_new) found.push_back(variable);
+    }
+  }
+  return found;
 }
 
 Tape::Tape(bool persistent, bool watches_variables)
@@ -117,10 +126,8 @@ void Tape::start() {
   if (is_recording_) throw ValueError("GradientTape: the tape records already");
   Recorder& recorder = Recorder::here();
   ranges_.emplace_back(sequence_now() + 1, kOpenEnd);
-  if (recorder.tapes.empty()) recorder.leaves.clear();
-  for (const auto& [variable, leaf] : leaves_) recorder.leaves.try_emplace(variable, leaf);
-  recorder.first = recorder.tapes.empty() ? ranges_.front().first
-                                          : std::min(recorder.first, ranges_.front().first);
+  first_ = std::min(first_, ranges_.front().first);
+  recorder.first = recorder.tapes.empty() ? first_ : std::min(recorder.first, first_);
   recorder.tapes.push_back(shared_from_this());
   is_recording_ = true;
 }
@@ -141,10 +148,11 @@ void Tape::reset() {
   const bool records = is_recording_;
   stop();
   ranges_.clear();
+  first_ = kOpenEnd;
   watched_.clear();
-  is_watched_.clear();
+  last_before_.clear();
   variables_.clear();
-  leaves_.clear();
+  readings_.clear();
   is_used_ = false;
   if (records) start();
 }
@@ -157,9 +165,19 @@ void Tape::watch(Tensor& tensor) {
   if (!is_recording_) {
     throw ValueError("watch: the tape does not record; call it inside `with GradientTape()`");
   }
-  if (!is_tracked(tensor)) tensor.set_edge({std::make_shared<TapeLeaf>(), 0});
-  const std::shared_ptr<TapeNode>& node = tensor.edge().node;
-  if (is_watched_.insert(node.get()).second) watched_.push_back(node);
+  if (!is_tracked(tensor)) {
+    // What another tape may ask for stays as it is.
+    const std::shared_ptr<TapeNode>& before = tensor.edge().node;
+    if (before == nullptr || !may_be_asked_for(before->sequence())) {
+      tensor.set_edge({std::make_shared<TapeLeaf>(), 0});
+    }
+  }
+  const TapeEdge& edge = tensor.edge();
+  first_ = std::min(first_, edge.node->sequence());
+  Recorder::here().first = std::min(Recorder::here().first, first_);
+  if (last_before_.try_emplace({edge.node.get(), edge.output}, sequence_now()).second) {
+    watched_.push_back(edge.node);
+  }
 }
 
 void Tape::watch(const VariablePtr& variable) {
@@ -171,33 +189,39 @@ void Tape::watch(const VariablePtr& variable) {
   if (!is_recording_) {
     throw ValueError("watch: the tape does not record; call it inside `with GradientTape()`");
   }
-  std::shared_ptr<TapeLeaf>& leaf = Recorder::here().leaves[variable.get()];
-  if (leaf == nullptr) leaf = std::make_shared<TapeLeaf>();
-  note(variable, leaf);
+  readings_of(variable);
+}
+
+bool Tape::follows(const VariablePtr& variable) const {
+  return (watches_variables_ && variable->trainable()) || readings_.contains(variable.get());
+}
+
+std::vector<std::shared_ptr<TapeNode>>& Tape::readings_of(const VariablePtr& variable) {
+  const auto [at, is_new] = readings_.try_emplace(variable.get());
+  if (is_new) variables_.push_back(variable);
+  return at->second;
 }
 
 void Tape::note(const VariablePtr& variable, const std::shared_ptr<TapeLeaf>& leaf) {
-  const auto [at, is_new] = leaves_.try_emplace(variable.get(), leaf);
-  if (is_new) {
-    variables_.push_back(variable);
-  } else {
-    at->second = leaf;
-  }
+  readings_of(variable).push_back(leaf);
+  last_before_.emplace(Edge{leaf.get(), 0}, leaf->sequence());
 }
 
-TapeEdge Tape::edge_of(const VariablePtr& variable) const {
-  const auto found = leaves_.find(variable.get());
-  return found == leaves_.end() ? TapeEdge{} : TapeEdge{found->second, 0};
+TapeSource Tape::source_of(const VariablePtr& variable) const {
+  const auto found = readings_.find(variable.get());
+  TapeSource source;
+  if (found == readings_.end()) return source;
+  for (const std::shared_ptr<TapeNode>& leaf : found->second) source.push_back({leaf, 0});
+  return source;
 }
 
-TapeEdge Tape::edge_of(const Tensor& source) const {
-  const TapeEdge& edge = source.edge();
-  if (edge.node == nullptr) return {};
-  const bool known = is_watched_.contains(edge.node.get()) ||
-                     (!edge.node->is_leaf() && covers(edge.node->sequence())) ||
-                     std::any_of(leaves_.begin(), leaves_.end(),
-                                 [&](const auto& entry) { return entry.second == edge.node; });
-  return known ? edge : TapeEdge{};
+TapeSource Tape::source_of(const Tensor& source) const {
+  return source.edge().node == nullptr ? TapeSource{} : TapeSource{source.edge()};
+}
+
+bool Tape::watched(const TapeEdge& edge, uint64_t sequence) const {
+  const auto found = last_before_.find({edge.node.get(), edge.output});
+  return found != last_before_.end() && found->second < sequence;
 }
 
 bool Tape::covers(uint64_t sequence) const {
@@ -211,9 +235,7 @@ bool Tape::is_needed_by_others() const {
   const std::lock_guard lock(living_tapes().mutex);
   const auto& tapes = living_tapes().tapes;
   return std::any_of(tapes.begin(), tapes.end(), [&](const Tape* other) {
-    if (other == this || other->ranges_.empty() || (!other->persistent_ && other->is_used_)) {
-      return false;
-    }
+    if (other == this || !other->may_take_gradients()) return false;
     return other->ranges_.front().first <= ranges_.back().second &&
            ranges_.front().first <= other->ranges_.back().second;
   });
@@ -229,23 +251,17 @@ void Tape::check_usable() const {
 // One walk: which nodes lie between the targets and the sources, then their gradients.
 class BackwardWalk {
  public:
-  BackwardWalk(const Tape& tape, const std::vector<TapeEdge>& sources, bool forgets)
-      : tape_(tape), forgets_(forgets), results_(sources.size()) {
-    for (size_t i = 0; i < sources.size(); ++i) {
-      if (sources[i].node == nullptr) continue;
-      wanted_[{sources[i].node.get(), sources[i].output}].push_back(i);
-      source_nodes_.insert(sources[i].node.get());
-    }
-  }
+  BackwardWalk(const Tape& tape, const std::vector<TapeSource>& sources, bool forgets)
+      : tape_(tape), sources_(sources), forgets_(forgets), results_(sources.size()) {}
 
   std::vector<Tensor> run(const std::vector<Tensor>& targets,
                           const std::vector<Tensor>& output_gradients) {
     collect(targets);
-    mark_needed();
+    find_followed();
+    find_needed();
     for (size_t i = 0; i < targets.size(); ++i) {
       const TapeEdge& edge = targets[i].edge();
-      const auto found = places_.find(edge.node.get());
-      if (found == places_.end() || !visits_[found->second].needed) continue;
+      if (!is_followed(edge, kAfterAll) || !is_needed(edge)) continue;
       add(edge, output_gradients[i].defined() ? output_gradients[i] : ones_like(targets[i]));
     }
     for (size_t place = visits_.size(); place-- > 0;) visit(visits_[place]);
@@ -253,17 +269,18 @@ class BackwardWalk {
   }
 
  private:
+  static constexpr uint64_t kAfterAll = std::numeric_limits<uint64_t>::max();
+
   struct Visit {
     std::shared_ptr<TapeNode> node;
     std::vector<Tensor> gradients;  // of the outputs, as far as they are known
+    bool followed = false;          // the tape recorded it, as one of its inputs was followed
     bool needed = false;
   };
 
-  bool goes_on(const TapeNode& node) const { return tape_.covers(node.sequence()); }
-
   void reach(const std::shared_ptr<TapeNode>& node, std::vector<TapeNode*>& pending) {
     if (node == nullptr || !places_.emplace(node.get(), 0).second) return;
-    visits_.push_back({node, {}, false});
+    visits_.push_back({node, {}, false, false});
     pending.push_back(node.get());
   }
 
@@ -273,7 +290,7 @@ class BackwardWalk {
     while (!pending.empty()) {
       const TapeNode& node = *pending.back();
       pending.pop_back();
-      if (!goes_on(node)) continue;
+      if (!tape_.covers(node.sequence())) continue;
       for (const TapeEdge& input : node.inputs()) reach(input.node, pending);
     }
     std::sort(visits_.begin(), visits_.end(), [](const Visit& a, const Visit& b) {
@@ -284,17 +301,45 @@ class BackwardWalk {
     }
   }
 
-  bool is_needed(const TapeEdge& edge) const {
-    return edge.node != nullptr && visits_[places_.at(edge.node.get())].needed;
+  // Was the result or leaf followed before the call with this number? Tensors hold what any of the
+  // tapes recorded.
+  bool is_followed(const TapeEdge& edge, uint64_t sequence) const {
+    const auto found = places_.find(edge.node.get());
+    return found != places_.end() &&
+           (visits_[found->second].followed || tape_.watched(edge, sequence));
   }
 
-  void mark_needed() {
+  bool is_needed(const TapeEdge& edge) const { return visits_[places_.at(edge.node.get())].needed; }
+
+  bool is_wanted(const TapeNode& node, const TapeEdge& input) const {
+    return is_followed(input, node.sequence()) && is_needed(input);
+  }
+
+  void find_followed() {
     for (Visit& visit : visits_) {
-      visit.needed = source_nodes_.contains(visit.node.get());
-      if (visit.needed || !goes_on(*visit.node)) continue;
+      const TapeNode& node = *visit.node;
+      if (!tape_.covers(node.sequence())) continue;
+      const std::vector<TapeEdge>& inputs = node.inputs();
+      visit.followed = std::any_of(inputs.begin(), inputs.end(), [&](const TapeEdge& edge) {
+        return is_followed(edge, node.sequence());
+      });
+    }
+  }
+
+  void find_needed() {
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      for (const TapeEdge& edge : sources_[i]) {
+        if (!is_followed(edge, kAfterAll)) continue;
+        wanted_[{edge.node.get(), edge.output}].push_back(i);
+        visits_[places_.at(edge.node.get())].needed = true;
+      }
+    }
+    for (Visit& visit : visits_) {
+      if (visit.needed || !visit.followed) continue;
       const std::vector<TapeEdge>& inputs = visit.node->inputs();
-      visit.needed = std::any_of(inputs.begin(), inputs.end(),
-                                 [&](const TapeEdge& edge) { return is_needed(edge); });
+      visit.needed = std::any_of(inputs.begin(), inputs.end(), [&](const TapeEdge& edge) {
+        return is_wanted(*visit.node, edge);
+      });
     }
   }
 
@@ -311,28 +356,28 @@ class BackwardWalk {
       return;
     }
     TapeNode& node = *visit.node;
-    if (source_nodes_.contains(&node)) take_results(visit);
-    uint64_t wanted = 0;
-    bool any = false;
-    if (goes_on(node)) {
-      for (size_t i = 0; i < node.inputs().size(); ++i) {
-        if (!is_needed(node.inputs()[i])) continue;
-        any = true;
-        if (i < 64) wanted |= uint64_t{1} << i;
-      }
-      if (node.inputs().size() > 64) wanted = ~uint64_t{0};
-    }
-    if (any) {
-      const std::vector<Tensor> gradients = gradients_of(node, visit.gradients, wanted);
-      visit.gradients.clear();
-      for (size_t i = 0; i < gradients.size(); ++i) {
-        if (gradients[i].defined() && is_needed(node.inputs()[i])) {
-          add(node.inputs()[i], gradients[i]);
-        }
-      }
-    }
+    take_results(visit);
+    if (visit.followed) pass_on(node, visit.gradients);
     visit.gradients.clear();
     if (forgets_) node.forget_values();
+  }
+
+  void pass_on(TapeNode& node, const std::vector<Tensor>& output_gradients) {
+    const std::vector<TapeEdge>& inputs = node.inputs();
+    std::vector<bool> is_wanted_input(inputs.size());
+    uint64_t wanted = 0;
+    bool any = false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      is_wanted_input[i] = is_wanted(node, inputs[i]);
+      any = any || is_wanted_input[i];
+      if (is_wanted_input[i] && i < 64) wanted |= uint64_t{1} << i;
+    }
+    if (!any) return;
+    if (inputs.size() > 64) wanted = ~uint64_t{0};
+    const std::vector<Tensor> gradients = gradients_of(node, output_gradients, wanted);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (gradients[i].defined() && is_wanted_input[i]) add(inputs[i], gradients[i]);
+    }
   }
 
   // Computed for the layer that made the call, where a profile wants to know.
@@ -348,22 +393,25 @@ class BackwardWalk {
     for (size_t i = 0; i < visit.gradients.size(); ++i) {
       const auto found = wanted_.find({visit.node.get(), static_cast<uint32_t>(i)});
       if (found == wanted_.end() || !visit.gradients[i].defined()) continue;
-      for (const size_t source : found->second) results_[source] = visit.gradients[i];
+      for (const size_t source : found->second) {
+        Tensor& sum = results_[source];
+        sum = sum.defined() ? sum_of(sum, visit.gradients[i]) : visit.gradients[i];
+      }
     }
   }
 
   const Tape& tape_;
+  const std::vector<TapeSource>& sources_;
   const bool forgets_;
   std::vector<Tensor> results_;
   std::unordered_map<std::pair<const TapeNode*, uint32_t>, std::vector<size_t>, EdgeHash> wanted_;
-  std::unordered_set<const TapeNode*> source_nodes_;
   std::unordered_map<const TapeNode*, size_t> places_;
   std::vector<Visit> visits_;
 };
 
 std::vector<Tensor> Tape::gradients(const std::vector<Tensor>& targets,
                                     const std::vector<Tensor>& output_gradients,
-                                    const std::vector<TapeEdge>& sources) {
+                                    const std::vector<TapeSource>& sources) {
   check_usable();
   for (const Tensor& target : targets) check_floating_target(target);
   for (size_t i = 0; i < targets.size(); ++i) {

@@ -2,10 +2,13 @@
 // stack. Gradients of a value that several nodes read are added in the order of the walk, which is
 // fixed.
 #include <algorithm>
+#include <limits>
+#include <unordered_map>
 
 #include "core/base/error.h"
 #include "core/graph/error_context.h"
 #include "core/graph/graph.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
@@ -83,28 +86,36 @@ std::vector<ValueId> differentiate(Graph& graph, const Node& node,
 // One walk back over the nodes that were there when it began.
 class GraphWalk {
  public:
-  GraphWalk(Graph& graph, const std::vector<ValueId>& targets, const std::vector<ValueId>& wrt,
-            const std::vector<ValueId>& leaves)
+  GraphWalk(Graph& graph, const std::vector<ValueId>& targets,
+            const std::vector<std::vector<ValueId>>& sources, const GraphTape* tape)
       : graph_(graph),
-        is_leaf_(graph.values().size(), false),
+        followed_since_(graph.values().size(), tape == nullptr ? kAlways : kNever),
         dependent_(graph.values().size(), false),
-        gradient_(graph.values().size(), kNoValue) {
-    for (const ValueId id : leaves) is_leaf_.at(id) = true;
+        gradient_(graph.values().size(), kNoValue),
+        sums_(sources.size(), kNoValue) {
     for (const ValueId id : targets) {
       const Value& target = graph.value(id);
       if (target.kind != ValueKind::Result) continue;
       num_nodes_ = std::max(num_nodes_, static_cast<size_t>(target.source) + 1);
     }
-    find_dependent(wrt);
+    is_recorded_.assign(num_nodes_, tape == nullptr);
+    if (tape != nullptr) find_recorded(*tape);
+    find_dependent(sources);
   }
 
   bool is_dependent(ValueId id) const { return dependent_[id]; }
-  ValueId gradient(ValueId id) const { return gradient_[id]; }
 
   void add(ValueId id, ValueId addend) {
-    ValueId& sum = gradient_[id];
-    sum = sum == kNoValue ? addend : graph_.apply("add", {sum, addend})[0];
+    const auto found = sources_of_.find(id);
+    if (found == sources_of_.end()) return add_to(gradient_[id], addend);
+    // Readings of variables begin something: nothing goes on from them, so that it is enough to
+    // add to the sum of all readings at once.
+    if (graph_.value(id).same_as == kNoValue) add_to(gradient_[id], addend);
+    for (const size_t source : found->second) add_to(sums_[source], addend);
   }
+
+  // The gradient by each source.
+  std::vector<ValueId> results() const { return sums_; }
 
   void run() {
     for (size_t index = num_nodes_; index-- > 0;) {
@@ -113,7 +124,7 @@ class GraphWalk {
       // Calls with a gradient of their own have one node for each output: the first of them stands
       // for the call, and is reached when the gradients of all of its outputs are known.
       if (node.own_gradient >= 0 && node.own_output > 0) continue;
-      visit(node);
+      if (is_recorded_[index]) visit(node);
     }
   }
 
@@ -125,18 +136,64 @@ class GraphWalk {
     return node.own_gradient < 0 ? node.outputs : graph_.own_calls_[node.own_gradient].outputs;
   }
 
-  // Which values a small change of `wrt` can change, and by a small amount: dependence ends at
-  // integers, bools and leaves.
-  void find_dependent(const std::vector<ValueId>& wrt) {
-    for (const ValueId id : wrt) dependent_.at(id) = is_floating(graph_.value(id).spec.dtype);
+  static constexpr ValueId kAlways = 0;
+  static constexpr ValueId kNever = std::numeric_limits<ValueId>::max();
+
+  void add_to(ValueId& sum, ValueId addend) {
+    sum = sum == kNoValue ? addend : graph_.apply("add", {sum, addend})[0];
+  }
+
+  // Was the value followed when the call was recorded?
+  bool follows(const Node& node, ValueId input) const {
+    return followed_since_[input] <= node.outputs.front();
+  }
+
+  // Which calls the tape recorded: those in its spans with an input that it followed.
+  void find_recorded(const GraphTape& tape) {
+    for (const GraphTape::Watched& watched : tape.watched) {
+      ValueId& since = followed_since_.at(watched.value);
+      since = std::min(since, watched.since);
+    }
+    auto span = tape.spans.begin();
+    for (size_t i = 0; i < num_nodes_; ++i) {
+      const Node& node = graph_.nodes()[i];
+      const ValueId time = node.outputs.front();
+      while (span != tape.spans.end() && span->last <= time) ++span;
+      if (span == tape.spans.end()) return;
+      if (time < span->first || node.op == &op_stop_gradient) continue;
+      const std::vector<ValueId>& inputs = inputs_of(node);
+      if (std::none_of(inputs.begin(), inputs.end(),
+                       [&](ValueId id) { return follows(node, id); })) {
+        continue;
+      }
+      is_recorded_[i] = true;
+      for (const ValueId id : node.outputs) {
+        if (is_floating(graph_.value(id).spec.dtype)) followed_since_[id] = kAlways;
+      }
+    }
+  }
+
+  // Which values a small change of the sources can change, and by a small amount: dependence ends
+  // at integers and bools.
+  void find_dependent(const std::vector<std::vector<ValueId>>& sources) {
+    for (size_t source = 0; source < sources.size(); ++source) {
+      for (const ValueId id : sources[source]) {
+        const bool is_float = is_floating(graph_.value(id).spec.dtype);
+        if (!is_float || followed_since_.at(id) == kNever) continue;
+        dependent_[id] = true;
+        sources_of_[id].push_back(source);
+      }
+    }
     for (size_t i = 0; i < num_nodes_; ++i) {
       const Node& node = graph_.nodes()[i];
       const std::vector<ValueId>& inputs = inputs_of(node);
-      if (std::none_of(inputs.begin(), inputs.end(), [&](ValueId id) { return dependent_[id]; })) {
+      if (!is_recorded_[i] || std::none_of(inputs.begin(), inputs.end(), [&](ValueId id) {
+            return dependent_[id] && follows(node, id);
+          })) {
         continue;
       }
       for (const ValueId id : node.outputs) {
-        if (is_floating(graph_.value(id).spec.dtype) && !is_leaf_[id]) dependent_[id] = true;
+        if (is_floating(graph_.value(id).spec.dtype)) dependent_[id] = true;
       }
     }
   }
@@ -146,9 +203,9 @@ class GraphWalk {
     const std::vector<ValueId> inputs = inputs_of(node);
     std::vector<ValueId> output_gradients;
     for (const ValueId id : outputs_of(node)) {
-      output_gradients.push_back(is_leaf_[id] ? kNoValue : gradient_[id]);
+      output_gradients.push_back(gradient_[id]);
     }
-    const auto is_wanted = [&](ValueId id) { return dependent_[id]; };
+    const auto is_wanted = [&](ValueId id) { return dependent_[id] && follows(node, id); };
     const auto has_gradient = [](ValueId id) { return id != kNoValue; };
     if (std::none_of(output_gradients.begin(), output_gradients.end(), has_gradient)) return;
     if (std::none_of(inputs.begin(), inputs.end(), is_wanted)) return;
@@ -168,33 +225,42 @@ class GraphWalk {
       return gradients;
     });
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (input_gradients[i] != kNoValue && dependent_[inputs[i]]) {
+      if (input_gradients[i] != kNoValue && is_wanted(inputs[i]))
         add(inputs[i], input_gradients[i]);
-      }
     }
   }
 
   Graph& graph_;
   size_t num_nodes_ = 0;
-  std::vector<bool> is_leaf_;
+  std::vector<bool> is_recorded_;        // by node
+  std::vector<ValueId> followed_since_;  // by value
   std::vector<bool> dependent_;
   std::vector<ValueId> gradient_;
+  std::unordered_map<ValueId, std::vector<size_t>> sources_of_;  // that a value belongs to
+  std::vector<ValueId> sums_;                                    // by source
 };
 
-std::vector<ValueId> Graph::gradients(ValueId loss, const std::vector<ValueId>& wrt,
-                                      const std::vector<ValueId>& leaves) {
+std::vector<ValueId> Graph::gradients(ValueId loss, const std::vector<ValueId>& wrt) {
   const TensorSpec& spec = values_.at(loss).spec;
   if (!spec.shape.empty() || !is_floating(spec.dtype)) {
     throw ValueError(message("gradients: the loss must be a floating scalar, but it is ",
                              spec_string(spec), "; reduce it first, for example with reduce_mean"));
   }
-  return gradients({loss}, {kNoValue}, wrt, leaves);
+  return gradients({loss}, {kNoValue}, wrt);
 }
 
 std::vector<ValueId> Graph::gradients(const std::vector<ValueId>& targets,
                                       const std::vector<ValueId>& output_gradients,
-                                      const std::vector<ValueId>& wrt,
-                                      const std::vector<ValueId>& leaves) {
+                                      const std::vector<ValueId>& wrt) {
+  std::vector<std::vector<ValueId>> sources;
+  for (const ValueId id : wrt) sources.push_back({id});
+  return gradients(targets, output_gradients, sources);
+}
+
+std::vector<ValueId> Graph::gradients(const std::vector<ValueId>& targets,
+                                      const std::vector<ValueId>& output_gradients,
+                                      const std::vector<std::vector<ValueId>>& sources,
+                                      const GraphTape* tape) {
   for (const ValueId id : targets) {
     const TensorSpec& spec = values_.at(id).spec;
     if (is_floating(spec.dtype)) continue;
@@ -202,7 +268,7 @@ std::vector<ValueId> Graph::gradients(const std::vector<ValueId>& targets,
                             ", and only floating tensors have gradients; cast it (ops.cast) before "
                             "what follows is computed"));
   }
-  GraphWalk walk(*this, targets, wrt, leaves);
+  GraphWalk walk(*this, targets, sources, tape);
   const ScopesGuard guard(*this, scopes_);
   for (size_t i = 0; i < targets.size(); ++i) {
     if (!walk.is_dependent(targets[i])) continue;
@@ -220,9 +286,7 @@ std::vector<ValueId> Graph::gradients(const std::vector<ValueId>& targets,
     walk.add(targets[i], given == kNoValue ? full(spec, 1.0) : given);
   }
   walk.run();
-  std::vector<ValueId> result;
-  for (const ValueId id : wrt) result.push_back(walk.gradient(id));
-  return result;
+  return walk.results();
 }
 
 std::vector<ValueId> Graph::with_own_gradient(const std::vector<ValueId>& inputs,
@@ -247,7 +311,7 @@ void Graph::forget_own_gradients() {
 GraphPart cut_from(const Graph& whole, size_t first_node, const std::vector<ValueId>& outputs) {
   std::vector<bool> needed(whole.values().size(), false);
   for (const ValueId id : outputs) {
-    if (id != kNoValue) needed.at(id) = true;
+    if (id != kNoValue) needed.at(whole.without_reading(id)) = true;
   }
   const auto is_inside = [&](const Value& value) {
     return value.kind == ValueKind::Result && static_cast<size_t>(value.source) >= first_node;
@@ -258,7 +322,7 @@ GraphPart cut_from(const Graph& whole, size_t first_node, const std::vector<Valu
                                  [&](ValueId id) { return needed[id]; });
     for (const ValueId id : node.outputs) needed[id] = any;
     if (!any) continue;
-    for (const ValueId id : node.inputs) needed[id] = true;
+    for (const ValueId id : node.inputs) needed[whole.without_reading(id)] = true;
   }
   GraphPart part;
   std::vector<ValueId> map(whole.values().size(), kNoValue);
@@ -276,12 +340,14 @@ GraphPart cut_from(const Graph& whole, size_t first_node, const std::vector<Valu
     const Node& node = whole.nodes()[index];
     if (!needed[node.outputs.front()]) continue;
     std::vector<ValueId> inputs;
-    for (const ValueId id : node.inputs) inputs.push_back(map[id]);
+    for (const ValueId id : node.inputs) inputs.push_back(map[whole.without_reading(id)]);
     const std::vector<ValueId> results = part.graph.apply(node.op->name, inputs, node.attributes);
     part.graph.set_scope(static_cast<int32_t>(part.graph.nodes().size()) - 1, node.scope);
     for (size_t i = 0; i < results.size(); ++i) map[node.outputs[i]] = results[i];
   }
-  for (const ValueId id : outputs) part.outputs.push_back(id == kNoValue ? kNoValue : map[id]);
+  for (const ValueId id : outputs) {
+    part.outputs.push_back(id == kNoValue ? kNoValue : map[whole.without_reading(id)]);
+  }
   return part;
 }
 

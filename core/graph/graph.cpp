@@ -27,14 +27,16 @@ struct AttributePrinter {
   }
 };
 
-void print_values(std::ostream& out, const std::vector<ValueId>& values) {
-  for (size_t i = 0; i < values.size(); ++i) out << (i ? ", " : "") << '%' << values[i];
+void print_values(std::ostream& out, const Graph& graph, const std::vector<ValueId>& values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    out << (i ? ", " : "") << '%' << graph.without_reading(values[i]);
+  }
 }
 
 void print_node(std::ostream& out, const Graph& graph, const Node& node) {
-  print_values(out, node.outputs);
+  print_values(out, graph, node.outputs);
   out << " = " << node.op->name << '(';
-  print_values(out, node.inputs);
+  print_values(out, graph, node.inputs);
   out << ')';
   const auto& entries = node.attributes.entries();
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -213,9 +215,28 @@ ValueId Graph::read(const VariablePtr& variable) {
   return current_values_[at->second];
 }
 
-ValueId Graph::initial(const VariablePtr& variable) {
-  read(variable);
-  return state_values_[state_index_.at(variable.get())];
+ValueId Graph::reading(const VariablePtr& variable) {
+  const ValueId held = read(variable);
+  Value value = values_[held];
+  value.same_as = held;
+  value.variable = state_index_.at(variable.get());
+  return add_value(std::move(value));
+}
+
+VariablePtr Graph::variable_of(ValueId id) const {
+  const int32_t variable = values_.at(id).variable;
+  return variable < 0 ? nullptr : states_[variable];
+}
+
+ValueId Graph::without_reading(ValueId id) const {
+  const ValueId same_as = values_.at(id).same_as;
+  return same_as == kNoValue ? id : same_as;
+}
+
+void Graph::join_readings() {
+  for (Node& node : nodes_) {
+    for (ValueId& id : node.inputs) id = without_reading(id);
+  }
 }
 
 void Graph::assign(const VariablePtr& variable, ValueId value) {
@@ -227,7 +248,7 @@ void Graph::assign(const VariablePtr& variable, ValueId value) {
                              spec_string(received), "; cast or reshape the value first"));
   }
   read(variable);
-  current_values_[state_index_.at(variable.get())] = value;
+  current_values_[state_index_.at(variable.get())] = without_reading(value);
 }
 
 std::vector<Assignment> Graph::assignments() const {
@@ -251,7 +272,7 @@ std::string Graph::to_string() const {
         << "\" : " << spec_string(values_[state_values_[i]].spec) << '\n';
   }
   for (size_t id = 0; id < values_.size(); ++id) {
-    if (values_[id].kind != ValueKind::Constant) continue;
+    if (values_[id].kind != ValueKind::Constant || values_[id].same_as != kNoValue) continue;
     out << '%' << id << " = constant : " << spec_string(values_[id].spec) << '\n';
   }
   for (const Node& node : nodes_) print_node(out, *this, node);

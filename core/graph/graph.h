@@ -24,6 +24,10 @@ struct Value {
   ValueKind kind;
   int32_t source;      // index of the input, state variable, constant or node it comes from
   int32_t output = 0;  // which output of that node
+  // What a variable held when it was read (Graph::reading): the value that this one is equal to,
+  // and the variable, as an index into states().
+  ValueId same_as = kNoValue;
+  int32_t variable = -1;
 };
 
 struct Node {
@@ -40,6 +44,22 @@ struct Node {
 struct Assignment {
   int32_t state;  // index into states()
   ValueId value;
+};
+
+// What a tape saw of a graph. Values have growing numbers, which serve as the time.
+struct GraphTape {
+  // It recorded the calls whose first result is in one of these, [first, last), in growing order.
+  struct Span {
+    ValueId first;
+    ValueId last;
+  };
+  // It followed this value from the call on whose first result is `since`.
+  struct Watched {
+    ValueId value;
+    ValueId since;
+  };
+  std::vector<Span> spans;
+  std::vector<Watched> watched;
 };
 
 class Graph;
@@ -66,7 +86,11 @@ class Graph {
   // The variable's value at this point of the trace: what was last assigned to it, else what it
   // holds when the step starts.
   ValueId read(const VariablePtr& variable);
-  ValueId initial(const VariablePtr& variable);  // what it holds when the step starts
+  // The same as a value of its own: gradients by it are those of what is computed from this
+  // reading, and end here also where the variable was assigned something computed.
+  ValueId reading(const VariablePtr& variable);
+  // The variable that the value is a reading of, or null.
+  VariablePtr variable_of(ValueId id) const;
   // Throws ValueError where dtype or shape differ from the variable's.
   void assign(const VariablePtr& variable, ValueId value);
 
@@ -95,15 +119,19 @@ class Graph {
 
   // d loss / d wrt for each of `wrt`; kNoValue where loss does not depend on it. `loss` is a
   // floating scalar. Throws ValueError naming the op where a path leads through one that is not
-  // differentiable. `leaves` count as given: no gradient goes through what they were computed by.
-  std::vector<ValueId> gradients(ValueId loss, const std::vector<ValueId>& wrt,
-                                 const std::vector<ValueId>& leaves = {});
+  // differentiable.
+  std::vector<ValueId> gradients(ValueId loss, const std::vector<ValueId>& wrt);
 
-  // d sum(targets * output_gradients) / d wrt; an output gradient of kNoValue stands for ones.
+  // d sum(targets * output_gradients) / d source for each source, which is the sum of those by its
+  // values; an output gradient of kNoValue stands for ones. Goes only through what `tape` recorded,
+  // without one through everything.
   std::vector<ValueId> gradients(const std::vector<ValueId>& targets,
                                  const std::vector<ValueId>& output_gradients,
-                                 const std::vector<ValueId>& wrt,
-                                 const std::vector<ValueId>& leaves);
+                                 const std::vector<std::vector<ValueId>>& sources,
+                                 const GraphTape* tape = nullptr);
+  std::vector<ValueId> gradients(const std::vector<ValueId>& targets,
+                                 const std::vector<ValueId>& output_gradients,
+                                 const std::vector<ValueId>& wrt);
 
   // The same values as `outputs`, whose gradients reach `inputs` by `gradient` and go nowhere else.
   std::vector<ValueId> with_own_gradient(const std::vector<ValueId>& inputs,
@@ -122,6 +150,10 @@ class Graph {
   Phase phase() const { return phase_; }
   void set_phase(Phase phase) { phase_ = phase; }
   void set_scope(int32_t node, Scope scope) { nodes_[node].scope = std::move(scope); }
+
+  // Differentiation tells readings of a variable apart; passes and programs must not.
+  ValueId without_reading(ValueId id) const;
+  void join_readings();
 
   const Value& value(ValueId id) const { return values_[id]; }
   const std::vector<Value>& values() const { return values_; }

@@ -263,6 +263,8 @@ std::shared_ptr<Program> Program::compile(const Graph& graph, const std::vector<
   impl.device = device;
   impl.stats.num_nodes_traced = static_cast<int64_t>(graph.nodes().size());
   RootedGraph rooted{graph, outputs};
+  rooted.graph.join_readings();
+  for (ValueId& id : rooted.outputs) id = graph.without_reading(id);
   if (options.optimize) {
     Backend& target = backend(device);
     PassOptions passes;

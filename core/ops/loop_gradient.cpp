@@ -45,7 +45,7 @@ std::vector<ValueId> body_gradients(Graph& graph, const Body& body,
   for (const ValueId id : body.inputs) {
     if (is_floating_value(graph, id)) wrt.push_back(id);
   }
-  const std::vector<ValueId> found = graph.gradients(targets, seeds, wrt, {});
+  const std::vector<ValueId> found = graph.gradients(targets, seeds, wrt);
   std::vector<ValueId> result;
   auto next = found.begin();
   for (const ValueId id : body.inputs) {

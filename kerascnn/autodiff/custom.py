@@ -41,11 +41,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         if trace is None and not _core.is_recording():
             return _split(f(*args, **kwargs))[0]
         inputs = [_argument(x) for x in args]
-        if trace is None:
-            with _core.RecordingPause():
-                outputs, gradient = _split(f(*inputs, **kwargs))
-        else:
-            outputs, gradient = _split(f(*inputs, **kwargs))
+        outputs, gradient = _split(_computed(f, inputs, kwargs))
         places = [i for i, x in enumerate(inputs) if dispatch.is_tensor(x)]
         leaves = [dispatch.convert(y) for y in trees.flatten(outputs)]
 
@@ -77,6 +73,18 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         return trees.pack_as(outputs, list(results))
 
     return call
+
+
+def _computed(f: Callable[..., Any], inputs: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What the function gives. Tapes record it for gradients of what its gradient keeps of it."""
+    if tracing.current() is not None or not _core.records_once():
+        return f(*inputs, **kwargs)
+    # There will be none, and memory is spared.
+    with _core.RecordingPause() as pause:
+        result = f(*inputs, **kwargs)
+    for variable in pause.reads:
+        variable.value  # noqa: B018 the tape watches what was read
+    return result
 
 
 def _argument(x: Any) -> Any:

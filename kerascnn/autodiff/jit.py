@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,17 +80,25 @@ class _Jitted:
         inputs = [x for x in leaves if isinstance(x, _INPUTS)]
         device = next((x.device for x in inputs if isinstance(x, _core.Tensor)), current_device())
         tracked = tuple(_is_tracked(x) for x in inputs) if records else None
-        key = (key, device, tracked, config.floatx(), config.tf32(), current_autocast())
+        watched = _core.watched_untrained() if records else ()
+        key = (key, device, tracked, frozenset(watched), config.floatx(), config.tf32())
+        key = (key, current_autocast())
         with self._lock:
             compiled = self._compiled.get(key)
             if compiled is None:
-                compiled = self._trace(key, (args, kwargs), leaves, device, tracked)
+                compiled = self._trace(key, (args, kwargs), leaves, device, tracked, watched)
             return compiled.run(inputs)
 
     def _trace(
-        self, key: Any, structure: Any, leaves: list[Any], device: str, tracked: Any
+        self,
+        key: Any,
+        structure: Any,
+        leaves: list[Any],
+        device: str,
+        tracked: tuple[bool, ...] | None,
+        watched: Sequence[Any],
     ) -> _Compiled:
-        compiled = _Compiled(self._fun, structure, leaves, device, tracked)
+        compiled = _Compiled(self._fun, structure, leaves, device, tracked, watched)
         self.num_traces += 1
         if self.num_traces == _WARN_FROM:
             warnings.warn(
@@ -150,6 +158,7 @@ class _Compiled:
         leaves: list[Any],
         device: str,
         tracked: tuple[bool, ...] | None,
+        watched: Sequence[Any],
     ) -> None:
         self.name = getattr(fun, "__name__", type(fun).__name__)
         self.device = device
@@ -158,6 +167,9 @@ class _Compiled:
         with on_device(device), pause, Trace(device) as trace:
             inputs: list[Any] = []
             values = [self._input(trace, x, inputs) for x in leaves]
+            for x, is_followed in zip(inputs, tracked or (), strict=False):
+                if is_followed:
+                    trace.whole.watch(x)
             args, kwargs = trees.pack_as(structure, values)
             results = fun(*args, **kwargs)
             flat = [dispatch.convert(y) if _is_output(y) else y for y in trees.flatten(results)]
@@ -168,7 +180,7 @@ class _Compiled:
             graph, outputs = trace.graph, list(self.outputs)
             self.backward: _Backward | None = None
             if tracked is not None:
-                self.backward = _Backward(trace.graph, inputs, self.outputs, tracked, device)
+                self.backward = _Backward(trace, inputs, self.outputs, tracked, watched, device)
                 graph = self.backward.forward_graph
                 outputs = [graph.value(y.id) for y in self.outputs] + self.backward.kept
         self.num_outputs = len(self.outputs)
@@ -212,25 +224,29 @@ class _Backward:
 
     def __init__(
         self,
-        graph: Any,
+        trace: Trace,
         inputs: list[Any],
         outputs: list[Any],
         tracked: tuple[bool, ...],
+        watched: Sequence[Any],
         device: str,
     ) -> None:
+        graph: Any = trace.graph
         self.places = [i for i, is_tracked in enumerate(tracked) if is_tracked]
-        self.variables = [core for core in graph.states if core.trainable]
+        # As tapes do: all that the function read of a variable counts, also after it assigned.
+        read = trace.whole.watched_variables()
+        self.variables = [core for core in read if core.trainable or core in watched]
         self.outputs = [(list(y.shape), y.dtype) for y in outputs]
         num_nodes = graph.num_nodes
         self.forward_graph = graph.copy()
-        wrt = [inputs[i] for i in self.places] + [graph.initial(core) for core in self.variables]
+        sources = [*(inputs[i] for i in self.places), *self.variables]
         floating = [i for i, y in enumerate(outputs) if dispatch.dtypes.is_float(y.dtype)]
         upstream = {
             i: graph.input(f"gradient_{i}", list(outputs[i].shape), outputs[i].dtype)
             for i in floating
         }
         targets = [outputs[i] for i in floating]
-        found = graph.gradients_of(targets, [upstream[i] for i in floating], wrt)
+        found = trace.whole.gradients(targets, [upstream[i] for i in floating], sources)
         part, given, gradients = graph.cut_from(num_nodes, found)
         # Each input of the backward program: a gradient of an output, or something kept.
         numbers = {value.id: i for i, value in upstream.items()}

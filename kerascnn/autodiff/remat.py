@@ -85,13 +85,9 @@ class _Block:
             again = contextlib.nullcontext() if numbers is None else numbers.drawing_from(streams)
             with block.repeating(), again, GradientTape() as tape:
                 inputs = [_alias(s.get(name, x)) for s, x in zip(saved, self.inputs, strict=True)]
-                tape.watch([x for x in inputs if dispatch.dtypes.is_float(x.dtype)])
+                tape.watch(_floating(inputs))
                 outputs = [dispatch.convert(y) for y in trees.flatten(self.compute(inputs))]
-            targets, seeds = _given(outputs, upstream)
-            sources = [*inputs, *variables]
-            wanted = [x for x in sources if dispatch.dtypes.is_float(x.dtype)]
-            found = iter(tape.gradient(targets, wanted, seeds))
-            return [next(found) if dispatch.dtypes.is_float(x.dtype) else None for x in sources]
+            return _gradients(tape, outputs, upstream, [*inputs, *variables])
 
         sources = [*self.inputs, *(v.core for v in variables)]
         results = _core.record_function(name, sources, flat, backward)
@@ -110,16 +106,30 @@ class _Block:
 
         def repeat(upstream: list[Any]) -> list[Any]:
             # Values of its own, so that what is computed again is not merged with what was before.
-            fresh = [dispatch.apply_one("barrier", [x]) for x in sources]
-            reads = dict(zip(block.reads, fresh[len(self.inputs) :], strict=True))
-            with block.repeating(reads), trace.drawing_from(streams):
-                outputs = self.compute(fresh[: len(self.inputs)])
-            again = [dispatch.convert(y) for y in trees.flatten(outputs)]
-            targets, seeds = _given(again, upstream)
-            return list(trace.graph.gradients_of(targets, seeds, fresh))
+            with GradientTape(watch_accessed_variables=False) as tape:
+                fresh = [dispatch.apply_one("barrier", [x]) for x in sources]
+                tape.watch(_floating(fresh))
+                reads = dict(zip(block.reads, fresh[len(self.inputs) :], strict=True))
+                with block.repeating(reads), trace.drawing_from(streams):
+                    outputs = self.compute(fresh[: len(self.inputs)])
+                again = [dispatch.convert(y) for y in trees.flatten(outputs)]
+            return _gradients(tape, again, upstream, fresh)
 
         results = trace.graph.with_own_gradient(sources, flat, backward)
         return trees.pack_as(outputs, list(map(masks.copy_mask, flat, results)))
+
+
+def _floating(values: list[Any]) -> list[Any]:
+    return [x for x in values if dispatch.dtypes.is_float(x.dtype)]
+
+
+def _gradients(
+    tape: GradientTape, outputs: list[Any], upstream: list[Any], sources: list[Any]
+) -> list[Any]:
+    """A gradient for each source, None for those that are not floating."""
+    targets, seeds = _given(outputs, upstream)
+    found = iter(tape.gradient(targets, _floating(sources), seeds))
+    return [next(found) if dispatch.dtypes.is_float(x.dtype) else None for x in sources]
 
 
 def _given(outputs: list[Any], upstream: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from kerascnn import _core, ops, tracing, trees
+from kerascnn import _core, dtypes, ops, tracing, trees
 from kerascnn.ops import dispatch
+from kerascnn.trace_tape import TraceTape
 from kerascnn.variable import Variable, variable_of
 
 
@@ -18,7 +19,7 @@ class GradientTape:
     In its block, what is computed from watched tensors and variables is recorded; trainable
     variables are watched when they are read. Blocks nest: an outer tape records the gradients that
     an inner one takes, which gives derivatives of higher order. In a function that is being
-    compiled (`jit`, a `train_step`) everything is recorded anyway, and the same calls work.
+    compiled (`jit`, a `train_step`) it means the same.
 
     Args:
         persistent: Whether gradients can be taken more than once. What was recorded is then kept as
@@ -40,11 +41,19 @@ class GradientTape:
     """
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
-        self._tape = _core.Tape(bool(persistent), bool(watch_accessed_variables))
         self._persistent = bool(persistent)
+        self._watches_variables = bool(watch_accessed_variables)
         self._entered = False
-        self._trace: Any = None  # that was recording when the block began
-        self._is_used = False
+        self._tape: Any = self._tape_for(None)
+
+    def _tape_for(self, trace: Any) -> Any:
+        """What records: of a trace, or of what is computed at once."""
+        if trace is None:
+            return _core.Tape(self._persistent, self._watches_variables)
+        return TraceTape(trace, self._persistent, self._watches)
+
+    def _watches(self, variable: Any) -> bool:
+        return self._watches_variables and variable.trainable and dtypes.is_float(variable.dtype)
 
     def __enter__(self) -> GradientTape:
         if self._entered:
@@ -53,7 +62,9 @@ class GradientTape:
                 "each block."
             )
         self._entered = True
-        self._trace = tracing.current()
+        trace = tracing.current()
+        if trace is not getattr(self._tape, "trace", None):
+            self._tape = self._tape_for(trace)
         self._tape.start()
         return self
 
@@ -76,9 +87,9 @@ class GradientTape:
         for x in trees.leaves(tensor):
             if isinstance(x, Variable):
                 self._tape.watch(x.core)
-            elif isinstance(x, _core.Tensor):
-                self._tape.watch(x)
-            elif not isinstance(x, _core.Value):  # a trace records by itself
+            elif dispatch.is_tensor(x):
+                self._tape.watch(dispatch.convert(x))
+            else:
                 raise TypeError(
                     "watch: only tensors and variables can be watched; make a tensor of the data "
                     f"first (ops.convert_to_tensor). Received: {x!r} of type {type(x).__name__}"
@@ -98,14 +109,10 @@ class GradientTape:
     def reset(self) -> None:
         """Forgets everything: as if the block began anew."""
         self._tape.reset()
-        self._is_used = False
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """The variables that were watched, in the order in which they were first read."""
-        cores = list(self._tape.watched_variables())
-        if self._trace is not None:
-            cores += [core for core in self._trace.graph.states if core.trainable]
-        found = [variable_of(core) for core in cores]
+        found = [variable_of(core) for core in self._tape.watched_variables()]
         return tuple(variable for variable in found if variable is not None)
 
     def gradient(
@@ -199,10 +206,16 @@ class GradientTape:
         for source in sources:
             _check_source(source)
         trace = tracing.current()
-        if trace is not None:
-            return self._traced(trace, targets, weights, sources)
+        if trace is not getattr(self._tape, "trace", None):
+            raise ValueError(
+                "gradient: the tape recorded a function that was being compiled, and it has ended; "
+                "take gradients inside of it."
+                if trace is None
+                else "gradient: the tape's block began outside of the function that is being "
+                "compiled; begin it inside, or take the gradient where the block is."
+            )
         for x in targets:
-            if isinstance(x, _core.Value):
+            if trace is None and isinstance(x, _core.Value):
                 raise ValueError(
                     "gradient: the target is a symbolic value of a trace that has ended; take "
                     "gradients inside of the compiled function."
@@ -211,28 +224,8 @@ class GradientTape:
             None if w is None else dispatch.convert(w, t.dtype, like=t)
             for w, t in zip(weights, targets, strict=True)
         ]
-        flat = [x.core if isinstance(x, Variable) else x for x in sources]
-        return list(self._tape.gradients(targets, weights, flat))
-
-    def _traced(
-        self, trace: Any, targets: list[Any], weights: list[Any], sources: list[Any]
-    ) -> list[Any]:
-        if self._is_used and not self._persistent:
-            raise ValueError(
-                "GradientTape: a tape takes gradients once and then releases what it recorded; use "
-                "GradientTape(persistent=True) to take several, or reset() to begin anew"
-            )
-        self._is_used = True
-        values = [
-            trace.graph.read(x.core) if isinstance(x, Variable) else dispatch.convert(x)
-            for x in sources
-        ]
-        weights = [
-            None if w is None else dispatch.convert(w, t.dtype)
-            for w, t in zip(weights, targets, strict=True)
-        ]
-        targets = [dispatch.convert(x) for x in targets]
-        return list(trace.graph.gradients_of(targets, weights, values))
+        flat = [x.core if isinstance(x, Variable) else dispatch.convert(x) for x in sources]
+        return list(self._tape.gradients([dispatch.convert(x) for x in targets], weights, flat))
 
 
 def _target(x: Any) -> Any:

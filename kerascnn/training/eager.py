@@ -102,7 +102,7 @@ class EagerStep(Step):
         """Of what gradients are taken through, where the step may take some."""
         if self._kind != TRAIN and not self._model._has_own_step(self._kind):
             return contextlib.nullcontext()
-        return StepGradients(self._model).recording()
+        return StepGradients().recording()
 
     def _take_batch(self, inputs: list[Any]) -> Any:
         source, counter = self._source, self._state.step.core

@@ -1,7 +1,8 @@
 """Gradients inside a step, for a `train_step` of one's own.
 
 Two spellings mean the same: `keras.gradients(loss, variables)`, and that of Keras on PyTorch, where
-`loss.backward()` is followed by `variable.value.grad`.
+`loss.backward()` is followed by `variable.value.grad`. Either is the gradient by all that the step
+has read of a variable. What was read after an update does not depend on what was read before.
 """
 
 from __future__ import annotations
@@ -15,10 +16,8 @@ from kerascnn.tracing import Trace
 from kerascnn.training import step_gradients
 from kerascnn.variable import Variable
 
-# The model whose step a trace records.
-_models: weakref.WeakKeyDictionary[Trace, Any] = weakref.WeakKeyDictionary()
-# What `backward` found in each trace, by the number of the value that it is the gradient of.
-_found: weakref.WeakKeyDictionary[Trace, dict[int, Any]] = weakref.WeakKeyDictionary()
+# What `backward` found in each trace, by the core's variable.
+_found: weakref.WeakKeyDictionary[Trace, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 def current_trace() -> Trace:
@@ -69,8 +68,7 @@ def gradients(loss: Any, variables: Sequence[Variable]) -> list[Any]:
     if step is not None:
         return step.of(_scalar(loss), variables)
     trace = current_trace()
-    values = [variable.value for variable in variables]
-    return trace.graph.gradients(_scalar(loss), values, _leaves(trace))
+    return trace.whole.gradients([_scalar(loss)], [None], [variable.core for variable in variables])
 
 
 def last_gradients(loss: Any, variables: Sequence[Variable]) -> list[Any]:
@@ -82,53 +80,45 @@ def last_gradients(loss: Any, variables: Sequence[Variable]) -> list[Any]:
     return gradients(loss, variables)
 
 
-def _leaves(trace: Trace) -> list[Any]:
-    """The weights as they are now: a weight that was updated is a new start, not a function."""
-    model = _models.get(trace)
-    return [] if model is None else [variable.value for variable in model.trainable_variables]
-
-
-def note_model(trace: Trace, model: Any) -> None:
-    """Says whose step is being recorded: `backward` is about its variables."""
-    _models[trace] = model
-
-
-def zero_grad() -> None:
-    """Forgets what `backward` has found."""
+def zero_grad(variables: Sequence[Variable]) -> None:
+    """Forgets what `backward` has found for these."""
     step = step_gradients.current()
     if step is not None:
-        step.forget()
+        step.forget(variables)
     trace = tracing.current()
-    if trace is not None:
-        _found.pop(trace, None)
+    found = {} if trace is None else _found.get(trace, {})
+    for variable in variables:
+        found.pop(variable.core, None)
 
 
 def _backward(loss: Any) -> None:
-    """Takes the gradients of this scalar by what the model trains; `variable.value.grad` has them.
+    """Takes the gradients of this scalar by all trained variables that the step has read.
 
-    Variables that have been updated in the step count with their new values.
+    `variable.value.grad` has them, added to those that were there.
     """
     step = step_gradients.current()
     if step is not None:
         step.backward(_scalar(loss))
         return
     trace = current_trace()
-    values = _leaves(trace)
     found = _found.setdefault(trace, {})
-    found_now = trace.graph.gradients(_scalar(loss), values, values)
-    for value, gradient in zip(values, found_now, strict=True):
+    cores = [core for core in trace.whole.watched_variables() if core.trainable]
+    found_now = trace.whole.gradients([_scalar(loss)], [None], cores)
+    for core, gradient in zip(cores, found_now, strict=True):
         if gradient is not None:
-            before = found.get(value.id)
-            found[value.id] = gradient if before is None else ops.add(before, gradient)
+            before = found.get(core)
+            found[core] = gradient if before is None else ops.add(before, gradient)
 
 
 def _grad(value: Any) -> Any:
-    """The gradient by this value that `backward` found, or None."""
+    """The gradient by the variable that this was read of, which `backward` found, or None."""
     step = step_gradients.current()
     if step is not None:
         return step.found(value)
     trace = tracing.current()
-    return None if trace is None else _found.get(trace, {}).get(value.id)
+    if trace is None or not isinstance(value, _core.Value) or value.graph is not trace.graph:
+        return None
+    return _found.get(trace, {}).get(trace.graph.variable_of(value))
 
 
 def _scalar(loss: Any) -> Any:

@@ -21,14 +21,9 @@ _current: contextvars.ContextVar[StepGradients | None] = contextvars.ContextVar(
 
 
 class StepGradients:
-    """What one step records, and what `backward` has found in it.
+    """What one step records, and what `backward` has found in it."""
 
-    Args:
-        model: whose trainable variables `backward` is about.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
+    def __init__(self) -> None:
         self._tape = _core.Tape(True, True)
         # By the place in memory of what they are gradients of: reading a variable gives another
         # tensor each time, over the same memory.
@@ -66,11 +61,12 @@ class StepGradients:
         return list(self._tape.gradients([loss], [None], [v.core for v in variables]))
 
     def backward(self, loss: Any) -> None:
-        """Adds the gradients by what the model trains to those found before."""
-        variables = self._model.trainable_variables
-        for variable, gradient in zip(variables, self.of(loss, variables), strict=True):
+        """Adds the gradients by all trained variables that were read to those found before."""
+        cores = [core for core in self._tape.watched_variables() if core.trainable]
+        found = self._tape.gradients([loss], [None], cores)
+        for core, gradient in zip(cores, found, strict=True):
             if gradient is not None:
-                key = _place_of(variable.core.value)
+                key = _place_of(core.value)
                 before = self._found.get(key)
                 self._found[key] = gradient if before is None else before + gradient
 
@@ -78,9 +74,10 @@ class StepGradients:
         """What `backward` found by the variable with this value, or None."""
         return self._found.get(_place_of(value))
 
-    def forget(self) -> None:
-        """Forgets what `backward` has found."""
-        self._found.clear()
+    def forget(self, variables: Sequence[Variable]) -> None:
+        """Forgets what `backward` has found for these."""
+        for variable in variables:
+            self._found.pop(_place_of(variable.core.value), None)
 
 
 def current() -> StepGradients | None:

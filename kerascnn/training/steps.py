@@ -13,7 +13,6 @@ from kerascnn.tracing import Trace
 from kerascnn.training.device_arrays import Array
 from kerascnn.training.device_state import StagedTensor, StepState
 from kerascnn.training.frozen import PythonState
-from kerascnn.training.gradients import note_model
 from kerascnn.training.output_buffers import OutputBuffers, buffers_for, copies_of
 
 if TYPE_CHECKING:
@@ -165,7 +164,6 @@ def compile_step(
         Trace(state.device) as trace,
         record_step(recording),
     ):
-        note_model(trace, model)
         with tracing.scope("data"):
             batch = _gather_batch(trace, source, state)
         step = {TRAIN: model.train_step, TEST: model.test_step, PREDICT: model.predict_step}[kind]

@@ -237,8 +237,8 @@ class Trainer(StepMachinery, StatelessTrainer):
         return self(x, training=False)
 
     def zero_grad(self) -> None:
-        """Forgets the gradients of `loss.backward()`; see `keras.gradients`."""
-        zero_grad()
+        """Forgets what `loss.backward()` found for this model's weights; see `keras.gradients`."""
+        zero_grad(self.weights)
 
     def compute_loss(
         self,

@@ -26,7 +26,7 @@ double value_of(const Tensor& tensor) {
 Tensor binary(const char* op, const Tensor& a, const Tensor& b) { return apply(op, {a, b})[0]; }
 
 double gradient_of(Tape& tape, const Tensor& target, const Tensor& source) {
-  return value_of(tape.gradients({target}, {Tensor()}, {tape.edge_of(source)})[0]);
+  return value_of(tape.gradients({target}, {Tensor()}, {tape.source_of(source)})[0]);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ TEST(a_tape_that_records_takes_gradients_of_gradients) {
   inner->start();
   inner->watch(x);
   const Tensor y = binary("multiply", binary("multiply", x, x), x);
-  const Tensor slope = inner->gradients({y}, {Tensor()}, {inner->edge_of(x)})[0];
+  const Tensor slope = inner->gradients({y}, {Tensor()}, {inner->source_of(x)})[0];
   CHECK(!inner->is_recording());
   outer->stop();
   CHECK_EQUAL(value_of(slope), 27.0);
@@ -106,7 +106,7 @@ TEST(what_was_written_to_since_is_refused) {
   tape->stop();
   variable->assign(number(5));
   CHECK_THROWS(ValueError, "written to after",
-               tape->gradients({y}, {Tensor()}, {tape->edge_of(variable)}));
+               tape->gradients({y}, {Tensor()}, {tape->source_of(variable)}));
 }
 
 TEST(a_tape_is_used_once_and_ends_where_it_began) {
@@ -126,7 +126,8 @@ TEST(a_tape_is_used_once_and_ends_where_it_began) {
   elsewhere.join();
   CHECK(refused.find("thread that began") != std::string::npos);
   CHECK_EQUAL(gradient_of(*tape, y, x), 4.0);
-  CHECK_THROWS(ValueError, "persistent=True", tape->gradients({y}, {Tensor()}, {tape->edge_of(x)}));
+  CHECK_THROWS(ValueError, "persistent=True",
+               tape->gradients({y}, {Tensor()}, {tape->source_of(x)}));
 }
 
 TEST(reading_a_variable_is_noted_in_a_pause) {
