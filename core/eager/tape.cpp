@@ -357,9 +357,11 @@ class BackwardWalk {
     }
     TapeNode& node = *visit.node;
     take_results(visit);
-    if (visit.followed) pass_on(node, visit.gradients);
+    if (visit.followed) {
+      pass_on(node, visit.gradients);
+      if (forgets_) node.forget_values();
+    }
     visit.gradients.clear();
-    if (forgets_) node.forget_values();
   }
 
   void pass_on(TapeNode& node, const std::vector<Tensor>& output_gradients) {

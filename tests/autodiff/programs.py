@@ -18,10 +18,17 @@ TRAINABLE = (True, True, False)
 
 
 class Generator:
-    """Draws a program; knows as much of the state as is needed for it to be allowed."""
+    """Draws a program; knows as much of the state as is needed for it to be allowed.
 
-    def __init__(self, rng, assigns):
-        self.rng, self.assigns = rng, assigns
+    Args:
+        assigns: Whether variables are assigned to.
+        late: Whether tensors are watched after they were used. Tapes that record at once follow
+            them then in calls to come, but not in gradients of the calls before.
+    """
+
+    def __init__(self, rng, assigns, late):
+        self.rng, self.assigns, self.late = rng, assigns, late
+        self.used = set()
         self.tensors = list(range(NUM_INPUTS))  # that may be used
         self.readings = {}  # of variables, whose memory they share: by tensor
         self.count = NUM_INPUTS
@@ -61,7 +68,13 @@ class Generator:
     def operand(self):
         if self.rng.random() < 0.35:
             return ("variable", int(self.rng.integers(NUM_VARIABLES)))
-        return ("tensor", self.operand_tensor())
+        tensor = self.operand_tensor()
+        self.used.add(tensor)
+        return ("tensor", tensor)
+
+    def watchable(self):
+        tensor = self.operand_tensor()
+        return tensor if self.late or tensor not in self.used else None
 
     def operand_tensor(self):
         # What is new is used more.
@@ -90,7 +103,9 @@ class Generator:
     def watch(self, depth):
         if not self.recording():
             return None
-        number, tensor = self.pick(self.recording()), self.operand_tensor()
+        number, tensor = self.pick(self.recording()), self.watchable()
+        if tensor is None:
+            return None
         self.tapes[number]["watched"].append(tensor)
         return ("watch", number, tensor)
 
@@ -108,7 +123,7 @@ class Generator:
 
     def tape(self, depth):
         persistent, accessed = self.rng.random() < 0.4, self.rng.random() < 0.8
-        watched = [self.operand_tensor() for _ in range(self.rng.integers(3))]
+        watched = [x for _ in range(self.rng.integers(3)) if (x := self.watchable()) is not None]
         tape = {"records": True, "used": False, "persistent": bool(persistent)}
         self.tapes.append({**tape, "watched": watched, "made": []})
         tape, number = self.tapes[-1], len(self.tapes) - 1
@@ -139,6 +154,7 @@ class Generator:
             tape.update(used=True, records=False)
         targets = [self.of_tape(tape, "made") for _ in range(self.rng.integers(1, 3))]
         weights = [self.pick(self.tensors) if self.rng.random() < 0.3 else None for _ in targets]
+        self.used.update(w for w in weights if w is not None)
         sources = [("variable", v) for v in range(NUM_VARIABLES)]
         sources += [("tensor", self.of_tape(tape, kind)) for kind in ("watched", "made")]
         # A tensor by itself is 1 in TensorFlow also where nobody watches it.
