@@ -299,6 +299,11 @@ def records_once() -> bool:
     Is there one tape that records in this thread, and will it take gradients once?
     """
 
+def watched_untrained() -> list[Variable]:
+    """
+    The variables that are not trained, and that tapes which record in this thread watch.
+    """
+
 def is_tracked(tensor: Tensor) -> bool:
     """Do the tapes of this thread follow the tensor?"""
 
@@ -341,20 +346,25 @@ class Graph:
     def read(self, variable: Variable) -> Value:
         """The variable's value at this point of the trace."""
 
-    def initial(self, variable: Variable) -> Value:
-        """The variable's value when the step starts."""
+    def reading(self, variable: Variable) -> Value:
+        """
+        The same as a value of its own, which gradients can be taken by and end at.
+        """
+
+    def variable_of(self, value: Value) -> Variable | None:
+        """The variable that the value is a reading of, or None."""
 
     def assign(self, variable: Variable, value: Value) -> None:
         """Written to the variable when the step ends."""
 
-    def gradients(self, loss: Value, wrt: Sequence[Value], leaves: Sequence[Value] = []) -> list[Value | None]:
+    def gradients(self, loss: Value, wrt: Sequence[Value]) -> list[Value | None]:
         """
-        d loss / d value for each of `wrt`; None where the loss does not depend on it. No gradient goes through what `leaves` were computed by.
+        d loss / d value for each of `wrt`; None where the loss does not depend on it.
         """
 
-    def gradients_of(self, targets: Sequence[Value], output_gradients: Sequence[Value | None], wrt: Sequence[Value], leaves: Sequence[Value] = []) -> list[Value | None]:
+    def gradients_of(self, targets: Sequence[Value], output_gradients: Sequence[Value | None], sources: Sequence[Sequence[Value]], spans: Sequence[tuple[int, int]], watched: Sequence[tuple[Value, int]]) -> list[Value | None]:
         """
-        The same for several targets of any shape and their gradients, None for ones.
+        The gradient by each source, a list of values, of several targets of any shape with their gradients, None for ones. It goes through the calls in `spans`, pairs of `num_values` before and after them, whose inputs follow from `watched`, pairs of a value and the `num_values` from which on it is followed.
         """
 
     def with_own_gradient(self, inputs: Sequence[Value], outputs: Sequence[Value], gradient: Callable) -> list[Value | None]:
@@ -372,6 +382,9 @@ class Graph:
     def copy(self) -> Graph: ...
 
     def value(self, id: int) -> Value: ...
+
+    @property
+    def num_values(self) -> int: ...
 
     @property
     def num_nodes(self) -> int: ...

@@ -96,7 +96,9 @@ class TraceTape:
         ends = [
             self._readings.get(x, []) if isinstance(x, _core.Variable) else [x] for x in sources
         ]
-        return list(self.trace.graph.gradients_of(targets, weights, ends, self._spans, self._watched))
+        return list(
+            self.trace.graph.gradients_of(targets, weights, ends, self._spans, self._watched)
+        )
 
 
 _NEVER = 2**31 - 1  # beyond any number of values

@@ -153,7 +153,9 @@ class Generator:
         if not tape["persistent"]:
             tape.update(used=True, records=False)
         targets = [self.of_tape(tape, "made") for _ in range(self.rng.integers(1, 3))]
-        weights = [self.pick(self.tensors) if self.rng.random() < 0.3 else None for _ in targets]
+        # No readings: a gradient may be its weight, so that an assignment would change it.
+        others = [x for x in self.tensors if x not in self.readings]
+        weights = [self.pick(others) if self.rng.random() < 0.3 else None for _ in targets]
         self.used.update(w for w in weights if w is not None)
         sources = [("variable", v) for v in range(NUM_VARIABLES)]
         sources += [("tensor", self.of_tape(tape, kind)) for kind in ("watched", "made")]

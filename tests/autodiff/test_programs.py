@@ -7,6 +7,7 @@ import pytest
 
 import kerascnn as keras
 from kerascnn import ops
+
 from .programs import NUM_INPUTS, TRAINABLE, Generator, Machine, Meaning, run
 
 # Some hundred float64 operations on numbers up to the largest that came up, each with an error of
