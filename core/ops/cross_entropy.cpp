@@ -92,6 +92,91 @@ std::vector<ValueId> softmax_cross_entropy_gradient(GradientContext& context) {
   return {gradient, kNoValue};
 }
 
+// The parts that second derivatives are made of. Shapes: gradients (rows), scores (rows, classes).
+class SecondDerivative {
+ public:
+  explicit SecondDerivative(GradientContext& context)
+      : context_(context),
+        gradient_(context.input(0)),
+        scores_(context.input(1)),
+        labels_(context.input(2)),
+        upstream_(context.output_gradient()),
+        shape_(context.spec(scores_).shape) {}
+
+  // By the gradient, in which the op is linear.
+  ValueId by_gradient(std::string_view op) {
+    const ValueId unit = context_.apply(op, {context_.full_like(gradient_, 1.0), scores_, labels_},
+                                        context_.attributes());
+    return row_sum(multiply(upstream_, unit), false);
+  }
+
+  ValueId upstream() const { return upstream_; }
+  ValueId scores() const { return scores_; }
+
+  ValueId multiply(ValueId a, ValueId b) { return context_.apply("multiply", {a, b}); }
+  ValueId divide(ValueId a, ValueId b) { return context_.apply("divide", {a, b}); }
+  ValueId row_sum(ValueId x, bool keeps) {
+    return context_.apply("reduce_sum", {x}, {{"axes", Shape{1}}, {"keepdims", keeps}});
+  }
+  ValueId gradient_column() {
+    return context_.apply("reshape", {gradient_}, {{"shape", Shape{shape_[0], 1}}});
+  }
+  ValueId is_label() {
+    const std::string dtype(dtype_name(context_.spec(scores_).dtype));
+    return context_.apply("one_hot", {labels_}, {{"depth", shape_[1]}, {"dtype", dtype}});
+  }
+  // 1 where the label's probability is not clipped, in a column, else 0.
+  ValueId passes(ValueId probability) {
+    const double epsilon = context_.attributes().get_double("epsilon");
+    const ValueId low = context_.scalar_like(probability, epsilon);
+    const ValueId high = context_.scalar_like(probability, 1 - epsilon);
+    const ValueId inside =
+        context_.apply("logical_and", {context_.apply("greater_equal", {probability, low}),
+                                       context_.apply("less_equal", {probability, high})});
+    const std::string dtype(dtype_name(context_.spec(probability).dtype));
+    return context_.apply("cast", {inside}, {{"dtype", dtype}});
+  }
+
+ private:
+  GradientContext& context_;
+  const ValueId gradient_, scores_, labels_, upstream_;
+  const Shape shape_;
+};
+
+// Of g (p - [j = l]), which is 0 where p_l is clipped.
+std::vector<ValueId> softmax_cross_entropy_grad_gradient(GradientContext& context) {
+  SecondDerivative parts(context);
+  ValueId by_probabilities = parts.multiply(parts.upstream(), parts.gradient_column());
+  if (context.attributes().get_double("epsilon") > 0) {
+    const ValueId of_label = parts.row_sum(parts.multiply(parts.scores(), parts.is_label()), true);
+    by_probabilities = parts.multiply(by_probabilities, parts.passes(of_label));
+  }
+  return {parts.by_gradient("sparse_softmax_cross_entropy_grad"), by_probabilities, kNoValue};
+}
+
+// Of g (1 / s - [j = l] / x_l) with the row's sum s, which is 0 where x_l / s is clipped: weighted
+// by u it has the derivative g ([k = l] u_l / x_l^2 - sum u / s^2) by x_k.
+std::vector<ValueId> cross_entropy_grad_gradient(GradientContext& context) {
+  SecondDerivative parts(context);
+  const ValueId is_label = parts.is_label();
+  const ValueId sum = parts.row_sum(parts.scores(), true);
+  const ValueId of_label = parts.row_sum(parts.multiply(parts.scores(), is_label), true);
+  const ValueId along_label =
+      parts.divide(parts.multiply(parts.upstream(), is_label), parts.multiply(of_label, of_label));
+  const ValueId along_sum =
+      parts.divide(parts.row_sum(parts.upstream(), true), parts.multiply(sum, sum));
+  const ValueId slope = context.apply("subtract", {along_label, along_sum});
+  const ValueId weight =
+      parts.multiply(parts.gradient_column(), parts.passes(parts.divide(of_label, sum)));
+  // A clipped probability may be 0: what is divided by it must not spoil the product.
+  const ValueId none = context.full_like(parts.scores(), 0.0);
+  const ValueId passes = context.apply("not_equal", {weight, context.scalar_like(weight, 0.0)});
+  const Shape shape = context.spec(parts.scores()).shape;
+  const ValueId passes_all = context.apply("broadcast_to", {passes}, {{"shape", shape}});
+  return {parts.by_gradient("sparse_cross_entropy_grad"),
+          context.apply("where", {passes_all, parts.multiply(slope, weight), none}), kNoValue};
+}
+
 }  // namespace
 
 const OpDef op_sparse_cross_entropy = {
@@ -103,7 +188,7 @@ const OpDef op_sparse_cross_entropy = {
 const OpDef op_sparse_cross_entropy_grad = {
     .name = "sparse_cross_entropy_grad",
     .infer = infer_cross_entropy_grad<"sparse_cross_entropy_grad">,
-    .not_differentiable = kNoSecondDerivative,
+    .gradient = cross_entropy_grad_gradient,
 };
 
 const OpDef op_sparse_softmax_cross_entropy = {
@@ -116,7 +201,7 @@ const OpDef op_sparse_softmax_cross_entropy = {
 const OpDef op_sparse_softmax_cross_entropy_grad = {
     .name = "sparse_softmax_cross_entropy_grad",
     .infer = infer_cross_entropy_grad<"sparse_softmax_cross_entropy_grad">,
-    .not_differentiable = kNoSecondDerivative,
+    .gradient = softmax_cross_entropy_grad_gradient,
 };
 
 }  // namespace kerascnn
