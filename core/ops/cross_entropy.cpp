@@ -114,7 +114,6 @@ class SecondDerivative {
   ValueId scores() const { return scores_; }
 
   ValueId multiply(ValueId a, ValueId b) { return context_.apply("multiply", {a, b}); }
-  ValueId divide(ValueId a, ValueId b) { return context_.apply("divide", {a, b}); }
   ValueId row_sum(ValueId x, bool keeps) {
     return context_.apply("reduce_sum", {x}, {{"axes", Shape{1}}, {"keepdims", keeps}});
   }
@@ -154,29 +153,6 @@ std::vector<ValueId> softmax_cross_entropy_grad_gradient(GradientContext& contex
   return {parts.by_gradient("sparse_softmax_cross_entropy_grad"), by_probabilities, kNoValue};
 }
 
-// Of g (1 / s - [j = l] / x_l) with the row's sum s, which is 0 where x_l / s is clipped: weighted
-// by u it has the derivative g ([k = l] u_l / x_l^2 - sum u / s^2) by x_k.
-std::vector<ValueId> cross_entropy_grad_gradient(GradientContext& context) {
-  SecondDerivative parts(context);
-  const ValueId is_label = parts.is_label();
-  const ValueId sum = parts.row_sum(parts.scores(), true);
-  const ValueId of_label = parts.row_sum(parts.multiply(parts.scores(), is_label), true);
-  const ValueId along_label =
-      parts.divide(parts.multiply(parts.upstream(), is_label), parts.multiply(of_label, of_label));
-  const ValueId along_sum =
-      parts.divide(parts.row_sum(parts.upstream(), true), parts.multiply(sum, sum));
-  const ValueId slope = context.apply("subtract", {along_label, along_sum});
-  const ValueId weight =
-      parts.multiply(parts.gradient_column(), parts.passes(parts.divide(of_label, sum)));
-  // A clipped probability may be 0: what is divided by it must not spoil the product.
-  const ValueId none = context.full_like(parts.scores(), 0.0);
-  const ValueId passes = context.apply("not_equal", {weight, context.scalar_like(weight, 0.0)});
-  const Shape shape = context.spec(parts.scores()).shape;
-  const ValueId passes_all = context.apply("broadcast_to", {passes}, {{"shape", shape}});
-  return {parts.by_gradient("sparse_cross_entropy_grad"),
-          context.apply("where", {passes_all, parts.multiply(slope, weight), none}), kNoValue};
-}
-
 }  // namespace
 
 const OpDef op_sparse_cross_entropy = {
@@ -188,7 +164,7 @@ const OpDef op_sparse_cross_entropy = {
 const OpDef op_sparse_cross_entropy_grad = {
     .name = "sparse_cross_entropy_grad",
     .infer = infer_cross_entropy_grad<"sparse_cross_entropy_grad">,
-    .gradient = cross_entropy_grad_gradient,
+    .not_differentiable = kNoSecondDerivative,
 };
 
 const OpDef op_sparse_softmax_cross_entropy = {
