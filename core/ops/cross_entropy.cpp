@@ -92,67 +92,6 @@ std::vector<ValueId> softmax_cross_entropy_gradient(GradientContext& context) {
   return {gradient, kNoValue};
 }
 
-// The parts that second derivatives are made of. Shapes: gradients (rows), scores (rows, classes).
-class SecondDerivative {
- public:
-  explicit SecondDerivative(GradientContext& context)
-      : context_(context),
-        gradient_(context.input(0)),
-        scores_(context.input(1)),
-        labels_(context.input(2)),
-        upstream_(context.output_gradient()),
-        shape_(context.spec(scores_).shape) {}
-
-  // By the gradient, in which the op is linear.
-  ValueId by_gradient(std::string_view op) {
-    const ValueId unit = context_.apply(op, {context_.full_like(gradient_, 1.0), scores_, labels_},
-                                        context_.attributes());
-    return row_sum(multiply(upstream_, unit), false);
-  }
-
-  ValueId upstream() const { return upstream_; }
-  ValueId scores() const { return scores_; }
-
-  ValueId multiply(ValueId a, ValueId b) { return context_.apply("multiply", {a, b}); }
-  ValueId row_sum(ValueId x, bool keeps) {
-    return context_.apply("reduce_sum", {x}, {{"axes", Shape{1}}, {"keepdims", keeps}});
-  }
-  ValueId gradient_column() {
-    return context_.apply("reshape", {gradient_}, {{"shape", Shape{shape_[0], 1}}});
-  }
-  ValueId is_label() {
-    const std::string dtype(dtype_name(context_.spec(scores_).dtype));
-    return context_.apply("one_hot", {labels_}, {{"depth", shape_[1]}, {"dtype", dtype}});
-  }
-  // 1 where the label's probability is not clipped, in a column, else 0.
-  ValueId passes(ValueId probability) {
-    const double epsilon = context_.attributes().get_double("epsilon");
-    const ValueId low = context_.scalar_like(probability, epsilon);
-    const ValueId high = context_.scalar_like(probability, 1 - epsilon);
-    const ValueId inside =
-        context_.apply("logical_and", {context_.apply("greater_equal", {probability, low}),
-                                       context_.apply("less_equal", {probability, high})});
-    const std::string dtype(dtype_name(context_.spec(probability).dtype));
-    return context_.apply("cast", {inside}, {{"dtype", dtype}});
-  }
-
- private:
-  GradientContext& context_;
-  const ValueId gradient_, scores_, labels_, upstream_;
-  const Shape shape_;
-};
-
-// Of g (p - [j = l]), which is 0 where p_l is clipped.
-std::vector<ValueId> softmax_cross_entropy_grad_gradient(GradientContext& context) {
-  SecondDerivative parts(context);
-  ValueId by_probabilities = parts.multiply(parts.upstream(), parts.gradient_column());
-  if (context.attributes().get_double("epsilon") > 0) {
-    const ValueId of_label = parts.row_sum(parts.multiply(parts.scores(), parts.is_label()), true);
-    by_probabilities = parts.multiply(by_probabilities, parts.passes(of_label));
-  }
-  return {parts.by_gradient("sparse_softmax_cross_entropy_grad"), by_probabilities, kNoValue};
-}
-
 }  // namespace
 
 const OpDef op_sparse_cross_entropy = {
@@ -177,7 +116,7 @@ const OpDef op_sparse_softmax_cross_entropy = {
 const OpDef op_sparse_softmax_cross_entropy_grad = {
     .name = "sparse_softmax_cross_entropy_grad",
     .infer = infer_cross_entropy_grad<"sparse_softmax_cross_entropy_grad">,
-    .gradient = softmax_cross_entropy_grad_gradient,
+    .not_differentiable = kNoSecondDerivative,
 };
 
 }  // namespace kerascnn
