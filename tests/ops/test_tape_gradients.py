@@ -62,9 +62,9 @@ class EagerGradients:
         for i in self.wrt:
             outer.watch(tensors[i])
         inner.start()
-        loss = self.loss(tensors, device)
         for i in self.wrt:
             inner.watch(tensors[i])
+        loss = self.loss(tensors, device)
         first = inner.gradients([loss], [None], [tensors[i] for i in self.wrt])
         total = None
         for i, gradient in zip(self.wrt, first, strict=True):
