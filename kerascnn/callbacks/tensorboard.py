@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerascnn import config, serialization
+from kerascnn import _core, config, serialization
 from kerascnn.callbacks.callback import Callback
 from kerascnn.callbacks.learning_rates import optimizers_of, read_rate
+
+if TYPE_CHECKING:
+    from kerascnn.profiler import trace
 
 
 class TensorBoard(Callback):
@@ -31,7 +35,14 @@ class TensorBoard(Callback):
         write_steps_per_second: whether to write how many steps a second were taken.
         update_freq: `"epoch"`, `"batch"`, or a number of batches: when metrics are written. With
             anything but `"epoch"` fit runs step by step; see `Callback`.
-        profile_batch: only 0; tools of the device's maker measure more.
+        profile_batch: the batch whose kernels are recorded, or the first and the last of several
+            (also as text, "5,8"), counted from 1 over the whole training; 0 for none. What
+            `keras.profiler.trace` sees of them is written as
+            `plugins/profile/<time>/<host>.trace.json.gz` in `log_dir`, for TensorBoard's plugin
+            (`pip install tensorboard-plugin-profile`) and for ui.perfetto.dev. Choose a batch after
+            the first, for which the step is compiled. fit runs step by step. Where no trace can
+            begin, since another one records or a GPU's profiling library is missing, there is a
+            warning instead of a file.
         embeddings_freq: after every so many epochs the weights of `Embedding` layers are written
             for the projector; 0 never.
         embeddings_metadata: the file with the labels of an embedding's rows: its name, or a
@@ -39,8 +50,8 @@ class TensorBoard(Callback):
 
     Raises:
         ImportError: at the start of training where the package is not installed.
-        ValueError: for another `profile_batch`, and for names in `embeddings_metadata` that no
-            `Embedding` layer has.
+        ValueError: for a `profile_batch` that is neither a number from 0 nor a pair of rising
+            numbers from 1, and for names in `embeddings_metadata` that no `Embedding` layer has.
 
     >>> keras.callbacks.TensorBoard("logs", update_freq="batch").update_freq
     1
@@ -59,11 +70,6 @@ class TensorBoard(Callback):
         embeddings_metadata: str | dict[str, str] | None = None,
     ) -> None:
         super().__init__()
-        if profile_batch:
-            raise ValueError(
-                "TensorBoard can't profile steps here; profile_batch has to be 0. Received: "
-                f"profile_batch={profile_batch}"
-            )
         self.log_dir = str(log_dir)
         self.histogram_freq = histogram_freq
         self.write_graph = write_graph
@@ -72,6 +78,8 @@ class TensorBoard(Callback):
         self.update_freq = 1 if update_freq == "batch" else update_freq
         self.embeddings_freq = embeddings_freq
         self.embeddings_metadata = embeddings_metadata
+        self._first_profiled, self._last_profiled = batches_to_profile(profile_batch)
+        self._trace: trace | None = None
         self._writers: dict[str, Any] = {}
         self._train_batch = 0
         self._test_batch = 0
@@ -92,7 +100,7 @@ class TensorBoard(Callback):
     def uses_batch_hooks(self, kind: str) -> bool:
         hooks = (f"on_{kind}_batch_begin", f"on_{kind}_batch_end")
         if all(getattr(type(self), hook) is getattr(TensorBoard, hook) for hook in hooks):
-            return kind == "train" and self.update_freq != "epoch"
+            return kind == "train" and (self.update_freq != "epoch" or self._first_profiled > 0)
         return super().uses_batch_hooks(kind)
 
     def _writer(self, name: str) -> Any:
@@ -104,8 +112,11 @@ class TensorBoard(Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._train_batch = 0
+        self._end_trace()  # one that a training left behind which ended with an error
 
     def on_train_end(self, logs: dict | None = None) -> None:
+        if self._trace is not None:  # fewer batches than were to be recorded
+            self._write_trace()
         for writer in self._writers.values():
             writer.close()
         self._writers = {}
@@ -121,9 +132,13 @@ class TensorBoard(Callback):
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         self._train_batch += 1
+        if self._train_batch == self._first_profiled:
+            self._start_trace()
         self._batch_start = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        if self._trace is not None and self._train_batch >= self._last_profiled:
+            self._write_trace()
         if self.update_freq == "epoch" or self._train_batch % int(self.update_freq):
             return
         writer = self._writer("train")
@@ -160,6 +175,30 @@ class TensorBoard(Callback):
         for name, value in logs.items():
             if name.startswith("val_"):
                 self._writer("validation").scalar(f"epoch_{name[4:]}", value, epoch)
+
+    def _start_trace(self) -> None:
+        from kerascnn.profiler import trace
+
+        try:
+            self._trace = trace().__enter__()
+        except (ValueError, _core.DeviceError) as error:
+            warnings.warn(
+                f"TensorBoard does not profile batch {self._first_profiled}: {error}", stacklevel=2
+            )
+
+    def _end_trace(self) -> trace | None:
+        ended, self._trace = self._trace, None
+        if ended is not None:
+            ended.__exit__(None, None, None)
+        return ended
+
+    def _write_trace(self) -> None:
+        ended = self._end_trace()
+        assert ended is not None
+        runs = Path(self.log_dir) / "plugins" / "profile"
+        run = unused(runs / time.strftime("%Y_%m_%d_%H_%M_%S"))
+        run.mkdir(parents=True)
+        ended.save_trace(run / f"{platform.node() or 'localhost'}.trace.json.gz")
 
     def _write_graph(self) -> None:
         from kerascnn.models import Functional, Sequential
@@ -216,6 +255,37 @@ class TensorBoard(Callback):
                 lines.append(f'  metadata_path: "{metadata}"')
             entries.append("embeddings {\n" + "\n".join(lines) + "\n}\n")
         (folder / "projector_config.pbtxt").write_text("".join(entries))
+
+
+def batches_to_profile(profile_batch: int | str | tuple[int, int]) -> tuple[int, int]:
+    """The first and the last batch that are recorded, counted from 1; zeros for none.
+
+    >>> batches_to_profile(5), batches_to_profile((2, 4)), batches_to_profile("2,4")
+    ((5, 5), (2, 4), (2, 4))
+    """
+    pair: Any = profile_batch
+    if isinstance(pair, str):
+        pair = tuple(int(part) if part.strip().isdecimal() else part for part in pair.split(","))
+    if isinstance(pair, int):
+        pair = (pair, pair)
+    is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
+    if is_pair and all(isinstance(batch, int) for batch in pair):
+        first, last = pair
+        if first == last == 0 or 1 <= first <= last:
+            return first, last
+    raise ValueError(
+        "profile_batch of TensorBoard must be 0, the number of a batch (they count from 1), or a "
+        f"pair of such numbers, the first and the last batch. Received: {profile_batch!r}"
+    )
+
+
+def unused(path: Path) -> Path:
+    """The path, with a number behind it where there is something already."""
+    candidate, number = path, 1
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.name}_{number}")
+    return candidate
 
 
 def weight_as_images(weight: np.ndarray) -> np.ndarray | None:

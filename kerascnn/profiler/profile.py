@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -109,7 +110,10 @@ class Profile:
         _write(path, html.page(self))
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
-        """Writes all events as a file for ui.perfetto.dev or chrome://tracing."""
+        """Writes all events as a file for ui.perfetto.dev or chrome://tracing.
+
+        It is compressed where the path ends in `.gz`.
+        """
         from kerascnn.profiler import chrome
 
         _write(path, chrome.trace(self))
@@ -127,5 +131,8 @@ class Profile:
 
 
 def _write(path: str | os.PathLike[str], text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    data = text.encode("utf-8")
+    if os.fspath(path).endswith(".gz"):
+        data = gzip.compress(data)
+    with open(path, "wb") as file:
+        file.write(data)

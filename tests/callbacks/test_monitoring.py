@@ -1,5 +1,6 @@
 """What callbacks leave behind: files of TensorBoard, backups, requests to a server."""
 
+import gzip
 import http.server
 import json
 import struct
@@ -122,6 +123,102 @@ def decode_png(data):
     rows = np.frombuffer(zlib.decompress(parts[b"IDAT"]), np.uint8).reshape(height, width + 1)
     assert not rows[:, 0].any()
     return rows[:, 1:]
+
+
+def profiled(folder):
+    """Each profile's kernels as (layer, phase, op), in the order of the profiles."""
+    runs = sorted((folder / "plugins" / "profile").glob("*"))
+    traces = []
+    for run in runs:
+        (file,) = run.iterdir()
+        assert file.name.endswith(".trace.json.gz") and file.name != ".trace.json.gz"
+        with gzip.open(file, "rt", encoding="utf-8") as opened:
+            events = json.load(opened)["traceEvents"]
+        kernels = [event["args"] for event in events if event["ph"] == "X"]
+        assert any(event["ph"] == "M" and event["name"] == "process_name" for event in events)
+        traces.append([(k["layer"], k["phase"], k["op"]) for k in kernels])
+    return traces
+
+
+def test_tensorboard_profiles_the_batches_it_is_told(tmp_path, data):
+    """In an epoch of 3 batches the 5th is the second of the next one; 4 to 6 are three of them."""
+    x, y = data
+    pytest.importorskip("tensorboard")
+    with keras.device("cpu"):
+        model = convnet()
+        for name, batches in (("one", 5), ("three", (4, 6)), ("text", "5,5")):
+            board = callbacks.TensorBoard(tmp_path / name, write_graph=False, profile_batch=batches)
+            assert board.uses_batch_hooks("train") and not board.uses_batch_hooks("test")
+            model.fit(x, y, batch_size=8, epochs=3, verbose=0, callbacks=[board])
+    (one,), (three,) = profiled(tmp_path / "one"), profiled(tmp_path / "three")
+    assert one.count(("net/conv", "forward", "conv2d")) == 1
+    assert one.count(("net/conv", "backward", "conv2d_wgrad")) == 1
+    assert any("net/out" in layer and phase == "backward" for layer, phase, _ in one)
+    assert any(phase == "update" for _, phase, _ in one)
+    assert sorted(3 * one) == sorted(three)  # each batch is a run of the same program
+    assert sorted(profiled(tmp_path / "text")[0]) == sorted(one)
+
+
+def test_tensorboard_profiles_nothing_by_default_or_after_the_end(tmp_path, data):
+    x, y = data
+    pytest.importorskip("tensorboard")
+    for batches in (0, (0, 0), 4):
+        board = callbacks.TensorBoard(tmp_path, write_graph=False, profile_batch=batches)
+        assert board.uses_batch_hooks("train") == (batches == 4)
+        convnet().fit(x, y, batch_size=8, verbose=0, callbacks=[board])
+    assert not (tmp_path / "plugins").exists()
+
+
+def test_tensorboard_writes_a_profile_that_training_ended_early(tmp_path, data):
+    """Twice within a second too: each has a folder of its own."""
+    x, y = data
+    pytest.importorskip("tensorboard")
+    with keras.device("cpu"):
+        model = convnet()
+        board = callbacks.TensorBoard(tmp_path, write_graph=False, profile_batch=(3, 99))
+        for _ in range(2):
+            model.fit(x, y, batch_size=8, verbose=0, callbacks=[board])
+        with keras.profiler.trace() as after:
+            keras.ops.add(x, 1.0)
+    first, second = profiled(tmp_path)
+    assert first and sorted(first) == sorted(second)
+    assert [row["op"] for row in after.rows] == ["add"]
+
+
+def test_tensorboard_warns_where_another_trace_records(tmp_path, data):
+    x, y = data
+    pytest.importorskip("tensorboard")
+    board = callbacks.TensorBoard(tmp_path, write_graph=False, profile_batch=2)
+    with keras.device("cpu"), keras.profiler.trace() as outer:
+        model = convnet()
+        with pytest.warns(UserWarning, match="does not profile batch 2"):
+            history = model.fit(x, y, batch_size=8, verbose=0, callbacks=[board])
+    assert np.isfinite(history.history["loss"]).all()
+    assert not (tmp_path / "plugins").exists()
+    assert any("conv" in row["layer"] for row in outer.rows)  # which went on to its end
+
+
+def test_tensorboard_ends_the_trace_of_a_training_that_failed(tmp_path, data):
+    x, y = data
+    pytest.importorskip("tensorboard")
+
+    class Fails(callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            raise RuntimeError("on purpose")
+
+    board = callbacks.TensorBoard(tmp_path, write_graph=False, profile_batch=(1, 2))
+    with keras.device("cpu"):
+        model = convnet()
+        with pytest.raises(RuntimeError, match="on purpose"):
+            model.fit(x, y, batch_size=8, verbose=0, callbacks=[board, Fails()])
+        model.fit(x, y, batch_size=8, verbose=0, callbacks=[board])
+    assert len(profiled(tmp_path)) == 1
+
+
+def test_wrong_batches_to_profile_are_named():
+    for wrong in ((0, 3), (2, 1), -1, "a", (1, 2, 3), 1.5, None):
+        with pytest.raises(ValueError, match="profile_batch of TensorBoard must be"):
+            callbacks.TensorBoard("never", profile_batch=wrong)
 
 
 def test_tensorboard_without_its_package(monkeypatch, data):

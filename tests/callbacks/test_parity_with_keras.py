@@ -237,7 +237,10 @@ def test_saving_every_few_batches(models, batches_of_epochs, frequency, backup):
         ("BackupAndRestore", {"backup_dir": ""}),
         ("BackupAndRestore", {"backup_dir": "x", "save_freq": "batch"}),
         ("ReduceLROnPlateau", {"factor": 1.0}),
-        ("TensorBoard", {"profile_batch": 2}),
+        ("TensorBoard", {"profile_batch": (3, 2)}),
+        ("TensorBoard", {"profile_batch": (1, 2, 3)}),
+        ("TensorBoard", {"profile_batch": "two"}),
+        ("TensorBoard", {"profile_batch": -1}),
     ],
 )
 def test_arguments_that_are_wrong(name, arguments):
