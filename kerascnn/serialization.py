@@ -352,13 +352,13 @@ def deserialize_object(
     cls = _find_class(name, config, custom_objects, place)
     if isinstance(cls, types.FunctionType):
         return cls
-    obj = _make(cls, name, {} if inner is None else inner, config, custom_objects)
+    obj = make(cls, name, {} if inner is None else inner, config, custom_objects)
     if shared is not None and number is not None:
         shared.objects[number] = obj
     return obj
 
 
-def _make(
+def make(
     cls: Any,
     name: str,
     inner: Any,

@@ -17,7 +17,7 @@ from kerascnn.callbacks.callback import Callback
 from kerascnn.callbacks.learning_rates import optimizers_of, read_rate
 
 if TYPE_CHECKING:
-    from kerascnn.profiler import trace
+    from kerascnn.profiler.trace import trace
 
 
 class TensorBoard(Callback):
@@ -177,7 +177,7 @@ class TensorBoard(Callback):
                 self._writer("validation").scalar(f"epoch_{name[4:]}", value, epoch)
 
     def _start_trace(self) -> None:
-        from kerascnn.profiler import trace
+        from kerascnn.profiler.trace import trace
 
         try:
             self._trace = trace().__enter__()

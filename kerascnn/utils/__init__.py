@@ -24,7 +24,7 @@ from kerascnn.registration import (
     register_keras_serializable,
 )
 from kerascnn.serialization import deserialize_keras_object, serialize_keras_object
-from kerascnn.utils import bounding_boxes
+from kerascnn.utils import bounding_boxes, legacy
 from kerascnn.utils.audio_dataset import audio_dataset_from_directory
 from kerascnn.utils.batch_parts import pack_x_y_sample_weight, unpack_x_y_sample_weight
 from kerascnn.utils.config import Config
@@ -63,6 +63,7 @@ __all__ = [
     "img_to_array",
     "is_interactive_logging_enabled",
     "is_keras_tensor",
+    "legacy",
     "load_img",
     "model_to_dot",
     "normalize",

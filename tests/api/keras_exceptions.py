@@ -33,6 +33,7 @@ SIGNATURES = {
 } | {
     "KerasTensor": "is dense: no further arguments for ragged tensors",
     "Variable": "has no layout over several devices",
+    "preprocessing.image.smart_resize": "takes no `backend_module`: there is one way to compute",
     "name_scope": "takes a name, and no owner of it",
 }
 

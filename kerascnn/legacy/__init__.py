@@ -1,0 +1,5 @@
+"""What Keras 3 keeps of the ways of older versions."""
+
+from kerascnn.legacy import saving
+
+__all__ = ["saving"]
