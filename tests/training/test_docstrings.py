@@ -9,7 +9,7 @@ import pytest
 
 import kerascnn
 
-PACKAGES = ("callbacks", "losses", "metrics", "optimizers", "training")
+PACKAGES = ("callbacks", "legacy", "losses", "metrics", "optimizers", "training")
 
 
 def modules():
