@@ -2,12 +2,14 @@
 
 A metric without sample weights counts as many samples in each step as the batch has. That number
 is known when the step is traced, so it is kept on the host and costs nothing on the device; whoever
-runs a program for `k` steps then calls `run_effects(k)`.
+runs a program for `k` steps then calls `run_effects(k)`. What the host has to compute before steps
+run, such as learning rates that only Python knows, `prepare(k)` does.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 _current: ContextVar["StepRecording | None"] = ContextVar("step_recording", default=None)
 
@@ -22,11 +24,19 @@ class StepRecording:
     def __init__(self, results_on_device: bool = False):
         self.results_on_device = results_on_device
         self.notes_finite_loss = False
+        self.trace: Any = None  # that of the step
+        self.host_rates: dict[Any, Any] = {}  # `HostRates` by optimizer
         self._effects: list[Callable[[int], None]] = []
 
     def each_step(self, effect: Callable[[int], None]) -> None:
         """`effect(k)` will be called after every `k` steps."""
         self._effects.append(effect)
+
+    def prepare(self, steps: int) -> int:
+        """Gets ready for up to `steps` steps; how many can run before it is called again."""
+        for rates in self.host_rates.values():
+            steps = min(steps, rates.fill(steps))
+        return steps
 
     def run_effects(self, steps: int) -> None:
         for effect in self._effects:

@@ -26,11 +26,12 @@ class Optimizer(OptimizerState, StatelessOptimizer):
     `update_step`, which assigns the new values of one weight and its slots. Both use `kerascnn.ops`
     only, for `fit` traces `apply` into the compiled step. The learning rate is a variable on the
     device: assigning to it takes effect with the next step and compiles nothing anew. A schedule is
-    computed on the device from the count of steps.
+    computed on the device from the count of steps, or, where it asks for the number (`if step <
+    100:`), by Python for the steps that are about to run.
 
     Args:
         learning_rate: a float, a `schedules.LearningRateSchedule`, or a callable without arguments
-            (which is called when a step is traced, not in every step).
+            (which is called when a step is traced; before every step where it asks for values).
         weight_decay: takes `weight_decay * learning_rate` of each weight off it in each step.
         clipnorm: the greatest length that the gradient of one weight may have.
         clipvalue: the greatest size of a single element of a gradient.

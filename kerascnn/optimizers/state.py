@@ -10,7 +10,9 @@ import numpy as np
 
 from kerascnn import config, device, initializers, naming, ops, tracing
 from kerascnn.metrics.recording import current_recording
+from kerascnn.optimizers.host_rates import HostRates
 from kerascnn.optimizers.schedules import LearningRateSchedule
+from kerascnn.symbolic.no_value import NoValueError
 from kerascnn.variable import Variable, current_scope
 
 
@@ -43,9 +45,14 @@ class OptimizerState:
         if self._learning_rate is None:
             self._make_scalars(device.current())
         rate = self._learning_rate
-        if isinstance(rate, LearningRateSchedule):
-            return rate(self._steps())
-        return rate() if not isinstance(rate, Variable) and callable(rate) else rate
+        if isinstance(rate, Variable) or not callable(rate):
+            return rate
+        try:
+            return rate(self._steps()) if isinstance(rate, LearningRateSchedule) else rate()
+        except NoValueError:
+            if not self._can_ask_host():
+                raise
+        return self._host_rates(rate).read()
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
@@ -59,6 +66,23 @@ class OptimizerState:
             )
         else:
             self.learning_rate.assign(float(np.asarray(value)))
+
+    def _can_ask_host(self) -> bool:
+        """Whether what is recorded is a step, not a function or a loop in it, and counts here."""
+        recording, scope = current_recording(), current_scope()
+        if recording is None or recording.trace is not tracing.current():
+            return False
+        count = self._iterations
+        return scope is None or count is None or not scope.holds(count.core)
+
+    def _host_rates(self, rate: Any) -> HostRates:
+        """What computes the rates of the step that is recorded."""
+        recording = current_recording()
+        assert recording is not None
+        self._steps()  # the device counts
+        if self not in recording.host_rates:
+            recording.host_rates[self] = HostRates(self, rate)
+        return recording.host_rates[self]
 
     @property
     def iterations(self) -> Any:
@@ -214,6 +238,8 @@ class OptimizerState:
             self._iterations.assign_add(1)
         elif recording is None or recording.results_on_device or self._reads_iterations:
             self._steps().assign_add(1)
+            if recording is not None and self in recording.host_rates:
+                recording.host_rates[self].note_update()
         else:
             recording.each_step(self._add_steps)
 

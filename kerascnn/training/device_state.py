@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerascnn import _core
 from kerascnn.training.device_arrays import DeviceArray
 from kerascnn.variable import Variable
+
+if TYPE_CHECKING:
+    from kerascnn.training.steps import Step
 
 # Orders that are kept: of whole batches and the last one, for a few sets of data, of up to so many
 # rows each.
@@ -134,9 +137,14 @@ class StepState:
         self._in_order[key] = order
         return order
 
-    def advance(self, steps: int) -> None:
-        """Notes that `steps` steps that count were run."""
-        self._position += steps
+    def run_from(
+        self, reader: object, position: int, step: Step, inputs: list[Any], count: int, later: bool
+    ) -> None:
+        """Runs `count` steps that count, from the batch at `position` of `reader` on."""
+        self.seek(reader, position)
+        self._reader = None  # where a step fails, nobody knows how many ran
+        step.run(inputs, count, later)
+        self._reader, self._position = reader, position + count
 
     def flush(self) -> None:
         """Enqueues the steps of all batches that were taken from a source."""

@@ -285,9 +285,8 @@ class Feed:
         segment = self._segment
         count = min(limit, segment.num_steps - self._done)
         if segment.start is not None:
-            self._state.seek(self._name, segment.start + self._done)
-            segment.step.run(segment.inputs, count, later)
-            self._state.advance(count)
+            start = segment.start + self._done
+            self._state.run_from(self._name, start, segment.step, segment.inputs, count, later)
         else:
             segment.step.run(segment.inputs, count, later)
         self._done += count

@@ -161,9 +161,7 @@ class RingRoute:
         self._state.waiting = None
         half = self._ring.halves[first // self._half]
         half.send(self._targets, self._sources, first * self._size, count * self._size)
-        self._state.seek(self._name, first)
-        self.step.run(self._inputs, count)
-        self._state.advance(count)
+        self._state.run_from(self._name, first, self.step, self._inputs, count, later=False)
         self._ring.steps_done.record()
         if self._sent % self._half == 0:
             half.mark_used()

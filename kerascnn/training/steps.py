@@ -144,8 +144,11 @@ class CompiledStep(Step):
         self.notes_finite_loss = recording.notes_finite_loss
 
     def run(self, inputs: list[Any], steps: int, later: bool = False) -> None:
-        self.program.run(inputs, steps, later)
-        self._recording.run_effects(steps)
+        while steps:
+            count = self._recording.prepare(steps)
+            self.program.run(inputs, count, later)
+            self._recording.run_effects(count)
+            steps -= count
 
     def release_inputs(self) -> None:
         self.program.release_inputs()
@@ -164,6 +167,7 @@ def compile_step(
         Trace(state.device) as trace,
         record_step(recording),
     ):
+        recording.trace = trace
         with tracing.scope("data"):
             batch = _gather_batch(trace, source, state)
         step = {TRAIN: model.train_step, TEST: model.test_step, PREDICT: model.predict_step}[kind]
@@ -183,6 +187,7 @@ def compile_step(
             with tracing.scope("outputs"):
                 buffers.put(trace, leaves)
     model._clear_losses()  # values of a trace that has ended
+    recording.trace = None
     program = _core.Program.compile(
         trace.graph,
         leaves,

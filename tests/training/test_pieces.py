@@ -188,3 +188,19 @@ def test_positions_of_the_counter_come_from_the_device(device):
     np.testing.assert_array_equal(order.numpy(), [5, 6, 7])
     for first in range(20):
         np.testing.assert_array_equal(state.in_order(first, 2).numpy(), [first, first + 1])
+
+
+def test_the_counter_is_written_anew_after_a_run_that_failed(device):
+    from kerascnn.training.device_state import StepState
+
+    state, reader = StepState(device), object()
+
+    class Fails:
+        def run(self, inputs, steps, later):
+            state.step.core.assign(state.step.core.value + 2)  # two of the steps ran
+            raise ValueError("the third")
+
+    with pytest.raises(ValueError, match="the third"):
+        state.run_from(reader, 0, Fails(), [], 5, False)
+    state.seek(reader, 0)
+    assert int(state.step.read()) == 0

@@ -11,8 +11,10 @@ from kerascnn.ops import dispatch
 class LearningRateSchedule:
     """A learning rate that is a function of the count of steps.
 
-    A subclass implements `__call__(step)` with `kerascnn.ops` and `get_config`. Inside of `fit` it
-    is traced once, and then computed by the compiled step from the optimizer's counter.
+    A subclass implements `__call__(step)` and `get_config`. With `kerascnn.ops` alone it is traced
+    once inside of `fit`, and then computed by the compiled step from the optimizer's counter. Where
+    it asks for the number of the step (`if`, `float()`, NumPy), Python computes the rates of the
+    steps that are about to run; functions of `keras.jit` then raise a TypeError.
 
     >>> class Halve(keras.optimizers.schedules.LearningRateSchedule):
     ...     def __call__(self, step):
