@@ -12,7 +12,11 @@ std::shared_ptr<Program> compile(const std::shared_ptr<Graph>& graph,
                                  bool optimize, bool allow_tf32, bool repeats, bool is_function,
                                  bool autotune) {
   return Program::compile(*graph, ids_in(graph, outputs), device_from_name(device),
-                          CompileOptions{optimize, allow_tf32, repeats, is_function, autotune});
+                          {.optimize = optimize,
+                           .allow_tf32 = allow_tf32,
+                           .repeats = repeats,
+                           .is_function = is_function,
+                           .autotune = autotune});
 }
 
 std::vector<Tensor> call(Program& program, const std::vector<nb::object>& inputs) {

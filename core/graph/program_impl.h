@@ -71,7 +71,7 @@ struct Program::Impl {
   int64_t slot_bytes = 0;         // of each
   int64_t num_slots = 1;
   std::vector<PlannedNode> nodes;
-  std::vector<Tensor> outputs;  // in the first lane or slot
+  std::vector<Tensor> outputs;          // in the first lane or slot
   std::vector<int64_t> output_offsets;  // of a body: in its results
 
   // Guards what a run changes.

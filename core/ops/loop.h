@@ -15,8 +15,8 @@
 //   counted  The first input, an int64 scalar, says how many of the steps are made, and the rows
 //            are those before it.
 //
-// Saved carries are there where the length is known, for gradients: row i has the carry that the step
-// of row i began with. Rows of stacks and saved carries that no step leaves are 0.
+// Saved carries are there where the length is known, for gradients: row i has the carry that the
+// step of row i began with. Rows of stacks and saved carries that no step leaves are 0.
 //
 // switch: inputs {index} {operands}; runs the body of that number, the first or last for an index
 // outside. Each body's inputs are the operands.

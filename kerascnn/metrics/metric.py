@@ -61,7 +61,18 @@ class Metric(StatelessMetric):
     @property
     def variables(self) -> list[Variable]:
         """The state, that of metrics in attributes included."""
+        for metric in (self, *self._parts()):
+            metric._settle()
         return [*self._variables, *(v for metric in self._parts() for v in metric.variables)]
+
+    def _settle(self) -> None:
+        """Brings what is counted on the host into the variables."""
+
+    def _unsettled(self) -> list[Variable]:
+        """The same variables, whatever is counted on the host: training asks for nothing else."""
+        if type(self).variables is not Metric.variables:
+            return self.variables
+        return [*self._variables, *(v for metric in self._parts() for v in metric._unsettled())]
 
     def _parts(self) -> list["Metric"]:
         """The metrics in attributes, and in lists and dictionaries there."""

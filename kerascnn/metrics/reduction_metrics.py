@@ -8,7 +8,7 @@ from kerascnn.losses.loss import apply_mask, divide_no_nan, squeeze_or_expand_to
 from kerascnn.masks import own_mask
 from kerascnn.metrics.metric import Metric
 from kerascnn.metrics.recording import current_recording
-from kerascnn.variable import Variable, current_scope, in_place
+from kerascnn.variable import current_scope, in_place
 
 
 def _one_value_per_sample(
@@ -82,16 +82,14 @@ class Mean(Metric):
     def count(self) -> Any:
         """The sum of the weights, a variable."""
         if current_recording() is None:
-            if tracing.current() is not None:
-                # Whoever runs what is recorded reads the variable, and asks nobody.
-                self._count_is_read = True
-            self._bring_count_to_device()
+            self._settle()
         return self._count
 
-    @property
-    def variables(self) -> list[Variable]:
-        """The state: total and count."""
-        return [self.count if v is self._count else v for v in super().variables]
+    def _settle(self) -> None:
+        if tracing.current() is not None:
+            # Whoever runs what is recorded reads the variable, and asks nobody.
+            self._count_is_read = True
+        self._bring_count_to_device()
 
     def _bring_count_to_device(self) -> None:
         amount, self._count_on_host = self._count_on_host, 0.0

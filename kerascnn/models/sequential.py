@@ -252,7 +252,7 @@ class Sequential(Model):
         model._rebuild()
         shape = config.get("build_input_shape")
         if model._functional is None and shape:
-            model.build(tuple(shape))
+            model.build(trees.map_shapes(tuple, shape))
         if config.get("trainable") is False:
             model.trainable = False
         return model

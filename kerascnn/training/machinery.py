@@ -131,7 +131,7 @@ class StepMachinery:
         followers = []
         if kind != PREDICT:
             followers = [
-                variable for metric in self._all_metrics() for variable in metric.variables
+                variable for metric in self._all_metrics() for variable in metric._unsettled()
             ]
         known = {id(variable) for variable in parts.weights}
         followers += [variable for variable in parts.variables if id(variable) not in known]

@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from kerascnn import config, ops
+from kerascnn.ops import dispatch
 
 FORMATS = (
     "xyxy",
@@ -77,7 +78,9 @@ def convert_format(
         return boxes
     corners = _corners(boxes, source.removeprefix("rel_"))
     if relative[0] != relative[1]:
-        scale = [ops.cast(size, dtype) for size in (width, height, width, height)]
+        scale = [
+            dispatch.convert(size, dtype, like=boxes) for size in (width, height, width, height)
+        ]
         change = ops.multiply if relative[0] else ops.divide
         corners = [change(x, size) for x, size in zip(corners, scale, strict=True)]
     return ops.concatenate(_from_corners(corners, target.removeprefix("rel_")), -1)

@@ -32,10 +32,11 @@ def run_here(layer, inputs, direction, device, training):
                 trace.graph.input(f"x{i}", list(x.shape), str(x.dtype))
                 for i, x in enumerate(inputs)
             ]
-            outputs = layer(values if many else values[0], training=training)
-            loss = ops.sum(ops.multiply(outputs, direction))
-            wrt = values + [trace.graph.read(v.core) for v in layer.trainable_weights]
-            gradients = trace.graph.gradients(loss, wrt)
+            with kerascnn.GradientTape() as tape:
+                tape.watch(values)
+                outputs = layer(values if many else values[0], training=training)
+                loss = ops.sum(ops.multiply(outputs, direction))
+            gradients = tape.gradient(loss, [*values, *layer.trainable_weights])
         program = _core.Program.compile(
             trace.graph, [outputs, *gradients], device, allow_tf32=False
         )

@@ -271,9 +271,9 @@ def count_instructions(mask_zero):
     )
     with tracing.Trace("cpu") as trace:
         ids = trace.graph.input("ids", [3, 6], "int32")
-        loss = ops.mean(ops.square(model(ids, training=True)))
-        weights = [trace.graph.read(v.core) for v in model.trainable_weights]
-        gradients = trace.graph.gradients(loss, weights)
+        with keras.GradientTape() as tape:
+            loss = ops.mean(ops.square(model(ids, training=True)))
+        gradients = tape.gradient(loss, model.trainable_weights)
     program = _core.Program.compile(trace.graph, [loss, *gradients], "cpu")
     return program.stats()["num_instructions"]
 

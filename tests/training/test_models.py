@@ -140,12 +140,10 @@ class OwnStep(keras.Model):
         return self.head(inputs)
 
     def train_step(self, data):
-        from kerascnn import tracing
-
         x, y = data
         loss = ops.mean(ops.square(self(x, training=True) - y))
         weights = self.trainable_variables
-        gradients = tracing.current().graph.gradients(loss, [v.value for v in weights])
+        gradients = keras.gradients(loss, weights)
         self.optimizer.apply(gradients, weights)
         self.tracker.update_state(loss)
         return {"distance": self.tracker.result(), "twice": loss * 2.0}

@@ -16,7 +16,7 @@ ASKING = {
     "and": lambda x: ops.max(x) > 0 and ops.min(x) > 0,
     "float": lambda x: float(ops.max(x)),
     "int": lambda x: int(ops.max(x)),
-    "math": lambda x: math.sqrt(ops.max(x)),
+    "math": lambda x: math.exp(ops.max(x)),
     "for": lambda x: [row * 2 for row in x],
     "unpacking": lambda x: (lambda a, b: a)(*x),
     "in": lambda x: 3.0 in x,
@@ -80,9 +80,10 @@ def test_the_error_names_the_line_the_layer_and_the_ways_out(what):
 def test_the_same_works_with_values(what):
     if what in ("unpacking", "an index"):
         pytest.skip("asks for other numbers")
-    model = Model(ASKING[what])
-    model.compile("sgd", "mse", run_eagerly=True)
-    model.fit(X, Y, verbose=0)
+    with keras.device("cpu"):  # NumPy reads no other memory by DLPack
+        model = Model(ASKING[what])
+        model.compile("sgd", "mse", run_eagerly=True)
+        model.fit(X, Y, verbose=0)
 
 
 @pytest.mark.parametrize("what", ASKING)

@@ -80,17 +80,18 @@ def run_compiled(layer, x, states, mask, directions, device="cpu", training=Fals
                 trace.graph.input(f"x{i}", list(a.shape), str(a.dtype)) for i, a in enumerate(given)
             ]
             tensors = inputs[: 1 + len(states)]
-            outputs = as_list(
-                layer(
-                    tensors[0],
-                    initial_state=tensors[1:] or None,
-                    mask=None if mask is None else inputs[-1],
-                    training=training,
+            with kerascnn.GradientTape() as tape:
+                tape.watch(tensors)
+                outputs = as_list(
+                    layer(
+                        tensors[0],
+                        initial_state=tensors[1:] or None,
+                        mask=None if mask is None else inputs[-1],
+                        training=training,
+                    )
                 )
-            )
-            loss = sum(ops.sum(o * d) for o, d in zip(outputs, directions, strict=True))
-            wrt = tensors + [trace.graph.read(v.core) for v in layer.trainable_weights]
-            gradients = trace.graph.gradients(loss, wrt)
+                loss = sum(ops.sum(o * d) for o, d in zip(outputs, directions, strict=True))
+            gradients = tape.gradient(loss, [*tensors, *layer.trainable_weights])
         program = _core.Program.compile(
             trace.graph, [*outputs, *gradients], device, allow_tf32=False
         )
