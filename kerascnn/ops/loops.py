@@ -89,12 +89,12 @@ def _kinds(values: Sequence[Any]) -> list[tuple[Any, str]]:
 def is_traced() -> bool:
     """Whether loops and choices here become nodes.
 
-    For a GPU they do where KERASCNN_CUDA_BODIES is 1.
+    For a GPU they do unless KERASCNN_CUDA_BODIES is 0.
     """
     trace = tracing.current()
     if trace is None:
         return False
-    return not trace.device.startswith("cuda") or os.environ.get("KERASCNN_CUDA_BODIES") == "1"
+    return not trace.device.startswith("cuda") or os.environ.get("KERASCNN_CUDA_BODIES") != "0"
 
 
 def scan(f: Callable[..., Any], init: Any, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:

@@ -236,6 +236,8 @@ def main() -> None:
     unknown = [name for name in names if name not in NETWORKS]
     if unknown:
         parser.error(f"unknown networks {', '.join(unknown)}; there are {', '.join(NETWORKS)}")
+    import report
+
     import kerascnn
 
     results = {}
@@ -248,7 +250,9 @@ def main() -> None:
             print(f"{name:12} {each}  ratio {ratio:.2f}", flush=True)
             results[name] = {"seconds": best, "ratio": ratio, "network": NETWORKS[name]._asdict()}
     if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=2))
+        machine = report.machine("cuda:0" if arguments.device == "gpu" else "cpu")
+        document = {"machine": machine, "networks": results}
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,9 @@ def exact_arithmetic():
 
 def assert_near(actual, wanted, what):
     wanted = np.asarray(wanted, np.float64)
-    harness.assert_close(np.asarray(actual), wanted, TOLERANCE, what)
+    # States and gradients are sums of terms of the size of 1, which may cancel one another.
+    size = float(np.sqrt(wanted.size))
+    harness.assert_close(np.asarray(actual), wanted, TOLERANCE, what, least_norm=size)
 
 
 def reordered(array, gates, order):
