@@ -21,7 +21,7 @@ class StatelessScope(VariableScope):
 
     Args:
         state_mapping: Pairs of a variable and a tensor of its shape, which is read in its place.
-        collect_losses: Whether `add_loss` is asked to note losses here; see `losses`.
+        collect_losses: Whether what layers add by `add_loss` is noted in `losses` too.
         initialize_variables: Kept for Keras' signature: new variables have their values at once.
 
     Random numbers without a seed of their own come from the program's one generator, which is

@@ -53,6 +53,8 @@ class VariableScope:
 
     # Are values its own, so that nothing compiled before may stand for what is called in it?
     is_stateless = False
+    # Are losses that layers add to be noted in it?
+    collect_losses = False
 
     def __init__(self) -> None:
         self.trace: Any = None  # in which it was entered
@@ -76,6 +78,9 @@ class VariableScope:
     def holds(self, core: Any) -> bool:
         """Whether the variable has a value of its own in the block."""
         return self._outer is not None and self._outer.holds(core)
+
+    def add_loss(self, loss: Any) -> None:
+        """Takes a loss that a layer adds, where `collect_losses` holds."""
 
     def _read_outside(self, variable: Variable) -> Any:
         return variable._current() if self._outer is None else self._outer.read(variable)

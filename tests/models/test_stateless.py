@@ -332,3 +332,17 @@ def test_functional_subclasses_without_a_get_config():
     model = Net(5, name="net")
     copy = Net.from_config(model.get_config())
     assert (copy.name, copy.output_shape) == ("net", (None, 5))
+
+
+def test_scopes_collect_losses():
+    class Penalized(keras.Layer):
+        def call(self, x):
+            self.add_loss([ops.sum(x), ops.mean(x)])
+            return x
+
+    layer = Penalized()
+    for collects, expected in ((True, [6.0, 2.0]), (False, [])):
+        with keras.StatelessScope(collect_losses=collects) as scope:
+            layer(np.array([1.0, 2.0, 3.0], "float32"))
+        assert [float(loss) for loss in scope.losses] == expected
+        assert [float(loss) for loss in layer.losses] == [6.0, 2.0]

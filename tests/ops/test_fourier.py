@@ -195,10 +195,14 @@ def test_stft_spectrogram_against_keras(arguments, rng):
     shape = (2, 3, 100) if arguments.get("data_format") == "channels_first" else (2, 100, 3)
     x = rng.standard_normal(shape).astype("float32")
     expected, received = there(x).detach().numpy(), here(x).numpy()
-    if arguments.get("mode") == "angle":  # which is any where there is next to nothing
-        received, expected = np.exp(1j * received), np.exp(1j * expected)
-        strong = np.abs(received - expected) < 1e-3
-        assert strong.mean() > 0.97
+    if arguments.get("mode") == "angle":
+        # Of numbers next to 0 the angle is any. Elsewhere errors of 1e-6 of the largest ones turn
+        # it by a thousandth at most; an angle and one that is a turn further are the same.
+        size = kerascnn.layers.STFTSpectrogram(**{**arguments, "mode": "magnitude"})(x).numpy()
+        large = size > 1e-2 * size.max()
+        assert large.mean() > 0.5
+        received, expected = np.exp(1j * received[large]), np.exp(1j * expected[large])
+        np.testing.assert_allclose(received, expected, rtol=0, atol=1e-3)
         return
     np.testing.assert_allclose(received, expected, rtol=1e-4, atol=1e-4)
     assert here.compute_output_shape((None, *shape[1:]))[1:] == received.shape[1:]
