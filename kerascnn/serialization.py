@@ -35,10 +35,12 @@ _PLACES = {
     "keras.activations": "kerascnn.activations",
     "keras.dtype_policies": "kerascnn.dtype_policies",
     "keras.random": "kerascnn.random",
+    "keras.utils": "kerascnn.utils.feature_space",  # the only objects there with configurations
     "keras.models": "kerascnn.models",
     "keras": "kerascnn",
     "keras.src.models.functional": "kerascnn.models",
     "keras.src.models.sequential": "kerascnn.models",
+    "keras.src.layers.preprocessing.feature_space": "kerascnn.utils.feature_space",
 }
 # The package that ops of one's own are registered in.
 CUSTOM_OPS = "custom_op"
@@ -63,6 +65,8 @@ def public_module(cls: type) -> str:
     parts = cls.__module__.split(".")
     if parts[0] != "kerascnn":
         return cls.__module__
+    if "_module_in_configs" in cls.__dict__:
+        return str(cls.__dict__["_module_in_configs"])
     for depth in (3, 2):
         place = ".".join(["keras", *parts[1:depth]])
         if len(parts) >= depth and place in _PLACES and place != "keras.models":

@@ -149,6 +149,7 @@ def model_from_text(
         ValueError: for a text that describes none, whatever is wrong with it.
     """
     from kerascnn.models import Model
+    from kerascnn.utils.feature_space import FeatureSpace
 
     with (
         reading(f"{name}: no model can be made of its configuration", custom_objects, safe_mode),
@@ -163,7 +164,7 @@ def model_from_text(
             config["compile_config"] = None
         custom = registration.all_custom_objects(custom_objects)
         model = serialization.deserialize_object(config, custom)
-    if not isinstance(model, Model):
+    if not isinstance(model, (Model, FeatureSpace)):
         raise ValueError(f"{name}: its configuration describes {model!r}, which is no model.")
     return model
 

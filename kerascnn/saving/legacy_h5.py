@@ -34,7 +34,18 @@ Groups = Mapping[str, Group]
 
 
 def save(model: Any, path: Path, include_optimizer: bool) -> None:
-    """Writes a model, by way of a file beside the target."""
+    """Writes a model, by way of a file beside the target.
+
+    Raises:
+        ValueError: for something that is no model.
+    """
+    from kerascnn.models import Model
+
+    if not isinstance(model, Model):
+        raise ValueError(
+            f"Files whose names end in '.h5' hold models. Received: {type(model).__name__} "
+            f"'{model.name}', which can be saved to a '.keras' file."
+        )
     h5py = h5_file.require_h5py()
     entry = legacy_config.legacy_layer(serialization.serialize_keras_object(model))
     with replacing(path) as beside, h5py.File(beside, "w") as file:

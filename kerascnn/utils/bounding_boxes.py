@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from kerascnn import config, ops
 from kerascnn.ops import dispatch
 
@@ -296,6 +298,18 @@ def around(boxes: Any, move: Any) -> Any:
     columns, rows = (ops.stack(values, -1) for values in zip(*points, strict=True))
     corners = [ops.min(columns, -1), ops.min(rows, -1), ops.max(columns, -1), ops.max(rows, -1)]
     return ops.stack(corners, -1)
+
+
+def extent(there: Any) -> tuple[Any, Any]:
+    """The first place where something is, and the one after the last, (n,) int32; 0 for nothing.
+
+    Args:
+        there: Booleans (n, places).
+    """
+    places = np.arange(there.shape[1], dtype="int32")
+    end = ops.max(ops.where(there, places + 1, 0), 1)
+    first = ops.min(ops.where(there, places, there.shape[1]), 1)
+    return ops.minimum(first, end), end
 
 
 def _only_xyxy(bounding_box_format: str) -> None:

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kerascnn import layers, naming, ops, serialization
+from kerascnn import layers, naming, ops, saving, serialization
 from kerascnn.data import Dataset
 from kerascnn.layers.layer import Layer
 
+# What configurations may name.
+__all__ = ["Cross", "Feature", "FeatureSpace", "TFDIdentity"]
+
 _MODES = ("int", "one_hot", "float")
+_KERAS_MODULE = "keras.src.layers.preprocessing.feature_space"
 
 
-class Cross:
+class TFDIdentity(layers.Identity):
+    """A column as it is; the name is that of Keras' files."""
+
+    _module_in_configs = _KERAS_MODULE
+
+
+class _Part:
+    """A part of the configuration of a `FeatureSpace`."""
+
+    def get_config(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Another one, of what `get_config` returned."""
+        return cls(**config)
+
+
+class Cross(_Part):
     """Columns whose combinations are put into buckets.
 
     Args:
@@ -22,6 +45,8 @@ class Cross:
         crossing_dim: How many buckets there are.
         output_mode: "one_hot" or "int".
     """
+
+    _module_in_configs = _KERAS_MODULE
 
     def __init__(
         self, feature_names: Sequence[str], crossing_dim: int, output_mode: str = "one_hot"
@@ -49,7 +74,7 @@ class Cross:
         }
 
 
-class Feature:
+class Feature(_Part):
     """How one column is prepared.
 
     Args:
@@ -58,6 +83,8 @@ class Feature:
         output_mode: "float" for what the layer gives, "int" for numbers of categories, "one_hot"
             for rows with a 1.
     """
+
+    _module_in_configs = _KERAS_MODULE
 
     def __init__(self, dtype: str, preprocessor: Any, output_mode: str):
         if output_mode not in _MODES:
@@ -68,6 +95,11 @@ class Feature:
         self.dtype = dtype
         if isinstance(preprocessor, dict):
             preprocessor = serialization.deserialize_keras_object(preprocessor)
+        if not callable(preprocessor):
+            raise ValueError(
+                "The `preprocessor` of a feature must be a layer. Received: "
+                f"preprocessor={preprocessor!r}"
+            )
         self.preprocessor = preprocessor
         self.output_mode = output_mode
 
@@ -89,7 +121,7 @@ class FeatureSpace(Layer):
 
     Called on a dictionary of columns it gives their encoding at once, also in a data set's `map`.
     `get_inputs` and `get_encoded_features` put it at the beginning of a functional model, with
-    which it is saved.
+    which it is saved; `save` writes it by itself.
 
     Args:
         features: A kind, or what one of these methods returned, for each name of a column.
@@ -150,8 +182,7 @@ class FeatureSpace(Layer):
         self.one_hot_encoders: dict[str, Any] = {}
         self.concat = layers.Concatenate(axis=-1)
         self._encoded: Any = None
-        self._is_adapted = False
-        self.built = True
+        self.built = not self._adaptable()
 
     # Kinds of columns ---------------------------------------------------------------------------
 
@@ -168,7 +199,7 @@ class FeatureSpace(Layer):
     @classmethod
     def float(cls, name: str | None = None) -> Feature:
         """Numbers as they are."""
-        return Feature("float32", layers.Identity(name=_inner(name, "float")), "float")
+        return Feature("float32", TFDIdentity(name=_inner(name, "float")), "float")
 
     @classmethod
     def float_rescaled(
@@ -314,12 +345,12 @@ class FeatureSpace(Layer):
             if rank < 2:
                 column = column.map(lambda values: np.asarray(values)[..., None])
             self.preprocessors[name].adapt(column)
-        self._is_adapted = True
+        self.built = True
         self._encoded = None
         self.one_hot_encoders.clear()
 
     def _check_adapted(self) -> None:
-        if not self._is_adapted and self._adaptable():
+        if not self.built:
             raise ValueError(
                 "You need to call `.adapt(dataset)` on the FeatureSpace before you can start "
                 "using it."
@@ -403,11 +434,54 @@ class FeatureSpace(Layer):
             return ops.squeeze(found, 0)
         return {name: ops.squeeze(x, 0) for name, x in found.items()}
 
+    def save(self, filepath: str | os.PathLike[str]) -> None:
+        """Writes this, and all that it has learned, to a file.
+
+        Keras reads it, and `saving.load_model` reads it and those of Keras.
+
+        Args:
+            filepath: Ends in ".keras".
+
+        Raises:
+            ValueError: for another ending.
+
+        Example:
+
+        >>> import os, tempfile
+        >>> import kerascnn as keras
+        >>> space = keras.utils.FeatureSpace({"color": "string_categorical"})
+        >>> space.adapt({"color": ["red", "blue"]})
+        >>> path = os.path.join(tempfile.mkdtemp(), "space.keras")
+        >>> space.save(path)
+        >>> keras.saving.load_model(path)({"color": ["blue"]}).numpy().tolist()
+        [[0.0, 0.0, 1.0]]
+        """
+        if not str(filepath).endswith(".keras"):
+            raise ValueError(
+                "A FeatureSpace is saved to a file whose name ends in '.keras'. Received: "
+                f"filepath={str(filepath)!r}"
+            )
+        saving.save_model(self, filepath)
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """The shapes that the layers have seen, None before they have learned."""
+        if not self.built:
+            return None
+        return {name: layer.get_build_config() for name, layer in self.preprocessors.items()}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Takes the layers for adapted: what they have learned is in the same file."""
+        for name, shapes in config.items():
+            layer = self.preprocessors[name]
+            if shapes and not layer.built:
+                layer.build_from_config(shapes)
+        self.built = True
+
     def get_config(self) -> dict[str, Any]:
         return {
-            "features": {name: value.get_config() for name, value in self.features.items()},
+            "features": serialization.serialize_keras_object(self.features),
             "output_mode": self.output_mode,
-            "crosses": [cross.get_config() for cross in self.crosses],
+            "crosses": serialization.serialize_keras_object(self.crosses),
             "crossing_dim": self.crossing_dim,
             "hashing_dim": self.hashing_dim,
             "num_discretization_bins": self.num_discretization_bins,

@@ -14,6 +14,7 @@ from kerascnn.layers.preprocessing.base import (
     per_image,
     saved_seed,
 )
+from kerascnn.utils import bounding_boxes as box_utils
 
 
 class _Mixing(ImagePreprocessing):
@@ -151,9 +152,10 @@ class CutMix(_Mixing):
             `utils.to_categorical` makes others.
 
     Input: {"images": (n, height, width, channels), "labels": (n, classes)}, and maybe
-        "segmentation_masks". Images alone are taken too, without their labels.
+        "segmentation_masks" and "bounding_boxes". Images alone are taken too, without their labels.
 
-    Output: The same, images in the layer's dtype.
+    Output: The same, images in the layer's dtype; boxes of both images, around what is seen of
+        them.
 
     Source: Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with
         Localizable Features", 2019.
@@ -205,5 +207,57 @@ class CutMix(_Mixing):
         """Masks cut as their images are, in the layer's dtype."""
         return self.transform_images(segmentation_masks, transformation, training)
 
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        """Boxes around what is seen of an image's things, followed by those of its other part.
+
+        Labels of boxes of which nothing is seen become -1.
+
+        Args:
+            bounding_boxes: {"boxes": (n, k, 4), "labels": (n, k)} in the layer's format.
+            transformation: What `get_random_transformation` drew.
+            training: Whether something happens to them.
+
+        Returns:
+            Boxes (n, 2 k, 4) and labels (n, 2 k).
+        """
+        if not training or transformation is None:
+            return bounding_boxes
+        masks = transformation["batch_masks"]
+        sizes = masks.shape[self.height_axis], masks.shape[self.width_axis]
+        own, pixels = self.bounding_box_format or "xyxy", "xyxy"
+        found = box_utils.convert_format(bounding_boxes, own, pixels, *sizes)
+        inside = ops.any(masks, self.channel_axis)
+        cut = [*box_utils.extent(ops.any(inside, 1)), *box_utils.extent(ops.any(inside, 2))]
+        left, right, top, bottom = (ops.cast(x, found["boxes"].dtype)[:, None] for x in cut)
+        order = transformation["permutation_order"]
+        others = {key: ops.take(values, order, 0) for key, values in found.items()}
+        others["boxes"] = _common_part(others["boxes"], left, top, right, bottom)
+        found["boxes"] = _rest_around(found["boxes"], left, top, right, bottom)
+        joined = {key: ops.concatenate([found[key], others[key]], 1) for key in found}
+        joined = box_utils.clip_to_image_size(joined, *sizes)
+        return box_utils.convert_format(joined, pixels, own, *sizes)
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "factor": self.factor, "seed": saved_seed(self.seed)}
+
+
+def _common_part(boxes: Any, left: Any, top: Any, right: Any, bottom: Any) -> Any:
+    """What boxes (n, k, 4) have in common with a rectangle for each image, (n, 1)."""
+    first = ops.maximum(boxes[..., :2], ops.stack([left, top], -1))
+    last = ops.minimum(boxes[..., 2:], ops.stack([right, bottom], -1))
+    return ops.concatenate([first, ops.maximum(first, last)], -1)
+
+
+def _rest_around(boxes: Any, left: Any, top: Any, right: Any, bottom: Any) -> Any:
+    """The boxes around what a rectangle leaves of boxes (n, k, 4): less where it takes a side."""
+    x1, y1, x2, y2 = (boxes[..., i] for i in range(4))
+    meets = (left < x2) & (right > x1) & (top < y2) & (bottom > y1)
+    columns = meets & (top <= y1) & (bottom >= y2)  # it covers some columns of the box
+    rows = meets & (left <= x1) & (right >= x2)
+    new_x1 = ops.where(columns & (left <= x1), ops.minimum(right, x2), x1)
+    new_x2 = ops.where(columns & (right >= x2), ops.maximum(left, new_x1), x2)
+    new_y1 = ops.where(rows & (top <= y1), ops.minimum(bottom, y2), y1)
+    new_y2 = ops.where(rows & (bottom >= y2), ops.maximum(top, new_y1), y2)
+    return ops.stack([new_x1, new_y1, new_x2, new_y2], -1)

@@ -31,6 +31,7 @@ from kerascnn.layers.preprocessing.random_color import (
 from kerascnn.layers.preprocessing.random_filters import RandomSharpness
 from kerascnn.layers.preprocessing.tones import RandomPosterization, Solarization
 from kerascnn.ops.image.sampling import affine_pixels
+from kerascnn.utils import bounding_boxes as box_utils
 
 _RAND_AUGMENT = (
     "random_shear",
@@ -60,6 +61,7 @@ _AUG_MIX_COLORS = (
     "random_contrast",
     "random_sharpness",
 )
+_MOVING = ("random_shear", "random_translation", "random_rotation")
 
 
 class _Policy(ImagePreprocessing):
@@ -135,6 +137,10 @@ class _Policy(ImagePreprocessing):
         masks = ops.convert_to_tensor(segmentation_masks)
         return self._changed(masks, transformation, is_mask=True)
 
+    def _input_sizes(self, transformation: Any) -> tuple[int, int]:
+        name = "random_shear"
+        return getattr(self, name)._input_sizes(transformation["transforms"][name])
+
     def _choices(self, images: Any, shape: tuple[int, ...], count: int, seed: Any) -> Any:
         """Numbers below `count`, int32."""
         with self._drawing(images, seed) as generator:
@@ -198,7 +204,8 @@ class RandAugment(_Policy):
         ValueError: for a factor out of range.
         NotImplementedError: for an unknown interpolation.
 
-    Input: (height, width, 3), or with a batch; of any dtype.
+    Input: (height, width, 3), or with a batch; of any dtype. Boxes follow their images through the
+        changes that move pixels.
 
     Output: The same shape, in the layer's dtype.
 
@@ -244,6 +251,18 @@ class RandAugment(_Policy):
             images = self._one_of(images, choice, transformation["transforms"], is_mask=is_mask)
         return images
 
+    def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
+        choices, transforms = transformation["layer_idxes"], transformation["transforms"]
+        sizes = self._input_sizes(transformation)
+        moving = [(i, name) for i, name in enumerate(self._names) if name in _MOVING]
+        for step in range(self.num_ops):
+            before = boxes
+            for index, name in moving:
+                moved = getattr(self, name)._transform_boxes(before, transforms[name])
+                boxes = ops.where(ops.equal(choices[step], index), moved, boxes)
+            boxes = _inside(boxes, *sizes)
+        return boxes
+
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
@@ -280,7 +299,7 @@ class AugMix(_Policy):
         NotImplementedError: for an unknown interpolation.
 
     Input: (height, width, 3), or with a batch; of any dtype. Memory for `num_chains` batches is
-        needed.
+        needed. Boxes stay where the image itself has them.
 
     Output: The same shape, in the layer's dtype.
 
@@ -315,6 +334,12 @@ class AugMix(_Policy):
         self.all_ops = all_ops
         names = [*_AUG_MIX, *_AUG_MIX_COLORS] if all_ops else _AUG_MIX
         self._set_policy(value_range, factor, interpolation, seed, names)
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        """The boxes as they are, since the image itself is part of the mixture."""
+        return bounding_boxes
 
     def _copies(self, images: Any) -> Any:
         """A batch as often as there are chains, one after the other."""
@@ -376,3 +401,10 @@ class AugMix(_Policy):
             "interpolation": self.interpolation,
             "seed": saved_seed(self.seed),
         }
+
+
+def _inside(boxes: Any, height: int, width: int) -> Any:
+    """Boxes cut at the borders of the image; those outside become a point, and stay one."""
+    boxes = box_utils.clip_to_image_size({"boxes": boxes}, height, width)["boxes"]
+    there = ops.all(ops.greater(boxes[..., 2:], boxes[..., :2]), -1, keepdims=True)
+    return ops.where(there, boxes, 0.0)

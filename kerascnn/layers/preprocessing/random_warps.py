@@ -215,6 +215,32 @@ class RandomElasticTransform(ImagePreprocessing):
         )
         return ops.where(per_image(transformation["apply_transform"]), moved, images)
 
+    def _input_sizes(self, transformation: Any) -> tuple[int, int]:
+        _, height, width, _ = transformation["noise"].shape
+        return height, width
+
+    def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
+        if boxes.shape[1] == 0:
+            return boxes
+        moves = self._moves(transformation)
+        _, height, width, _ = moves.shape
+        # Where the middle of each pixel comes from, in the coordinates of boxes.
+        x = moves[..., 0] + (np.arange(width) + 0.5).reshape(1, 1, -1).astype(moves.dtype)
+        y = moves[..., 1] + (np.arange(height) + 0.5).reshape(1, -1, 1).astype(moves.dtype)
+
+        def seen(box: Any) -> Any:
+            """The pixels that come from a box of each image, (n, 4), lie in these boxes."""
+            left, top, right, bottom = (ops.reshape(box[:, i], (-1, 1, 1)) for i in range(4))
+            inside = (x >= left) & (x < right) & (y >= top) & (y < bottom)
+            first_column, end_column = box_utils.extent(ops.any(inside, 1))
+            first_row, end_row = box_utils.extent(ops.any(inside, 2))
+            return ops.stack([first_column, first_row, end_column, end_row], -1)
+
+        # One box of each image after the other: memory for all at once would be a lot.
+        moved = ops.map(seen, ops.transpose(ops.cast(boxes, moves.dtype), (1, 0, 2)))
+        moved = ops.cast(ops.transpose(moved, (1, 0, 2)), boxes.dtype)
+        return ops.where(ops.reshape(transformation["apply_transform"], (-1, 1, 1)), moved, boxes)
+
     def _moves(self, transformation: Any) -> Any:
         """How far each pixel comes from, (n, height, width, 2) along width and height."""
         noise, factor = transformation["noise"], transformation["distortion_factor"]

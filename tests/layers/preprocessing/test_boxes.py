@@ -8,6 +8,7 @@ import pytest
 
 import kerascnn
 from kerascnn import layers
+from kerascnn.layers.preprocessing.base import ImagePreprocessing
 from kerascnn.utils import bounding_boxes
 
 from . import helpers
@@ -230,13 +231,16 @@ def test_pipelines_and_errors(rng):
         layers.RandomFlip(bounding_box_format="xyxy")({**data, "bounding_boxes": {"boxes": boxes}})
     with pytest.raises(ValueError, match="format of boxes"):
         layers.RandomFlip(bounding_box_format="corners")
-    for layer in (
-        layers.RandomElasticTransform(bounding_box_format="xyxy"),
-        layers.CutMix(bounding_box_format="xyxy"),
-        layers.RandAugment(bounding_box_format="xyxy"),
-    ):
-        with pytest.raises(NotImplementedError, match="does not know where"):
-            layer({**data, "images": np.repeat(images, 3, -1)}, training=True)
+
+    class Swirl(ImagePreprocessing):
+        def get_random_transformation(self, data, training=True, seed=None):
+            return {}
+
+        def _transform_images(self, images, transformation, interpolation):
+            return images
+
+    with pytest.raises(NotImplementedError, match="Swirl does not know where"):
+        Swirl(bounding_box_format="xyxy")(data, training=True)
 
 
 def test_examples():
