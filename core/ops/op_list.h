@@ -34,7 +34,7 @@
   OP(gather) OP(gather_grad) OP(one_hot) OP(take_batch) OP(take_batches) OP(put_batch)            \
   OP(stop_gradient) OP(barrier)                                                                   \
   /* linear algebra (matmul.cpp, dense.cpp) */                                                    \
-  OP(matmul) OP(dense)                                                                            \
+  OP(matmul) OP(integer_matmul) OP(dense)                                                         \
   /* what passes make of a product and what follows it (fused_products.cpp) */                    \
   OP(matmul_activation_grad) OP(dense_sparse_softmax_cross_entropy) OP(dense_wgrad)               \
   OP(dense_sparse_softmax_cross_entropy_dgrad)                                                    \

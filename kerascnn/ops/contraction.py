@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerascnn.ops import dispatch, elementwise, reduction, shaping
+from kerascnn.ops.matrix_products import matrix_product
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -26,6 +27,8 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
         operands: One tensor for each group of letters. Sizes of 1 are repeated as in NumPy.
         kwargs: Only `optimize`, which has no effect: products are formed from left to right.
 
+    Products of int8 are summed in int32.
+
     Raises:
         ValueError: where letters and tensors don't fit, or one operand has a letter twice.
 
@@ -39,6 +42,8 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
     if kwargs:
         raise TypeError(f"einsum does not have the argument(s) {sorted(kwargs)}.")
     tensors = dispatch.operands(*operands)
+    if tensors[0].dtype == "int8" and len(tensors) != 2:
+        tensors = [dispatch.convert(x, "int32") for x in tensors]
     terms, result = _parse(subscripts, [len(x.shape) for x in tensors])
     sizes = _sizes(subscripts, terms, tensors)
     named = [_without_ones(x, term, sizes) for x, term in zip(tensors, terms, strict=True)]
@@ -136,6 +141,7 @@ def _product(a: Any, a_term: str, b: Any, b_term: str, needed: set[str]) -> tupl
     """The product of two operands, summed over what nothing else needs."""
     a, a_term = _summed(a, a_term, needed | set(b_term))
     b, b_term = _summed(b, b_term, needed | set(a_term))
+    a, b = dispatch.operands(a, b)  # a sum of int8 is int32
     shared = [c for c in a_term if c in b_term]
     batch = "".join(c for c in shared if c in needed)
     inner = "".join(c for c in shared if c not in needed)
@@ -143,6 +149,8 @@ def _product(a: Any, a_term: str, b: Any, b_term: str, needed: set[str]) -> tupl
     columns = "".join(c for c in b_term if c not in shared)
     result = batch + rows + columns
     if not inner:
+        if a.dtype == "int8":
+            a, b = (dispatch.convert(x, "int32") for x in (a, b))
         spread = [
             _in_order(x, t, "".join(c for c in result if c in t))
             for x, t in ((a, a_term), (b, b_term))
@@ -156,8 +164,7 @@ def _product(a: Any, a_term: str, b: Any, b_term: str, needed: set[str]) -> tupl
     sizes = dict(zip(a_term + b_term, (*a.shape, *b.shape), strict=True))
     a, turned_a = _as_matrix(a, a_term, batch, rows, inner, sizes)
     b, turned_b = _as_matrix(b, b_term, batch, inner, columns, sizes)
-    attributes = {"transpose_a": turned_a, "transpose_b": turned_b}
-    product = dispatch.apply_one("matmul", [a, b], attributes)
+    product = matrix_product(a, b, turned_a, turned_b)
     return shaping.reshape(product, [sizes[c] for c in result]), result
 
 

@@ -25,6 +25,8 @@ _OF_SINGULAR_VALUES: dict[Any, Any] = {2: reduction.max, -2: reduction.min, "nuc
 def matmul(x1: Any, x2: Any) -> Any:
     """The matrix product over the last two axes, the others being broadcast as in NumPy.
 
+    Products of int8 are summed in int32.
+
     Raises:
         ValueError: where the inner sizes differ.
 
@@ -35,12 +37,6 @@ def matmul(x1: Any, x2: Any) -> Any:
     [[11.0]]
     """
     a, b = dispatch.operands(x1, x2)
-    if not dtypes.is_float(a.dtype):
-        # float64 holds integers up to 2^53.
-        narrow = all(dispatch.type_of(dispatch.convert(x)) == "int8" for x in (x1, x2))
-        name = "int32" if narrow else a.dtype
-        wide = [dispatch.convert(x, "float64") for x in (a, b)]
-        return dispatch.convert(matmul(*wide), name)
     if not a.shape or not b.shape:
         raise ValueError(
             f"matmul: both operands need an axis. Received shapes: {tuple(a.shape)}, "
@@ -63,19 +59,39 @@ def matmul(x1: Any, x2: Any) -> Any:
 
 
 def _product(a: Any, b: Any) -> Any:
-    plain = {"transpose_a": False, "transpose_b": False}
     if len(b.shape) == 2 and len(a.shape) > 2:
         # One product of many rows is faster than many small ones.
         rows = int(np.prod(a.shape[:-1], dtype=np.int64))
-        flat = shaping.reshape(a, (rows, a.shape[-1]))
-        result = dispatch.apply_one("matmul", [flat, b], plain)
+        result = matrix_product(shaping.reshape(a, (rows, a.shape[-1])), b)
         return shaping.reshape(result, (*a.shape[:-1], b.shape[-1]))
     batch = np.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
     if tuple(a.shape[:-2]) != batch:
         a = shaping.broadcast_to(a, (*batch, *a.shape[-2:]))
     if tuple(b.shape[:-2]) != batch:
         b = shaping.broadcast_to(b, (*batch, *b.shape[-2:]))
-    return dispatch.apply_one("matmul", [a, b], plain)
+    return matrix_product(a, b)
+
+
+def matrix_product(a: Any, b: Any, turned_a: bool = False, turned_b: bool = False) -> Any:
+    """Products of matrices of one dtype over equal batch axes.
+
+    Args:
+        a: (*batch, m, k), or (*batch, k, m) where `turned_a`.
+        b: (*batch, k, n), or (*batch, n, k) where `turned_b`; the dtype of `a`.
+        turned_a: Whether the matrices of `a` are to be transposed.
+        turned_b: Whether those of `b` are.
+
+    Returns:
+        (*batch, m, n) in the same dtype, but int32 for products of int8.
+    """
+    transposed = {"transpose_a": turned_a, "transpose_b": turned_b}
+    if a.dtype == b.dtype == "int8":
+        return dispatch.apply_one("integer_matmul", [a, b], transposed)
+    if dtypes.is_float(a.dtype):
+        return dispatch.apply_one("matmul", [a, b], transposed)
+    # float64 holds integers up to 2^53.
+    wide = [dispatch.convert(x, "float64") for x in (a, b)]
+    return dispatch.convert(dispatch.apply_one("matmul", wide, transposed), a.dtype)
 
 
 @op

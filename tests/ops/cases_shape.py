@@ -327,6 +327,25 @@ def _indexing():
     return rows
 
 
+def _product_rows(id, suffix, shapes, transposed):
+    """Rows of both products for matrices of these shapes."""
+
+    def of_floats(rng):
+        return [normal(rng, *shape) for shape in shapes], transposed
+
+    def of_bytes(rng, dtype):
+        # All that fit, the lowest too, whose magnitude no other byte has.
+        return [integers(rng, dtype, *shape, low=-128, high=128) for shape in shapes], transposed
+
+    is_large = id.startswith("large")
+    options = {"gradient": False, "large": True, "dtypes": ("float32",)} if is_large else {}
+    bytes_only = {"gradient": False, "large": is_large, "dtypes": ("int8",)}
+    return [
+        row("matmul", id + suffix, of_floats, **options),
+        row("integer_matmul", id + suffix, of_bytes, **bytes_only),
+    ]
+
+
 def _matmul():
     calls = {
         "plain": ((5, 7), (7, 3)),
@@ -335,6 +354,7 @@ def _matmul():
         "outer": ((17, 1), (1, 19)),
         "square": ((64, 64), (64, 64)),
         "odd": ((37, 129), (129, 43)),
+        "fours": ((36, 132), (132, 68)),
         "batched": ((4, 5, 6), (4, 6, 3)),
         "deep_batch": ((2, 3, 5, 4), (2, 3, 4, 2)),
         "no_rows": ((0, 4), (4, 3)),
@@ -349,18 +369,9 @@ def _matmul():
                 shape_a = (*a[:-2], a[-1], a[-2]) if ta else a
                 shape_b = (*b[:-2], b[-1], b[-2]) if tb else b
 
-                def make(rng, shape_a=shape_a, shape_b=shape_b, ta=ta, tb=tb):
-                    return [normal(rng, *shape_a), normal(rng, *shape_b)], {
-                        "transpose_a": ta,
-                        "transpose_b": tb,
-                    }
-
-                is_large = id.startswith("large")
-                options = (
-                    {"gradient": False, "large": True, "dtypes": ("float32",)} if is_large else {}
-                )
                 suffix = ("_ta" if ta else "") + ("_tb" if tb else "")
-                rows.append(row("matmul", id + suffix, make, **options))
+                transposed = {"transpose_a": ta, "transpose_b": tb}
+                rows += _product_rows(id, suffix, (shape_a, shape_b), transposed)
     return rows
 
 
@@ -499,6 +510,14 @@ def _bad():
             "same number of axes, 2 or more",
         ),
         Bad("matmul", [_WHOLE, _WHOLE], _NO_TRANSPOSE, TypeError, "must be floating"),
+        Bad("integer_matmul", [_WHOLE, _WHOLE], _NO_TRANSPOSE, TypeError, "must be int8"),
+        Bad(
+            "integer_matmul",
+            [zeros(2, 3, dtype="int8"), zeros(4, 2, dtype="int8")],
+            _NO_TRANSPOSE,
+            ValueError,
+            "integer_matmul: (2, 3) and (4, 2)",
+        ),
     ]
     return rows
 

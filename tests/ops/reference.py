@@ -395,6 +395,11 @@ def matmul(a, b, transpose_a, transpose_b):
     return (a.swapaxes(-1, -2) if transpose_a else a) @ (b.swapaxes(-1, -2) if transpose_b else b)
 
 
+@reference("integer_matmul")
+def integer_matmul(a, b, transpose_a, transpose_b):
+    return matmul(a.astype(np.int32), b.astype(np.int32), transpose_a, transpose_b)
+
+
 def activate(z: Array, activation: str, alpha: float) -> Array:
     if activation == "linear":
         return z

@@ -38,8 +38,8 @@ std::span<const KernelTableRow> cpu_kernel_table() {
       // shape_ops.cpp, indexing.cpp
       ROW(transpose) ROW(broadcast_to) ROW(concatenate) ROW(slice) ROW(slice_grad) ROW(gather)
           ROW(gather_grad) ROW(one_hot) ROW(take_batch) ROW(take_batches) ROW(put_batch)
-      // matmul.cpp, dense.cpp
-      ROW(matmul) ROW(dense)
+      // matmul.cpp, integer_matmul.cpp, dense.cpp
+      ROW(matmul) ROW(integer_matmul) ROW(dense)
       // fused_products.cpp
       ROW(matmul_activation_grad) ROW(dense_sparse_softmax_cross_entropy) ROW(dense_wgrad)
           ROW(dense_sparse_softmax_cross_entropy_dgrad)

@@ -20,10 +20,29 @@ cudaDataType_t data_type(const std::string& op, DType dtype) {
       return CUDA_R_32F;
     case DType::Float64:
       return CUDA_R_64F;
+    case DType::Int8:
+      return CUDA_R_8I;
+    case DType::Int32:
+      return CUDA_R_32I;
     default:
       throw TypeError(message(op, ": dtype ", dtype_name(dtype),
                               " is not supported on CUDA; cast to a floating dtype first"));
   }
+}
+
+DType result_dtype(DType dtype) { return dtype == DType::Int8 ? DType::Int32 : dtype; }
+
+// The factors 1 and 0 are of the type that products are summed in.
+DType scale_dtype(DType dtype) {
+  const bool is_float = dtype == DType::Float16 || dtype == DType::BFloat16;
+  return is_float ? DType::Float32 : result_dtype(dtype);
+}
+
+cublasComputeType_t compute_type(DType dtype, bool allow_tf32) {
+  if (dtype == DType::Float64) return CUBLAS_COMPUTE_64F;
+  if (dtype == DType::Int8) return CUBLAS_COMPUTE_32I;
+  const bool in_tf32 = dtype == DType::Float32 && allow_tf32;
+  return in_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
 template <typename T>
@@ -60,15 +79,13 @@ CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const 
     : op_(std::move(op)),
       context_(context),
       shape_(shape),
-      result_bytes_(shape.batch * shape.m * shape.n * static_cast<int64_t>(itemsize(dtype))) {
+      result_bytes_(shape.batch * shape.m * shape.n *
+                    static_cast<int64_t>(itemsize(result_dtype(dtype)))),
+      scale_dtype_(scale_dtype(dtype)) {
   const cudaDataType_t type = data_type(op_, dtype);
-  double_precision_ = dtype == DType::Float64;
-  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
-  if (double_precision_) compute = CUBLAS_COMPUTE_64F;
-  if (dtype == DType::Float32 && allow_tf32) compute = CUBLAS_COMPUTE_32F_FAST_TF32;
-
   cublasLtMatmulDesc_t operation = nullptr;
-  check(cublasLtMatmulDescCreate(&operation, compute, double_precision_ ? CUDA_R_64F : CUDA_R_32F),
+  check(cublasLtMatmulDescCreate(&operation, compute_type(dtype, allow_tf32),
+                                 data_type(op_, scale_dtype_)),
         "cublasLtMatmulDescCreate");
   operation_ = decltype(operation_)(operation);
   // c = a @ b in row-major is c^T = b^T @ a^T in column-major: b comes first and the transposes
@@ -85,7 +102,8 @@ CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const 
                                             : make_layout(type, shape.k, shape.n, shape.batch));
   right_ = decltype(right_)(shape.transpose_a ? make_layout(type, shape.k, shape.m, shape.batch)
                                               : make_layout(type, shape.m, shape.k, shape.batch));
-  result_ = decltype(result_)(make_layout(type, shape.m, shape.n, shape.batch));
+  result_ = decltype(result_)(
+      make_layout(data_type(op_, result_dtype(dtype)), shape.m, shape.n, shape.batch));
   choose_algorithm(rank);
 }
 
@@ -107,6 +125,9 @@ void CublasLtGemm::choose_algorithm(int rank) {
   const std::string call =
       message(op_, ": cublasLtMatmulAlgoGetHeuristic for (", shape_.m, ", ", shape_.k, ") @ (",
               shape_.k, ", ", shape_.n, "), batch ", shape_.batch);
+  // Which sizes of integers it takes is for the library to say; there is an own kernel for others.
+  const bool is_refused = status == CUBLAS_STATUS_NOT_SUPPORTED || found == 0;
+  if (scale_dtype_ == DType::Int32 && is_refused) return;
   check(status, call);
   if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, call);
   has_algorithm_ = found > rank;
@@ -117,13 +138,16 @@ void CublasLtGemm::choose_algorithm(int rank) {
 void CublasLtGemm::run(const void* a, const void* b, const void* bias, void* c, void* workspace,
                        cudaStream_t stream) {
   if (bias != nullptr) set_attribute(operation_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-  const float one = 1, zero = 0;
-  const double double_one = 1, double_zero = 0;
-  const void* alpha = double_precision_ ? static_cast<const void*>(&double_one) : &one;
-  const void* beta = double_precision_ ? static_cast<const void*>(&double_zero) : &zero;
+  const float one = 1;
+  const double double_one = 1;
+  const int32_t integer_one = 1;
+  const double zero = 0;  // all of its bits are 0, in every type
+  const void* alpha = &one;
+  if (scale_dtype_ == DType::Float64) alpha = &double_one;
+  if (scale_dtype_ == DType::Int32) alpha = &integer_one;
   mark_written({{c, result_bytes_}, {workspace, workspace_bytes_}}, stream);
   check(cublasLtMatmul(context_.cublas_lt(), operation_.get(), alpha, b, left_.get(), a,
-                       right_.get(), beta, c, result_.get(), c, result_.get(), &algorithm_,
+                       right_.get(), &zero, c, result_.get(), c, result_.get(), &algorithm_,
                        workspace, static_cast<size_t>(workspace_bytes_), stream),
         message(op_, ": cublasLtMatmul"));
 }

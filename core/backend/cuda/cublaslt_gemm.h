@@ -1,5 +1,5 @@
-// One planned matrix product through cuBLASLt: row-major matrices, optional bias in the
-// epilogue. Its relu is not used: a maximum with 0 turns NaN into 0.
+// One planned matrix product through cuBLASLt: row-major matrices, optional bias in the epilogue.
+// Products of int8 are summed in int32. Its relu is not used: a maximum with 0 turns NaN into 0.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ class CublasLtGemm {
 
   void run(const void* a, const void* b, const void* bias, void* c, void* workspace,
            cudaStream_t stream);
-  // False where the heuristics' list is shorter than the rank: nothing can be run then.
+  // False where the heuristics' list is shorter than the rank, or has nothing for a product of
+  // integers: nothing can be run then.
   bool has_algorithm() const { return has_algorithm_; }
   int64_t workspace_bytes() const { return workspace_bytes_; }
   std::string description() const;
@@ -51,7 +52,7 @@ class CublasLtGemm {
   Context& context_;
   GemmShape shape_;
   int64_t result_bytes_;
-  bool double_precision_ = false;
+  DType scale_dtype_;  // of the factors alpha and beta
   UniqueHandle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation_;
   UniqueHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> left_;
   UniqueHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> right_;

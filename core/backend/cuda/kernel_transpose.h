@@ -1,4 +1,5 @@
-// Transposes a small matrix: a convolution kernel between our order and cuDNN's.
+// Transposes a matrix: a convolution kernel between our order and cuDNN's, or one of int8 for
+// cuBLASLt.
 #pragma once
 
 #include <cuda_runtime_api.h>

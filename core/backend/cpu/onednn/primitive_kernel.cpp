@@ -79,8 +79,9 @@ dnnl::primitive_attr make_attributes(const ActivationCall& activation) {
   return attributes;
 }
 
-dnnl::memory::desc plain(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag) {
-  return {dims, dnnl::memory::data_type::f32, tag};
+dnnl::memory::desc plain(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag,
+                         dnnl::memory::data_type type) {
+  return {dims, type, tag};
 }
 
 dnnl::memory::desc any_layout(const dnnl::memory::dims& dims) {

@@ -23,7 +23,8 @@ std::string call_string(const PlanRequest& request);
 // into a number, see nan_safe_activation.h.
 dnnl::primitive_attr make_attributes(const ActivationCall& activation);
 
-dnnl::memory::desc plain(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag);
+dnnl::memory::desc plain(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag,
+                         dnnl::memory::data_type type = dnnl::memory::data_type::f32);
 dnnl::memory::desc any_layout(const dnnl::memory::dims& dims);
 
 class PrimitiveKernel final : public Kernel {

@@ -108,6 +108,41 @@ std::unique_ptr<Kernel> make_dense(const PlanRequest& request, const ActivationC
   return make_primitive_kernel<dnnl::matmul>(request, descriptor, arguments);
 }
 
+// A product's matrices as they are in memory.
+struct ProductLayouts {
+  memory::desc a, b, out;
+
+  ProductLayouts(const MatmulSizes& sizes, memory::data_type from, memory::data_type to) {
+    const auto [batch, m, n, k, transpose_a, transpose_b] = sizes;
+    a = plain({batch, m, k}, transpose_a ? Tag::acb : Tag::abc, from);
+    b = plain({batch, k, n}, transpose_b ? Tag::acb : Tag::abc, from);
+    out = plain({batch, m, n}, Tag::abc, to);
+  }
+
+  dnnl::matmul::primitive_desc descriptor() const {
+    return {engine(), a, b, out, make_attributes({})};
+  }
+};
+
+std::unique_ptr<Kernel> make_matmul(const PlanRequest& request, const ProductLayouts& at,
+                                    const dnnl::matmul::primitive_desc& descriptor) {
+  return make_primitive_kernel<dnnl::matmul>(
+      request, descriptor,
+      {{DNNL_ARG_SRC, false, 0, at.a, descriptor.src_desc()},
+       {DNNL_ARG_WEIGHTS, false, 1, at.b, descriptor.weights_desc()},
+       {DNNL_ARG_DST, true, 0, at.out, descriptor.dst_desc()}});
+}
+
+// Does oneDNN use the instructions that add products of bytes in 32 bits? Each of its sets has the
+// bits of those that it contains.
+bool has_vnni() {
+  const auto set = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto contains = [&](dnnl::cpu_isa other) {
+    return (set & static_cast<unsigned>(other)) == static_cast<unsigned>(other);
+  };
+  return contains(dnnl::cpu_isa::avx512_core_vnni) || contains(dnnl::cpu_isa::avx2_vnni);
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request, const Conv2DGeometry& g,
@@ -163,16 +198,20 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request, const Conv
 
 std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request, const MatmulSizes& sizes) {
   return make_checked(request, [&] {
-    const auto [batch, m, n, k, transpose_a, transpose_b] = sizes;
-    const memory::desc a = plain({batch, m, k}, transpose_a ? Tag::acb : Tag::abc);
-    const memory::desc b = plain({batch, k, n}, transpose_b ? Tag::acb : Tag::abc);
-    const memory::desc out = plain({batch, m, n}, Tag::abc);
-    const dnnl::matmul::primitive_desc descriptor(engine(), a, b, out, make_attributes({}));
-    return make_primitive_kernel<dnnl::matmul>(
-        request, descriptor,
-        {{DNNL_ARG_SRC, false, 0, a, descriptor.src_desc()},
-         {DNNL_ARG_WEIGHTS, false, 1, b, descriptor.weights_desc()},
-         {DNNL_ARG_DST, true, 0, out, descriptor.dst_desc()}});
+    const ProductLayouts at(sizes, memory::data_type::f32, memory::data_type::f32);
+    return make_matmul(request, at, at.descriptor());
+  });
+}
+
+std::unique_ptr<Kernel> plan_integer_matmul(const PlanRequest& request, const MatmulSizes& sizes) {
+  if (!has_vnni()) return nullptr;
+  return make_checked(request, [&] {
+    const ProductLayouts at(sizes, memory::data_type::s8, memory::data_type::s32);
+    const auto descriptor = at.descriptor();
+    if (std::string_view(descriptor.impl_info_str()).starts_with("ref")) {
+      return std::unique_ptr<Kernel>();
+    }
+    return make_matmul(request, at, descriptor);
   });
 }
 

@@ -1,0 +1,1 @@
+#include "core/backend/cpu/integer_kernels_impl.h"

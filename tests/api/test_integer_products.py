@@ -1,0 +1,78 @@
+"""Products of int8 are formed in integers and summed in int32, exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kerascnn
+from kerascnn import ops
+
+MATMULS = {
+    "matrices": ((5, 7), (7, 3)),
+    "vectors": ((9,), (9,)),
+    "rows of a cube": ((2, 3, 65), (65, 33)),
+    "batches": ((2, 1, 4, 6), (3, 6, 5)),
+    "large": ((130, 516), (516, 68)),
+}
+EINSUMS = {
+    "a dense layer": ("ab,bc->ac", (5, 7), (7, 3)),
+    "heads": ("abc,cde->abde", (2, 5, 7), (7, 3, 4)),
+    "heads joined": ("abde,dec->abc", (2, 5, 3, 4), (3, 4, 7)),
+    "turned": ("abc,dbc->ad", (2, 5, 7), (3, 5, 7)),
+    "a sum before": ("abc,cd->ad", (2, 5, 7), (7, 3)),
+    "nothing summed": ("ab,cd->abcd", (2, 5), (3, 4)),
+    "three": ("ab,bc,cd->ad", (2, 5), (5, 4), (4, 3)),
+    "one": ("abc->b", (2, 5, 7)),
+}
+
+
+@pytest.fixture(autouse=True)
+def on_device(device):
+    with kerascnn.device(device):
+        yield
+
+
+def bytes_of(rng, shape):
+    return rng.integers(-128, 128, shape).astype("int8")
+
+
+@pytest.mark.parametrize("shapes", MATMULS.values(), ids=MATMULS)
+def test_matmul(shapes, rng):
+    a, b = (bytes_of(rng, shape) for shape in shapes)
+    y = ops.matmul(a, b)
+    assert y.dtype == "int32"
+    np.testing.assert_array_equal(y.numpy(), a.astype("int32") @ b.astype("int32"))
+
+
+@pytest.mark.parametrize("call", EINSUMS.values(), ids=EINSUMS)
+def test_einsum(call, rng):
+    equation, *shapes = call
+    arrays = [bytes_of(rng, shape) for shape in shapes]
+    if equation.count(",") == 2:
+        arrays = [x // 16 for x in arrays]  # so that the sums fit into 32 bits
+    y = ops.einsum(equation, *arrays)
+    assert y.dtype == "int32"
+    expected = np.einsum(equation, *(x.astype("int64") for x in arrays))
+    np.testing.assert_array_equal(y.numpy(), expected)
+
+
+def test_other_integers_keep_their_dtype(rng):
+    a, b = (rng.integers(-1000, 1000, shape).astype("int32") for shape in ((5, 7), (7, 3)))
+    for y in (ops.matmul(a, b), ops.einsum("ab,bc->ac", a, b)):
+        assert y.dtype == "int32"
+        np.testing.assert_array_equal(y.numpy(), a @ b)
+
+
+def test_sums_that_vectors_of_16_bits_would_not_hold():
+    """Pairs of products of the lowest numbers, which saturate where they are added in 16 bits."""
+    a = np.full((3, 1000), -128, "int8")
+    b = np.full((1000, 20), -128, "int8")
+    assert (ops.matmul(a, b).numpy() == 128 * 128 * 1000).all()
+
+
+def test_in_a_compiled_function(rng):
+    a, b = bytes_of(rng, (6, 130)), bytes_of(rng, (130, 17))
+    product = kerascnn.jit(lambda x, y: ops.cast(ops.matmul(x, y), "float32") * 0.5)
+    expected = (a.astype("int32") @ b.astype("int32")).astype("float32") * 0.5
+    np.testing.assert_array_equal(product(a, b).numpy(), expected)
