@@ -13,7 +13,7 @@ from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
 from kerascnn.layers.state import unique
 from kerascnn.layers.text import as_text, is_text
-from kerascnn.models.host_stage import HostStage, Staged, runs_on_host
+from kerascnn.models.host_stage import HostEnd, HostStage, Staged, host_end, runs_on_host
 from kerascnn.models.model import Model
 from kerascnn.ops import dispatch
 from kerascnn.symbolic import auto_config
@@ -27,7 +27,7 @@ class Functional(Model):
 
     _leaves_masks_to_layers = True
 
-    _not_owned = (*Model._not_owned, "_host_stage")
+    _not_owned = (*Model._not_owned, "_host_stage", "_end_on_host")
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
         trainable = kwargs.pop("trainable", True)
@@ -207,6 +207,13 @@ class Functional(Model):
                 return stage(self._standardize(inputs))
 
         return prepare
+
+    @functools.cached_property
+    def _end_on_host(self) -> HostEnd | None:
+        return host_end(self._graph, self.name)
+
+    def _host_end(self) -> HostEnd | None:
+        return self._end_on_host
 
     def _notes_masks(self, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
         return True

@@ -1,8 +1,10 @@
-"""What of a functional model runs on the host, before the compiled step.
+"""What of a functional model runs on the host, before the compiled step and after it.
 
 Layers of text and of tables with text (`HostLayer`) take no tensors. Where they lie at the
 beginning of a model, with nothing before them that learns, `fit` and its like compute them for
 the data that comes in, on the CPU and with NumPy; the compiled step begins with their results.
+Where they lie behind layers that learn, or give text out of the model, `predict` compiles what is
+before them, and calls them and all behind them at once on what came out.
 """
 
 from __future__ import annotations
@@ -74,6 +76,62 @@ class HostStage:
                 results = trees.flatten(node.operation(*args, **kwargs))
                 known.update(zip(map(id, node.output_tensors), results, strict=True))
         return Staged(np.asarray(known[id(x)]) for x in self.tensors)
+
+
+class HostEnd:
+    """The calls of a functional model that `predict` does after the compiled step.
+
+    Args:
+        graph: All calls of the model.
+        nodes: Those of the end.
+        name: Of the model, for errors.
+
+    Attributes:
+        model: The model that ends where the host begins; it has the same layers.
+    """
+
+    def __init__(self, graph: OperationGraph, nodes: list[Node], name: str):
+        from kerascnn.models.functional import Functional
+
+        inside = {id(x) for node in nodes for x in node.output_tensors}
+        needed = [x for node in nodes for x in node.input_tensors] + graph.output_tensors
+        middle = list({id(x): x for x in needed if id(x) not in inside}.values())
+        self._after = OperationGraph(middle, graph.outputs, name)
+        self.model = Functional(graph.inputs, middle, name=name)
+        self.layer_name = nodes[0].operation.name
+
+    def __call__(self, values: list[Any], as_tensor: bool) -> Any:
+        """The outputs of the whole model: text as arrays of strings, numbers as arrays or tensors.
+
+        Args:
+            values: What came out of `model`.
+            as_tensor: Whether numbers stay tensors.
+        """
+        found = self._after.run(values, lambda operation: operation)
+        return trees.map_structure(lambda x: x if as_tensor else np.asarray(x), found)
+
+
+def host_end(graph: OperationGraph, name: str) -> HostEnd | None:
+    """What of a model runs on the host after its compiled step; None where that is nothing."""
+    calls = [node for node in graph.nodes if not node.is_input]
+    if not any(runs_on_host(node.operation) for node in calls):
+        return None
+    before = {id(node) for node in _nodes_on_host(graph)}
+    # Text that the rest takes, or that is an output, is no result of what is before a step.
+    leaving = {id(x) for x in graph.output_tensors}
+    for node in reversed(calls):
+        if any(x.dtype == "string" and id(x) in leaving for x in node.output_tensors):
+            before.discard(id(node))
+        if id(node) not in before:
+            leaving.update(id(x) for x in node.input_tensors)
+    after: set[int] = set()
+    nodes = []
+    for node in calls:
+        begins = runs_on_host(node.operation) and id(node) not in before
+        if begins or any(id(x) in after for x in node.input_tensors):
+            after.update(id(x) for x in node.output_tensors)
+            nodes.append(node)
+    return HostEnd(graph, nodes, name) if nodes else None
 
 
 def runs_on_host(operation: Any) -> bool:

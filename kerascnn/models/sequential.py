@@ -169,6 +169,11 @@ class Sequential(Model):
 
         return prepare
 
+    def _host_end(self) -> Any:
+        if self._functional is None or not any(runs_on_host(layer) for layer in self._stack):
+            return None
+        return self._functional._host_end()
+
     def _convert_inputs(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -71,6 +71,10 @@ class StepMachinery:
         """What becomes of inputs on the host before a step gets them; see `host_stage`."""
         return None
 
+    def _host_end(self) -> Any:
+        """What `predict` does on the host after its steps, if anything; see `host_stage`."""
+        return None
+
     def _prepared(self, x: Any) -> Any:
         prepare = self._host_preparation()
         return x if prepare is None else prepare(x)
@@ -339,6 +343,15 @@ class StepMachinery:
                 f"You must call `compile()` before `{method}()`. For a classifier with integer "
                 "labels: model.compile(optimizer='adam', loss='sparse_categorical_crossentropy', "
                 "metrics=['accuracy'])"
+            )
+        end = None if self._has_own_step(TRAIN) else self._host_end()
+        if end is not None:
+            raise ValueError(
+                f"Model '{self.name}': '{end.layer_name}' works on the host, and behind it or "
+                f"behind layers that learn there is nothing that `{method}()` could take a loss "
+                "of. Train a model that ends before it, keras.Model(inputs, what it is called "
+                "on): the layers are the same ones, and `predict` of this model uses what they "
+                "have learned."
             )
 
     def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:

@@ -467,11 +467,16 @@ class Trainer(StepMachinery, StatelessTrainer):
 
         Returns:
             An array (or tensor) of shape `(num_samples, ...)`, or the model's structure of them.
+            Text is an array of Python's strings.
 
         Raises:
             ValueError: for data that don't fit the model.
             TypeError: for data that are no numbers.
         """
+        end = self._host_end()
+        if end is not None:
+            found = end.model.predict(x, batch_size, verbose, steps, callbacks, as_tensor=as_tensor)
+            return end(found, as_tensor)
         data = as_data(x, prepare=self._host_preparation())
         size = standardize_batch_size(batch_size, data, steps, "steps")
         feed = self._feed(PREDICT, data, size, once=True)
@@ -550,6 +555,9 @@ class Trainer(StepMachinery, StatelessTrainer):
     @filter_traceback
     def predict_on_batch(self, x: Any) -> Any:
         """The model's outputs for one batch, as arrays."""
+        end = self._host_end()
+        if end is not None:
+            return end(end.model.predict_on_batch(x), as_tensor=False)
         step = self._run_step(PREDICT, ArrayData(self._prepared(x)))
         return step.pack(step.copies_of_outputs())
 

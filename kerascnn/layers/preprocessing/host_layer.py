@@ -19,7 +19,7 @@ class HostLayer(Layer):
 
     Called at once, or in a data set's `map`, they take text, lists and arrays of it. In a
     functional model or `Sequential` they run before the compiled step, as far as only such layers
-    lie before them; see `kerascnn.models.host_stage`.
+    lie before them, or after the steps of `predict`; see `kerascnn.models.host_stage`.
     """
 
     runs_on_host = True
