@@ -7,18 +7,26 @@ and the same in every step.
 from __future__ import annotations
 
 import random as _python_random
+import sys
 import warnings
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from kerascnn import random
+from kerascnn import code_places, random, trees
+from kerascnn.layers.layer import Layer
 
+# Where attributes were set, of each recording that goes on.
+_notes: list[dict[tuple[int, str], tuple[str, int]]] = []
+_SHOWN = 3
 _WAY_OUT = "or let Python run each step: compile(run_eagerly=True)."
 
 
 class PythonState:
     """What Python code may change while a step is recorded, as it was before.
+
+    In its `with` block the step is recorded: it is noted where numbers of layers are set.
 
     Args:
         model: whose step it is.
@@ -30,6 +38,18 @@ class PythonState:
         self._python = _python_random.getstate()
         self._own_draws = random.num_default_seeds()
         self._numbers = _numbers_of(model)
+        self._places: dict[tuple[int, str], tuple[str, int]] = {}
+
+    def __enter__(self) -> PythonState:
+        if not _notes:
+            Layer.__setattr__ = _noting  # type: ignore[method-assign]
+        _notes.append(self._places)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _notes.pop()
+        if not _notes:
+            del Layer.__setattr__
 
     def warn_of_changes(self, known: set[str], name: str) -> None:
         """Warns of what is not the same now.
@@ -41,17 +61,17 @@ class PythonState:
         where = f"{type(self._model).__name__}.{name}"
         found = []
         if self._numpy != _numpy_state():
-            found.append("draws random numbers from NumPy")
+            found.append(("draws random numbers from NumPy", _is_numpy_draw))
         # The library takes seeds from Python's generator, for layers that are made meanwhile.
         is_own = self._own_draws != random.num_default_seeds()
         if not is_own and self._python != _python_random.getstate():
-            found.append("draws random numbers from Python's `random`")
-        for text in found:
+            found.append(("draws random numbers from Python's `random`", _is_python_draw))
+        for text, is_meant in found:
             if text not in known:
                 known.add(text)
                 warnings.warn(
-                    f"{where} {text} while it is recorded: every step will use the same ones. Use "
-                    f"keras.random, {_WAY_OUT}",
+                    f"{where} {text} while it is recorded{self._uses(is_meant)}: every step will "
+                    f"use the same ones. Use keras.random, {_WAY_OUT}",
                     stacklevel=2,
                 )
         now = _numbers_of(self._model)
@@ -62,11 +82,44 @@ class PythonState:
                 known.add(text)
                 warnings.warn(
                     f"{where} changed the number `{attribute}` of {type(layer).__name__} "
-                    f"'{layer.name}' while it was recorded, from {value} to {now[key][1]}. The "
-                    "steps themselves neither change nor read it again. Keep what counts in a "
-                    f"keras.Variable, {_WAY_OUT}",
+                    f"'{layer.name}' while it was recorded, from {value} to {now[key][1]}"
+                    f"{self._place(key)}. The steps themselves neither change nor read it again. "
+                    f"Keep what counts in a keras.Variable, {_WAY_OUT}",
                     stacklevel=2,
                 )
+
+    def _place(self, key: tuple[int, str]) -> str:
+        place = self._places.get(key)
+        return "" if place is None else f" ({code_places.shown(*place)})"
+
+    def _uses(self, is_meant: Any) -> str:
+        """Where the model's code, or that of its layers, losses and metrics, names a function."""
+        model = self._model
+        parts = [model, *model._flatten_layers(), *model.metrics, getattr(model, "optimizer", None)]
+        losses = trees.flatten([getattr(model, "loss", None)])
+        functions = code_places.methods_of([*parts, *losses])
+        functions += [loss for loss in losses if isinstance(loss, FunctionType)]
+        places = [code_places.shown(*place) for place in code_places.uses_of(functions, is_meant)]
+        more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+        return f" ({'; '.join(places[:_SHOWN])}{more})" if places else ""
+
+
+def _noting(layer: Any, name: str, value: Any) -> None:
+    """Sets an attribute, and notes the line that does so where it is a number of the user's."""
+    object.__setattr__(layer, name, value)
+    if type(value) in (int, float):
+        frame = sys._getframe(1)
+        for places in _notes:
+            places[id(layer), name] = frame.f_code.co_filename, frame.f_lineno
+
+
+def _is_numpy_draw(value: Any) -> bool:
+    drawing = np.random.mtrand._rand
+    return getattr(value, "__self__", None) is drawing
+
+
+def _is_python_draw(value: Any) -> bool:
+    return getattr(value, "__self__", None) is _python_random._inst
 
 
 def _numpy_state() -> tuple[Any, ...]:

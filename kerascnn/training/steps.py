@@ -171,8 +171,8 @@ def compile_step(
         with tracing.scope("data"):
             batch = _gather_batch(trace, source, state)
         step = {TRAIN: model.train_step, TEST: model.test_step, PREDICT: model.predict_step}[kind]
-        before = PythonState(model)
-        results = checked_results(model, kind, step(batch))
+        with PythonState(model) as before:
+            results = checked_results(model, kind, step(batch))
         before.warn_of_changes(state.warned_of, f"{kind}_step")
         if source.counts:
             with tracing.scope("data"):

@@ -222,8 +222,11 @@ def test_text_that_comes_out():
     back = layers.StringLookup(vocabulary=WORDS, invert=True)
     model = keras.Model(inputs, back(inputs))
     assert model(np.array([[2], [0]])).tolist() == [["green"], ["[UNK]"]]
+    assert model.predict(np.array([[2], [0]]), verbose=0).tolist() == [["green"], ["[UNK]"]]
+    text = keras.Input((1,), dtype="string")
+    both = keras.Model(text, [text, layers.StringLookup(vocabulary=WORDS)(text)])
     with pytest.raises(ValueError, match="is text"):
-        model.predict(np.array([[2]]), verbose=0)
+        both.predict(np.array([["green"]]), verbose=0)
 
 
 class Subclassed(keras.Model):
@@ -246,8 +249,14 @@ def test_where_text_cannot_go(texts, targets):
     behind = layers.Hashing(5)(layers.Dense(2)(inputs))
     model = keras.Model(inputs, behind)
     assert model(np.ones((2, 4))).shape == (2, 2)
+
+    class Behind(keras.Model):
+        def call(self, x):
+            return behind_of(x)
+
+    behind_of = layers.Hashing(5)
     with pytest.raises(ValueError, match="Map it over the data set first"):
-        model.predict(np.ones((2, 4)), verbose=0)
+        Behind().predict(np.ones((2, 4)), verbose=0)
     with pytest.raises(ValueError, match="takes text"):
         functional(vectorization())(np.ones((2, 1)))
     with pytest.raises(TypeError, match="strings"):

@@ -95,3 +95,74 @@ def test_a_step_must_return_logs(run_eagerly):
     model.compile("sgd", "mse", run_eagerly=run_eagerly)
     with pytest.raises(TypeError, match=r"Own.train_step returned None.*get_metrics_result"):
         model.fit(X, Y, verbose=0)
+
+
+def noise(shape):
+    return np.random.normal(size=shape).astype("float32")  # noqa: NPY002, from here on: draws
+
+
+class Counting(layers.Layer):
+    """Draws and counts on lines of its own."""
+
+    steps = 0
+
+    def call(self, x):
+        self.steps += 1  # here: counts
+        return x + self.jitter(x.shape[-1:])
+
+    def jitter(self, shape):
+        from random import gauss
+
+        gauss(0.0, 1.0)  # here: bells
+        return noise(shape)
+
+
+def line_of(mark):
+    """Number and text of the only line of this file that ends with a mark."""
+    with open(__file__) as file:
+        (found,) = [(i, line) for i, line in enumerate(file, 1) if line.endswith(f": {mark}\n")]
+    return found[0], found[1].strip()
+
+
+PLACES = {
+    "Counting 'counting'": "counts",
+    "from NumPy": "draws",
+    "from Python": "bells",
+}
+
+
+def test_the_file_and_the_line_are_named():
+    layer = Counting(name="counting")
+    layer.steps = 0
+    model = keras.Sequential([layer, layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.warns(UserWarning, match="recorded") as caught:
+        model.fit(X, Y, verbose=0)
+    texts = [str(warning.message) for warning in caught]
+    for what, mark in PLACES.items():
+        (text,) = [text for text in texts if what in text]
+        number, code = line_of(mark)
+        assert f'(File "{__file__}", line {number}: `{code}`)' in text
+
+
+def test_losses_of_ones_own_are_read_too():
+    def shaky(y_true, y_pred):
+        factor = random.random()  # here: shakes
+        return keras.ops.mean(keras.ops.square(y_true - y_pred)) * factor
+
+    model = keras.Sequential([layers.Dense(1)])
+    model.compile("sgd", shaky)
+    number, _ = line_of("shakes")
+    with pytest.warns(UserWarning, match=f"`random` while .* line {number}: `factor = random"):
+        model.fit(X, Y, verbose=0)
+
+
+def test_attributes_are_set_as_ever_after_a_recording():
+    model = own(count)
+    with pytest.warns(UserWarning, match="changed the number `count` of Own"):
+        model.fit(X, Y, verbose=0)
+    assert layers.Layer.__setattr__ is object.__setattr__
+    failing = own(lambda model: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        failing.fit(X, Y, verbose=0)
+    assert layers.Layer.__setattr__ is object.__setattr__
