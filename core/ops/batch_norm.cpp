@@ -1,6 +1,9 @@
 // Batch normalization over all axes but the last, in training: statistics of this batch.
+#include <numeric>
+
 #include "core/ops/cost.h"
 #include "core/ops/definitions.h"
+#include "core/ops/gradient_expression.h"
 
 namespace kerascnn {
 namespace {
@@ -52,17 +55,94 @@ std::vector<TensorSpec> infer_batch_norm_grad(const Attributes&, Specs inputs) {
   return {inputs[1], channels, channels};
 }
 
-std::vector<ValueId> batch_norm_gradient(GradientContext& context) {
-  for (size_t i = 1; i < 4; ++i) {
-    if (context.output_gradient(i) != kNoValue) {
-      throw ValueError(
-          "batch_norm: the loss depends on the batch's mean, variance or inverse standard "
-          "deviation, through which no gradient is defined; compute them with reduce_mean instead");
-    }
+// Rows that a statistic is made of.
+double num_rows(const Shape& shape) {
+  return static_cast<double>(num_elements(shape) / shape.back());
+}
+
+// Over all axes but the last.
+Expression sum_rows(Expression x) {
+  Shape axes(x.context->spec(x.id).shape.size() - 1);
+  std::iota(axes.begin(), axes.end(), 0);
+  return x.call("reduce_sum", {{"axes", axes}, {"keepdims", false}});
+}
+
+void add_to(Expression& sum, Expression addend) {
+  sum = sum.id == kNoValue ? addend : sum + addend;
+}
+
+// Through mean, variance and inverse deviation: dv / dx = 2 (x - m) / n and, with i = (v +
+// epsilon)^(-1/2), di / dv = -i^3 / 2. No value where nothing depends on them.
+Expression through_statistics(GradientContext& context) {
+  const Expression mean{&context, context.output(1)}, inverse{&context, context.output(3)};
+  const Expression by_mean{&context, context.output_gradient(1)};
+  Expression by_variance{&context, context.output_gradient(2)};
+  if (context.output_gradient(3) != kNoValue) {
+    const Expression by_inverse{&context, context.output_gradient(3)};
+    add_to(by_variance, -0.5 * (by_inverse * inverse * inverse * inverse));
   }
-  return context.apply_all("batch_norm_grad",
-                           {context.output_gradient(0), context.input(0), context.input(1),
-                            context.output(1), context.output(3)});
+  const Expression x{&context, context.input(0)};
+  const Shape shape = context.spec(x.id).shape;
+  Expression gradient{&context, kNoValue};
+  if (by_variance.id != kNoValue) gradient = (x - mean) * (2.0 / num_rows(shape) * by_variance);
+  if (by_mean.id != kNoValue) {
+    const Expression share = 1.0 / num_rows(shape) * by_mean;
+    add_to(gradient, share.call("broadcast_to", {{"shape", shape}}));
+  }
+  return gradient;
+}
+
+std::vector<ValueId> batch_norm_gradient(GradientContext& context) {
+  std::vector<ValueId> gradients(3, kNoValue);
+  if (context.output_gradient(0) != kNoValue) {
+    gradients = context.apply_all("batch_norm_grad",
+                                  {context.output_gradient(0), context.input(0), context.input(1),
+                                   context.output(1), context.output(3)});
+  }
+  const Expression more = through_statistics(context);
+  if (more.id != kNoValue) {
+    Expression gx{&context, gradients[0]};
+    add_to(gx, more);
+    gradients[0] = gx.id;
+  }
+  return gradients;
+}
+
+// With z = (x - m) i the op gives gx = gamma i (gy - sum(gy) / n - z sum(gy z) / n), ggamma =
+// sum(gy z) and gbeta = sum(gy). Gradients a, b and c of the three are taken back: by gy the first
+// is the op itself of a, as it is symmetric. The mean and the inverse deviation are inputs here.
+std::vector<ValueId> batch_norm_grad_gradient(GradientContext& context) {
+  const auto value = [&](ValueId id) { return Expression{&context, id}; };
+  const Expression gy = value(context.input(0)), x = value(context.input(1));
+  const Expression gamma = value(context.input(2)), mean = value(context.input(3));
+  const Expression inverse = value(context.input(4));
+  const Expression ggamma = value(context.output(1)), gbeta = value(context.output(2));
+  const Expression a = value(context.output_gradient(0)), b = value(context.output_gradient(1));
+  const Expression c = value(context.output_gradient(2));
+  const Shape shape = context.spec(x.id).shape;
+  const double share = 1.0 / num_rows(shape);
+  const Expression centered = x - mean, z = centered * inverse;
+  Expression by_gy = value(kNoValue), by_z = value(kNoValue), by_gamma = value(kNoValue);
+  Expression by_inverse = value(kNoValue);
+  if (a.id != kNoValue) {
+    const std::vector<ValueId> back =
+        context.apply_all("batch_norm_grad", {a.id, x.id, gamma.id, mean.id, inverse.id});
+    by_gy = value(back[0]);
+    by_z = (-share * (gamma * inverse)) * (a * ggamma + value(back[1]) * gy);
+    const Expression projected = gy - share * gbeta - z * (share * ggamma);
+    const Expression scale = sum_rows(a * projected);  // by gamma i
+    by_gamma = scale * inverse;
+    by_inverse = scale * gamma;
+  }
+  if (b.id != kNoValue) {
+    add_to(by_gy, b * z);
+    add_to(by_z, b * gy);
+  }
+  if (c.id != kNoValue) add_to(by_gy, c.call("broadcast_to", {{"shape", shape}}));
+  if (by_z.id == kNoValue) return {by_gy.id, kNoValue, kNoValue, kNoValue, kNoValue};
+  add_to(by_inverse, sum_rows(by_z * centered));
+  const Expression by_x = by_z * inverse;
+  return {by_gy.id, by_x.id, by_gamma.id, (-sum_rows(by_x)).id, by_inverse.id};
 }
 
 }  // namespace
@@ -77,7 +157,7 @@ const OpDef op_batch_norm = {
 const OpDef op_batch_norm_grad = {
     .name = "batch_norm_grad",
     .infer = infer_batch_norm_grad,
-    .not_differentiable = kNoSecondDerivative,
+    .gradient = batch_norm_grad_gradient,
     .cost = cost_per_element<12>,
 };
 

@@ -2,6 +2,7 @@
 // can't raise, whoever has the labels on the host checks them before.
 #include "core/ops/cost.h"
 #include "core/ops/definitions.h"
+#include "core/ops/gradient_expression.h"
 
 namespace kerascnn {
 namespace {
@@ -70,26 +71,97 @@ std::vector<ValueId> cross_entropy_gradient(GradientContext& context) {
           kNoValue};
 }
 
-// Through the loss and, where the probabilities are used as well, through the softmax.
+// A call of one of the gradient ops, which gives g * slope: g of the loss in a column, the slopes
+// by the scores in rows. `upstream` is the gradient of what it gave.
+struct LossGradient {
+  Expression g;
+  Expression scores;
+  Expression upstream;
+  Expression slope;
+  Expression is_label;  // 1 in the label's column, else 0
+};
+
+LossGradient loss_gradient(GradientContext& context, std::string_view op, ValueId g, ValueId scores,
+                           ValueId labels, ValueId upstream) {
+  const TensorSpec spec = context.spec(scores);
+  const Attributes by_class = {{"depth", spec.shape[1]}, {"dtype", dtype_name(spec.dtype)}};
+  return {.g = Expression{&context, g}.call("reshape", {{"shape", Shape{spec.shape[0], 1}}}),
+          .scores = {&context, scores},
+          .upstream = {&context, upstream},
+          .slope = {&context, context.apply(op, {context.full_like(g, 1.0), scores, labels},
+                                            context.attributes())},
+          .is_label = {&context, context.apply("one_hot", {labels}, by_class)}};
+}
+
+Expression row_sum(Expression x, bool keepdims = true) {
+  return x.call("reduce_sum", {{"axes", Shape{1}}, {"keepdims", keepdims}});
+}
+
+// The gradient by g, in which the op is linear.
+ValueId by_gradient(const LossGradient& call) {
+  return row_sum(call.upstream * call.slope, false).id;
+}
+
+// A column: 1, but 0 where the label's probability is clipped and no slope is left, and NaN where
+// there is no such label.
+Expression passes(const LossGradient& call, bool is_clipped) {
+  const Attributes by_row = {{"axes", Shape{1}}, {"keepdims", true}};
+  const Expression largest = call.slope.call("absolute").call("reduce_max", by_row);
+  return (is_clipped ? largest : largest + 1.0).call("sign").call("stop_gradient");
+}
+
+// With p the probabilities and l the label the op gives g (p - [j = l]).
+ValueId by_softmax_probabilities(const LossGradient& call) {
+  const double epsilon = call.g.context->attributes().get_double("epsilon");
+  return (call.upstream * (call.g * passes(call, epsilon > 0))).id;
+}
+
+// With s the row's sum and l the label the op gives g (1 / s - [j = l] / x_l). Weighted by u and
+// summed over j, that has the derivative g ([k = l] u_l / x_l^2 - sum(u) / s^2) by x_k. The slope
+// at the label says what 1 / x_l is, also where x_l is 0 and clipped.
+ValueId by_probabilities(const LossGradient& call) {
+  const Expression by_sum = passes(call, true) / row_sum(call.scores);
+  const Expression by_label = by_sum - row_sum(call.slope * call.is_label);
+  const Expression along_label = call.upstream * call.is_label * by_label * by_label;
+  return (call.g * (along_label - row_sum(call.upstream) * by_sum * by_sum)).id;
+}
+
+template <OpName name>
+std::vector<ValueId> cross_entropy_grad_gradient(GradientContext& context) {
+  const LossGradient call = loss_gradient(context, name, context.input(0), context.input(1),
+                                          context.input(2), context.output_gradient());
+  constexpr bool is_softmax = std::string_view(name) == "sparse_softmax_cross_entropy_grad";
+  const ValueId by_scores = is_softmax ? by_softmax_probabilities(call) : by_probabilities(call);
+  return {by_gradient(call), by_scores, kNoValue};
+}
+
+// Through the loss, through the gradient that may be computed with it, and where the probabilities
+// are used as well, through the softmax.
 std::vector<ValueId> softmax_cross_entropy_gradient(GradientContext& context) {
-  if (context.num_inputs() == 3) {
-    throw ValueError(
-        message("sparse_softmax_cross_entropy with a gradient: ", kNoSecondDerivative));
+  constexpr std::string_view kGradient = "sparse_softmax_cross_entropy_grad";
+  const ValueId labels = context.input(1), probabilities = context.output(1);
+  const auto sum = [&](ValueId a, ValueId b) {
+    if (a == kNoValue || b == kNoValue) return a == kNoValue ? b : a;
+    return context.apply("add", {a, b});
+  };
+  std::vector<ValueId> gradients(context.num_inputs(), kNoValue);
+  ValueId of_probabilities = context.output_gradient(1);
+  if (gradients.size() == 3 && context.output_gradient(2) != kNoValue) {
+    const LossGradient call = loss_gradient(context, kGradient, context.input(2), probabilities,
+                                            labels, context.output_gradient(2));
+    gradients[2] = by_gradient(call);
+    of_probabilities = sum(of_probabilities, by_softmax_probabilities(call));
   }
-  const ValueId probabilities = context.output(1);
-  ValueId gradient = kNoValue;
   if (context.output_gradient(0) != kNoValue) {
-    gradient = context.apply("sparse_softmax_cross_entropy_grad",
-                             {context.output_gradient(0), probabilities, context.input(1)},
-                             context.attributes());
+    gradients[0] = context.apply(kGradient, {context.output_gradient(0), probabilities, labels},
+                                 context.attributes());
   }
-  if (context.output_gradient(1) != kNoValue) {
-    const ValueId through_softmax = context.apply(
-        "softmax_grad", {context.output_gradient(1), probabilities}, {{"axis", int64_t{-1}}});
-    gradient =
-        gradient == kNoValue ? through_softmax : context.apply("add", {gradient, through_softmax});
+  if (of_probabilities != kNoValue) {
+    gradients[0] = sum(
+        gradients[0],
+        context.apply("softmax_grad", {of_probabilities, probabilities}, {{"axis", int64_t{-1}}}));
   }
-  return {gradient, kNoValue};
+  return gradients;
 }
 
 }  // namespace
@@ -103,7 +175,7 @@ const OpDef op_sparse_cross_entropy = {
 const OpDef op_sparse_cross_entropy_grad = {
     .name = "sparse_cross_entropy_grad",
     .infer = infer_cross_entropy_grad<"sparse_cross_entropy_grad">,
-    .not_differentiable = kNoSecondDerivative,
+    .gradient = cross_entropy_grad_gradient<"sparse_cross_entropy_grad">,
 };
 
 const OpDef op_sparse_softmax_cross_entropy = {
@@ -116,7 +188,7 @@ const OpDef op_sparse_softmax_cross_entropy = {
 const OpDef op_sparse_softmax_cross_entropy_grad = {
     .name = "sparse_softmax_cross_entropy_grad",
     .infer = infer_cross_entropy_grad<"sparse_softmax_cross_entropy_grad">,
-    .not_differentiable = kNoSecondDerivative,
+    .gradient = cross_entropy_grad_gradient<"sparse_softmax_cross_entropy_grad">,
 };
 
 }  // namespace kerascnn

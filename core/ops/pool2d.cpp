@@ -1,6 +1,7 @@
 #include "core/ops/pool2d.h"
 
 #include "core/ops/definitions.h"
+#include "core/ops/gradient_expression.h"
 
 namespace kerascnn {
 namespace {
@@ -108,6 +109,53 @@ std::vector<ValueId> avg_pool2d_gradient(GradientContext& context) {
   return {context.apply("avg_pool2d_grad", {context.output_gradient()}, with_input_shape(context))};
 }
 
+// 0, step, 2 step, ... along one of 4 axes.
+Expression steps_along(Expression like, size_t axis, int64_t count, int64_t step) {
+  Shape shape(4, 1);
+  shape[axis] = count;
+  // Equal elements keep their order when they are sorted: this counts from 0.
+  const Attributes order = {{"axis", static_cast<int64_t>(axis)}, {"descending", false}};
+  Expression numbers =
+      like.number(0.0).call("broadcast_to", {{"shape", shape}}).call("argsort", order);
+  const DType dtype = like.context->spec(like.id).dtype;
+  if (dtype != DType::Int32) numbers = numbers.call("cast", {{"dtype", dtype_name(dtype)}});
+  return static_cast<double>(step) * numbers;
+}
+
+// Where the elements that max_pool2d chose lie in the input, seen as one axis.
+Expression chosen_elements(GradientContext& context, const Pool2DGeometry& g, ValueId index) {
+  const int64_t row = g.input_width * g.channels;
+  const DType dtype = num_elements(g.input_shape()) <= INT32_MAX ? DType::Int32 : DType::Int64;
+  const Expression at = Expression{&context, index}.call("cast", {{"dtype", dtype_name(dtype)}});
+  const Expression row_in_window =
+      at.call("floor_divide", at.number(static_cast<double>(g.window_width)));
+  // From the end of a window's row to the beginning of the next.
+  const int64_t skipped = (g.input_width - g.window_width) * g.channels;
+  const Expression in_window =
+      static_cast<double>(g.channels) * at + static_cast<double>(skipped) * row_in_window;
+  // Windows may begin in the padding, what they choose lies in the input.
+  const Expression window = steps_along(at, 0, g.batch, g.input_height * row) +
+                            steps_along(at, 1, g.output_height, g.stride_height * row) +
+                            steps_along(at, 2, g.output_width, g.stride_width * g.channels) +
+                            steps_along(at, 3, g.channels, 1);
+  const int64_t before = g.pad_top * row + g.pad_left * g.channels;
+  return in_window + window + static_cast<double>(-before);
+}
+
+// The op moves each element of the gradient to where its maximum was; back, the elements of these
+// places are picked.
+std::vector<ValueId> max_pool2d_grad_gradient(GradientContext& context) {
+  const Attributes& attributes = context.attributes();
+  const Pool2DGeometry g =
+      pool2d_geometry("max_pool2d_grad", attributes, attributes.get_ints("input_shape"));
+  const int64_t size = num_elements(g.input_shape());
+  const Expression places = chosen_elements(context, g, context.input(1));
+  const Expression upstream{&context, context.output_gradient()};
+  const Expression picked = upstream.call("reshape", {{"shape", Shape{size}}})
+                                .call("gather", places, {{"axis", int64_t{0}}});
+  return {picked.id, kNoValue};
+}
+
 // avg_pool2d_grad is the transpose of the linear map avg_pool2d.
 std::vector<ValueId> avg_pool2d_grad_gradient(GradientContext& context) {
   const Attributes& attributes = context.attributes();
@@ -129,7 +177,7 @@ const OpDef op_max_pool2d = {
 const OpDef op_max_pool2d_grad = {
     .name = "max_pool2d_grad",
     .infer = infer_max_pool2d_grad,
-    .not_differentiable = kNoSecondDerivative,
+    .gradient = max_pool2d_grad_gradient,
 };
 
 const OpDef op_avg_pool2d = {
