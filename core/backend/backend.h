@@ -259,7 +259,7 @@ struct CudaPlugin {
   int (*device_count)();                // number of usable GPUs; never throws
   std::string (*unavailable_reason)();  // why device_count() is 0
   Backend& (*backend)(int index);       // throws DeviceError
-  std::string (*versions)();  // "CUDA runtime 13.0, driver 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0"
+  std::string (*versions)();  // "CUDA runtime 13.0, driver 13.0, cuDNN 9.19.0, cuFFT 12.0.0, ..."
 };
 constexpr const char* kCudaPluginSymbol = "kerascnn_cuda_plugin";  // const CudaPlugin* (*)()
 

@@ -40,6 +40,8 @@ void bind_device(nb::module_& m);
 void bind_upload(nb::module_& m);
 void bind_profile(nb::module_& m);
 void bind_watch(nb::module_& m);
+// Not a part of the module, but of what the core can do with it.
+void bind_host_fft();
 
 // The attributes of an op call as Python passes them.
 using AttributeMap = std::map<std::string, Attribute>;

@@ -18,4 +18,5 @@ NB_MODULE(_core, m) {
   bind_upload(m);
   bind_profile(m);
   bind_watch(m);
+  bind_host_fft();
 }

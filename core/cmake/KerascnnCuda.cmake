@@ -1,5 +1,5 @@
 # Finds what the CUDA backend is built with: nvcc 13, and headers and libraries of the CUDA runtime, cuBLASLt,
-# NVRTC, cuDNN 9 and cudnn-frontend. Each comes from Python's folders (the wheels) or from a system CUDA.
+# NVRTC, cuFFT, cuDNN 9 and cudnn-frontend. Each comes from Python's folders (the wheels) or from a system CUDA.
 #
 # Sets KERASCNN_CUDA_FOUND, KERASCNN_CUDA_REASON (why not), KERASCNN_CUDA_VERSION, KERASCNN_CUDNN_VERSION,
 # KERASCNN_CUDA_ARCHITECTURE_LIST and KERASCNN_CUDA_RPATH, enables the language CUDA, and defines the target
@@ -60,7 +60,7 @@ list(TRANSFORM KERASCNN_PYTHON_SITES APPEND "/nvidia/cudnn/lib" OUTPUT_VARIABLE 
 list(TRANSFORM KERASCNN_PYTHON_SITES APPEND "/include" OUTPUT_VARIABLE frontend_includes)
 list(TRANSFORM KERASCNN_PYTHON_PREFIXES APPEND "/include" OUTPUT_VARIABLE prefix_includes)
 
-foreach(header IN ITEMS cuda_runtime.h cublasLt.h nvrtc.h)
+foreach(header IN ITEMS cuda_runtime.h cublasLt.h nvrtc.h cufft.h)
   string(MAKE_C_IDENTIFIER "KERASCNN_${header}_DIR" variable)
   find_path(${variable} ${header} HINTS ${toolkit_includes} ${wheel_includes})
   list(APPEND needed_headers ${header})
@@ -68,7 +68,9 @@ endforeach()
 find_path(KERASCNN_cudnn_h_DIR cudnn.h HINTS ${cudnn_includes} ${toolkit_includes})
 find_path(KERASCNN_cudnn_frontend_h_DIR cudnn_frontend.h
   HINTS ${frontend_includes} ${prefix_includes} ${toolkit_includes})
-foreach(library IN ITEMS libcudart.so.13 libcublasLt.so.13 libnvrtc.so.13 libcudnn.so.9)
+# These are opened by name on first use: they have to be found at run time, but nothing links to them.
+set(opened_libraries libnvrtc.so.13 libcufft.so.12)
+foreach(library IN ITEMS libcudart.so.13 libcublasLt.so.13 libcudnn.so.9 LISTS opened_libraries)
   string(MAKE_C_IDENTIFIER "KERASCNN_${library}" variable)
   find_library(${variable} ${library} HINTS ${wheel_libraries} ${cudnn_libraries} ${toolkit_libraries})
   list(APPEND needed_libraries ${library})
@@ -94,7 +96,9 @@ foreach(library IN LISTS needed_libraries)
   string(MAKE_C_IDENTIFIER "KERASCNN_${library}" variable)
   mark_as_advanced(${variable})
   if(${variable})
-    list(APPEND libraries "${${variable}}")
+    if(NOT library IN_LIST opened_libraries)
+      list(APPEND libraries "${${variable}}")
+    endif()
     cmake_path(GET ${variable} PARENT_PATH library_dir)
     # The wheels are found relative to the package at run time; a system CUDA has to be written down.
     if(NOT library_dir IN_LIST wheel_libraries AND NOT library_dir IN_LIST cudnn_libraries)

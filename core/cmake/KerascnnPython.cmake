@@ -5,7 +5,7 @@
 # build environment's and, after them, those of the environment that kerascnn is installed into.
 
 if(KERASCNN_PYTHON)
-  find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+  find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module NumPy)
 else()
   find_package(Python 3.10 QUIET COMPONENTS Interpreter)
 endif()

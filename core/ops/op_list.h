@@ -38,6 +38,8 @@
   /* what passes make of a product and what follows it (fused_products.cpp) */                    \
   OP(matmul_activation_grad) OP(dense_sparse_softmax_cross_entropy) OP(dense_wgrad)               \
   OP(dense_sparse_softmax_cross_entropy_dgrad)                                                    \
+  /* Fourier transforms (fft.cpp) */                                                              \
+  OP(fft) OP(rfft) OP(irfft)                                                                      \
   /* convolution (conv2d.cpp) and pooling (pool2d.cpp) */                                         \
   OP(conv2d) OP(conv2d_dgrad) OP(conv2d_wgrad)                                                    \
   OP(max_pool2d) OP(max_pool2d_grad) OP(avg_pool2d) OP(avg_pool2d_grad)                           \

@@ -1,9 +1,7 @@
-"""Fourier transforms of pairs of real tensors, as products with small matrices.
+"""Fourier transforms of pairs of real tensors: real and imaginary part.
 
-A transform of length a * b is one of length a, a factor for each element, and one of length b
-(J. W. Cooley, J. W. Tukey, 1965); one of up to 64 elements is a product with a matrix. So all of it
-runs on every device, joins compiled steps, and has gradients. Prime lengths above 64 are taken as a
-convolution, by transforms whose length is a power of two (L. I. Bluestein, 1970).
+They are ops of the core, which pocketfft computes on a CPU and cuFFT on a GPU; so they join
+compiled steps, and their gradients are transforms in the other direction.
 """
 
 from __future__ import annotations
@@ -13,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import config, dtypes, tracing
-from kerascnn.ops import creation, dispatch, elementwise, indexing, matrix_products, shaping
+from kerascnn import dtypes
+from kerascnn.ops import dispatch, elementwise, indexing, shaping
 from kerascnn.ops.signals import extract_sequences
 from kerascnn.symbolic.operation import op
 
@@ -22,9 +20,6 @@ __all__ = ["fft", "fft2", "ifft2", "irfft", "istft", "rfft", "stft"]
 
 Pair = tuple[Any, Any]
 Array = np.ndarray[Any, Any]
-
-# Up to here a product with a whole matrix is taken.
-_MOST_DIRECT = 64
 
 
 @op
@@ -49,19 +44,19 @@ def fft(x: Pair) -> Pair:
     >>> real.numpy().tolist(), imaginary.numpy().tolist()
     ([1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0])
     """
-    return _transform(*_pair("fft", x), -1)
+    return _transform(*_pair("fft", x), inverse=False)
 
 
 @op
 def fft2(x: Pair) -> Pair:
     """The discrete Fourier transform along the last two axes; see `fft`."""
-    return _over_two_axes(_pair("fft2", x, axes=2), -1)
+    return _over_two_axes(_pair("fft2", x, axes=2), inverse=False)
 
 
 @op
 def ifft2(x: Pair) -> Pair:
     """The inverse of `fft2`."""
-    return _over_two_axes(_pair("ifft2", x, axes=2), 1)
+    return _over_two_axes(_pair("ifft2", x, axes=2), inverse=True)
 
 
 @op
@@ -85,9 +80,9 @@ def rfft(x: Any, fft_length: int | None = None) -> Pair:
     """
     x = _floating("rfft", x)
     length = _length("rfft", fft_length, x.shape[-1])
-    x = _of_length(x, length)
-    real, imaginary = _transform(x, creation.zeros_like(x), -1)
-    return _first(real, length // 2 + 1), _first(imaginary, length // 2 + 1)
+    attributes = {"scale": 1.0, "middle": 1.0}
+    real, imaginary = dispatch.apply("rfft", [_of_length(x, length)], attributes)
+    return real, imaginary
 
 
 @op
@@ -109,16 +104,9 @@ def irfft(x: Pair, fft_length: int | None = None) -> Any:
     """
     real, imaginary = _pair("irfft", x)
     length = _length("irfft", fft_length, 2 * (real.shape[-1] - 1))
-    half = length // 2 + 1
-    real, imaginary = _of_length(real, half), _of_length(imaginary, half)
-    # What is no transform of real numbers counts as if it were one.
-    places = np.arange(half)
-    is_own = (places == 0) | (2 * places == length)
-    imaginary = elementwise.where(is_own, creation.zeros_like(imaginary), imaginary)
-    rest = slice(length - half, 0, -1)
-    real = shaping.concatenate([real, real[..., rest]], -1)
-    imaginary = shaping.concatenate([imaginary, elementwise.negative(imaginary[..., rest])], -1)
-    return _transform(real, imaginary, 1)[0]
+    parts = [_of_length(part, length // 2 + 1) for part in (real, imaginary)]
+    attributes = {"length": length, "scale": 1 / length, "middle": 1.0}
+    return dispatch.apply_one("irfft", parts, attributes)
 
 
 @op
@@ -217,105 +205,18 @@ def istft(
     return indexing.get_item(signal, (..., slice(start, end)))
 
 
-def _transform(real: Any, imaginary: Any, sign: int) -> Pair:
-    """The transform along the last axis, for a positive sign with its factor the inverse one."""
-    length = real.shape[-1]
-    if sign > 0 and length > 0:
-        real, imaginary = (elementwise.multiply(v, 1.0 / length) for v in (real, imaginary))
-    dtype = real.dtype
-    if dtype in ("float16", "bfloat16"):
-        real, imaginary = dispatch.convert(real, "float32"), dispatch.convert(imaginary, "float32")
-    real, imaginary = _recursive(real, imaginary, sign)
-    return dispatch.convert(real, dtype), dispatch.convert(imaginary, dtype)
+def _transform(real: Any, imaginary: Any, inverse: bool) -> Pair:
+    """The transform along the last axis, the inverse one with its factor."""
+    scale = 1 / max(real.shape[-1], 1) if inverse else 1.0
+    attributes = {"inverse": inverse, "scale": scale}
+    real, imaginary = dispatch.apply("fft", [real, imaginary], attributes)
+    return real, imaginary
 
 
-def _recursive(real: Any, imaginary: Any, sign: int) -> Pair:
-    length = real.shape[-1]
-    if length <= _MOST_DIRECT:
-        return _direct(real, imaginary, sign)
-    first = max((a for a in range(2, _MOST_DIRECT + 1) if length % a == 0), default=1)
-    if first == 1:
-        return _as_convolution(real, imaginary, sign)
-    second = length // first
-    leading = tuple(real.shape[:-1])
-
-    def turned(v: Any) -> Any:
-        return shaping.swapaxes(v, -1, -2)
-
-    def in_rows(v: Any) -> Any:
-        return turned(shaping.reshape(v, (*leading, first, second)))
-
-    # Element j1 * second + j2: the transform along j1 ...
-    real, imaginary = _direct(in_rows(real), in_rows(imaginary), sign)
-    # ... a factor for each j2 and k1 ...
-    angles = np.outer(np.arange(second), np.arange(first)) % length * (sign * 2 * np.pi / length)
-    real, imaginary = _product(real, imaginary, angles)
-    # ... and the transform along j2 gives element k1 + first * k2.
-    real, imaginary = _recursive(turned(real), turned(imaginary), sign)
-    whole = (*leading, length)
-    return shaping.reshape(turned(real), whole), shaping.reshape(turned(imaginary), whole)
-
-
-def _direct(real: Any, imaginary: Any, sign: int) -> Pair:
-    length = real.shape[-1]
-    # Angles beyond one turn would lose digits.
-    turns = np.outer(np.arange(length), np.arange(length)) % max(length, 1)
-    angles = turns * (sign * 2 * np.pi / max(length, 1))
-    cosines, sines = np.cos(angles), np.sin(angles)
-    matrix = np.block([[cosines, sines], [-sines, cosines]])
-    both, dtype = shaping.concatenate([real, imaginary], -1), real.dtype
-    if _rounds_products(real):
-        both = dispatch.convert(
-            matrix_products.matmul(dispatch.convert(both, "float64"), matrix), dtype
-        )
-    else:
-        both = matrix_products.matmul(both, matrix.astype(dtype))
-    return _first(both, length), indexing.get_item(both, (..., slice(length, None)))
-
-
-def _rounds_products(x: Any) -> bool:
-    """Whether products of it may be in TF32, of whose few digits a spectrum is made up."""
-    trace = tracing.current()
-    device = x.device if trace is None else trace.device
-    return bool(x.dtype == "float32" and device != "cpu" and config.tf32())
-
-
-def _product(real: Any, imaginary: Any, angles: Array) -> Pair:
-    """Complex numbers times those of absolute value 1 at some angles."""
-    cosines, sines = (f(angles).astype(real.dtype) for f in (np.cos, np.sin))
-    return (
-        elementwise.subtract(
-            elementwise.multiply(real, cosines), elementwise.multiply(imaginary, sines)
-        ),
-        elementwise.add(
-            elementwise.multiply(real, sines), elementwise.multiply(imaginary, cosines)
-        ),
-    )
-
-
-def _as_convolution(real: Any, imaginary: Any, sign: int) -> Pair:
-    """A transform of any length: as j * k = (j^2 + k^2 - (k - j)^2) / 2, a convolution."""
-    length = real.shape[-1]
-    size = 1 << (2 * length - 2).bit_length()
-    # Squares beyond two turns would lose digits.
-    angles = np.arange(length) ** 2 % (2 * length) * (sign * np.pi / length)
-    kernel = np.zeros(size, complex)
-    kernel[:length] = np.exp(-1j * angles)
-    kernel[size - length + 1 :] = kernel[length - 1 : 0 : -1]
-    spectrum = np.fft.fft(kernel) / size
-    a, b = _product(real, imaginary, angles)
-    a, b = _recursive(_of_length(a, size), _of_length(b, size), -1)
-    cosines, sines = spectrum.real.astype(real.dtype), spectrum.imag.astype(real.dtype)
-    real = elementwise.subtract(elementwise.multiply(a, cosines), elementwise.multiply(b, sines))
-    imaginary = elementwise.add(elementwise.multiply(a, sines), elementwise.multiply(b, cosines))
-    a, b = _recursive(real, imaginary, 1)
-    return _product(_first(a, length), _first(b, length), angles)
-
-
-def _over_two_axes(pair: Pair, sign: int) -> Pair:
-    real, imaginary = _transform(*pair, sign)
+def _over_two_axes(pair: Pair, inverse: bool) -> Pair:
+    real, imaginary = _transform(*pair, inverse)
     real, imaginary = shaping.swapaxes(real, -1, -2), shaping.swapaxes(imaginary, -1, -2)
-    real, imaginary = _transform(real, imaginary, sign)
+    real, imaginary = _transform(real, imaginary, inverse)
     return shaping.swapaxes(real, -1, -2), shaping.swapaxes(imaginary, -1, -2)
 
 

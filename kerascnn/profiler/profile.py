@@ -56,7 +56,8 @@ class Profile:
           they are joined by " + ". `layer` is the layer's path, or several of them in the same way;
           "loss", "metrics", "data" and the optimizer's name stand for what belongs to no layer.
         - `op`: the op, or the names of those in a fused one.
-        - `library`: "oneDNN", "cuDNN", "cuBLASLt", or "kerascnn" for the library's own kernels.
+        - `library`: "oneDNN", "cuDNN", "cuBLASLt", "cuFFT", "pocketfft" (NumPy's), or "kerascnn"
+          for the library's own kernels.
         - `kernel`: what ran, on a GPU the kernel's own name. `implementation`: what was planned,
           such as cuDNN's engine.
         - `dtype` of what it reads, and the `device`.

@@ -4,6 +4,7 @@
 from . import (  # noqa: F401
     reference_batches,
     reference_conv_pooling,
+    reference_fourier,
     reference_losses,
     reference_optimizers,
     reference_products,

@@ -8,6 +8,7 @@ from . import (
     cases_counting,
     cases_custom,
     cases_elementwise,
+    cases_fourier,
     cases_loops,
     cases_network,
     cases_products,
@@ -29,6 +30,7 @@ _FILES = (
     cases_custom,
     cases_sequences,
     cases_recurrent,
+    cases_fourier,
     cases_conv_pooling,
     cases_state,
 )

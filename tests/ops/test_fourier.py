@@ -1,5 +1,7 @@
 """Fourier transforms against NumPy, their gradients, and what is made of them against Keras."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,8 @@ import kerascnn
 from kerascnn import ops
 from kerascnn.ops.dispatch import to_tensor
 
-# Products of up to 64 elements, of two and three stages, and primes, which are convolutions.
-LENGTHS = [1, 2, 5, 17, 64, 65, 67, 100, 131, 360, 1024, 4757]
+# Powers of two, products of small primes, and primes, which libraries take as convolutions.
+LENGTHS = [1, 2, 5, 17, 64, 65, 67, 100, 131, 360, 1024, 4757, 8191]
 
 
 def complex_of(pair):
@@ -36,12 +38,38 @@ def test_transforms_along_the_last_axis(length, dtype, device, rng):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_half_precision_is_computed_in_float32(dtype, rng):
-    x = ops.cast(rng.standard_normal((3, 40)), dtype)
-    expected = np.fft.rfft(ops.cast(x, "float64").numpy())
-    real, imaginary = ops.rfft(x)
-    assert real.dtype == dtype
-    check(complex_of((ops.cast(real, "float32"), ops.cast(imaginary, "float32"))), expected, dtype)
+def test_half_precision_is_computed_in_float32(dtype, device, rng):
+    with kerascnn.device(device):
+        x = ops.cast(rng.standard_normal((3, 40)), dtype)
+        spectrum = ops.rfft(x)
+        back, whole = ops.irfft(spectrum), ops.fft((x, x))
+    assert all(part.dtype == dtype for part in (*spectrum, back, *whole))
+    exact = ops.cast(x, "float64").numpy()
+    for pair, expected in ((spectrum, np.fft.rfft(exact)), (whole, np.fft.fft(exact * (1 + 1j)))):
+        check(complex_of([ops.cast(part, "float32") for part in pair]), expected, dtype)
+    check(ops.cast(back, "float32").numpy(), exact, dtype)
+
+
+@pytest.mark.parametrize("shape", [(0, 8), (2, 0, 9), (7,), (2, 1, 3, 30), (70_000, 4)])
+def test_leading_axes(shape, device, rng):
+    a, b = rng.standard_normal((2, *shape)).astype("float32")
+    with kerascnn.device(device):
+        pair = ops.convert_to_tensor(a), ops.convert_to_tensor(b)
+        spectrum, half = ops.fft(pair), ops.rfft(pair[0])
+        back = ops.irfft(half, shape[-1])
+    check(complex_of(spectrum), np.fft.fft(a.astype("float64") + 1j * b), "float32")
+    check(complex_of(half), np.fft.rfft(a.astype("float64")), "float32")
+    check(back.numpy(), a, "float32")
+
+
+def test_no_elements(device):
+    """What has no element to transform has none in its transform; a half has one, and needs one."""
+    with kerascnn.device(device):
+        nothing = ops.zeros((3, 0))
+        assert [part.shape for part in ops.fft((nothing, nothing))] == [(3, 0), (3, 0)]
+        with pytest.raises(ValueError, match="positive length"):
+            ops.rfft(nothing)
+        assert complex_of(ops.rfft(nothing, 4)).tolist() == np.zeros((3, 3), complex).tolist()
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -86,6 +114,87 @@ def test_gradients_against_differences(length, device, rng):
     # Central differences of a quadratic function are exact but for rounding.
     slope = (ends[0] - ends[1]) / (2 * step)
     np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("length", [4, 9, 67])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_second_derivatives_against_differences(length, compiled, device, rng):
+    x, direction = rng.standard_normal((2, 2, 3, length)) / np.sqrt(length)
+
+    def slope(a, b):
+        """The derivative along the direction."""
+        with kerascnn.GradientTape() as tape:
+            tape.watch([a, b])
+            real, imaginary = ops.fft((a, b))
+            half = ops.rfft(real * imaginary)
+            back = ops.irfft((half[0] * half[0], half[1]), length)
+            loss = ops.sum(ops.square(back))
+        gradients = tape.gradient(loss, [a, b])
+        return sum(ops.sum(g * d) for g, d in zip(gradients, direction, strict=True))
+
+    def curvature(a, b):
+        with kerascnn.GradientTape() as tape:
+            tape.watch([a, b])
+            value = slope(a, b)
+        gradients = tape.gradient(value, [a, b])
+        return sum(ops.sum(g * d) for g, d in zip(gradients, direction, strict=True))
+
+    with kerascnn.device(device):
+
+        def value(function, at):
+            return float(function(*(ops.convert_to_tensor(part) for part in at)))
+
+        received = value(kerascnn.jit(curvature) if compiled else curvature, x)
+        # Central differences of a polynomial of degree 8 along a line, of step 1e-3: the error goes
+        # with the square of the step, and is taken away by halving it.
+        coarse, fine = (
+            (value(slope, x + s * direction) - value(slope, x - s * direction)) / (2 * s)
+            for s in (2e-3, 1e-3)
+        )
+    expected = fine + (fine - coarse) / 3
+    np.testing.assert_allclose(received, expected, rtol=1e-6)
+
+
+def test_threads_transform_at_a_time(rng):
+    """Neither planning nor running waits for Python's lock, so none waits for another's."""
+    arrays = rng.standard_normal((8, 40, 300))
+
+    def transform(x):
+        for _ in range(20):
+            result = ops.rfft(x)
+        return complex_of(result)
+
+    with ThreadPoolExecutor(4) as pool:
+        for x, result in zip(arrays, pool.map(transform, arrays), strict=True):
+            check(result, np.fft.rfft(x), "float64")
+
+
+def test_profiles_name_the_library(device, rng):
+    x = rng.standard_normal((4, 32)).astype("float32")
+    with kerascnn.device(device):
+        tensor = ops.convert_to_tensor(x)
+        with kerascnn.profiler.trace() as profile:
+            ops.rfft(tensor)
+    libraries = {row["library"] for row in profile.rows if row["op"] == "rfft"}
+    assert ("pocketfft" if device == "cpu" else "cuFFT") in libraries
+
+
+def test_in_loops(device, rng):
+    """Kernels of a loop's body run inside a graph on the device."""
+    rows = rng.standard_normal((5, 24))
+
+    def total(rows):
+        def step(sums, row):
+            real, imaginary = ops.rfft(row)
+            return sums + ops.irfft((real, -imaginary), 24), ops.sum(real)
+
+        return ops.scan(step, ops.zeros(24, "float64"), rows)
+
+    with kerascnn.device(device):
+        sums, firsts = kerascnn.jit(total)(ops.convert_to_tensor(rows))
+    # The conjugate of a transform is that of the signal backwards.
+    check(sums.numpy(), rows[:, -np.arange(24)].sum(0), "float64")
+    check(firsts.numpy(), np.fft.rfft(rows).real.sum(-1), "float64")
 
 
 def reference(name):

@@ -43,6 +43,8 @@ std::span<const KernelTableRow> cpu_kernel_table() {
       // fused_products.cpp
       ROW(matmul_activation_grad) ROW(dense_sparse_softmax_cross_entropy) ROW(dense_wgrad)
           ROW(dense_sparse_softmax_cross_entropy_dgrad)
+      // fft.cpp
+      ROW(fft) ROW(rfft) ROW(irfft)
       // conv2d.cpp, pool2d.cpp
       ROW(conv2d) ROW(conv2d_dgrad) ROW(conv2d_wgrad) ROW(max_pool2d) ROW(max_pool2d_grad)
           ROW(avg_pool2d) ROW(avg_pool2d_grad)

@@ -40,6 +40,8 @@ std::span<const KernelTableRow> kernel_table() {
       // fused_products.cpp
       ROW(matmul_activation_grad) ROW(dense_sparse_softmax_cross_entropy) ROW(dense_wgrad)
           ROW(dense_sparse_softmax_cross_entropy_dgrad)
+      // fft.cu
+      ROW(fft) ROW(rfft) ROW(irfft)
       // conv2d and pool2d
       ROW(conv2d) ROW(conv2d_dgrad) ROW(conv2d_wgrad) ROW(max_pool2d) ROW(max_pool2d_grad)
           ROW(avg_pool2d) ROW(avg_pool2d_grad)

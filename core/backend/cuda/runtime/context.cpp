@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/backend/cuda/runtime/cufft.h"
 #include "core/backend/cuda/runtime/fence.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -80,7 +81,7 @@ std::string library_versions() {
   return message("CUDA runtime ", version_text(runtime), ", driver ",
                  driver > 0 ? version_text(driver) : "none", ", cuDNN ", cudnn / 10000, ".",
                  cudnn % 10000 / 100, ".", cudnn % 100, ", cuBLASLt ", cublas / 10000, ".",
-                 cublas % 10000 / 100, ".", cublas % 100);
+                 cublas % 10000 / 100, ".", cublas % 100, ", ", cufft_version());
 }
 
 }  // namespace kerascnn::cuda

@@ -76,7 +76,7 @@ class Context {
 
 // 13000 as "13.0".
 std::string version_text(int version);
-// "CUDA runtime 13.0, driver 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0"
+// "CUDA runtime 13.0, driver 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0, cuFFT 12.0.0"
 std::string library_versions();
 
 }  // namespace kerascnn::cuda

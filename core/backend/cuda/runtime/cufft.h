@@ -1,0 +1,39 @@
+// Plans of cuFFT. Its library is opened with the first one: whoever transforms nothing needs none.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <cufft.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace kerascnn::cuda {
+
+// Transforms of `lines` contiguous lines of `length` elements.
+class CufftPlan {
+ public:
+  // `op` is for errors. Throws LibraryError, with the remedy where there is no cuFFT.
+  CufftPlan(std::string op, cufftType type, int64_t length, int64_t lines);
+  ~CufftPlan();
+  CufftPlan(const CufftPlan&) = delete;
+  CufftPlan& operator=(const CufftPlan&) = delete;
+
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+  // `inverse` counts where input and output are complex, which may then be the same memory. Neither
+  // direction has a factor. May overwrite complex input.
+  void run(void* input, void* output, bool inverse, void* workspace, cudaStream_t stream);
+
+ private:
+  std::string op_;
+  cufftType type_;
+  cufftHandle handle_ = 0;
+  int64_t workspace_bytes_ = 0;
+  std::mutex mutex_;  // a plan holds the stream and the workspace of its next run
+};
+
+// "cuFFT 12.0.0", or "no cuFFT" where it can't be opened.
+std::string cufft_version();
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,23 @@
+// Sizes of Fourier transforms along the last axis, as both backends plan with them.
+#pragma once
+
+#include <cstdint>
+
+#include "core/ops/op.h"
+
+namespace kerascnn {
+
+struct FftSizes {
+  int64_t lines = 0;   // transforms
+  int64_t length = 0;  // of each of them
+  // Elements of the first half of a transform of real numbers: the others are their conjugates.
+  int64_t half() const { return length / 2 + 1; }
+  // Is element k of that half its own conjugate, and so real? It stands for itself alone; any other
+  // one stands for two.
+  bool is_own(int64_t k) const { return k == 0 || 2 * k == length; }
+};
+
+// Of transforms of this length whose input is or has such a spec.
+FftSizes fft_sizes(const TensorSpec& spec, int64_t length);
+
+}  // namespace kerascnn
