@@ -346,6 +346,11 @@ class Graph:
     def read(self, variable: Variable) -> Value:
         """The variable's value at this point of the trace."""
 
+    def inside(self, value: Value) -> Value:
+        """
+        The value itself; of a value of a graph around, the input of this body that stands for it.
+        """
+
     def reading(self, variable: Variable) -> Value:
         """
         The same as a value of its own, which gradients can be taken by and end at.
@@ -636,6 +641,11 @@ class Settings:
 def note_settings(owners: list, kinds: tuple[type, ...], left_out: frozenset[str]) -> tuple[Settings, list]:
     """
     The `Settings` among the attributes of the objects, but for callables of the kinds and names that are left out; and what has to be kept for as long as it is asked.
+    """
+
+def release_functions() -> None:
+    """
+    Lets go of all functions of Python's that gradients and ops hold: none can be computed from then on. For the end of the interpreter.
     """
 
 class Operators:

@@ -80,8 +80,10 @@ class StatelessScope(VariableScope):
 
     is_stateless = True
 
-    def in_other_trace(self) -> StatelessScope:
-        return self
+    def in_other_trace(self) -> VariableScope | None:
+        trace = tracing.current()
+        # A loop's body is given what the variables have here, and they get what it leaves.
+        return None if trace is not None and trace.is_body_of(self.trace) else self
 
     def read(self, variable: Variable) -> Any:
         value = self._values.get(variable.core)
@@ -89,14 +91,8 @@ class StatelessScope(VariableScope):
 
     def takes(self, core: Any, value: Any) -> bool:
         trace = tracing.current()
-        if trace is not self.trace:
-            if trace is not None and trace.scratch:  # it only learns shapes
-                return False
-            raise ValueError(
-                f"The variable '{core.name}' is assigned to in the body of a loop or a choice, "
-                "inside of a StatelessScope. Hand its value from step to step as part of the "
-                "loop's state, and assign it after the loop."
-            )
+        if trace is not self.trace and trace is not None and trace.scratch:  # it only learns shapes
+            return False
         self._values[core] = value
         return True
 

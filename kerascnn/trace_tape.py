@@ -75,10 +75,8 @@ class TraceTape:
     def note(self, variable: Any, reading: Any) -> None:
         """Is told what is read of each variable while it records."""
         if variable in self._readings or self._watches(variable):
-            readings = self._readings.setdefault(variable, [])
-            if all(reading.id != known.id for known in readings[-1:]):  # bodies have one of each
-                readings.append(reading)
-                self._watched.append((reading, self.trace.graph.num_values))
+            self._readings.setdefault(variable, []).append(reading)
+            self._watched.append((reading, self.trace.graph.num_values))
 
     def watched_variables(self) -> list[Any]:
         return list(self._readings)

@@ -88,6 +88,9 @@ class Trace(Streams):
         self._constants: dict[int, tuple[Any, Any]] = {}
         self._outer: Trace | None = None
         self._bodies: list[Any] = []  # graphs of the traces inside of this one
+        self._sources: dict[Any, Any] = {}  # of a body, by variable: what gradients of it reach
+        # Of a body, the losses that layers add: the layer's list, and what it has in it.
+        self.losses: list[tuple[list[Any], Any]] = []
         self.tapes: list[TraceTape] = []  # that record, in the order in which they began
         # Records the whole step, for gradients that are asked for without a tape.
         self.whole = TraceTape(self, persistent=True, watches=_is_floating)
@@ -111,17 +114,44 @@ class Trace(Streams):
     def read(self, variable: Variable) -> Any:
         """A variable's value at this point of the trace, as a value of its own that tapes know."""
         core = variable.core
-        if self._outer is None:
-            value = self.graph.reading(core)
-        else:  # what the body is given, whose gradient the node hands on to the outer reading
-            if not self.graph.knows(core):
-                with resumed(self._outer):
-                    outer = variable._stored()
-                self.graph.bind(core, outer.id)
-            value = self.graph.read(core)
+        value = self.graph.reading(core) if self._outer is None else self._read_in_body(variable)
         for tape in self.tapes:
             tape.note(core, value)
         return value
+
+    def _read_in_body(self, variable: Variable) -> Any:
+        """What the body is given, or what it has assigned.
+
+        The gradient of either goes to the reading around the node, and not through an assignment,
+        this step's or an earlier one's.
+        """
+        core = variable.core
+        if core not in self._sources:
+            outer: Any = self._outer
+            with resumed(outer):
+                before = variable._stored()
+            if isinstance(before, _core.Tensor):
+                before = outer.constant(before)
+            before = outer.graph.inside(before)
+            if not self.graph.knows(core):
+                self.graph.bind(core, before.id)
+            self._sources[core] = self.graph.inside(before)
+        return self.leads_to(self._sources[core], self.graph.read(core))
+
+    def leads_to(self, source: Any, value: Any) -> Any:
+        """The same value as one of its own, whose gradient is that of `source`."""
+        if not dtypes.is_float(value.dtype):
+            return value
+        return self.graph.with_own_gradient([source], [value], _as_it_is)[0]
+
+    @property
+    def is_body(self) -> bool:
+        """Whether this is the trace of a loop's body or of a branch."""
+        return self._outer is not None
+
+    def is_body_of(self, outer: Trace | None) -> bool:
+        """Whether it is a body in that trace, or in a body there."""
+        return self._outer is not None and (self._outer is outer or self._outer.is_body_of(outer))
 
     def constant(self, tensor: Any) -> Any:
         """A tensor as a value of the graph, the same one for the same tensor."""
@@ -183,6 +213,10 @@ class Trace(Streams):
             self.graph.assign(state.core, self._advanced(state))
         self.graph.pop_scope()
         self._streams.clear()
+
+
+def _as_it_is(gradients: list[Any]) -> list[Any]:
+    return gradients
 
 
 def _is_floating(variable: Any) -> bool:

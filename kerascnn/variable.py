@@ -79,6 +79,17 @@ class VariableScope:
         """Whether the variable has a value of its own in the block."""
         return self._outer is not None and self._outer.holds(core)
 
+    def stands_before(self, core: Any) -> bool:
+        """Whether reading the variable gives a value of the block's, not what the variable holds.
+
+        More than `holds`, by which generators know whether they are a block's state.
+        """
+        return self.holds(core) or (self._outer is not None and self._outer.stands_before(core))
+
+    def led_to(self, core: Any, value: Any) -> Any:
+        """What was read of the variable in the block, as tapes that record now follow it."""
+        return value if self._outer is None else self._outer.led_to(core, value)
+
     def add_loss(self, loss: Any) -> None:
         """Takes a loss that a layer adds, where `collect_losses` holds."""
 
@@ -103,6 +114,15 @@ def current_scope() -> VariableScope | None:
     return _scope.get()
 
 
+def note_loss(held: list[Any]) -> None:
+    """Tells whoever is to know of the loss that a layer has put at the end of its list."""
+    trace, scope = tracing.current(), _scope.get()
+    if trace is not None and trace.is_body and (scope is None or scope.trace is not trace):
+        trace.losses.append((held, held[-1]))  # what becomes of it is known behind the node
+    elif scope is not None and scope.collect_losses:
+        scope.add_loss(held[-1])
+
+
 @contextlib.contextmanager
 def in_place() -> Iterator[None]:
     """A block in which variables are read and assigned at once, whatever is open around it."""
@@ -117,15 +137,17 @@ def in_place() -> Iterator[None]:
 class Block(VariableScope):
     """Code that can be computed again: with the values that it read, and without its assignments.
 
-    The first time, in `noting`, it notes what it reads; later, in `repeating`, it reads that, and
-    what it assigns is seen by itself only.
+    The first time, in `noting`, it notes what it reads; `repeating` is the block in which it reads
+    that again.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.reads: dict[Any, Any] = {}  # by the core's variable: the value before the block
+        # By the core's variable: what was read of it before it was assigned here. Values of a trace
+        # or of a block around have gradients; copies of what variables hold lead to the variables.
+        self.given: dict[Any, Any] = {}
+        self.copies: dict[Any, Any] = {}
         self.versions: dict[Any, int] = {}  # of trainable ones, which are not copied
-        self._own: dict[Any, Any] | None = None  # what is read and assigned while it is repeated
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
@@ -133,11 +155,11 @@ class Block(VariableScope):
             yield
 
     @contextlib.contextmanager
-    def repeating(self, values: dict[Any, Any] | None = None) -> Iterator[None]:
-        """Args: values: what to read in place of what was read the first time.
+    def repeating(self, given: dict[Any, Any]) -> Iterator[None]:
+        """Args: given: values in place of those in `given`.
 
         Raises:
-            ValueError: for a trainable variable that has been assigned to since.
+            ValueError: for a trainable variable that was assigned to since the block was left.
         """
         for core, version in self.versions.items():
             if core.version != version:
@@ -146,31 +168,78 @@ class Block(VariableScope):
                     "it, and before the gradient was taken, for which the block is computed again. "
                     "Take gradients before you assign."
                 )
-        self._own = dict(self.reads if values is None else values)
-        try:
-            with self._active():
-                yield
-        finally:
-            self._own = None
+        with _Repetition(given, self.copies)._active():
+            yield
+
+    def given_now(self) -> list[Any]:
+        """The values in `given`, which were read while nothing recorded, as tapes follow them."""
+        scope = _scope.get()
+        pairs = self.given.items()
+        return [value if scope is None else scope.led_to(core, value) for core, value in pairs]
 
     def read(self, variable: Variable) -> Any:
         core = variable.core
-        if self._own is not None:
-            return self._own[core] if core in self._own else self._read_outside(variable)
         value = self._read_outside(variable)
-        if isinstance(value, _core.Value):
-            self.reads.setdefault(core, value)
+        if core in self.given or core in self.copies:
+            return value
+        if isinstance(value, _core.Value) or self.stands_before(core):
+            self.given[core] = value
         elif core.trainable and dtypes.is_float(core.dtype):
             self.versions.setdefault(core, core.version)
-        elif core not in self.reads:  # its memory will be written to
-            self.reads[core] = _core.from_numpy(value.numpy(), core.device)
+        else:  # its memory will be written to
+            self._copy(core)
         return value
 
     def takes(self, core: Any, value: Any) -> bool:
-        if self._own is None:
-            return super().takes(core, value)
+        if self.versions.pop(core, None) is not None:
+            self._copy(core)
+        return super().takes(core, value)
+
+    def _copy(self, core: Any) -> None:
+        self.copies[core] = _core.from_numpy(core.value.numpy(), core.device)
+
+
+class _Repetition(VariableScope):
+    """A block computed again: it reads what is given, and only itself sees what it assigns.
+
+    As elsewhere, each reading is a value of its own, whose gradient is the variable's and does not
+    go through an assignment.
+    """
+
+    def __init__(self, given: dict[Any, Any], copies: dict[Any, Any]) -> None:
+        super().__init__()
+        self._given = given
+        self._own = {**given, **copies}
+        trace = tracing.current()
+        self._tapes_around = [] if trace is None else list(trace.tapes)
+
+    def read(self, variable: Variable) -> Any:
+        core = variable.core
+        if core not in self._own:
+            return self._read_outside(variable)
+        return self.led_to(core, self._own[core])
+
+    def led_to(self, core: Any, value: Any) -> Any:
+        if core not in self._own:
+            return super().led_to(core, value)
+        if not dtypes.is_float(core.dtype):
+            return value
+        source, trace = self._given.get(core, core), tracing.current()
+        if trace is None:
+            return _core.record_function(core.name, [source], [value], lambda given: given)[0]
+        if source is not core:
+            value = trace.leads_to(source, value)
+        for tape in trace.tapes:
+            if tape not in self._tapes_around:  # which know the reading that this one stands for
+                tape.note(core, value)
+        return value
+
+    def takes(self, core: Any, value: Any) -> bool:
         self._own[core] = value
         return True
+
+    def stands_before(self, core: Any) -> bool:
+        return core in self._own or super().stands_before(core)
 
 
 _scope: contextvars.ContextVar[VariableScope | None] = contextvars.ContextVar("scope", default=None)

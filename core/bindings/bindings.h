@@ -42,6 +42,7 @@ void bind_profile(nb::module_& m);
 void bind_watch(nb::module_& m);
 // Not a part of the module, but of what the core can do with it.
 void bind_host_fft();
+void bind_held_functions(nb::module_& m);
 
 // The attributes of an op call as Python passes them.
 using AttributeMap = std::map<std::string, Attribute>;
@@ -67,13 +68,11 @@ inline nb::typed<nb::tuple, int64_t, nb::ellipsis> to_tuple(const Shape& shape) 
   return nb::steal<nb::typed<nb::tuple, int64_t, nb::ellipsis>>(items);
 }
 
-// A Python function that C++ holds. It is called, and let go of, with Python's lock.
-inline std::shared_ptr<nb::object> hold(nb::object function) {
-  return {new nb::object(std::move(function)), [](nb::object* own) {
-            if (!Py_IsInitialized()) return;
-            nb::gil_scoped_acquire acquired;
-            delete own;
-          }};
+// Whether this thread may still let go of Python's objects. While modules are cleared at exit
+// Python no longer counts as initialized, but its objects are taken down in an orderly way by the
+// thread that has a state; what is not let go of then leaks with all that it holds.
+inline bool can_release_objects() {
+  return Py_IsInitialized() || PyGILState_GetThisThreadState() != nullptr;
 }
 
 // For code that Python calls without nanobind in between: turns the exception that is being handled

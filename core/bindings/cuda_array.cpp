@@ -57,7 +57,7 @@ Tensor from_interface(nb::handle object) {
   PyObject* owner = nb::borrow(object).release().ptr();
   try {
     return tensor_from_cuda_array(array, [owner] {
-      if (!Py_IsInitialized()) return;
+      if (!can_release_objects()) return;
       nb::gil_scoped_acquire held;
       Py_DECREF(owner);
     });

@@ -6,6 +6,7 @@
 #include "core/backend/custom_source.h"
 #include "core/base/error.h"
 #include "core/bindings/bindings.h"
+#include "core/bindings/held_function.h"
 
 namespace kerascnn::bindings {
 namespace {

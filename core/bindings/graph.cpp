@@ -180,6 +180,12 @@ void bind_graph(nb::module_& m) {
           "read", [](const GraphPtr& g, const VariablePtr& v) { return GraphValue{g, g->read(v)}; },
           nb::arg("variable"), "The variable's value at this point of the trace.")
       .def(
+          "inside",
+          [](const GraphPtr& g, const GraphValue& value) { return GraphValue{g, id_in(g, value)}; },
+          nb::arg("value"),
+          "The value itself; of a value of a graph around, the input of this body that stands for "
+          "it.")
+      .def(
           "reading",
           [](const GraphPtr& g, const VariablePtr& v) { return GraphValue{g, g->reading(v)}; },
           nb::arg("variable"),

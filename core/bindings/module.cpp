@@ -19,4 +19,5 @@ NB_MODULE(_core, m) {
   bind_profile(m);
   bind_watch(m);
   bind_host_fft();
+  bind_held_functions(m);
 }

@@ -1,6 +1,7 @@
 #include "core/eager/tape.h"
 
 #include "core/bindings/bindings.h"
+#include "core/bindings/held_function.h"
 
 namespace kerascnn::bindings {
 namespace {

@@ -289,6 +289,11 @@ std::vector<ValueId> Graph::gradients(const std::vector<ValueId>& targets,
   return walk.results();
 }
 
+const std::vector<ValueId>& Graph::own_gradient_inputs(const Node& node) const {
+  static const std::vector<ValueId> none;
+  return node.own_gradient < 0 ? none : own_calls_[node.own_gradient].inputs;
+}
+
 std::vector<ValueId> Graph::with_own_gradient(const std::vector<ValueId>& inputs,
                                               const std::vector<ValueId>& outputs,
                                               OwnGradient gradient) {

@@ -4,7 +4,8 @@
 
 namespace kerascnn {
 
-std::vector<bool> needed_values(const Graph& graph, const std::vector<ValueId>& values) {
+std::vector<bool> needed_values(const Graph& graph, const std::vector<ValueId>& values,
+                                bool for_gradients) {
   std::vector<bool> needed(graph.values().size(), false);
   for (const ValueId id : values) needed.at(id) = true;
   for (size_t index = graph.nodes().size(); index-- > 0;) {
@@ -13,6 +14,8 @@ std::vector<bool> needed_values(const Graph& graph, const std::vector<ValueId>& 
     for (const ValueId id : node.outputs) any = any || needed[id];
     if (!any) continue;
     for (const ValueId id : node.inputs) needed[id] = true;
+    if (!for_gradients) continue;
+    for (const ValueId id : graph.own_gradient_inputs(node)) needed[id] = true;
   }
   return needed;
 }

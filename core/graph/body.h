@@ -21,8 +21,10 @@ struct Body {
   const TensorSpec& output_spec(size_t index) const { return graph->value(outputs[index]).spec; }
 };
 
-// Whether each value of a graph is needed for these.
-std::vector<bool> needed_values(const Graph& graph, const std::vector<ValueId>& values);
+// Whether each value of a graph is needed for these. `for_gradients`: also for their gradients,
+// which calls with gradients of their own may hand to values that nothing is computed from.
+std::vector<bool> needed_values(const Graph& graph, const std::vector<ValueId>& values,
+                                bool for_gradients = false);
 
 // The body as a graph by itself. Its inputs have these specs, those of the node's values, in order.
 // Throws ValueError where the body reads an input that is not among its inputs.

@@ -137,6 +137,9 @@ class Graph {
   std::vector<ValueId> with_own_gradient(const std::vector<ValueId>& inputs,
                                          const std::vector<ValueId>& outputs, OwnGradient gradient);
 
+  // Of a node that belongs to such a call, its inputs; of any other none.
+  const std::vector<ValueId>& own_gradient_inputs(const Node& node) const;
+
   // When the trace ends: such functions may hold what holds the graph. A body lets go of its
   // parent.
   void forget_own_gradients();

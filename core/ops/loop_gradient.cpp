@@ -179,7 +179,7 @@ class LoopGradient {
     if (next_.empty() && rows_.empty()) return result;
     Body body{shape_.body->graph, {}, next_};
     body.outputs.insert(body.outputs.end(), rows_.begin(), rows_.end());
-    const std::vector<bool> needed = needed_values(graph_, body.outputs);
+    const std::vector<bool> needed = needed_values(graph_, body.outputs, /*for_gradients=*/true);
     add_forward_values(needed, body);
 
     std::vector<ValueId> inputs;
@@ -292,7 +292,7 @@ std::vector<ValueId> switch_gradient(GradientContext& context) {
       body->outputs.push_back(found != kNoValue ? found : graph.full(spec, 0.0));
     }
     const std::vector<ValueId> known = body->inputs;
-    const std::vector<bool> needed = needed_values(graph, body->outputs);
+    const std::vector<bool> needed = needed_values(graph, body->outputs, /*for_gradients=*/true);
     body->inputs.resize(node_inputs.size() - 1, kNoValue);
     for (const Graph::Captured& captured : further_captures(*body, needed, known)) {
       node_inputs.push_back(captured.outer);

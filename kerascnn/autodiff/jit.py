@@ -183,6 +183,7 @@ class _Compiled:
                 self.backward = _Backward(trace, inputs, self.outputs, tracked, watched, device)
                 graph = self.backward.forward_graph
                 outputs = [graph.value(y.id) for y in self.outputs] + self.backward.kept
+                self.backward.forget_trace()
         self.num_outputs = len(self.outputs)
         self.outputs = []  # values of a trace that has ended
         self.program = _compile(graph, outputs, device)
@@ -262,6 +263,10 @@ class _Backward:
         self.device = device
         wanted = [value for value in gradients if value is not None]
         self.program = _compile(part, wanted, device) if wanted else None
+
+    def forget_trace(self) -> None:
+        """Programs need no graphs once they are compiled."""
+        del self.forward_graph, self.kept
 
     def record(self, name: str, inputs: list[Any], outputs: list[Any], kept: list[Any]) -> Any:
         sources = [*(inputs[i] for i in self.places), *self.variables]

@@ -73,9 +73,12 @@ class _Block:
         with block.noting(), pause:
             outputs = self.compute(self.inputs)
         flat = [dispatch.convert(y) for y in trees.flatten(outputs)]
-        variables = [v for v in map(variable_of, pause.reads) if v is not None]
+        found = [v for v in map(variable_of, pause.reads) if v is not None]
+        variables = [v for v in found if v.core not in block.given]
+        untrained = set(_core.watched_untrained())
         # As they are now, for the second time.
-        saved = [_core.SavedTensor(x) for x in self.inputs]
+        before = [*self.inputs, *block.given_now()]
+        saved = [_core.SavedTensor(x) for x in before]
         name = f"remat({self.name})"
 
         def backward(upstream: list[Any]) -> list[Any]:
@@ -83,13 +86,17 @@ class _Block:
 
         def repeat(upstream: list[Any]) -> list[Any]:
             again = contextlib.nullcontext() if numbers is None else numbers.drawing_from(streams)
-            with block.repeating(), again, GradientTape() as tape:
-                inputs = [_alias(s.get(name, x)) for s, x in zip(saved, self.inputs, strict=True)]
-                tape.watch(_floating(inputs))
-                outputs = [dispatch.convert(y) for y in trees.flatten(self.compute(inputs))]
-            return _gradients(tape, outputs, upstream, [*inputs, *variables])
+            with GradientTape() as tape:
+                fresh = [_alias(s.get(name, x)) for s, x in zip(saved, before, strict=True)]
+                tape.watch(_floating(fresh))
+                tape.watch([v for v in variables if v.core in untrained])
+                given = dict(zip(block.given, fresh[len(self.inputs) :], strict=True))
+                with block.repeating(given), again:
+                    outputs = self.compute(fresh[: len(self.inputs)])
+                flat = [dispatch.convert(y) for y in trees.flatten(outputs)]
+            return _gradients(tape, flat, upstream, [*fresh, *variables])
 
-        sources = [*self.inputs, *(v.core for v in variables)]
+        sources = [*before, *(v.core for v in variables)]
         results = _core.record_function(name, sources, flat, backward)
         return trees.pack_as(outputs, list(map(masks.copy_mask, flat, results)))
 
@@ -99,7 +106,7 @@ class _Block:
         with block.noting():
             outputs = self.compute(self.inputs)
         flat = [dispatch.convert(y) for y in trees.flatten(outputs)]
-        sources = [*self.inputs, *block.reads.values()]
+        sources = [*self.inputs, *block.given.values()]
 
         def backward(upstream: list[Any]) -> list[Any]:
             return self.context.copy().run(repeat, upstream)
@@ -109,8 +116,8 @@ class _Block:
             with GradientTape(watch_accessed_variables=False) as tape:
                 fresh = [dispatch.apply_one("barrier", [x]) for x in sources]
                 tape.watch(_floating(fresh))
-                reads = dict(zip(block.reads, fresh[len(self.inputs) :], strict=True))
-                with block.repeating(reads), trace.drawing_from(streams):
+                given = dict(zip(block.given, fresh[len(self.inputs) :], strict=True))
+                with block.repeating(given), trace.drawing_from(streams):
                     outputs = self.compute(fresh[: len(self.inputs)])
                 again = [dispatch.convert(y) for y in trees.flatten(outputs)]
             return _gradients(tape, again, upstream, fresh)

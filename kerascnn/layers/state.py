@@ -12,7 +12,7 @@ from kerascnn import initializers, serialization
 from kerascnn.attributes import attributes_of
 from kerascnn.device import device as on_device
 from kerascnn.random import SeedGenerator
-from kerascnn.variable import Variable, current_scope
+from kerascnn.variable import Variable, note_loss
 
 T = TypeVar("T")
 
@@ -341,12 +341,9 @@ class LayerState:
 
     def add_loss(self, loss: Any) -> None:
         """Adds a scalar (or a list of them) to the loss; inside `call`, for that call only."""
-        losses = loss if isinstance(loss, (list, tuple)) else [loss]
-        self._losses.extend(losses)
-        scope = current_scope()
-        if scope is not None and scope.collect_losses:
-            for x in losses:
-                scope.add_loss(x)
+        for x in loss if isinstance(loss, (list, tuple)) else [loss]:
+            self._losses.append(x)
+            note_loss(self._losses)
 
     @property
     def losses(self) -> list[Any]:

@@ -2,7 +2,8 @@
 
 A body is traced in a trace inside of the one that records the step. What it reads of the step,
 values and variables, becomes its inputs. A variable that it assigns is carried from step to step
-like what the caller carries, and so is the state of a generator that it draws from.
+like what the caller carries, and so is the state of a generator that it draws from. Losses that
+layers add in it (`add_loss`) are results of the node: of a loop, the sum over its steps.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from kerascnn import _core, dtypes, tracing, trees
 from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
-from kerascnn.variable import variable_of
+from kerascnn.variable import note_loss, variable_of
 
 # The number of an outer value, and how it is read.
 _Read = tuple[int, str]
@@ -40,7 +41,19 @@ class _Body:
                 for i, (shape, dtype) in enumerate(like)
             ]
             self.result = function(list(self.arguments))
-            self.values = [dispatch.convert(y) for y in _present(self.result)]
+            # Values of the trace around may be results too.
+            self.values = [self._own(y) for y in _present(self.result)]
+            self.losses = [
+                (held, x, self._own(x)) for held, x in trace.losses if _place(held, x) is not None
+            ]
+
+    def _own(self, value: Any) -> Any:
+        return self.graph.inside(dispatch.convert(value))
+
+    def discard(self) -> None:
+        """Takes back what recording it left with layers: it is recorded anew."""
+        for held, x, _ in self.losses:
+            del held[_place(held, x)]
 
     def packed(self, values: Sequence[Any]) -> Any:
         """The result with these in place of the values."""
@@ -76,6 +89,19 @@ class _Body:
 
     def _states(self) -> list[Any]:
         return list(self.graph.bound_states)
+
+
+def _place(held: list[Any], x: Any) -> Any:
+    """Where in the list of a layer a loss is, None where it has been cleared."""
+    return next((i for i, other in enumerate(held) if other is x), None)
+
+
+def _hand_on(losses: Sequence[tuple[list[Any], Any, Any]], values: Sequence[Any]) -> None:
+    """Puts losses in place of those of bodies."""
+    for (held, x, _), value in zip(losses, values, strict=True):
+        del held[_place(held, x)]
+        held.append(value)
+        note_loss(held)
 
 
 def _present(structure: Any) -> list[Any]:
@@ -153,16 +179,23 @@ def switch(index: Any, branches: Sequence[Callable[[], Any]], name: str = "switc
             for core in cores:
                 _read(core)
     firsts = [_read(core) for core in cores]
+    losses = [loss for body in traced for loss in body.losses]
     bodies = []
     for body in traced:
         known = body.reads(cores)
         inputs = [*(body.first(core) for core in cores), *map(known.get, others)]
         outputs = [*body.values, *(body.last(core) for core in cores)]
+        outputs += [
+            own if own.graph is body.graph else body.graph.full(list(own.shape), own.dtype, 0.0)
+            for _, _, own in losses
+        ]
         bodies.append(_core.Body(body.graph, inputs, outputs))
     operands = [dispatch.convert(index, "int32"), *firsts]
     operands += [outer.graph.value(out) for out, _ in others]
     outputs = outer.graph.apply("switch", operands, {"bodies": bodies})
-    _assign(cores, outputs[len(traced[0].values) :])
+    count = len(traced[0].values)
+    _assign(cores, outputs[count : count + len(cores)])
+    _hand_on(losses, outputs[count + len(cores) :])
     return traced[0].packed(outputs)
 
 
@@ -220,6 +253,7 @@ def _traced_step(
             for i, dtype in enumerate(wanted):
                 body.cast(i, dtype)
             return carries, body
+        body.discard()
         carries = [dispatch.convert(x, dtype) for x, dtype in zip(carries, wanted, strict=True)]
 
 
@@ -232,6 +266,13 @@ def _loop(
     reverse: bool,
 ) -> list[Any]:
     """Records the node. Returns the last carries and the stacks."""
+    from kerascnn.ops import reduction
+
+    if body.losses and length < 0:
+        raise ValueError(
+            "while_loop: layers add losses in the body (`add_loss`, an `activity_regularizer`), "
+            "for which the number of steps must be limited: give it by `maximum_iterations`."
+        )
     outer = _outer()
     assigned = body.assigned()
     cores = [core for core, _ in assigned]
@@ -249,6 +290,7 @@ def _loop(
         if each is body:
             lasts = [body.last(core) for core in cores]
             results = [*body.values[:count], *lasts, *body.values[count:]]
+            results += [x for _, _, x in body.losses]
         made.append(_core.Body(each.graph, given, results))
     attributes = {
         "bodies": made,
@@ -259,8 +301,11 @@ def _loop(
         "slices": len(slices),
     }
     outputs = outer.graph.apply("loop", inputs, attributes)
-    _assign(cores, outputs[count : count + len(cores)])
-    return [*outputs[:count], *outputs[count + len(cores) :]]
+    stacks = count + len(cores)
+    _assign(cores, outputs[count:stacks])
+    added = outputs[stacks + len(body.values) - count :]
+    _hand_on(body.losses, [reduction.sum(rows) for rows in added[: len(body.losses)]])
+    return [*outputs[:count], *outputs[stacks:]]
 
 
 def _match(name: str, branches: list[_Body]) -> None:

@@ -1,7 +1,9 @@
 // Loops and choices on a GPU. In a graph that is being captured a loop is a WHILE node and a choice
 // a SWITCH node, whose bodies are captured once: the device decides how often, and which. What a
 // step copies to and from rows reads the number of the row from device memory, so that all steps
-// are the same launches. Outside of captures, which is for finding faults, the host decides.
+// are the same launches. A turn of a WHILE node costs several launches, so that one of a loop whose
+// length is known makes several steps. Outside of captures, which is for finding faults, the host
+// decides.
 #include "core/backend/loop_plan.h"
 
 #include <algorithm>
@@ -18,6 +20,9 @@ namespace {
 // BoundLoop::counters.
 constexpr int kStep = 0, kCount = 1, kRow = 2;
 constexpr size_t kMostCopies = 32;  // of a launch
+// Of a turn of the WHILE node, where the number of steps is known.
+constexpr int64_t kMostSteps = 16;
+constexpr int64_t kMostLaunches = 64;
 constexpr int64_t kMostCopyBlocks = 512;
 
 struct CopyBatch {
@@ -250,7 +255,34 @@ class LoopKernel final : public Kernel {
     check_launch("end_step");
   }
 
+  // How many steps a turn makes. Bodies that are captured with loops or choices in them stay one:
+  // each would be captured as often.
+  static int64_t steps_of_turn(const BoundLoop& loop);
+
+  static void capture_known(const BoundLoop& loop, cudaStream_t stream, cudaStream_t inner_stream,
+                            int64_t steps) {
+    if (loop.length <= steps) {
+      begin(loop, {}, stream);
+      for (int64_t i = 0; i < loop.length; ++i) step(loop, {}, stream);
+      return;
+    }
+    ConditionalNode node(stream);
+    const Decision decision{node.handle(), true};
+    begin(loop, decision, stream);
+    // Those that are no whole turn come first.
+    for (int64_t i = 0; i < loop.length % steps; ++i) step(loop, {}, stream);
+    node.add(cudaGraphCondTypeWhile, inner_stream, {[&](cudaStream_t inner) {
+               for (int64_t i = 0; i < steps; ++i) {
+                 step(loop, i + 1 < steps ? Decision{} : decision, inner);
+               }
+             }});
+  }
+
   void capture(const BoundLoop& loop, cudaStream_t stream) {
+    if (loop.goes_on == nullptr && loop.given_count == nullptr) {
+      capture_known(loop, stream, inner_.get(), steps_of_turn(loop));
+      return;
+    }
     ConditionalNode node(stream);
     const Decision decision{node.handle(), true};
     begin(loop, decision, stream);
@@ -314,6 +346,17 @@ class SwitchKernel final : public Kernel {
   SwitchPlan plan_;
   Stream inner_;
 };
+
+int64_t LoopKernel::steps_of_turn(const BoundLoop& loop) {
+  const auto has_bodies = [](const Instruction& instruction) {
+    return dynamic_cast<const LoopKernel*>(instruction.kernel.get()) != nullptr ||
+           dynamic_cast<const SwitchKernel*>(instruction.kernel.get()) != nullptr;
+  };
+  if (std::any_of(loop.body.begin(), loop.body.end(), has_bodies)) return 1;
+  constexpr int64_t own_launches = 3;  // copies before and after, end_step
+  const int64_t launches = static_cast<int64_t>(loop.body.size()) + own_launches;
+  return std::clamp<int64_t>(kMostLaunches / launches, 1, kMostSteps);
+}
 
 }  // namespace
 
