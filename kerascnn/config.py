@@ -189,7 +189,7 @@ def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
 
 
 def tf32() -> bool:
-    """Whether float32 convolutions and products on NVIDIA GPUs may use TF32.
+    """Whether float32 convolutions, products and recurrent layers on NVIDIA GPUs may use TF32.
 
     True unless `set_tf32(False)` was called or the environment had `KERASCNN_TF32=0` at the import.
     """

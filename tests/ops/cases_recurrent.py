@@ -20,7 +20,14 @@ _SIZES = {
     "long": (3, 130, 16),
 }
 # Forward only: float64 differences of them would take long.
-_LARGER = {"rows_by_128": (64, 28, 128), "units_513": (3, 2, 513), "units_256": (5, 3, 256)}
+_LARGER = {
+    "rows_by_128": (64, 28, 128),
+    "units_256": (5, 3, 256),
+    "units_300": (19, 3, 300),
+    "units_512": (9, 4, 512),
+    "many_rows_wide": (150, 2, 130),
+    "units_513": (3, 2, 513),
+}
 _TOLERANCE = {
     "tolerance": {"float32": 2e-5, "float16": 2.0**-8, "bfloat16": 2.0**-5},
     "reason": "each step rounds the state that all later ones depend on",
@@ -106,6 +113,13 @@ def _rows(op, make, **options):
         row(op, "reverse", make(3, 6, 9, reverse=True), **_TOLERANCE, **options),
         row(op, "masked", make(5, 9, 17, masked=True), **_TOLERANCE, **options),
         row(op, "masked_wide", make(5, 9, 130, masked=True), **_TOLERANCE, gradient=False),
+        row(
+            op,
+            "both_wide",
+            make(11, 4, 270, reverse=True, masked=True),
+            **_TOLERANCE,
+            gradient=False,
+        ),
         row(op, "both", make(3, 7, 40, reverse=True, masked=True), **_TOLERANCE, **options),
         row(op, "no_steps", make(2, 0, 3), **_TOLERANCE, gradient=False),
         row(op, "no_rows", make(0, 3, 3), **_TOLERANCE, gradient=False),

@@ -8,10 +8,13 @@ import pytest
 import torch
 
 import kerascnn
-from kerascnn import ops
+from kerascnn import _core, ops
+from kerascnn.ops import dispatch
 from kerascnn.ops.recurrent import gru_sequence, lstm_sequence
 
 from . import harness
+from .cases_recurrent import CASES
+from .reference import REFERENCES
 
 # Float32 states of some steps, of which each rounds what the next one begins with.
 TOLERANCE = 1e-5
@@ -152,6 +155,85 @@ def test_order_and_mask_against_keras(cell, reverse, masked, device, rng):
             results = gru_sequence(projected, *states, recurrent, bias[1], mask, reverse)
     for i, (result, y) in enumerate(zip(results, wanted, strict=True)):
         assert_near(result.numpy(), y.detach().numpy(), f"result {i}")
+
+
+def given_gradients(cell, arrays, mask, reverse, weights):
+    """Results and gradients of the sequence in NumPy and float64, as sums over `weights`."""
+    attributes = {"reverse": reverse, "masked": mask is not None}
+    rest = [] if mask is None else [mask]
+    names = ["has_last_h", "has_last_c", "has_outputs"] if cell == "lstm" else []
+    attributes_of_gradient = attributes | dict.fromkeys(
+        names or ["has_last_h", "has_outputs"], True
+    )
+    slopes = [*weights[1:], weights[0]]
+    results = REFERENCES[cell](*arrays, *rest, **attributes)
+    gradient = REFERENCES[f"{cell}_grad"]
+    if cell == "lstm":
+        h, c, outputs, gates, cells, previous = results
+        saved = [arrays[3], gates, cells, arrays[2]]
+        gx, gh, gc = gradient(*saved, *rest, *slopes, **attributes_of_gradient)
+        return [outputs, h, c], [gx, gh, gc, np.einsum("ntu,ntv->uv", previous, gx)]
+    h, outputs, gates, previous = results
+    saved = [arrays[2], gates, previous]
+    gx, recurrent, gh = gradient(*saved, *rest, *slopes, **attributes_of_gradient)
+    kernel = np.einsum("ntu,ntv->uv", previous, recurrent)
+    return [outputs, h], [gx, gh, kernel, recurrent.sum((0, 1))]
+
+
+# Of 16-bit dtypes what a step gives is rounded, by 2^-12 and 2^-9 on average: the state that all
+# later steps depend on, and the gates that gradients are computed from.
+DTYPES = {"float32": TOLERANCE, "float16": 2.0**-8, "bfloat16": 2.0**-5}
+# Odd batches on both sides of 8 and 16 rows; units beside 128, 256 and 512.
+WIDE = [(9, 5, 300, False, True), (17, 3, 512, True, False), (35, 4, 130, True, True)]
+WIDE += [(5, 6, 70, False, False), (1, 4, 511, True, True), (67, 2, 257, False, True)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("batch", "time", "units", "reverse", "masked"), WIDE)
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_gradients_of_wide_sequences(cell, batch, time, units, reverse, masked, dtype, device, rng):
+    gates = 4 if cell == "lstm" else 3
+    shapes = [(batch, time, gates * units), *[(batch, units)] * (gates - 2)]
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    arrays.append(rng.standard_normal((units, gates * units)) / np.sqrt(units))
+    if cell == "gru":
+        arrays.append(rng.standard_normal(gates * units))
+    weights = [rng.standard_normal((batch, time, units)), *map(np.copy, arrays[1 : gates - 1])]
+    mask = rng.random((batch, time)) < 0.7 if masked else None
+    with kerascnn.device(device):
+        variables = [kerascnn.Variable(a.astype("float32"), dtype=dtype) for a in arrays]
+        factors = [ops.cast(w.astype("float32"), dtype) for w in weights]
+        with kerascnn.GradientTape() as tape:
+            inputs = [*variables, *([] if mask is None else [mask])]
+            found = dispatch.apply(
+                cell, list(map(dispatch.convert, inputs)), {"reverse": reverse, "masked": masked}
+            )
+            last = gates - 2  # the last states come first, then all outputs
+            results = [found[last], *found[:last]]
+            loss = sum(
+                ops.sum(ops.cast(ops.multiply(r, w), "float32"))
+                for r, w in zip(results, factors, strict=True)
+            )
+        gradients = tape.gradient(loss, variables)
+        rounded = [np.asarray(v.numpy(), np.float64) for v in variables]
+        factors = [np.asarray(w.numpy(), np.float64) for w in factors]
+    wanted, slopes = given_gradients(cell, rounded, mask, reverse, factors)
+    for what, actual, correct in (("result", results, wanted), ("gradient", gradients, slopes)):
+        for i, (a, c) in enumerate(zip(actual, correct, strict=True)):
+            a = np.asarray(a.numpy(), np.float64)
+            harness.assert_close(a, c, DTYPES[dtype], f"{what} {i} of {cell} in {dtype}")
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c.large], ids=str)
+def test_tf32(case, cuda_device, rng):
+    inputs, attributes = harness.draw(case, rng, "float32")
+    wanted = harness.expected(case, inputs, attributes)
+    _core.set_allow_tf32(True)  # until the end of the test: exact_arithmetic puts it back
+    outputs = harness.run_eager(case, inputs, attributes, cuda_device)
+    for i, (actual, correct) in enumerate(zip(outputs, wanted, strict=True)):
+        # Both factors of a product are rounded to 11 significant bits, by up to 2^-11. The sums'
+        # slopes in the states are below 1, but a few steps add up.
+        harness.assert_close(actual, correct, 2.0**-9, f"{case} with TF32, output {i}")
 
 
 def test_states_of_none_are_zeros(device, rng):

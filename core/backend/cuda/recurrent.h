@@ -8,9 +8,13 @@
 
 namespace kerascnn::cuda {
 
-// Kernels that keep the recurrent kernel in the registers of a cluster of blocks from the first
-// step to the last one; null where the sizes, the dtype or the device don't allow it.
-std::unique_ptr<Kernel> plan_recurrent_cluster(const PlanRequest& request);
-std::unique_ptr<Kernel> plan_recurrent_cluster_grad(const PlanRequest& request);
+// Kernels that keep the recurrent kernel on the multiprocessors of a cluster of blocks from the
+// first step to the last one; null where the sizes, the dtype or the device don't allow it. By
+// rows: float32, up to 256 units. By tiles, on tensor cores: 16-bit dtypes and float32, up to 512
+// units.
+std::unique_ptr<Kernel> plan_recurrent_rows(const PlanRequest& request);
+std::unique_ptr<Kernel> plan_recurrent_rows_grad(const PlanRequest& request);
+std::unique_ptr<Kernel> plan_recurrent_tiles(const PlanRequest& request);
+std::unique_ptr<Kernel> plan_recurrent_tiles_grad(const PlanRequest& request);
 
 }  // namespace kerascnn::cuda

@@ -39,6 +39,16 @@ __device__ __forceinline__ void store_in_cluster(float4* shared, unsigned rank, 
 #endif
 }
 
+__device__ __forceinline__ void store_in_cluster(float2* shared, unsigned rank, float2 value) {
+#if __CUDA_ARCH__ >= 900
+  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote), "f"(value.x), "f"(value.y)
+               : "memory");
+#endif
+}
+
 __device__ __forceinline__ void store_in_cluster(float* shared, unsigned rank, float value) {
 #if __CUDA_ARCH__ >= 900
   const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));

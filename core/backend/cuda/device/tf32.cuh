@@ -18,6 +18,17 @@ __device__ __forceinline__ uint32_t to_tf32(float value) {
   return __float_as_uint(unbiased_tf32(value));
 }
 
+// The nearest number of TF32, as bits of a float.
+__device__ __forceinline__ uint32_t nearest_tf32(float value) {
+  uint32_t bits = 0;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+#else
+  __trap();  // planned for sm_80 and newer only
+#endif
+  return bits;
+}
+
 // d (16, 8) += a (16, 8) @ b (8, 8), spread over a warp. Lane l, with g = l / 4 and t = l % 4,
 // holds a[g][t], a[g + 8][t], a[g][t + 4], a[g + 8][t + 4]; b[t][g], b[t + 4][g]; d[g][2t], d[g][2t
 // + 1], d[g + 8][2t], d[g + 8][2t + 1].
