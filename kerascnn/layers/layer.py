@@ -309,7 +309,7 @@ class Layer(Operation, LayerState, StatelessLayer):
                 cast = self.autocast and dtypes.is_float(x.dtype) and x.dtype != self.compute_dtype
                 return masks.copy_mask(x, ops.cast(x, self.compute_dtype)) if cast else x
             if not dispatch.is_tensor(x):
-                if not dispatch.is_array_like(x) or (self._takes_text and is_text(x)):
+                if not dispatch.is_array_like(x) or (is_text(x) and self._hands_on_text()):
                     return x
                 x = dispatch.convert(x)
             cast = self.autocast and dtypes.is_float(x.dtype)
@@ -319,13 +319,17 @@ class Layer(Operation, LayerState, StatelessLayer):
         kwargs = trees.map_structure(convert, kwargs)
         for x in trees.leaves(args):
             if x is not None and not isinstance(x, KerasTensor) and not dispatch.is_tensor(x):
-                if self._takes_text and is_text(x):
+                if is_text(x) and self._hands_on_text():
                     continue
                 raise ValueError(
                     f"The layer '{self.name}' must be called on tensors or arrays; anything else "
                     f"goes by keyword. Received: {x!r} (of type {type(x)}) in {_shown(args)}"
                 )
         return args, kwargs
+
+    def _hands_on_text(self) -> bool:
+        """Whether `call` gets text as it is, for a layer inside."""
+        return self._takes_text or any(layer.runs_on_host for layer in self._flatten_layers())
 
     def _check_inputs(self, inputs: Any) -> None:
         assert_input_compatibility(self.input_spec, inputs, self.name)

@@ -13,7 +13,14 @@ from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
 from kerascnn.layers.state import unique
 from kerascnn.layers.text import as_text, is_text
-from kerascnn.models.host_stage import HostEnd, HostStage, Staged, host_end, runs_on_host
+from kerascnn.models.host_stage import (
+    HostEnd,
+    HostStage,
+    Staged,
+    host_end,
+    runs_on_host,
+    with_layers_inside,
+)
 from kerascnn.models.model import Model
 from kerascnn.ops import dispatch
 from kerascnn.symbolic import auto_config
@@ -27,7 +34,7 @@ class Functional(Model):
 
     _leaves_masks_to_layers = True
 
-    _not_owned = (*Model._not_owned, "_host_stage", "_end_on_host")
+    _not_owned = (*Model._not_owned, "_host_stage", "_end_on_host", "_calls_inside")
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
         trainable = kwargs.pop("trainable", True)
@@ -195,7 +202,11 @@ class Functional(Model):
         """What of this model runs before the compiled step, None where that is nothing."""
         if not any(runs_on_host(operation) for operation in self._graph.operations):
             return None
-        return HostStage(self._graph, self.name)
+        return HostStage(self._calls_inside, self.name)
+
+    @functools.cached_property
+    def _calls_inside(self) -> OperationGraph:
+        return with_layers_inside(self._graph, self.name)
 
     def _host_preparation(self) -> Any:
         stage = self._host_stage
@@ -210,7 +221,7 @@ class Functional(Model):
 
     @functools.cached_property
     def _end_on_host(self) -> HostEnd | None:
-        return host_end(self._graph, self.name)
+        return host_end(self._calls_inside, self.name)
 
     def _host_end(self) -> HostEnd | None:
         return self._end_on_host

@@ -9,6 +9,7 @@ before them, and calls them and all behind them at once on what came out.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -94,8 +95,8 @@ class HostEnd:
         from kerascnn.models.functional import Functional
 
         inside = {id(x) for node in nodes for x in node.output_tensors}
-        needed = [x for node in nodes for x in node.input_tensors] + graph.output_tensors
-        middle = list({id(x): x for x in needed if id(x) not in inside}.values())
+        taken = _taken(nodes, graph)
+        middle = list({id(x): x for x in taken if id(x) not in inside}.values())
         self._after = OperationGraph(middle, graph.outputs, name)
         self.model = Functional(graph.inputs, middle, name=name)
         self.layer_name = nodes[0].operation.name
@@ -112,7 +113,10 @@ class HostEnd:
 
 
 def host_end(graph: OperationGraph, name: str) -> HostEnd | None:
-    """What of a model runs on the host after its compiled step; None where that is nothing."""
+    """What of a model runs on the host after its compiled step; None where that is nothing.
+
+    It is None too where the end takes text that the model gets: a step cannot hand that on.
+    """
     calls = [node for node in graph.nodes if not node.is_input]
     if not any(runs_on_host(node.operation) for node in calls):
         return None
@@ -131,7 +135,43 @@ def host_end(graph: OperationGraph, name: str) -> HostEnd | None:
         if begins or any(id(x) in after for x in node.input_tensors):
             after.update(id(x) for x in node.output_tensors)
             nodes.append(node)
-    return HostEnd(graph, nodes, name) if nodes else None
+    if not nodes or any(x.dtype == "string" and id(x) not in after for x in _taken(nodes, graph)):
+        return None
+    return HostEnd(graph, nodes, name)
+
+
+def _taken(nodes: list[Node], graph: OperationGraph) -> list[Any]:
+    """What the calls of an end take, and the outputs of the model."""
+    return [x for node in nodes for x in node.input_tensors] + graph.output_tensors
+
+
+def with_layers_inside(graph: OperationGraph, name: str) -> OperationGraph:
+    """The same calls, with what layers do that take text in the place of these layers.
+
+    So a lookup in the `call` of somebody's own layer runs on the host, and an embedding behind it
+    in the compiled step. Layers with weights of their own, or with `training`, stay whole.
+    """
+    calls = [node for node in graph.nodes if not node.is_input]
+    if not any(_is_composed(node.operation) for node in calls):
+        return graph
+    outputs = graph.run(
+        graph.input_tensors,
+        lambda operation: operation.call if _is_composed(operation) else operation,
+    )
+    return OperationGraph(graph.inputs, outputs, name)
+
+
+def _is_composed(operation: Any) -> bool:
+    from kerascnn.models.model import Model
+
+    return (
+        isinstance(operation, Layer)
+        and not isinstance(operation, Model)
+        and not operation.runs_on_host
+        and not operation._weights_in_files()
+        and "training" not in inspect.signature(operation.call).parameters
+        and runs_on_host(operation)
+    )
 
 
 def runs_on_host(operation: Any) -> bool:

@@ -44,6 +44,11 @@ def infer(
         may_compute: Whether a function that asks for values is run on ones: a layer that does can
             be part of a model whose steps run eagerly.
     """
+    if any(
+        isinstance(x, KerasTensor) and x.dtype == "string" for x in trees.leaves((args, kwargs))
+    ):
+        # There is no text in a trace. What takes it are layers, which know their outputs.
+        return function(*args, **kwargs)
     try:
         first, second = _with_sizes(_record, function, args, kwargs)
     except NoValueError as error:

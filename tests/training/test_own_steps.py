@@ -431,3 +431,45 @@ def test_steps_per_execution_is_the_distance_of_hooks(source):
     # Five batches: three, then two, numbered as if there were three.
     assert seen == [0, -2, 3, -5]
     assert int(model.optimizer.iterations.numpy()) == 5
+
+
+def test_a_step_may_call_the_model_on_something_else(rng):
+    """As in Keras' example of a graph network: data are numbers of nodes."""
+
+    class Nodes(kerascnn.Model):
+        def __init__(self, nodes, neighbors):
+            super().__init__()
+            self.nodes, self.neighbors = nodes, neighbors
+            self.inner, self.last = kerascnn.layers.Dense(4), kerascnn.layers.Dense(3)
+
+        def call(self, inputs):
+            nodes, neighbors = inputs
+            return self.last(self.inner(kerascnn.ops.take(nodes, neighbors, axis=0)))
+
+        def train_step(self, data):
+            numbers, labels = data
+            with kerascnn.GradientTape() as tape:
+                outputs = kerascnn.ops.take(self([self.nodes, self.neighbors]), numbers, axis=0)
+                loss = self.compute_loss(y=labels, y_pred=outputs)
+            gradients = tape.gradient(loss, self.trainable_weights)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
+            return {"own_loss": loss}
+
+        def predict_step(self, data):
+            return kerascnn.ops.take(self([self.nodes, self.neighbors]), data, axis=0)
+
+    nodes = rng.normal(size=(10, 6)).astype("float32")
+    neighbors = rng.integers(0, 10, 10)
+    labels = rng.integers(0, 3, 10)
+    model = Nodes(nodes, neighbors)
+    model.compile("sgd", kerascnn.losses.SparseCategoricalCrossentropy(from_logits=True))
+    losses = model.fit(np.arange(10), labels, batch_size=10, epochs=3, verbose=0).history[
+        "own_loss"
+    ]
+    assert losses[-1] < losses[0]
+    assert model.inner.kernel.shape == (6, 4)
+    hidden = nodes[neighbors] @ model.inner.get_weights()[0] + model.inner.get_weights()[1]
+    wanted = hidden @ model.last.get_weights()[0] + model.last.get_weights()[1]
+    numbers = np.array([3, 1, 7])
+    found = model.predict(numbers, verbose=0)
+    np.testing.assert_allclose(found, wanted[numbers], rtol=1e-3, atol=1e-4)
