@@ -38,6 +38,11 @@ class StepRecording:
             steps = min(steps, rates.fill(steps))
         return steps
 
+    def prepare_alike(self) -> None:
+        """Gets ready for any number of steps that are all as the next one, to measure them."""
+        for rates in self.host_rates.values():
+            rates.fill_with_next()
+
     def run_effects(self, steps: int) -> None:
         for effect in self._effects:
             effect(steps)

@@ -82,6 +82,12 @@ class HostRates:
             self._table.assign(table)
         return steps
 
+    def fill_with_next(self) -> None:
+        """Gives all steps to come the rate of the next one, however many they are."""
+        with in_place(), on_device(self._device), _core.RecordingPause():
+            rate = self._rate_of(int(self._optimizer._iterations._held()))
+            self._table.assign(np.full_like(self._table._held(), rate))
+
     def _rate_of(self, count: int) -> float:
         if not isinstance(self._rate, LearningRateSchedule):
             return np.asarray(self._rate()).item()

@@ -51,6 +51,7 @@ def profile_training(
     result = Profile()
     result._prefix = model.name
     with runs.leaving_the_model():
+        runs.prepare()
         runs.choose_length(steps)
         plain, recordings = [], []
         for _ in range(runs.rounds):
@@ -82,6 +83,7 @@ class _Runs:
         self.rounds = _LEAST_ROUNDS
         self._state = state
         self._program = step.program
+        self.prepare = step.prepare_alike
         whole = data.num_samples // batch_size * batch_size
         order = np.arange(rows, dtype=np.int32) % whole
         self._inputs = [tensor_of(array, self.device) for array in arrays]

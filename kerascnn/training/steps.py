@@ -150,6 +150,10 @@ class CompiledStep(Step):
             self._recording.run_effects(count)
             steps -= count
 
+    def prepare_alike(self) -> None:
+        """Gets the host ready for runs of `program` by itself, whose steps are all as the next."""
+        self._recording.prepare_alike()
+
     def release_inputs(self) -> None:
         self.program.release_inputs()
 

@@ -302,3 +302,30 @@ def test_a_function_of_jit_names_the_line():
 
     with pytest.raises(NoValueError, match="if step < 3"):
         step(np.ones(2, "float32"))
+
+
+@pytest.mark.parametrize("rate", [Floats(), Rates(STEPS + 1)])
+def test_profile_runs_steps_with_rates(rng, device, rate):
+    """However many steps it makes, they have the next one's rate; then training goes on with it."""
+    asked = []
+
+    class Noting(Schedule):
+        def __call__(self, step):
+            result = rate(step)
+            asked.append(int(step))
+            return result
+
+    x, y = data_of(rng)
+    with keras.device(device):
+        model = model_with(Noting())
+        options = {"batch_size": 4, "verbose": 0, "shuffle": False}
+        model.fit(x, y, **options)
+        weights = model.get_weights()
+        asked.clear()
+        profile = model.profile(x, y, batch_size=4)
+        assert asked == [STEPS]
+        assert profile.step_us > 0
+        for before, after in zip(weights, model.get_weights(), strict=True):
+            np.testing.assert_array_equal(before, after)
+        model.fit(x[:4], y[:4], **options)
+        assert np.isfinite(model.get_weights()[0]).all()
