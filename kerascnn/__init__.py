@@ -42,6 +42,7 @@ from kerascnn import (  # noqa: E402 (operators first: what follows computes wit
     optimizers,
     preprocessing,
     profiler,
+    quantizers,
     random,
     regularizers,
     saving,
@@ -76,6 +77,7 @@ from kerascnn.optimizers.clipping import (  # noqa: E402
     clip_by_value,
     global_norm,
 )
+from kerascnn.quantizers import Quantizer  # noqa: E402
 from kerascnn.regularizers import Regularizer  # noqa: E402
 from kerascnn.stateless import StatelessScope  # noqa: E402
 from kerascnn.symbolic.function import Function  # noqa: E402
@@ -109,6 +111,7 @@ __all__ = [
     "Operation",
     "Optimizer",
     "OutOfMemoryError",
+    "Quantizer",
     "Regularizer",
     "RematScope",
     "Sequential",
@@ -146,6 +149,7 @@ __all__ = [
     "optimizers",
     "preprocessing",
     "profiler",
+    "quantizers",
     "random",
     "regularizers",
     "remat",

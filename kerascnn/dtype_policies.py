@@ -9,7 +9,9 @@ from typing import Any
 from kerascnn import config, dtypes
 
 _MIXED = {"mixed_float16": "float16", "mixed_bfloat16": "bfloat16"}
-_QUANTIZED = ("int8", "int4", "float8", "gptq", "awq")
+# Modes of quantization that Keras has, and the one that is here.
+_MODES = ("int8", "int4", "float8", "gptq", "awq")
+_AVAILABLE = "int8"
 
 
 class DTypePolicy:
@@ -59,8 +61,8 @@ class DTypePolicy:
         return self._variable_dtype
 
     @property
-    def quantization_mode(self) -> None:
-        """Always None: there are no quantized layers."""
+    def quantization_mode(self) -> str | None:
+        """How layers are quantized: "int8", or None where they are not."""
         return None
 
     def convert_input(self, x: Any, autocast: bool, dtype: Any) -> Any:
@@ -106,6 +108,55 @@ class DTypePolicy:
 
 class FloatDTypePolicy(DTypePolicy):
     """An older name of `DTypePolicy`."""
+
+
+class QuantizedDTypePolicy(DTypePolicy):
+    """The policy of quantized layers: their kernels are integers, the rest is as in another policy.
+
+    Args:
+        mode: "int8".
+        source_name: The name of the other policy, None for that of `config.dtype_policy()`.
+
+    Raises:
+        ValueError: for another mode, and with float16 as what layers compute in, where products
+            of integers do not fit.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> policy = keras.dtype_policies.QuantizedDTypePolicy("int8", "mixed_bfloat16")
+    >>> policy.name, policy.compute_dtype, policy.quantization_mode
+    ('int8_from_mixed_bfloat16', 'bfloat16', 'int8')
+    """
+
+    def __init__(self, mode: str, source_name: str | None = None) -> None:
+        if source_name is None:
+            source_name = dtype_policy().name
+        check_quantization_mode(mode)
+        self._compute_dtype, self._variable_dtype = _parse(source_name)
+        if self._compute_dtype == "float16":
+            raise ValueError(
+                "The products of integers that int8 layers form do not fit into float16. Take "
+                f"'float32' or 'mixed_bfloat16'. Received: source_name={source_name!r}"
+            )
+        self._name = f"{mode}_from_{source_name}"
+        self._source_name = source_name
+        self._mode = mode
+
+    @property
+    def quantization_mode(self) -> str:
+        return self._mode
+
+    def get_config(self) -> dict[str, Any]:
+        return {"mode": self._mode, "source_name": self._source_name}
+
+
+def check_quantization_mode(mode: Any) -> None:
+    """Raises a ValueError for a mode of quantization that is not here."""
+    if mode == _AVAILABLE:
+        return
+    known = f"Keras' mode {mode!r} is not" if mode in _MODES else f"{mode!r} is no mode that is"
+    raise ValueError(f"quantize: {known} available here; take mode='int8'.")
 
 
 class DTypePolicyMap(DTypePolicy, MutableMapping):
@@ -159,6 +210,10 @@ class DTypePolicyMap(DTypePolicy, MutableMapping):
     @property
     def variable_dtype(self) -> str:
         return self.default_policy.variable_dtype
+
+    @property
+    def quantization_mode(self) -> str | None:
+        return self.default_policy.quantization_mode
 
     def __getitem__(self, key: str) -> DTypePolicy:
         if key in self._policies:
@@ -262,7 +317,7 @@ def set_dtype_policy(policy: Any) -> None:
             "A dtype policy is a DTypePolicy or the name of one, such as 'mixed_float16'. "
             f"Received: policy={policy!r} (of type {type(policy)})"
         )
-    _global_policy = DTypePolicy(policy) if isinstance(policy, str) else policy
+    _global_policy = get(policy)
 
 
 def reset() -> None:
@@ -286,9 +341,8 @@ def deserialize(config: dict[str, Any], custom_objects: Any = None) -> DTypePoli
     """
     name = config.get("class_name")
     custom = (custom_objects or {}).get(name)
-    cls = custom or {c.__name__: c for c in (DTypePolicy, FloatDTypePolicy, DTypePolicyMap)}.get(
-        str(name)
-    )
+    classes = (DTypePolicy, FloatDTypePolicy, QuantizedDTypePolicy, DTypePolicyMap)
+    cls = custom or {c.__name__: c for c in classes}.get(str(name))
     if cls is None:
         raise ValueError(f"The class {name!r} is not a dtype policy. Received: config={config}")
     return cls.from_config(config["config"])
@@ -313,6 +367,9 @@ def get(identifier: Any) -> DTypePolicy:
     if isinstance(identifier, dict):
         return deserialize(identifier)
     if isinstance(identifier, str):
+        mode, of, source = identifier.partition("_from_")
+        if of and mode.startswith(_MODES):  # as int4/128 too
+            return QuantizedDTypePolicy(mode, source)
         return DTypePolicy(identifier)
     try:
         return DTypePolicy(dtypes.standardize_dtype(identifier))
@@ -332,9 +389,9 @@ def _parse(name: Any) -> tuple[str, str]:
         )
     if name in _MIXED:
         return _MIXED[name], "float32"
-    if name.startswith(_QUANTIZED) and "_from_" in name:
+    if name.startswith(_MODES) and "_from_" in name:
         raise ValueError(
-            f"The dtype policy '{name}' is not available: there are no quantized layers."
+            f"'{name}' is the name of a QuantizedDTypePolicy: keras.dtype_policies.get makes one."
         )
     try:
         dtype = dtypes.standardize_dtype(name)

@@ -34,6 +34,7 @@ _PLACES = {
     "keras.metrics": "kerascnn.metrics",
     "keras.activations": "kerascnn.activations",
     "keras.dtype_policies": "kerascnn.dtype_policies",
+    "keras.quantizers": "kerascnn.quantizers",
     "keras.random": "kerascnn.random",
     "keras.utils": "kerascnn.utils.feature_space",  # the only objects there with configurations
     "keras.models": "kerascnn.models",

@@ -6,7 +6,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from kerascnn import initializers
+from kerascnn import dtype_policies, initializers
 from kerascnn.layers.einsum_dense import EinsumDense
 
 
@@ -48,6 +48,19 @@ def make_projection(
     )
     dense.build(tuple(shape))
     return dense
+
+
+def policy_in_config(layer: Any) -> dict[str, Any]:
+    """The entry `dtype` of a configuration, where projections have become int8: else nothing.
+
+    Projections are made anew by the layer, which has to know which of them are quantized.
+    """
+    parts = [part for part in layer._flatten_layers(include_self=False) if part._is_quantized]
+    policy = layer._dtype_policy
+    if not parts or isinstance(policy, dtype_policies.DTypePolicyMap):
+        return {}
+    policies = {part.path: part.dtype_policy for part in parts}
+    return {"dtype": dtype_policies.serialize(dtype_policies.DTypePolicyMap(policy.name, policies))}
 
 
 def check_lengths(name: str, value_shape: Any, key_shape: Any) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerascnn import activations, constraints, initializers, ops, regularizers
+from kerascnn import activations, constraints, initializers, ops, quantizers, regularizers
 from kerascnn.layers.input_spec import InputSpec
-from kerascnn.layers.low_rank import LowRankAdaptation
+from kerascnn.layers.integer_weights import IntegerWeights
 
 
-class Dense(LowRankAdaptation):
+class Dense(IntegerWeights):
     """activation(inputs @ kernel + bias) over the last axis.
 
     Args:
@@ -26,14 +26,16 @@ class Dense(LowRankAdaptation):
         lora_rank: Rank of an adaptation that is trained in the kernel's place, None for none; see
             `enable_lora`.
         lora_alpha: The adaptation is scaled by lora_alpha / lora_rank; by default `lora_rank`.
-        quantization_config: Only None: inference in integers is out of scope.
+        quantization_config: How the layer becomes int8 where `dtype` asks for that, such as
+            "int8_from_float32": a `keras.quantizers.Int8QuantizationConfig`. See `quantize`.
 
     Input: (n, ..., inputs); any floating dtype.
 
     Output: (n, ..., units)
 
     Raises:
-        ValueError: for units or a rank that are no positive integer, and a `quantization_config`.
+        ValueError: for units or a rank that are no positive integer, and a `quantization_config`
+            that is none.
 
     Example:
 
@@ -43,6 +45,8 @@ class Dense(LowRankAdaptation):
     """
 
     _supports_masking = True
+    _is_quantizable = True
+    lora_kernel_a: Any
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class Dense(LowRankAdaptation):
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         if isinstance(units, bool) or not isinstance(units, int) or units < 1:
             raise ValueError(f"`units` must be a positive integer. Received: units={units!r}")
-        self._refuse_quantization(quantization_config=quantization_config)
+        self._init_quantization(quantization_config)
         self.units = units
         self.activation = activations.get(activation)
         self.use_bias = use_bias
@@ -84,13 +88,7 @@ class Dense(LowRankAdaptation):
                 f"Layer '{self.name}' needs to know the size of its input's last axis. Received: "
                 f"input_shape={tuple(input_shape)}"
             )
-        self._kernel = self.add_weight(
-            name="kernel",
-            shape=(inputs, self.units),
-            initializer=self.kernel_initializer,
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-        )
+        self._build_weight((inputs, self.units), self.kernel_initializer)
         self.bias = None
         if self.use_bias:
             self.bias = self.add_weight(
@@ -111,6 +109,23 @@ class Dense(LowRankAdaptation):
     def call(self, inputs: Any) -> Any:
         return self._activated(ops.dense(inputs, self.kernel, self.bias))
 
+    def _int8_call(self, inputs: Any) -> Any:
+        x = self._integer_product(inputs)
+        if self.lora_enabled:
+            x = self._with_adaptation(x, ops.matmul(inputs, self.lora_kernel_a))
+        if self.bias is not None:
+            x = ops.add(x, self.bias)
+        return self._activated(x)
+
+    def _inputs_summed(self) -> int:
+        return -1
+
+    def _multiply(self, inputs: Any, kernel: Any) -> Any:
+        return ops.matmul(inputs, kernel)
+
+    def _multiply_back(self, gradient: Any, kernel: Any) -> Any:
+        return ops.matmul(gradient, ops.transpose(kernel))
+
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape[:-1], self.units)
 
@@ -126,5 +141,5 @@ class Dense(LowRankAdaptation):
             "bias_regularizer": regularizers.serialize(self.bias_regularizer),
             "kernel_constraint": constraints.serialize(self.kernel_constraint),
             "bias_constraint": constraints.serialize(self.bias_constraint),
-            "quantization_config": None,
+            "quantization_config": quantizers.serialize(self.quantization_config),
         }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kerascnn import activations, constraints, initializers, ops, regularizers
+from kerascnn import activations, constraints, initializers, ops, quantizers, regularizers
 from kerascnn.layers.input_spec import InputSpec
-from kerascnn.layers.low_rank import LowRankAdaptation
+from kerascnn.layers.integer_weights import IntegerWeights
 
 _EQUATION = re.compile(r"(\.\.\.)?([a-zA-Z]+)(\.\.\.)?,([a-zA-Z]+)->(\.\.\.)?([a-zA-Z]+)(\.\.\.)?")
 
@@ -23,7 +25,22 @@ class _Shapes(NamedTuple):
     output_axes: list[int]
 
 
-class EinsumDense(LowRankAdaptation):
+class _Terms(NamedTuple):
+    inputs: str
+    kernel: str
+    output: str
+
+
+def _with_axes_of(wanted: str, scale: Any, term: str) -> Any:
+    """A scale with axes `term` with those of `wanted` in their place; others have size 1."""
+    shared = [c for c in wanted if c in term]
+    gone = [c for c in term if c not in wanted]
+    sizes = dict(zip(term, scale.shape, strict=True))
+    moved = ops.transpose(scale, [term.index(c) for c in (*shared, *gone)])
+    return ops.reshape(moved, [sizes.get(c, 1) for c in wanted])
+
+
+class EinsumDense(IntegerWeights):
     """activation(einsum(equation, inputs, kernel) + bias).
 
     Args:
@@ -43,8 +60,9 @@ class EinsumDense(LowRankAdaptation):
         lora_rank: Rank of an adaptation that is trained in the kernel's place, None for none; see
             `enable_lora`.
         lora_alpha: The adaptation is scaled by lora_alpha / lora_rank; by default `lora_rank`.
-        gptq_unpacked_column_size: Only None, as `quantization_config`.
-        quantization_config: Only None: inference in integers is out of scope.
+        gptq_unpacked_column_size: Only None: kernels of 4 bits are not available.
+        quantization_config: How the layer becomes int8 where `dtype` asks for that, such as
+            "int8_from_float32": a `keras.quantizers.Int8QuantizationConfig`. See `quantize`.
 
     Input: as the equation says; any floating dtype.
 
@@ -52,7 +70,7 @@ class EinsumDense(LowRankAdaptation):
 
     Raises:
         ValueError: for an equation of another form, shapes that do not fit it, a rank that is no
-            positive integer, and a `quantization_config`.
+            positive integer, and a `quantization_config` that is none.
 
     Example:
 
@@ -61,6 +79,9 @@ class EinsumDense(LowRankAdaptation):
     >>> layer(keras.ops.ones((2, 32, 128))).shape
     (2, 32, 64)
     """
+
+    _is_quantizable = True
+    lora_kernel_a: Any
 
     def __init__(
         self,
@@ -81,10 +102,12 @@ class EinsumDense(LowRankAdaptation):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._refuse_quantization(
-            gptq_unpacked_column_size=gptq_unpacked_column_size,
-            quantization_config=quantization_config,
-        )
+        if gptq_unpacked_column_size is not None:
+            raise ValueError(
+                'EinsumDense: gptq_unpacked_column_size must be None; quantize("int8") is what is '
+                f"available. Received: gptq_unpacked_column_size={gptq_unpacked_column_size!r}"
+            )
+        self._init_quantization(quantization_config)
         self.equation = equation
         single = isinstance(output_shape, int)
         self.partial_output_shape = (output_shape,) if single else tuple(output_shape)  # type: ignore[arg-type]
@@ -101,13 +124,7 @@ class EinsumDense(LowRankAdaptation):
     def build(self, input_shape: Any) -> None:
         shapes = self._shapes(input_shape)
         self.input_spec = InputSpec(ndim=len(input_shape))
-        self._kernel = self.add_weight(
-            name="kernel",
-            shape=shapes.kernel,  # type: ignore[arg-type]
-            initializer=self._of_axes(shapes),
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-        )
+        self._build_weight(shapes.kernel, self._of_axes(shapes))  # type: ignore[arg-type]
         self.bias = None
         if shapes.bias is not None:
             self.bias = self.add_weight(
@@ -138,6 +155,60 @@ class EinsumDense(LowRankAdaptation):
         if self.bias is not None:
             x = ops.add(x, self.bias)
         return self._activated(x)
+
+    def _int8_call(self, inputs: Any, training: bool | None = None) -> Any:
+        x = self._integer_product(inputs)
+        if self.lora_enabled:
+            x = self._add_adaptation(x, inputs)
+        if self.bias is not None:
+            x = ops.add(x, self.bias)
+        return self._activated(x)
+
+    def _add_adaptation(self, x: Any, inputs: Any) -> Any:
+        terms = self._terms()
+        if terms.kernel[-1] == terms.output[-1]:
+            return self._with_adaptation(x, self._multiply(inputs, self.lora_kernel_a))
+        # The axis that both factors share is not the product's last one.
+        delta = ops.multiply(ops.matmul(*self._factors()), self._scale())
+        added = self._multiply(inputs, ops.cast(delta, self.compute_dtype))
+        return ops.cast(ops.add(x, added), self.compute_dtype)
+
+    def _terms(self) -> _Terms:
+        """The letters of all axes of the input, the kernel and the output."""
+        match = _EQUATION.fullmatch(self.equation.replace(" ", ""))
+        assert match is not None and self.input_spec is not None
+        before, inputs, after, kernel, _, outputs, _ = match.groups()
+        free = (c for c in string.ascii_letters if c not in inputs + kernel + outputs)
+        unnamed = "".join(itertools.islice(free, self.input_spec.ndim - len(inputs)))
+        left, right = (unnamed if before else "", unnamed if after else "")
+        return _Terms(f"{left}{inputs}{right}", kernel, f"{left}{outputs}{right}")
+
+    def _summed_axes(self) -> tuple[int, ...]:
+        terms = self._terms()
+        return tuple(i for i, c in enumerate(terms.kernel) if c not in terms.output)
+
+    def _inputs_summed(self) -> tuple[int, ...]:
+        terms = self._terms()
+        return tuple(i for i, c in enumerate(terms.inputs) if c not in terms.output)
+
+    def _kept_scale(self, part: Any, scale: Any) -> Any:
+        terms = self._terms()
+        return _with_axes_of(terms.output, scale, terms.kernel)
+
+    def _scale_of_weight(self, scale: Any) -> Any:
+        terms = self._terms()
+        return _with_axes_of(terms.kernel, scale, terms.output)
+
+    def _scale_of_inputs(self, scale: Any) -> Any:
+        terms = self._terms()
+        return _with_axes_of(terms.output, scale, terms.inputs)
+
+    def _multiply(self, inputs: Any, kernel: Any) -> Any:
+        return ops.einsum(self.equation, inputs, kernel)
+
+    def _multiply_back(self, gradient: Any, kernel: Any) -> Any:
+        terms = self._terms()
+        return ops.einsum(f"{terms.output},{terms.kernel}->{terms.inputs}", gradient, kernel)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return self._shapes(input_shape).output
@@ -233,5 +304,5 @@ class EinsumDense(LowRankAdaptation):
             "activity_regularizer": regularizers.serialize(self.activity_regularizer),
             "kernel_constraint": constraints.serialize(self.kernel_constraint),
             "bias_constraint": constraints.serialize(self.bias_constraint),
-            "quantization_config": None,
+            "quantization_config": quantizers.serialize(self.quantization_config),
         }

@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from kerascnn import constraints, initializers, ops, regularizers
-from kerascnn.layers.low_rank import LowRankAdaptation
+from kerascnn import constraints, initializers, ops, quantizers, regularizers
+from kerascnn.layers.integer_weights import IntegerWeights
 
 
-class Embedding(LowRankAdaptation):
+class Embedding(IntegerWeights):
     """A learned vector for each integer.
 
     Args:
@@ -23,7 +23,8 @@ class Embedding(LowRankAdaptation):
         lora_rank: Rank of an adaptation that is trained in the vectors' place, None for none; see
             `enable_lora`.
         lora_alpha: The adaptation is scaled by lora_alpha / lora_rank; by default `lora_rank`.
-        quantization_config: Only None: inference in integers is out of scope.
+        quantization_config: How the layer becomes int8 where `dtype` asks for that, such as
+            "int8_from_float32": a `keras.quantizers.Int8QuantizationConfig`. See `quantize`.
 
     Input: integers from 0 to input_dim - 1, of any shape; floats are cut to integers. In compiled
     steps a number out of range counts as the nearest one in it.
@@ -31,7 +32,8 @@ class Embedding(LowRankAdaptation):
     Output: (..., output_dim)
 
     Raises:
-        ValueError: for sizes or a rank that are no positive integers, and a `quantization_config`.
+        ValueError: for sizes or a rank that are no positive integers, and a `quantization_config`
+            that is none.
         IndexError: for a number out of range, outside of compiled steps.
 
     Example:
@@ -43,6 +45,11 @@ class Embedding(LowRankAdaptation):
     """
 
     _adapted = "embeddings"
+
+    _is_quantizable = True
+    _embeddings: Any
+    embeddings_scale: Any
+    lora_embeddings_a: Any
 
     def __init__(
         self,
@@ -64,7 +71,7 @@ class Embedding(LowRankAdaptation):
         if kwargs.pop("input_length", None) is not None:
             warnings.warn("`input_length` has no effect.", stacklevel=2)
         super().__init__(**kwargs)
-        self._refuse_quantization(quantization_config=quantization_config)
+        self._init_quantization(quantization_config)
         self.input_dim = input_dim
         self.output_dim = output_dim
         self.embeddings_initializer = initializers.get(embeddings_initializer)
@@ -82,13 +89,7 @@ class Embedding(LowRankAdaptation):
     def build(self, input_shape: Any = None) -> None:
         if hasattr(self, "_embeddings"):
             return
-        self._embeddings = self.add_weight(
-            name="embeddings",
-            shape=(self.input_dim, self.output_dim),
-            initializer=self.embeddings_initializer,
-            regularizer=self.embeddings_regularizer,
-            constraint=self.embeddings_constraint,
-        )
+        self._build_weight((self.input_dim, self.output_dim), self.embeddings_initializer)
         self._adapt_as_asked()
 
     @property
@@ -100,6 +101,19 @@ class Embedding(LowRankAdaptation):
         if inputs.dtype not in ("int32", "int64"):
             inputs = ops.cast(inputs, "int32")
         return ops.cast(ops.take(self.embeddings, inputs, axis=0), self.compute_dtype)
+
+    def _int8_call(self, inputs: Any) -> Any:
+        if inputs.dtype not in ("int32", "int64"):
+            inputs = ops.cast(inputs, "int32")
+        vectors = ops.cast(ops.take(self._embeddings, inputs, axis=0), self.compute_dtype)
+        scale = ops.take(self.embeddings_scale, inputs, axis=0)
+        vectors = ops.cast(ops.divide(vectors, ops.expand_dims(scale, -1)), self.compute_dtype)
+        if not self.lora_enabled:
+            return vectors
+        return self._with_adaptation(vectors, ops.take(self.lora_embeddings_a, inputs, axis=0))
+
+    def _summed_axes(self) -> tuple[int, ...]:
+        return (1,)  # there are fewer elements in a vector than vectors: less is lost
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         return ops.not_equal(inputs, 0) if self.mask_zero else None
@@ -117,5 +131,5 @@ class Embedding(LowRankAdaptation):
             "activity_regularizer": regularizers.serialize(self.activity_regularizer),
             "embeddings_constraint": constraints.serialize(self.embeddings_constraint),
             "mask_zero": self.mask_zero,
-            "quantization_config": None,
+            "quantization_config": quantizers.serialize(self.quantization_config),
         }

@@ -9,7 +9,11 @@ from kerascnn import constraints, initializers, masks, ops, regularizers
 from kerascnn.layers.activation import Softmax
 from kerascnn.layers.arguments import positive_integer
 from kerascnn.layers.attention_masks import combined_mask
-from kerascnn.layers.attention_projection import check_lengths, make_projection
+from kerascnn.layers.attention_projection import (
+    check_lengths,
+    make_projection,
+    policy_in_config,
+)
 from kerascnn.layers.dropout import Dropout
 from kerascnn.layers.einsum_dense import EinsumDense
 from kerascnn.layers.layer import Layer
@@ -123,8 +127,8 @@ class GroupedQueryAttention(Layer):
         if self.use_gate:
             self._gate_dense = self._projection("gate", query_shape, queries, activation="sigmoid")
         self._value_dense = self._projection("value", value_shape, groups)
-        self._softmax = Softmax(dtype=self.dtype_policy)
-        self._dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy, seed=self.seed)
+        self._softmax = Softmax(dtype=self._dtype_policy)
+        self._dropout_layer = Dropout(self.dropout, dtype=self._dtype_policy, seed=self.seed)
         self._output_dense = self._projection(
             "attention_output", (None, None, *queries), [query_shape[-1]], summed=2
         )
@@ -145,7 +149,7 @@ class GroupedQueryAttention(Layer):
             activity_regularizer=self.activity_regularizer,
             kernel_constraint=self.kernel_constraint,
             bias_constraint=self.bias_constraint,
-            dtype=self.dtype_policy,
+            dtype=self._dtype_policy,
             **kwargs,
         )
 
@@ -201,6 +205,7 @@ class GroupedQueryAttention(Layer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
+            **policy_in_config(self),
             "head_dim": self.head_dim,
             "num_query_heads": self.num_query_heads,
             "num_key_value_heads": self.num_key_value_heads,

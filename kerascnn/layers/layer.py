@@ -16,6 +16,7 @@ from kerascnn.autodiff import remat_scope
 from kerascnn.device import current as current_device
 from kerascnn.device import device as on_device
 from kerascnn.layers.input_spec import assert_input_compatibility
+from kerascnn.layers.quantization import Quantization
 from kerascnn.layers.state import LayerState
 from kerascnn.layers.text import is_text
 from kerascnn.ops import dispatch
@@ -45,7 +46,7 @@ _context: contextvars.ContextVar[CallContext | None] = contextvars.ContextVar(
 )
 
 
-class Layer(Operation, LayerState, StatelessLayer):
+class Layer(Operation, LayerState, StatelessLayer, Quantization):
     """Base of all layers and models.
 
     A layer of one's own implements `call(inputs, training=...)` with `kerascnn.ops` and, where it
@@ -144,7 +145,7 @@ class Layer(Operation, LayerState, StatelessLayer):
 
     @dtype_policy.setter
     def dtype_policy(self, value: Any) -> None:
-        self._dtype_policy = dtype_policies.get(value)
+        self._take_policy(dtype_policies.get(value))
 
     @property
     def compute_dtype(self) -> str:
@@ -465,7 +466,7 @@ class Layer(Operation, LayerState, StatelessLayer):
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`call`, whose errors say which layer it was and what it was called on."""
         try:
-            return self.call(*args, **kwargs)
+            return self._run_call(*args, **kwargs)
         except (ValueError, TypeError) as error:
             text = str(error.args[0]) if len(error.args) == 1 else None
             if text is not None and _CALLED_IN not in text:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,14 @@ from kerascnn.device import device as on_device
 from kerascnn.layers.arguments import positive_integer
 from kerascnn.layers.layer import Layer
 from kerascnn.variable import Variable
+
+
+@contextlib.contextmanager
+def beside(variable: Variable) -> Iterator[None]:
+    """A block in which weights are made under the path of a variable, and on its device."""
+    scopes = tuple(variable.path.split("/")[:-1])
+    with naming.absolute_scope(scopes), on_device(variable.device):
+        yield
 
 
 class LowRankAdaptation(Layer):
@@ -28,16 +38,6 @@ class LowRankAdaptation(Layer):
         self.lora_rank = positive_integer(lora_rank, "lora_rank") if lora_rank else None
         self.lora_alpha = _checked_alpha(self.lora_rank if lora_alpha is None else lora_alpha)
         self.lora_enabled = False
-
-    def _refuse_quantization(self, **given: Any) -> None:
-        """Raises for arguments that ask for inference in integers."""
-        for name, value in given.items():
-            if value is not None:
-                raise ValueError(
-                    f"{type(self).__name__}: {name} must be None, since inference in integers is "
-                    'out of scope here; dtype="mixed_bfloat16" or "mixed_float16" computes in 16 '
-                    f"bits. Received: {name}={value!r}"
-                )
 
     def _adapted_variable(self) -> Variable:
         variable = getattr(self, f"_{self._adapted}", None)
@@ -60,6 +60,12 @@ class LowRankAdaptation(Layer):
             return variable
         product = ops.multiply(ops.matmul(*self._factors()), self._scale())
         return ops.cast(ops.add(variable, product), self.compute_dtype)
+
+    def _product(self) -> np.ndarray[Any, Any]:
+        """What is added to the weight, computed on the host: not of products in TF32."""
+        a, b = (factor.numpy() for factor in self._factors())
+        product: np.ndarray[Any, Any] = np.float32(self._scale()) * (a @ b)
+        return product
 
     def _scale(self) -> float:
         assert self.lora_rank is not None and self.lora_alpha is not None
@@ -120,8 +126,7 @@ class LowRankAdaptation(Layer):
         variable = self._adapted_variable()
         shapes = {"a": (*variable.shape[:-1], rank), "b": (rank, variable.shape[-1])}
         given = {"a": initializers.get(a_initializer), "b": initializers.get(b_initializer)}
-        scopes = tuple(variable.path.split("/")[:-1])
-        with naming.absolute_scope(scopes), on_device(variable.device):
+        with beside(variable):
             factors = {
                 part: self.add_weight(
                     name=f"lora_{name}_{part}",
@@ -150,9 +155,7 @@ class LowRankAdaptation(Layer):
             return
         variable = self._adapted_variable()
         place = [id(v) for v in self._weights_in_files()].index(id(variable))
-        # On the host, so that the sum is not made of products in TF32.
-        a, b = (factor.numpy() for factor in self._factors())
-        merged = np.asarray(store[str(place)], "float32") + np.float32(self._scale()) * (a @ b)
+        merged = np.asarray(store[str(place)], "float32") + self._product()
         store[str(place)] = merged.astype(dtypes.numpy_dtype(variable.core.dtype))
 
     def _after_loading(self) -> None:

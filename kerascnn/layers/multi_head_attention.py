@@ -10,7 +10,11 @@ from typing import Any
 from kerascnn import constraints, initializers, masks, ops, regularizers
 from kerascnn.layers.activation import Softmax
 from kerascnn.layers.attention_masks import combined_mask
-from kerascnn.layers.attention_projection import check_lengths, make_projection
+from kerascnn.layers.attention_projection import (
+    check_lengths,
+    make_projection,
+    policy_in_config,
+)
 from kerascnn.layers.dropout import Dropout
 from kerascnn.layers.einsum_dense import EinsumDense
 from kerascnn.layers.layer import Layer
@@ -212,7 +216,7 @@ class MultiHeadAttention(Layer):
             activity_regularizer=self._activity_regularizer,
             kernel_constraint=self._kernel_constraint,
             bias_constraint=self._bias_constraint,
-            dtype=self.dtype_policy,
+            dtype=self._dtype_policy,
             **kwargs,
         )
 
@@ -232,8 +236,8 @@ class MultiHeadAttention(Layer):
         self._dot_product_equation = f"{query},{key}->{scores}"
         self._combine_equation = f"{scores},{key}->{query}"
         last = tuple(range(len(scores) - len(axes), len(scores)))
-        self._softmax = Softmax(axis=last, dtype=self.dtype_policy)
-        self._dropout_layer = Dropout(self._dropout, dtype=self.dtype_policy, seed=self.seed)
+        self._softmax = Softmax(axis=last, dtype=self._dtype_policy)
+        self._dropout_layer = Dropout(self._dropout, dtype=self._dtype_policy, seed=self.seed)
 
     def call(
         self,
@@ -305,6 +309,7 @@ class MultiHeadAttention(Layer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
+            **policy_in_config(self),
             "num_heads": self._num_heads,
             "key_dim": self._key_dim,
             "value_dim": self._value_dim,

@@ -6,6 +6,8 @@ from typing import Any
 
 from kerascnn import masks, ops
 from kerascnn.layers.embedding import Embedding
+from kerascnn.layers.integer_weights import IntegerPart
+from kerascnn.ops.matrix_products import matrix_product
 from kerascnn.symbolic import inference
 
 
@@ -41,6 +43,9 @@ class ReversibleEmbedding(Embedding):
     (2, 5, 100)
     """
 
+    _is_quantizable = True
+    reverse_embeddings_scale: Any
+
     def __init__(
         self,
         input_dim: int,
@@ -69,6 +74,8 @@ class ReversibleEmbedding(Embedding):
 
     def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
+        if self.quantization_mode is not None:
+            return  # both weights are made together
         if not self.tie_weights and not hasattr(self, "reverse_embeddings"):
             self.reverse_embeddings = self.add_weight(
                 name="reverse_embeddings",
@@ -85,7 +92,36 @@ class ReversibleEmbedding(Embedding):
         if self.reverse_dtype is not None:
             inputs = ops.cast(inputs, self.reverse_dtype)
             kernel = ops.cast(kernel, self.reverse_dtype)
-        scores = ops.matmul(inputs, kernel)
+        return self._capped(ops.matmul(inputs, kernel))
+
+    def _int8_call(self, inputs: Any, reverse: bool = False) -> Any:
+        if not reverse:
+            vectors = super()._int8_call(inputs)
+            masks.set_mask(vectors, super().compute_mask(inputs))
+            return vectors
+        tied = self.tie_weights
+        kernel = (self._embeddings if tied else self.reverse_embeddings).value
+        scale = (self.embeddings_scale if tied else self.reverse_embeddings_scale).value
+        inputs = ops.cast(inputs, self.compute_dtype)
+        if self.inputs_quantizer is None:
+            kernel = ops.cast(kernel, self.compute_dtype)
+        else:
+            inputs, inputs_scale = self.inputs_quantizer(inputs)
+            scale = ops.multiply(inputs_scale, scale)
+        rows = ops.reshape(inputs, (-1, self.output_dim))
+        sums = ops.reshape(
+            matrix_product(rows, kernel, turned_b=tied), (*inputs.shape[:-1], self.input_dim)
+        )
+        return self._capped(ops.divide(ops.cast(sums, self.compute_dtype), scale))
+
+    def _parts(self, shape: tuple[int, ...]) -> list[IntegerPart]:
+        parts = super()._parts(shape)
+        if not self.tie_weights:
+            name = "reverse_embeddings"
+            parts.append(IntegerPart(name, name, (self.output_dim, self.input_dim), (0,)))
+        return parts
+
+    def _capped(self, scores: Any) -> Any:
         if self.logit_soft_cap is None:
             return scores
         capped = ops.tanh(ops.divide(scores, self.logit_soft_cap))

@@ -69,7 +69,7 @@ class TimeDistributed(Wrapper):
     def _all_at_once(self, given: tuple[Any, Any], kwargs: dict[str, Any]) -> Any:
         batch, steps = given[0].shape[:2]
         inputs, mask = _each(lambda x: ops.reshape(x, (batch * steps, *x.shape[2:])), given)
-        outputs = self.layer.call(inputs, **_with_mask(kwargs, mask))
+        outputs = self.layer._run_call(inputs, **_with_mask(kwargs, mask))
         return _each(lambda y: ops.reshape(y, (batch, steps, *y.shape[1:])), outputs)
 
     def _step_by_step(self, given: tuple[Any, Any], kwargs: dict[str, Any]) -> Any:
@@ -78,7 +78,7 @@ class TimeDistributed(Wrapper):
 
         def step(_: Any, row: tuple[Any, ...]) -> Any:
             own = row[1] if len(row) > 1 else None
-            return (), self.layer.call(row[0], **_with_mask(kwargs, own))
+            return (), self.layer._run_call(row[0], **_with_mask(kwargs, own))
 
         outputs = ops.scan(step, (), rows)[1]
         return _each(lambda y: ops.swapaxes(y, 0, 1), outputs)

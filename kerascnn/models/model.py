@@ -164,6 +164,38 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
             layer_range=layer_range,
         )
 
+    def quantize(  # type: ignore[override]
+        self, mode: Any = None, config: Any = None, filters: Any = None, **kwargs: Any
+    ) -> None:
+        """Makes the kernels of `Dense` and `EinsumDense` layers and embeddings int8, for inference.
+
+        Weights take a quarter of their memory then, and products are formed in integers: inputs
+        are quantized as they come, with a scale for each row. Other layers stay as they are, with
+        a warning. Kernels that are int8 are not trained.
+
+        Args:
+            mode: "int8".
+            config: A `keras.quantizers.Int8QuantizationConfig`, in place of `mode` or beside it.
+            filters: Which layers: a regular expression that is searched for in their names, a list
+                of such, or a function of a layer; None for all.
+            **kwargs: `type_check`; with False, layers of subclasses too, whose `call` will not run.
+
+        Raises:
+            ValueError: for another mode, filters of another type, a layer that is not built, one
+                that is quantized already, and one that computes in float16.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])
+        >>> model.quantize("int8")
+        >>> [(weight.name, weight.dtype) for weight in model.weights]
+        [('bias', 'float32'), ('kernel', 'int8'), ('kernel_scale', 'float32')]
+        """
+        from kerascnn.models.quantizing import quantize_layers
+
+        quantize_layers(self, mode, config, filters, **kwargs)
+
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
         """A model of a configuration that `get_config` gave, with new weights.

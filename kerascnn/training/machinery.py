@@ -91,6 +91,14 @@ class StepMachinery:
     def _forget_metrics(self) -> None:
         self._metrics_found = None
 
+    def _forget_steps(self) -> None:
+        """Gives up all compiled steps, with the weights that they hold."""
+        if self._programs is not None:
+            self._programs = {}
+        if self._state is not None:
+            self._state.parts = None
+            self._state.kept_feeds = KeptFeeds()
+
     def _all_metrics(self) -> list:
         """All metrics, those of `compile` one by one."""
         return [

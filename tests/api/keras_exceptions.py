@@ -11,10 +11,13 @@ _MISSING = {
         "config": "is_nnx_enabled set_backend",
         "layers": "FlaxLayer JaxLayer TFSMLayer TorchModuleWrapper",
     },
-    "weights of fewer than 16 bits are not trained": {
-        "": "Quantizer",
-        "dtype_policies": """AWQDTypePolicy GPTQDTypePolicy Int4DTypePolicy QuantizedDTypePolicy
+    "int8 is the one mode of quantization": {
+        "dtype_policies": """AWQDTypePolicy GPTQDTypePolicy Int4DTypePolicy
             QuantizedFloat8DTypePolicy""",
+        "quantizers": """AWQConfig Float8QuantizationConfig GPTQConfig Int4QuantizationConfig
+            abs_max_quantize_grouped_with_zero_point compute_float8_amax_history
+            compute_float8_scale fake_quant_with_min_max_vars pack_int4 quantize_and_dequantize
+            unpack_int4""",
     },
     "there are no complex numbers, which the eigenvalues of most matrices are": {
         "ops": "eig polar view_as_complex view_as_real",

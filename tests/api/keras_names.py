@@ -37,6 +37,7 @@ NAMESPACES = (
     "preprocessing",
     "preprocessing.image",
     "preprocessing.sequence",
+    "quantizers",
     "random",
     "regularizers",
     "saving",

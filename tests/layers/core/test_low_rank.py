@@ -272,13 +272,3 @@ def test_what_cannot_be_adapted():
         layers.Dense(3, lora_rank=2, lora_alpha="2")
     with pytest.raises(ValueError, match="cannot be normalized"):
         layers.SpectralNormalization(layers.Dense(3, lora_rank=2)).build((None, 4))
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [("Dense", {"units": 3}), EMBEDDING[:2], FLOATING[2][:2]],
-)
-def test_quantization_is_out_of_scope(name, arguments):
-    assert getattr(layers, name)(**arguments, quantization_config=None)
-    with pytest.raises(ValueError, match="inference in integers is out of scope"):
-        getattr(layers, name)(**arguments, quantization_config="int8")
