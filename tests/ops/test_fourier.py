@@ -1,5 +1,7 @@
 """Fourier transforms against NumPy, their gradients, and what is made of them against Keras."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -167,6 +169,27 @@ def test_threads_transform_at_a_time(rng):
     with ThreadPoolExecutor(4) as pool:
         for x, result in zip(arrays, pool.map(transform, arrays), strict=True):
             check(result, np.fft.rfft(x), "float64")
+
+
+UNKNOWN_NUMPY = """
+import sys, types
+sys.modules["numpy.fft._pocketfft_umath"] = types.ModuleType("another")
+import kerascnn
+from kerascnn import ops
+assert ops.sum([1.0, 2.0]).numpy() == 3.0
+try:
+    with kerascnn.device("cpu"):
+        ops.rfft([1.0, 2.0])
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_numpy_that_keeps_them_elsewhere_is_an_error_of_transforms_alone():
+    ran = subprocess.run([sys.executable, "-c", UNKNOWN_NUMPY], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "rfft: there are no Fourier transforms for the CPU: NumPy" in ran.stdout
+    assert "install a NumPy 2 that does" in ran.stdout
 
 
 def test_profiles_name_the_library(device, rng):
