@@ -33,7 +33,8 @@ HostFftLoop find_loop(const nb::object& functions, const char* name, std::array<
     throw TypeError(message("its function ", name, " is of another kind"));
   }
   const auto* ufunc = reinterpret_cast<const PyUFuncObject*>(found.ptr());
-  if (ufunc->nin != 2 || ufunc->nout != 1 || ufunc->core_enabled == 0) {
+  const std::string signature = ufunc->core_enabled == 0 ? "" : ufunc->core_signature;
+  if (signature != "(n),()->(m)" && signature != "(m),()->(n)") {
     throw TypeError(message("its function ", name, " takes other arguments"));
   }
   for (int i = 0; i < ufunc->ntypes; ++i) {
@@ -55,7 +56,7 @@ HostFftLoops find_loops(const nb::object& functions, int real, int complex) {
 }  // namespace
 
 void bind_host_fft() {
-  std::string version = "that is not there";
+  std::string version = "(of an unknown version)";
   try {
     version = nb::cast<std::string>(nb::module_::import_("numpy").attr("__version__"));
     const nb::object functions = nb::module_::import_("numpy.fft._pocketfft_umath");

@@ -1,15 +1,12 @@
 #include "core/backend/cuda/runtime/cufft.h"
 
-#include <dlfcn.h>
-
 #include <utility>
 
+#include "core/backend/cuda/runtime/opened_library.h"
 #include "core/base/error.h"
 
 namespace kerascnn::cuda {
 namespace {
-
-constexpr int kMajorVersion = CUFFT_VER_MAJOR;
 
 struct Cufft {
   decltype(&cufftCreate) create;
@@ -27,35 +24,22 @@ struct Cufft {
   decltype(&cufftGetVersion) get_version;
 };
 
-template <typename Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr) throw LibraryError(message("cuFFT has no function ", name));
-}
-
 Cufft open_cufft() {
-  const std::string name = message("libcufft.so.", kMajorVersion);
-  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* error = dlerror();
-    throw LibraryError(message("Fourier transforms on a GPU need cuFFT: ", name,
-                               " can't be opened (", error != nullptr ? error : "unknown error",
-                               "); install it with: pip install \"kerascnn[cuda13]\""));
-  }
+  const OpenedLibrary library("cufft", CUFFT_VER_MAJOR, "there are no Fourier transforms on GPUs");
   Cufft cufft{};
-  find(library, "cufftCreate", cufft.create);
-  find(library, "cufftDestroy", cufft.destroy);
-  find(library, "cufftSetAutoAllocation", cufft.set_auto_allocation);
-  find(library, "cufftMakePlanMany64", cufft.make_plan_many64);
-  find(library, "cufftSetWorkArea", cufft.set_work_area);
-  find(library, "cufftSetStream", cufft.set_stream);
-  find(library, "cufftExecC2C", cufft.exec_c2c);
-  find(library, "cufftExecR2C", cufft.exec_r2c);
-  find(library, "cufftExecC2R", cufft.exec_c2r);
-  find(library, "cufftExecZ2Z", cufft.exec_z2z);
-  find(library, "cufftExecD2Z", cufft.exec_d2z);
-  find(library, "cufftExecZ2D", cufft.exec_z2d);
-  find(library, "cufftGetVersion", cufft.get_version);
+  library.find("cufftCreate", cufft.create);
+  library.find("cufftDestroy", cufft.destroy);
+  library.find("cufftSetAutoAllocation", cufft.set_auto_allocation);
+  library.find("cufftMakePlanMany64", cufft.make_plan_many64);
+  library.find("cufftSetWorkArea", cufft.set_work_area);
+  library.find("cufftSetStream", cufft.set_stream);
+  library.find("cufftExecC2C", cufft.exec_c2c);
+  library.find("cufftExecR2C", cufft.exec_r2c);
+  library.find("cufftExecC2R", cufft.exec_c2r);
+  library.find("cufftExecZ2Z", cufft.exec_z2z);
+  library.find("cufftExecD2Z", cufft.exec_d2z);
+  library.find("cufftExecZ2D", cufft.exec_z2d);
+  library.find("cufftGetVersion", cufft.get_version);
   return cufft;
 }
 

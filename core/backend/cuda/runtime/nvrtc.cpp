@@ -12,6 +12,7 @@
 
 #include "core/backend/cuda/runtime/check.h"
 #include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/opened_library.h"
 #include "core/base/error.h"
 
 namespace kerascnn::cuda {
@@ -34,12 +35,6 @@ struct Nvrtc {
   decltype(&nvrtcGetErrorString) error_string;
 };
 
-template <typename Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr) throw LibraryError(message("NVRTC has no function ", name));
-}
-
 // NVRTC looks for the library of its built-in functions in the system's folders only; a wheel has
 // it beside NVRTC. Where it is open already it is found.
 void open_builtins(void* function) {
@@ -54,29 +49,22 @@ void open_builtins(void* function) {
 }
 
 Nvrtc open_nvrtc() {
-  const std::string name = message("libnvrtc.so.", CUDART_VERSION / 1000);
-  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* error = dlerror();
-    throw LibraryError(message("CUDA C++ can't be compiled: ", name, " can't be opened (",
-                               error != nullptr ? error : "unknown error",
-                               "); install it with: pip install \"kerascnn[cuda13]\""));
-  }
+  const OpenedLibrary library("nvrtc", CUDART_VERSION / 1000, "CUDA C++ can't be compiled");
   Nvrtc nvrtc{};
-  find(library, "nvrtcCreateProgram", nvrtc.create_program);
-  find(library, "nvrtcDestroyProgram", nvrtc.destroy_program);
-  find(library, "nvrtcAddNameExpression", nvrtc.add_name_expression);
-  find(library, "nvrtcCompileProgram", nvrtc.compile_program);
-  find(library, "nvrtcGetProgramLogSize", nvrtc.log_size);
-  find(library, "nvrtcGetProgramLog", nvrtc.log);
-  find(library, "nvrtcGetLoweredName", nvrtc.lowered_name);
-  find(library, "nvrtcGetCUBINSize", nvrtc.cubin_size);
-  find(library, "nvrtcGetCUBIN", nvrtc.cubin);
-  find(library, "nvrtcGetPTXSize", nvrtc.ptx_size);
-  find(library, "nvrtcGetPTX", nvrtc.ptx);
-  find(library, "nvrtcGetNumSupportedArchs", nvrtc.num_archs);
-  find(library, "nvrtcGetSupportedArchs", nvrtc.archs);
-  find(library, "nvrtcGetErrorString", nvrtc.error_string);
+  library.find("nvrtcCreateProgram", nvrtc.create_program);
+  library.find("nvrtcDestroyProgram", nvrtc.destroy_program);
+  library.find("nvrtcAddNameExpression", nvrtc.add_name_expression);
+  library.find("nvrtcCompileProgram", nvrtc.compile_program);
+  library.find("nvrtcGetProgramLogSize", nvrtc.log_size);
+  library.find("nvrtcGetProgramLog", nvrtc.log);
+  library.find("nvrtcGetLoweredName", nvrtc.lowered_name);
+  library.find("nvrtcGetCUBINSize", nvrtc.cubin_size);
+  library.find("nvrtcGetCUBIN", nvrtc.cubin);
+  library.find("nvrtcGetPTXSize", nvrtc.ptx_size);
+  library.find("nvrtcGetPTX", nvrtc.ptx);
+  library.find("nvrtcGetNumSupportedArchs", nvrtc.num_archs);
+  library.find("nvrtcGetSupportedArchs", nvrtc.archs);
+  library.find("nvrtcGetErrorString", nvrtc.error_string);
   open_builtins(reinterpret_cast<void*>(nvrtc.create_program));
   return nvrtc;
 }

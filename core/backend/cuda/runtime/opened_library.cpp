@@ -1,0 +1,27 @@
+#include "core/backend/cuda/runtime/opened_library.h"
+
+#include <dlfcn.h>
+
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace kerascnn::cuda {
+
+OpenedLibrary::OpenedLibrary(std::string name, int version, const std::string& what_fails)
+    : name_(message("lib", std::move(name), ".so.", version)),
+      handle_(dlopen(name_.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+  if (handle_ != nullptr) return;
+  const char* error = dlerror();
+  throw LibraryError(message(what_fails, ": ", name_, " can't be opened (",
+                             error != nullptr ? error : "unknown error",
+                             "); install it with: pip install \"kerascnn[cuda13]\""));
+}
+
+void* OpenedLibrary::address_of(const char* function_name) const {
+  void* address = dlsym(handle_, function_name);
+  if (address == nullptr) throw LibraryError(message(name_, " has no function ", function_name));
+  return address;
+}
+
+}  // namespace kerascnn::cuda

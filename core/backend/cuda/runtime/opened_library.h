@@ -1,0 +1,27 @@
+// Libraries of CUDA that are opened on first use, so that whoever needs none can do without.
+#pragma once
+
+#include <string>
+
+namespace kerascnn::cuda {
+
+class OpenedLibrary {
+ public:
+  // Opens "lib<name>.so.<version>". Throws LibraryError that begins with what can't be done without
+  // it and ends with the remedy. It stays open until the process ends.
+  OpenedLibrary(std::string name, int version, const std::string& what_fails);
+
+  // Throws LibraryError where the library has no such function.
+  template <typename Function>
+  void find(const char* function_name, Function& function) const {
+    function = reinterpret_cast<Function>(address_of(function_name));
+  }
+
+ private:
+  void* address_of(const char* function_name) const;
+
+  std::string name_;
+  void* handle_;
+};
+
+}  // namespace kerascnn::cuda
