@@ -93,6 +93,58 @@ def single_operations(rng):
         assert np.isfinite(result.numpy()).all()
 
 
+def recurrent_model(units, masked):
+    """An LSTM and a GRU behind one another, and a loss of their last state."""
+    return keras.Sequential(
+        [
+            keras.Input((4,), dtype="int32"),
+            layers.Embedding(20, 8, mask_zero=masked),
+            layers.LSTM(units, return_sequences=True),
+            layers.GRU(units, return_sequences=True, go_backwards=True),
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(3),
+        ]
+    )
+
+
+def train_recurrent_networks(rng):
+    """Sequences in one launch, by rows and on tensor cores; in float64 a launch for each step."""
+    words = rng.integers(0, 20, (9, 4), np.int32)
+    y = np.ones((9, 3), "float32")
+    cases = [("float32", 100), ("mixed_bfloat16", 140), ("float64", 20)]
+    if not SHORT:
+        cases += [("float32", 40), ("float32", 140), ("float32", 260)]
+        cases += [("mixed_float16", 70), ("mixed_bfloat16", 300)]
+    for policy, units in cases:
+        keras.config.set_dtype_policy(policy)
+        for masked in (True,) if SHORT else (False, True):
+            model = recurrent_model(units, masked)
+            model.compile("sgd", "mse")
+            model.fit(words, y, batch_size=9, epochs=1 if SHORT else 2, verbose=0)
+            print("recurrent", policy, units, masked, model.evaluate(words, y, verbose=0))
+    keras.config.set_dtype_policy("float32")
+
+
+def loops_and_choices(rng):
+    """Nodes of their own, but where KERASCNN_CUDA_BODIES is 0."""
+    x = ops.convert_to_tensor(rng.standard_normal((5, 3)).astype("float32"))
+
+    @keras.jit
+    def steps(x):
+        def step(carry, row):
+            carry = carry + ops.tanh(row)
+            return carry, carry * row
+
+        carry, rows = ops.scan(step, ops.zeros(3), x)
+        chosen = ops.cond(ops.sum(carry) > 0, lambda: carry * 2, lambda: carry - 1)
+        return ops.fori_loop(0, 3, lambda i, y: y + ops.sum(rows), chosen)
+
+    for _ in range(3):
+        result = steps(x)
+    limit = ops.while_loop(lambda y: ops.sum(y) < 50.0, lambda y: (y * 2,), (ops.abs(x),))
+    print("loops", result.numpy(), float(ops.sum(limit[0])))
+
+
 def train_with_kernels_of_libraries(rng):
     """Wide layers, for cuDNN and cuBLASLt; also with kernels chosen by timing them."""
     x = rng.standard_normal((64, 16, 16, 16)).astype("float32")
@@ -123,4 +175,6 @@ if __name__ == "__main__":
     rng = np.random.default_rng(0)
     train_by_hand(*train_from_every_source(rng), rng)
     single_operations(rng)
+    loops_and_choices(rng)
+    train_recurrent_networks(rng)
     train_with_kernels_of_libraries(rng)

@@ -26,8 +26,10 @@ SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer
 def test_steps_of_all_kinds(cuda_device, tmp_path, tool, options, arguments, last):
     if SANITIZER is None:
         pytest.skip("compute-sanitizer is not installed")
-    # The tools don't know loops in graphs; kernel choices of other runs would leave trials out.
-    environment = {"KERASCNN_CUDA_LOOPS": "0", "KERASCNN_HOME": str(tmp_path)}
+    # The tools know neither loops in graphs nor choices; kernel choices of other runs would leave
+    # trials out.
+    without = {"KERASCNN_CUDA_LOOPS": "0", "KERASCNN_CUDA_BODIES": "0"}
+    environment = {**without, "KERASCNN_HOME": str(tmp_path)}
     result = subprocess.run(
         [
             *[SANITIZER, "--tool", tool, *options, "--error-exitcode", "9", "--print-limit", "3"],
