@@ -130,13 +130,13 @@ class Functional(Model):
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if isinstance(inputs, Staged):
             assert self._host_stage is not None
-            return self._host_stage.rest.run(inputs, lambda operation: operation)
+            return self._host_stage.rest.compute(inputs)
         values = self._standardize(inputs)
         if mask is not None:
             for x, own in zip(values, trees.flatten(mask), strict=True):
                 if own is not None:
                     masks.set_mask(x, own)
-        return self._graph.run(values, lambda operation: operation)
+        return self._graph.compute(values)
 
     def compute_output_spec(self, inputs: Any, **kwargs: Any) -> Any:
         values = self._standardize(inputs)

@@ -11,6 +11,7 @@ import inspect
 from typing import Any
 
 from kerascnn import serialization
+from kerascnn.ops import control
 from kerascnn.ops.custom import CustomOp, find_custom_op
 from kerascnn.symbolic.operation import OpCall
 
@@ -155,6 +156,8 @@ def serialize(operation: OpCall, model_name: str) -> tuple[dict[str, Any], tuple
     if isinstance(operation.function, CustomOp):
         return _custom_entry(operation, operation.function), operation._inbound_nodes[0].args
     name = operation.function.__name__
+    if operation.function is control.one_of:
+        return _choice_entry(operation), operation._inbound_nodes[0].args
     if name not in _operations():
         raise ValueError(
             f"Model '{model_name}' calls ops.{name} outside of a layer, which a configuration "
@@ -183,6 +186,15 @@ def _custom_entry(operation: OpCall, op: CustomOp) -> dict[str, Any]:
         "class_name": "CustomOp",
         "config": {"name": operation.name, "op": op.__name__},
         "registered_name": f"{serialization.CUSTOM_OPS}>{op.__name__}",
+    }
+
+
+def _choice_entry(operation: OpCall) -> dict[str, Any]:
+    return {
+        "module": "kerascnn.ops",
+        "class_name": "OneOf",
+        "config": {"name": operation.name},
+        "registered_name": "OneOf",
     }
 
 
@@ -215,6 +227,10 @@ def deserialize(entry: dict[str, Any]) -> OpCall | None:
     module = str(entry.get("module"))
     if (module, entry.get("class_name")) == ("kerascnn.ops", "CustomOp"):
         return _custom_function(dict(entry["config"]))
+    if (module, entry.get("class_name")) == ("kerascnn.ops", "OneOf"):
+        choice = OpCall(control.one_of)
+        choice.name = str(entry["config"].get("name", choice.name))
+        return choice
     if not module.startswith("keras.src.ops."):
         return None
     from kerascnn import ops

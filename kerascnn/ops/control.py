@@ -11,7 +11,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,6 +102,8 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
         true_fn: What to call where it is True.
         false_fn: What to call where it is False. In a traced step both are traced, and their
             results must have one structure and the same shapes; one of them runs in each step.
+            So it is in a functional model, for a KerasTensor of shape () and the functions around
+            KerasTensors; where results are broadcast to one shape, both are computed.
 
     Example:
 
@@ -119,7 +121,34 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
     first, second = true_fn(), false_fn()
     if first is None and second is None:
         return None
+    if isinstance(pred, KerasTensor) and pred.shape == () and _are_alike(first, second):
+        return one_of(pred, first, second)
     return trees.map_structure(lambda a, b: elementwise.where(pred, a, b), first, second)
+
+
+@op
+def one_of(pred: Any, first: Any, second: Any) -> Any:
+    """The first of two results of one structure where `pred` is True, else the second.
+
+    What `cond` is in a functional model, which computes only what is needed for the one of them.
+    """
+    return trees.map_structure(lambda a, b: elementwise.where(pred, a, b), first, second)
+
+
+one_of.is_choice = True  # type: ignore[attr-defined]
+
+
+def _are_alike(first: Any, second: Any) -> bool:
+    """Whether two nested results have one structure and the same shapes."""
+
+    def shapes(x: Any) -> Any:
+        return trees.map_structure(lambda y: _Leaf(getattr(y, "shape", np.shape(y))), x)
+
+    return bool(shapes(first) == shapes(second))
+
+
+class _Leaf(NamedTuple):
+    shape: tuple[int | None, ...]
 
 
 @op

@@ -65,4 +65,4 @@ class Function(Operation):
                     f"Function '{self.name}' takes an input of shape {tensor.shape} for "
                     f"'{tensor.name}', received {tuple(value.shape)}."
                 )
-        return self._graph.run(values, lambda operation: operation)
+        return self._graph.compute(values)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerascnn import trees
 from kerascnn.symbolic.keras_tensor import KerasTensor
-from kerascnn.symbolic.operation import Node, Operation, history_of, node_of
+from kerascnn.symbolic.operation import Node, Operation, history_of, is_choice, node_of
+
+# Sides of choices, each in the one before: (id of the choice's node, number of the argument).
+Region = tuple[tuple[int, int], ...]
 
 
 class OperationGraph:
@@ -71,6 +76,75 @@ class OperationGraph:
             results = trees.flatten(call(node.operation)(*args, **kwargs))
             known.update({id(x): v for x, v in zip(node.output_tensors, results, strict=True)})
         return trees.map_structure(lambda x: known[id(x)], self.outputs)
+
+    def compute(self, values: Sequence[Any]) -> Any:
+        """The outputs for values; of each `ops.cond` only the side that is chosen is computed."""
+        if any(isinstance(value, KerasTensor) for value in values):
+            return self.run(values, lambda operation: operation)
+        known = {id(x): v for x, v in zip(self.input_tensors, values, strict=True)}
+        self._compute_region((), known)
+        return trees.map_structure(lambda x: known[id(x)], self.outputs)
+
+    def _compute_region(self, region: Region, known: dict[int, Any]) -> None:
+        for node in self._regions.get(region, []):
+            if node.is_input or all(id(x) in known for x in node.output_tensors):
+                continue
+            if is_choice(node.operation):
+                results = self._chosen(node, region, known)
+            else:
+                args, kwargs = node.fill_in(known)
+                results = node.operation(*args, **kwargs)
+            flat = trees.flatten(results)
+            known.update({id(x): v for x, v in zip(node.output_tensors, flat, strict=True)})
+
+    def _chosen(self, choice: Node, region: Region, known: dict[int, Any]) -> Any:
+        from kerascnn.ops import control, dispatch
+
+        def side(number: int) -> Any:
+            own = dict(known)
+            self._compute_region((*region, (id(choice), number)), own)
+            values = [own.get(id(x), x) for x in trees.leaves(choice.args[number])]
+            pairs = zip(values, choice.output_tensors, strict=True)
+            flat = [dispatch.convert(value, x.dtype) for value, x in pairs]
+            # No mask goes on from here: the two sides may have different ones.
+            return [dispatch.apply_one("reshape", [y], {"shape": list(y.shape)}) for y in flat]
+
+        pred = known.get(id(choice.args[0]), choice.args[0])
+        return control.cond(pred, lambda: side(1), lambda: side(2))
+
+    @functools.cached_property
+    def _regions(self) -> dict[Region, list[Node]]:
+        """The calls by the sides of choices that they are needed for only, in their order.
+
+        A side of a choice in a side of another has the way there as its name; what is needed
+        otherwise has none.
+        """
+        uses: dict[int, list[Region]] = {id(x): [()] for x in self.output_tensors}
+        regions: dict[int, Region] = {}
+        for node in reversed(self.nodes):
+            ways = [way for x in node.output_tensors for way in uses.get(id(x), [])]
+            region = regions[id(node)] = _common(ways)
+            if is_choice(node.operation):
+                for number, argument in enumerate(node.args):
+                    way = (*region, (id(node), number)) if number else region
+                    for x in trees.leaves(argument):
+                        uses.setdefault(id(x), []).append(way)
+            else:
+                for x in node.input_tensors:
+                    uses.setdefault(id(x), []).append(region)
+        found: dict[Region, list[Node]] = {}
+        for node in self.nodes:
+            found.setdefault(regions[id(node)], []).append(node)
+        return found
+
+
+def _common(ways: Sequence[Region]) -> Region:
+    """What all of them begin with."""
+    common = ways[0] if ways else ()
+    for way in ways[1:]:
+        pairs = itertools.takewhile(lambda p: p[0] == p[1], zip(common, way, strict=False))
+        common = tuple(pair[0] for pair in pairs)
+    return common
 
 
 def _checked(tensors: Any, what: str, name: str) -> list[KerasTensor]:

@@ -215,6 +215,11 @@ class OpCall(Operation):
         return self.function(*args, **kwargs)
 
 
+def is_choice(operation: Operation) -> bool:
+    """Whether it gives one of two arguments, so that only that one has to be computed."""
+    return isinstance(operation, OpCall) and getattr(operation.function, "is_choice", False)
+
+
 def op(function: Callable[P, R]) -> Callable[P, R]:
     """Makes a function of tensors take KerasTensors too; such a call is a node of the model."""
 
