@@ -81,6 +81,6 @@ target_compile_options(kerascnn_flags INTERFACE
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:Clang,AppleClang>>:-Wno-unknown-pragmas>)
 foreach(sanitizer IN LISTS KERASCNN_SANITIZE)
   target_compile_options(kerascnn_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${sanitizer};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g>)
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${sanitizer};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g1>)
   target_link_options(kerascnn_flags INTERFACE -fsanitize=${sanitizer})
 endforeach()

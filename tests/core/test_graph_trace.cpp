@@ -9,7 +9,13 @@ namespace {
 using testing::call;
 using testing::f32;
 
+// Longer than any stack that a function would need which calls itself for each node. With the
+// address sanitizer a call takes several times the stack, and everything several times as long.
+#ifdef __SANITIZE_ADDRESS__
+constexpr int kChainLength = 20000;
+#else
 constexpr int kChainLength = 100000;
+#endif
 
 TEST(trace_prints_one_line_per_node) {
   Graph graph;
@@ -143,7 +149,7 @@ ValueId chain(Graph& graph, ValueId x) {
   return x;
 }
 
-TEST(a_chain_of_100000_nodes_is_traced_differentiated_and_run) {
+TEST(a_long_chain_of_nodes_is_traced_differentiated_and_run) {
   for (const bool optimize : {true, false}) {
     Graph graph;
     const ValueId x = graph.input("x", f32({}));
@@ -151,7 +157,7 @@ TEST(a_chain_of_100000_nodes_is_traced_differentiated_and_run) {
     const ValueId gradient = graph.gradients(y, {x})[0];
     auto program = Program::compile(graph, {y, gradient}, Device{}, {.optimize = optimize});
     program->run({Tensor::scalar(DType::Float32, 2.0, Device{})});
-    // Pairs of -x and 1/x, 50,000 of them: x -> -1/x -> x.
+    // An even number of pairs of -x and 1/x: x -> -1/x -> x.
     CHECK_EQUAL(testing::floats(program->outputs()[0])[0], 2.0f);
     CHECK_EQUAL(testing::floats(program->outputs()[1])[0], 1.0f);
   }

@@ -13,7 +13,7 @@ template <ElementOp op>
 std::unique_ptr<Kernel> plan_activation(const PlanRequest& request, Activation activation) {
   const double parameter = activation_call(activation, request.attributes).alpha;
   return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return make_unary_kernel<op, T>(request, parameter);
+    return plan_unary<op, T>(request, parameter);
   });
 }
 
@@ -21,7 +21,7 @@ template <ElementOp op>
 std::unique_ptr<Kernel> plan_activation_grad(const PlanRequest& request, Activation activation) {
   const double parameter = activation_call(activation, request.attributes).alpha;
   return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return make_binary_kernel<op, T>(request, parameter);
+    return plan_binary<op, T>(request, parameter);
   });
 }
 

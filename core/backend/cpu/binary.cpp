@@ -10,13 +10,13 @@ namespace {
 template <ElementOp op>
 std::unique_ptr<Kernel> plan_arithmetic(const PlanRequest& request) {
   return dispatch_number(request, request.inputs[0].dtype,
-                         [&]<typename T>(Type<T>) { return make_binary_kernel<op, T>(request); });
+                         [&]<typename T>(Type<T>) { return plan_binary<op, T>(request); });
 }
 
 template <ElementOp op>
 std::unique_ptr<Kernel> plan_of_integers(const PlanRequest& request) {
   return dispatch_integer(request, request.inputs[0].dtype,
-                          [&]<typename T>(Type<T>) { return make_binary_kernel<op, T>(request); });
+                          [&]<typename T>(Type<T>) { return plan_binary<op, T>(request); });
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ std::unique_ptr<Kernel> plan_multiply(const PlanRequest& request) {
 }
 std::unique_ptr<Kernel> plan_divide(const PlanRequest& request) {
   return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return make_binary_kernel<ElementOp::divide, T>(request);
+    return plan_binary<ElementOp::divide, T>(request);
   });
 }
 std::unique_ptr<Kernel> plan_power(const PlanRequest& request) {
@@ -52,7 +52,7 @@ std::unique_ptr<Kernel> plan_floor_divide(const PlanRequest& request) {
 }
 std::unique_ptr<Kernel> plan_arctan2(const PlanRequest& request) {
   return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return make_binary_kernel<ElementOp::arctan2, T>(request);
+    return plan_binary<ElementOp::arctan2, T>(request);
   });
 }
 std::unique_ptr<Kernel> plan_bitwise_and(const PlanRequest& request) {

@@ -1,6 +1,9 @@
 // Comparisons and logic with broadcasting, and where.
 #include "core/backend/cpu/binary.h"
+#include "core/backend/cpu/broadcast.h"
 #include "core/backend/cpu/kernels.h"
+#include "core/backend/cpu/parallel.h"
+#include "core/backend/cpu/unary.h"
 
 namespace kerascnn::cpu {
 
@@ -9,7 +12,7 @@ namespace {
 template <ElementOp op>
 std::unique_ptr<Kernel> plan_comparison(const PlanRequest& request) {
   return dispatch_any(request, request.inputs[0].dtype,
-                      [&]<typename T>(Type<T>) { return make_binary_kernel<op, T>(request); });
+                      [&]<typename T>(Type<T>) { return plan_binary<op, T>(request); });
 }
 
 }  // namespace
@@ -40,17 +43,8 @@ std::unique_ptr<Kernel> plan_logical_or(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_logical_not(const PlanRequest& request) {
-  const int64_t size = size_of(request.outputs[0]);
   return dispatch_any(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return make_kernel("kerascnn elementwise", [size](const KernelArgs& args) {
-      const T* x = input<T>(args, 0);
-      bool* out = output<bool>(args, 0);
-      parallel_for(size, kElementGrain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          out[i] = element::logical_not(static_cast<compute_t<T>>(x[i]));
-        }
-      });
-    });
+    return plan_unary<ElementOp::logical_not, T>(request);
   });
 }
 

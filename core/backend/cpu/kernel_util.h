@@ -90,6 +90,21 @@ auto dispatch_floating(const PlanRequest& request, DType dtype, Function&& funct
   }
 }
 
+// For kernels that compute in float.
+template <typename Function>
+auto dispatch_float32_or_narrow(const PlanRequest& request, DType dtype, Function&& function) {
+  switch (dtype) {
+    case DType::Float16:
+      return function(Type<Half>());
+    case DType::BFloat16:
+      return function(Type<BFloat16>());
+    case DType::Float32:
+      return function(Type<float>());
+    default:
+      throw_unsupported_dtype(request, dtype);
+  }
+}
+
 template <typename Function>
 auto dispatch_integer(const PlanRequest& request, DType dtype, Function&& function) {
   switch (dtype) {

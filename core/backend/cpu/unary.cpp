@@ -12,33 +12,29 @@ namespace {
 template <ElementOp op>
 std::unique_ptr<Kernel> plan_number(const PlanRequest& request) {
   return dispatch_number(request, request.inputs[0].dtype,
-                         [&]<typename T>(Type<T>) { return make_unary_kernel<op, T>(request); });
+                         [&]<typename T>(Type<T>) { return plan_unary<op, T>(request); });
 }
 
 template <ElementOp op>
 std::unique_ptr<Kernel> plan_floating(const PlanRequest& request) {
   return dispatch_floating(request, request.inputs[0].dtype,
-                           [&]<typename T>(Type<T>) { return make_unary_kernel<op, T>(request); });
+                           [&]<typename T>(Type<T>) { return plan_unary<op, T>(request); });
 }
 
 template <typename From, typename To>
-std::unique_ptr<Kernel> make_cast_kernel(int64_t size) {
-  return make_kernel("kerascnn cast", [size](const KernelArgs& args) {
-    const From* x = input<From>(args, 0);
-    To* out = output<To>(args, 0);
-    parallel_for(size, kElementGrain, [&](int64_t begin, int64_t end) {
-      if constexpr (std::is_same_v<From, float> && is_narrow_float<To>) {
-        narrow(x + begin, out + begin, end - begin);
-      } else if constexpr (is_narrow_float<From> && std::is_same_v<To, float>) {
-        widen(x + begin, out + begin, end - begin);
-      } else {
-        for (int64_t i = begin; i < end; ++i) {
-          const auto value = static_cast<compute_t<From>>(x[i]);
-          out[i] = static_cast<To>(element::cast<compute_t<To>>(value));
-        }
-      }
-    });
-  });
+void run_cast(const void* x, void* out, int64_t count, double, double) {
+  const From* from = static_cast<const From*>(x);
+  To* to = static_cast<To*>(out);
+  if constexpr (std::is_same_v<From, float> && is_narrow_float<To>) {
+    narrow(from, to, count);
+  } else if constexpr (is_narrow_float<From> && std::is_same_v<To, float>) {
+    widen(from, to, count);
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      const auto value = static_cast<compute_t<From>>(from[i]);
+      to[i] = static_cast<To>(element::cast<compute_t<To>>(value));
+    }
+  }
 }
 
 // A limit of clip in T; one outside T's range clips nothing.
@@ -51,6 +47,14 @@ C saturate(double value) {
     return std::numeric_limits<C>::max();
   }
   return static_cast<C>(value);
+}
+
+template <typename T>
+void run_integer_clip(const void* x, void* out, int64_t count, double min, double max) {
+  const T* from = static_cast<const T*>(x);
+  T* to = static_cast<T*>(out);
+  const T low = saturate<T>(min), high = saturate<T>(max);
+  for (int64_t i = 0; i < count; ++i) to[i] = element::clip<T>(from[i], low, high);
 }
 
 }  // namespace
@@ -114,37 +118,27 @@ KERASCNN_PLAN_FLOATING(round)
 
 std::unique_ptr<Kernel> plan_isfinite(const PlanRequest& request) {
   return dispatch_any(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return make_unary_kernel<ElementOp::isfinite, T>(request);
+    return plan_unary<ElementOp::isfinite, T>(request);
   });
 }
 
 std::unique_ptr<Kernel> plan_clip(const PlanRequest& request) {
   const double low = request.attributes.get_double("min");
   const double high = request.attributes.get_double("max");
-  const int64_t size = size_of(request.outputs[0]);
   return dispatch_number(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    using C = compute_t<T>;
-    if constexpr (std::is_integral_v<C>) {
-      return make_kernel(
-          "kerascnn elementwise",
-          [size, low = saturate<C>(low), high = saturate<C>(high)](const KernelArgs& args) {
-            const T* x = input<T>(args, 0);
-            T* out = output<T>(args, 0);
-            parallel_for(size, kElementGrain, [&](int64_t begin, int64_t end) {
-              for (int64_t i = begin; i < end; ++i) out[i] = element::clip<C>(x[i], low, high);
-            });
-          });
+    if constexpr (std::is_integral_v<T>) {
+      return make_unary_kernel(request, run_integer_clip<T>, low, high);
     } else {
-      return make_unary_kernel<ElementOp::clip, T>(request, low, high);
+      return plan_unary<ElementOp::clip, T>(request, low, high);
     }
   });
 }
 
 std::unique_ptr<Kernel> plan_cast(const PlanRequest& request) {
-  const int64_t size = size_of(request.outputs[0]);
   return dispatch_any(request, request.inputs[0].dtype, [&]<typename From>(Type<From>) {
-    return dispatch_any(request, request.outputs[0].dtype,
-                        [&]<typename To>(Type<To>) { return make_cast_kernel<From, To>(size); });
+    return dispatch_any(request, request.outputs[0].dtype, [&]<typename To>(Type<To>) {
+      return make_unary_kernel(request, run_cast<From, To>, 0, 0, "kerascnn cast");
+    });
   });
 }
 

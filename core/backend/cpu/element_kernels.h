@@ -1,0 +1,36 @@
+// Kernels around the loops of ops of one and of two operands. What is the same for every op is
+// compiled once, here, instead of once for each op and dtype.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/backend/backend.h"
+#include "core/backend/cpu/element_loops.h"
+
+namespace kerascnn::cpu {
+
+// out[i] = op(x[i], p0, p1), on arrays of the dtypes that the loop is for.
+using UnaryLoop = void (*)(const void* x, void* out, int64_t count, double p0, double p1);
+
+std::unique_ptr<Kernel> make_unary_kernel(const PlanRequest& request, UnaryLoop loop, double p0,
+                                          double p1,
+                                          const char* description = "kerascnn elementwise");
+// Of float32, and of 16-bit types, which are widened block by block and rounded once.
+std::unique_ptr<Kernel> make_float_unary_kernel(const PlanRequest& request, ElementLoop loop,
+                                                double p0, double p1);
+
+// out[i] = op(a[i * a_step], b[i * b_step], parameter), on arrays of the dtypes that the loop is
+// for.
+using BinaryLoop = void (*)(const void* a, int64_t a_step, const void* b, int64_t b_step, void* out,
+                            int64_t count, double parameter);
+
+// Operands are broadcast.
+std::unique_ptr<Kernel> make_binary_kernel(const PlanRequest& request, BinaryLoop loop,
+                                           double parameter);
+// Of float32, and of 16-bit types, whose loop is the one of float32 too. `contiguous`, unless it is
+// null, does it where both steps are 1.
+std::unique_ptr<Kernel> make_float_binary_kernel(const PlanRequest& request, BinaryLoop loop,
+                                                 ElementLoop contiguous, double parameter);
+
+}  // namespace kerascnn::cpu
