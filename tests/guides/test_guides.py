@@ -28,6 +28,7 @@ GUIDES = (
     "new_layers",
     "callbacks",
     "train_step",
+    "debugging_tips",
     "transfer_learning",
     "image_classification",
     "mnist_convnet",
