@@ -76,3 +76,29 @@ def test_in_a_compiled_function(rng):
     product = kerascnn.jit(lambda x, y: ops.cast(ops.matmul(x, y), "float32") * 0.5)
     expected = (a.astype("int32") @ b.astype("int32")).astype("float32") * 0.5
     np.testing.assert_array_equal(product(a, b).numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "bool"])
+@pytest.mark.parametrize("given", ["float32", "bfloat16"])
+def test_casts_at_the_end_of_a_compiled_function(given, dtype, rng):
+    """They are what they are at once, whatever the numbers, and whoever else reads them."""
+    x = (rng.standard_normal(1001) * 60).astype("float32")
+    x[::97] = [np.nan, np.inf, -np.inf, 3e9, -3e9, 2.0**31, -129.0, 300.0, 1e20, -0.0, 255.5]
+    x = ops.cast(x, given)
+
+    def several(x):
+        y = ops.round(x * 1.5)
+        integers = ops.cast(y, dtype)
+        return integers, ops.cast(y + 1.0, dtype), ops.cast(integers, "float32") * 2.0, y
+
+    def one(x):
+        return ops.cast(ops.round(x * 1.5), dtype)
+
+    for function in (one, several):
+        at_once, compiled = (f(x) for f in (function, kerascnn.jit(function)))
+        pairs = [(at_once, compiled)] if function is one else zip(at_once, compiled, strict=True)
+        for first, second in pairs:
+            assert first.dtype == second.dtype
+            wide = "int64" if "float" not in first.dtype else "float32"
+            arrays = [x.numpy().astype(wide) for x in (first, second)]  # NaN of bfloat16 too
+            np.testing.assert_array_equal(*arrays)

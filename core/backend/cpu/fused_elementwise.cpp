@@ -179,6 +179,20 @@ void load_floats(const T* from, int64_t step, int64_t count, float* to) {
   }
 }
 
+// Floats as integers, without a register of 64-bit integers in between. Those that 32 bits hold
+// are converted by vectors.
+template <typename T>
+void store_integers(const float* from, T* to, int64_t count) {
+  constexpr float kMost = 1 << 30;
+  int32_t is_outside = 0;  // NaN is too
+  for (int64_t i = 0; i < count; ++i) is_outside |= !(from[i] >= -kMost && from[i] <= kMost);
+  if (is_outside == 0) {
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(static_cast<int32_t>(from[i]));
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(element::cast<int64_t>(from[i]));
+  }
+}
+
 template <typename T>
 void where_block(const ElementInstruction& instruction, const RegisterPointers& registers, T* to,
                  int64_t count) {
@@ -229,6 +243,7 @@ class FusedElementwise {
     const bool is_plain =
         dtype == DType::Float32 || dtype == DType::Float64 || dtype == DType::Int64;
     find_integer_loads();
+    find_integer_stores();
     direct_output_ = -1;
     for (int k = 0; k < program_.num_outputs && last_is_direct_ && is_plain; ++k) {
       if (program_.outputs[k] == last && direct_output_ < 0) direct_output_ = k;
@@ -269,6 +284,29 @@ class FusedElementwise {
         is_read_[instruction.operands[i]] = true;
       }
     }
+  }
+
+  // Casts from floats to outputs of fewer than 64 bits are left to the storing, where no
+  // instruction reads their results.
+  void find_integer_stores() {
+    stored_from_.fill(-1);
+    for (int n = 0; n < program_.num_instructions; ++n) {
+      const ElementInstruction& instruction = program_.instructions[n];
+      const int r = program_.first_result() + n;
+      const bool is_cast =
+          instruction.op == ElementOp::cast && kind_of(instruction.operand_dtype) == Kind::Float &&
+          is_integer(instruction.result_dtype) && instruction.result_dtype != DType::Int64;
+      if (is_cast && !is_operand(r)) stored_from_[r] = instruction.operands[0];
+    }
+  }
+
+  bool is_operand(int r) const {
+    for (int n = 0; n < program_.num_instructions; ++n) {
+      const ElementInstruction& instruction = program_.instructions[n];
+      const uint8_t* const end = instruction.operands + element_num_operands(instruction.op);
+      if (std::find(instruction.operands, end, r) != end) return true;
+    }
+    return false;
   }
 
   void run_range(const KernelArgs& args, RegisterBlock* blocks, int64_t begin, int64_t end) const {
@@ -318,6 +356,7 @@ class FusedElementwise {
     }
     for (int n = 0; n < program_.num_instructions; ++n) {
       const int r = program_.first_result() + n;
+      if (stored_from_[r] >= 0) continue;
       void* to = &blocks[r];
       if (n == program_.num_instructions - 1 && direct_output_ >= 0) {
         to = output<char>(args, static_cast<size_t>(direct_output_)) +
@@ -348,6 +387,11 @@ class FusedElementwise {
                                         output<T>(args, static_cast<size_t>(direct_output_)) + at)
                                   : static_cast<const R*>(registers[r]);
         T* to = output<T>(args, static_cast<size_t>(k)) + at;
+        if constexpr (std::is_integral_v<T>) {
+          if (stored_from_[r] >= 0) {
+            return store_integers(static_cast<const float*>(registers[stored_from_[r]]), to, count);
+          }
+        }
         if constexpr (is_narrow_float<T>) {
           narrow(from, to, count);
         } else {
@@ -361,8 +405,9 @@ class FusedElementwise {
   int64_t size_;
   // Of each by itself: where all were joined, a row would be as short as that of the shortest.
   std::vector<BroadcastGeometry> inputs_;
-  std::array<bool, kMaxElementRegisters> is_read_;  // as a register
-  std::array<bool, kMaxElementRegisters> loads_;    // by instruction: casts an input to float32
+  std::array<bool, kMaxElementRegisters> is_read_;     // as a register
+  std::array<bool, kMaxElementRegisters> loads_;       // by instruction: casts an input to float32
+  std::array<int, kMaxElementRegisters> stored_from_;  // what a cast that only outputs take is of
   bool last_is_direct_ = true;
   int direct_output_ = -1;  // the output that the last instruction writes itself
 };
