@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from kerascnn import ops, serialization
+from kerascnn import ops, serialization, trees
 from kerascnn.losses.loss import Loss, squeeze_or_expand_to_same_rank
 from kerascnn.masks import set_mask
 
@@ -211,6 +211,13 @@ class LossFunctionWrapper(Loss):
     def call(self, y_true: Any, y_pred: Any) -> Any:
         if hasattr(y_true, "shape") and hasattr(y_pred, "shape"):
             y_true, y_pred = squeeze_or_expand_to_same_rank(y_true, y_pred)
+        elif isinstance(y_pred, (list, tuple, dict)):  # of several outputs
+            pairs = [
+                squeeze_or_expand_to_same_rank(*pair)
+                for pair in zip(trees.flatten(y_true), trees.flatten(y_pred), strict=True)
+            ]
+            y_true = trees.pack_as(y_true, [pair[0] for pair in pairs])
+            y_pred = trees.pack_as(y_pred, [pair[1] for pair in pairs])
         return self.fn(y_true, y_pred, **self._fn_kwargs)
 
     def _convert_target(self, y_true: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from typing import Any, NamedTuple
 
@@ -13,12 +12,20 @@ from kerascnn.device import current as current_device
 from kerascnn.losses.alignment import ctc
 from kerascnn.losses.losses import LossFunctionWrapper, sparse_categorical_crossentropy
 from kerascnn.training.device_state import move_to
+from kerascnn.training.output_matching import (
+    by_output,
+    match_targets,
+    name_in_logs,
+    output_names_of,
+    part_of,
+    per_output,
+)
 from kerascnn.training.structure import at_path, is_nested, paths
 from kerascnn.training.target_shapes import check_target_shape
 
 
 class OutputLoss(NamedTuple):
-    """One loss of one output."""
+    """One loss of one output, or of several that its function takes together."""
 
     path: tuple
     loss: Any
@@ -35,95 +42,6 @@ class OutputLoss(NamedTuple):
     @property
     def ignore_class(self) -> int | None:
         return getattr(self.loss, "_fn_kwargs", {}).get("ignore_class")
-
-
-def output_names_of(y_pred: Any, names: list[str] | None) -> list[str | None]:
-    """A name for each output: the dictionary's keys, else the model's names, else `None`."""
-    if isinstance(y_pred, dict) and all(not is_nested(value) for value in y_pred.values()):
-        return sorted(y_pred)
-    count = len(trees.flatten(y_pred))
-    return list(names) if names and len(names) == count else [None] * count
-
-
-def per_output(value: Any, y_pred: Any, names: list, what: str, any_name: bool = True) -> list:
-    """`value` (one for all, or a list or dictionary of them) as a list with one for each output.
-
-    With `any_name` a dictionary for one output may have another key than its name.
-
-    Raises:
-        ValueError: where a list has the wrong length or a dictionary has unknown keys.
-    """
-    outputs = paths(y_pred)
-    if any(len(path) > 1 for path in outputs) and is_nested(value):
-        # Outputs in lists inside of dictionaries and the like: the same nesting is expected.
-        try:
-            return [at_path(value, path) for path in outputs]
-        except (KeyError, IndexError, TypeError):
-            raise ValueError(
-                f"`{what}` must be nested like the model's outputs, with one entry for each: "
-                f"{trees.map_structure(lambda _: '*', y_pred)}. Received: {value}"
-            ) from None
-    if isinstance(value, dict):
-        unknown = [key for key in value if key not in names]
-        is_clear = len(outputs) == 1 and len(value) == 1 and (any_name or names == [None])
-        if unknown and not is_clear:
-            raise ValueError(
-                f"The keys of `{what}` must be names of outputs. The model has "
-                f"{', '.join(map(repr, names))}. Received: {', '.join(map(repr, value))}"
-            )
-        return list(value.values()) if unknown else [value.get(name) for name in names]
-    if isinstance(value, (list, tuple)):
-        if len(value) != len(outputs):
-            raise ValueError(
-                f"`{what}` must have one entry for each of the {len(outputs)} outputs. Received "
-                f"{len(value)}: {value}"
-            )
-        return list(value)
-    return [value] * len(outputs)
-
-
-def match_targets(y: Any, y_pred: Any, names: list, wanted: list[bool]) -> list:
-    """The target of each output, `None` where none is `wanted`.
-
-    Raises:
-        ValueError: where `y` doesn't have the outputs' structure.
-    """
-    outputs = paths(y_pred)
-    if any(len(path) > 1 for path in outputs) and is_nested(y):
-        with contextlib.suppress(KeyError, IndexError, TypeError):
-            return [
-                at_path(y, path) if want else None
-                for path, want in zip(outputs, wanted, strict=True)
-            ]
-    if isinstance(y, dict) and all(
-        name in y for name, want in zip(names, wanted, strict=True) if want
-    ):
-        return [y[name] if want else None for name, want in zip(names, wanted, strict=True)]
-    leaves = trees.flatten(y)
-    named = isinstance(y, dict) and isinstance(y_pred, dict)
-    if not named and len(leaves) == len(outputs):
-        return [leaf if want else None for leaf, want in zip(leaves, wanted, strict=True)]
-    if not named and len(leaves) == sum(wanted):
-        rest = iter(leaves)
-        return [next(rest) if want else None for want in wanted]
-    raise ValueError(
-        "The targets don't match the model's outputs. The model has "
-        f"{_describe(y_pred, names)}; y has {_describe(y, [])}."
-    )
-
-
-def _name_in_logs(path: tuple, name: str) -> str:
-    """The name of an output's loss: outputs in others are called by the way to them."""
-    last = path[-1:] if path and isinstance(path[-1], str) else (name,)
-    return "/".join(str(part) for part in (*path[:-1], *last)) if len(path) > 1 else name
-
-
-def _describe(structure: Any, names: list) -> str:
-    if isinstance(structure, dict):
-        return f"the keys {', '.join(map(repr, sorted(structure)))}"
-    count = len(trees.flatten(structure))
-    known = [repr(name) for name in names if name]
-    return f"{count} array{'s' if count != 1 else ''}" + (f" ({', '.join(known)})" if known else "")
 
 
 def _is_binary_or_sparse(y_true: Any, y_pred: Any) -> tuple[bool, bool]:
@@ -217,33 +135,44 @@ class CompileLoss:
 
     def build(self, y: Any, y_pred: Any) -> None:
         self._names = output_names_of(y_pred, self.output_names)
-        identifiers = per_output(self._user_loss, y_pred, self._names, "loss", any_name=False)
-        weights = per_output(self._user_weights, y_pred, self._names, "loss_weights")
-        self._wanted = [identifier is not None for identifier in identifiers]
-        targets = match_targets(y, y_pred, self._names, self._wanted)
-        if not any(self._wanted):
+        given = [
+            (path, identifier, weight)
+            for path, identifier, weight in self._given(y_pred)
+            if identifier is not None
+        ]
+        if not given:
             raise ValueError(
                 "No loss to compute: `loss` in compile() has None for each of the outputs. Give "
                 "one of them a loss."
             )
-        several = sum(self._wanted) > 1
+        self._wanted = [
+            any(output[: len(path)] == path for path, _, _ in given) for output in paths(y_pred)
+        ]
+        targets = match_targets(y, y_pred, self._names, self._wanted)
         self.losses = []
-        for path, name, identifier, weight, y_true in zip(
-            paths(y_pred), self._names, identifiers, weights, targets, strict=True
-        ):
-            if identifier is None:
-                continue
+        for path, identifier, weight in given:
+            y_true = part_of(targets, y_pred, path)
             loss = resolve_loss(identifier, y_true, at_path(y_pred, path))
-            keyed = path[-1] if len(path) == 1 and isinstance(path[-1], str) else name
-            name = _name_in_logs(path, keyed or loss.name)
-            tracker = metrics_module.Mean(name=f"{name}_loss") if several else None
+            name = name_in_logs(path, y_pred, self._names, loss.name)
+            tracker = metrics_module.Mean(name=f"{name}_loss") if len(given) > 1 else None
             self.losses.append(OutputLoss(path, loss, weight, name, tracker))
         self.built = True
+
+    def _given(self, y_pred: Any) -> list[tuple[tuple, Any, Any]]:
+        """(path, what was given as loss, its weight) of each loss."""
+        found = by_output(self._user_loss, y_pred, self._names, "loss")
+        if not is_nested(self._user_weights):
+            return [(path, loss, self._user_weights) for path, loss in found]
+        flat = trees.flatten(self._user_weights)
+        if len(flat) == len(found) and is_nested(self._user_loss):
+            return [(path, loss, w) for (path, loss), w in zip(found, flat, strict=True)]
+        weights = dict(by_output(self._user_weights, y_pred, self._names, "loss_weights"))
+        return [(path, loss, weights.get(path)) for path, loss in found]
 
     def targets(self, y: Any, y_pred: Any) -> list[Any]:
         """The target of each loss, in the order of `losses`."""
         matched = match_targets(y, y_pred, self._names, self._wanted)
-        return [target for target, want in zip(matched, self._wanted, strict=True) if want]
+        return [part_of(matched, y_pred, loss.path) for loss in self.losses]
 
     def __call__(self, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         if y is None:
@@ -260,7 +189,8 @@ class CompileLoss:
             prediction = at_path(y_pred, loss.path)
             value = _call_loss(loss, y_true, prediction, weight)
             if loss.tracker is not None:
-                loss.tracker.update_state(value, sample_weight=int(prediction.shape[0]))
+                batch = trees.flatten(prediction)[0].shape[0]
+                loss.tracker.update_state(value, sample_weight=int(batch))
             if loss.weight is not None:
                 value = ops.multiply(value, float(loss.weight))
             total = value if total is None else ops.add(total, value)
@@ -268,7 +198,8 @@ class CompileLoss:
 
 
 def _call_loss(loss: OutputLoss, y_true: Any, y_pred: Any, weight: Any) -> Any:
-    check_target_shape(loss.loss, tuple(y_true.shape), tuple(y_pred.shape))
+    if not is_nested(y_pred):
+        check_target_shape(loss.loss, tuple(y_true.shape), tuple(y_pred.shape))
     value = loss.loss(y_true, y_pred, weight)
     if len(value.shape) != 0:
         raise ValueError(

@@ -14,6 +14,19 @@ X = np.arange(12, dtype="float32").reshape(4, 3) / 10
 Y = np.ones((4, 2), "float32")
 HALF = np.array([1.0, 0.0, 1.0, 0.0])
 
+
+def distance(y_true, y_pred):
+    """A loss of several outputs at once, in any way they are nested."""
+
+    def leaves(part):
+        if isinstance(part, (list, tuple, dict)):
+            values = part.values() if isinstance(part, dict) else part
+            return [leaf for value in values for leaf in leaves(value)]
+        return [part]
+
+    return sum((abs(t - p) for t, p in zip(leaves(y_true), leaves(y_pred), strict=True)), 0.0)
+
+
 # outputs of d0, d1 and d2, arguments of compile, targets, arguments of fit
 CASES = {
     "a list": (lambda a, b, c: [a, b], {"loss": ["mse", "mae"]}, [Y, Y], {}),
@@ -51,6 +64,44 @@ CASES = {
     ),
     "one loss for all": (lambda a, b, c: {"p": [a, b], "q": c}, {"loss": "mse"}, None, {}),
     "a list for one output": (lambda a, b, c: a, {"loss": ["mse"]}, Y, {}),
+    "a list in a dictionary": (lambda a, b, c: a, {"loss": {"d0": ["mse"]}}, Y, {}),
+    "a list for one of two": (lambda a, b, c: [a, b], {"loss": ["mse", ["mae"]]}, [Y, Y], {}),
+    "two losses for one of two": (
+        lambda a, b, c: [a, b],
+        {"loss": ["mse", ["mse", "mae"]]},
+        [Y, Y],
+        {},
+    ),
+    "lists in a dictionary of two": (
+        lambda a, b, c: {"p": a, "q": b},
+        {"loss": {"p": ["mse"], "q": ["mae"]}, "metrics": {"p": ["mae"]}},
+        {"p": Y, "q": Y},
+        {},
+    ),
+    "one function of two outputs, and each": (
+        lambda a, b, c: (a, b),
+        {"loss": [distance, ("mse", "mae")], "loss_weights": [0.5, (1.0, 2.0)]},
+        (Y, Y),
+        {},
+    ),
+    "one function of a dictionary": (
+        lambda a, b, c: {"p": a, "q": b},
+        {"loss": [distance, {"q": "mse"}]},
+        {"p": Y, "q": Y},
+        {},
+    ),
+    "one function of a named tuple": (
+        lambda a, b, c: Pair(a, b),
+        {"loss": [distance, Pair("mse", "mae")]},
+        Pair(Y, Y),
+        {},
+    ),
+    "functions of parts": (
+        lambda a, b, c: {"p": (a, b), "q": {"r": b, "s": c}},
+        {"loss": {"p": [distance, (None, "mse")], "q": [distance, {"r": "mae"}]}},
+        {"p": (Y, Y), "q": {"r": Y, "s": Y}},
+        {},
+    ),
     "a dictionary for one output": (lambda a, b, c: a, {"loss": {"d0": "mse"}}, Y, {}),
     "one output in a dictionary": (lambda a, b, c: {"p": a}, {"loss": {"p": "mse"}}, {"p": Y}, {}),
     "None for an output": (lambda a, b, c: [a, b], {"loss": ["mse", None]}, [Y, Y], {}),
@@ -112,6 +163,25 @@ def test_as_keras(case):
 def test_no_loss_at_all():
     with pytest.raises(ValueError, match="No loss to compute"):
         fit(kerascnn, lambda a, b, c: [a, b], {"loss": [None, None]}, [Y, Y], {})
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (["mse", "mae", "mse"], "one entry for each of the 2 outputs"),
+        ({"d0": "mse", "other": "mae"}, "must be names of outputs"),
+        ([["mse", "mae"], {"d1": "mse"}], "must be nested like the model's outputs"),
+    ],
+)
+def test_losses_for_other_outputs(loss, message):
+    with pytest.raises(ValueError, match=message):
+        fit(kerascnn, lambda a, b, c: [a, b], {"loss": loss}, [Y, Y], {})
+
+
+def test_two_losses_for_one_output():
+    """Keras counts the first of them alone."""
+    with pytest.raises(ValueError, match="one entry for each"):
+        fit(kerascnn, lambda a, b, c: a, {"loss": ["mse", "mae"]}, Y, {})
 
 
 class Split(kerascnn.Layer):
