@@ -114,10 +114,11 @@ class LossScaleOptimizer(Optimizer):
         return self.inner_optimizer.iterations
 
     def scale_loss(self, loss: Any) -> Any:
-        """The loss times the scale of now."""
+        """The loss, a tensor or a number, times the scale of now."""
         if self.dynamic_scale is None:
             trace = tracing.current()
             self._make_scale(device.current() if trace is None else trace.device)
+        loss = ops.convert_to_tensor(loss)
         return loss * ops.cast(self.dynamic_scale.value, loss.dtype)
 
     def check_finite(self, grads: Sequence[Any]) -> Any:
