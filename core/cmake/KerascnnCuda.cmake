@@ -68,9 +68,10 @@ endforeach()
 find_path(KERASCNN_cudnn_h_DIR cudnn.h HINTS ${cudnn_includes} ${toolkit_includes})
 find_path(KERASCNN_cudnn_frontend_h_DIR cudnn_frontend.h
   HINTS ${frontend_includes} ${prefix_includes} ${toolkit_includes})
-# These are opened by name on first use: they have to be found at run time, but nothing links to them.
-set(opened_libraries libnvrtc.so.13 libcufft.so.12)
-foreach(library IN ITEMS libcudart.so.13 libcublasLt.so.13 libcudnn.so.9 LISTS opened_libraries)
+# Opened by name on first use: it has to be found at run time, but nothing links to it. (NVRTC is opened by name
+# as well, but code of cudnn-frontend that compilers may keep calls it.)
+set(opened_libraries libcufft.so.12)
+foreach(library IN ITEMS libcudart.so.13 libcublasLt.so.13 libnvrtc.so.13 libcudnn.so.9 LISTS opened_libraries)
   string(MAKE_C_IDENTIFIER "KERASCNN_${library}" variable)
   find_library(${variable} ${library} HINTS ${wheel_libraries} ${cudnn_libraries} ${toolkit_libraries})
   list(APPEND needed_libraries ${library})

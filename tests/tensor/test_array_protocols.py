@@ -149,6 +149,20 @@ def test_comparisons(rng):
         t == np.zeros(3)  # noqa: B015
 
 
+def test_variables_are_compared_by_their_values(rng):
+    x = sample(rng, "float32")
+    y = np.where(rng.random(x.shape) < 0.5, x, x + 1)
+    variable = keras.Variable(x)
+    for compare in (operator.eq, operator.ne):
+        for other in (y, tensor(y), keras.Variable(y), 3.0):
+            expected = compare(x, 3.0 if isinstance(other, float) else y)
+            np.testing.assert_array_equal(compare(variable, other).numpy(), expected)
+            np.testing.assert_array_equal(compare(other, variable).numpy(), expected)
+    assert not (variable == None).numpy().any()  # noqa: E711
+    steps = keras.optimizers.SGD().iterations
+    assert steps == 0 and not steps == 1 and {steps: "one"}[steps] == "one"
+
+
 def test_hashes_are_of_the_object():
     a, b = tensor([1.0]), tensor([1.0])
     assert hash(a) == hash(a) and len({a, b, a}) == 2
