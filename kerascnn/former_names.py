@@ -18,7 +18,11 @@ _AUGMENT = (
     "RandomRotation, RandomZoom and Rescaling in the model change them on the device"
 )
 _SKLEARN = "use SKLearnClassifier and SKLearnRegressor of keras.wrappers"
-_EXPORT = "model.export('name.safetensors') writes weights and configuration for use elsewhere"
+_EXPORT = (
+    "model.export('name.safetensors') writes weights and configuration for use elsewhere; an "
+    "endpoint of an ExportArchive is a model, keras.Model(inputs, function(inputs)), which is "
+    "exported and loaded without the Python class if `function` calls model.call(...)"
+)
 _TEXT = "keras.layers.TextVectorization turns text into numbers"
 _SEQUENTIAL_CLASSES = "use predict(x).argmax(axis=-1), or predict(x) > 0.5 for a single output"
 
@@ -30,6 +34,10 @@ _PLACES: dict[str, str] = {
     ),
     "engine": "Layer, Input and InputSpec are in keras and keras.layers, Model in keras.models",
     "export": _EXPORT,
+    "layers.TFSMLayer": "keras.saving.load_model reads what model.export wrote, as a model",
+    "layers.CuDNNGRU": "use GRU, which is one op for a whole sequence on every device",
+    "layers.CuDNNLSTM": "use LSTM, which is one op for a whole sequence on every device",
+    "layers.ThresholdedReLU": "use ReLU(threshold=...)",
     "layers.advanced_activations": _LAYERS,
     "layers.convolutional": _LAYERS,
     "layers.core": _LAYERS,
@@ -42,6 +50,7 @@ _PLACES: dict[str, str] = {
     "preprocessing.image.DirectoryIterator": _AUGMENT,
     "preprocessing.image.ImageDataGenerator": _AUGMENT,
     "preprocessing.image.Iterator": "a keras.utils.PyDataset gives batches",
+    "preprocessing.sequence.TimeseriesGenerator": "use keras.utils.timeseries_dataset_from_array",
     "preprocessing.text": _TEXT,
     "utils.generic_utils": _UTILS,
     "utils.layer_utils": _UTILS,
@@ -55,6 +64,10 @@ _PLACES: dict[str, str] = {
 _BACKEND = {
     "batch_get_value": "call `numpy()` of each variable",
     "batch_set_value": "call `assign` of each variable",
+    "cast_to_floatx": "use keras.ops.cast(x, keras.config.floatx())",
+    "count_params": "use math.prod(x.shape)",
+    "ctc_batch_cost": "use keras.ops.ctc_loss, or the loss keras.losses.CTC",
+    "eval": "x.numpy() gives the value",
     "function": (
         "keras.Model(inputs, outputs) computes one part of a model from another, and "
         "keras.jit compiles a function"
@@ -63,11 +76,15 @@ _BACKEND = {
     "get_value": "variable.numpy() gives the value, also of optimizer.learning_rate",
     "gradients": "use keras.GradientTape, keras.grad or keras.gradients",
     "image_dim_ordering": "it is called keras.config.image_data_format",
+    "int_shape": "use x.shape",
     "learning_phase": "pass training=True or False to the call",
+    "ndim": "use len(x.shape)",
+    "permute_dimensions": "use keras.ops.transpose",
     "placeholder": "use keras.Input",
     "set_learning_phase": "pass training=True or False to the call",
     "set_session": "there are no sessions: calls compute at once",
     "set_value": "variable.assign(value) sets it, also optimizer.learning_rate = value",
+    "switch": "use keras.ops.where, or keras.ops.cond",
     "variable": "use keras.Variable",
 }
 _OF_LAYERS = {
@@ -89,6 +106,7 @@ _OF_MODELS = {
     "predict_classes": _SEQUENTIAL_CLASSES,
     "predict_generator": "use predict, which takes generators",
     "predict_proba": "use predict",
+    "reset_states": "call `reset_state` of the recurrent layers",
     "save_to_json": "use to_json",
     "to_yaml": "use to_json",
     "validation_data": "keep what `fit` was given",

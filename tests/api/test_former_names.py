@@ -16,6 +16,7 @@ def test_methods_and_attributes():
     for owner, name, advice in (
         (model, "fit_generator", "use fit, which takes generators"),
         (model, "evaluate_generator", "use evaluate"),
+        (model, "reset_states", "reset_state"),
         (model, "predict_generator", "use predict"),
         (model, "predict_classes", r"argmax\(axis=-1\)"),
         (model, "predict_proba", "use predict"),
@@ -86,9 +87,40 @@ def test_imports(code, advice):
     assert "\n" not in str(caught.value)
 
 
+def test_an_endpoint_is_a_model_that_needs_no_class(tmp_path, rng):
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.last = keras.layers.Dense(3)
+
+        def call(self, x):
+            return self.last(x)
+
+    model, x = Own(), rng.normal(size=(5, 2)).astype("float32")
+    model(x)
+
+    def serve(images):
+        scores = model.call(images / 255.0)
+        return {"label": keras.ops.argmax(scores, -1), "share": keras.ops.softmax(scores)}
+
+    inputs = keras.Input((2,))
+    keras.Model(inputs, serve(inputs)).export(tmp_path / "serve.safetensors")
+    loaded = keras.saving.load_model(tmp_path / "serve.safetensors")
+    for name, expected in serve(keras.ops.convert_to_tensor(x)).items():
+        np.testing.assert_allclose(loaded(x)[name].numpy(), expected.numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
+        ("export", r"keras.Model\(inputs, function"),
+        ("layers.TFSMLayer", "load_model"),
+        ("layers.CuDNNLSTM", "use LSTM"),
+        ("layers.ThresholdedReLU", "threshold"),
+        ("preprocessing.sequence.TimeseriesGenerator", "timeseries_dataset_from_array"),
+        ("backend.int_shape", "x.shape"),
+        ("backend.ctc_batch_cost", "keras.ops.ctc_loss"),
+        ("backend.permute_dimensions", "keras.ops.transpose"),
         ("backend.function", "keras.Model"),
         ("backend.get_value", "numpy"),
         ("backend.set_value", "assign"),
