@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kerascnn import _core, array_protocols, masks, torch_calls
+from kerascnn import _core, array_protocols, masks, torch_calls, tracing
 from kerascnn.symbolic import no_value
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.variable import Variable
@@ -118,6 +118,7 @@ def install_operators() -> None:
         _core.Value,
         "has no value yet: it is being recorded, once, for a compiled program.",
         ", or let Python run each step with values: compile(run_eagerly=True)",
+        known=tracing.known_value,
     )
     for cls in (_core.Tensor, _core.Value, KerasTensor, Variable):
         _add_operators(cls)

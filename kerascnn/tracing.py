@@ -308,3 +308,20 @@ def part(name: str) -> contextlib.AbstractContextManager[None]:
     else:
         leaves_out = trace.graph.in_scope
     return _NOTHING if leaves_out else scope(name)
+
+
+def known_value(value: Any) -> Any:
+    """The array that a recorded value always is, being made of constants only; else None.
+
+    So sizes can be put together by functions of `ops`, as in `ops.tile(x, ops.stack([n, 1]))`.
+    """
+    trace = current()
+    if trace is None or value.graph is not trace.graph:
+        return None
+    part, given, outputs = trace.graph.cut_from(0, [value])
+    if given or part.states or outputs[0] is None:
+        return None
+    program = _core.Program.compile(part, outputs, trace.device, repeats=False)
+    with suspended():
+        program.run([])
+        return program.outputs()[0].numpy()

@@ -47,6 +47,7 @@ class Sequential(Model):
         Model.__init__(self, trainable=trainable, name=name)
         self._functional: Functional | None = None
         self._built_on: Any = None  # shapes, nested as the inputs are
+        self._made_input = False  # by data: nobody has said that all data have this shape
         self._stack: list[Layer] = []
         if layers is not None:
             for layer in layers if isinstance(layers, (list, tuple)) else [layers]:
@@ -136,6 +137,7 @@ class Sequential(Model):
                 shape = (None, *tuple(input_shape)[1:])
                 first = InputLayer(batch_shape=shape, dtype=self._stack[0].compute_dtype)
                 self._stack.insert(0, first)
+                self._made_input = True
             inputs = self._stack[0].output
         x = inputs
         for layer in self._stack:
@@ -156,6 +158,33 @@ class Sequential(Model):
         if self._functional is None:
             inputs = args[0] if args else next(iter(kwargs.values()), None)
             self.build(trees.map_structure(lambda x: tuple(x.shape), inputs))
+
+    def _check_inputs(self, inputs: Any) -> None:
+        self._widen(inputs)
+        super()._check_inputs(inputs)
+
+    def _widen(self, inputs: Any) -> None:
+        """Leaves lengths and sizes open that differ from those of the data it was built on.
+
+        The shape of the first data is none that all have to have, where the layers fit others:
+        sequences of any length, say. A size of features stays what it is.
+        """
+        known, shape = self._built_on, tuple(getattr(inputs, "shape", ()))
+        if not self._made_input or self._functional is None or len(shape) != len(known):
+            return
+        inner = [k if k == n else None for k, n in zip(known[1:-1], shape[1:-1], strict=True)]
+        wide = (*known[:1], *inner, *known[-1:])
+        if len(shape) < 3 or wide == known:
+            return
+        stack, dtype = self._stack, self._stack[0].compute_dtype
+        try:
+            x = InputLayer(batch_shape=(None, *shape[1:]), dtype=dtype).output
+            for layer in stack[1:]:
+                x = layer(x)
+            self._stack = stack[1:]
+            self.build(wide)
+        except ValueError:  # the layers need what they were built on, as the caller will say
+            self._stack = stack
 
     def _host_preparation(self) -> Any:
         if not any(runs_on_host(layer) for layer in self._stack):

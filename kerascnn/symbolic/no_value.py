@@ -8,6 +8,7 @@ write in its place.
 from __future__ import annotations
 
 import linecache
+import operator
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -30,6 +31,15 @@ _METHODS = {
     "__dlpack__": ("Another library", "functions of keras.ops"),
     "__dlpack_device__": ("Another library", "functions of keras.ops"),
     "__jax_array__": ("JAX", "functions of keras.ops"),
+}
+# What those give whose value is known while they are recorded.
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "__bool__": bool,
+    "__float__": float,
+    "__int__": int,
+    "__index__": operator.index,
+    "__iter__": iter,
+    "__array__": lambda array, dtype=None, copy=None: array.astype(dtype or array.dtype),
 }
 # As attributes they are not there, so that `hasattr` tells who has values.
 _ATTRIBUTES = ("numpy", "item", "tolist", "detach", "cpu")
@@ -105,8 +115,13 @@ def _user_line() -> str:
     return f"{text}: `{line}`." if line else f"{text}."
 
 
-def _method(asks: str, instead: str) -> Callable[..., Any]:
+def _method(
+    asks: str, instead: str, answer: Callable[..., Any] | None = None, known: Any = None
+) -> Callable[..., Any]:
     def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
+        array = None if answer is None or known is None else known(self)
+        if array is not None:
+            return answer(array, *args, **kwargs)  # type: ignore[misc]
         no_value(self, asks, instead)
 
     return ask
@@ -148,17 +163,18 @@ def _leaves(x: Any) -> list[Any]:
     return [y for item in x for y in _leaves(item)] if isinstance(x, (list, tuple)) else [x]
 
 
-def install(cls: Any, why: str, other_way: str) -> None:
+def install(cls: Any, why: str, other_way: str, known: Callable[[Any], Any] | None = None) -> None:
     """Gives a class without values the methods that say so.
 
     Args:
         cls: the class.
         why: why it has none, from the verb on, as whole sentences.
         other_way: what else can be done, to follow "Use ... in its place".
+        known: the NumPy array that one of them stands for all the same, or None.
     """
     cls._why_no_value, cls._other_way = why, other_way
     for name, (asks, instead) in _METHODS.items():
-        setattr(cls, name, _method(asks, instead))
+        setattr(cls, name, _method(asks, instead, _ANSWERS.get(name), known))
     for name in _ATTRIBUTES:
         setattr(cls, name, property(_method(f"`{name}`", "functions of keras.ops")))
     cls.__format__ = _format

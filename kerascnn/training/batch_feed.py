@@ -44,6 +44,8 @@ class BatchFeed:
         self._model = model
         self._kind = kind
         self._stream = stream
+        # A step of the user's own may take labelled and other samples side by side.
+        self._one_length = not model._has_own_step(kind)
         self._routes: dict[Any, Any] = {}  # by signature of the step
         self._forms: dict[Any, BatchForm] = {}  # by what a batch looks like; they lead to routes
         self._route: Any = None  # of the last batch
@@ -67,7 +69,7 @@ class BatchFeed:
             self._stream.on_epoch_begin()
         self._iterator = self._stream.begin()
         try:
-            data = self._stream.read(next(self._iterator))
+            data = self._stream.read(next(self._iterator), self._one_length)
         except StopIteration:
             raise ValueError(f"There are no batches: the {self._stream.name} is empty.") from None
         finally:
@@ -206,7 +208,7 @@ class BatchFeed:
     def _read(self, batch: Any, seen: Any) -> tuple[Any, list[Array]]:
         """Checks a batch in full; its route and its arrays."""
         try:
-            data = self._stream.read(batch)
+            data = self._stream.read(batch, self._one_length)
             if self._kind != PREDICT:
                 self._model._check_labels(data)
         except (ValueError, TypeError) as error:

@@ -27,19 +27,20 @@ _ABOUT_TEXT = (
 
 
 class ArrayData:
-    """`x`, `y` and `sample_weight` with one array per leaf, all of the same length.
+    """`x`, `y` and `sample_weight` with one array per leaf, as a rule of the same length.
 
     Args:
         x: array, or list, tuple or dictionary of arrays, each of shape `(num_samples, ...)`.
         y: the same for targets, or `None`.
         sample_weight: weights of shape `(num_samples,)` or one for each of `y`, or `None`.
+        one_length: whether all have to have as many samples; else those of `x` are counted.
 
     Raises:
         TypeError: for strings, objects and other things that don't hold numbers.
         ValueError: for different lengths, no samples at all, or wrong shapes of the weights.
     """
 
-    def __init__(self, x: Any, y: Any = None, sample_weight: Any = None):
+    def __init__(self, x: Any, y: Any = None, sample_weight: Any = None, one_length: bool = True):
         if x is None:
             raise ValueError("No input data: x is None. Pass an array of shape (num_samples, ...).")
         self.x = _as_arrays(x, "x")
@@ -47,7 +48,7 @@ class ArrayData:
         self.sample_weight = None
         if sample_weight is not None:
             self.sample_weight = _spread_weights(_as_arrays(sample_weight, "sample_weight"), self.y)
-        self.num_samples = self._check_lengths()
+        self.num_samples = self._check_lengths(one_length)
         if self.sample_weight is not None:
             _check_weights(self.sample_weight, self.y)
 
@@ -92,7 +93,7 @@ class ArrayData:
         """Whether some of it is there already."""
         return any(isinstance(array, DeviceArray) for array in self.arrays())
 
-    def _check_lengths(self) -> int:
+    def _check_lengths(self, one_length: bool) -> int:
         x, y = self.x, self.y
         if type(x) is np.ndarray and len(x) and self.sample_weight is None:  # usual, and quick
             is_alone = y is None
@@ -103,6 +104,8 @@ class ArrayData:
             for name, part in zip(("x", "y", "sample_weight"), self.structure, strict=True)
         }
         lengths = {length for of_part in sizes.values() for length in of_part}
+        if not one_length:
+            lengths = {0} if 0 in lengths else set(sizes["x"][:1])
         if len(lengths) != 1:
             received = ", ".join(
                 f"{name}: {' and '.join(map(str, of_part))}"

@@ -56,13 +56,18 @@ class BatchStream:
     def on_epoch_end(self) -> None:
         """An epoch has ended."""
 
-    def read(self, batch: Any) -> ArrayData:
+    def read(self, batch: Any, one_length: bool = True) -> ArrayData:
         """A batch of the source as checked arrays.
+
+        Args:
+            batch: what the source gave.
+            one_length: whether all arrays have to have as many samples.
 
         Raises:
             ValueError: for something that is no batch.
         """
-        data = ArrayData(*self.parts_of(batch))
+        x, y, sample_weight = (*self.parts_of(batch), None, None)[:3]
+        data = ArrayData(x, y, sample_weight, one_length)
         if self.class_weight is not None and data.y is not None:
             data.weigh_classes(self.class_weight)
         return data

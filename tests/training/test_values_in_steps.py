@@ -197,3 +197,70 @@ def test_pytorch_can_be_part_of_a_layer_that_is_trained(rng):
     expected = train(layers.Activation("silu"), False)
     for a, e in zip(train(Torch(), True), expected, strict=True):
         np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)
+
+
+def causal_mask(batch_size, length):
+    """As Keras' examples make it: the counts of `tile` are a tensor."""
+    rows, columns = ops.arange(length)[:, None], ops.arange(length)
+    mask = ops.reshape(ops.cast(rows >= columns, "int32"), (1, length, length))
+    ones = ops.convert_to_tensor([1, 1])
+    return ops.tile(mask, ops.concatenate([ops.expand_dims(batch_size, -1), ones], 0))
+
+
+class CausalMean(layers.Layer):
+    """The mean of all that came before, of sequences of any length."""
+
+    def call(self, x):
+        batch_size, length, _ = ops.shape(x)
+        mask = ops.cast(causal_mask(batch_size, length), x.dtype)
+        return ops.matmul(mask / ops.sum(mask, -1, keepdims=True), x)
+
+
+def test_values_made_of_constants_are_known_while_a_step_is_recorded(rng, device):
+    with keras.device(device):
+        inputs = keras.Input((None, 3))
+        model = keras.Model(inputs, layers.Dense(2)(CausalMean()(inputs)))
+        x, y = rng.normal(size=(10, 5, 3)), rng.normal(size=(10, 5, 2))
+        model.compile("sgd", "mse")
+        model.fit(x, y, batch_size=4, verbose=0)
+        kernel, bias = model.get_weights()
+        means = np.cumsum(x, 1) / np.arange(1, 6)[:, None]
+        found = model.predict(x, batch_size=4, verbose=0)
+    np.testing.assert_allclose(found, means @ kernel + bias, rtol=1e-2, atol=1e-2)
+
+
+KNOWN = {
+    "int": lambda n: int(n[0]) == 4,
+    "float": lambda n: float(n[1]) == 2.0,
+    "if": lambda n: bool(n[0] > 3) and not n[1] > 3,
+    "range": lambda n: len(range(n[0])) == 4,
+    "for": lambda n: [int(i) for i in n] == [4, 2],
+    "np.asarray": lambda n: np.asarray(n).tolist() == [4, 2],
+    "reshape": lambda n: ops.reshape(ops.ones((8,)), n).shape == (4, 2),
+}
+
+
+def recorded(ask):
+    """The result of `ask` in a function that is compiled, for an input, a variable, a draw."""
+    variable = keras.Variable(np.array([4, 2]), dtype="int32")
+    found = []
+
+    @keras.jit
+    def compiled(x):
+        draw = keras.random.randint((2,), 0, 9)
+        sizes = ops.stack([ops.add(3, 1), ops.size(ops.ones((2,)))])
+        found.append(ask({"input": x, "variable": variable + 0, "draw": draw, "sizes": sizes}))
+        return x
+
+    compiled(np.array([4, 2], "int32"))
+    return found[0]
+
+
+@pytest.mark.parametrize("what", KNOWN)
+def test_only_what_is_made_of_constants_is_known(what):
+    assert recorded(lambda given: KNOWN[what](given["sizes"]))
+    for unknown in ("input", "variable", "draw"):
+        with pytest.raises(NoValueError):
+            recorded(lambda given, unknown=unknown: KNOWN[what](given[unknown]))
+        with pytest.raises(NoValueError):
+            recorded(lambda given, unknown=unknown: KNOWN[what](given["sizes"] + given[unknown]))
