@@ -27,20 +27,27 @@ def attributes_of(owner: Any, kind: Any, left_out: Sequence[str] = ()) -> list[A
         if sort == _FOUND:
             found[id(value)] = value
         else:
-            _gather((value,), kind, sorts, found)
+            _gather((value,), kind, sorts, found, set())
     return list(found.values())
 
 
-def _gather(values: Iterable[Any], kind: Any, sorts: dict[type, int], found: dict) -> None:
-    """Adds values of a kind, and those in lists and dictionaries among the values."""
+def _gather(
+    values: Iterable[Any], kind: Any, sorts: dict[type, int], found: dict, around: set[int]
+) -> None:
+    """Adds values of a kind, and those in lists and dictionaries among the values.
+
+    A list can be in itself, so that those `around` are not searched again.
+    """
     for value in values:
         sort = sorts.get(type(value))
         if sort is None:
             sort = _sort_of(value, kind, sorts)
         if sort == _FOUND:
             found[id(value)] = value
-        elif sort != _NOTHING and value:
-            _gather(value.values() if sort == _DICT else value, kind, sorts, found)
+        elif sort != _NOTHING and value and id(value) not in around:
+            around.add(id(value))
+            _gather(value.values() if sort == _DICT else value, kind, sorts, found, around)
+            around.discard(id(value))
 
 
 def _sort_of(value: Any, kind: Any, sorts: dict[type, int]) -> int:

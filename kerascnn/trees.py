@@ -51,6 +51,15 @@ def sort_keys(structure: Any) -> Any:
     return structure
 
 
+def skeleton(structure: Any) -> Any:
+    """A structure without its things, to compare with another: lists count as tuples."""
+    if isinstance(structure, dict):
+        return {key: skeleton(value) for key, value in structure.items()}
+    if isinstance(structure, (list, tuple)):
+        return tuple(skeleton(item) for item in structure)
+    return None
+
+
 def pack_as(structure: Any, flat: list[Any]) -> Any:
     """A structure like `structure` with the things of `flat` in it, in the order of `leaves`."""
     return _build(structure, iter(flat))

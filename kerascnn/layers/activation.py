@@ -28,7 +28,7 @@ class Activation(Layer):
     def __init__(self, activation: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.activation = activations.get(activation)
-        self.built = True
+        self._build_at_init()
 
     def call(self, inputs: Any) -> Any:
         return self._activated(inputs)
@@ -83,7 +83,7 @@ class ReLU(Layer):
         self.max_value = max_value
         self.negative_slope = negative_slope
         self.threshold = threshold
-        self.built = True
+        self._build_at_init()
 
     def call(self, inputs: Any) -> Any:
         return activations.relu(inputs, self.negative_slope, self.max_value, self.threshold)
@@ -130,7 +130,7 @@ class LeakyReLU(Layer):
                 f"Received: negative_slope={negative_slope}"
             )
         self.negative_slope = negative_slope
-        self.built = True
+        self._build_at_init()
 
     def call(self, inputs: Any) -> Any:
         return activations.leaky_relu(inputs, self.negative_slope)
@@ -240,7 +240,7 @@ class ELU(Layer):
     def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.alpha = alpha
-        self.built = True
+        self._build_at_init()
 
     def call(self, inputs: Any) -> Any:
         return activations.elu(inputs, self.alpha)
@@ -278,7 +278,7 @@ class Softmax(Layer):
     def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = axis
-        self.built = True
+        self._build_at_init()
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
         if mask is None:

@@ -29,7 +29,7 @@ class ActivityRegularization(Layer):
         super().__init__(activity_regularizer=regularizers.L1L2(l1=l1, l2=l2), **kwargs)
         self.l1 = l1
         self.l2 = l2
-        self.built = True
+        self._build_at_init()
 
     def call(self, inputs: Any) -> Any:
         return inputs

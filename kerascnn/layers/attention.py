@@ -142,9 +142,9 @@ class Attention(Layer):
             outputs = ops.multiply(outputs, counts)
         return (outputs, shares) if return_attention_scores else outputs
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        self._check_mask(previous_mask)
-        return previous_mask[0] if previous_mask else None
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        self._check_mask(mask)
+        return mask[0] if mask else None
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         query_shape, value_shape = input_shape[:2]

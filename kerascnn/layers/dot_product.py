@@ -82,7 +82,7 @@ class Dot(Merge):
         product = dispatch.apply_one("matmul", dispatch.operands(x, y), attributes)
         return ops.reshape(product, (n, *left, *right) if left or right else (n, 1))
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return None
 
     def compute_output_shape(self, input_shape: Any) -> Any:

@@ -53,7 +53,7 @@ class Dropout(Layer):
         self.seed = seed
         self.noise_shape = self._checked_noise_shape(noise_shape)
         self.seed_generator = make_generator(seed) if rate > 0 else None
-        self.built = True
+        self._build_at_init()
 
     @staticmethod
     def _checked_noise_shape(noise_shape: Any) -> tuple[int | None, ...] | None:

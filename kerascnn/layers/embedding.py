@@ -115,7 +115,7 @@ class Embedding(IntegerWeights):
     def _summed_axes(self) -> tuple[int, ...]:
         return (1,)  # there are fewer elements in a vector than vectors: less is lost
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return ops.not_equal(inputs, 0) if self.mask_zero else None
 
     def compute_output_shape(self, input_shape: Any) -> Any:

@@ -24,7 +24,7 @@ class GlobalPooling(Layer):
         self.data_format = config.standardize_data_format(data_format)
         self.keepdims = keepdims
         self.input_spec = InputSpec(ndim=self.rank + 2)
-        self.built = True
+        self._build_at_init()
 
     def call(self, inputs: Any) -> Any:
         first = 1 if self.data_format == "channels_last" else 2
@@ -147,7 +147,7 @@ class GlobalAveragePooling1D(GlobalPooling):
         total = ops.sum(ops.where(mask, inputs, 0), steps, keepdims=self.keepdims)
         return ops.divide(total, counts)
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return None
 
 

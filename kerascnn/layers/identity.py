@@ -23,7 +23,7 @@ class Identity(Layer):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.built = True
+        self._build_at_init()
 
     def call(self, inputs: Any) -> Any:
         return inputs

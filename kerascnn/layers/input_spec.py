@@ -143,9 +143,10 @@ def _problem(spec: InputSpec, shape: tuple[int | None, ...], dtype: Any) -> str 
             return f"expected axis {axis} to have size {size}, found {shape[axis]}. {received}"
     if spec.shape is not None:
         wanted, given = spec.shape, shape
-        if spec.allow_last_axis_squeeze and len(wanted) != len(given):
-            wanted = wanted[:-1] if wanted and wanted[-1] == 1 else wanted
-            given = given[:-1] if given and given[-1] == 1 else given
+        if spec.allow_last_axis_squeeze:
+            more = len(wanted) - len(given)
+            wanted = wanted[:-1] if more == 1 and wanted[-1] == 1 else wanted
+            given = given[:-1] if more == -1 and given[-1] == 1 else given
         same = len(wanted) == len(given) and all(
             a is None or b is None or a == b for a, b in zip(wanted, given, strict=True)
         )

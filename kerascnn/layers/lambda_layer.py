@@ -50,7 +50,7 @@ class Lambda(Layer):
         names = inspect.getfullargspec(function).args
         self._takes_training = "training" in names
         self._takes_mask = "mask" in names
-        self.built = True
+        self._build_at_init()
 
     def call(self, inputs: Any, mask: Any = None, training: bool | None = None) -> Any:
         kwargs = dict(self.arguments)
@@ -60,8 +60,8 @@ class Lambda(Layer):
             kwargs["training"] = training
         return self.function(inputs, **kwargs)
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        return self.mask(inputs, previous_mask) if callable(self.mask) else self.mask
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        return self.mask(inputs, mask) if callable(self.mask) else self.mask
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         if self._output_shape is None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from kerascnn import _core, dtype_policies, dtypes, masks, naming, regularizers, tracing, trees
 from kerascnn import serialization as _serialization
 from kerascnn.autodiff import remat_scope
 from kerascnn.device import current as current_device
 from kerascnn.device import device as on_device
+from kerascnn.layers.call_context import CallContext, ContextArguments
+from kerascnn.layers.call_context import context as _context
 from kerascnn.layers.input_spec import assert_input_compatibility
 from kerascnn.layers.quantization import Quantization
 from kerascnn.layers.state import LayerState
@@ -35,18 +36,7 @@ _CALLED_IN = "\nIn the call of layer "
 _NO_TENSORS = frozenset(("training",))
 
 
-class CallContext(NamedTuple):
-    """What a call inside another call inherits from it."""
-
-    training: bool | None
-
-
-_context: contextvars.ContextVar[CallContext | None] = contextvars.ContextVar(
-    "call_context", default=None
-)
-
-
-class Layer(Operation, LayerState, StatelessLayer, Quantization):
+class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArguments):
     """Base of all layers and models.
 
     A layer of one's own implements `call(inputs, training=...)` with `kerascnn.ops` and, where it
@@ -81,6 +71,8 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization):
 
     # Whether `call` takes NumPy arrays, of text too, in place of tensors; see `HostLayer`.
     runs_on_host: bool = False
+    # Whether the first call makes what there is to make.
+    _grows_in_calls = False
     # Whether text passes to `call` as it is: models hand it on to such layers.
     _takes_text = False
     # What a trace has of this layer besides weights, settings and constants that never change.
@@ -109,6 +101,11 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization):
             raise ValueError(
                 f"{type(self).__name__} does not have the argument(s) {sorted(kwargs)}. "
                 f"{_serialization.did_you_mean(next(iter(kwargs)), names)}"
+            )
+        if not isinstance(trainable, bool):
+            raise ValueError(
+                f"{type(self).__name__}: `trainable` must be True or False. Received: "
+                f"trainable={trainable!r} (of type {type(trainable)})"
             )
         Operation.__init__(self, name)
         self._init_state(trainable)
@@ -194,6 +191,22 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization):
         self._build_shapes = {"input_shape": input_shape}
         self.built = True
 
+    def _build_at_init(self) -> None:
+        """For the end of an `__init__`: the layer is built, unless a subclass overrides `build`."""
+        if type(self).build is Layer.build:
+            self.built = True
+
+    def _check_may_grow(self) -> None:
+        if self._in_call and self.built and not self._building and not self._grows_in_calls:
+            raise ValueError(
+                f"The layer '{self.name}' is built, so that its `call` cannot make another weight: "
+                "it would make one in each call. Make weights in `__init__` or `build`."
+            )
+
+    def _variable_scope(self) -> contextlib.AbstractContextManager[None]:
+        inside = self._in_call or naming.current_scopes()[-1:] == (self.name,)
+        return contextlib.nullcontext() if inside else naming.name_scope(self.name)
+
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; subclasses override it."""
         raise NotImplementedError(f"The layer {type(self).__name__} does not implement `call`.")
@@ -240,10 +253,12 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization):
             context = _context.get()
             given = kwargs
             kwargs, training = self._resolve_training(args, kwargs, context)
+            parameters = _call_parameters(type(self).call)
+            kwargs, handed_on = self._take_context_arguments(kwargs, context, parameters)
             if context is None:
                 self._clear_losses()
-            token = _context.set(CallContext(training))
-            self._in_call, was_in_call = True, self._in_call
+            token = _context.set(CallContext(training, handed_on))
+            self._in_call, was_in_call, self._was_called = True, self._in_call, True
             try:
                 with naming.name_scope(self.name), tracing.scope(self.name):
                     self._maybe_build(args, kwargs)
@@ -479,7 +494,7 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization):
             return
         for x in trees.leaves(outputs):
             loss = self.activity_regularizer(x)
-            self.add_loss(loss / x.shape[0] if x.shape else loss)
+            self.add_loss(loss / max(x.shape[0], 1) if x.shape else loss)
 
     def _activated(self, outputs: Any) -> Any:
         """The attribute `activation` of outputs; somebody may have taken it away, for their use."""

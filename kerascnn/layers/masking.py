@@ -39,9 +39,9 @@ class Masking(Layer):
         if isinstance(mask_value, dict) and mask_value.get("config"):
             mask_value = serialization.deserialize_object(mask_value)
         self.mask_value = mask_value
-        self.built = True
+        self._build_at_init()
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return ops.any(ops.not_equal(inputs, self.mask_value), axis=-1)
 
     def call(self, inputs: Any) -> Any:

@@ -41,10 +41,10 @@ class Merge(Layer):
         missing = rank - len(x.shape)
         return ops.expand_dims(x, tuple(range(1, 1 + missing))) if missing else x
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """Where any of the inputs counts; None where one of them has no mask."""
-        given = self._checked_masks(inputs, previous_mask)
-        if not given or any(mask is None for mask in given):
+        given = self._checked_masks(inputs, mask)
+        if not given or any(own is None for own in given):
             return None
         return functools.reduce(ops.logical_or, given)
 
@@ -284,19 +284,19 @@ class Concatenate(Merge):
         result[axis] = None if None in sizes else sum(n for n in sizes if n is not None)
         return tuple(result)
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """The masks one after the other too; without a mask all of an input counts."""
-        given = self._checked_masks(inputs, previous_mask)
+        given = self._checked_masks(inputs, mask)
         if not given:
             return None
         whole = []
-        for x, mask in zip(inputs, given, strict=True):
-            if mask is None:
-                mask = ops.ones_like(x, dtype="bool")
-            elif len(mask.shape) < len(x.shape):
+        for x, own in zip(inputs, given, strict=True):
+            if own is None:
+                own = ops.ones_like(x, dtype="bool")
+            elif len(own.shape) < len(x.shape):
                 zeros = ops.zeros_like(x, dtype="bool")  # in Keras' way, which is in configurations
-                mask = ops.logical_or(ops.expand_dims(mask, -1), zeros)
-            whole.append(mask)
+                own = ops.logical_or(ops.expand_dims(own, -1), zeros)
+            whole.append(own)
         return ops.any(ops.concatenate(whole, self.axis), axis=-1)
 
     def get_config(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class _Noise(Layer):
             )
         self.seed = seed
         self.seed_generator = make_generator(seed) if strength > 0 else None
-        self.built = True
+        self._build_at_init()
 
     def _normal(self, inputs: Any, mean: float, stddev: float) -> Any:
         shape = tuple(inputs.shape)

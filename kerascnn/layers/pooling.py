@@ -41,7 +41,7 @@ class Pooling(Layer):
         self.padding = standardize_padding(padding)
         self.data_format = config.standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=rank + 2)
-        self.built = True
+        self._build_at_init()
 
     def call(self, inputs: Any) -> Any:
         pool = type(self)._pool

@@ -39,7 +39,7 @@ class Reshape(Layer):
                 f"Only one size of `target_shape` can be -1. Received: target_shape={target_shape}"
             )
         self.target_shape = sizes
-        self.built = True
+        self._build_at_init()
 
     def call(self, inputs: Any) -> Any:
         shape = self.compute_output_shape(tuple(inputs.shape))

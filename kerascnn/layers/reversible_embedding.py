@@ -127,7 +127,7 @@ class ReversibleEmbedding(Embedding):
         capped = ops.tanh(ops.divide(scores, self.logit_soft_cap))
         return ops.multiply(capped, self.logit_soft_cap)
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return None  # it depends on the direction: `call` sets it
 
     def compute_output_shape(self, input_shape: Any, reverse: bool = False) -> Any:

@@ -88,7 +88,7 @@ class UnitNormalization(Layer):
     def __init__(self, axis: int | Sequence[int] = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = checked_axis(axis)
-        self.built = True
+        self._build_at_init()
 
     def call(self, inputs: Any) -> Any:
         return ops.normalize(inputs, self.axis, order=2, epsilon=_SHORTEST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -12,6 +13,7 @@ from kerascnn import initializers, serialization
 from kerascnn.attributes import attributes_of
 from kerascnn.device import device as on_device
 from kerascnn.random import SeedGenerator
+from kerascnn.symbolic import inference
 from kerascnn.variable import Variable, note_loss
 
 T = TypeVar("T")
@@ -66,8 +68,15 @@ class LayerState:
         owned = self._owned(Layer) if owned is None else owned
         return [layer for layer in owned if layer is not self]
 
-    def _flatten_layers(self, include_self: bool = True) -> list[Any]:
-        """This layer and all below it, each once, outer before inner."""
+    def _flatten_layers(self, include_self: bool = True, recursive: bool = True) -> list[Any]:
+        """This layer and all below it, each once, outer before inner.
+
+        Args:
+            include_self: Whether this layer is the first of them.
+            recursive: Whether layers below those right below this one are among them.
+        """
+        if not recursive:
+            return unique([self] * include_self + self._sublayers())
         found: dict[int, Any] = {}
         stack: list[Any] = [self]
         while stack:
@@ -124,6 +133,7 @@ class LayerState:
         shape: Sequence[int] | int | None = None,
         initializer: Any = None,
         dtype: Any = None,
+        *,
         trainable: bool = True,
         autocast: bool = True,
         regularizer: Any = None,
@@ -150,12 +160,14 @@ class LayerState:
             The weight. Another name for this method is `add_variable`.
 
         Raises:
-            ValueError: for a size that is not known, and a name in place of the shape.
+            ValueError: for a size that is not known, a name in place of the shape, and in the
+                `call` of a layer that is built: each call would make another weight.
             RuntimeError: before `super().__init__()`.
         """
         from kerascnn import constraints, dtypes, regularizers
 
         self._check_initialized()
+        self._check_may_grow()
         if overwrite_with_gradient:
             raise ValueError("overwrite_with_gradient=True is not available.")
         if isinstance(shape, str):  # as Keras 2 took it
@@ -173,15 +185,16 @@ class LayerState:
         if initializer is None:
             initializer = "glorot_uniform" if dtypes.is_float(wanted) else "zeros"
         serialization.charge_weight(math.prod(sizes) * dtypes.ITEMSIZE[wanted], self.name)
-        variable = Variable(
-            initializers.get(initializer),
-            shape=sizes,
-            dtype=wanted,
-            trainable=trainable,
-            autocast=autocast,
-            aggregation=aggregation,
-            name=name,
-        )
+        with self._variable_scope():
+            variable = Variable(
+                initializers.get(initializer),
+                shape=sizes,
+                dtype=wanted,
+                trainable=trainable,
+                autocast=autocast,
+                aggregation=aggregation,
+                name=name,
+            )
         variable.regularizer = regularizers.get(regularizer)
         variable.constraint = constraints.get(constraint)
         self._added.append(variable)
@@ -190,6 +203,13 @@ class LayerState:
     def add_variable(self, *args: Any, **kwargs: Any) -> Variable:
         """The same as `add_weight`."""
         return self.add_weight(*args, **kwargs)
+
+    def _check_may_grow(self) -> None:
+        """Whether a weight made now would be made once."""
+
+    def _variable_scope(self) -> contextlib.AbstractContextManager[None]:
+        """A block whose variables have the layer's name in their paths."""
+        return contextlib.nullcontext()
 
     def _check_initialized(self) -> None:
         if "_added" not in self.__dict__:
@@ -341,6 +361,8 @@ class LayerState:
 
     def add_loss(self, loss: Any) -> None:
         """Adds a scalar (or a list of them) to the loss; inside `call`, for that call only."""
+        if inference.only_learns_shapes():  # there is no loss without values
+            return
         for x in loss if isinstance(loss, (list, tuple)) else [loss]:
             self._losses.append(x)
             note_loss(self._losses)

@@ -63,7 +63,7 @@ class Metric(StatelessMetric):
         """The state, that of metrics in attributes included."""
         for metric in (self, *self._parts()):
             metric._settle()
-        return [*self._variables, *(v for metric in self._parts() for v in metric.variables)]
+        return [*self._own_variables(), *(v for metric in self._parts() for v in metric.variables)]
 
     def _settle(self) -> None:
         """Brings what is counted on the host into the variables."""
@@ -72,7 +72,12 @@ class Metric(StatelessMetric):
         """The same variables, whatever is counted on the host: training asks for nothing else."""
         if type(self).variables is not Metric.variables:
             return self.variables
-        return [*self._variables, *(v for metric in self._parts() for v in metric._unsettled())]
+        parts = (v for metric in self._parts() for v in metric._unsettled())
+        return [*self._own_variables(), *parts]
+
+    def _own_variables(self) -> list[Variable]:
+        """The variables in attributes, and in lists and dictionaries there."""
+        return attributes_of(self, Variable)
 
     def _parts(self) -> list["Metric"]:
         """The metrics in attributes, and in lists and dictionaries there."""
@@ -141,10 +146,10 @@ class Metric(StatelessMetric):
         for metric in self._parts():
             metric.reset_state()
         if tracing.current() is not None or current_scope() is not None:
-            for variable in self._variables:
+            for variable in self._own_variables():
                 variable.assign(ops.zeros(variable.shape, variable.dtype))
             return
-        for variable in self._variables:
+        for variable in self._own_variables():
             variable.core.value.fill_zero()  # in place: epochs allocate nothing
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -160,7 +160,14 @@ def _clone_functional(
             lambda x: Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), model.input
         )
     flat = trees.flatten(inputs)
-    if not all(isinstance(x, KerasTensor) for x in flat) or len(flat) != len(model.inputs):
+    same = trees.skeleton(inputs) == trees.skeleton(model.input) or not isinstance(
+        model.input, dict
+    )
+    if (
+        not all(isinstance(x, KerasTensor) for x in flat)
+        or len(flat) != len(model.inputs)
+        or not same
+    ):
         raise ValueError(
             f"`input_tensors` must be KerasTensors, nested as {model.input}. Received: {inputs}"
         )

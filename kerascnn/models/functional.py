@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from typing import Any
 
 from kerascnn import masks, trees
@@ -119,6 +120,8 @@ class Functional(Model):
 
         structure = self._graph.inputs
         if isinstance(structure, dict):
+            if any(not isinstance(x, KerasTensor) for x in structure.values()):
+                return None  # `_standardize` says what does not fit
             return [spec(structure[key], key) for key in sorted(structure)]
         if isinstance(structure, (list, tuple)):
             return [spec(x, x.name) for x in trees.flatten(structure)]
@@ -132,8 +135,9 @@ class Functional(Model):
             assert self._host_stage is not None
             return self._host_stage.rest.compute(inputs)
         values = self._standardize(inputs)
+        self._warn_of_other_structure(inputs)
         if mask is not None:
-            for x, own in zip(values, trees.flatten(mask), strict=True):
+            for x, own in zip(values, self._flatten_inputs(mask), strict=True):
                 if own is not None:
                     masks.set_mask(x, own)
         return self._graph.compute(values)
@@ -148,16 +152,58 @@ class Functional(Model):
         outputs = self._graph.run(values, lambda operation: operation.compute_output_spec)
         return trees.map_structure(lambda x: x.shape, outputs)
 
-    def _standardize(self, inputs: Any) -> list[Any]:
-        """One value for each input, in its order, with its dtype and number of axes."""
+    def _flatten_inputs(self, inputs: Any) -> list[Any]:
+        """What is given (or what is nested as it is) in the order of the model's inputs.
+
+        Raises:
+            ValueError: where it cannot be told which input is which.
+        """
+        structure = self._graph.inputs
+        if isinstance(structure, dict):
+            if not isinstance(inputs, dict) and list(structure) != sorted(structure):
+                raise ValueError(
+                    f"Model '{self.name}' has inputs of the names {list(structure)}: it takes a "
+                    f"dictionary. Received: {type(inputs).__name__}"
+                )
+            missing = [key for key in structure if isinstance(inputs, dict) and key not in inputs]
+            if missing:
+                raise ValueError(
+                    f"Model '{self.name}' got no data for its inputs {missing}. Received a "
+                    f"dictionary with the keys {list(inputs)}"
+                )
+            if isinstance(inputs, dict):
+                inputs = [inputs[key] for key in sorted(structure)]
+        elif isinstance(inputs, dict):
+            names = self.input_names
+            if set(names) <= set(inputs):
+                inputs = [inputs[name] for name in names]
+            elif len(names) > 1:
+                raise ValueError(
+                    f"Model '{self.name}' has the inputs {names}. Received a dictionary with the "
+                    f"keys {list(inputs)}"
+                )
+        return trees.flatten(inputs)
+
+    def _warn_of_other_structure(self, inputs: Any) -> None:
+        """Warns where it may have been meant otherwise which input is which."""
         structure = self._graph.inputs
         if isinstance(inputs, dict) and not isinstance(structure, dict):
-            names = self.input_names
-            inputs = [inputs[n] for n in names] if set(names) <= set(inputs) else inputs
-        if isinstance(inputs, dict) and isinstance(structure, dict):
-            flat = [inputs[key] for key in sorted(structure)]
-        else:
-            flat = trees.flatten(inputs)
+            return  # by the names of the inputs
+        given, wanted = trees.skeleton(inputs), trees.skeleton(structure)
+        alone = (None, (None,))
+        if given == wanted or (given in alone and wanted in alone):
+            return
+        names = trees.map_structure(lambda x: x.name, structure)
+        shapes = trees.map_structure(lambda x: None if x is None else tuple(x.shape), inputs)
+        warnings.warn(
+            f"The structure of `inputs` doesn't match the expected structure of model "
+            f"'{self.name}'.\nExpected: {names}\nReceived: shapes {shapes}",
+            stacklevel=2,
+        )
+
+    def _standardize(self, inputs: Any) -> list[Any]:
+        """One value for each input, in its order, with its dtype and number of axes."""
+        flat = self._flatten_inputs(inputs)
         if len(flat) != len(self.inputs):
             raise ValueError(
                 f"Model '{self.name}' has {len(self.inputs)} inputs {self.input_names}. "

@@ -168,7 +168,10 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
             if found is None:
                 raise ValueError(f"There is no output {structure} among the layers' calls.")
             return found
-        return [ends(item) for item in structure]
+        items = [ends(item) for item in structure]
+        if hasattr(structure, "_fields"):
+            return type(structure)(*items)
+        return tuple(items) if isinstance(structure, tuple) else items
 
     inputs, outputs = ends(config["input_layers"]), ends(config["output_layers"])
     more = {key: value for key, value in config.items() if key not in _OF_GRAPHS}

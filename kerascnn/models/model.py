@@ -40,6 +40,7 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
     """
 
     _takes_text = True
+    _grows_in_calls = True
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is Model and _is_functional_call(args, kwargs):

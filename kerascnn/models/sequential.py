@@ -15,6 +15,10 @@ from kerascnn.models.model import Model
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
 
+class _NotBuiltError(AttributeError, ValueError):
+    """What only models have that know their input; `hasattr` says so."""
+
+
 class Sequential(Model):
     """Layers one after the other, each with one input and one output.
 
@@ -133,15 +137,24 @@ class Sequential(Model):
                 input_shape,
             )
         else:
-            if not isinstance(self._stack[0], InputLayer):
+            known = self._stack[0].batch_shape if isinstance(self._stack[0], InputLayer) else None
+            if known is not None and not _agree(known, input_shape):
+                raise ValueError(
+                    f"Sequential model '{self.name}' is for inputs of shape {tuple(known)}, and "
+                    f"cannot be built for others. Received: input_shape={tuple(input_shape)}"
+                )
+            if known is None:
                 shape = (None, *tuple(input_shape)[1:])
                 first = InputLayer(batch_shape=shape, dtype=self._stack[0].compute_dtype)
                 self._stack.insert(0, first)
                 self._made_input = True
             inputs = self._stack[0].output
-        x = inputs
-        for layer in self._stack:
-            x = x if isinstance(layer, InputLayer) else layer(x)
+        try:
+            x = inputs
+            for layer in self.layers:
+                x = layer(x)
+        except NotImplementedError:  # a layer of somebody's own whose shapes cannot be told
+            return
         self._built_on = trees.map_structure(lambda tensor: tensor.shape, inputs)
         functional = object.__new__(Functional)
         Functional.__init__(functional, inputs, x, name=self.name)
@@ -151,7 +164,11 @@ class Sequential(Model):
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if self._functional is None:
-            raise ValueError(f"Sequential model '{self.name}' has no layers that could be called.")
+            if not self._stack:
+                raise ValueError(f"Sequential model '{self.name}' has no layers to call.")
+            for layer in self.layers:
+                inputs = layer(inputs)
+            return inputs
         return self._functional.call(inputs, training=training, mask=mask)
 
     def _maybe_build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -235,7 +252,7 @@ class Sequential(Model):
 
     def _graph_of(self, what: str) -> Functional:
         if self._functional is None:
-            raise ValueError(
+            raise _NotBuiltError(
                 f"Sequential model '{self.name}' has no defined {what} yet: begin it with a "
                 "keras.Input, or call it on data first."
             )
@@ -290,3 +307,9 @@ class Sequential(Model):
         if config.get("trainable") is False:
             model.trainable = False
         return model
+
+
+def _agree(known: Any, given: Any) -> bool:
+    """Whether two shapes can be that of one input, whatever the size of the batch is."""
+    pairs = zip(tuple(known)[1:], tuple(given)[1:], strict=False)
+    return len(known) == len(given) and all(a is None or b is None or a == b for a, b in pairs)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from kerascnn.variable import Variable
 
 
@@ -62,10 +64,10 @@ class StateTree:
                     raise ValueError(
                         f"set_state_tree: no variable in {name} has the path '{path}'."
                     )
-                if tuple(getattr(value, "shape", ())) != variable.shape:
+                if np.shape(value) != variable.shape:
                     raise ValueError(
                         f"set_state_tree: the variable '{path}' has shape {variable.shape}; "
-                        f"received {tuple(getattr(value, 'shape', ()))}."
+                        f"received {np.shape(value)}."
                     )
                 found.append((variable, value))
         for variable, value in found:

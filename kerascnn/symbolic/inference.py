@@ -9,6 +9,7 @@ values fail, two are tried that everyday numbers divide.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +26,8 @@ _SMALL: _Sizes = ((2, 3), (64, 96))
 # Divided by 1 to 10 and by powers of two up to 128.
 _DIVISIBLE: _Sizes = ((40320, 80640), (192, 384))
 
+
+_computes: contextvars.ContextVar[bool] = contextvars.ContextVar("computes", default=False)
 
 _Run = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], tuple[int, int]], Any]
 
@@ -131,9 +134,19 @@ def _compute(
 
     from kerascnn import ops
 
-    with without_traces():
-        args, kwargs = trees.map_structure(ones, (args, kwargs))
-        return function(*args, **kwargs)
+    token = _computes.set(True)
+    try:
+        with without_traces():
+            args, kwargs = trees.map_structure(ones, (args, kwargs))
+            return function(*args, **kwargs)
+    finally:
+        _computes.reset(token)
+
+
+def only_learns_shapes() -> bool:
+    """Whether what runs now runs for the shapes of its results only."""
+    trace = tracing.current()
+    return _computes.get() or (trace is not None and trace.scratch)
 
 
 @contextlib.contextmanager

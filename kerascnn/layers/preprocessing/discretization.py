@@ -70,7 +70,7 @@ class Discretization(Layer):
         self.num_bins = num_bins
         self.epsilon = epsilon
         self.sparse = False
-        self.built = True
+        self._build_at_init()
         self.summary: np.ndarray[Any, Any]
         self.reset_state()
 

@@ -26,10 +26,13 @@ class HostLayer(Layer):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.built = True
+        self._build_at_init()
 
     def build(self, input_shape: Any = None) -> None:
         """Nothing: there are no weights."""
+
+    def _build_at_init(self) -> None:
+        self.built = type(self).build is HostLayer.build
 
     def _on_host(self, value: Any) -> Any:
         """The first argument of `call`, as NumPy's arrays."""
