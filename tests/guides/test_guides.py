@@ -33,6 +33,7 @@ GUIDES = (
     "image_classification",
     "mnist_convnet",
     "recurrent",
+    "attention",
 )
 
 
