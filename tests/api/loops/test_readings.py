@@ -223,7 +223,6 @@ def test_a_tape_in_a_body(rng, device):
 
 def test_results_from_around_a_body(rng, device):
     """A branch or a step may give what was there before it."""
-    (x,) = tensors(rng.standard_normal((COUNT, 3)))
 
     def run(x, flag):
         chosen = ops.cond(flag, lambda: x, lambda: x * 2.0)
@@ -231,6 +230,7 @@ def test_results_from_around_a_body(rng, device):
         return chosen, last, rows
 
     with keras.device(device):
+        (x,) = tensors(rng.standard_normal((COUNT, 3)))
         for flag in (True, False):
             flag = ops.convert_to_tensor(flag)
             close(keras.jit(run)(x, flag), run(x, flag))
