@@ -160,7 +160,7 @@ def test_variables_are_compared_by_their_values(rng):
             np.testing.assert_array_equal(compare(other, variable).numpy(), expected)
     assert not (variable == None).numpy().any()  # noqa: E711
     steps = keras.optimizers.SGD().iterations
-    assert steps == 0 and not steps == 1 and {steps: "one"}[steps] == "one"
+    assert steps == 0 and not steps == 1 and {steps: "one"}[steps] == "one"  # noqa: SIM201
 
 
 def test_hashes_are_of_the_object():
