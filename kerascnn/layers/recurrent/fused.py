@@ -18,6 +18,14 @@ from kerascnn.ops.recurrent import gru_sequence, lstm_sequence
 SequenceOp = Callable[[Any, Any, RecurrentParts, Any, bool], tuple[Any, list[Any]]]
 
 
+class ZeroStates(list[Any]):
+    """The states of a cell before the first step where they are known to be zeros.
+
+    Then the state that a masked step repeats is also the output that it shows, 0 where no step has
+    counted yet; of other states outputs need one more pass.
+    """
+
+
 def find(cell: GatedCell, parts: RecurrentParts, mask: Any, unroll: bool) -> SequenceOp | None:
     """What computes whole sequences of a cell, None where there is no op for its arguments."""
     from kerascnn.layers.recurrent.gru import GRUCell  # which import this module
@@ -47,8 +55,10 @@ def run(
     zero_output_for_mask: bool,
 ) -> tuple[Any, Any, Any]:
     """What `ops.recurrence.rnn` returns for the same: (last output, outputs, states)."""
-    outputs, after = op(projected, states, parts, mask, go_backwards)
-    if mask is None:
+    begins_with_zeros = isinstance(states, ZeroStates)
+    given = [None] * len(states) if begins_with_zeros else states
+    outputs, after = op(projected, given, parts, mask, go_backwards)
+    if mask is None or (begins_with_zeros and not zero_output_for_mask):
         return after[0], outputs, after
     if zero_output_for_mask:
         counts = ops.flip(mask, axis=1) if go_backwards else mask

@@ -10,7 +10,7 @@ from kerascnn import dtypes, ops, serialization, tracing, trees
 from kerascnn.layers.layer import Layer, _call_parameters
 from kerascnn.layers.recurrent import fused
 from kerascnn.layers.recurrent.dropout_rnn_cell import DropoutRNNCell
-from kerascnn.layers.recurrent.gated_cell import GatedCell, RecurrentParts
+from kerascnn.layers.recurrent.gated_cell import DenseCell, GatedCell, RecurrentParts
 from kerascnn.layers.recurrent.stacked_rnn_cells import StackedRNNCells, apply_cell, check_cell
 from kerascnn.layers.state import LayerState
 from kerascnn.ops.recurrence import checked_mask, rnn
@@ -184,6 +184,7 @@ class RNN(Layer):
                     f"Layer '{self.name}' is stateful: its batches have the size of its states.\n"
                     f"- Expected batch size: {kept}\n- Received batch size: {batch}"
                 )
+        are_zeros = initial_state is None and not self.stateful and self._begins_with_zeros()
         if initial_state is None:
             initial_state = self._kept_states() if self.stateful else self.get_initial_state(batch)
         if not isinstance(initial_state, (list, tuple)):
@@ -197,7 +198,14 @@ class RNN(Layer):
                 f"Layer '{self.name}' has {len(self.state_size)} states. Received an "
                 f"`initial_state` of {len(states)}."
             )
-        return states
+        return fused.ZeroStates(states) if are_zeros else states
+
+    def _begins_with_zeros(self) -> bool:
+        """Does `get_initial_state` say so, the layer's and the cell's?"""
+        return (
+            type(self).get_initial_state is RNN.get_initial_state
+            and getattr(type(self.cell), "get_initial_state", None) is DenseCell.get_initial_state
+        )
 
     def _kept_states(self) -> Any:
         """The values of the variables, which move to the weights' device if they are elsewhere."""
@@ -260,7 +268,7 @@ class RNN(Layer):
         return rnn(
             step,
             sequences,
-            states,
+            list(states),
             go_backwards=self.go_backwards,
             mask=mask,
             unroll=self.unroll,

@@ -16,10 +16,12 @@ from .test_against_keras import make_mask
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 
 
-def ops_in(layer, x, training=False):
+def ops_in(layer, x, training=False, masked=False, **arguments):
     """The names of the ops in a trace of the layer's call."""
     with Trace("cpu", scratch=True) as trace:
-        layer(trace.graph.input("x", list(x.shape), str(x.dtype)), training=training)
+        if masked:
+            arguments["mask"] = trace.graph.input("mask", list(x.shape[:2]), "bool")
+        layer(trace.graph.input("x", list(x.shape), str(x.dtype)), training=training, **arguments)
         return set(re.findall(r"= (\w+)\(", trace.graph.to_string()))
 
 
@@ -86,6 +88,18 @@ def test_which_route_is_taken():
         assert not {"lstm", "gru"} & ops_in(layer, x, training=True)
     with pytest.raises(ValueError, match="use_cudnn=True"):
         layers.GRU(5, reset_after=False, use_cudnn=True)(x)
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+@pytest.mark.parametrize("sequences", [False, True])
+def test_masks_cost_no_pass_where_states_begin_with_zeros(name, sequences):
+    """What a masked step shows before any has counted is the first state, zeros as a rule."""
+    x = np.ones((2, 3, 4), "float32")
+    layer = getattr(layers, name)(5, return_sequences=sequences)
+    layer.build(x.shape)
+    assert not {"where", "cumsum"} & ops_in(layer, x, masked=True)
+    states = [ops.ones((2, 5)) for _ in layer.state_size]
+    assert "where" in ops_in(layer, x, masked=True, initial_state=states)
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])
