@@ -163,11 +163,11 @@ class CompileLoss:
         found = by_output(self._user_loss, y_pred, self._names, "loss")
         if not is_nested(self._user_weights):
             return [(path, loss, self._user_weights) for path, loss in found]
-        flat = trees.flatten(self._user_weights)
-        if len(flat) == len(found) and is_nested(self._user_loss):
-            return [(path, loss, w) for (path, loss), w in zip(found, flat, strict=True)]
-        weights = dict(by_output(self._user_weights, y_pred, self._names, "loss_weights"))
-        return [(path, loss, weights.get(path)) for path, loss in found]
+        weights = by_output(self._user_weights, y_pred, self._names, "loss_weights")
+        if [path for path, _ in weights] == [path for path, _ in found]:
+            return [(*pair, weight) for pair, (_, weight) in zip(found, weights, strict=True)]
+        by_path = dict(weights)
+        return [(path, loss, by_path.get(path)) for path, loss in found]
 
     def targets(self, y: Any, y_pred: Any) -> list[Any]:
         """The target of each loss, in the order of `losses`."""
