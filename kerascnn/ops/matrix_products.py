@@ -25,7 +25,7 @@ _OF_SINGULAR_VALUES: dict[Any, Any] = {2: reduction.max, -2: reduction.min, "nuc
 def matmul(x1: Any, x2: Any) -> Any:
     """The matrix product over the last two axes, the others being broadcast as in NumPy.
 
-    Products of int8 are summed in int32.
+    Products of int8 are summed in int32; of int8 and bool, in int8.
 
     Raises:
         ValueError: where the inner sizes differ.
@@ -53,6 +53,8 @@ def matmul(x1: Any, x2: Any) -> Any:
             f"last of the second. Received shapes: {tuple(a.shape)}, {tuple(b.shape)}"
         )
     result = _product(a, b)
+    if any(str(getattr(x, "dtype", None)) == "bool" for x in (x1, x2)):
+        result = dispatch.convert(result, a.dtype)
     if drop_row:
         result = shaping.squeeze(result, -2)
     return shaping.squeeze(result, -1) if drop_column else result

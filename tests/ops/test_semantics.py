@@ -106,14 +106,23 @@ def test_max_pool2d_without_its_index(case, device, rng):
         np.testing.assert_array_equal(alone, both[0])
 
 
-def test_batch_norm_statistics_have_no_gradient(rng):
+@pytest.mark.parametrize("which", [1, 2, 3])
+def test_batch_norm_statistics_alone_have_gradients(which, device, rng):
+    """Of the sum of the batch's means, variances, or reciprocal deviations."""
+    x = rng.standard_normal((4, 2))
     graph = _core.Graph()
-    x, gamma, beta = (graph.input(n, s, "float64") for n, s in
-                      (("x", (4, 2)), ("gamma", (2,)), ("beta", (2,))))  # fmt: skip
-    _, mean, _, _ = graph.apply("batch_norm", [x, gamma, beta], {"epsilon": 1e-3})
-    loss = graph.apply("reduce_sum", [mean], {"axes": [], "keepdims": False})[0]
-    with pytest.raises(ValueError, match="batch_norm: the loss depends on the batch's mean"):
-        graph.gradients(loss, [x])
+    value = graph.input("x", x.shape, "float64")
+    scale = [graph.input(name, (2,), "float64") for name in ("gamma", "beta")]
+    outputs = graph.apply("batch_norm", [value, *scale], {"epsilon": 1e-3})
+    loss = graph.apply("reduce_sum", [outputs[which]], {"axes": [], "keepdims": False})[0]
+    (gradient,) = graph.gradients(loss, [value])
+    program = _core.Program.compile(graph, [gradient], device)
+    program.run(harness.to_device([x, np.ones(2), np.zeros(2)], device))
+    (found,) = program.outputs()
+    centered = x - x.mean(0)
+    deviation = np.sqrt(x.var(0) + 1e-3)
+    expected = [np.full(x.shape, 1 / 4), centered / 2, -centered / 4 / deviation**3][which - 1]
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-14)
 
 
 REPEATABLE = [
