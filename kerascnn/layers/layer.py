@@ -234,6 +234,9 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
         tensors = [a for a in args if any_symbolic((a,), {})]
         # Masks say nothing of shapes.
         others = {k: v for k, v in kwargs.items() if k != "mask" and not k.endswith("_mask")}
+        text = any(map(inference.is_symbolic_text, trees.leaves((args, others))))
+        if text and any(layer.runs_on_host for layer in self._flatten_layers()):
+            return self.call(*args, **kwargs)  # the layers inside know what they give
         if not overridden or any_symbolic((), others) or len(tensors) != 1:
             return inference.infer(self.call, args, kwargs, may_compute=True)
         shape = self.compute_output_shape(trees.map_structure(lambda x: x.shape, tensors[0]))

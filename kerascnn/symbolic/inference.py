@@ -32,6 +32,11 @@ _computes: contextvars.ContextVar[bool] = contextvars.ContextVar("computes", def
 _Run = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], tuple[int, int]], Any]
 
 
+def is_symbolic_text(x: Any) -> bool:
+    """Whether this stands for text, which no trace can have."""
+    return isinstance(x, KerasTensor) and x.dtype == "string"
+
+
 def infer(
     function: Callable[..., Any],
     args: tuple[Any, ...],
@@ -47,11 +52,12 @@ def infer(
         may_compute: Whether a function that asks for values is run on ones: a layer that does can
             be part of a model whose steps run eagerly.
     """
-    if any(
-        isinstance(x, KerasTensor) and x.dtype == "string" for x in trees.leaves((args, kwargs))
-    ):
-        # There is no text in a trace. What takes it are layers, which know their outputs.
-        return function(*args, **kwargs)
+    text = [x for x in trees.leaves((args, kwargs)) if is_symbolic_text(x)]
+    if text:
+        raise TypeError(
+            f"{text[0]!r} is text, which only layers of text take, such as TextVectorization and "
+            "StringLookup, and layers of your own with one of these inside."
+        )
     try:
         first, second = _with_sizes(_record, function, args, kwargs)
     except NoValueError as error:

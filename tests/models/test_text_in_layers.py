@@ -114,3 +114,16 @@ def test_layers_that_stay_whole(kind, words):
         model.predict(words, verbose=0)
     with pytest.raises(ValueError, match="is text"):
         model.fit(words, np.ones((40, 1)), verbose=0)
+
+
+class AddsOne(layers.Layer):
+    def call(self, x):
+        return ops.add(x, 1)
+
+
+@pytest.mark.parametrize(
+    "function", [AddsOne(), layers.Lambda(lambda x: x * 2), ops.exp, lambda x: ops.add(x, 1)]
+)
+def test_what_takes_no_text_says_so(function):
+    with pytest.raises(TypeError, match="is text, which only layers of text take"):
+        function(keras.Input((1,), dtype="string"))
