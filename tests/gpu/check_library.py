@@ -20,9 +20,8 @@ def main(folder: Path) -> None:
     for needed in ("libcudart.so.13", "libcublasLt.so.13", "libcudnn.so.9"):
         if needed not in maps:
             sys.exit(f"{needed} was not loaded with libkerascnn_cuda.so")
-    for later in ("libnvrtc.so.13", "libcufft.so.12"):
-        if later in maps:
-            sys.exit(f"{later} was loaded with libkerascnn_cuda.so, which opens it on first use")
+    if "libcufft.so.12" in maps:
+        sys.exit("libcufft was loaded with libkerascnn_cuda.so, which opens it on first use")
     if "libcuda.so" in maps:
         sys.exit("loading libkerascnn_cuda.so loaded the driver")
     print(f"{folder / 'libkerascnn_cuda.so'} loads without the driver")

@@ -191,30 +191,32 @@ def test_elastic_transforms_of_no_boxes(rng):
 
 @pytest.mark.parametrize("name", ALL)
 def test_compiled_steps_and_single_images(name, rng, device):
-    layer = getattr(layers, name)(bounding_box_format="xyxy", seed=3)
-    images, boxes = rectangles(rng, 3)
-    boxes = np.concatenate([boxes, boxes + 3], 1)
-    labels = np.ones((3, 2), "int32")
-
-    def step(x, b, n):
-        return layer({"images": x, "bounding_boxes": {"boxes": b, "labels": n}}, training=True)
-
-    found = helpers.compiled(step, [images, boxes, labels], device)["bounding_boxes"]
-    count = 4 if name == "CutMix" else 2
-    assert found["boxes"].shape == (3, count, 4)
-    assert (found["boxes"] >= 0).all()
-    assert (found["boxes"] <= np.array([SIZE[1], SIZE[0]] * 2)).all()
-    drawn = numpy(layer.get_random_transformation(images, training=True))
-    given = {"boxes": boxes, "labels": labels}
-
-    def move(b):
-        return layer.transform_bounding_boxes({"boxes": b, "labels": labels}, drawn)["boxes"]
-
     with kerascnn.device(device):
+        layer = getattr(layers, name)(bounding_box_format="xyxy", seed=3)
+        images, boxes = rectangles(rng, 3)
+        boxes = np.concatenate([boxes, boxes + 3], 1)
+        labels = np.ones((3, 2), "int32")
+
+        def step(x, b, n):
+            return layer({"images": x, "bounding_boxes": {"boxes": b, "labels": n}}, training=True)
+
+        found = helpers.compiled(step, [images, boxes, labels], device)["bounding_boxes"]
+        count = 4 if name == "CutMix" else 2
+        assert found["boxes"].shape == (3, count, 4)
+        assert (found["boxes"] >= 0).all()
+        assert (found["boxes"] <= np.array([SIZE[1], SIZE[0]] * 2)).all()
+        drawn = numpy(layer.get_random_transformation(images, training=True))
+        given = {"boxes": boxes, "labels": labels}
+
+        def move(b):
+            return layer.transform_bounding_boxes({"boxes": b, "labels": labels}, drawn)["boxes"]
+
         at_once = np.array(layer.transform_bounding_boxes(given, drawn)["boxes"])
-    # A pixel whose place is rounded to the border of a box may be in or out.
-    np.testing.assert_allclose(helpers.compiled(move, [boxes], device), at_once, atol=1.01)
-    single = {"boxes": boxes[0], "labels": labels[0]}
-    one = layer({"images": images[0], "bounding_boxes": single}, training=True)["bounding_boxes"]
-    assert np.asarray(one["boxes"]).shape == (2, 4)
-    assert np.asarray(one["labels"]).shape == (2,)
+        # A pixel whose place is rounded to the border of a box may be in or out.
+        np.testing.assert_allclose(helpers.compiled(move, [boxes], device), at_once, atol=1.01)
+        single = {"boxes": boxes[0], "labels": labels[0]}
+        one = layer({"images": images[0], "bounding_boxes": single}, training=True)[
+            "bounding_boxes"
+        ]
+        assert np.asarray(one["boxes"]).shape == (2, 4)
+        assert np.asarray(one["labels"]).shape == (2,)
