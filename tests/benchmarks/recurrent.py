@@ -4,7 +4,9 @@
         [--json FILE]
 
 Each network is one recurrent layer and a dense one, trained with Adam through plain `fit`:
-`lstm_rows` and `gru_rows` read images of 28 by 28 row by row, `lstm_long` sequences of 512 steps.
+`lstm_rows` and `gru_rows` read images of 28 by 28 row by row, `lstm_long` sequences of 512 steps,
+`conv_lstm` videos; PyTorch has no such layer, and its convolutions are composed. In `..._bfloat16`
+the policy is mixed_bfloat16 here and on JAX, and PyTorch's is autocast.
 PyTorch's layer (cuDNN's on a GPU) is in a loop, on a GPU also in a captured CUDA graph; Keras runs
 on JAX in a process of its own. Each line has the best of some epochs, the parties taking turns.
 """
@@ -31,6 +33,12 @@ class Network(NamedTuple):
     features: int
     units: int
     batch: int
+    policy: str = "float32"
+    size: int = 0  # of the images that a ConvLSTM2D reads, square
+
+    def shape(self) -> tuple[int, ...]:
+        """Of a sample."""
+        return (self.steps, *[self.size] * (2 if self.size else 0), self.features)
 
 
 CLASSES = 10
@@ -39,32 +47,39 @@ NETWORKS = {
     "gru_rows": Network("GRU", 60_000, 28, 28, 128, 64),
     "lstm_long": Network("LSTM", 2_048, 512, 16, 128, 64),
     "gru_long": Network("GRU", 2_048, 512, 16, 128, 64),
+    "lstm_512": Network("LSTM", 2_048, 100, 64, 512, 64),
+    "gru_512": Network("GRU", 2_048, 100, 64, 512, 64),
+    "lstm_rows_bfloat16": Network("LSTM", 60_000, 28, 28, 128, 64, "mixed_bfloat16"),
+    "lstm_512_bfloat16": Network("LSTM", 2_048, 100, 64, 512, 64, "mixed_bfloat16"),
+    "gru_512_bfloat16": Network("GRU", 2_048, 100, 64, 512, 64, "mixed_bfloat16"),
+    "conv_lstm": Network("ConvLSTM2D", 256, 8, 3, 16, 16, size=32),
 }
 Epoch = Callable[[], None]
 
 
 def arrays(net: Network) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
-    x = rng.random((net.samples, net.steps, net.features), "float32")
+    x = rng.random((net.samples, *net.shape()), "float32")
     return x, rng.integers(0, CLASSES, net.samples)
 
 
 def keras_epoch(keras: Any, net: Network) -> Epoch:
     """An epoch of `fit`, of kerascnn or of Keras."""
     x, y = arrays(net)
-    model = keras.Sequential(
-        [
-            keras.Input((net.steps, net.features)),
-            getattr(keras.layers, net.cell)(net.units),
-            keras.layers.Dense(CLASSES),
-        ]
-    )
+    keras.config.set_dtype_policy(net.policy)
+    layers = keras.layers
+    if net.size:
+        recurrent = [layers.ConvLSTM2D(net.units, 3, padding="same"), layers.Flatten()]
+    else:
+        recurrent = [getattr(layers, net.cell)(net.units)]
+    model = keras.Sequential([keras.Input(net.shape()), *recurrent, layers.Dense(CLASSES)])
+    keras.config.set_dtype_policy("float32")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-3), loss)
     return lambda: model.fit(x, y, batch_size=net.batch, epochs=1, verbose=0)
 
 
-def torch_epoch(net: Network, device: str, captured: bool) -> Epoch:
+def torch_module(net: Network) -> Any:
     import torch
 
     class Classifier(torch.nn.Module):
@@ -77,14 +92,43 @@ def torch_epoch(net: Network, device: str, captured: bool) -> Epoch:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.dense(self.recurrent(x)[0][:, -1])
 
+    class VideoClassifier(torch.nn.Module):
+        """A ConvLSTM2D: the convolution of the inputs is one for all steps, as it is here."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inputs = torch.nn.Conv2d(net.features, 4 * net.units, 3, padding=1)
+            self.states = torch.nn.Conv2d(net.units, 4 * net.units, 3, padding=1, bias=False)
+            self.dense = torch.nn.Linear(net.size**2 * net.units, CLASSES)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            batch, steps = x.shape[:2]
+            sums = self.inputs(x.flatten(0, 1).permute(0, 3, 1, 2)).unflatten(0, (batch, steps))
+            h = c = torch.zeros_like(sums[:, 0, : net.units])
+            for t in range(steps):
+                i, f, g, o = (sums[:, t] + self.states(h)).chunk(4, 1)
+                c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+                h = o.sigmoid() * c.tanh()
+            return self.dense(h.flatten(1))
+
+    return VideoClassifier() if net.size else Classifier()
+
+
+def torch_epoch(net: Network, device: str, captured: bool) -> Epoch:
+    import torch
+
     place = "cuda" if device == "gpu" else "cpu"
     x, y = (torch.from_numpy(a).to(place) for a in arrays(net))
-    module = Classifier().to(place)
+    module = torch_module(net).to(place)
     optimizer = torch.optim.Adam(module.parameters(), 1e-3, capturable=captured)
+    mixed = net.policy == "mixed_bfloat16"
 
     def step(images: torch.Tensor, labels: torch.Tensor) -> None:
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(module(images), labels).backward()
+        # Copies of weights that it would keep are of no use in a captured graph.
+        with torch.autocast(place, torch.bfloat16, enabled=mixed, cache_enabled=not captured):
+            loss = torch.nn.functional.cross_entropy(module(images), labels)
+        loss.backward()
         optimizer.step()
 
     run = step

@@ -1,9 +1,10 @@
 """Training, prediction and single operations on a GPU, for tools that look over each access.
 
-    python tests/gpu/sanitized_steps.py [--short] [--by-rules]
+    python tests/gpu/sanitized_steps.py [--short] [--by-rules] [--no-halves]
 
 Few steps, as these tools take a hundred times as long, and some even longer: --short is for them.
---by-rules leaves out the timing of kernels, which runs each of many dozens of times.
+--by-rules leaves out the timing of kernels, which runs each of many dozens of times, --no-halves
+recurrent networks in 16-bit dtypes.
 `test_compute_sanitizer.py` runs this under each tool of NVIDIA's compute-sanitizer.
 """
 
@@ -16,6 +17,7 @@ from kerascnn import layers, ops
 
 SHORT = "--short" in sys.argv
 BY_RULES = "--by-rules" in sys.argv
+NO_HALVES = "--no-halves" in sys.argv
 
 
 def mnist_network(activation):
@@ -116,6 +118,8 @@ def train_recurrent_networks(rng):
         cases += [("float32", 40), ("float32", 140), ("float32", 260)]
         cases += [("mixed_float16", 70), ("mixed_bfloat16", 300)]
     for policy, units in cases:
+        if NO_HALVES and policy.startswith("mixed"):
+            continue
         keras.config.set_dtype_policy(policy)
         for masked in (True,) if SHORT else (False, True):
             model = recurrent_model(units, masked)

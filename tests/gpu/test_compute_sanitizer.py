@@ -17,8 +17,9 @@ SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer
     ("tool", "options", "arguments", "last"),
     [
         ("memcheck", [], [], "mixed_bfloat16 timed"),
-        # cuDNN's and cuBLASLt's results are marked as written through NVTX.
-        ("initcheck", ["--nvtx", "yes"], ["--short"], "float32 timed"),
+        # cuDNN's and cuBLASLt's results are marked as written through NVTX, which the tool heeds
+        # for products in float32, and does not for those of recurrent layers in bfloat16.
+        ("initcheck", ["--nvtx", "yes"], ["--short", "--no-halves"], "float32 timed"),
         ("racecheck", [], ["--short", "--by-rules"], "float32 by rules"),
         ("synccheck", [], [], "mixed_bfloat16 timed"),
     ],
