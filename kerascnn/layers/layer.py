@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,9 +13,11 @@ from kerascnn import serialization as _serialization
 from kerascnn.autodiff import remat_scope
 from kerascnn.device import current as current_device
 from kerascnn.device import device as on_device
+from kerascnn.layers.call_arguments import NO_TENSORS, call_parameters, mask_parameters, shown
 from kerascnn.layers.call_context import CallContext, ContextArguments
 from kerascnn.layers.call_context import context as _context
 from kerascnn.layers.input_spec import assert_input_compatibility
+from kerascnn.layers.layer_masks import LayerMasks
 from kerascnn.layers.quantization import Quantization
 from kerascnn.layers.state import LayerState
 from kerascnn.layers.text import is_text
@@ -32,11 +33,7 @@ from kerascnn.variable import autocast_scope, current_autocast
 _CALLED_IN = "\nIn the call of layer "
 
 
-# Arguments of calls that are no tensors.
-_NO_TENSORS = frozenset(("training",))
-
-
-class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArguments):
+class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, ContextArguments):
     """Base of all layers and models.
 
     A layer of one's own implements `call(inputs, training=...)` with `kerascnn.ops` and, where it
@@ -63,11 +60,6 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
     >>> Scale()(keras.ops.ones((2, 3))).shape
     (2, 3)
     """
-
-    # Whether masks pass; None: where the class says by `compute_mask` what becomes of them.
-    _supports_masking: bool | None = None
-    # Whether what is lost of a mask is for the layers inside to say.
-    _leaves_masks_to_layers = False
 
     # Whether `call` takes NumPy arrays, of text too, in place of tensors; see `HostLayer`.
     runs_on_host: bool = False
@@ -164,21 +156,6 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
         """What floating inputs are cast to: the same as `compute_dtype`."""
         return self.dtype_policy.compute_dtype
 
-    @property
-    def supports_masking(self) -> bool:
-        """Whether outputs get masks, as `compute_mask` says.
-
-        By default that is so where a class overrides `compute_mask`. Set to True in a layer that
-        does not, it makes the mask of the inputs that of the outputs.
-        """
-        if self._supports_masking is None:
-            return type(self).compute_mask is not Layer.compute_mask
-        return self._supports_masking
-
-    @supports_masking.setter
-    def supports_masking(self, value: bool) -> None:
-        self._supports_masking = value
-
     def build(self, input_shape: Any) -> None:
         """Makes the weights; subclasses override it.
 
@@ -210,16 +187,6 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; subclasses override it."""
         raise NotImplementedError(f"The layer {type(self).__name__} does not implement `call`.")
-
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
-        """The mask of the outputs, None for none; subclasses override it.
-
-        Args:
-            inputs: The first argument of the call.
-            previous_mask: The mask that the call was given, else that of `inputs` (nested as they
-                are), None for none.
-        """
-        return previous_mask
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shape of the output for inputs of a shape (sizes can be None)."""
@@ -256,7 +223,7 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
             context = _context.get()
             given = kwargs
             kwargs, training = self._resolve_training(args, kwargs, context)
-            parameters = _call_parameters(type(self).call)
+            parameters = call_parameters(type(self).call)
             kwargs, handed_on = self._take_context_arguments(kwargs, context, parameters)
             if context is None:
                 self._clear_losses()
@@ -286,7 +253,7 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
 
     def _first_argument(self, kwargs: dict[str, Any]) -> Any:
         """What a call by keywords alone gave for the first parameter of `call`."""
-        name = next(iter(_call_parameters(type(self).call)), "")
+        name = next(iter(call_parameters(type(self).call)), "")
         return kwargs.get(name, next(iter(kwargs.values()), None))
 
     def _eager_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -318,7 +285,7 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arrays as tensors, floating ones in the layer's dtype."""
-        if len(args) == 1 and kwargs.keys() <= _NO_TENSORS and self._is_ready(args[0]):
+        if len(args) == 1 and kwargs.keys() <= NO_TENSORS and self._is_ready(args[0]):
             return args, kwargs
 
         def convert(x: Any) -> Any:
@@ -342,7 +309,7 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
                     continue
                 raise ValueError(
                     f"The layer '{self.name}' must be called on tensors or arrays; anything else "
-                    f"goes by keyword. Received: {x!r} (of type {type(x)}) in {_shown(args)}"
+                    f"goes by keyword. Received: {x!r} (of type {type(x)}) in {shown(args)}"
                 )
         return args, kwargs
 
@@ -367,7 +334,7 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
         self, args: tuple[Any, ...], kwargs: dict[str, Any], context: CallContext | None
     ) -> tuple[dict[str, Any], bool | None]:
         """`training` as given, else as in the call around this one, else `call`'s own default."""
-        parameters = _call_parameters(type(self).call)
+        parameters = call_parameters(type(self).call)
         takes = "training" in parameters
         training = kwargs.get("training")
         if training is None and context is not None:
@@ -385,7 +352,7 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
     def _maybe_build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.built:
             return
-        names = list(_call_parameters(type(self).call))
+        names = list(call_parameters(type(self).call))
         shapes: dict[str, Any] = {}
         for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
             leaves = trees.flatten(value)
@@ -399,62 +366,6 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
         else:
             self.build(next(iter(shapes.values()), None))
 
-    def _fill_in_masks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """`kwargs` with the masks that `call` asks for and was not given.
-
-        A call on tensors in one argument gets their mask as `mask`, one on tensors in several that
-        of each argument as `<argument>_mask`.
-        """
-        wanted = _mask_parameters(type(self).call)
-        if not wanted:
-            return kwargs
-        if len(args) == 1 and kwargs.keys() <= _NO_TENSORS and dispatch.is_tensor(args[0]):
-            mask = args[0]._keras_mask if "mask" in wanted else None  # the usual call, quickly
-            return kwargs if mask is None else {**kwargs, "mask": mask}
-        by_position = dict(zip(_call_parameters(type(self).call), args, strict=False))
-        given = {**by_position, **kwargs}
-        tensors = {name: value for name, value in given.items() if _holds_tensors(value)}
-        several = len(tensors) > 1
-        filled = dict(kwargs)
-        for name, value in tensors.items():
-            parameter = f"{name}_mask" if several else "mask"
-            if parameter in wanted and given.get(parameter) is None:
-                mask = masks.mask_of(value)
-                if mask is not None and parameter not in by_position:
-                    filled[parameter] = mask
-        return filled
-
-    def _hand_on_mask(self, inputs: Any, outputs: Any, previous_mask: Any) -> None:
-        """Masks the outputs that no mask was put on in the call."""
-        by_default = type(self).compute_mask is Layer.compute_mask
-        if by_default and not masks.any_mask(previous_mask):
-            return
-        if not self.supports_masking:
-            if masks.any_mask(previous_mask) and not self._leaves_masks_to_layers:
-                self._warn_of_lost_mask(outputs)
-            return
-        flat = trees.flatten(outputs)
-        if all(masks.mask_of(x) is not None for x in flat):
-            return
-        computed = self.compute_mask(inputs, previous_mask)
-        if computed is None:
-            return
-        # As many as there are: a layer of two outputs can have a mask for the first one only.
-        for x, mask in zip(flat, trees.flatten(computed), strict=False):
-            if mask is not None and masks.mask_of(x) is None:
-                masks.set_mask(x, mask)
-
-    def _warn_of_lost_mask(self, outputs: Any) -> None:
-        if masks.any_mask(masks.mask_of(outputs)):
-            return
-        warnings.warn(
-            f"Layer '{self.name}' (of type {type(self).__name__}) was called on an input with a "
-            "mask, but does not support masks: its output has none, and later layers will count "
-            "every step. Set `supports_masking = True` in a layer whose output the same mask "
-            "holds for, or override `compute_mask`.",
-            stacklevel=4,
-        )
-
     def _symbolic_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]
     ) -> Any:
@@ -466,20 +377,10 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
         # `training` by default is for each call of the model to say, so it is not recorded here.
         noted = {k: v for k, v in given.items() if k != "training" or v is not None}
         if self._notes_masks(args, given):
-            filled = [k for k in _mask_parameters(type(self).call) if k not in given]
+            filled = [k for k in mask_parameters(type(self).call) if k not in given]
             noted |= {k: kwargs[k] for k in filled if masks.any_mask(kwargs.get(k))}
         Node(self, args, noted, outputs)
         return outputs
-
-    def _notes_masks(self, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
-        """Whether masks that were filled in become arguments in a functional model's graph.
-
-        They do so in Keras for calls on one tensor of the layer's own dtype. There they are
-        computed from the model's inputs, whatever becomes of the tensors' masks on the way; else
-        they come with the tensors.
-        """
-        single = len(args) == 1 and not given and isinstance(args[0], KerasTensor)
-        return single and args[0].dtype == self.input_dtype
 
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`call`, whose errors say which layer it was and what it was called on."""
@@ -489,7 +390,7 @@ class Layer(Operation, LayerState, StatelessLayer, Quantization, ContextArgument
             text = str(error.args[0]) if len(error.args) == 1 else None
             if text is not None and _CALLED_IN not in text:
                 where = f"'{self.name}' ({type(self).__name__})"
-                error.args = (f"{text}{_CALLED_IN}{where} on {_shown((args, kwargs))}",)
+                error.args = (f"{text}{_CALLED_IN}{where} on {shown((args, kwargs))}",)
             raise
 
     def _penalize(self, outputs: Any) -> None:
@@ -587,39 +488,3 @@ def _build_scope(layer: Layer) -> Iterator[None]:
         return
     with naming.name_scope(layer.name):
         yield
-
-
-@functools.cache
-def _call_parameters(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    parameters = dict(inspect.signature(call).parameters)
-    parameters.pop("self", None)
-    return parameters
-
-
-@functools.cache
-def _mask_parameters(call: Callable[..., Any]) -> frozenset[str]:
-    return frozenset(n for n in _call_parameters(call) if n == "mask" or n.endswith("_mask"))
-
-
-def _holds_tensors(value: Any) -> bool:
-    """Whether an argument is a tensor, or a nesting of nothing but tensors (and None)."""
-    if isinstance(value, (list, tuple, dict)):
-        items = trees.flatten(value)
-        return bool(items) and all(x is None or _holds_tensors(x) for x in items)
-    return isinstance(value, KerasTensor) or dispatch.is_tensor(value)
-
-
-def _shown(structure: Any) -> str:
-    """Arguments of a call for an error message: shapes and dtypes in place of values."""
-
-    def show(x: Any) -> Any:
-        if isinstance(x, (_core.Tensor, _core.Value, KerasTensor)):
-            return f"{x.dtype} {tuple(x.shape)}"
-        return x
-
-    shown = trees.map_structure(show, structure)
-    if isinstance(shown, tuple) and len(shown) == 2 and isinstance(shown[1], dict):
-        positional = ", ".join(str(x) for x in shown[0])
-        keywords = ", ".join(f"{k}={v}" for k, v in shown[1].items())
-        return ", ".join(part for part in (positional, keywords) if part)
-    return str(shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerascnn import ops, trees
-from kerascnn.layers.layer import _call_parameters
+from kerascnn.layers.call_arguments import call_parameters
 from kerascnn.layers.samplewise import is_samplewise
 from kerascnn.layers.wrapper import Wrapper
 
@@ -52,7 +52,7 @@ class TimeDistributed(Wrapper):
         super().build(self._step_shape(input_shape))
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        parameters = _call_parameters(type(self.layer).call)
+        parameters = call_parameters(type(self.layer).call)
         kwargs = {"training": training} if "training" in parameters else {}
         if mask is not None:
             self._check_mask(tuple(mask.shape), tuple(inputs.shape))

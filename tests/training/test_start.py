@@ -28,7 +28,8 @@ def network_d():
 def test_the_first_step_of_a_convolutional_network_takes_less_than_half_a_second():
     """Measured: 0.03 s on one core of an EPYC, tracing and compiling included.
 
-    The best of three models, each with its own first step: another process may take the core.
+    Processor time of this thread, which is where models are traced and compiled, so that other
+    processes don't count. The best of three models, each with its own first step.
     """
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 255, (128, 28, 28, 1)).astype("uint8"), np.arange(128) % 10
@@ -37,9 +38,9 @@ def test_the_first_step_of_a_convolutional_network_takes_less_than_half_a_second
         for _ in range(3):
             model = network_d()
             model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-            begin = time.perf_counter()
+            begin = time.thread_time()
             model.fit(x, y, batch_size=128, verbose=0)
-            seconds.append(time.perf_counter() - begin)
+            seconds.append(time.thread_time() - begin)
     assert min(seconds) < 0.5
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerascnn import ops, serialization, trees
-from kerascnn.layers.layer import Layer, _call_parameters
+from kerascnn.layers.call_arguments import call_parameters
+from kerascnn.layers.layer import Layer
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
 _MODES = ("sum", "mul", "ave", "concat", None)
@@ -171,7 +172,7 @@ class Bidirectional(Layer):
                     f"layer. Received an odd number of states: {count}"
                 )
             halves = (initial_state[: count // 2], initial_state[count // 2 :])
-        known = _call_parameters(type(self.forward_layer).call)
+        known = call_parameters(type(self.forward_layer).call)
         kwargs = {"training": training, "mask": mask}
         kwargs = {name: value for name, value in kwargs.items() if name in known}
         forward = self.forward_layer(sequences, initial_state=halves[0], **kwargs)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kerascnn import dtypes, ops, serialization, tracing, trees
-from kerascnn.layers.layer import Layer, _call_parameters
+from kerascnn.layers.call_arguments import call_parameters
+from kerascnn.layers.layer import Layer
 from kerascnn.layers.recurrent import fused
 from kerascnn.layers.recurrent.dropout_rnn_cell import DropoutRNNCell
 from kerascnn.layers.recurrent.gated_cell import DenseCell, GatedCell, RecurrentParts
@@ -250,7 +251,7 @@ class RNN(Layer):
         if _can_project(self.cell):
             return self._projected_loop(sequences, initial_state, mask, training)
         kwargs = {}
-        if isinstance(self.cell, Layer) and "training" in _call_parameters(type(self.cell).call):
+        if isinstance(self.cell, Layer) and "training" in call_parameters(type(self.cell).call):
             kwargs["training"] = training
 
         def step(inputs: Any, states: Any) -> tuple[Any, Any]:

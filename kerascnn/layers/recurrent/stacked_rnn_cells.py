@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerascnn import ops, serialization
-from kerascnn.layers.layer import Layer, _call_parameters
+from kerascnn.layers.call_arguments import call_parameters
+from kerascnn.layers.layer import Layer
 
 
 class StackedRNNCells(Layer):
@@ -62,7 +63,7 @@ class StackedRNNCells(Layer):
         for cell, state in zip(self.cells, states, strict=True):
             is_nested = isinstance(state, (list, tuple))
             own = dict(kwargs)
-            if isinstance(cell, Layer) and "training" in _call_parameters(type(cell).call):
+            if isinstance(cell, Layer) and "training" in call_parameters(type(cell).call):
                 own["training"] = training
             inputs, new = apply_cell(cell, inputs, list(state) if is_nested else [state], **own)
             after.append(new[0] if len(new) == 1 and not is_nested else new)

@@ -131,7 +131,8 @@ def _record():
         if hasattr(made, "bin_boundaries"):
             result["boundaries"] = [float(x) for x in made.bin_boundaries]
         results.append({"case": [layer, arguments, adapted, data], **result})
-    RESULTS.write_text(json.dumps(results, ensure_ascii=False, indent=0) + "\n")
+    lines = ",\n".join(json.dumps(result, ensure_ascii=False) for result in results)
+    RESULTS.write_text(f"[\n{lines}\n]\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,44 @@
+"""`python -m pytest` runs every file of tests."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+# The folders that settings of pytest leave out, each with what runs its tests.
+LEFT_OUT = {CHECKOUT / "tests" / "gpu": "run_on_gpu.sh"}
+
+# Writes the files that pytest comes upon instead of importing them.
+LISTING = """
+import sys
+import pytest
+
+class Listing:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_ignore_collect(self, collection_path):
+        if not collection_path.is_file():
+            return None
+        print(f"file: {collection_path}")
+        return True
+
+sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider"], plugins=[Listing()]))
+"""
+
+
+def test_no_file_of_tests_is_left_out():
+    """A name among `norecursedirs` leaves out every folder of that name, as `core` once did."""
+    done = subprocess.run(
+        [sys.executable, "-c", LISTING], cwd=CHECKOUT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 5, done.stdout + done.stderr  # 5: no test was collected
+    lines = done.stdout.splitlines()
+    found = {Path(line.removeprefix("file: ")) for line in lines if line.startswith("file: ")}
+    files = set((CHECKOUT / "tests").rglob("test_*.py"))
+    assert {path for path in files - found if path.parent not in LEFT_OUT} == set()
+
+
+def test_what_is_left_out_has_something_else_that_runs_it():
+    for folder, script in LEFT_OUT.items():
+        name = folder.relative_to(CHECKOUT)
+        assert f"pytest -p no:benchmark {name}" in (folder / script).read_text(encoding="utf-8")
