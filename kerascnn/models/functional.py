@@ -133,14 +133,14 @@ class Functional(Model):
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if isinstance(inputs, Staged):
             assert self._host_stage is not None
-            return self._host_stage.rest.compute(inputs)
+            return _alone(self._host_stage.rest.compute(inputs))
         values = self._standardize(inputs)
         self._warn_of_other_structure(inputs)
         if mask is not None:
             for x, own in zip(values, self._flatten_inputs(mask), strict=True):
                 if own is not None:
                     masks.set_mask(x, own)
-        return self._graph.compute(values)
+        return _alone(self._graph.compute(values))
 
     def compute_output_spec(self, inputs: Any, **kwargs: Any) -> Any:
         values = self._standardize(inputs)
@@ -296,6 +296,11 @@ class Functional(Model):
         if not (is_graph and takes_inputs_and_outputs(cls)):
             return super().from_config(config)
         return functional_config.to_model(cls, config, custom_objects)
+
+
+def _alone(outputs: Any) -> Any:
+    """The only output of a list of one: models of such a list return it by itself, as in Keras."""
+    return outputs[0] if isinstance(outputs, (list, tuple)) and len(outputs) == 1 else outputs
 
 
 def _text_for(x: Any, reference: KerasTensor, name: str) -> Any:

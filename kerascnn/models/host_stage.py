@@ -101,14 +101,14 @@ class HostEnd:
         self.model = Functional(graph.inputs, middle, name=name)
         self.layer_name = nodes[0].operation.name
 
-    def __call__(self, values: list[Any], as_tensor: bool) -> Any:
+    def __call__(self, values: Any, as_tensor: bool) -> Any:
         """The outputs of the whole model: text as arrays of strings, numbers as arrays or tensors.
 
         Args:
-            values: What came out of `model`.
+            values: What came out of `model`: a list, or one by itself.
             as_tensor: Whether numbers stay tensors.
         """
-        found = self._after.compute(values)
+        found = self._after.compute(values if isinstance(values, list) else [values])
         return trees.map_structure(lambda x: x if as_tensor else np.asarray(x), found)
 
 

@@ -237,10 +237,20 @@ def slice(inputs: Any, start_indices: Any, shape: Sequence[int]) -> Any:
     Args:
         inputs: Input.
         start_indices: One for each axis; moved back where the part would not fit.
-        shape: Shape of the part.
+        shape: Shape of the part; -1 for all from a start on that is known.
+
+    Raises:
+        ValueError: for a part that does not fit, and -1 with a start that is known only later.
     """
     inputs = dispatch.convert(inputs)
     for axis, (start, size) in enumerate(zip(_starts(start_indices, inputs), shape, strict=True)):
+        if size == -1 and isinstance(start, (int, np.integer)):
+            size = max(inputs.shape[axis] - max(int(start), 0), 0)
+        if size < 0:
+            raise ValueError(
+                f"slice: sizes are 0 or more, or -1 where the start is a number. Received: "
+                f"start_indices={start_indices}, shape={tuple(shape)}"
+            )
         most = inputs.shape[axis] - int(size)
         if most < 0:
             raise ValueError(

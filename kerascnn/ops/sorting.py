@@ -166,7 +166,7 @@ def top_k(x: Any, k: int, sorted: bool = True) -> Any:
 
 @op
 def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
-    """True where fewer than k predictions are above that of the target.
+    """True where fewer than k predictions are above that of the target, which is not NaN.
 
     Args:
         targets: Integers (n,).
@@ -177,7 +177,8 @@ def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
     targets = creation.cast(targets, "int32")
     own = take_along_axis(predictions, shaping.expand_dims(targets, -1), -1)
     above = reduction.sum(creation.cast(elementwise.greater(predictions, own), "int32"), -1)
-    return elementwise.less(above, k)
+    is_number = elementwise.logical_not(elementwise.isnan(shaping.squeeze(own, -1)))
+    return elementwise.logical_and(elementwise.less(above, k), is_number)
 
 
 @op

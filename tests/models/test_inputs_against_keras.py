@@ -136,6 +136,23 @@ def test_outputs_of_a_restored_model_are_nested_as_before(module, nest):
 
 
 @both
+@pytest.mark.parametrize("nest", [lambda y: [y], lambda y: (y,)], ids=["list", "tuple"])
+def test_an_output_alone_in_a_list_is_returned_by_itself(module, nest, rng):
+    x = module.Input((3,))
+    model = module.Model(x, nest(module.layers.Dense(2, name="d")(x)))
+    data = rng.normal(size=(5, 3)).astype("float32")
+    expected = numbers(module, model(data))
+    assert expected.shape == (5, 2)
+    # The same product, in batches of other sizes.
+    predicted = model.predict(data, batch_size=2, verbose=0)
+    np.testing.assert_allclose(predicted, expected, rtol=1e-5, atol=1e-6)
+    for loss in ("mse", ["mse"], {"d": "mse"}):
+        model.compile("sgd", loss)
+        history = model.fit(data, expected, batch_size=5, verbose=0).history
+        assert history["loss"][0] < 1e-6  # the targets are what the model says
+
+
+@both
 def test_clones_begin_with_inputs_nested_as_the_models(module):
     model = two_inputs(module, lambda a, b: {"a": a, "b": b})
     a, b = module.Input((3,), name="a"), module.Input((3,), name="b")

@@ -17,6 +17,15 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Skipping nested container:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*The use of `x.T`:UserWarning"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def names_of_their_own():
+    """Layers have the same names in both, whatever was made before."""
+    for package in (kerascnn, keras):
+        package.utils.clear_session()
+
+
 PACKAGES = {"from_keras": (keras, kerascnn), "to_keras": (kerascnn, keras)}
 # An input that lies in the middle between two integers may be rounded to the other one after sums
 # of floats in another order (attention, normalization): one of 127 steps.
