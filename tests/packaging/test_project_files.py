@@ -77,6 +77,34 @@ def test_the_readme_example_runs(tmp_path, monkeypatch):
     assert "val_accuracy" in done.stdout
 
 
-def test_the_files_the_readme_links_to_exist():
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in link]
-    assert links and [link for link in links if not (CHECKOUT / link).is_file()] == []
+PAGES = [
+    CHECKOUT / name
+    for name in ("README.md", "CHANGELOG.md", ".github/CONTRIBUTING.md")
+    if (CHECKOUT / name).is_file()
+] + sorted((CHECKOUT / "docs").glob("*.md"))
+
+
+def anchors(page):
+    """The places of a page that links can lead to, named as GitHub names headings."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings_that_are_there(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    dead = []
+    for link in links:
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(link)
+    assert dead == []
+
+
+def test_the_readme_has_links():
+    assert README.count("](docs/") >= 10
