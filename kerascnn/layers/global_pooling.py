@@ -142,10 +142,11 @@ class GlobalAveragePooling1D(GlobalPooling):
         if mask is None:
             return super().call(inputs)
         steps, channels = (1, 2) if self.data_format == "channels_last" else (2, 1)
-        mask = ops.expand_dims(ops.cast(mask, "bool"), channels)
-        counts = ops.sum(ops.cast(mask, inputs.dtype), steps, keepdims=self.keepdims)
-        total = ops.sum(ops.where(mask, inputs, 0), steps, keepdims=self.keepdims)
-        return ops.divide(total, counts)
+        counts = ops.expand_dims(ops.cast(ops.cast(mask, "bool"), inputs.dtype), channels)
+        # Shares of the mean: they are known before the inputs, which then take one product, as
+        # their gradient does.
+        shares = ops.divide(counts, ops.sum(counts, steps, keepdims=True))
+        return ops.sum(ops.multiply(inputs, shares), steps, keepdims=self.keepdims)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return None

@@ -152,6 +152,16 @@ void apply_block(const ElementInstruction& instruction, const RegisterPointers& 
       return;
     }
   }
+  if constexpr (op == ElementOp::cast && std::is_same_v<T, int64_t>) {
+    // Nothing to wrap or to round but what the conversion rounds: a loop for vectors.
+    const bool is_exact = dtype == DType::Float32 || dtype == DType::Float64;
+    if (instruction.operand_dtype == DType::Bool ||
+        (is_exact && !std::is_same_v<Result, int64_t>)) {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<Result>(a[i]);
+      return;
+    }
+  }
   if constexpr (std::is_same_v<T, float> && std::is_same_v<Result, int64_t> &&
                 element_result_is_bool(op)) {
     return element_loops().conditions[static_cast<int>(op)](a, b, to, count);
