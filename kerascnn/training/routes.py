@@ -29,7 +29,7 @@ _ALIGNMENT = 256
 
 class DirectRoute:
     """Copies each batch to the step's own place and runs the step: one that is on the device there,
-    or one on the host where the host is the device.
+    one on the host where the host is the device, or one of arrays of several lengths.
 
     Args:
         model: the model.
@@ -172,7 +172,9 @@ def make_route(
     model: StepMachinery, kind: str, source: BatchSource, state: StepState, is_on_device: bool
 ) -> DirectRoute | RingRoute:
     """The route for batches like `source`, which are on the host or on the state's device."""
-    route = DirectRoute if is_on_device or state.device == "cpu" else RingRoute
+    lengths = {shape[0] for shape, _ in source.specs}  # a ring has batches of one
+    is_direct = is_on_device or state.device == "cpu" or len(lengths) > 1
+    route = DirectRoute if is_direct else RingRoute
     return route(model, kind, source, state)
 
 

@@ -158,8 +158,9 @@ def test_hessian_vector_products(case, device, rng):
         for way, call in (("at once", run), ("compiled", kerascnn.jit(run))):
             for order, actual, wanted in zip((1, 2), call(*tensors), expected, strict=True):
                 for i, (a, w) in enumerate(zip(actual, wanted, strict=True)):
-                    # Float64; means and constants of Keras on PyTorch are rounded to float32.
-                    assert relative_error(a.numpy(), w) < 1e-6, f"{way}, order {order}, source {i}"
+                    # Float64; means and constants of Keras on PyTorch are rounded to float32, and
+                    # second derivatives of deviations divide by their third power.
+                    assert relative_error(a.numpy(), w) < 2e-5, f"{way}, order {order}, source {i}"
         numerical = differences(here, run, inputs, along)
         for i, (a, w) in enumerate(zip(run(*tensors)[1], numerical, strict=True)):
             # Symmetric: the product with `along` is the change along it. Of a gradient's 1e-16 the

@@ -22,7 +22,9 @@ class Listing:
         print(f"file: {collection_path}")
         return True
 
-sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider"], plugins=[Listing()]))
+# pytest-benchmark, where it is installed, warns below pytest-xdist, and warnings are errors here.
+options = ["--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark"]
+sys.exit(pytest.main(options, plugins=[Listing()]))
 """
 
 

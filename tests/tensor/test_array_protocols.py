@@ -149,6 +149,13 @@ def test_comparisons(rng):
         t == np.zeros(3)  # noqa: B015
 
 
+@pytest.fixture
+def on_cpu():
+    with keras.device("cpu"):
+        yield
+
+
+@pytest.mark.usefixtures("on_cpu")
 def test_variables_are_compared_by_their_values(rng):
     x = sample(rng, "float32")
     y = np.where(rng.random(x.shape) < 0.5, x, x + 1)
