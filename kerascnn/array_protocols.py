@@ -148,6 +148,29 @@ def compared_by(name: str) -> Callable[[Any, Any], Any]:
     return compare
 
 
+def bits_or_truth(name: str, *operands: Any) -> Any:
+    """`&`, `|`, `^` and `~` by the names "and", "or", "xor" and "not".
+
+    They are of the bits of integers, as with other libraries' arrays, and of truth values where
+    there are floats.
+    """
+    from kerascnn import ops
+
+    is_float = any(
+        isinstance(x, float) or "float" in str(getattr(x, "dtype", "")) for x in operands
+    )
+    return getattr(ops, f"{'logical' if is_float else 'bitwise'}_{name}")(*operands)
+
+
+def apply_operator(name: str, *operands: Any) -> Any:
+    """The function of `ops` that stands for an operator; see `operator_of`."""
+    from kerascnn import ops
+
+    if name.startswith("bitwise_"):
+        return bits_or_truth(name.removeprefix("bitwise_"), *operands)
+    return getattr(ops, name)(*operands)
+
+
 def _rebuilt(array: np.ndarray[Any, Any], device_name: str) -> Any:
     return _core.from_numpy(array, device_name)
 
@@ -186,11 +209,9 @@ def _of_value(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """NumPy's operators with an array first are operators; its other functions get arrays."""
-    from kerascnn import ops
-
     name = operator_of(ufunc.__name__)
     if name is not None and method == "__call__" and not kwargs:
-        return getattr(ops, name)(*inputs)
+        return apply_operator(name, *inputs)
     arrays = [np.asarray(x) if isinstance(x, type(self)) else x for x in inputs]
     return getattr(ufunc, method)(*arrays, **kwargs)
 

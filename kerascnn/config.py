@@ -161,6 +161,11 @@ def is_flash_attention_enabled() -> bool | None:
     return _settings["flash_attention"]
 
 
+def is_nnx_enabled() -> bool:
+    """False: NNX belongs to Keras' JAX backend."""
+    return False
+
+
 def max_epochs() -> int | None:
     """How many epochs `fit` trains at most, None without a limit.
 

@@ -16,6 +16,13 @@ import numpy as np
 
 from kerascnn import dtype_policies, serialization
 from kerascnn.naming import to_snake_case
+from kerascnn.narrow_numbers import (
+    compute_float8_amax_history,
+    compute_float8_scale,
+    fake_quant_with_min_max_vars,
+    pack_int4,
+    unpack_int4,
+)
 
 
 class Quantizer:
@@ -312,7 +319,12 @@ __all__ = [
     "QuantizationConfig",
     "Quantizer",
     "abs_max_quantize",
+    "compute_float8_amax_history",
+    "compute_float8_scale",
     "deserialize",
+    "fake_quant_with_min_max_vars",
     "get",
+    "pack_int4",
     "serialize",
+    "unpack_int4",
 ]

@@ -107,6 +107,24 @@ def _add_operators(cls: Any) -> None:
     cls.astype = _astype
 
 
+def _add_bit_operators(cls: Any) -> None:
+    """Those of tensors; KerasTensors and variables have truth values alone, as in Keras."""
+
+    def forward(name: str) -> Callable[[Any, Any], Any]:
+        return lambda self, other: array_protocols.bits_or_truth(name, self, other)
+
+    def reflected(name: str) -> Callable[[Any, Any], Any]:
+        return lambda self, other: array_protocols.bits_or_truth(name, other, self)
+
+    for name in ("and", "or", "xor"):
+        setattr(cls, f"__{name}__", forward(name))
+        setattr(cls, f"__r{name}__", reflected(name))
+    cls.__invert__ = lambda self: array_protocols.bits_or_truth("not", self)
+    for suffix, name in (("lshift", "left_shift"), ("rshift", "right_shift")):
+        setattr(cls, f"__{suffix}__", _forward(name))
+        setattr(cls, f"__r{suffix}__", _reflected(name))
+
+
 def install_operators() -> None:
     """Gives the core's classes, KerasTensor and Variable their Python operators."""
     for name in ("add", "subtract", "multiply", "divide", "matmul"):
@@ -120,6 +138,8 @@ def install_operators() -> None:
         ", or let Python run each step with values: compile(run_eagerly=True)",
         known=tracing.known_value,
     )
+    _add_bit_operators(_core.Tensor)
+    _add_bit_operators(_core.Value)
     for cls in (_core.Tensor, _core.Value, KerasTensor, Variable):
         _add_operators(cls)
     array_protocols.install(_core.Tensor, Variable)

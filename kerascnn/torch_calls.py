@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kerascnn import _core, dtypes
+from kerascnn.array_protocols import apply_operator
 from kerascnn.interchange import from_dlpack
 from kerascnn.symbolic.no_value import operator_of
 from kerascnn.variable import Variable
@@ -30,9 +31,7 @@ def torch_function(
     label = getattr(function, "__name__", str(function))
     operator = operator_of(label.strip("_"))
     if operator is not None and len(args) == 2 and not kwargs:
-        from kerascnn import ops
-
-        return getattr(ops, operator)(*args)
+        return apply_operator(operator, *args)
     given: list[Any] = []  # our tensors, in the order of PyTorch's in `taken`
     taken: list[Any] = []
 

@@ -70,9 +70,11 @@ _OPERATORS = {
     "eq": "equal",
     "not_equal": "not_equal",
     "ne": "not_equal",
-    "bitwise_and": "logical_and",
-    "bitwise_or": "logical_or",
-    "bitwise_xor": "logical_xor",
+    "bitwise_and": "bitwise_and",
+    "bitwise_or": "bitwise_or",
+    "bitwise_xor": "bitwise_xor",
+    "left_shift": "left_shift",
+    "right_shift": "right_shift",
 }
 
 
@@ -138,9 +140,9 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
     name = operator_of(ufunc.__name__)
     if method != "__call__" or kwargs or name is None:
         no_value(self, f"NumPy's {ufunc.__name__}", "functions of keras.ops")
-    from kerascnn import ops
+    from kerascnn.array_protocols import apply_operator
 
-    return getattr(ops, name)(*inputs)
+    return apply_operator(name, *inputs)
 
 
 def _torch_function(
@@ -150,9 +152,9 @@ def _torch_function(
     label = getattr(function, "__name__", str(function))
     name = operator_of(label.strip("_"))
     if not kwargs and name is not None and len(args) == 2:
-        from kerascnn import ops
+        from kerascnn.array_protocols import apply_operator
 
-        return getattr(ops, name)(*args)
+        return apply_operator(name, *args)
     values = [x for x in _leaves((args, kwargs)) if isinstance(x, cls)]
     no_value(values[0] if values else cls, f"PyTorch's {label}", "functions of keras.ops")
 

@@ -8,16 +8,14 @@ file that is there after all.
 _MISSING = {
     "belongs to another framework": {
         "callbacks": "OrbaxCheckpoint",
-        "config": "is_nnx_enabled set_backend",
+        "config": "set_backend",
         "layers": "FlaxLayer JaxLayer TFSMLayer TorchModuleWrapper",
     },
     "int8 is the one mode of quantization": {
         "dtype_policies": """AWQDTypePolicy GPTQDTypePolicy Int4DTypePolicy
             QuantizedFloat8DTypePolicy""",
         "quantizers": """AWQConfig Float8QuantizationConfig GPTQConfig Int4QuantizationConfig
-            abs_max_quantize_grouped_with_zero_point compute_float8_amax_history
-            compute_float8_scale fake_quant_with_min_max_vars pack_int4 quantize_and_dequantize
-            unpack_int4""",
+            abs_max_quantize_grouped_with_zero_point quantize_and_dequantize""",
     },
     "there are no complex numbers, which the eigenvalues of most matrices are": {
         "ops": "eig polar view_as_complex view_as_real",

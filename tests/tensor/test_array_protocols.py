@@ -149,6 +149,36 @@ def test_comparisons(rng):
         t == np.zeros(3)  # noqa: B015
 
 
+BITS = (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
+def test_operators_of_bits(dtype, device, rng):
+    """As NumPy's and all of Keras' backends': of bits, not of truth."""
+    x, y = (rng.integers(0, 2 if dtype == "bool" else 8, (3, 4)).astype(dtype) for _ in range(2))
+    numbers = (1, True) if dtype != "bool" else (True,)
+    with keras.device(device):
+        for compute in BITS[: 3 if dtype == "bool" else 5]:
+            expected = compute(x, y)
+            for function in (compute, keras.jit(compute)):
+                np.testing.assert_array_equal(function(tensor(x), tensor(y)).numpy(), expected)
+            np.testing.assert_array_equal(compute(tensor(x), y).numpy(), expected)
+            np.testing.assert_array_equal(compute(x, tensor(y)).numpy(), expected)
+            for number in numbers if compute in BITS[:3] else (1,):
+                left, right = compute(tensor(x), number), compute(number, tensor(x))
+                np.testing.assert_array_equal(left.numpy(), compute(x, number))
+                np.testing.assert_array_equal(right.numpy(), compute(number, x))
+        for invert in (operator.invert, keras.jit(operator.invert)):
+            np.testing.assert_array_equal(invert(tensor(x)).numpy(), ~x)
+
+
+def test_symbolic_tensors_and_variables_have_truth_values():
+    """What Keras makes of these operators there."""
+    six = keras.Variable(6, dtype="int32")
+    assert (six & 1).numpy() is not None and bool(six & 1) is True
+    assert (keras.Input((2,), dtype="int32") & 1).dtype == "bool"
+
+
 @pytest.fixture
 def on_cpu():
     with keras.device("cpu"):

@@ -119,3 +119,84 @@ def test_the_global_policy():
 def test_policies_that_are_not_there(name, message):
     with pytest.raises(ValueError, match=message):
         kerascnn.dtype_policies.get(name)
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), [((4, 5, 3), None), ((4, 5, 3), -1), ((6, 3), 1)])
+def test_fake_quantization_and_its_gradients(shape, axis, narrow, device, rng):
+    x = (4 * rng.standard_normal(shape)).astype("float32")
+    count = () if axis is None else (shape[axis],)
+    limits = [sign * rng.uniform(1, 4, count).astype("float32") for sign in (-1, 1)]
+    weights = rng.standard_normal(shape).astype("float32")
+    options = {"num_bits": 5, "narrow_range": narrow, "axis": axis}
+    torch = pytest.importorskip("torch")
+    theirs = [torch.tensor(np.asarray(v), requires_grad=True) for v in (x, *limits)]
+    y = keras.quantizers.fake_quant_with_min_max_vars(*theirs, **options)
+    (y * torch.tensor(weights)).sum().backward()
+    expected = [y.detach().numpy(), *(t.grad.numpy() for t in theirs)]
+
+    def run(*tensors):
+        with kerascnn.GradientTape() as tape:
+            for t in tensors:
+                tape.watch(t)
+            y = kerascnn.quantizers.fake_quant_with_min_max_vars(*tensors, **options)
+            loss = kerascnn.ops.sum(y * weights)
+        return [y, *tape.gradient(loss, list(tensors))]
+
+    with kerascnn.device(device):
+        tensors = [kerascnn.ops.convert_to_tensor(v) for v in (x, *limits)]
+        for found in (run(*tensors), kerascnn.jit(run)(*tensors)):
+            for one, other in zip(found, expected, strict=True):
+                # A number half between two steps may go to either; sums have some 60 terms.
+                close = np.isclose(one.numpy(), other, rtol=1e-5, atol=1e-5)
+                assert close.mean() > 0.95, (one.numpy(), other)
+
+
+def test_fake_quantization_of_a_functional_model():
+    x = kerascnn.Input((3,))
+    model = kerascnn.Model(x, kerascnn.quantizers.fake_quant_with_min_max_vars(x, -1.0, 2.0, 2))
+    given = np.array([[-2.0, 0.1, 5.0]], "float32")
+    np.testing.assert_array_equal(model.predict(given, verbose=0), [[-1.0, 0.0, 2.0]])
+    with pytest.raises(ValueError, match="axis 2 does not exist"):
+        kerascnn.quantizers.fake_quant_with_min_max_vars(given, [-1.0], [1.0], axis=2)
+    with pytest.raises(ValueError, match="fewer than 2"):
+        kerascnn.quantizers.fake_quant_with_min_max_vars(given, -1.0, 1.0, num_bits=1)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize(("dtype", "low", "high"), [("int8", -8, 8), ("uint8", 0, 16)])
+def test_two_integers_in_a_byte(dtype, low, high, axis, device, rng):
+    x = rng.integers(low, high, (5, 3, 7)).astype(dtype)
+    theirs = keras.quantizers.pack_int4(keras.ops.convert_to_tensor(x), axis, dtype)
+    with kerascnn.device(device):
+        packed, shape, length = kerascnn.quantizers.pack_int4(x, axis, dtype)
+        np.testing.assert_array_equal(packed.numpy(), array_of(theirs[0]))
+        assert (shape, length) == (tuple(theirs[1]), theirs[2])
+        again = kerascnn.quantizers.unpack_int4(packed, length, axis, dtype)
+        compiled = kerascnn.jit(lambda p: kerascnn.quantizers.unpack_int4(p, length, axis, dtype))
+        for found in (again, compiled(packed)):
+            assert found.dtype == dtype
+            np.testing.assert_array_equal(found.numpy(), x)
+    with pytest.raises(TypeError, match="expected a tensor of"):
+        kerascnn.quantizers.pack_int4(x.astype("int32"), axis, dtype)
+    with pytest.raises(ValueError, match="must be 'int8' or 'uint8'"):
+        kerascnn.quantizers.unpack_int4(packed, length, axis, "int32")
+
+
+@pytest.mark.parametrize("largest", [0.0, 3.0, np.inf])
+def test_scales_of_float8(largest, rng):
+    history, x = rng.uniform(0, 3, 5).astype("float32"), rng.standard_normal(4).astype("float32")
+    found, expected = [
+        array_of(
+            k.quantizers.compute_float8_amax_history(
+                k.ops.convert_to_tensor(x), k.ops.convert_to_tensor(history)
+            )
+        )
+        for k in (kerascnn, keras)
+    ]
+    np.testing.assert_array_equal(found, expected)
+    scales = [
+        float(k.quantizers.compute_float8_scale(k.ops.convert_to_tensor(largest), 2.0, 448.0, 1))
+        for k in (kerascnn, keras)
+    ]
+    assert scales[0] == pytest.approx(scales[1], rel=1e-6)
