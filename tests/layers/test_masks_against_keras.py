@@ -278,13 +278,23 @@ def test_merging_layers_check_their_masks():
 # Models
 
 
+def gradients_are_right_there(names):
+    """Whether PyTorch's are those that differences of the loss give.
+
+    On a CPU its fused attention, which Keras' takes, computes other gradients of the values where
+    those that come to it are a convolution's (seen with 2.13: not contiguous).
+    """
+    return "Self" not in names or "Losing" not in names[names.index("Self") :]
+
+
 @st.composite
 def chains(draw):
     """Layers between a masked sequence and its loss."""
     names = ["Dense", "Dropout", "LayerNormalization", "BatchNormalization", "Activation", "Self"]
     names += ["Residual", "Nested", "Shared", "TimeDistributed", "Attention", "Maximum", "Losing"]
+    lists = st.lists(st.sampled_from(names), min_size=1, max_size=4)
     return {
-        "layers": draw(st.lists(st.sampled_from(names), min_size=1, max_size=4)),
+        "layers": draw(lists.filter(gradients_are_right_there)),
         "begin": draw(st.sampled_from(["embedding", "masking", "both"])),
         "end": draw(st.sampled_from(["sequence", "pooled", "both"])),
         "kind": draw(st.sampled_from(["functional", "subclass"])),
