@@ -45,12 +45,10 @@ class Masking(Layer):
         return ops.any(ops.not_equal(inputs, self.mask_value), axis=-1)
 
     def call(self, inputs: Any) -> Any:
+        counts = self.compute_mask(inputs)
         if self._masks_float_zeros(inputs):
-            # All of a step is 0 where the greatest size is; floats compare faster than they count.
-            counts = ops.not_equal(ops.max(ops.absolute(inputs), axis=-1), 0)
             outputs = _without_gradients(inputs, counts)
         else:
-            counts = self.compute_mask(inputs)
             outputs = ops.where(ops.expand_dims(counts, -1), inputs, 0)
         masks.set_mask(outputs, counts)
         return outputs

@@ -102,10 +102,11 @@ class ReversibleEmbedding(Embedding):
         tied = self.tie_weights
         kernel = (self._embeddings if tied else self.reverse_embeddings).value
         scale = (self.embeddings_scale if tied else self.reverse_embeddings_scale).value
-        inputs = ops.cast(inputs, self.compute_dtype)
         if self.inputs_quantizer is None:
-            kernel = ops.cast(kernel, self.compute_dtype)
+            inputs, kernel = (ops.cast(x, self.compute_dtype) for x in (inputs, kernel))
         else:
+            # What is rounded to integers is what was given: rounding it to 16 bits first moves
+            # some of it by a whole step.
             inputs, inputs_scale = self.inputs_quantizer(inputs)
             scale = ops.multiply(inputs_scale, scale)
         rows = ops.reshape(inputs, (-1, self.output_dim))

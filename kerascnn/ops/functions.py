@@ -485,9 +485,8 @@ def bitwise_not(x: Any) -> Any:
     x = dispatch.convert(x)
     if x.dtype == "bool":
         return elementwise.logical_not(x)
-    return _bits(
-        "bitwise_xor", None, x, dispatch.convert(255 if x.dtype == "uint8" else -1, x.dtype)
-    )
+    ones = dispatch.convert(255 if x.dtype == "uint8" else -1, x.dtype, like=x)
+    return _bits("bitwise_xor", None, x, ones)
 
 
 def bitwise_invert(x: Any) -> Any:

@@ -11,23 +11,12 @@ import kerascnn
 from kerascnn.saving import load_model, save_model
 from kerascnn.utils import FeatureSpace
 
-KINDS = {
-    "a": "float",
-    "b": "float_normalized",
-    "c": "float_discretized",
-    "d": "integer_categorical",
-    "e": "string_categorical",
-    "f": "integer_hashed",
-    "g": "string_hashed",
-}
+from .tables import KINDS, make_table
 
 
 @pytest.fixture
 def table(rng):
-    numbers = {k: rng.normal(size=30).astype("float32") for k in "abc"}
-    integers = {k: rng.integers(0, 5, 30) for k in "df"}
-    words = {k: rng.choice(["red", "green", "blue"], 30) for k in "eg"}
-    return {**numbers, **integers, **words}
+    return make_table(rng)
 
 
 def rewritten(path, change):
