@@ -56,8 +56,8 @@ def masking_lstm(masked: bool) -> Any:
     return keras.Model(numbers, layers.Dense(CLASSES)(layers.GlobalAveragePooling1D()(x)))
 
 
-def convolutional(masked: bool) -> Any:
-    """A convolution has no use for a mask: what follows of it is the pooling's alone."""
+def dense_layers(masked: bool) -> Any:
+    """Dense layers have no use for a mask: what follows of it is the pooling's alone."""
     words, x = embedded(masked)
     for _ in range(2):
         x = layers.TimeDistributed(layers.Dense(2 * WIDTH, activation="relu"))(x)
@@ -76,7 +76,7 @@ def transformer(masked: bool) -> Any:
 
 NETWORKS: dict[str, Callable[[bool], Any]] = {
     network.__name__: network
-    for network in (lstm_last, lstm_pooled, gru_each_step, masking_lstm, convolutional, transformer)
+    for network in (lstm_last, lstm_pooled, gru_each_step, masking_lstm, dense_layers, transformer)
 }
 
 

@@ -19,7 +19,7 @@ SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer
         ("memcheck", [], [], "mixed_bfloat16 timed"),
         # cuDNN's and cuBLASLt's results are marked as written through NVTX, which the tool heeds
         # for products in float32, and does not for those of recurrent layers in bfloat16: there
-        # memory filled with NaN beforehand (KERASCNN_POISON_MEMORY=1) gives the same loss, bit by bit.
+        # memory filled with NaN beforehand (KERASCNN_POISON_MEMORY=1) gives the same loss.
         ("initcheck", ["--nvtx", "yes"], ["--short", "--no-halves"], "float32 timed"),
         ("racecheck", [], ["--short", "--by-rules"], "float32 by rules"),
         ("synccheck", [], [], "mixed_bfloat16 timed"),
