@@ -5,7 +5,7 @@
 Times the candidates that `config.set_autotune(True)` would for many convolutions (bias, relu, also
 with 2 x 2 max pooling) and their gradients, in float32 with TF32, and prints the best own kernel's
 time over cuDNN's by its heuristics, or over convolution and pooling one after another. The rules of
-core/backend/cuda/conv2d.cpp and conv2d_max_pool2d.cpp come from this.
+core/backend/cuda/convolution/conv2d.cpp and conv2d_max_pool2d.cpp come from this.
 """
 
 from __future__ import annotations

@@ -1,0 +1,156 @@
+#include "core/backend/cuda/convolution/conv2d.h"
+
+#include <algorithm>
+
+#include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/plans.h"
+#include "core/backend/cuda/runtime/autotune.h"
+#include "core/backend/stacked_kernel.h"
+#include "core/base/error.h"
+#include "core/ops/partial_sums.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+Conv2DCall make_call(const PlanRequest& request) {
+  Conv2DCall call;
+  call.op = request.op.name;
+  call.geometry = conv2d_geometry(request.op.name, request.attributes, request.inputs);
+  call.dtype = request.inputs[0].dtype;
+  call.allow_tf32 = request.allow_tf32;
+  if (!is_floating(call.dtype)) {
+    throw TypeError(message(call.op, ": dtype ", dtype_name(call.dtype),
+                            " is not supported on CUDA; cast to a floating dtype first"));
+  }
+  return call;
+}
+
+bool needs_direct(const Conv2DCall& call) {
+  const Conv2DGeometry& g = call.geometry;
+  return call.dtype == DType::Float64 || num_elements(g.input_shape()) == 0 ||
+         num_elements(g.output_shape()) == 0 || num_elements(g.kernel_shape()) == 0;
+}
+
+using PlanCall = std::unique_ptr<Kernel> (*)(const Conv2DCall&);
+
+// Of one op.
+struct OwnKernels {
+  PlanCall tiled, tf32, direct;
+};
+
+constexpr OwnKernels kForward{plan_conv2d_tiled, plan_conv2d_tf32, plan_conv2d_direct};
+constexpr OwnKernels kDgrad{plan_conv2d_dgrad_tiled, plan_conv2d_dgrad_tf32,
+                            plan_conv2d_dgrad_direct};
+constexpr OwnKernels kWgrad{plan_conv2d_wgrad_tiled, plan_conv2d_wgrad_tf32,
+                            plan_conv2d_wgrad_direct};
+
+// The limits of the two rules below were measured on an H200; docs/benchmarks.md has the times.
+
+// With so little arithmetic a convolution is bound by memory and launches: plain cores keep up, and
+// one launch beats cuDNN's, which first pads channels to the width of tensor cores.
+bool suits_tiled(const Conv2DCall& call) {
+  const Conv2DGeometry& g = call.geometry;
+  if (g.num_products() <= kFewProducts) return true;
+  if (std::max(g.input_channels, g.output_channels) <= 8 && g.num_taps() <= 72) return true;
+  // A first layer; its data gradient has a long sum for each of few results.
+  if (g.input_channels > 4 || g.num_taps() > 64 || call.op == "conv2d_dgrad") return false;
+  if (call.op == "conv2d_wgrad") return g.output_channels <= 64;
+  return g.output_channels <= 32 || g.num_products() <= int64_t{1} << 27;
+}
+
+// Where one launch, with the bias in it, beats cuDNN's two or three; beyond, arithmetic counts, and
+// cuDNN's is up to five times as fast.
+bool suits_tf32(const Conv2DCall& call) {
+  const Conv2DGeometry& g = call.geometry;
+  const int64_t channels = std::max(g.input_channels, g.output_channels);
+  const int64_t taps = g.kernel_height * g.kernel_width;
+  if (call.op == "conv2d_wgrad") {
+    // Three taps in a row share what they read.
+    const int64_t most = g.kernel_width % 3 == 0 ? int64_t{1} << 29 : int64_t{1} << 26;
+    return channels <= 128 && g.num_products() <= most;
+  }
+  // cuDNN adds bias and activation in another pass over the result, which takes longer than this.
+  const bool has_epilogue = call.has_bias || call.activation.kind != Activation::Linear;
+  if (taps == 1 && has_epilogue) return channels <= 128;
+  const int64_t depth = taps * (call.op == "conv2d" ? g.input_channels : g.output_channels);
+  return channels <= 32 && depth <= 288 && g.num_products() <= int64_t{1} << 28;
+}
+
+struct OwnCandidates {
+  std::vector<KernelCandidate> before_cudnn, after_cudnn;
+};
+
+// As the rules have them.
+OwnCandidates own_candidates(const Conv2DCall& call, const OwnKernels& own) {
+  OwnCandidates result;
+  if (needs_direct(call)) {
+    result.before_cudnn.push_back({"kerascnn direct", [&] { return own.direct(call); }});
+    return result;
+  }
+  const auto add = [&](bool suits, const char* name, PlanCall plan) {
+    auto& candidates = suits ? result.before_cudnn : result.after_cudnn;
+    candidates.push_back({name, [&call, plan] { return plan(call); }});
+  };
+  add(suits_tiled(call), "kerascnn tiled", own.tiled);
+  add(suits_tf32(call), "kerascnn tf32", own.tf32);
+  return result;
+}
+
+// The choice of the rules comes first. The direct kernel is for whatever the others refuse, but
+// groups may be too narrow for those.
+std::unique_ptr<Kernel> choose(const PlanRequest& request, const Conv2DCall& call,
+                               const OwnKernels& own) {
+  constexpr int kMostEngines = 8;
+  if (needs_direct(call)) return own.direct(call);
+  auto [candidates, others] = own_candidates(call, own);
+  const bool timed = is_timed(request, call.geometry.num_products());
+  candidates.push_back({"cuDNN by its heuristics", [&] { return plan_conv2d_cudnn(call); }});
+  for (int engine = 1; timed && engine < kMostEngines; ++engine) {
+    candidates.push_back({message("cuDNN, number ", engine + 1, " of its heuristics"),
+                          [&call, engine] { return plan_conv2d_cudnn(call, engine); }});
+  }
+  candidates.insert(candidates.end(), others.begin(), others.end());
+  if (!timed || call.geometry.groups > 1) {
+    candidates.push_back({"kerascnn direct", [&] { return own.direct(call); }});
+  }
+  auto kernel = choose_fastest(request, call.geometry.num_products(), candidates);
+  return kernel != nullptr ? std::move(kernel) : own.direct(call);
+}
+
+}  // namespace
+
+int64_t conv2d_wgrad_partial_sums(const PlanRequest& request) {
+  const Conv2DCall call = make_call(request);
+  const auto kernel = is_timed(request, call.geometry.num_products())
+                          ? choose(request, call, kWgrad)
+                          : first_of(own_candidates(call, kWgrad).before_cudnn);
+  return kernel == nullptr ? 0 : kernel->num_partial_sums();
+}
+
+std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
+  Conv2DCall call = make_call(request);
+  call.has_bias = request.inputs.size() == 3;
+  call.activation = fused_activation("conv2d", request.attributes);
+  return choose(request, call, kForward);
+}
+
+std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
+  return choose(request, make_call(request), kDgrad);
+}
+
+std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
+  Conv2DCall call = make_call(request);
+  call.copies = num_copies(call.op, request.attributes);
+  if (call.copies == 0) return choose(request, call, kWgrad);
+  // The one that was asked how many it makes.
+  auto [candidates, others] = own_candidates(call, kWgrad);
+  candidates.insert(candidates.end(), others.begin(), others.end());
+  candidates.push_back({"kerascnn direct", [&] { return kWgrad.direct(call); }});
+  for (const KernelCandidate& candidate : candidates) {
+    auto kernel = candidate.plan();
+    if (kernel != nullptr && kernel->num_partial_sums() == call.copies) return kernel;
+  }
+  return plan_stacked(request, plan_conv2d_wgrad, zero_memory);
+}
+
+}  // namespace kerascnn::cuda

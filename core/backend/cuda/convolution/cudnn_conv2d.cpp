@@ -1,0 +1,240 @@
+// Convolution through cuDNN's graph API. Activations are channels-last, as everywhere; the kernel
+// is (kh, kw, c, k) here and (k, kh, kw, c) in cuDNN's engines, so it is transposed before (or its
+// gradient after) the convolution, through the workspace.
+#include <cudnn_frontend.h>
+
+#include <unordered_map>
+
+#include "core/backend/cuda/convolution/conv2d.h"
+#include "core/backend/cuda/convolution/kernel_transpose.h"
+#include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/products/bias_activation.h"
+#include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/initcheck.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using TensorAttributes = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+constexpr int64_t kMaxWorkspace = int64_t{1} << 30;
+
+fe::DataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::Float16:
+      return fe::DataType_t::HALF;
+    case DType::BFloat16:
+      return fe::DataType_t::BFLOAT16;
+    default:
+      return fe::DataType_t::FLOAT;
+  }
+}
+
+// cuDNN lists extents as (n, c, h, w) whatever the layout; the strides say channels-last.
+std::vector<int64_t> channels_last_strides(const std::vector<int64_t>& extents) {
+  return {extents[1] * extents[2] * extents[3], 1, extents[1] * extents[3], extents[1]};
+}
+
+int64_t align(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
+
+class CudnnConvolution {
+ public:
+  explicit CudnnConvolution(const Conv2DCall& call);
+
+  // False where no engine takes the call, or not the one at this place of the heuristics' list.
+  bool build(std::optional<int> place);
+  void run(const void* x, const void* kernel, const void* y, void* workspace,
+           cudaStream_t stream) const;
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+  std::string description() const;
+
+ private:
+  TensorAttributes tensor(const char* name, std::vector<int64_t> extents);
+  template <typename ConvolutionAttributes>
+  ConvolutionAttributes attributes() const;
+  void add_operation();
+  [[noreturn]] void throw_error(fe::error_t error, const char* call) const;
+
+  Conv2DCall call_;
+  Context& context_;
+  mutable fe::graph::Graph graph_;
+  TensorAttributes x_, kernel_, y_, result_;  // the result is one of the three
+  int64_t plan_ = 0;                          // in the heuristics' list
+  int64_t workspace_bytes_ = 0;
+};
+
+CudnnConvolution::CudnnConvolution(const Conv2DCall& call)
+    : call_(call), context_(Context::current()) {}
+
+void CudnnConvolution::throw_error(fe::error_t error, const char* call) const {
+  throw LibraryError(message(
+      call_.op, ": ", call, " failed for input ", shape_string(call_.geometry.input_shape()),
+      ", kernel ", shape_string(call_.geometry.kernel_shape()), ", ", dtype_name(call_.dtype), ": ",
+      error.get_message(), ", cuDNN ", cudnnGetVersion()));
+}
+
+TensorAttributes CudnnConvolution::tensor(const char* name, std::vector<int64_t> extents) {
+  return graph_.tensor(fe::graph::Tensor_attributes()
+                           .set_name(name)
+                           .set_dim(extents)
+                           .set_stride(channels_last_strides(extents))
+                           .set_data_type(data_type(call_.dtype)));
+}
+
+template <typename ConvolutionAttributes>
+ConvolutionAttributes CudnnConvolution::attributes() const {
+  const Conv2DGeometry& g = call_.geometry;
+  return ConvolutionAttributes()
+      .set_pre_padding({g.pad_top, g.pad_left})
+      .set_post_padding({g.pad_bottom, g.pad_right})
+      .set_stride({g.stride_height, g.stride_width})
+      .set_dilation({g.dilation_height, g.dilation_width});
+}
+
+void CudnnConvolution::add_operation() {
+  const Conv2DGeometry& g = call_.geometry;
+  const std::vector<int64_t> input = {g.batch, g.input_channels, g.input_height, g.input_width};
+  const std::vector<int64_t> kernel = {g.output_channels, g.group_input_channels(), g.kernel_height,
+                                       g.kernel_width};
+  const std::vector<int64_t> output = {g.batch, g.output_channels, g.output_height, g.output_width};
+  std::vector<int64_t> extents;
+  if (call_.op == "conv2d") {
+    x_ = tensor("x", input);
+    kernel_ = tensor("kernel", kernel);
+    result_ = y_ = graph_.conv_fprop(x_, kernel_, attributes<fe::graph::Conv_fprop_attributes>());
+    extents = output;
+  } else if (call_.op == "conv2d_dgrad") {
+    y_ = tensor("gy", output);
+    kernel_ = tensor("kernel", kernel);
+    result_ = x_ = graph_.conv_dgrad(y_, kernel_, attributes<fe::graph::Conv_dgrad_attributes>());
+    extents = input;
+  } else {
+    y_ = tensor("gy", output);
+    x_ = tensor("x", input);
+    result_ = kernel_ = graph_.conv_wgrad(y_, x_, attributes<fe::graph::Conv_wgrad_attributes>());
+    extents = kernel;
+  }
+  result_->set_output(true)
+      .set_data_type(data_type(call_.dtype))
+      .set_dim(extents)
+      .set_stride(channels_last_strides(extents));
+}
+
+bool CudnnConvolution::build(std::optional<int> place) {
+  graph_.set_io_data_type(data_type(call_.dtype))
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  add_operation();
+  if (auto error = graph_.validate(); error.is_bad()) throw_error(error, "validating the graph");
+  // From here on failures mean that cuDNN has no engine for this call.
+  const CudnnUse cudnn = context_.use_cudnn(context_.stream());
+  if (graph_.build_operation_graph(cudnn.handle).is_bad()) return false;
+  if (graph_.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad()) {
+    return false;
+  }
+  std::vector<fe::NumericalNote_t> unwanted = {fe::NumericalNote_t::NONDETERMINISTIC,
+                                               fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION,
+                                               fe::NumericalNote_t::DOWN_CONVERT_INPUTS};
+  if (call_.dtype == DType::Float32 && !call_.allow_tf32) {
+    unwanted.insert(
+        unwanted.end(),
+        {fe::NumericalNote_t::TENSOR_CORE, fe::NumericalNote_t::FFT, fe::NumericalNote_t::WINOGRAD,
+         fe::NumericalNote_t::WINOGRAD_TILE_4x4, fe::NumericalNote_t::WINOGRAD_TILE_6x6,
+         fe::NumericalNote_t::WINOGRAD_TILE_13x13});
+  }
+  graph_.deselect_numeric_notes(unwanted);
+  const Conv2DGeometry& g = call_.geometry;
+  std::vector<std::string> unwanted_engines;  // of cuDNN 9.19
+  if (call_.op == "conv2d_wgrad") {
+    // This one takes the padding before for the padding after as well.
+    if (g.pad_top != g.pad_bottom || g.pad_left != g.pad_right) unwanted_engines.push_back("eng1_");
+    // This one says of itself that it computes in float32, but is off by up to 6e-3 of the largest
+    // result with 5x5 kernels, by 2.5e-5 with 3x3 ones; others by some 1e-6.
+    if (call_.dtype == DType::Float32) unwanted_engines.push_back("eng17_");
+  }
+  graph_.deselect_engines(unwanted_engines);
+  graph_.deselect_workspace_greater_than(kMaxWorkspace);
+  if (graph_.check_support().is_bad()) return false;
+  const int64_t count = graph_.get_execution_plan_count();
+  const int64_t end = place ? std::min<int64_t>(*place + 1, count) : count;
+  plan_ = place.value_or(0);
+  while (plan_ < end && graph_.build_plan_at_index(plan_).is_bad()) ++plan_;
+  if (plan_ >= end) return false;
+  if (auto error = graph_.get_workspace_size_plan_at_index(plan_, workspace_bytes_);
+      error.is_bad()) {
+    throw_error(error, "asking for the workspace size");
+  }
+  return true;
+}
+
+void CudnnConvolution::run(const void* x, const void* kernel, const void* y, void* workspace,
+                           cudaStream_t stream) const {
+  // The frontend takes all pointers as writable; the operation writes its result only.
+  std::unordered_map<TensorAttributes, void*> buffers = {
+      {x_, const_cast<void*>(x)}, {kernel_, const_cast<void*>(kernel)}, {y_, const_cast<void*>(y)}};
+  const int64_t result_bytes = result_->get_volume() * static_cast<int64_t>(itemsize(call_.dtype));
+  mark_written({{buffers.at(result_), result_bytes}, {workspace, workspace_bytes_}}, stream);
+  const CudnnUse cudnn = context_.use_cudnn(stream);
+  if (auto error = graph_.execute_plan_at_index(cudnn.handle, buffers, workspace, plan_);
+      error.is_bad()) {
+    throw_error(error, "running");
+  }
+}
+
+std::string CudnnConvolution::description() const {
+  std::string name;
+  if (graph_.get_plan_name_at_index(plan_, name).is_bad()) name = "engine of unknown name";
+  return "cuDNN " + name;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<int> place) {
+  auto convolution = std::make_shared<CudnnConvolution>(call);
+  if (!convolution->build(place)) return nullptr;
+  const Conv2DGeometry g = call.geometry;
+  const int64_t taps = g.num_taps();
+  const int64_t kernel_bytes =
+      align(num_elements(g.kernel_shape()) * static_cast<int64_t>(itemsize(call.dtype)));
+  const int64_t workspace_bytes = kernel_bytes + convolution->workspace_bytes();
+  // Workspace: the kernel in cuDNN's order, then cuDNN's own.
+  auto parts = [kernel_bytes](const KernelArgs& args) {
+    char* base = static_cast<char*>(args.workspace);
+    return std::pair<void*, void*>(base, base + kernel_bytes);
+  };
+
+  constexpr bool keeps_state = true;  // for all that is known of a plan of cuDNN
+  if (call.op == "conv2d_wgrad") {
+    return make_kernel(
+        convolution->description(),
+        [=, dtype = call.dtype](const KernelArgs& args) {
+          const auto stream = static_cast<cudaStream_t>(args.stream);
+          const auto [kernel, workspace] = parts(args);
+          convolution->run(args.inputs[0], kernel, args.inputs[1], workspace, stream);
+          launch_transpose(dtype, kernel, args.outputs[0], g.output_channels, taps, stream);
+        },
+        workspace_bytes, keeps_state);
+  }
+  return make_kernel(
+      convolution->description(),
+      [=](const KernelArgs& args) {
+        const auto stream = static_cast<cudaStream_t>(args.stream);
+        const auto [kernel, workspace] = parts(args);
+        launch_transpose(call.dtype, args.inputs[1], kernel, taps, g.output_channels, stream);
+        if (call.op == "conv2d_dgrad") {
+          convolution->run(args.outputs[0], kernel, args.inputs[0], workspace, stream);
+          return;
+        }
+        convolution->run(args.inputs[0], kernel, args.outputs[0], workspace, stream);
+        if (call.has_bias || call.activation.kind != Activation::Linear) {
+          launch_bias_activation(call.dtype, args.outputs[0],
+                                 call.has_bias ? args.inputs[2] : nullptr,
+                                 g.batch * g.output_height * g.output_width, g.output_channels,
+                                 call.activation, stream);
+        }
+      },
+      workspace_bytes, keeps_state);
+}
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,174 @@
+#include "core/backend/cuda/products/cublaslt_gemm.h"
+
+#include <array>
+
+#include "core/backend/cuda/runtime/initcheck.h"
+#include "core/base/error.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+constexpr int64_t kMaxWorkspace = 32 << 20;  // what cuBLASLt asks for on Hopper at most
+
+cudaDataType_t data_type(const std::string& op, DType dtype) {
+  switch (dtype) {
+    case DType::Float16:
+      return CUDA_R_16F;
+    case DType::BFloat16:
+      return CUDA_R_16BF;
+    case DType::Float32:
+      return CUDA_R_32F;
+    case DType::Float64:
+      return CUDA_R_64F;
+    case DType::Int8:
+      return CUDA_R_8I;
+    case DType::Int32:
+      return CUDA_R_32I;
+    default:
+      throw TypeError(message(op, ": dtype ", dtype_name(dtype),
+                              " is not supported on CUDA; cast to a floating dtype first"));
+  }
+}
+
+DType result_dtype(DType dtype) { return dtype == DType::Int8 ? DType::Int32 : dtype; }
+
+// The factors 1 and 0 are of the type that products are summed in.
+DType scale_dtype(DType dtype) {
+  const bool is_float = dtype == DType::Float16 || dtype == DType::BFloat16;
+  return is_float ? DType::Float32 : result_dtype(dtype);
+}
+
+cublasComputeType_t compute_type(DType dtype, bool allow_tf32) {
+  if (dtype == DType::Float64) return CUBLAS_COMPUTE_64F;
+  if (dtype == DType::Int8) return CUBLAS_COMPUTE_32I;
+  const bool in_tf32 = dtype == DType::Float32 && allow_tf32;
+  return in_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+template <typename T>
+void set_attribute(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
+                   const T& value) {
+  check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof(value)),
+        "cublasLtMatmulDescSetAttribute");
+}
+
+// cuBLASLt is column-major: a row-major (rows, columns) matrix is a column-major (columns, rows)
+// one.
+cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t columns,
+                                   int64_t batch) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  check(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, columns),
+        "cublasLtMatrixLayoutCreate");
+  if (batch > 1) {
+    const int32_t count = static_cast<int32_t>(batch);
+    const int64_t stride = rows * columns;
+    check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                           sizeof(count)),
+          "cublasLtMatrixLayoutSetAttribute");
+    check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                           &stride, sizeof(stride)),
+          "cublasLtMatrixLayoutSetAttribute");
+  }
+  return layout;
+}
+
+}  // namespace
+
+CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const GemmShape& shape,
+                           GemmEpilogue epilogue, bool allow_tf32, int rank)
+    : op_(std::move(op)),
+      context_(context),
+      shape_(shape),
+      result_bytes_(shape.batch * shape.m * shape.n *
+                    static_cast<int64_t>(itemsize(result_dtype(dtype)))),
+      scale_dtype_(scale_dtype(dtype)) {
+  const cudaDataType_t type = data_type(op_, dtype);
+  cublasLtMatmulDesc_t operation = nullptr;
+  check(cublasLtMatmulDescCreate(&operation, compute_type(dtype, allow_tf32),
+                                 data_type(op_, scale_dtype_)),
+        "cublasLtMatmulDescCreate");
+  operation_ = decltype(operation_)(operation);
+  // c = a @ b in row-major is c^T = b^T @ a^T in column-major: b comes first and the transposes
+  // stay.
+  const cublasOperation_t transpose_left = shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t transpose_right = shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  set_attribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, transpose_left);
+  set_attribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, transpose_right);
+  if (epilogue == GemmEpilogue::Bias) {
+    set_attribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set_attribute(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
+  }
+  left_ = decltype(left_)(shape.transpose_b ? make_layout(type, shape.n, shape.k, shape.batch)
+                                            : make_layout(type, shape.k, shape.n, shape.batch));
+  right_ = decltype(right_)(shape.transpose_a ? make_layout(type, shape.k, shape.m, shape.batch)
+                                              : make_layout(type, shape.m, shape.k, shape.batch));
+  result_ = decltype(result_)(
+      make_layout(data_type(op_, result_dtype(dtype)), shape.m, shape.n, shape.batch));
+  choose_algorithm(rank);
+}
+
+CublasLtGemm::~CublasLtGemm() = default;
+
+void CublasLtGemm::choose_algorithm(int rank) {
+  cublasLtMatmulPreference_t raw = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
+  UniqueHandle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(raw);
+  const size_t workspace = kMaxWorkspace;
+  check(cublasLtMatmulPreferenceSetAttribute(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace, sizeof(workspace)),
+        "cublasLtMatmulPreferenceSetAttribute");
+  std::array<cublasLtMatmulHeuristicResult_t, kMostAlgorithms> choices{};
+  int found = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      context_.cublas_lt(), operation_.get(), left_.get(), right_.get(), result_.get(),
+      result_.get(), raw, rank + 1, choices.data(), &found);
+  const std::string call =
+      message(op_, ": cublasLtMatmulAlgoGetHeuristic for (", shape_.m, ", ", shape_.k, ") @ (",
+              shape_.k, ", ", shape_.n, "), batch ", shape_.batch);
+  // Which sizes of integers it takes is for the library to say; there is an own kernel for others.
+  const bool is_refused = status == CUBLAS_STATUS_NOT_SUPPORTED || found == 0;
+  if (scale_dtype_ == DType::Int32 && is_refused) return;
+  check(status, call);
+  if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, call);
+  has_algorithm_ = found > rank;
+  algorithm_ = choices[rank].algo;
+  workspace_bytes_ = static_cast<int64_t>(choices[rank].workspaceSize);
+}
+
+void CublasLtGemm::run(const void* a, const void* b, const void* bias, void* c, void* workspace,
+                       cudaStream_t stream) {
+  if (bias != nullptr) set_attribute(operation_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  const float one = 1;
+  const double double_one = 1;
+  const int32_t integer_one = 1;
+  const double zero = 0;  // all of its bits are 0, in every type
+  const void* alpha = &one;
+  if (scale_dtype_ == DType::Float64) alpha = &double_one;
+  if (scale_dtype_ == DType::Int32) alpha = &integer_one;
+  mark_written({{c, result_bytes_}, {workspace, workspace_bytes_}}, stream);
+  check(cublasLtMatmul(context_.cublas_lt(), operation_.get(), alpha, b, left_.get(), a,
+                       right_.get(), &zero, c, result_.get(), c, result_.get(), &algorithm_,
+                       workspace, static_cast<size_t>(workspace_bytes_), stream),
+        message(op_, ": cublasLtMatmul"));
+}
+
+std::string CublasLtGemm::description() const {
+  int id = 0;
+  int tile = 0;
+  size_t written = 0;
+  (void)cublasLtMatmulAlgoConfigGetAttribute(&algorithm_, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof(id),
+                                             &written);
+  (void)cublasLtMatmulAlgoConfigGetAttribute(&algorithm_, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile,
+                                             sizeof(tile), &written);
+  return message("cuBLASLt algorithm ", id, " tile ", tile);
+}
+
+void add_gemm_candidates(std::vector<KernelCandidate>& candidates,
+                         const std::function<std::unique_ptr<Kernel>(int rank)>& plan) {
+  for (int rank = 0; rank < CublasLtGemm::kMostAlgorithms; ++rank) {
+    candidates.push_back({message("cuBLASLt, number ", rank + 1, " of its heuristics"),
+                          [plan, rank] { return plan(rank); }});
+  }
+}
+
+}  // namespace kerascnn::cuda

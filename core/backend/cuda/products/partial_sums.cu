@@ -1,0 +1,66 @@
+#include "core/backend/cuda/products/partial_sums.h"
+
+#include "core/backend/cuda/device/begin.cuh"
+#include "core/backend/cuda/device/types.cuh"
+#include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/runtime/check.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+// kLanes threads side by side take neighbouring elements. The rows of a block share an element's
+// splits: a chain of dependent additions costs more than their number.
+template <typename T, int kLanes>
+__global__ void sum_partials_kernel(const compute_t<T>* __restrict__ partial, T* __restrict__ y,
+                                    T* __restrict__ rest, int64_t first_rest, int splits,
+                                    int64_t size) {
+  begin_kernel();
+  using C = compute_t<T>;
+  constexpr int kRows = kThreads / kLanes;
+  __shared__ C shared[kRows][kLanes];
+  const int lane = threadIdx.x % kLanes;
+  const int row = threadIdx.x / kLanes;
+  for (int64_t base = static_cast<int64_t>(blockIdx.x) * kLanes; base < size;
+       base += static_cast<int64_t>(gridDim.x) * kLanes) {
+    const int64_t element = base + lane;
+    C sum = 0;
+    if (element < size) {
+#pragma unroll 4
+      for (int s = row; s < splits; s += kRows) sum += partial[s * size + element];
+    }
+    shared[row][lane] = sum;
+    __syncthreads();
+    if (row == 0 && element < size) {
+      for (int r = 1; r < kRows; ++r) sum += shared[r][lane];
+      if (element < first_rest) {
+        y[element] = store<T>(sum);
+      } else if (rest != nullptr) {
+        rest[element - first_rest] = store<T>(sum);
+      }
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace
+
+void launch_sum_partials(DType dtype, const void* partial, void* y, int64_t splits, int64_t size,
+                         cudaStream_t stream, void* rest, int64_t rest_size) {
+  const int64_t total = size + rest_size;
+  if (total == 0) return;
+  dispatch_floating("sum of partial results", dtype, [&]<typename T>(Type<T>) {
+    const auto launch = [&]<int kLanes>(std::integral_constant<int, kLanes>) {
+      launch_early(sum_partials_kernel<T, kLanes>, grid_for(total, kLanes), kThreads, stream,
+                   static_cast<const compute_t<T>*>(partial), static_cast<T*>(y),
+                   static_cast<T*>(rest), size, static_cast<int>(splits), total);
+    };
+    // Many partial results want many rows; 8 floats are still a whole memory sector.
+    if (splits > 64) {
+      launch(std::integral_constant<int, 8>());
+    } else {
+      launch(std::integral_constant<int, 32>());
+    }
+  });
+}
+
+}  // namespace kerascnn::cuda

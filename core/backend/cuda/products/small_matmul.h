@@ -1,0 +1,43 @@
+// Products of small float32 matrices on tensor cores (TF32), in one launch with what follows them,
+// where cuBLASLt takes one for the product's parts and one for their sum.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/backend/backend.h"
+#include "core/backend/cuda/products/cublaslt_gemm.h"
+#include "core/ops/activation_kind.h"
+#include "core/ops/fused_products.h"
+
+namespace kerascnn::cuda {
+
+// Does the call fit? Not with another dtype than float32, TF32 not allowed, a batch, no elements,
+// or so many that cuBLASLt is better.
+bool takes_small_matmul(DType dtype, const GemmShape& shape, bool allow_tf32);
+
+// y (m, n) = activation(op(a) (m, k) @ op(b) (k, n) + bias (n,)); the kernel's third input is the
+// bias where it has one. Null where the call does not fit.
+std::unique_ptr<Kernel> plan_small_matmul(const std::string& op, DType dtype,
+                                          const GemmShape& shape, bool allow_tf32,
+                                          bool has_bias = false,
+                                          const ActivationCall& activation = {});
+
+// matmul_activation_grad; only with b transposed, as the gradient of a dense layer has it.
+bool takes_small_matmul_activation_grad(DType dtype, const GemmShape& shape, bool allow_tf32);
+std::unique_ptr<Kernel> plan_small_matmul_activation_grad(const std::string& op,
+                                                          const GemmShape& shape,
+                                                          const ActivationCall& activation);
+
+// dense_sparse_softmax_cross_entropy of up to 32 classes.
+bool takes_small_dense_loss(DType dtype, const GemmShape& shape, bool allow_tf32);
+std::unique_ptr<Kernel> plan_small_dense_loss(const std::string& op, const GemmShape& shape,
+                                              DType label_dtype, const DenseLossInputs& inputs,
+                                              double epsilon);
+
+// dense_wgrad, where one block has all samples of its columns: a batch of up to 256, or more where
+// the layer alone fills the device.
+bool takes_small_dense_wgrad(DType dtype, const GemmShape& shape, bool allow_tf32);
+std::unique_ptr<Kernel> plan_small_dense_wgrad(const std::string& op, const GemmShape& shape);
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,216 @@
+// Products on tensor cores in the clusters of recurrent_cluster.cuh. The recurrent kernel is the
+// first factor, in tiles of 16 rows that each warp keeps in registers, and what they don't hold in
+// shared memory; the second one is 8 rows of the batch, in shared memory.
+//
+// Both factors lie in words of 32 bits, two numbers of a 16-bit dtype or one of TF32: spread over a
+// warp in words, tiles of both kinds look alike. Sums are float32.
+//
+// Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
+#pragma once
+
+#include <type_traits>
+
+#include "core/backend/cuda/recurrent/recurrent_cluster.cuh"
+#include "core/backend/cuda/tiles/tf32.cuh"
+
+namespace kerascnn::cuda::recurrent_cluster {
+
+constexpr int kTileRows = 8;      // of the batch
+constexpr int kChunk = 16;        // words of two tiles side by side
+constexpr int kTileWeights = 4;   // words that a lane has of a tile of weights
+constexpr int kMostWeights = 64;  // such words in registers
+
+// The kinds of numbers: of which dtype T they come from, how many a word has, what memory of the
+// second factor holds of each, and the product of tiles.
+template <typename Half>
+struct HalfNumbers {
+  using T = Half;
+  using Stored = Half;
+  static constexpr int kPerWord = 2;
+
+  static __device__ __forceinline__ Stored stored(float value) { return store<T>(value); }
+
+  static __device__ __forceinline__ void multiply(float (&d)[4], const uint4& a, uint32_t b0,
+                                                  uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+    if constexpr (std::is_same_v<T, __half>) {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+          "{%8, %9}, {%0, %1, %2, %3};"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+          : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+    } else {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+          "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+          : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+    }
+#endif
+  }
+};
+
+struct Tf32Numbers {
+  using T = float;
+  using Stored = uint32_t;
+  static constexpr int kPerWord = 1;
+
+  static __device__ __forceinline__ Stored stored(float value) { return nearest_tf32(value); }
+
+  static __device__ __forceinline__ void multiply(float (&d)[4], const uint4& a, uint32_t b0,
+                                                  uint32_t b1) {
+    multiply_tf32(d, {a.x, a.y, a.z, a.w}, {b0, b1});
+  }
+};
+
+// Float32 where TF32 is not allowed: a number is the sum of one of TF32 and a rest, and of their
+// products only that of the rests is left out, 2^-22 of the whole at the most. Infinities make NaN.
+struct SplitNumbers {
+  using T = float;
+  using Stored = uint32_t;
+  static constexpr int kPerWord = 1;
+
+  static __device__ __forceinline__ Stored stored(float value) { return __float_as_uint(value); }
+
+  static __device__ __forceinline__ void multiply(float (&d)[4], const uint4& a, uint32_t b0,
+                                                  uint32_t b1) {
+    const uint32_t upper_a[4] = {upper(a.x), upper(a.y), upper(a.z), upper(a.w)};
+    const uint32_t upper_b[2] = {upper(b0), upper(b1)};
+    const uint32_t rest_a[4] = {rest(a.x), rest(a.y), rest(a.z), rest(a.w)};
+    const uint32_t rest_b[2] = {rest(b0), rest(b1)};
+    multiply_tf32(d, rest_a, upper_b);
+    multiply_tf32(d, upper_a, rest_b);
+    multiply_tf32(d, upper_a, upper_b);
+  }
+
+ private:
+  // Rounded to the nearest. NaN may get lost here, and is in the rest then.
+  static __device__ __forceinline__ uint32_t upper(uint32_t bits) {
+    return (bits + 0x1000u) & 0xffffe000u;
+  }
+  static __device__ __forceinline__ uint32_t rest(uint32_t bits) {
+    return __float_as_uint(__uint_as_float(bits) - __uint_as_float(upper(bits)));
+  }
+};
+
+// From one row of a second factor of so many words to the next one, so that the rows that lanes
+// read at a time are in different banks.
+__host__ __device__ constexpr int row_stride(int words) {
+  return words % 32 == kChunk ? words : words + kChunk;
+}
+
+// The first factor of one warp: `tiles` tiles of 16 rows by `chunks` chunks of words. Numbers of
+// k within a chunk are in the order in which a lane reads four words of the second factor at once.
+template <typename Numbers, int tiles, int chunks>
+class Weights {
+  static constexpr int kHeld = std::min(chunks, kMostWeights / (2 * kTileWeights * tiles));
+  static constexpr int kRest = chunks - kHeld;
+
+ public:
+  // Of shared memory, for each warp.
+  static constexpr int kFloats = kRest * tiles * 2 * 32 * kTileWeights;
+
+  // number(row, k) tells those of the factor.
+  template <typename Number>
+  __device__ __forceinline__ void read(float* shared, int lane, const Number& number) {
+    rest_ = reinterpret_cast<uint4*>(shared) + lane;
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+      for (int part = 0; part < 2 * kHeld; ++part) {
+        held_[tile][part] = read_fragment(lane, number, tile, part);
+      }
+#pragma unroll 1  // else all are read before the first one is stored
+      for (int part = 2 * kHeld; part < 2 * chunks; ++part) {
+        rest_[(tile * 2 * kRest + part - 2 * kHeld) * 32] = read_fragment(lane, number, tile, part);
+      }
+    }
+  }
+
+  // sums[tile] = weights . b, with b where this lane's row and words of a chunk begin.
+  __device__ __forceinline__ void multiply(float (&sums)[tiles][4], const float* b) const {
+    float parts[2][tiles][4] = {};  // two chains of products, half as long
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const uint4 words = *reinterpret_cast<const uint4*>(b + chunk * kChunk);
+#pragma unroll
+      for (int tile = 0; tile < tiles; ++tile) {
+        Numbers::multiply(parts[0][tile], fragment(tile, 2 * chunk), words.x, words.y);
+        Numbers::multiply(parts[1][tile], fragment(tile, 2 * chunk + 1), words.z, words.w);
+      }
+    }
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[tile][i] = parts[0][tile][i] + parts[1][tile][i];
+    }
+  }
+
+ private:
+  template <typename Number>
+  static __device__ __forceinline__ uint4 read_fragment(int lane, const Number& number, int tile,
+                                                        int part) {
+    const int row = tile * 16 + lane / 4;
+    const int word = part / 2 * kChunk + lane % 4 * 4 + part % 2 * 2;
+    return {word_of(number, row, word), word_of(number, row + 8, word),
+            word_of(number, row, word + 1), word_of(number, row + 8, word + 1)};
+  }
+
+  template <typename Number>
+  static __device__ __forceinline__ uint32_t word_of(const Number& number, int row, int word) {
+    constexpr int kPerWord = Numbers::kPerWord;
+    union {
+      typename Numbers::Stored numbers[kPerWord];
+      uint32_t word;
+    } result = {};
+#pragma unroll
+    for (int i = 0; i < kPerWord; ++i) {
+      result.numbers[i] = Numbers::stored(number(row, word * kPerWord + i));
+    }
+    return result.word;
+  }
+
+  __device__ __forceinline__ uint4 fragment(int tile, int part) const {
+    if (part < 2 * kHeld) return held_[tile][part];
+    return rest_[(tile * 2 * kRest + part - 2 * kHeld) * 32];
+  }
+
+  uint4 held_[tiles][2 * kHeld];
+  uint4* rest_;
+};
+
+// Of a block with `units` of the units, one of `blocks`.
+template <int units, int blocks>
+struct TileSplit {
+  static constexpr int kUnits = units;
+  static constexpr int kBlocks = blocks;
+  static constexpr int kAllUnits = units * blocks;  // filled up
+};
+
+// Calls function(numbers, split) with those for the dtype and the units; null where there are none.
+template <typename Function>
+std::unique_ptr<Kernel> with_tiles(const PlanRequest& request, int64_t units,
+                                   const Function& function) {
+  const auto with_halves = [&]<typename T>(Type<T>) -> std::unique_ptr<Kernel> {
+    using N = HalfNumbers<T>;
+    if (units <= 64) return function(N(), TileSplit<64, 1>());
+    if (units <= 128) return function(N(), TileSplit<32, 4>());
+    if (units <= 256) return function(N(), TileSplit<32, 8>());
+    return function(N(), TileSplit<64, 8>());
+  };
+  if (units > 512) return nullptr;
+  switch (request.outputs[0].dtype) {
+    case DType::Float16:
+      return with_halves(Type<__half>());
+    case DType::BFloat16:
+      return with_halves(Type<__nv_bfloat16>());
+    case DType::Float32:
+      if (!request.allow_tf32) return function(SplitNumbers(), TileSplit<32, 16>());
+      return units <= 256 ? function(Tf32Numbers(), TileSplit<32, 8>())
+                          : function(Tf32Numbers(), TileSplit<32, 16>());
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace kerascnn::cuda::recurrent_cluster
