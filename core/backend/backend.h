@@ -40,6 +40,9 @@ class Kernel {
   // graph. Touches no memory but its arguments and what this object alone holds: kernels may run
   // at the same time, and so may runs of one object with other arguments unless it keeps state.
   virtual void run(const KernelArgs& args) = 0;
+  // What planning left to other threads, such as compiling, is done when this returns. Called once,
+  // before anything else: a program first plans all kernels, then finishes one after another.
+  virtual void finish_planning() {}
   virtual int64_t workspace_bytes() const { return 0; }
   // Does a run write memory on the device that this object holds, such as the tickets of a
   // reduction? Then the next run waits for it.
@@ -246,6 +249,9 @@ std::vector<DeviceStatus> list_devices();
 
 // Plans through the backend's table and names op and device in the error where there is no row.
 std::unique_ptr<Kernel> plan_kernel(Backend& backend, const PlanRequest& request);
+
+// The same, but the caller calls finish_planning(), after it has begun to plan other kernels.
+std::unique_ptr<Kernel> begin_to_plan_kernel(Backend& backend, const PlanRequest& request);
 
 // Null where the backend has no kernel for the op.
 const KernelTableRow* find_kernel_row(const Backend& backend, std::string_view op);

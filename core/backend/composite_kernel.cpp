@@ -132,6 +132,7 @@ void CompositePlan::plan(std::string_view op, const Attributes& attributes,
   const PlanRequest request{find_op(op),  attributes,          input_specs,
                             output_specs, request_.allow_tf32, request_.autotune};
   steps_.push_back({row->plan(request), inputs, outputs});
+  steps_.back().kernel->finish_planning();
 }
 
 std::unique_ptr<Kernel> CompositePlan::finish() {

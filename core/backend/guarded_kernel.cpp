@@ -38,9 +38,12 @@ class GuardedKernel final : public Kernel {
       add(message("output ", i, " (", spec_string(request.outputs[i]), ")"),
           num_bytes(request.outputs[i]));
     }
-    add("the workspace", kernel_->workspace_bytes());
   }
 
+  void finish_planning() override {
+    kernel_->finish_planning();
+    add("the workspace", kernel_->workspace_bytes());
+  }
   int64_t workspace_bytes() const override { return total_; }
   bool keeps_state() const override { return kernel_->keeps_state(); }
   int64_t num_partial_sums() const override { return kernel_->num_partial_sums(); }

@@ -148,7 +148,7 @@ const KernelTableRow* find_kernel_row(const Backend& backend, std::string_view o
   return nullptr;
 }
 
-std::unique_ptr<Kernel> plan_kernel(Backend& backend, const PlanRequest& request) {
+std::unique_ptr<Kernel> begin_to_plan_kernel(Backend& backend, const PlanRequest& request) {
   const KernelTableRow* row = find_kernel_row(backend, request.op.name);
   if (row == nullptr) {
     throw DeviceError(message(request.op.name, ": there is no kernel for this op on ",
@@ -158,6 +158,12 @@ std::unique_ptr<Kernel> plan_kernel(Backend& backend, const PlanRequest& request
   std::unique_ptr<Kernel> kernel = row->plan(request);
   if (!checks_kernels()) return kernel;
   return make_guarded_kernel(backend, std::move(kernel), request);
+}
+
+std::unique_ptr<Kernel> plan_kernel(Backend& backend, const PlanRequest& request) {
+  std::unique_ptr<Kernel> kernel = begin_to_plan_kernel(backend, request);
+  kernel->finish_planning();
+  return kernel;
 }
 
 }  // namespace kerascnn

@@ -99,8 +99,14 @@ std::vector<std::unique_ptr<Kernel>> Program::Impl::plan_kernels(const CompileOp
     const PlanRequest request{*node.op, node.attributes,    inputs,
                               outputs,  options.allow_tf32, options.autotune};
     kernels.push_back(is_empty ? nullptr : with_scope(node.scope.path, [&] {
-      return plan_kernel(device_backend, request);
+      return begin_to_plan_kernel(device_backend, request);
     }));
+  }
+  // Only now: what takes other threads' time does so for all kernels at once.
+  for (size_t position = 0; position < kernels.size(); ++position) {
+    if (kernels[position] == nullptr) continue;
+    with_scope(graph.nodes()[schedule.order[position]].scope.path,
+               [&] { kernels[position]->finish_planning(); });
   }
   return kernels;
 }

@@ -159,6 +159,7 @@ TEST(guards_notice_writes_beside_outputs) {
     const PlanRequest request{find_op("custom_op"), attributes, specs, specs};
     const auto kernel =
         make_guarded_kernel(cpu, find_kernel_row(cpu, "custom_op")->plan(request), request);
+    kernel->finish_planning();
     const Tensor y = three_floats();
     const StoragePtr workspace = allocate_storage(kernel->workspace_bytes(), Device{});
     const void* inputs[] = {x.data()};

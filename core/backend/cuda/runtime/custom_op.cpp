@@ -20,20 +20,6 @@ constexpr int64_t kElementThreads = 128;
 constexpr int64_t kElementsOfThread = 4;
 constexpr int64_t kDefaultSharedBytes = 48 * 1024;
 
-cudaKernel_t compiled_kernel(const CustomOp& op, const PlanRequest& request) {
-  const std::string source = compose_cuda_source(op, request.inputs, request.outputs);
-  const RuntimeKernel* found = nullptr;
-  try {
-    found = &compile_kernel(source, op.cuda.function);
-  } catch (const LibraryError& error) {
-    throw LibraryError(message(custom_op_title(op), ": ", error.what()));
-  }
-  if (found->kernel == nullptr) {
-    throw ValueError(compile_error(op, op.cuda, "CUDA C++", source, found->log));
-  }
-  return found->kernel;
-}
-
 CustomLaunch launch_of_elements(const PlanRequest& request) {
   const int64_t size = num_elements(request.outputs[0].shape);
   CustomLaunch launch;
@@ -113,6 +99,67 @@ void check_parameters(const CustomOp& op, const void* kernel, size_t num_pointer
   }
 }
 
+dim3 dim3_of(const std::array<int64_t, 3>& axes) {
+  return dim3(static_cast<unsigned>(axes[0]), static_cast<unsigned>(axes[1]),
+              static_cast<unsigned>(axes[2]));
+}
+
+class CustomKernel final : public Kernel {
+ public:
+  CustomKernel(CustomOpPtr op, const PlanRequest& request)
+      : op_(std::move(op)),
+        launch_(op_->is_elementwise ? launch_of_elements(request)
+                                    : op_->cuda.launch(request.inputs, request.outputs)),
+        num_pointers_(request.inputs.size() + request.outputs.size()),
+        source_(compose_cuda_source(*op_, request.inputs, request.outputs)),
+        pending_(start_compile(source_, op_->cuda.function)) {}
+
+  void finish_planning() override {
+    const RuntimeKernel& found = pending_.get();
+    if (found.state == CompileState::Unavailable) {
+      throw LibraryError(message(custom_op_title(*op_), ": ", found.log));
+    }
+    if (found.state == CompileState::Refused) {
+      throw ValueError(compile_error(*op_, op_->cuda, "CUDA C++", source_, found.log));
+    }
+    kernel_ = reinterpret_cast<const void*>(found.kernel);
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, kernel_), "cudaFuncGetAttributes");
+    check_launch_limits(*op_, launch_, attributes);
+    check_parameters(*op_, kernel_, num_pointers_, launch_.sizes);
+    if (launch_.shared_bytes > kDefaultSharedBytes) {
+      check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(launch_.shared_bytes)),
+            "cudaFuncSetAttribute");
+    }
+    source_.clear();
+  }
+
+  void run(const KernelArgs& args) override {
+    if (is_empty(launch_)) return;
+    std::vector<void*> arguments;  // pointers to the arguments
+    for (const void* const& input : args.inputs) arguments.push_back(const_cast<void**>(&input));
+    for (void* const& output : args.outputs) arguments.push_back(const_cast<void**>(&output));
+    for (const int64_t& size : launch_.sizes) arguments.push_back(const_cast<int64_t*>(&size));
+    check(cudaLaunchKernel(kernel_, dim3_of(launch_.grid), dim3_of(launch_.block), arguments.data(),
+                           static_cast<size_t>(launch_.shared_bytes),
+                           static_cast<cudaStream_t>(args.stream)),
+          custom_op_title(*op_));
+  }
+
+  // Sources of elements are written by kerascnn, and begin with the wait.
+  bool starts_early() const override { return op_->is_elementwise; }
+  std::string description() const override { return message("custom ", op_->name, " (NVRTC)"); }
+
+ private:
+  CustomOpPtr op_;
+  CustomLaunch launch_;
+  size_t num_pointers_;
+  std::string source_;  // until it is compiled
+  PendingKernel pending_;
+  const void* kernel_ = nullptr;
+};
+
 }  // namespace
 
 std::unique_ptr<Kernel> plan_custom_op(const PlanRequest& request) {
@@ -122,36 +169,7 @@ std::unique_ptr<Kernel> plan_custom_op(const PlanRequest& request) {
                               ": it has no implementation for GPUs. Pass an expression or a "
                               "KernelSource to ops.custom_op, or compute on the CPU"));
   }
-  const cudaKernel_t compiled = compiled_kernel(*op, request);
-  const void* kernel = reinterpret_cast<const void*>(compiled);
-  const CustomLaunch launch = op->is_elementwise ? launch_of_elements(request)
-                                                 : op->cuda.launch(request.inputs, request.outputs);
-  cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
-  check_launch_limits(*op, launch, attributes);
-  check_parameters(*op, kernel, request.inputs.size() + request.outputs.size(), launch.sizes);
-  if (launch.shared_bytes > kDefaultSharedBytes) {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(launch.shared_bytes)),
-          "cudaFuncSetAttribute");
-  }
-  const auto run = [op, kernel, launch](const KernelArgs& args) {
-    if (is_empty(launch)) return;
-    std::vector<void*> arguments;  // pointers to the arguments
-    for (const void* const& input : args.inputs) arguments.push_back(const_cast<void**>(&input));
-    for (void* const& output : args.outputs) arguments.push_back(const_cast<void**>(&output));
-    for (const int64_t& size : launch.sizes) arguments.push_back(const_cast<int64_t*>(&size));
-    const auto axes = [](const std::array<int64_t, 3>& of) {
-      return dim3(static_cast<unsigned>(of[0]), static_cast<unsigned>(of[1]),
-                  static_cast<unsigned>(of[2]));
-    };
-    check(cudaLaunchKernel(kernel, axes(launch.grid), axes(launch.block), arguments.data(),
-                           static_cast<size_t>(launch.shared_bytes),
-                           static_cast<cudaStream_t>(args.stream)),
-          custom_op_title(*op));
-  };
-  const std::string description = message("custom ", op->name, " (NVRTC)");
-  return op->is_elementwise ? make_early_kernel(description, run) : make_kernel(description, run);
+  return std::make_unique<CustomKernel>(op, request);
 }
 
 }  // namespace kerascnn::cuda

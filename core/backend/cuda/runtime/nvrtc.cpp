@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/backend/cuda/runtime/check.h"
@@ -138,15 +139,17 @@ std::string code_of(nvrtcProgram program, bool is_ptx) {
 }
 
 RuntimeKernel compile(const std::string& text, const std::string& function,
-                      int compute_capability) {
+                      const std::vector<std::string>& wanted, int compute_capability) {
   const Target target = target_of(compute_capability);
   const Source source(text);
   const nvrtcResult named = nvrtc().add_name_expression(source.get(), function.c_str());
   check_nvrtc(named, "nvrtcAddNameExpression");
-  const char* options[] = {target.option.c_str(), "--std=c++17"};
-  const nvrtcResult status = nvrtc().compile_program(source.get(), 2, options);
+  std::vector<const char*> options{target.option.c_str(), "--std=c++17"};
+  for (const std::string& option : wanted) options.push_back(option.c_str());
+  const nvrtcResult status =
+      nvrtc().compile_program(source.get(), static_cast<int>(options.size()), options.data());
   if (status == NVRTC_ERROR_COMPILATION || status == NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID) {
-    return {nullptr, log_of(source.get())};
+    return {CompileState::Refused, nullptr, log_of(source.get())};
   }
   check_nvrtc(status, "nvrtcCompileProgram");
   const char* name = nullptr;
@@ -156,24 +159,65 @@ RuntimeKernel compile(const std::string& text, const std::string& function,
   cudaLibrary_t library = nullptr;
   check(cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
         "cudaLibraryLoadData");
-  RuntimeKernel found;
+  RuntimeKernel found{CompileState::Compiled, nullptr, ""};
   check(cudaLibraryGetKernel(&found.kernel, library, name), "cudaLibraryGetKernel");
   return found;
 }
 
 }  // namespace
 
-const RuntimeKernel& compile_kernel(const std::string& source, const std::string& function) {
-  static std::mutex& mutex = *new std::mutex;
-  static auto& known = *new std::map<std::string, std::unique_ptr<RuntimeKernel>>;
-  const int compute_capability = Context::current().compute_capability();
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<RuntimeKernel>& kernel =
-      known[message(compute_capability, '|', function, '|', source)];
-  if (!kernel) {
-    kernel = std::make_unique<RuntimeKernel>(compile(source, function, compute_capability));
+class PendingKernel::Impl {
+ public:
+  Impl(std::string source, std::string function, std::vector<std::string> options,
+       int compute_capability)
+      : source_(std::move(source)),
+        function_(std::move(function)),
+        options_(std::move(options)),
+        compute_capability_(compute_capability) {}
+
+  const RuntimeKernel& get() {
+    std::call_once(done_, [&] {
+      try {
+        kernel_ = compile(source_, function_, options_, compute_capability_);
+      } catch (const LibraryError& error) {
+        kernel_ = {CompileState::Unavailable, nullptr, error.what()};
+      }
+    });
+    return kernel_;
   }
-  return *kernel;
+
+ private:
+  std::string source_, function_;
+  std::vector<std::string> options_;
+  int compute_capability_;
+  std::once_flag done_;
+  RuntimeKernel kernel_;
+};
+
+const RuntimeKernel& PendingKernel::get() const { return impl_->get(); }
+
+PendingKernel start_compile(const std::string& source, const std::string& function,
+                            const std::vector<std::string>& options) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& known = *new std::map<std::string, std::shared_ptr<PendingKernel::Impl>>;
+  const int compute_capability = Context::current().compute_capability();
+  std::string key = message(compute_capability, '|', function, '|', source);
+  for (const std::string& option : options) key += '|' + option;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<PendingKernel::Impl>& pending = known[key];
+  if (!pending) {
+    pending = std::make_shared<PendingKernel::Impl>(source, function, options, compute_capability);
+  }
+  return PendingKernel(pending);
+}
+
+std::string nvrtc_unavailable_reason() {
+  try {
+    (void)target_of(Context::current().compute_capability());
+  } catch (const LibraryError& error) {
+    return error.what();
+  }
+  return "";
 }
 
 }  // namespace kerascnn::cuda

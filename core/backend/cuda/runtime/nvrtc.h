@@ -3,18 +3,49 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace kerascnn::cuda {
 
-struct RuntimeKernel {
-  cudaKernel_t kernel = nullptr;  // null where compiling failed; for every device of that kind
-  std::string log;                // the compiler's messages
+enum class CompileState : uint8_t {
+  Compiled,
+  Refused,      // by the compiler, for what is in the log
+  Unavailable,  // NVRTC is not there, or the device is not among those it knows: see the log
 };
 
-// Compiles `source` for the current device, once for each source, function and kind of device.
-// `function` is a kernel in it, or an instance of a template. Throws LibraryError where NVRTC is
-// not there or the device is not among those it knows.
-const RuntimeKernel& compile_kernel(const std::string& source, const std::string& function);
+struct RuntimeKernel {
+  CompileState state = CompileState::Unavailable;
+  cudaKernel_t kernel = nullptr;  // for every device of that kind; null unless compiled
+  std::string log;                // the compiler's messages, or why there are none
+};
+
+// A kernel that other threads may still be compiling. Copies are the same kernel.
+class PendingKernel {
+ public:
+  class Impl;
+
+  PendingKernel() = default;  // of nothing: get() may not be called
+  explicit PendingKernel(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+  // Waits, and loads the kernel into the driver: not while a graph is captured. What it returns
+  // stays as it is until the process ends.
+  const RuntimeKernel& get() const;
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+// Begins to compile `source` for the current device, once for each source, function, options and
+// kind of device. `function` is a kernel in it, or an instance of a template. The options are
+// NVRTC's; C++17 and the device's architecture are among them already.
+PendingKernel start_compile(const std::string& source, const std::string& function,
+                            const std::vector<std::string>& options = {});
+
+// Empty where NVRTC is there and knows the current device; else why not, and the remedy.
+std::string nvrtc_unavailable_reason();
 
 }  // namespace kerascnn::cuda
