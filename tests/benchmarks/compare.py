@@ -45,7 +45,9 @@ from peer_process import (
     OWN,
     PeerError,
     PeerProcess,
+    command,
     device_type,
+    environment,
     time_of_whole_process,
     usual_peers,
 )
@@ -86,11 +88,17 @@ class Comparison:
 
     def start(self, names: list[str]) -> dict[str, PeerProcess]:
         """Processes of those peers that can run; the others are noted with the reason."""
-        made = {n: PeerProcess(n, self.data, self.args.device, self.folders(n)) for n in names}
+        device = self.args.device
+        made = {
+            name: PeerProcess(
+                command(name, self.data, device), environment(device, self.folders(name))
+            )
+            for name in names
+        }
         for name, process in list(made.items()):
             try:
                 process.wait_until_ready(self.args.patience)
-                self.peers.setdefault(name, {"versions": process.versions})
+                self.peers.setdefault(name, {"versions": process.hello["versions"]})
             except PeerError as error:
                 self.peers[name] = {"missing": str(error)}
                 self.say(f"{name}: {error}")

@@ -68,19 +68,16 @@ class PeerProcess:
     """One peer, in a process that waits for requests.
 
     Args:
-        name: one of `KINDS`.
-        data: .npz file.
-        device: `"cpu"` or `"cuda:0"`.
-        folders: import paths of this peer, before all others.
+        command: Its command line.
+        environment: Its environment.
     """
 
-    def __init__(self, name: str, data: Path, device: str, folders: list[str]):
-        self.name = name
-        self.versions: dict[str, str] = {}
+    def __init__(self, command: list[str], environment: dict[str, str]):
+        self.hello: dict[str, Any] = {}
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  kept open as long as the process
         self._process = subprocess.Popen(
-            command(name, data, device),
-            env=environment(device, folders),
+            command,
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -89,7 +86,8 @@ class PeerProcess:
         )
 
     def wait_until_ready(self, seconds: float) -> None:
-        self.versions = self._answer(seconds)["versions"]
+        """Raises `PeerError`; what the peer says of itself is in `hello` then."""
+        self.hello = self._answer(seconds)
 
     def ask(self, do: str, seconds: float, **arguments: Any) -> dict[str, Any]:
         """The answer to one request. Raises `PeerError`."""
@@ -139,6 +137,12 @@ def inner_device(device: str) -> str:
 
 
 def environment(device: str, folders: list[str]) -> dict[str, str]:
+    """Of a peer's process.
+
+    Args:
+        device: `"cpu"` or `"cuda:0"`.
+        folders: import paths of this peer, before all others.
+    """
     env = dict(os.environ)
     paths = [*folders, str(_FOLDER), env.get("PYTHONPATH", "")]
     env["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)

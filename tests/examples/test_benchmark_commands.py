@@ -2,17 +2,13 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-BENCHMARKS = ROOT / "tests" / "benchmarks"
+from .scripts import BENCHMARKS, ROOT, run
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -26,33 +22,6 @@ def data(tmp_path_factory):
         arrays[f"y_{part}"] = rng.integers(0, 10, count, np.uint8)
     np.savez(path, **arrays)
     return str(path)
-
-
-@pytest.fixture
-def module(monkeypatch):
-    """Imports a module of the benchmarks, which are scripts side by side and no package."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    before = set(sys.modules)
-
-    def load(name):
-        return __import__(name)
-
-    yield load
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "").parent == BENCHMARKS:
-            del sys.modules[name]
-
-
-def run(script, *arguments, expected=0, **environment):
-    done = subprocess.run(
-        [sys.executable, str(script), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-    )
-    assert done.returncode == expected, done.stderr[-2000:]
-    return done
 
 
 @pytest.fixture(scope="module")

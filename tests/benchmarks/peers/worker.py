@@ -112,7 +112,19 @@ class Worker:
         return {"bytes": self._peer.peak_bytes()}
 
 
-def serve(worker: Worker, answers: Any) -> None:
+def take_standard_output() -> Any:
+    """A file for the answers; what libraries print to standard output goes to the errors."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+def say(answer: dict[str, Any], answers: Any) -> None:
+    print(json.dumps(answer), file=answers, flush=True)
+
+
+def serve(worker: Any, answers: Any) -> None:
+    """Calls the worker's methods that requests name, with their arguments."""
     for line in sys.stdin:
         request = json.loads(line)
         do = request.pop("do")
@@ -120,7 +132,7 @@ def serve(worker: Worker, answers: Any) -> None:
             answer = getattr(worker, do)(**request)
         except Exception as error:  # the next request may work
             answer = {"error": f"{type(error).__name__}: {error}"[:500]}
-        print(json.dumps(answer), file=answers, flush=True)
+        say(answer, answers)
 
 
 def main(peer_class: type[Peer]) -> None:
@@ -132,14 +144,11 @@ def main(peer_class: type[Peer]) -> None:
     parser.add_argument("--once", metavar="NET", help="train this and end")
     parser.add_argument("--epochs", type=int, default=5)
     args = parser.parse_args()
-    # Libraries print to standard output; the answers keep it for themselves.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
+    answers = take_standard_output()
     data = Data.load(args.data)
     peer = peer_class(args.variant, data, args.device)
     if args.once:
         peer.make(Case.parse(args.once)).run_epochs(args.epochs)
         return
-    hello = {"versions": {"python": platform.python_version(), **peer.versions()}}
-    print(json.dumps(hello), file=answers, flush=True)
+    say({"versions": {"python": platform.python_version(), **peer.versions()}}, answers)
     serve(Worker(peer, data), answers)

@@ -1,0 +1,264 @@
+"""Trains networks of everyday size with kerascnn, PyTorch and Keras on JAX, in turns.
+
+    python tests/benchmarks/large.py --output FILE
+    python tests/benchmarks/large.py --nets resnet50 --peers torch-compile --seconds 8 --profile
+    python tests/benchmarks/large.py --nets resnet50@32,vit_s16@8x32 --policy float32
+
+Nets are those of `large_nets.py` with their batches, or for example resnet50@32 with others, and
+resnet50@32x64 with other images. kerascnn and Keras train through plain `fit`, PyTorch in a loop
+over data on the device, in channels-last layout: `torch-compile` compiled, `torch` not. With the
+policy mixed_bfloat16 PyTorch's is autocast; with float32 all may use TF32.
+
+Every library trains a net in a process of its own. They start one after another, each with caches
+of kernels in a folder of its own, and the time from there to the end of the first batch is that of
+the first step; with --starts 2 it is taken again with what the first start left in the caches. Then
+they take turns, in one order in one round and in the other in the next, while the others wait.
+
+Images/s are medians over all epochs, with the smallest and the largest. Memory is the most that
+a library has allocated on the device in its process, the data included where that is there. The
+last columns divide kerascnn's figures by those of the best peer. What fails or is not installed is
+listed with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import kernel_kinds
+import report
+from large_nets import NETS, Case
+from peer_process import OWN, PeerError, PeerProcess, environment, inner_device
+
+import kerascnn as keras
+
+PEERS = ("torch-compile", "torch", "keras-jax")
+PEERS_BY_DEFAULT = "torch-compile,keras-jax"
+POLICIES = ("mixed_bfloat16", "float32")
+_SCRIPT = Path(__file__).resolve().parent / "peers" / "large_peer.py"
+# Each library keeps what it compiled where one of these says.
+_CACHES = ("KERASCNN_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+
+
+class Comparison:
+    """What is measured, and what was found."""
+
+    def __init__(self, args: argparse.Namespace, caches: Path):
+        self.args = args
+        self.caches = caches
+        self.rows: list[dict[str, Any]] = []
+        self.versions: dict[str, dict[str, str]] = {}
+        self._begin = time.monotonic()
+
+    def say(self, text: str) -> None:
+        elapsed = time.monotonic() - self._begin
+        print(f"[{elapsed:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+    def start(self, peer: str, case: Case, policy: str) -> PeerProcess:
+        device = self.args.device
+        folder = self.caches / f"{peer}-{case}-{policy}"
+        env = environment(device, [path for path in [self.args.path] if path])
+        env |= {name: str(folder / name.lower()) for name in _CACHES}
+        command = [sys.executable, str(_SCRIPT), peer, str(case), policy, inner_device(device)]
+        return PeerProcess(command, env)
+
+    def first_steps(self, row: dict[str, Any], case: Case) -> PeerProcess | None:
+        """The process that was started last, or None where the library can't train the net."""
+        process = None
+        row["first_step_s"] = []
+        for _ in range(self.args.starts):
+            if process is not None:
+                process.stop()
+            begin = time.perf_counter()
+            process = self.start(row["peer"], case, row["policy"])
+            try:
+                process.wait_until_ready(self.args.patience)
+            except PeerError as error:
+                row["error"] = str(error)
+                process.stop()
+                self.say(f"{row['peer']}: {error}")
+                return None
+            row["first_step_s"].append(time.perf_counter() - begin)
+        assert process is not None
+        row["parameters"] = process.hello["parameters"]
+        row["first_loss"] = process.hello["loss"]
+        self.versions[row["peer"]] = process.hello["versions"]
+        first = ", ".join(f"{seconds:.1f}" for seconds in row["first_step_s"])
+        self.say(f"{row['net']} {row['peer']}: first step after {first} s")
+        return process
+
+    def ask(self, row: dict[str, Any], process: PeerProcess, do: str, **more: Any) -> Any:
+        """The answer, or None where the library failed, which is noted."""
+        if "error" in row:
+            return None
+        try:
+            return process.ask(do, self.args.patience, **more)
+        except PeerError as error:
+            row["error"] = f"{do}: {error}"
+            self.say(f"{row['net']} {row['peer']} failed: {row['error']}")
+            return None
+
+    def compare(self, case: Case, policy: str) -> None:
+        args = self.args
+        trained: list[tuple[dict[str, Any], PeerProcess]] = []
+        with contextlib.ExitStack() as stack:
+            for peer in [OWN, *args.peers]:
+                row = {"net": str(case), "policy": policy, "peer": peer}
+                self.rows.append(row)
+                if (process := self.first_steps(row, case)) is not None:
+                    stack.callback(process.stop)
+                    trained.append((row, process))
+            for turn in range(args.rounds):
+                for row, process in trained if turn % 2 == 0 else reversed(trained):
+                    self.train(row, process, case)
+            for row, process in trained:
+                if (answer := self.ask(row, process, "memory")) is not None:
+                    row["peak_bytes"] = answer["bytes"]
+                if args.profile and row["peer"] == OWN:
+                    row["profile"] = self.ask(row, process, "profile")
+
+    def train(self, row: dict[str, Any], process: PeerProcess, case: Case) -> None:
+        args = self.args
+        batches = args.batches or (64 if case.image_size < 100 else 16)
+        duration = args.seconds / args.rounds
+        answer = self.ask(row, process, "fit", batches=batches, duration=duration)
+        if answer is None:
+            return
+        images = batches * case.batch_size
+        speeds = [images / ms * 1e3 for ms in answer["ms"]]
+        row.setdefault("images_per_s", []).append(speeds)
+        self.say(f"{row['net']} {row['peer']}: {statistics.median(speeds):.0f} images/s")
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "machine": report.machine(self.args.device),
+            "arguments": {
+                name: value
+                for name, value in vars(self.args).items()
+                if name not in ("nets", "path", "output")
+            },
+            "peers": self.versions,
+            "rows": self.rows,
+        }
+
+
+# Text ---------------------------------------------------------------------------------------------
+
+
+def speed_of(row: dict[str, Any]) -> float | None:
+    values = [value for turn in row.get("images_per_s", []) for value in turn]
+    return statistics.median(values) if values else None
+
+
+def over_best(rows: list[dict[str, Any]], figure: Any, best: Any) -> float | None:
+    """kerascnn's figure over the best one of the peers."""
+    own = [figure(row) for row in rows if row["peer"] == OWN and figure(row)]
+    peers = [figure(row) for row in rows if row["peer"] != OWN and figure(row)]
+    return own[0] / best(peers) if own and peers else None
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Markdown: a line for each library, net and policy."""
+    lines = [
+        "| net | policy | library | images/s | first step, s | peak MiB | speed | memory |",
+        "| --- |" + " --- |" * 7,
+    ]
+    for row in rows:
+        of_net = [r for r in rows if (r["net"], r["policy"]) == (row["net"], row["policy"])]
+        ratios = ["", ""]
+        if row["peer"] == OWN:
+            found = (
+                over_best(of_net, speed_of, max),
+                over_best(of_net, lambda r: r.get("peak_bytes"), min),
+            )
+            ratios = ["-" if value is None else f"{value:.3f}" for value in found]
+        values = [value for turn in row.get("images_per_s", []) for value in turn]
+        speed, first, peak = "-", "-", "-"
+        if values:
+            middle = statistics.median(values)
+            speed = f"{middle:.0f} ({min(values):.0f}-{max(values):.0f})"
+        if row.get("first_step_s"):
+            first = ", ".join(f"{seconds:.1f}" for seconds in row["first_step_s"])
+        if row.get("peak_bytes"):
+            peak = f"{row['peak_bytes'] / 2**20:.0f}"
+        cells = [row["net"], row["policy"], row["peer"], speed, first, peak, *ratios]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def text(document: dict[str, Any]) -> str:
+    about = document["machine"]
+    lines = [
+        f"{about['date']}, {about['hardware']}, {about['cores']} cores of {about['processor']}"
+    ]
+    lines += [f"{name}: {report.describe(found)}" for name, found in document["peers"].items()]
+    lines += ["", *table(document["rows"])]
+    for row in document["rows"]:
+        if "error" in row:
+            lines.append(f"{row['net']} {row['policy']}, {row['peer']} failed: {row['error']}")
+    for row in document["rows"]:
+        if row.get("profile"):
+            lines += ["", f"{row['net']}, {row['policy']}: " + kernel_kinds.text(row["profile"])]
+    return "\n".join(lines)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", help="default: the first usable GPU, else cpu")
+    parser.add_argument("--nets", default=",".join(NETS), help="default: all")
+    parser.add_argument("--peers", default=PEERS_BY_DEFAULT, help=f"none, or of {', '.join(PEERS)}")
+    parser.add_argument("--policy", default="mixed_bfloat16", help=f"of {', '.join(POLICIES)}")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of training, each; default 8")
+    parser.add_argument("--rounds", type=int, default=2, help="of turns; default 2")
+    parser.add_argument("--starts", type=int, default=1, help="of each process; default 1")
+    parser.add_argument("--batches", type=int, help="of an epoch; default 16, 64 of small images")
+    parser.add_argument("--profile", action="store_true", help="also kerascnn's kernels by kind")
+    parser.add_argument("--patience", type=float, default=600.0, help="seconds for one answer")
+    parser.add_argument("--path", metavar="FOLDER", help="an import path of all processes")
+    parser.add_argument("--output", type=Path, help="file for everything as JSON")
+    args = parser.parse_args()
+    try:
+        if args.device:
+            keras.config.set_device(args.device)
+        args.device = keras.config.get_device()
+        args.nets = [Case.parse(name) for name in args.nets.split(",")]
+    except (ValueError, keras.DeviceError) as error:
+        parser.error(" ".join(str(error).split()))
+    args.peers = [] if args.peers == "none" else args.peers.split(",")
+    args.policy = args.policy.split(",")
+    for given, known in ((args.peers, PEERS), (args.policy, POLICIES)):
+        for name in given:
+            if name not in known:
+                parser.error(f"{name!r} is none of {', '.join(known)}")
+    for name in ("rounds", "starts"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name} must be at least 1")
+    return args
+
+
+def main() -> None:
+    args = parse_arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        comparison = Comparison(args, Path(folder))
+        with contextlib.suppress(KeyboardInterrupt):
+            for case in args.nets:
+                for policy in args.policy:
+                    comparison.compare(case, policy)
+    document = comparison.document()
+    print(text(document))
+    if args.output:
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        args.output.write_text(json.dumps(document, indent=1, default=str) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""One library that trains one large network, for `large.py`: requests are lines of JSON.
+
+The library is "kerascnn", "keras-jax", "torch" (channels-last layout and autocast) or
+"torch-compile" (the same, compiled). It trains one batch before it says that it is ready.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import time
+from typing import Any
+
+import numpy as np
+from keras_nets import epoch_times
+from large_nets import LEARNING_RATE, MOMENTUM, Case, keras_model
+from worker import say, serve, take_standard_output
+
+
+class KerasTraining:
+    """Plain `fit` of kerascnn, or of Keras."""
+
+    def __init__(self, library: str, case: Case, policy: str, device: str):
+        self._is_own = library == "kerascnn"
+        if not self._is_own:
+            os.environ["KERAS_BACKEND"] = "jax"
+            jax = importlib.import_module("jax")
+            if device != "cpu" and jax.default_backend() != "gpu":
+                raise RuntimeError(f"jax {jax.__version__} finds no GPU")
+        self._keras = keras = importlib.import_module("kerascnn" if self._is_own else "keras")
+        if self._is_own:
+            keras.config.set_device(device)
+        keras.config.set_dtype_policy(policy)
+        keras.utils.set_random_seed(0)
+        self._case = case
+        self._model = keras_model(keras, case)
+        self.parameters = sum(int(np.prod(v.shape)) for v in self._model.trainable_variables)
+
+    def versions(self) -> dict[str, str]:
+        found = {self._keras.__name__: self._keras.__version__}
+        if not self._is_own:
+            found["jax"] = importlib.import_module("jax").__version__
+        return found
+
+    def epochs(self, x: np.ndarray, y: np.ndarray, count: int) -> list[float]:
+        """Milliseconds of epochs behind a first one, in which the data goes to the device."""
+        times = epoch_times(self._keras)
+        self._fit(x, y, count + 1, callbacks=[times])
+        return times.milliseconds[1:]
+
+    def one_batch(self, x: np.ndarray, y: np.ndarray) -> float:
+        return float(self._fit(x, y, 1).history["loss"][0])
+
+    def _fit(self, x: np.ndarray, y: np.ndarray, epochs: int, **options: Any) -> Any:
+        size = self._case.batch_size
+        return self._model.fit(x, y, batch_size=size, epochs=epochs, verbose=0, **options)
+
+    def peak_bytes(self) -> int | None:
+        if self._is_own:
+            return self._keras.config.memory_stats()["peak"]
+        stats = importlib.import_module("jax").local_devices()[0].memory_stats() or {}
+        return stats.get("peak_bytes_in_use")
+
+    def profile(self, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+        if not self._is_own:
+            raise RuntimeError("only kerascnn's step can be profiled")
+        found = self._model.profile(x, y, batch_size=self._case.batch_size)
+        return {"step_us": found.step_us, "memory": found.memory, "rows": found.rows}
+
+
+class TorchTraining:
+    """A loop of one's own over data on the device."""
+
+    def __init__(self, library: str, case: Case, policy: str, device: str):
+        self._torch = torch = importlib.import_module("torch")
+        nets = importlib.import_module("large_torch")
+        if device != "cpu" and not torch.cuda.is_available():
+            raise RuntimeError(f"torch {torch.__version__} finds no GPU")
+        torch.backends.cudnn.benchmark = True
+        torch.set_float32_matmul_precision("high")
+        torch.manual_seed(0)
+        self._case, self._device = case, torch.device(device)
+        self._mixed = policy == "mixed_bfloat16"
+        self._model = nets.torch_model(case).to(self._device).train()
+        self._model = self._model.to(memory_format=torch.channels_last)
+        self._optimizer = torch.optim.SGD(
+            self._model.parameters(), LEARNING_RATE, MOMENTUM, fused=device != "cpu"
+        )
+        self._score = torch.compile(self._loss) if library == "torch-compile" else self._loss
+        self.parameters = sum(p.numel() for p in self._model.parameters())
+        self._data: tuple[Any, Any] | None = None
+
+    def versions(self) -> dict[str, str]:
+        return {"torch": self._torch.__version__}
+
+    def _loss(self, x: Any, y: Any) -> tuple[Any, Any]:
+        torch = self._torch
+        images = x.permute(0, 3, 1, 2).float() / 127.5 - 1
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._mixed):
+            logits = self._model(images)
+            loss = torch.nn.functional.cross_entropy(logits, y)
+        return loss, (logits.argmax(1) == y).sum()
+
+    def _epoch(self, x: Any, y: Any) -> float:
+        """The mean loss, with the accuracy beside it, as `fit` has them."""
+        torch, size = self._torch, self._case.batch_size
+        steps = len(x) // size
+        order = torch.randperm(len(x), device=self._device)
+        total, right = (torch.zeros((), device=self._device) for _ in range(2))
+        for step in range(steps):
+            batch = order[step * size : (step + 1) * size]
+            loss, hits = self._score(x[batch], y[batch])
+            loss.backward()
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+            total += loss.detach()
+            right += hits
+        return total.item() / steps  # waits for the device
+
+    def one_batch(self, x: np.ndarray, y: np.ndarray) -> float:
+        return self._epoch(*self._on_device(x, y))
+
+    def _on_device(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
+        torch = self._torch
+        images = torch.tensor(x, device=self._device)
+        return images, torch.tensor(y, device=self._device, dtype=torch.long)
+
+    def epochs(self, x: np.ndarray, y: np.ndarray, count: int) -> list[float]:
+        if self._data is None:
+            self._data = self._on_device(x, y)
+        times = []
+        for _ in range(count):
+            start = time.perf_counter()
+            self._epoch(*self._data)
+            times.append((time.perf_counter() - start) * 1e3)
+        return times
+
+    def peak_bytes(self) -> int | None:
+        cuda = self._torch.cuda
+        return cuda.max_memory_allocated() if self._device.type == "cuda" else None
+
+    def profile(self, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+        raise RuntimeError("only kerascnn's step can be profiled")
+
+
+class Worker:
+    """Answers the requests."""
+
+    def __init__(self, training: KerasTraining | TorchTraining, case: Case):
+        self._training, self._case = training, case
+        self._data: tuple[np.ndarray, np.ndarray] | None = None
+        self._epoch_ms = 0.0
+
+    def fit(self, batches: int, duration: float) -> dict[str, Any]:
+        """Epochs of so many batches for about so long; before the first ones, two to warm up."""
+        if self._data is None:
+            self._data = self._case.data(batches)
+            self._epoch_ms = self._training.epochs(*self._data, 2)[-1]
+        count = min(100, max(2, round(duration * 1e3 / self._epoch_ms)))
+        times = self._training.epochs(*self._data, count)
+        self._epoch_ms = float(np.median(times))
+        return {"ms": times}
+
+    def memory(self) -> dict[str, Any]:
+        return {"bytes": self._training.peak_bytes()}
+
+    def profile(self) -> dict[str, Any]:
+        return self._training.profile(*self._case.data(1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("library")
+    parser.add_argument("case")
+    parser.add_argument("policy")
+    parser.add_argument("device")
+    args = parser.parse_args()
+    answers = take_standard_output()
+    case = Case.parse(args.case)
+    kind = TorchTraining if args.library.startswith("torch") else KerasTraining
+    training = kind(args.library, case, args.policy, args.device)
+    loss = training.one_batch(*case.data(1))
+    versions = {"python": platform.python_version(), **training.versions()}
+    say({"versions": versions, "parameters": training.parameters, "loss": loss}, answers)
+    serve(Worker(training, case), answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""The benchmark of larger networks: they are the same ones in both libraries, and it runs."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import kerascnn as keras
+
+from .scripts import BENCHMARKS, run
+
+# As published with the weights of torchvision, of ResNet-18 for small images as in many codes for
+# CIFAR-10, of timm's vit_small_patch16_224 without the class token and its place.
+PARAMETERS = {
+    "resnet18": 11_173_962,
+    "resnet50": 25_557_032,
+    "vgg16": 138_357_544,
+    "mobilenet_v2": 3_504_872,
+    "efficientnet_b0": 5_288_548,
+    "convnext_t": 28_589_128,
+    "vit_s16": 22_050_664 - 2 * 384,
+}
+
+
+def torch_network(module, case):
+    """Without memory for its weights."""
+    torch = pytest.importorskip("torch")
+    with torch.device("meta"):
+        return torch, module("large_torch").torch_model(case)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_of_pytorch_are_the_published_ones(module, name):
+    _, network = torch_network(module, module("large_nets").Case.parse(name))
+    assert sum(p.numel() for p in network.parameters()) == PARAMETERS[name]
+
+
+def flop_of_layers(model):
+    """Of a sample, in convolutions and dense layers outside of attention."""
+    total = 0
+    for layer in model.layers:
+        if isinstance(layer, (keras.layers.Conv2D, keras.layers.DepthwiseConv2D)):
+            outputs = layer.output.shape[1:3]
+        elif isinstance(layer, keras.layers.Dense):
+            outputs = layer.output.shape[1:-1]
+        else:
+            continue
+        total += 2 * math.prod(outputs) * math.prod(layer.kernel.shape)
+    return total
+
+
+def test_every_net_is_known(module):
+    assert set(module("large_nets").NETS) == set(PARAMETERS)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_networks_are_the_same_in_both_libraries(module, name):
+    nets = module("large_nets")
+    case = nets.Case.parse(f"{name}@2x64")
+    torch, network = torch_network(module, case)
+    model = nets.keras_model(keras, case)
+    ours = sum(math.prod(v.shape) for v in model.trainable_variables)
+    assert ours == sum(p.numel() for p in network.parameters())
+
+    flop_counter = pytest.importorskip("torch.utils.flop_counter")
+    with flop_counter.FlopCounterMode(display=False) as counter, torch.no_grad():
+        logits = network.eval()(torch.empty((1, 3, 64, 64), device="meta"))
+    assert tuple(logits.shape[1:]) == model.output_shape[1:]
+    expected = counter.get_total_flops()
+    if name == "vit_s16":
+        places, width = (64 // nets.VIT_PATCH) ** 2, nets.VIT_WIDTH
+        projections, attention = 4 * 2 * places * width**2, 2 * 2 * places**2 * width
+        expected -= nets.VIT_BLOCKS * (projections + attention)
+    assert flop_of_layers(model) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "printed"),
+    [
+        ("vit_s16", ("vit_s16", 128, 224), "vit_s16"),
+        ("resnet18@512", ("resnet18", 512, 32), "resnet18"),
+        ("resnet50@8", ("resnet50", 8, 224), "resnet50@8"),
+        ("vgg16@64x32", ("vgg16", 64, 32), "vgg16@64x32"),
+    ],
+)
+def test_names_of_cases(module, text, expected, printed):
+    case = module("large_nets").Case.parse(text)
+    assert case == expected and str(case) == printed
+    x, y = case._replace(batch_size=2, image_size=9).data(3)
+    assert x.shape == (6, 9, 9, 3) and x.dtype == np.uint8 and len(y) == 6
+
+
+def test_measures_in_turns(tmp_path):
+    pytest.importorskip("torch")
+    output = tmp_path / "large.json"
+    done = run(
+        BENCHMARKS / "large.py",
+        *("--device", "cpu", "--nets", "resnet18@2x8", "--peers", "torch", "--batches", 2),
+        *("--seconds", 0.1, "--profile", "--output", output),
+    )
+    rows = json.loads(output.read_text())["rows"]
+    assert [row["peer"] for row in rows] == ["kerascnn", "torch"]
+    for row in rows:
+        assert "error" not in row
+        assert (row["net"], row["policy"]) == ("resnet18@2x8", "mixed_bfloat16")
+        assert row["parameters"] == PARAMETERS["resnet18"]
+        # Ten classes by chance; weights of both libraries begin with other numbers.
+        assert 0 < row["first_loss"] < 20
+        assert len(row["images_per_s"]) == 2 and min(map(min, row["images_per_s"])) > 0
+        assert len(row["first_step_s"]) == 1 and row["first_step_s"][0] > 0
+        assert ("profile" in row) == (row["peer"] == "kerascnn")
+    assert "| convolution |" in done.stdout and "| update |" in done.stdout
+    lines = [line for line in done.stdout.splitlines() if line.startswith("| resnet18@2x8 |")]
+    own, torch, *_ = (line.split("|")[7].strip() for line in lines)
+    assert float(own) > 0 and torch == ""
+
+
+def test_says_which_peer_is_missing(tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('not here')\n")
+    done = run(
+        BENCHMARKS / "large.py",
+        *("--device", "cpu", "--nets", "resnet18@1x8", "--peers", "torch", "--batches", 1),
+        *("--seconds", 0, "--rounds", 1, "--starts", 2, "--policy", "float32"),
+        *("--path", tmp_path),
+    )
+    assert "resnet18@1x8 float32, torch failed: ImportError: not here" in done.stdout
+    (own,) = (line for line in done.stdout.splitlines() if "| kerascnn |" in line)
+    assert own.split("|")[5].count(",") == 1 and own.split("|")[7].strip() == "-"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "part"),
+    [
+        ("--nets", "resnet51", "'resnet51' is no net"),
+        ("--nets", "resnet50@0", "'resnet50@0' is no net"),
+        ("--peers", "abacus", "'abacus' is none of"),
+        ("--policy", "float8", "'float8' is none of"),
+        ("--rounds", "0", "--rounds must be at least 1"),
+    ],
+)
+def test_wrong_command_lines(option, value, part):
+    done = run(BENCHMARKS / "large.py", "--device", "cpu", option, value, expected=2)
+    assert part in done.stderr.splitlines()[-1]
+
+
+def row(op, kernel, **more):
+    plain = {"op": op, "kernel": kernel, "implementation": "", "phase": "forward", "calls": 1.0}
+    return plain | {"busy_us": 1.0, "bytes": 8.0, "flop": 2.0} | more
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        (row("conv2d_wgrad", "sm90_xmma_wgrad"), "convolution"),
+        (row("cast+matmul", "nvjet"), "product"),
+        (row("cast", "interpret_floats"), "cast alone"),
+        (row("cast+add", "interpret_floats"), "interpreter"),
+        (row("cast+add", "region_1f", implementation="generated map"), "generated region"),
+        (row("max_pool2d_grad", "pool"), "pooling"),
+        (row("batch_norm", "normalize"), "normalization"),
+        (row("reduce_sum", "reduce_rows"), "reduction"),
+        (row("transpose", "transpose_tiles"), "copy"),
+        (row("sgd_update", "update_all", phase="update"), "update"),
+        (row("argmax", "find"), "other"),
+    ],
+)
+def test_kinds_of_kernels(module, found, kind):
+    assert module("kernel_kinds").kind_of(found) == kind
+
+
+def test_kinds_are_summed(module):
+    kinds = module("kernel_kinds")
+    rows = [
+        row("cast", "interpret_floats"),
+        row("relu", "interpret_floats", busy_us=5.0),
+        row("cast", "interpret_floats", busy_us=2.5),
+    ]
+    first, second = kinds.summed(rows)
+    assert (first["kind"], second["kind"]) == ("interpreter", "cast alone")
+    assert second == {
+        "kind": "cast alone",
+        "calls": 2.0,
+        "busy_us": 3.5,
+        "bytes": 16.0,
+        "flop": 4.0,
+    }
+    assert [r["busy_us"] for r in kinds.longest(rows, 2)] == [5.0, 3.5]
