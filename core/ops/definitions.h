@@ -6,7 +6,7 @@
 
 namespace kerascnn {
 
-#define KERASCNN_DECLARE_OP(name) extern const OpDef op_##name;
+#define KERASCNN_DECLARE_OP(name, ...) extern const OpDef op_##name;
 KERASCNN_OP_LIST(KERASCNN_DECLARE_OP)
 #undef KERASCNN_DECLARE_OP
 

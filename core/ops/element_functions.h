@@ -525,49 +525,36 @@ using element_result_t = typename element::Result<element_result_is_bool(op), T>
 template <ElementOp op, typename T>
 KERASCNN_HOST_DEVICE element_result_t<op, T> element_apply(T a, T b = T(), T c = T(), T p0 = T(),
                                                            T p1 = T()) {
-  // clang-format off
-  if constexpr (op == ElementOp::where) return element::where(a, b, c);
-  else if constexpr (op == ElementOp::cast) return a;
-  else if constexpr (op == ElementOp::clip) return element::clip(a, p0, p1);
-#define KERASCNN_CALL_A(name) else if constexpr (op == ElementOp::name) return element::name(a);
-#define KERASCNN_CALL_AB(name) else if constexpr (op == ElementOp::name) return element::name(a, b);
-#define KERASCNN_CALL_AP(name) else if constexpr (op == ElementOp::name) return element::name(a, p0);
-#define KERASCNN_CALL_ABP(name) else if constexpr (op == ElementOp::name) return element::name(a, b, p0);
-  KERASCNN_CALL_AB(add) KERASCNN_CALL_AB(subtract) KERASCNN_CALL_AB(multiply)
-  KERASCNN_CALL_AB(divide) KERASCNN_CALL_AB(power) KERASCNN_CALL_AB(maximum)
-  KERASCNN_CALL_AB(minimum) KERASCNN_CALL_AB(equal) KERASCNN_CALL_AB(not_equal)
-  KERASCNN_CALL_AB(less) KERASCNN_CALL_AB(less_equal) KERASCNN_CALL_AB(greater)
-  KERASCNN_CALL_AB(greater_equal) KERASCNN_CALL_AB(logical_and) KERASCNN_CALL_AB(logical_or)
-  KERASCNN_CALL_A(logical_not) KERASCNN_CALL_A(negative) KERASCNN_CALL_A(absolute)
-  KERASCNN_CALL_A(sign) KERASCNN_CALL_A(reciprocal) KERASCNN_CALL_A(square) KERASCNN_CALL_A(sqrt)
-  KERASCNN_CALL_A(rsqrt) KERASCNN_CALL_A(exp) KERASCNN_CALL_A(log) KERASCNN_CALL_A(log1p)
-  KERASCNN_CALL_A(floor) KERASCNN_CALL_A(isfinite) KERASCNN_CALL_A(relu)
-  KERASCNN_CALL_AP(leaky_relu) KERASCNN_CALL_AP(clipped_relu) KERASCNN_CALL_AP(elu)
-  KERASCNN_CALL_A(sigmoid) KERASCNN_CALL_A(tanh) KERASCNN_CALL_AP(gelu) KERASCNN_CALL_A(silu)
-  KERASCNN_CALL_A(softplus) KERASCNN_CALL_AB(relu_grad) KERASCNN_CALL_ABP(leaky_relu_grad)
-  KERASCNN_CALL_ABP(clipped_relu_grad) KERASCNN_CALL_ABP(elu_grad)
-  KERASCNN_CALL_AB(sigmoid_grad) KERASCNN_CALL_AB(tanh_grad) KERASCNN_CALL_ABP(gelu_grad)
-  KERASCNN_CALL_AB(silu_grad) KERASCNN_CALL_AB(softplus_grad)
-  KERASCNN_CALL_A(sin) KERASCNN_CALL_A(cos) KERASCNN_CALL_A(tan) KERASCNN_CALL_A(arcsin)
-  KERASCNN_CALL_A(arccos) KERASCNN_CALL_A(arctan) KERASCNN_CALL_A(sinh) KERASCNN_CALL_A(cosh)
-  KERASCNN_CALL_A(arcsinh) KERASCNN_CALL_A(arccosh) KERASCNN_CALL_A(arctanh)
-  KERASCNN_CALL_A(expm1) KERASCNN_CALL_A(erf) KERASCNN_CALL_A(erfc) KERASCNN_CALL_A(erfinv)
-  KERASCNN_CALL_A(ceil) KERASCNN_CALL_A(round) KERASCNN_CALL_AB(arctan2) KERASCNN_CALL_AB(mod)
-  KERASCNN_CALL_AB(floor_divide) KERASCNN_CALL_AB(bitwise_and) KERASCNN_CALL_AB(bitwise_or)
-  KERASCNN_CALL_AB(bitwise_xor) KERASCNN_CALL_AB(left_shift) KERASCNN_CALL_AB(right_shift)
-#undef KERASCNN_CALL_A
-#undef KERASCNN_CALL_AB
-#undef KERASCNN_CALL_AP
-#undef KERASCNN_CALL_ABP
-  // clang-format on
+  if constexpr (op == ElementOp::cast) {
+    return a;
+  }
+  // By the number of operands and of parameters.
+#define KERASCNN_CALL_1_0(name) element::name(a)
+#define KERASCNN_CALL_1_1(name) element::name(a, p0)
+#define KERASCNN_CALL_1_2(name) element::name(a, p0, p1)
+#define KERASCNN_CALL_2_0(name) element::name(a, b)
+#define KERASCNN_CALL_2_1(name) element::name(a, b, p0)
+#define KERASCNN_CALL_3_0(name) element::name(a, b, c)
+#define KERASCNN_CASE(name, operands, parameters, kind)   \
+  else if constexpr (op == ElementOp::name) {             \
+    return KERASCNN_CALL_##operands##_##parameters(name); \
+  }
+  KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
+#undef KERASCNN_CASE
+#undef KERASCNN_CALL_1_0
+#undef KERASCNN_CALL_1_1
+#undef KERASCNN_CALL_1_2
+#undef KERASCNN_CALL_2_0
+#undef KERASCNN_CALL_2_1
+#undef KERASCNN_CALL_3_0
 }
 
 // The same with the op known at run time; a bool result is 0 or 1 in T.
 template <typename T>
 KERASCNN_HOST_DEVICE T element_apply(ElementOp op, T a, T b, T c, T p0, T p1) {
   switch (op) {
-#define KERASCNN_CASE(name, operands, parameters, is_bool) \
-  case ElementOp::name:                                    \
+#define KERASCNN_CASE(name, operands, parameters, kind) \
+  case ElementOp::name:                                 \
     return static_cast<T>(element_apply<ElementOp::name, T>(a, b, c, p0, p1));
     KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
 #undef KERASCNN_CASE

@@ -90,7 +90,7 @@ OpCost op_cost(const OpDef& op, const Attributes& attributes, Specs inputs, Spec
 }
 
 const std::vector<const OpDef*>& all_ops() {
-#define KERASCNN_OP_ADDRESS(name) &op_##name,
+#define KERASCNN_OP_ADDRESS(name, ...) &op_##name,
   static const std::vector<const OpDef*> ops = {KERASCNN_OP_LIST(KERASCNN_OP_ADDRESS)};
 #undef KERASCNN_OP_ADDRESS
   return ops;

@@ -1,25 +1,20 @@
-// Every op there is. Each name stands for one OpDef, `op_<name>`, defined in core/ops/.
+// Every op there is. Each name stands for one OpDef, `op_<name>`, defined in core/ops/, and for one
+// function `plan_<name>` of each backend, unless the op is a view.
+//
+// OP takes the name and may be given more: #define OP(name, ...).
 #pragma once
 
+#include "core/ops/element_ops.h"
+
 // clang-format off
-#define KERASCNN_OP_LIST(OP)                                                                      \
-  /* arithmetic with broadcasting (binary.cpp) */                                                 \
-  OP(add) OP(subtract) OP(multiply) OP(divide) OP(power) OP(maximum) OP(minimum)                  \
-  OP(arctan2) OP(mod) OP(floor_divide) OP(bitwise_and) OP(bitwise_or) OP(bitwise_xor)             \
-  OP(left_shift) OP(right_shift)                                                                  \
-  /* comparison with broadcasting, bool results (compare.cpp) */                                  \
-  OP(equal) OP(not_equal) OP(less) OP(less_equal) OP(greater) OP(greater_equal)                   \
-  OP(logical_and) OP(logical_or) OP(logical_not) OP(where)                                        \
-  /* functions of one element (unary.cpp) */                                                      \
-  OP(negative) OP(absolute) OP(sign) OP(reciprocal) OP(square) OP(sqrt) OP(rsqrt)                 \
-  OP(exp) OP(log) OP(log1p) OP(floor) OP(clip) OP(isfinite) OP(cast)                              \
-  OP(sin) OP(cos) OP(tan) OP(arcsin) OP(arccos) OP(arctan) OP(sinh) OP(cosh) OP(arcsinh)          \
-  OP(arccosh) OP(arctanh) OP(expm1) OP(erf) OP(erfc) OP(erfinv) OP(ceil) OP(round)                \
-  /* activations and their gradients (activation.cpp) */                                          \
-  OP(relu) OP(leaky_relu) OP(clipped_relu) OP(elu) OP(sigmoid) OP(tanh) OP(gelu) OP(silu)         \
-  OP(softplus)                                                                                    \
-  OP(relu_grad) OP(leaky_relu_grad) OP(clipped_relu_grad) OP(elu_grad) OP(sigmoid_grad)           \
-  OP(tanh_grad) OP(gelu_grad) OP(silu_grad) OP(softplus_grad)                                     \
+// Output 0 is the memory of input 0: no kernel runs (shape_ops.cpp).
+#define KERASCNN_VIEW_OP_LIST(OP) OP(reshape) OP(stop_gradient) OP(barrier)
+
+#define KERASCNN_KERNEL_OP_LIST(OP)                                                               \
+  /* functions of single elements, activations among them (element_ops.h lists the ops;           \
+     binary.cpp, compare.cpp, unary.cpp and activation.cpp define them) */                        \
+  KERASCNN_ELEMENT_OP_LIST(OP)                                                                    \
+  /* normalization along an axis (activation.cpp) */                                              \
   OP(softmax) OP(log_softmax) OP(softmax_grad) OP(log_softmax_grad)                               \
   /* what the fusion pass makes of several element functions (fused_elementwise.cpp) */           \
   OP(fused_elementwise)                                                                           \
@@ -30,9 +25,8 @@
   /* order (argsort.cpp) */                                                                       \
   OP(argsort)                                                                                     \
   /* shape (shape_ops.cpp) and indexing (indexing.cpp) */                                         \
-  OP(reshape) OP(transpose) OP(broadcast_to) OP(concatenate) OP(slice) OP(slice_grad)             \
+  OP(transpose) OP(broadcast_to) OP(concatenate) OP(slice) OP(slice_grad)                         \
   OP(gather) OP(gather_grad) OP(one_hot) OP(take_batch) OP(take_batches) OP(put_batch)            \
-  OP(stop_gradient) OP(barrier)                                                                   \
   /* linear algebra (matmul.cpp, dense.cpp) */                                                    \
   OP(matmul) OP(integer_matmul) OP(dense)                                                         \
   /* what passes make of a product and what follows it (fused_products.cpp) */                    \
@@ -62,4 +56,6 @@
   OP(loop) OP(switch)                                                                             \
   /* what users define while a program runs (custom_op.cpp) */                                    \
   OP(custom_op)
+
+#define KERASCNN_OP_LIST(OP) KERASCNN_VIEW_OP_LIST(OP) KERASCNN_KERNEL_OP_LIST(OP)
 // clang-format on

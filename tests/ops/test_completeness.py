@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from kerascnn import _core
@@ -29,9 +32,9 @@ def missing_parts(op: str, info: dict, references, cases, bad) -> list[str]:
     if info["differentiable"] and info["reason"]:
         missing.append("a choice: it has a gradient and a reason to have none")
     if not info["is_view"] and not info["has_cpu_kernel"]:
-        missing.append("a row in core/backend/cpu/kernel_table.cpp")
+        missing.append("a kernel for the CPU (plan_<op> in core/backend/cpu)")
     if not info["is_view"] and info["has_cuda_kernel"] is False:
-        missing.append("a row in core/backend/cuda/kernel_table.cpp")
+        missing.append("a kernel for CUDA (plan_<op> in core/backend/cuda)")
     if op not in references:
         missing.append("a reference in tests/ops/reference.py")
     rows = [case for case in cases if case.op == op]
@@ -66,6 +69,16 @@ def test_names_are_unique():
     assert len(_core.op_names()) == len(set(_core.op_names()))
 
 
+def test_the_page_names_the_files_of_a_function_of_single_elements():
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "adding_an_op.md").read_text(encoding="utf-8")
+    section = page.split("## A function of single elements\n")[1]
+    files = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+    assert 1 < len(files) <= 8
+    for file in files:
+        assert "log1p" in (root / file).read_text(encoding="utf-8"), file
+
+
 class TestTheTestItself:
     """Each omission, in a made-up table, is reported."""
 
@@ -87,8 +100,8 @@ class TestTheTestItself:
         [
             ({"differentiable": False}, "a gradient"),
             ({"reason": "none needed"}, "a choice"),
-            ({"has_cpu_kernel": False}, "cpu/kernel_table"),
-            ({"has_cuda_kernel": False}, "cuda/kernel_table"),
+            ({"has_cpu_kernel": False}, "core/backend/cpu"),
+            ({"has_cuda_kernel": False}, "core/backend/cuda"),
             ({"references": {}}, "a reference"),
             ({"cases": ()}, "a row in"),
             ({"bad": ()}, "a bad call"),

@@ -15,15 +15,6 @@ namespace {
 
 constexpr bool has_element_loop(ElementOp op) {
   switch (op) {
-    // No function of one type.
-    case ElementOp::where:
-    case ElementOp::cast:
-    // Of integers.
-    case ElementOp::bitwise_and:
-    case ElementOp::bitwise_or:
-    case ElementOp::bitwise_xor:
-    case ElementOp::left_shift:
-    case ElementOp::right_shift:
     // A call of the library for each element.
     case ElementOp::power:
     case ElementOp::sin:
@@ -43,7 +34,7 @@ constexpr bool has_element_loop(ElementOp op) {
     case ElementOp::floor_divide:
       return false;
     default:
-      return !element_result_is_bool(op);
+      return element_kind(op) == ElementKind::Number || element_kind(op) == ElementKind::Floating;
   }
 }
 
@@ -115,9 +106,8 @@ constexpr ElementLoop make_element_loop() {
 }  // namespace
 
 extern const ElementLoops kElementLoops;
-#define KERASCNN_ELEMENT(name, operands, parameters, is_bool) make_element_loop<ElementOp::name>(),
-#define KERASCNN_CONDITION(name, operands, parameters, is_bool) \
-  make_condition_loop<ElementOp::name>(),
+#define KERASCNN_ELEMENT(name, operands, parameters, kind) make_element_loop<ElementOp::name>(),
+#define KERASCNN_CONDITION(name, operands, parameters, kind) make_condition_loop<ElementOp::name>(),
 const ElementLoops kElementLoops = {
     .of = {KERASCNN_ELEMENT_OP_LIST(KERASCNN_ELEMENT)},
     .conditions = {KERASCNN_ELEMENT_OP_LIST(KERASCNN_CONDITION)},

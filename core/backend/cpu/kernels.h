@@ -8,8 +8,9 @@
 
 namespace kerascnn::cpu {
 
-#define KERASCNN_DECLARE_PLAN(name) std::unique_ptr<Kernel> plan_##name(const PlanRequest& request);
-KERASCNN_OP_LIST(KERASCNN_DECLARE_PLAN)
+#define KERASCNN_DECLARE_PLAN(name, ...) \
+  std::unique_ptr<Kernel> plan_##name(const PlanRequest& request);
+KERASCNN_KERNEL_OP_LIST(KERASCNN_DECLARE_PLAN)
 #undef KERASCNN_DECLARE_PLAN
 
 }  // namespace kerascnn::cpu

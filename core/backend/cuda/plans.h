@@ -9,8 +9,9 @@
 
 namespace kerascnn::cuda {
 
-#define KERASCNN_DECLARE_PLAN(name) std::unique_ptr<Kernel> plan_##name(const PlanRequest& request);
-KERASCNN_OP_LIST(KERASCNN_DECLARE_PLAN)
+#define KERASCNN_DECLARE_PLAN(name, ...) \
+  std::unique_ptr<Kernel> plan_##name(const PlanRequest& request);
+KERASCNN_KERNEL_OP_LIST(KERASCNN_DECLARE_PLAN)
 #undef KERASCNN_DECLARE_PLAN
 
 // Backend::fuses for conv2d_max_pool2d and its gradients; false for any other op.
