@@ -126,6 +126,18 @@ class Executor {
   virtual void run_later(int64_t steps) { run(steps); }
 };
 
+// What one region (core/graph/region.h) may have; larger groups are split. By default what the
+// kernels take that every backend has.
+struct RegionLimits {
+  bool rows = false;     // of kind rows
+  bool columns = false;  // of kind columns
+  int max_inputs = 8;
+  int max_outputs = 8;
+  int max_ops = 32;
+  int max_constants = 16;
+  int64_t max_row = 1 << 14;  // elements of a row, of kind rows
+};
+
 // Counts since the process began.
 struct LaunchStats {
   int64_t kernel_launches = 0;  // kernels launched one by one by the host
@@ -171,6 +183,8 @@ class Backend {
   virtual bool fuses(const PlanRequest&) { return false; }
   // Kernel::num_partial_sums of the op's kernel, where the device gains if others add them up.
   virtual int64_t num_partial_sums(const PlanRequest&) { return 0; }
+  // Of regions whose element ops have this shape.
+  virtual RegionLimits region_limits(const Shape&) const { return {}; }
   // Of at least one lane. `single_steps`: runs will have one step each.
   virtual std::unique_ptr<Executor> make_executor(Lanes lanes, bool single_steps = false) = 0;
   // Where runs of an executor can be noted to be started together; null where each starts at once.

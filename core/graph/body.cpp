@@ -20,6 +20,21 @@ std::vector<bool> needed_values(const Graph& graph, const std::vector<ValueId>& 
   return needed;
 }
 
+void check_body_inputs(std::string_view what, const Body& body,
+                       const std::vector<TensorSpec>& given) {
+  if (body.graph == nullptr || body.inputs.size() != given.size()) {
+    throw ValueError(
+        message(what, " must have ", given.size(), " inputs, received ", body.inputs.size()));
+  }
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (body.inputs[i] == kNoValue) continue;
+    const TensorSpec& expected = body.graph->value(body.inputs[i]).spec;
+    if (expected == given[i]) continue;
+    throw ValueError(message(what, " takes ", spec_string(expected), " as input ", i, ", received ",
+                             spec_string(given[i])));
+  }
+}
+
 RootedGraph body_graph(const Body& body, const std::vector<TensorSpec>& inputs) {
   const Graph& source = *body.graph;
   const std::vector<bool> needed = needed_values(source, body.outputs);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "core/graph/rooted_graph.h"
@@ -20,6 +21,11 @@ struct Body {
 
   const TensorSpec& output_spec(size_t index) const { return graph->value(outputs[index]).spec; }
 };
+
+// Throws ValueError, which begins with `what`, where the body has another number of inputs or takes
+// others than these.
+void check_body_inputs(std::string_view what, const Body& body,
+                       const std::vector<TensorSpec>& given);
 
 // Whether each value of a graph is needed for these. `for_gradients`: also for their gradients,
 // which calls with gradients of their own may hand to values that nothing is computed from.

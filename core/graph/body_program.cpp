@@ -8,9 +8,10 @@
 namespace kerascnn {
 
 BodyProgram::BodyProgram(const Body& body, const std::vector<TensorSpec>& inputs, Device device,
-                         const PlanRequest& node) {
+                         const PlanRequest& node, bool optimize) {
   const RootedGraph rooted = body_graph(body, inputs);
   CompileOptions options;
+  options.optimize = optimize;
   options.allow_tf32 = node.allow_tf32;
   options.autotune = node.autotune;
   options.is_body = true;

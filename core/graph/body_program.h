@@ -12,9 +12,10 @@ namespace kerascnn {
 
 class BodyProgram {
  public:
-  // `inputs`: the specs of the node's values that the body is given.
+  // `inputs`: the specs of the node's values that the body is given. Without `optimize` each node
+  // of the body runs by itself.
   BodyProgram(const Body& body, const std::vector<TensorSpec>& inputs, Device device,
-              const PlanRequest& node);
+              const PlanRequest& node, bool optimize = true);
 
   // Of intermediate results and outputs, from an address that is a multiple of kBufferAlignment on.
   int64_t workspace_bytes() const;

@@ -26,20 +26,6 @@ TensorSpec stack_of(const TensorSpec& row, int64_t length) {
   return {row.dtype, shape};
 }
 
-void check_body(std::string_view what, const Body& body, const std::vector<TensorSpec>& given) {
-  if (body.graph == nullptr || body.inputs.size() != given.size()) {
-    throw ValueError(
-        message(what, " must have ", given.size(), " inputs, received ", body.inputs.size()));
-  }
-  for (size_t i = 0; i < given.size(); ++i) {
-    if (body.inputs[i] == kNoValue) continue;
-    const TensorSpec& expected = body.graph->value(body.inputs[i]).spec;
-    if (expected == given[i]) continue;
-    throw ValueError(message(what, " takes ", spec_string(expected), " as input ", i, ", received ",
-                             spec_string(given[i])));
-  }
-}
-
 std::vector<TensorSpec> infer_loop(const Attributes& attributes, Specs inputs) {
   const LoopShape shape = loop_shape(attributes, inputs.size());
   if (shape.length < (shape.condition == nullptr ? 0 : -1)) {
@@ -54,7 +40,7 @@ std::vector<TensorSpec> infer_loop(const Attributes& attributes, Specs inputs) {
         message("loop: the count must be int64 (), received ", spec_string(inputs[0])));
   }
   const std::vector<TensorSpec> given = shape.body_inputs(inputs);
-  check_body("loop: the body", *shape.body, given);
+  check_body_inputs("loop: the body", *shape.body, given);
   std::vector<TensorSpec> outputs;
   for (size_t i = 0; i < shape.num_carries; ++i) {
     outputs.push_back(inputs[shape.first_carry() + i]);
@@ -71,7 +57,7 @@ std::vector<TensorSpec> infer_loop(const Attributes& attributes, Specs inputs) {
     std::vector<TensorSpec> kept = given;
     kept.erase(kept.begin() + static_cast<int64_t>(shape.num_carries),
                kept.begin() + static_cast<int64_t>(shape.num_carries + shape.num_slices));
-    check_body("loop: the condition", *shape.condition, kept);
+    check_body_inputs("loop: the condition", *shape.condition, kept);
     if (shape.condition->outputs.size() != 1 ||
         shape.condition->output_spec(0) != scalar(DType::Bool)) {
       throw ValueError("loop: the condition must give one bool of shape ()");
@@ -103,7 +89,7 @@ std::vector<TensorSpec> infer_switch(const Attributes& attributes, Specs inputs)
   std::vector<TensorSpec> outputs;
   for (size_t i = 0; i < bodies.size(); ++i) {
     const Body& body = *bodies[i];
-    check_body(message("switch: branch ", i), body, operands);
+    check_body_inputs(message("switch: branch ", i), body, operands);
     std::vector<TensorSpec> own;
     for (size_t k = 0; k < body.outputs.size(); ++k) own.push_back(body.output_spec(k));
     if (i == 0) outputs = own;

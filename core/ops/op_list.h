@@ -54,6 +54,8 @@
   OP(sgd_update) OP(adam_update)                                                                  \
   /* ops that own graphs (loop.cpp) */                                                            \
   OP(loop) OP(switch)                                                                             \
+  /* what a pass makes of memory-bound nodes (core/graph/region.cpp) */                           \
+  OP(region)                                                                                      \
   /* what users define while a program runs (custom_op.cpp) */                                    \
   OP(custom_op)
 

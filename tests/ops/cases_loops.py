@@ -9,7 +9,7 @@ from kerascnn import _core
 from .case import Bad, normal, row, zeros
 from .reference import numpy_dtype, reference
 
-_MEANING = {}  # of a body, as a function of its inputs
+MEANING = {}  # of a body, as a function of its inputs
 _BODIES = {}
 
 
@@ -25,7 +25,7 @@ def body(name, dtype, shapes, build, meaning):
             inputs.append(graph.input(f"x{i}", list(shape), own))
         made = _core.Body(graph, inputs, build(graph, *inputs))
         _BODIES[name, dtype] = made
-        _MEANING[made] = meaning
+        MEANING[made] = meaning
     return _BODIES[name, dtype]
 
 
@@ -44,13 +44,13 @@ def loop(*inputs, bodies, length, reverse, counted, carries, slices):
     state, rows, others = inputs[:carries], inputs[carries:][:slices], inputs[carries + slices :]
     stacks, saved, steps = {}, [_rows(max(length, 0), c) for c in state], 0
     while steps < count or count < 0:
-        if len(bodies) == 2 and not _MEANING[bodies[1]](*state, *others):
+        if len(bodies) == 2 and not MEANING[bodies[1]](*state, *others):
             break
         place = count - 1 - steps if reverse else steps
         for stack, carry in zip(saved, state, strict=True):
             if length >= 0:
                 stack[place] = carry
-        results = _MEANING[bodies[0]](*state, *(x[place] for x in rows), *others)
+        results = MEANING[bodies[0]](*state, *(x[place] for x in rows), *others)
         state = results[:carries]
         for i, y in enumerate(results[carries:]):
             stacks.setdefault(i, _rows(length, y))[place] = y
@@ -63,7 +63,7 @@ def loop(*inputs, bodies, length, reverse, counted, carries, slices):
 
 @reference("switch")
 def switch(index, *operands, bodies):
-    return tuple(_MEANING[bodies[min(max(int(index), 0), len(bodies) - 1)]](*operands))
+    return tuple(MEANING[bodies[min(max(int(index), 0), len(bodies) - 1)]](*operands))
 
 
 def _recurrent(dtype):

@@ -6,11 +6,13 @@
 #include <array>
 #include <vector>
 
+#include "core/backend/body_kernel.h"
 #include "core/backend/cpu/broadcast.h"
 #include "core/backend/cpu/element_loops.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
+#include "core/graph/region_program.h"
 
 namespace kerascnn::cpu {
 
@@ -239,9 +241,8 @@ void run_instruction(const ElementInstruction& instruction, const RegisterPointe
 
 class FusedElementwise {
  public:
-  explicit FusedElementwise(const PlanRequest& request)
-      : program_(decode_element_program(request.attributes, request.inputs)),
-        size_(size_of(request.outputs[0])) {
+  FusedElementwise(const PlanRequest& request, const ElementProgram& program)
+      : program_(program), size_(size_of(request.outputs[0])) {
     for (size_t k = 0; k < request.inputs.size(); ++k) {
       inputs_.push_back(broadcast_geometry(request.outputs[0].shape, request.inputs.subspan(k, 1)));
     }
@@ -422,14 +423,24 @@ class FusedElementwise {
   int direct_output_ = -1;  // the output that the last instruction writes itself
 };
 
-}  // namespace
-
-std::unique_ptr<Kernel> plan_fused_elementwise(const PlanRequest& request) {
-  FusedElementwise fused(request);
+std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementProgram& program) {
+  FusedElementwise fused(request, program);
   const int64_t workspace = fused.workspace_bytes();
   std::string description = "kerascnn elementwise " + fused.name();
   return make_kernel(
       std::move(description), [fused](const KernelArgs& args) { fused.run(args); }, workspace);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_fused_elementwise(const PlanRequest& request) {
+  return plan_program(request, decode_element_program(request.attributes, request.inputs));
+}
+
+std::unique_ptr<Kernel> plan_region(const PlanRequest& request) {
+  const Region region = read_region(request.attributes);
+  if (const auto program = element_program(region)) return plan_program(request, *program);
+  return plan_body_kernel(request, *region.body, Device{});
 }
 
 }  // namespace kerascnn::cpu

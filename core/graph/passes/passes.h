@@ -22,6 +22,8 @@ struct PassOptions {
   // May kernels run side by side there?
   bool runs_side_by_side = false;
   bool autotune = false;  // of PlanRequest
+  // Backend::region_limits of the device; without it those that hold for all.
+  std::function<RegionLimits(const Shape&)> region_limits = nullptr;
 };
 
 // Does the device gain from this op? `inputs` are values of the graph.

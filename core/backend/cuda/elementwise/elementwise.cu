@@ -460,7 +460,10 @@ std::unique_ptr<Kernel> make_interpreter(std::string description, void (*kernel)
                            });
 }
 
-std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementProgram& program) {
+}  // namespace
+
+std::unique_ptr<Kernel> plan_element_program(const PlanRequest& request,
+                                             const ElementProgram& program) {
   const BroadcastGeometry g = broadcast_geometry(request.outputs[0].shape, request.inputs);
   const std::string description = "kerascnn elementwise " + element_program_name(program);
   const bool compact = has_compact_ops(program);
@@ -483,6 +486,8 @@ std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementPr
       general_params(request, program, g), kElementThreads, kElementThreads);
 }
 
+namespace {
+
 std::unique_ptr<Kernel> plan_op(const PlanRequest& request, ElementOp op) {
   ElementProgram program;
   program.num_inputs = element_num_operands(op);
@@ -501,7 +506,7 @@ std::unique_ptr<Kernel> plan_op(const PlanRequest& request, ElementOp op) {
   program.register_dtypes[program.num_inputs] = instruction.result_dtype;
   const ElementParameters parameters = element_parameters(op, request.attributes);
   std::copy(parameters.values, parameters.values + 2, instruction.parameters);
-  return plan_program(request, program);
+  return plan_element_program(request, program);
 }
 
 }  // namespace
@@ -514,7 +519,7 @@ KERASCNN_ELEMENT_OP_LIST(KERASCNN_DEFINE_PLAN)
 #undef KERASCNN_DEFINE_PLAN
 
 std::unique_ptr<Kernel> plan_fused_elementwise(const PlanRequest& request) {
-  return plan_program(request, decode_element_program(request.attributes, request.inputs));
+  return plan_element_program(request, decode_element_program(request.attributes, request.inputs));
 }
 
 }  // namespace kerascnn::cuda

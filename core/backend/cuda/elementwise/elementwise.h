@@ -5,8 +5,10 @@
 
 #include <cstdint>
 
+#include "core/backend/backend.h"
 #include "core/base/dtype.h"
 #include "core/ops/element_functions.h"
+#include "core/ops/fused_elementwise.h"
 
 namespace kerascnn::cuda {
 
@@ -28,5 +30,9 @@ SingleElementLaunch find_single_element_launch(ElementOp op, DType operand, DTyp
 
 // A byte cast to float32 and multiplied by parameters[0].
 void launch_scaled_cast(const SingleElementOp& call, cudaStream_t stream, bool early);
+
+// The kernel of a program whose inputs are the call's.
+std::unique_ptr<Kernel> plan_element_program(const PlanRequest& request,
+                                             const ElementProgram& program);
 
 }  // namespace kerascnn::cuda

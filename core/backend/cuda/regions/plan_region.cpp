@@ -1,0 +1,19 @@
+// Which kernel runs a region: the interpreter of element programs for small maps, op by op where
+// there is nothing better.
+#include "core/backend/body_kernel.h"
+#include "core/backend/cuda/elementwise/elementwise.h"
+#include "core/backend/cuda/plans.h"
+#include "core/backend/cuda/runtime/context.h"
+#include "core/graph/region_program.h"
+
+namespace kerascnn::cuda {
+
+std::unique_ptr<Kernel> plan_region(const PlanRequest& request) {
+  const Region region = read_region(request.attributes);
+  if (const auto program = element_program(region)) {
+    return plan_element_program(request, *program);
+  }
+  return plan_body_kernel(request, *region.body, {DeviceType::Cuda, Context::current().index()});
+}
+
+}  // namespace kerascnn::cuda

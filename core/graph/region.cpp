@@ -1,0 +1,223 @@
+#include "core/graph/region.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/graph/body_program.h"
+#include "core/ops/definitions.h"
+#include "core/ops/fused_elementwise.h"
+#include "core/ops/geometry.h"
+
+namespace kerascnn {
+namespace {
+
+constexpr std::array<std::string_view, 3> kKindNames = {"map", "rows", "columns"};
+
+template <typename... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  throw ValueError(message("region: ", parts...));
+}
+
+RegionKind kind_from_name(const std::string& name) {
+  const auto found = std::find(kKindNames.begin(), kKindNames.end(), name);
+  if (found == kKindNames.end()) {
+    fail("kind must be \"map\", \"rows\" or \"columns\", received \"", name, "\"");
+  }
+  return static_cast<RegionKind>(found - kKindNames.begin());
+}
+
+bool broadcasts_to(const Shape& shape, const Shape& target) {
+  if (shape.size() > target.size()) return false;
+  for (size_t i = 1; i <= shape.size(); ++i) {
+    const int64_t extent = shape[shape.size() - i];
+    if (extent != 1 && extent != target[target.size() - i]) return false;
+  }
+  return true;
+}
+
+bool is_among(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Checks that each node of the body is one that a region of its kind may have.
+class BodyChecker {
+ public:
+  explicit BodyChecker(const Region& region)
+      : region_(region),
+        graph_(*region.body->graph),
+        needed_(needed_values(graph_, region.body->outputs)) {}
+
+  void check() const {
+    for (const Node& node : graph_.nodes()) {
+      if (std::any_of(node.outputs.begin(), node.outputs.end(),
+                      [&](ValueId id) { return needed_[id]; })) {
+        check_node(node);
+      }
+    }
+  }
+
+ private:
+  const Shape& shape(ValueId id) const { return graph_.value(id).spec.shape; }
+
+  [[noreturn]] void refuse(const Node& node, std::string_view why) const {
+    std::vector<TensorSpec> inputs;
+    for (ValueId id : node.inputs) inputs.push_back(graph_.value(id).spec);
+    fail(node.op->name, " of ", specs_string(inputs), " can't be in one of kind ",
+         kKindNames[static_cast<size_t>(region_.kind)], " over ", shape_string(region_.domain),
+         ": ", why);
+  }
+
+  void check_node(const Node& node) const {
+    for (ValueId id : node.inputs) {
+      if (region_.kind == RegionKind::Columns && is_sum(id)) {
+        refuse(node, "nothing in it may read what it sums up");
+      }
+    }
+    const Shape& result = shape(node.outputs[0]);
+    if (node.op->name == "broadcast_to") {
+      if (!broadcasts_to(result, region_.domain)) refuse(node, "its result does not broadcast");
+    } else if (node.op->is_elementwise && find_element_op(node.op->name)) {
+      check_element_op(node, result);
+    } else if (region_.kind == RegionKind::Rows && node.op->name == "reshape") {
+      if (!is_row(shape(node.inputs[0])) || !is_row(result)) refuse(node, "it is not of a row");
+    } else if (!is_sum(node.outputs[0])) {
+      refuse(node, "it is no op of this kind");
+    } else if (shape(node.inputs[0]) != region_.domain || !is_over_right_axes(node)) {
+      refuse(node, "it is not over the axes of this kind");
+    }
+  }
+
+  void check_element_op(const Node& node, const Shape& result) const {
+    if (result == region_.domain) {
+      for (ValueId id : node.inputs) {
+        // It would be broadcast along the wrong axis.
+        if (is_row_value(id) && !region_.is_row_shape(shape(id), true)) {
+          refuse(node, "a row value must have all axes here");
+        }
+      }
+    } else if (region_.kind != RegionKind::Rows || !is_row(result)) {
+      refuse(node, "its result has another shape");
+    }
+  }
+
+  bool is_row(const Shape& each) const {
+    return region_.is_row_shape(each, true) || region_.is_row_shape(each, false);
+  }
+
+  // Was the value computed from what a reduction over rows gave?
+  bool is_row_value(ValueId id) const {
+    const Value& value = graph_.value(id);
+    return region_.kind == RegionKind::Rows && value.kind == ValueKind::Result &&
+           shape(id) != region_.domain && is_row(shape(id));
+  }
+
+  bool is_sum(ValueId id) const {
+    const Value& value = graph_.value(id);
+    if (value.kind != ValueKind::Result) return false;
+    const std::string_view name = graph_.nodes()[value.source].op->name;
+    if (region_.kind == RegionKind::Rows) {
+      return is_among(name, {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min"});
+    }
+    return region_.kind == RegionKind::Columns &&
+           is_among(name, {"reduce_sum", "reduce_mean", "column_moments"});
+  }
+
+  bool is_over_right_axes(const Node& node) const {
+    if (node.op->name == "column_moments") return true;
+    const ReduceGeometry g =
+        reduce_geometry(shape(node.inputs[0]), node.attributes.get_ints("axes"));
+    if (!g.is_simple) return false;
+    if (region_.kind == RegionKind::Rows) return g.inner == 1 && g.reduce == region_.columns;
+    return g.outer == 1 && g.inner == region_.columns;
+  }
+
+  const Region& region_;
+  const Graph& graph_;
+  std::vector<bool> needed_;
+};
+
+std::vector<TensorSpec> infer_region(const Attributes& attributes, Specs inputs) {
+  const Region region = read_region(attributes);
+  const Body& body = *region.body;
+  check_num_inputs("region", inputs, body.inputs.size());
+  check_body_inputs("region: the body", body, {inputs.begin(), inputs.end()});
+  if (body.outputs.empty()) fail("the body has no outputs");
+  BodyChecker(region).check();
+  std::vector<TensorSpec> outputs;
+  for (size_t i = 0; i < body.outputs.size(); ++i) outputs.push_back(body.output_spec(i));
+  return outputs;
+}
+
+std::vector<InPlace> in_place_of_map(const Attributes& attributes, size_t num_inputs) {
+  const Region region = read_region(attributes);
+  std::vector<InPlace> pairs;
+  if (region.kind != RegionKind::Map) return pairs;
+  for (size_t output = 0; output < region.body->outputs.size(); ++output) {
+    for (size_t input = 0; input < num_inputs; ++input) pairs.push_back({output, input});
+  }
+  return pairs;
+}
+
+OpCost region_cost(const Attributes& attributes, Specs, Specs, OpCost usual) {
+  return {body_cost(*read_region(attributes).body).flop, usual.bytes};
+}
+
+}  // namespace
+
+bool Region::is_row_shape(const Shape& shape, bool kept) const {
+  if (num_elements(shape) != rows ||
+      (kept ? shape.size() != domain.size() : shape.size() > domain.size())) {
+    return false;
+  }
+  size_t same = 0;
+  while (same < shape.size() && shape[same] == domain[same]) ++same;
+  return std::all_of(shape.begin() + static_cast<int64_t>(same), shape.end(),
+                     [](int64_t extent) { return extent == 1; }) &&
+         (kept || same == shape.size());
+}
+
+Region read_region(const Attributes& attributes) {
+  Region region;
+  region.body = attributes.get_bodies("bodies", 1)[0];
+  region.kind = kind_from_name(attributes.get_string("kind"));
+  region.domain = attributes.get_ints("domain");
+  region.columns = attributes.get_int("columns");
+  const int64_t size = num_elements(region.domain);
+  if (size == 0 || region.columns < 1 || size % region.columns != 0) {
+    fail("a domain of shape ", shape_string(region.domain), " has no matrix of ", region.columns,
+         " columns");
+  }
+  region.rows = size / region.columns;
+  return region;
+}
+
+Attributes region_attributes(const Region& region) {
+  return {{"bodies", Bodies{region.body}},
+          {"kind", std::string(kKindNames[static_cast<size_t>(region.kind)])},
+          {"domain", region.domain},
+          {"columns", region.columns}};
+}
+
+std::string region_name(const Region& region) {
+  const Graph& graph = *region.body->graph;
+  const std::vector<bool> needed = needed_values(graph, region.body->outputs);
+  std::string name;
+  for (const Node& node : graph.nodes()) {
+    if (!needed[node.outputs[0]] || node.op->is_view || node.op->name == "broadcast_to") continue;
+    name += (name.empty() ? "" : "+") + std::string(node.op->name);
+  }
+  return name;
+}
+
+const OpDef op_region = {
+    .name = "region",
+    .infer = infer_region,
+    .not_differentiable = "it is made after differentiation, by the pass form_regions",
+    .in_place = in_place_of_map,
+    .has_bodies = true,
+    .cost = region_cost,
+};
+
+}  // namespace kerascnn

@@ -1,0 +1,60 @@
+// The op `region`: a group of memory-bound nodes that run as one kernel, made by the pass
+// form_regions. The node owns the group as its body (body.h): input i of the node is
+// body->inputs[i], its outputs are body->outputs.
+//
+//   bodies   [body]
+//   kind     "map", "rows" or "columns"
+//   domain   the shape that its element ops have
+//   columns  the domain seen as a matrix has so many columns
+//
+// A body may have these nodes:
+//
+//   any kind  element ops (find_element_op) with results of the domain's shape, whose operands
+//             broadcast to it; broadcast_to, which is only another way of reading
+//   rows      reduce_sum, reduce_mean, reduce_max and reduce_min over the last axes of a value of
+//             the domain's shape, whose extents multiply to `columns`. The result is a row value,
+//             of the domain's shape with 1 for these axes or without them. Element ops of row
+//             values, and reshape between their two forms. Only the form with 1 may be an operand
+//             of an element op with a result of the domain's shape
+//   columns   reduce_sum and reduce_mean over all axes but the last, and column_moments, of a value
+//             of the domain's shape. Nothing in the body reads their results
+//
+// Constants of the body have one element. Each result of an element op is rounded to its dtype at
+// once, so that a region has the bits of its ops one by one; sums may be added up in another order.
+// Of kind map, all inputs of an element are loaded before any of its outputs is stored: an output
+// may have the memory of any input of its dtype and shape.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/graph/body.h"
+#include "core/ops/op.h"
+
+namespace kerascnn {
+
+enum class RegionKind : uint8_t { Map, Rows, Columns };
+
+struct Region {
+  RegionKind kind = RegionKind::Map;
+  BodyPtr body;
+  Shape domain;
+  // The domain as a matrix. Map and Columns: columns is the last axis, 1 for a scalar domain. Rows:
+  // the product of the axes that are reduced.
+  int64_t rows = 1;
+  int64_t columns = 1;
+
+  // Has a value of this shape one element for each row? With 1 for the other axes (`kept`), or
+  // without them.
+  bool is_row_shape(const Shape& shape, bool kept) const;
+};
+
+// Throws ValueError where the attributes are none of a region.
+Region read_region(const Attributes& attributes);
+// The attributes of a node; `rows` is left out, as it follows from the others.
+Attributes region_attributes(const Region& region);
+
+// What its ops are, in order: "multiply+relu".
+std::string region_name(const Region& region);
+
+}  // namespace kerascnn

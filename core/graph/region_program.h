@@ -1,0 +1,15 @@
+// A region of kind map as a register program, which the ready-made kernels of both backends run.
+#pragma once
+
+#include <optional>
+
+#include "core/graph/region.h"
+#include "core/ops/fused_elementwise.h"
+
+namespace kerascnn {
+
+// Input i of the program is input i of the node, its outputs come in the node's order. None for
+// other kinds, and for a region that is larger than a program may be.
+std::optional<ElementProgram> element_program(const Region& region);
+
+}  // namespace kerascnn
