@@ -529,6 +529,29 @@ def cuda_versions() -> str:
     Versions of the CUDA libraries in use; empty where the CUDA backend can't be loaded.
     """
 
+def compiled_kernels() -> dict[str, Any]:
+    """
+    The folder with compiled kernels, how many and how many bytes there are and may be, and why nothing more is kept there, if so.
+    """
+
+def nvrtc_state() -> str:
+    """Its version, or why NVRTC can't compile CUDA C++ here."""
+
+def compile_cuda(sources: Sequence[tuple[str, str]], options: Sequence[str], compute_capability: int) -> list[dict[str, Any]]:
+    """
+    The code of (source, function) pairs, as programs have them compiled, for a compute capability such as 90. No GPU is needed.
+    """
+
+def warn_of_failed_source(what: str, source: str, log: str) -> None:
+    """
+    What the core does where a kernel that it wrote does not compile: keeps the source for a report and warns.
+    """
+
+def stop_compiling() -> None:
+    """
+    Ends the threads that compile kernels. For the end of the interpreter.
+    """
+
 class Fence:
     """A point in what a device has to do."""
 

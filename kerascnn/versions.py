@@ -37,6 +37,7 @@ def collect() -> dict[str, Any]:
         "packages": packages,
         "build": dict(_core.build_info()),
         "devices": devices,
+        "kernels": {"compiler": _core.nvrtc_state(), **_core.compiled_kernels()},
     }
 
 
@@ -80,4 +81,19 @@ def show_versions(file: Any = None) -> None:
         if len(found["devices"]) == 1:
             lines.append("  cuda: not usable. This build found no CUDA library or no NVIDIA GPU.")
         lines.append(f"  {_REMEDY}")
+    lines += ["", "Kernels that are compiled for a GPU while a program runs", *_kernel_lines(found)]
     print("\n".join(lines), file=file or sys.stdout)
+
+
+def _kernel_lines(found: dict[str, Any]) -> list[str]:
+    kernels = found["kernels"]
+    lines = [f"  compiler: {kernels['compiler']}"]
+    if kernels["folder"] and kernels["max_bytes"]:
+        count = kernels["num_kernels"]
+        lines.append(
+            f"  kept in {kernels['folder']}: {count} {'kernel' if count == 1 else 'kernels'}, "
+            f"{kernels['bytes'] / 2**20:.1f} of at most {kernels['max_bytes'] / 2**20:.0f} MiB"
+        )
+    if kernels["problem"]:
+        lines.append(f"  not kept for the next process: {kernels['problem']}")
+    return lines

@@ -274,12 +274,27 @@ const KernelTableRow* find_kernel_row(const Backend& backend, std::string_view o
 // loaded.
 std::string cuda_versions();
 
+class Compilation;
+
+// compile_queue.h of CUDA C++ for a compute capability, 90 for 9.0; no GPU is needed. Throws
+// DeviceError where the CUDA library can't be loaded, LibraryError where NVRTC can't be.
+std::shared_ptr<Compilation> start_cuda_compile(int compute_capability, const std::string& source,
+                                                const std::string& function,
+                                                const std::vector<std::string>& options);
+
+// "NVRTC 13.0", or why it is not there and the remedy.
+std::string nvrtc_state();
+
 // What libkerascnn_cuda exports, found by name with dlsym after dlopen.
 struct CudaPlugin {
   int (*device_count)();                // number of usable GPUs; never throws
   std::string (*unavailable_reason)();  // why device_count() is 0
   Backend& (*backend)(int index);       // throws DeviceError
   std::string (*versions)();  // "CUDA runtime 13.0, driver 13.0, cuDNN 9.19.0, cuFFT 12.0.0, ..."
+  std::shared_ptr<Compilation> (*start_compile)(int compute_capability, const std::string& source,
+                                                const std::string& function,
+                                                const std::vector<std::string>& options);
+  std::string (*nvrtc_state)();
 };
 constexpr const char* kCudaPluginSymbol = "kerascnn_cuda_plugin";  // const CudaPlugin* (*)()
 

@@ -1,17 +1,14 @@
 #include "core/backend/kernel_choice.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "core/base/error.h"
+#include "core/base/files.h"
 #include "core/ops/op.h"
 
 namespace kerascnn {
@@ -142,47 +139,22 @@ bool KernelChooser::read(KernelChoice& choice) const {
   return true;
 }
 
-// By another name first: whoever reads finds a whole file or none.
 void KernelChooser::write(const KernelChoice& choice) const {
   if (folder_.empty()) return;
-  static std::atomic<unsigned> number{0};
-  std::error_code failed;
-  std::filesystem::create_directories(folder_, failed);
-  const std::string path = path_of(choice);
-  std::ostringstream name;
-  name << path << '.' << getpid() << '.' << ++number;
-  {
-    std::ofstream file(name.str());
-    file << kFirstLine << '\n' << choice.machine << '\n' << choice.call << '\n' << choice.kernel;
-    for (const auto& [kernel, seconds] : choice.seconds) file << '\n' << seconds << ' ' << kernel;
-    file << '\n';
-    file.close();
-    if (!file) {
-      std::filesystem::remove(name.str(), failed);
-      return;
-    }
-  }
-  std::filesystem::rename(name.str(), path, failed);
-  if (failed) std::filesystem::remove(name.str(), failed);
-}
-
-std::string kernel_choice_folder(const std::string& own, const std::string& home) {
-  using std::filesystem::path;
-  const bool is_below_home = own == "~" || own.starts_with("~/");
-  if (home.empty() && (own.empty() || is_below_home)) return "";
-  if (own.empty()) return (path(home) / ".kerascnn" / "kernels").string();
-  if (!is_below_home) return (path(own) / "kernels").string();
-  return (path(home) / own.substr(std::min<size_t>(own.size(), 2)) / "kernels").string();
+  std::ostringstream text;
+  text << kFirstLine << '\n' << choice.machine << '\n' << choice.call << '\n' << choice.kernel;
+  for (const auto& [kernel, seconds] : choice.seconds) text << '\n' << seconds << ' ' << kernel;
+  text << '\n';
+  (void)write_file(path_of(choice), text.str());  // the next process times them again
 }
 
 KernelChooser& kernel_chooser() {
-  const auto text = [](const char* name) {
-    const char* const value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
   // Never destroyed: programs may be compiled as late as when the process ends.
-  static KernelChooser& chooser =
-      *new KernelChooser(kernel_choice_folder(text("KERASCNN_HOME"), text("HOME")));
+  static KernelChooser& chooser = *[] {
+    const std::string home = home_folder();
+    return new KernelChooser(home.empty() ? ""
+                                          : (std::filesystem::path(home) / "kernels").string());
+  }();
   return chooser;
 }
 

@@ -68,11 +68,7 @@ class KernelChooser {
   std::unordered_map<std::string, size_t> places_;  // in choices_, by machine and call
 };
 
-// The folder "kernels" below `own`, which may begin with "~", or below ".kerascnn" of the home
-// folder where it is empty. Empty where the home folder is needed and not known.
-std::string kernel_choice_folder(const std::string& own, const std::string& home);
-
-// For the whole process, with the folder by KERASCNN_HOME and HOME.
+// For the whole process, with the folder "kernels" of home_folder().
 KernelChooser& kernel_chooser();
 
 // How a choice knows a call: op, attributes, specs, whether TF32 is allowed.

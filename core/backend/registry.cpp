@@ -141,6 +141,21 @@ std::string cuda_versions() {
   return loaded.plugin != nullptr ? loaded.plugin->versions() : "";
 }
 
+std::shared_ptr<Compilation> start_cuda_compile(int compute_capability, const std::string& source,
+                                                const std::string& function,
+                                                const std::vector<std::string>& options) {
+  const LoadedPlugin& loaded = cuda_plugin();
+  if (loaded.plugin == nullptr) {
+    throw DeviceError(message("CUDA C++ can't be compiled: ", loaded.reason));
+  }
+  return loaded.plugin->start_compile(compute_capability, source, function, options);
+}
+
+std::string nvrtc_state() {
+  const LoadedPlugin& loaded = cuda_plugin();
+  return loaded.plugin != nullptr ? loaded.plugin->nvrtc_state() : loaded.reason;
+}
+
 const KernelTableRow* find_kernel_row(const Backend& backend, std::string_view op) {
   for (const KernelTableRow& row : backend.kernel_table()) {
     if (row.op == op) return &row;

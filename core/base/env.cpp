@@ -7,6 +7,22 @@
 #include "core/base/error.h"
 
 namespace kerascnn {
+namespace {
+
+int64_t env_integer(const char* name, int64_t fallback, int64_t least, const char* expected) {
+  const char* raw = std::getenv(name);
+  if (raw == nullptr || *raw == '\0') return fallback;
+  const std::string_view text = raw;
+  int64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || value < least) {
+    throw ValueError(message("environment variable ", name, "=\"", text,
+                             "\" is not understood; expected ", expected));
+  }
+  return value;
+}
+
+}  // namespace
 
 bool env_flag(const char* name, bool fallback) {
   const char* raw = std::getenv(name);
@@ -19,16 +35,11 @@ bool env_flag(const char* name, bool fallback) {
 }
 
 int64_t env_positive(const char* name, int64_t fallback) {
-  const char* raw = std::getenv(name);
-  if (raw == nullptr || *raw == '\0') return fallback;
-  const std::string_view text = raw;
-  int64_t value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc() || end != text.data() + text.size() || value <= 0) {
-    throw ValueError(message("environment variable ", name, "=\"", text,
-                             "\" is not understood; expected a positive integer"));
-  }
-  return value;
+  return env_integer(name, fallback, 1, "a positive integer");
+}
+
+int64_t env_count(const char* name, int64_t fallback) {
+  return env_integer(name, fallback, 0, "0 or a positive integer");
 }
 
 std::string env_choice(const char* name, std::initializer_list<std::string_view> choices) {

@@ -15,6 +15,7 @@ NB_MODULE(_core, m) {
   bind_graph(m);
   bind_program(m);
   bind_device(m);
+  bind_compile(m);
   bind_upload(m);
   bind_profile(m);
   bind_watch(m);

@@ -19,6 +19,7 @@ TEST(unset_and_empty_variables_give_the_fallback) {
   unsetenv(kName);
   CHECK(env_flag(kName, true));
   CHECK_EQUAL(env_positive(kName, 3), 3);
+  CHECK_EQUAL(env_count(kName, 4), 4);
   CHECK_EQUAL(env_choice(kName, {"a"}), "");
   set("");
   CHECK(!env_flag(kName, false));
@@ -28,6 +29,7 @@ TEST(unset_and_empty_variables_give_the_fallback) {
 TEST(variables_are_read) {
   set("0");
   CHECK(!env_flag(kName, true));
+  CHECK_EQUAL(env_count(kName, 7), 0);
   set("yes");
   CHECK(env_flag(kName, false));
   set("12");
@@ -42,6 +44,7 @@ TEST(nonsense_is_refused_with_the_name_and_what_is_expected) {
   CHECK_THROWS(ValueError, "positive integer", env_positive(kName, 1));
   CHECK_THROWS(ValueError, "plain, avx2", env_choice(kName, {"plain", "avx2"}));
   set("-4");
+  CHECK_THROWS(ValueError, "0 or a positive integer", env_count(kName, 1));
   CHECK_THROWS(ValueError, "-4", env_positive(kName, 1));
   set("4 cores");
   CHECK_THROWS(ValueError, "4 cores", env_positive(kName, 1));

@@ -2,11 +2,11 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <random>
 
 #include "check.h"
 #include "core/backend/kernel_choice.h"
 #include "core/base/error.h"
+#include "temporary_folder.h"
 
 namespace kerascnn {
 namespace {
@@ -31,17 +31,7 @@ KernelCandidate refusing(const std::string& name) {
   return {name, [] { return std::unique_ptr<Kernel>(); }};
 }
 
-struct Folder {
-  Folder() {
-    const std::string name = message("kerascnn-choices-", std::random_device()());
-    path = (std::filesystem::temp_directory_path() / name).string();
-    CHECK(std::filesystem::create_directory(path));  // false where there is one by that name
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::filesystem::path file() const { return *std::filesystem::directory_iterator(path); }
-
-  std::string path;
-};
+using Folder = testing::TemporaryFolder;
 
 // A process: what it remembers is gone with it.
 struct Process {
@@ -122,16 +112,6 @@ TEST(a_library_that_fails_is_no_choice) {
   Process process("");
   CHECK_EQUAL(process.choose({failing, candidate("b", 2.0)}), "b");
   CHECK_EQUAL(process.choose({failing}, "g(x)"), "none");
-}
-
-TEST(choices_are_kept_in_the_home_folder) {
-  CHECK_EQUAL(kernel_choice_folder("/data/own", "/home/me"), "/data/own/kernels");
-  CHECK_EQUAL(kernel_choice_folder("~/own", "/home/me"), "/home/me/own/kernels");
-  CHECK_EQUAL(kernel_choice_folder("~", "/home/me"), "/home/me/kernels");
-  CHECK_EQUAL(kernel_choice_folder("", "/home/me"), "/home/me/.kerascnn/kernels");
-  CHECK_EQUAL(kernel_choice_folder("", ""), "");
-  CHECK_EQUAL(kernel_choice_folder("~/own", ""), "");
-  CHECK_EQUAL(kernel_choice_folder("/data/own", ""), "/data/own/kernels");
 }
 
 TEST(numbers_agree_up_to_a_part_of_the_largest) {

@@ -1,9 +1,12 @@
 #include "core/backend/cpu/parallel.h"
 
+#include <sched.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "core/base/env.h"
 
@@ -39,6 +42,16 @@ int find_num_threads() {
 }
 
 }  // namespace
+
+int available_cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool is_known = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
+  const unsigned all = std::thread::hardware_concurrency();
+  const int cores = std::max(1, is_known ? CPU_COUNT(&allowed) : static_cast<int>(all));
+  const int quota = quota_threads();
+  return quota > 0 ? std::min(cores, quota) : cores;
+}
 
 int num_threads() {
   static const int threads = find_num_threads();

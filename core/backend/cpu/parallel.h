@@ -15,6 +15,9 @@ namespace kerascnn::cpu {
 // quota.
 int num_threads();
 
+// CPUs that the process may use: its affinity, and the container's quota.
+int available_cores();
+
 // Elements that are worth a thread of their own for a simple function of each element: waking a
 // thread costs a few microseconds.
 constexpr int64_t kElementGrain = 16384;

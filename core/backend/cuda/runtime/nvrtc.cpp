@@ -20,6 +20,7 @@ namespace kerascnn::cuda {
 namespace {
 
 struct Nvrtc {
+  decltype(&nvrtcVersion) get_version;
   decltype(&nvrtcCreateProgram) create_program;
   decltype(&nvrtcDestroyProgram) destroy_program;
   decltype(&nvrtcAddNameExpression) add_name_expression;
@@ -34,24 +35,43 @@ struct Nvrtc {
   decltype(&nvrtcGetNumSupportedArchs) num_archs;
   decltype(&nvrtcGetSupportedArchs) archs;
   decltype(&nvrtcGetErrorString) error_string;
+  std::string version;   // "NVRTC 13.0"
+  std::string identity;  // differs where other code may come out
 };
+
+// Where a library's function was loaded from; empty where nobody knows.
+std::filesystem::path path_of_library(void* function) {
+  Dl_info info{};
+  if (dladdr(function, &info) == 0 || info.dli_fname == nullptr) return {};
+  return info.dli_fname;
+}
 
 // NVRTC looks for the library of its built-in functions in the system's folders only; a wheel has
 // it beside NVRTC. Where it is open already it is found.
-void open_builtins(void* function) {
-  Dl_info info{};
-  if (dladdr(function, &info) == 0 || info.dli_fname == nullptr) return;
+void open_builtins(const std::filesystem::path& folder) {
   std::error_code ignored;
-  const std::filesystem::path folder = std::filesystem::path(info.dli_fname).parent_path();
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with("libnvrtc-builtins.so")) (void)dlopen(entry.path().c_str(), RTLD_LAZY);
   }
 }
 
+// Of one version there are several builds, of different sizes.
+void identify(Nvrtc& nvrtc, const std::filesystem::path& path) {
+  int major = 0, minor = 0;
+  if (nvrtc.get_version(&major, &minor) != NVRTC_SUCCESS) {
+    throw LibraryError("nvrtcVersion failed");
+  }
+  std::error_code failed;
+  const uintmax_t bytes = std::filesystem::file_size(path, failed);
+  nvrtc.version = message("NVRTC ", major, '.', minor);
+  nvrtc.identity = message(nvrtc.version, " of ", failed ? 0 : bytes, " bytes");
+}
+
 Nvrtc open_nvrtc() {
   const OpenedLibrary library("nvrtc", CUDART_VERSION / 1000, "CUDA C++ can't be compiled");
   Nvrtc nvrtc{};
+  library.find("nvrtcVersion", nvrtc.get_version);
   library.find("nvrtcCreateProgram", nvrtc.create_program);
   library.find("nvrtcDestroyProgram", nvrtc.destroy_program);
   library.find("nvrtcAddNameExpression", nvrtc.add_name_expression);
@@ -66,7 +86,9 @@ Nvrtc open_nvrtc() {
   library.find("nvrtcGetNumSupportedArchs", nvrtc.num_archs);
   library.find("nvrtcGetSupportedArchs", nvrtc.archs);
   library.find("nvrtcGetErrorString", nvrtc.error_string);
-  open_builtins(reinterpret_cast<void*>(nvrtc.create_program));
+  const std::filesystem::path path = path_of_library(reinterpret_cast<void*>(nvrtc.create_program));
+  open_builtins(path.parent_path());
+  identify(nvrtc, path);
   return nvrtc;
 }
 
@@ -95,14 +117,9 @@ class Source {
   nvrtcProgram program_ = nullptr;
 };
 
-// Machine code where NVRTC knows the device, else PTX of the newest kind before it, which the
-// driver translates.
-struct Target {
-  std::string option;
-  bool is_ptx = false;
-};
-
-Target target_of(int compute_capability) {
+// The option for machine code where NVRTC knows the device, else for PTX of the newest kind before
+// it, which the driver translates.
+std::string target_of(int compute_capability) {
   int count = 0;
   check_nvrtc(nvrtc().num_archs(&count), "nvrtcGetNumSupportedArchs");
   std::vector<int> known(static_cast<size_t>(std::max(count, 0)));
@@ -115,9 +132,11 @@ Target target_of(int compute_capability) {
     throw LibraryError(message("this NVRTC does not compile for compute capability ",
                                compute_capability / 10, ".", compute_capability % 10));
   }
-  if (nearest == compute_capability) return {message("--gpu-architecture=sm_", nearest), false};
-  return {message("--gpu-architecture=compute_", nearest), true};
+  return message("--gpu-architecture=", nearest == compute_capability ? "sm_" : "compute_",
+                 nearest);
 }
+
+bool is_ptx(const std::string& target) { return target.find("=compute_") != std::string::npos; }
 
 std::string log_of(nvrtcProgram program) {
   size_t size = 0;
@@ -138,78 +157,100 @@ std::string code_of(nvrtcProgram program, bool is_ptx) {
   return code;
 }
 
-RuntimeKernel compile(const std::string& text, const std::string& function,
-                      const std::vector<std::string>& wanted, int compute_capability) {
-  const Target target = target_of(compute_capability);
-  const Source source(text);
-  const nvrtcResult named = nvrtc().add_name_expression(source.get(), function.c_str());
+// With the options of the request, of which the first one is the target.
+CompiledCode compile(const CompileRequest& request) {
+  const Source source(request.source);
+  const nvrtcResult named = nvrtc().add_name_expression(source.get(), request.function.c_str());
   check_nvrtc(named, "nvrtcAddNameExpression");
-  std::vector<const char*> options{target.option.c_str(), "--std=c++17"};
-  for (const std::string& option : wanted) options.push_back(option.c_str());
+  std::vector<const char*> options;
+  for (const std::string& option : request.options) options.push_back(option.c_str());
   const nvrtcResult status =
       nvrtc().compile_program(source.get(), static_cast<int>(options.size()), options.data());
-  if (status == NVRTC_ERROR_COMPILATION || status == NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID) {
-    return {CompileState::Refused, nullptr, log_of(source.get())};
+  CompiledCode result;
+  result.log = log_of(source.get());
+  if (status == NVRTC_ERROR_COMPILATION || status == NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID ||
+      status == NVRTC_ERROR_INVALID_OPTION) {
+    result.state = CompileState::Refused;
+    return result;
   }
   check_nvrtc(status, "nvrtcCompileProgram");
   const char* name = nullptr;
-  check_nvrtc(nvrtc().lowered_name(source.get(), function.c_str(), &name), "nvrtcGetLoweredName");
-  const std::string code = code_of(source.get(), target.is_ptx);
-  // Never unloaded: a plan or a graph may run it until the process ends.
-  cudaLibrary_t library = nullptr;
-  check(cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
-        "cudaLibraryLoadData");
-  RuntimeKernel found{CompileState::Compiled, nullptr, ""};
-  check(cudaLibraryGetKernel(&found.kernel, library, name), "cudaLibraryGetKernel");
-  return found;
+  check_nvrtc(nvrtc().lowered_name(source.get(), request.function.c_str(), &name),
+              "nvrtcGetLoweredName");
+  result.state = CompileState::Compiled;
+  result.stored = {name, code_of(source.get(), is_ptx(request.options.front()))};
+  return result;
+}
+
+RuntimeKernel load(const CompiledCode& compiled) {
+  RuntimeKernel loaded{compiled.state, nullptr, compiled.log};
+  if (compiled.state != CompileState::Compiled) return loaded;
+  try {
+    // Never unloaded: a plan or a graph may run it until the process ends.
+    cudaLibrary_t library = nullptr;
+    check(cudaLibraryLoadData(&library, compiled.stored.code.data(), nullptr, nullptr, 0, nullptr,
+                              nullptr, 0),
+          "cudaLibraryLoadData");
+    check(cudaLibraryGetKernel(&loaded.kernel, library, compiled.stored.name.c_str()),
+          "cudaLibraryGetKernel");
+  } catch (const LibraryError& error) {
+    return {CompileState::Unavailable, nullptr, error.what()};
+  }
+  return loaded;
 }
 
 }  // namespace
 
 class PendingKernel::Impl {
  public:
-  Impl(std::string source, std::string function, std::vector<std::string> options,
-       int compute_capability)
-      : source_(std::move(source)),
-        function_(std::move(function)),
-        options_(std::move(options)),
-        compute_capability_(compute_capability) {}
+  explicit Impl(std::shared_ptr<Compilation> compilation) : compilation_(std::move(compilation)) {}
+  explicit Impl(std::string reason)
+      : kernel_{CompileState::Unavailable, nullptr, std::move(reason)} {}
 
   const RuntimeKernel& get() {
-    std::call_once(done_, [&] {
-      try {
-        kernel_ = compile(source_, function_, options_, compute_capability_);
-      } catch (const LibraryError& error) {
-        kernel_ = {CompileState::Unavailable, nullptr, error.what()};
-      }
+    std::call_once(loaded_, [&] {
+      if (compilation_ == nullptr) return;
+      kernel_ = load(compilation_->wait());
+      compilation_->forget_code();
     });
     return kernel_;
   }
 
  private:
-  std::string source_, function_;
-  std::vector<std::string> options_;
-  int compute_capability_;
-  std::once_flag done_;
+  std::shared_ptr<Compilation> compilation_;
+  std::once_flag loaded_;
   RuntimeKernel kernel_;
 };
 
 const RuntimeKernel& PendingKernel::get() const { return impl_->get(); }
 
+std::shared_ptr<Compilation> start_compile_for(int compute_capability, const std::string& source,
+                                               const std::string& function,
+                                               const std::vector<std::string>& options) {
+  CompileRequest request{source, function, {target_of(compute_capability), "--std=c++17"}, ""};
+  request.options.insert(request.options.end(), options.begin(), options.end());
+  request.compiler = nvrtc().identity;
+  return CompileQueue::shared().start(std::move(request), compile);
+}
+
 PendingKernel start_compile(const std::string& source, const std::string& function,
                             const std::vector<std::string>& options) {
   static std::mutex& mutex = *new std::mutex;
-  static auto& known = *new std::map<std::string, std::shared_ptr<PendingKernel::Impl>>;
-  const int compute_capability = Context::current().compute_capability();
-  std::string key = message(compute_capability, '|', function, '|', source);
-  for (const std::string& option : options) key += '|' + option;
-  const std::lock_guard lock(mutex);
-  std::shared_ptr<PendingKernel::Impl>& pending = known[key];
-  if (!pending) {
-    pending = std::make_shared<PendingKernel::Impl>(source, function, options, compute_capability);
+  static auto& known = *new std::map<Compilation*, std::shared_ptr<PendingKernel::Impl>>;
+  try {
+    const int compute_capability = Context::current().compute_capability();
+    std::shared_ptr<Compilation> compilation =
+        start_compile_for(compute_capability, source, function, options);
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<PendingKernel::Impl>& pending = known[compilation.get()];
+    if (!pending) pending = std::make_shared<PendingKernel::Impl>(std::move(compilation));
+    return PendingKernel(pending);
+  } catch (const LibraryError& error) {
+    return PendingKernel(std::make_shared<PendingKernel::Impl>(error.what()));
   }
-  return PendingKernel(pending);
 }
+
+std::string nvrtc_version() { return nvrtc().version; }
 
 std::string nvrtc_unavailable_reason() {
   try {

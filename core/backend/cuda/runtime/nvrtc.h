@@ -3,19 +3,14 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace kerascnn::cuda {
+#include "core/backend/compile_queue.h"
 
-enum class CompileState : uint8_t {
-  Compiled,
-  Refused,      // by the compiler, for what is in the log
-  Unavailable,  // NVRTC is not there, or the device is not among those it knows: see the log
-};
+namespace kerascnn::cuda {
 
 struct RuntimeKernel {
   CompileState state = CompileState::Unavailable;
@@ -39,11 +34,20 @@ class PendingKernel {
   std::shared_ptr<Impl> impl_;
 };
 
-// Begins to compile `source` for the current device, once for each source, function, options and
-// kind of device. `function` is a kernel in it, or an instance of a template. The options are
-// NVRTC's; C++17 and the device's architecture are among them already.
+// Begins to compile `source` for the current device (compile_queue.h): once for each source,
+// function, options and kind of device. `function` is a kernel in it, or an instance of a template.
+// The options are NVRTC's; C++17 and the device's architecture are among them already.
 PendingKernel start_compile(const std::string& source, const std::string& function,
                             const std::vector<std::string>& options = {});
+
+// The same for devices of a compute capability, 90 for 9.0, with the code instead of the kernel.
+// Throws LibraryError where NVRTC is not there or does not know any that old.
+std::shared_ptr<Compilation> start_compile_for(int compute_capability, const std::string& source,
+                                               const std::string& function,
+                                               const std::vector<std::string>& options);
+
+// "NVRTC 13.0". Throws LibraryError where it is not there.
+std::string nvrtc_version();
 
 // Empty where NVRTC is there and knows the current device; else why not, and the remedy.
 std::string nvrtc_unavailable_reason();

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "core/backend/cuda/runtime/cuda_backend.h"
+#include "core/backend/cuda/runtime/nvrtc.h"
 #include "core/base/error.h"
 
 namespace kerascnn::cuda {
@@ -57,13 +58,22 @@ Backend& backend_of(int index) {
   return *backend;
 }
 
+std::string nvrtc_state() {
+  try {
+    return nvrtc_version();
+  } catch (const LibraryError& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
 }  // namespace kerascnn::cuda
 
 extern "C" __attribute__((visibility("default"))) const kerascnn::CudaPlugin*
 kerascnn_cuda_plugin() {
   static const kerascnn::CudaPlugin plugin = {
-      kerascnn::cuda::device_count, kerascnn::cuda::unavailable_reason, kerascnn::cuda::backend_of,
-      kerascnn::cuda::library_versions};
+      kerascnn::cuda::device_count,      kerascnn::cuda::unavailable_reason,
+      kerascnn::cuda::backend_of,        kerascnn::cuda::library_versions,
+      kerascnn::cuda::start_compile_for, kerascnn::cuda::nvrtc_state};
   return &plugin;
 }
