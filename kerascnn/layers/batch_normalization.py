@@ -124,6 +124,7 @@ class BatchNormalization(Layer):
                 initializer=self.gamma_initializer,
                 regularizer=self.gamma_regularizer,
                 constraint=self.gamma_constraint,
+                autocast=False,
             )
         if self.center:
             self.beta = self.add_weight(
@@ -132,6 +133,7 @@ class BatchNormalization(Layer):
                 initializer=self.beta_initializer,
                 regularizer=self.beta_regularizer,
                 constraint=self.beta_constraint,
+                autocast=False,
             )
         self.moving_mean = self.add_weight(
             name="moving_mean",

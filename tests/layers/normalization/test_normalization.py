@@ -226,3 +226,26 @@ def test_penalties_and_constraints_are_on_the_right_weights(rng):
         assert layer.gamma.regularizer.l2 > 0
         assert layer.beta.regularizer.l1 > 0
         assert layer.gamma.constraint is not None
+
+
+def test_batch_normalization_reads_its_weights_in_float32(device, rng):
+    """As Keras does: in mixed precision they are not rounded to 16 bits, nor their gradients."""
+    with kerascnn.device(device):
+        layer = layers.BatchNormalization(epsilon=0.0, dtype="mixed_bfloat16")
+        layer.build((None, 3))
+        # bfloat16 has eight bits: it would round the factor to 1.
+        gamma, beta = np.full(3, 1 + 2.0**-9, "float32"), np.full(3, -256.0, "float32")
+        layer.set_weights([gamma, beta, np.zeros(3, "float32"), np.ones(3, "float32")])
+        halves = layer(np.full((2, 3), 256.0, "float32")).numpy()
+        np.testing.assert_array_equal(halves.astype("float64"), np.full((2, 3), 0.5))
+
+        x = kerascnn.ops.cast(rng.normal(size=(64, 3)), "bfloat16")
+        with kerascnn.GradientTape() as tape:
+            y = kerascnn.ops.cast(layer(x, training=True), "float32")
+            total = kerascnn.ops.sum(kerascnn.ops.square(y))
+        found = tape.gradient(total, layer.gamma).numpy()
+    wide = x.numpy().astype("float64")
+    gradients = 2 * y.numpy().astype("float64")  # has eight bits, as the outputs
+    expected = (gradients * (wide - wide.mean(0)) / wide.std(0)).sum(0)
+    # Sums in float32; a result of eight bits would be off by 2^-10 and more.
+    assert relative_error(found, expected) < 1e-5
