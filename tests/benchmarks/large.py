@@ -10,9 +10,10 @@ over data on the device, in channels-last layout: `torch-compile` compiled, `tor
 policy mixed_bfloat16 PyTorch's is autocast; with float32 all may use TF32.
 
 Every library trains a net in a process of its own. They start one after another, each with caches
-of kernels in a folder of its own, and the time from there to the end of the first batch is that of
-the first step; with --starts 2 it is taken again with what the first start left in the caches. Then
-they take turns, in one order in one round and in the other in the next, while the others wait.
+of kernels in a folder of its own. The time from there to the end of the first batch, with the way
+of the data to the device, is that of the first step; with --starts 2 it is taken again with what
+the first start left in the caches. Then they take turns, in one order in one round and in the other
+in the next, while the others wait.
 
 Images/s are medians over all epochs, with the smallest and the largest. Memory is the most that
 a library has allocated on the device in its process, the data included where that is there. The
@@ -67,7 +68,11 @@ class Comparison:
         env = environment(device, [path for path in [self.args.path] if path])
         env |= {name: str(folder / name.lower()) for name in _CACHES}
         command = [sys.executable, str(_SCRIPT), peer, str(case), policy, inner_device(device)]
-        return PeerProcess(command, env)
+        return PeerProcess([*command, str(self.batches(case))], env)
+
+    def batches(self, case: Case) -> int:
+        """Of an epoch."""
+        return self.args.batches or (64 if case.image_size < 100 else 16)
 
     def first_steps(self, row: dict[str, Any], case: Case) -> PeerProcess | None:
         """The process that was started last, or None where the library can't train the net."""
@@ -125,13 +130,11 @@ class Comparison:
                     row["profile"] = self.ask(row, process, "profile")
 
     def train(self, row: dict[str, Any], process: PeerProcess, case: Case) -> None:
-        args = self.args
-        batches = args.batches or (64 if case.image_size < 100 else 16)
-        duration = args.seconds / args.rounds
-        answer = self.ask(row, process, "fit", batches=batches, duration=duration)
+        duration = self.args.seconds / self.args.rounds
+        answer = self.ask(row, process, "fit", duration=duration)
         if answer is None:
             return
-        images = batches * case.batch_size
+        images = self.batches(case) * case.batch_size
         speeds = [images / ms * 1e3 for ms in answer["ms"]]
         row.setdefault("images_per_s", []).append(speeds)
         self.say(f"{row['net']} {row['peer']}: {statistics.median(speeds):.0f} images/s")

@@ -237,11 +237,12 @@ class Case(NamedTuple):
         return self.net + batch + size
 
     def data(self, batches: int) -> tuple[np.ndarray, np.ndarray]:
-        """Images and labels by chance."""
+        """Labels by chance, and the same images by chance in each batch, which takes less time."""
         rng = np.random.default_rng(0)
-        count, size = batches * self.batch_size, self.image_size
-        x = rng.integers(0, 256, (count, size, size, 3), np.uint8)
-        return x, rng.integers(0, NETS[self.net].classes, count, np.int32)
+        size = self.image_size
+        images = rng.integers(0, 256, (self.batch_size, size, size, 3), np.uint8)
+        labels = rng.integers(0, NETS[self.net].classes, batches * self.batch_size, np.int32)
+        return np.tile(images, (batches, 1, 1, 1)), labels
 
 
 def keras_model(keras: Any, case: Case):

@@ -50,8 +50,9 @@ class KerasTraining:
         self._fit(x, y, count + 1, callbacks=[times])
         return times.milliseconds[1:]
 
-    def one_batch(self, x: np.ndarray, y: np.ndarray) -> float:
-        return float(self._fit(x, y, 1).history["loss"][0])
+    def first_step(self, x: np.ndarray, y: np.ndarray) -> float:
+        """The loss of one batch, of data that is there in full: epochs run the same program."""
+        return float(self._fit(x, y, 1, steps_per_epoch=1).history["loss"][0])
 
     def _fit(self, x: np.ndarray, y: np.ndarray, epochs: int, **options: Any) -> Any:
         size = self._case.batch_size
@@ -103,10 +104,9 @@ class TorchTraining:
             loss = torch.nn.functional.cross_entropy(logits, y)
         return loss, (logits.argmax(1) == y).sum()
 
-    def _epoch(self, x: Any, y: Any) -> float:
+    def _epoch(self, x: Any, y: Any, steps: int) -> float:
         """The mean loss, with the accuracy beside it, as `fit` has them."""
         torch, size = self._torch, self._case.batch_size
-        steps = len(x) // size
         order = torch.randperm(len(x), device=self._device)
         total, right = (torch.zeros((), device=self._device) for _ in range(2))
         for step in range(steps):
@@ -119,21 +119,18 @@ class TorchTraining:
             right += hits
         return total.item() / steps  # waits for the device
 
-    def one_batch(self, x: np.ndarray, y: np.ndarray) -> float:
-        return self._epoch(*self._on_device(x, y))
-
-    def _on_device(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
+    def first_step(self, x: np.ndarray, y: np.ndarray) -> float:
         torch = self._torch
         images = torch.tensor(x, device=self._device)
-        return images, torch.tensor(y, device=self._device, dtype=torch.long)
+        self._data = images, torch.tensor(y, device=self._device, dtype=torch.long)
+        return self._epoch(*self._data, 1)
 
     def epochs(self, x: np.ndarray, y: np.ndarray, count: int) -> list[float]:
-        if self._data is None:
-            self._data = self._on_device(x, y)
+        assert self._data is not None
         times = []
         for _ in range(count):
             start = time.perf_counter()
-            self._epoch(*self._data)
+            self._epoch(*self._data, len(x) // self._case.batch_size)
             times.append((time.perf_counter() - start) * 1e3)
         return times
 
@@ -148,18 +145,16 @@ class TorchTraining:
 class Worker:
     """Answers the requests."""
 
-    def __init__(self, training: KerasTraining | TorchTraining, case: Case):
-        self._training, self._case = training, case
-        self._data: tuple[np.ndarray, np.ndarray] | None = None
+    def __init__(self, training: KerasTraining | TorchTraining, x: np.ndarray, y: np.ndarray):
+        self._training, self._x, self._y = training, x, y
         self._epoch_ms = 0.0
 
-    def fit(self, batches: int, duration: float) -> dict[str, Any]:
-        """Epochs of so many batches for about so long; before the first ones, two to warm up."""
-        if self._data is None:
-            self._data = self._case.data(batches)
-            self._epoch_ms = self._training.epochs(*self._data, 2)[-1]
+    def fit(self, duration: float) -> dict[str, Any]:
+        """Epochs for about so many seconds; before the first ones, two to warm up."""
+        if self._epoch_ms == 0.0:
+            self._epoch_ms = self._training.epochs(self._x, self._y, 2)[-1]
         count = min(100, max(2, round(duration * 1e3 / self._epoch_ms)))
-        times = self._training.epochs(*self._data, count)
+        times = self._training.epochs(self._x, self._y, count)
         self._epoch_ms = float(np.median(times))
         return {"ms": times}
 
@@ -167,7 +162,7 @@ class Worker:
         return {"bytes": self._training.peak_bytes()}
 
     def profile(self) -> dict[str, Any]:
-        return self._training.profile(*self._case.data(1))
+        return self._training.profile(self._x, self._y)
 
 
 def main() -> None:
@@ -176,15 +171,17 @@ def main() -> None:
     parser.add_argument("case")
     parser.add_argument("policy")
     parser.add_argument("device")
+    parser.add_argument("batches", type=int, help="of an epoch")
     args = parser.parse_args()
     answers = take_standard_output()
     case = Case.parse(args.case)
     kind = TorchTraining if args.library.startswith("torch") else KerasTraining
     training = kind(args.library, case, args.policy, args.device)
-    loss = training.one_batch(*case.data(1))
+    x, y = case.data(args.batches)
+    loss = training.first_step(x, y)
     versions = {"python": platform.python_version(), **training.versions()}
     say({"versions": versions, "parameters": training.parameters, "loss": loss}, answers)
-    serve(Worker(training, case), answers)
+    serve(Worker(training, x, y), answers)
 
 
 if __name__ == "__main__":
