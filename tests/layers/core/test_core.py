@@ -311,3 +311,30 @@ def test_slopes_that_keras_refuses(make):
     for module in (layers, keras.layers):
         with pytest.raises(ValueError):
             make(module)
+
+
+@pytest.mark.parametrize(
+    ("equation", "output_shape", "bias_axes", "is_one_kernel"),
+    [
+        ("abc,cde->abde", (None, 3, 4), "de", True),
+        ("abc,cd->abd", (None, 5), "d", True),
+        ("abc,cde->abde", (None, 3, 4), "e", False),
+        ("abc,cde->abde", (None, 3, 4), "bde", False),
+    ],
+)
+def test_the_bias_of_projections_joins_the_product(
+    equation, output_shape, bias_axes, is_one_kernel, device, rng
+):
+    x = rng.normal(size=(2, 6, 7)).astype("float32")
+    with kerascnn.device(device):
+        layer = layers.EinsumDense(
+            equation, output_shape, bias_axes=bias_axes, bias_initializer="random_normal"
+        )
+        model = kerascnn.Sequential([kerascnn.Input((6, 7)), layer])
+        y = model.predict(x, verbose=0)
+    kernel, bias = (v.numpy().astype("float64") for v in (layer.kernel, layer.bias))
+    # Products of seven terms in float32, TF32 on a GPU.
+    np.testing.assert_allclose(y, np.einsum(equation, x, kernel) + bias, atol=1e-2, rtol=1e-2)
+    (step,) = model._programs.values()
+    ops = [call["op"] for call in step.program.describe()]
+    assert ("dense" in ops) == is_one_kernel
