@@ -11,7 +11,7 @@
 #include "core/graph/lanes.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/program_impl.h"
-#include "core/ops/fused_elementwise.h"
+#include "core/graph/region.h"
 
 namespace kerascnn {
 namespace {
@@ -22,14 +22,10 @@ constexpr int64_t kMostWaitingResults = 4096;
 constexpr uint64_t kNodesOfCalls = 512;
 constexpr int64_t kInArena = -1;
 
-// Of a fused group: the ops in it.
-std::string node_label(const Graph& graph, const Node& node) {
+// Of a region: the ops in it.
+std::string node_label(const Node& node) {
   std::string label(node.op->name);
-  if (node.op->name == "fused_elementwise") {
-    std::vector<TensorSpec> inputs;
-    for (ValueId id : node.inputs) inputs.push_back(graph.value(id).spec);
-    label = element_program_name(decode_element_program(node.attributes, inputs));
-  }
+  if (node.op->name == "region") label = region_name(read_region(node.attributes));
   if (!node.scope.empty()) label += " (" + node.scope.path + ")";
   return label;
 }
@@ -38,7 +34,7 @@ CallInfoPtr call_info(const Graph& graph, const PlannedNode& planned, Device dev
   const Node& node = *planned.node;
   const std::vector<TensorSpec> outputs = read_outputs(graph, planned);
   CallInfo info = make_call_info(*node.op, node.attributes, specs_of(graph, node.inputs), outputs);
-  info.label = node_label(graph, node);
+  info.label = node_label(node);
   info.scope = node.scope;
   info.op = info.label.substr(0, info.label.find(" ("));
   info.kernel = planned.kernel->description();

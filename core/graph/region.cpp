@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "core/graph/body_program.h"
 #include "core/ops/definitions.h"
-#include "core/ops/fused_elementwise.h"
+#include "core/ops/element_program.h"
 #include "core/ops/geometry.h"
 
 namespace kerascnn {
@@ -110,6 +110,7 @@ class BodyChecker {
   bool is_row_value(ValueId id) const {
     const Value& value = graph_.value(id);
     return region_.kind == RegionKind::Rows && value.kind == ValueKind::Result &&
+           graph_.nodes()[value.source].op->name != "broadcast_to" &&
            shape(id) != region_.domain && is_row(shape(id));
   }
 

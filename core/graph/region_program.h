@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/graph/region.h"
-#include "core/ops/fused_elementwise.h"
+#include "core/ops/element_program.h"
 
 namespace kerascnn {
 

@@ -1,4 +1,5 @@
-// Batch normalization over all axes but the last, in training: statistics of this batch.
+// Batch normalization over all axes but the last, in training: statistics of this batch; and the
+// statistics by themselves.
 #include <numeric>
 
 #include "core/ops/cost.h"
@@ -43,6 +44,14 @@ std::vector<TensorSpec> infer_batch_norm(const Attributes& attributes, Specs inp
   return {inputs[0], statistic, statistic, statistic};
 }
 
+// x (..., c) -> mean (c,), biased variance (c,)
+std::vector<TensorSpec> infer_column_moments(const Attributes&, Specs inputs) {
+  check_num_inputs("column_moments", inputs, 1);
+  check_normalized("column_moments", inputs[0]);
+  const TensorSpec moment = {inputs[0].dtype, {inputs[0].shape.back()}};
+  return {moment, moment};
+}
+
 std::vector<TensorSpec> infer_batch_norm_grad(const Attributes&, Specs inputs) {
   check_num_inputs("batch_norm_grad", inputs, 5);
   check_same_dtype("batch_norm_grad", inputs);
@@ -71,16 +80,9 @@ void add_to(Expression& sum, Expression addend) {
   sum = sum.id == kNoValue ? addend : sum + addend;
 }
 
-// Through mean, variance and inverse deviation: dv / dx = 2 (x - m) / n and, with i = (v +
-// epsilon)^(-1/2), di / dv = -i^3 / 2. No value where nothing depends on them.
-Expression through_statistics(GradientContext& context) {
-  const Expression mean{&context, context.output(1)}, inverse{&context, context.output(3)};
-  const Expression by_mean{&context, context.output_gradient(1)};
-  Expression by_variance{&context, context.output_gradient(2)};
-  if (context.output_gradient(3) != kNoValue) {
-    const Expression by_inverse{&context, context.output_gradient(3)};
-    add_to(by_variance, -0.5 * (by_inverse * inverse * inverse * inverse));
-  }
+// Through mean and variance: dv / dx = 2 (x - m) / n. No value where nothing depends on them.
+Expression through_moments(GradientContext& context, Expression mean, Expression by_mean,
+                           Expression by_variance) {
   const Expression x{&context, context.input(0)};
   const Shape shape = context.spec(x.id).shape;
   Expression gradient{&context, kNoValue};
@@ -90,6 +92,24 @@ Expression through_statistics(GradientContext& context) {
     add_to(gradient, share.call("broadcast_to", {{"shape", shape}}));
   }
   return gradient;
+}
+
+// With the inverse deviation i = (v + epsilon)^(-1/2) too: di / dv = -i^3 / 2.
+Expression through_statistics(GradientContext& context) {
+  const Expression mean{&context, context.output(1)}, inverse{&context, context.output(3)};
+  Expression by_variance{&context, context.output_gradient(2)};
+  if (context.output_gradient(3) != kNoValue) {
+    const Expression by_inverse{&context, context.output_gradient(3)};
+    add_to(by_variance, -0.5 * (by_inverse * inverse * inverse * inverse));
+  }
+  return through_moments(context, mean, {&context, context.output_gradient(1)}, by_variance);
+}
+
+std::vector<ValueId> column_moments_gradient(GradientContext& context) {
+  return {through_moments(context, {&context, context.output(0)},
+                          {&context, context.output_gradient(0)},
+                          {&context, context.output_gradient(1)})
+              .id};
 }
 
 std::vector<ValueId> batch_norm_gradient(GradientContext& context) {
@@ -159,6 +179,13 @@ const OpDef op_batch_norm_grad = {
     .infer = infer_batch_norm_grad,
     .gradient = batch_norm_grad_gradient,
     .cost = cost_per_element<12>,
+};
+
+const OpDef op_column_moments = {
+    .name = "column_moments",
+    .infer = infer_column_moments,
+    .gradient = column_moments_gradient,
+    .cost = cost_per_element<4>,
 };
 
 }  // namespace kerascnn

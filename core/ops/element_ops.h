@@ -20,7 +20,7 @@ enum class ElementKind : unsigned char {
 // The one list of element ops: OP(name, number of tensor operands, number of parameters, kind). The
 // ops of op_list.h, their kernels on both backends and element_apply() follow from it. The
 // parameters are: clip (min, max), the one parameter of an activation and of its gradient
-// (activation_kind.h). The numbering is part of fused_elementwise's code: append only.
+// (activation_kind.h).
 // clang-format off
 #define KERASCNN_ELEMENT_OP_LIST(OP)                                                              \
   OP(add, 2, 0, Number) OP(subtract, 2, 0, Number) OP(multiply, 2, 0, Number)                     \

@@ -91,7 +91,7 @@ struct OpDef {
   InPlaceFunction in_place = nullptr;
   // Output 0 is the memory of input 0 under another shape: no kernel runs.
   bool is_view = false;
-  // A function of each element alone (after broadcasting): may join a fused_elementwise node.
+  // A function of each element alone (after broadcasting): may join a region (core/graph/region.h).
   bool is_elementwise = false;
   // Equal inputs and attributes need not be evaluated only once or at compile time.
   bool is_stateful = false;

@@ -16,8 +16,6 @@
   KERASCNN_ELEMENT_OP_LIST(OP)                                                                    \
   /* normalization along an axis (activation.cpp) */                                              \
   OP(softmax) OP(log_softmax) OP(softmax_grad) OP(log_softmax_grad)                               \
-  /* what the fusion pass makes of several element functions (fused_elementwise.cpp) */           \
-  OP(fused_elementwise)                                                                           \
   /* reductions (reduce.cpp) */                                                                   \
   OP(reduce_sum) OP(reduce_mean) OP(reduce_max) OP(reduce_min) OP(argmax)                         \
   /* what a pass makes of a classifier's accuracy (count_matches.cpp) */                          \
@@ -40,7 +38,7 @@
   /* what a pass makes of a convolution and the pooling after it (conv2d_max_pool2d.cpp) */       \
   OP(conv2d_max_pool2d) OP(conv2d_max_pool2d_dgrad) OP(conv2d_max_pool2d_wgrad)                   \
   /* normalization (batch_norm.cpp) */                                                            \
-  OP(batch_norm) OP(batch_norm_grad)                                                              \
+  OP(batch_norm) OP(batch_norm_grad) OP(column_moments)                                           \
   /* losses (cross_entropy.cpp) */                                                                \
   OP(sparse_cross_entropy) OP(sparse_cross_entropy_grad)                                          \
   OP(sparse_softmax_cross_entropy) OP(sparse_softmax_cross_entropy_grad)                          \

@@ -5,7 +5,7 @@
 #include "check.h"
 #include "core/eager/eager.h"
 #include "core/graph/passes/passes.h"
-#include "core/ops/fused_elementwise.h"
+#include "core/graph/region_program.h"
 #include "graph_testing.h"
 
 namespace kerascnn {
@@ -379,12 +379,9 @@ TEST(what_is_no_bias_stays) {
 
 ElementProgram only_program(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
-    if (node.op->name != "fused_elementwise") continue;
-    std::vector<TensorSpec> inputs;
-    for (ValueId id : node.inputs) inputs.push_back(graph.value(id).spec);
-    return decode_element_program(node.attributes, inputs);
+    if (node.op->name == "region") return element_program(read_region(node.attributes)).value();
   }
-  throw ValueError("no fused node");
+  throw ValueError("no region");
 }
 
 TEST(element_ops_fuse_with_broadcasting_and_mixed_dtypes) {
@@ -397,7 +394,7 @@ TEST(element_ops_fuse_with_broadcasting_and_mixed_dtypes) {
   const ValueId chosen = call(graph, "where", {condition, shifted, x});
   const ValueId flag = call(graph, "cast", {condition}, {{"dtype", std::string("float32")}});
   before.outputs = {chosen, flag};
-  const RootedGraph after = fuse_elementwise(before);
+  const RootedGraph after = form_regions(before);
   CHECK_EQUAL(after.graph.nodes().size(), 1u);
   CHECK_EQUAL(element_program_string(only_program(after.graph)),
               "r2 = 0.5; r3 = 0; r4 = multiply(r0, r2); r5 = add(r4, r1); r6 = greater(r5, r3); "
@@ -415,7 +412,7 @@ TEST(half_precision_groups_round_after_each_op) {
     const ValueId z = call(graph, "multiply", {y, y});
     before.outputs.push_back(call(graph, "cast", {z}, {{"dtype", std::string("float32")}}));
   }
-  const RootedGraph after = fuse_elementwise(before);
+  const RootedGraph after = form_regions(before);
   CHECK_EQUAL(after.graph.nodes().size(), 1u);
   check_same_results(before, after);
 }
@@ -428,7 +425,7 @@ TEST(a_group_never_depends_on_itself) {
   const ValueId outside = call(graph, "softmax", {y}, {{"axis", int64_t{-1}}});
   // Joining y and the sum would put softmax both before and after the group.
   before.outputs = {call(graph, "add", {y, outside})};
-  const RootedGraph after = fuse_elementwise(before);
+  const RootedGraph after = form_regions(before);
   CHECK_EQUAL(after.graph.nodes().size(), 3u);
   check_same_results(before, after);
 }
@@ -442,7 +439,7 @@ TEST(groups_respect_their_limits) {
   for (int i = 1; i < 40; ++i) sum = call(graph, "add", {sum, xs[i]});
   for (int i = 0; i < 100; ++i) sum = call(graph, "tanh", {sum});
   before.outputs = {sum};
-  const RootedGraph after = fuse_elementwise(before);
+  const RootedGraph after = form_regions(before);
   // 39 additions of at most 8 inputs and 100 further ops, at most 32 to a group.
   CHECK(after.graph.nodes().size() >= 6u && after.graph.nodes().size() <= 10u);
   check_same_results(before, after);
@@ -452,7 +449,7 @@ TEST(a_single_element_op_stays_itself) {
   RootedGraph before;
   const ValueId x = before.graph.input("x", f32({4}));
   before.outputs = {call(before.graph, "exp", {x})};
-  CHECK_EQUAL(count_nodes(fuse_elementwise(before).graph, "exp"), 1u);
+  CHECK_EQUAL(count_nodes(form_regions(before).graph, "exp"), 1u);
 }
 
 TEST(fused_groups_match_the_reference_evaluator) {
@@ -461,7 +458,7 @@ TEST(fused_groups_match_the_reference_evaluator) {
   const ValueId a = graph.input("a", f32({33})), b = graph.input("b", f32({33}));
   const ValueId y = call(graph, "gelu", {call(graph, "subtract", {a, b})}, {{"approximate", true}});
   before.outputs = {call(graph, "maximum", {call(graph, "softplus", {y}), a})};
-  const RootedGraph after = fuse_elementwise(before);
+  const RootedGraph after = form_regions(before);
   const ElementProgram program = only_program(after.graph);
   const std::vector<Tensor> inputs = random_inputs(before.graph);
   const std::vector<float> received = results(after, inputs)[0];

@@ -335,91 +335,12 @@ def _activations():
     return rows
 
 
-def _fused():
-    """code: op, dtype of the result, three registers; registers are inputs, constants, results."""
-    number = {name: i for i, name in enumerate(ELEMENT_FUNCTIONS)}
-
-    def chain(rng, dtype):
-        d = DTYPE_NAMES.index(dtype)
-        code = [
-            *(number["multiply"], d, 0, 1, -1),  # r4 = x * row
-            *(number["add"], d, 4, 3, -1),  # r5 = r4 + 0.5
-            *(number["leaky_relu"], d, 5, -1, -1),  # r6
-            *(number["clip"], d, 6, -1, -1),  # r7
-            *(number["subtract"], d, 7, 2, -1),  # r8 = r7 - scalar
-        ]
-        parameters = [0, 0, 0, 0, 0.1, 0, -1, 1.5, 0, 0]
-        x = [normal(rng, 6, 5), normal(rng, 5), normal(rng, 1)]
-        return x, {
-            "code": code,
-            "parameters": [float(p) for p in parameters],
-            "constants": [0.5],
-            "constant_dtypes": [d],
-            "outputs": [8, 6],
-            "shape": [6, 5],
-        }
-
-    def select(rng, dtype):
-        d, boolean = DTYPE_NAMES.index(dtype), DTYPE_NAMES.index("bool")
-        code = [
-            *(number["greater"], boolean, 0, 1, -1),
-            *(number["where"], d, 2, 0, 1),
-            *(number["tanh"], d, 3, -1, -1),
-        ]
-        return [normal(rng, 70_000), normal(rng, 70_000)], {
-            "code": code,
-            "parameters": [0.0] * 6,
-            "constants": [],
-            "constant_dtypes": [],
-            "outputs": [4],
-            "shape": [70_000],
-        }
-
-    def scalars(rng, dtype, shape=()):
-        """As losses and metrics end: a sum, a count, and whether the loss is finite."""
-        d, boolean, integer = (DTYPE_NAMES.index(name) for name in (dtype, "bool", "int64"))
-        code = [
-            *(number["multiply"], d, 0, 3, -1),  # r5 = loss * 64
-            *(number["add"], d, 1, 5, -1),  # r6 = sum + r5
-            *(number["isfinite"], boolean, 5, -1, -1),  # r7
-            *(number["cast"], integer, 7, -1, -1),  # r8
-            *(number["add"], integer, 2, 8, -1),  # r9 = count + r8
-            *(number["add"], integer, 9, 4, -1),  # r10
-            *(number["where"], d, 7, 6, 1),  # r11
-        ]
-        count = rng.integers(2**40, 2**41, shape)
-        return [normal(rng, *shape), normal(rng, *shape), np.asarray(count)], {
-            "code": code,
-            "parameters": [0.0] * 14,
-            "constants": [64.0, -3.0],
-            "constant_dtypes": [d, integer],
-            "outputs": [6, 10, 11, 7],
-            "shape": list(shape),
-        }
-
-    def three(rng, dtype):
-        return scalars(rng, dtype, (3,))
-
-    # Every intermediate result is rounded to its dtype, as the separate ops would: a few roundings.
-    roundings = {"float16": 2.0**-8, "bfloat16": 2.0**-5}
-    why = "each of the fused ops rounds its result to 16 bits"
-    return [
-        row("fused_elementwise", "chain", chain, gradient=False, tolerance=roundings, reason=why),
-        row("fused_elementwise", "select", select, gradient=False, tolerance=roundings, reason=why),
-        row(
-            "fused_elementwise", "scalars", scalars, gradient=False, tolerance=roundings, reason=why
-        ),
-        row("fused_elementwise", "three", three, gradient=False, tolerance=roundings, reason=why),
-    ]
-
-
 CASES = [
     *_arithmetic(),
     *_comparison(),
     *_functions(),
     *_casts(),
     *_activations(),
-    *_fused(),
 ]
 
 
@@ -511,16 +432,6 @@ def _bad():
                 f"{op}_grad: all inputs must have one shape",
             ),
         ]
-    rows.append(
-        Bad(
-            "fused_elementwise",
-            [two],
-            {"code": [1, 2], "parameters": [0.0], "constants": [1.0], "constant_dtypes": [8],
-             "outputs": [1], "shape": [2]},
-            ValueError,
-            "don't fit together",
-        )
-    )  # fmt: skip
     return rows
 
 

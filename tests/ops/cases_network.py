@@ -256,6 +256,9 @@ def _batch_norm():
             {"epsilon": 1e-3},
         )
 
+    def moments(shape):
+        return lambda rng: ([normal(rng, *shape) + 3.0], {})
+
     def backward(shape):
         def make(rng):
             x = normal(rng, *shape) + 3.0
@@ -270,9 +273,11 @@ def _batch_norm():
     for id, shape in shapes.items():
         rows.append(row("batch_norm", id, forward(shape)))
         rows.append(row("batch_norm_grad", id, backward(shape)))
+        rows.append(row("column_moments", id, moments(shape)))
     for shape in ((65_600, 2), (2, 65_600)):
         rows.append(large("batch_norm", forward(shape), f"large_{shape[1]}"))
         rows.append(large("batch_norm_grad", backward(shape), f"large_{shape[1]}"))
+        rows.append(large("column_moments", moments(shape), f"large_{shape[1]}"))
 
     def far_from_zero(rng):
         return [normal(rng, 64, 3) + 1000.0, np.ones(3), np.zeros(3)], {"epsilon": 1e-3}
@@ -532,6 +537,8 @@ def _bad():
             v,
             "epsilon must not be negative",
         ),
+        Bad("column_moments", [zeros(3)], e, v, "the input must have 2 or more axes"),
+        Bad("column_moments", [zeros(0, 3)], e, v, "has no mean and variance"),
         Bad(
             "batch_norm_grad",
             [p, p, zeros(3), zeros(3), zeros(2)],

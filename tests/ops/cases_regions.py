@@ -137,6 +137,21 @@ def _sums_of_columns(rng, dtype):
     return inputs, _attributes(made, (9, 7, 5), "columns")
 
 
+def _statistics(rng, dtype):
+    """Of an activation, which is a result too."""
+
+    def build(graph, x):
+        y = call(graph, "elu", x, alpha=1.0)
+        return [*graph.apply("column_moments", [y], {}), y]
+
+    def meaning(x):
+        y = REFERENCES["elu"](x, alpha=1.0)
+        return [*REFERENCES["column_moments"](y), y]
+
+    made = body("statistics", dtype, [(11, 3, 6)], build, meaning)
+    return [normal(rng, 11, 3, 6) + 2.0], _attributes(made, (11, 3, 6), "columns")
+
+
 # Every result is rounded to its dtype, as the separate ops would: a few roundings.
 _ROUNDINGS = {
     "gradient": False,
@@ -153,6 +168,7 @@ CASES = [
     row("region", "softmax", _softmax, **_ROUNDINGS),
     row("region", "normalized_rows", _normalized_rows, **_ROUNDINGS),
     row("region", "sums_of_columns", _sums_of_columns, **_ROUNDINGS),
+    row("region", "statistics", _statistics, **_ROUNDINGS),
 ]
 
 

@@ -131,7 +131,6 @@ def cast(x: Array, dtype: str) -> Array:
     return np.trunc(x).astype(np.int64).astype(dtype) if x.dtype.kind == "f" else x.astype(dtype)
 
 
-# In the order of the element ops' numbering, which fused_elementwise's code uses.
 ELEMENT_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "subtract": np.subtract,
@@ -210,7 +209,6 @@ ELEMENT_FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 REFERENCES.update(ELEMENT_FUNCTIONS)
 
-# In the order of the core's dtype numbering.
 DTYPE_NAMES = [
     *("bool", "uint8", "int8", "int16", "int32", "int64"),
     *("float16", "bfloat16", "float32", "float64"),
@@ -226,25 +224,6 @@ ELEMENT_PARAMETERS = {
     "gelu": ["approximate"],
     "gelu_grad": ["approximate"],
 }
-
-
-@reference("fused_elementwise")
-def fused_elementwise(*inputs, code, parameters, constants, constant_dtypes, outputs, shape):
-    kinds = [
-        np.float64 if is_float_name(DTYPE_NAMES[dtype]) else np.int64 for dtype in constant_dtypes
-    ]
-    registers = [*inputs, *(kind(value) for kind, value in zip(kinds, constants, strict=True))]
-    for i in range(len(code) // 5):
-        number, dtype, *operands = code[5 * i : 5 * i + 5]
-        name = list(ELEMENT_FUNCTIONS)[number]
-        keywords = dict(
-            zip(ELEMENT_PARAMETERS.get(name, []), parameters[2 * i : 2 * i + 2], strict=False)
-        )
-        if name == "cast":
-            keywords = {"dtype": DTYPE_NAMES[dtype]}
-        values = [registers[register] for register in operands if register >= 0]
-        registers.append(ELEMENT_FUNCTIONS[name](*values, **keywords))
-    return tuple(np.broadcast_to(registers[register], shape) for register in outputs)
 
 
 # Softmax and reductions.
@@ -555,6 +534,12 @@ def batch_norm(x, gamma, beta, epsilon):
     mean, variance = x.mean(axis=axes), x.var(axis=axes)
     inverse = 1 / np.sqrt(variance + epsilon)
     return (x - mean) * inverse * gamma + beta, mean, variance, inverse
+
+
+@reference("column_moments")
+def column_moments(x):
+    axes = tuple(range(x.ndim - 1))
+    return x.mean(axis=axes), x.var(axis=axes)
 
 
 @reference("batch_norm_grad")

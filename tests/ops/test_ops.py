@@ -181,10 +181,9 @@ def test_missing_attributes_and_inputs_are_named(op, rng):
         without = {key: value for key, value in attributes.items() if key != name}
         with pytest.raises(ValueError, match=f'^{op}: attribute "{name}" is missing$'):
             _core.apply(op, tensors, without)
-    if op != "fused_elementwise":  # whose attributes say how many inputs there are
-        with pytest.raises(ValueError, match=f"^{op}(?: \\w+)?: expected .*received (0|none)"):
-            _core.apply(op, [], attributes)
-    if op not in ("concatenate", "fused_elementwise", "take_batches"):  # which take any number
+    with pytest.raises(ValueError, match=f"^{op}(?: \\w+)?: expected .*received (0|none)"):
+        _core.apply(op, [], attributes)
+    if op not in ("concatenate", "take_batches"):  # which take any number
         with pytest.raises(
             ValueError, match=f"^{op}(?: \\w+)?: expected .* received {len(inputs) + 9}$"
         ):

@@ -56,16 +56,20 @@ void for_each_row_range(const Columns& columns, const Body& body) {
   parallel_for(columns.rows, grain, body);
 }
 
-template <typename T, typename P>
-void batch_norm_forward(const Columns& columns, double epsilon, const KernelArgs& args) {
+// Mean and biased variance of each channel, in the workspace one behind the other.
+struct Moments {
+  double* mean;
+  double* variance;
+};
+
+int64_t moments_workspace(const Columns& columns) { return 2 * columns.workspace_bytes(1); }
+
+template <typename T>
+Moments moments_of(const Columns& columns, const T* x, void* workspace) {
   using C = compute_t<T>;
-  const T* x = input<T>(args, 0);
-  const P* gamma = input<P>(args, 1);
-  const P* beta = input<P>(args, 2);
-  T* y = output<T>(args, 0);
   const int64_t channels = columns.channels;
   const double count = static_cast<double>(columns.rows);
-  double* mean = sum_columns(columns, 1, args.workspace, [&](int64_t row, double* sums) {
+  double* mean = sum_columns(columns, 1, workspace, [&](int64_t row, double* sums) {
     for (int64_t c = 0; c < channels; ++c) sums[c] += static_cast<C>(x[row * channels + c]);
   });
   // The means lie in front of the second pass' sums, which must not overwrite them.
@@ -76,8 +80,29 @@ void batch_norm_forward(const Columns& columns, double epsilon, const KernelArgs
       sums[c] += centered * centered;
     }
   });
+  for (int64_t c = 0; c < channels; ++c) variance[c] /= count;
+  return {mean, variance};
+}
+
+template <typename T>
+void column_moments(const Columns& columns, const KernelArgs& args) {
+  const Moments moments = moments_of(columns, input<T>(args, 0), args.workspace);
+  for (int64_t c = 0; c < columns.channels; ++c) {
+    output<T>(args, 0)[c] = static_cast<T>(static_cast<compute_t<T>>(moments.mean[c]));
+    output<T>(args, 1)[c] = static_cast<T>(static_cast<compute_t<T>>(moments.variance[c]));
+  }
+}
+
+template <typename T, typename P>
+void batch_norm_forward(const Columns& columns, double epsilon, const KernelArgs& args) {
+  using C = compute_t<T>;
+  const T* x = input<T>(args, 0);
+  const P* gamma = input<P>(args, 1);
+  const P* beta = input<P>(args, 2);
+  T* y = output<T>(args, 0);
+  const int64_t channels = columns.channels;
+  const auto [mean, variance] = moments_of(columns, x, args.workspace);
   for (int64_t c = 0; c < channels; ++c) {
-    variance[c] /= count;
     const double inverse = 1 / std::sqrt(variance[c] + epsilon);
     if (args.outputs[1] != nullptr)
       output<P>(args, 1)[c] = static_cast<P>(static_cast<compute_t<P>>(mean[c]));
@@ -172,7 +197,7 @@ std::unique_ptr<Kernel> plan_batch_norm(const PlanRequest& request) {
                              [columns, epsilon](const KernelArgs& args) {
                                batch_norm_forward<T, P>(columns, epsilon, args);
                              },
-                             columns.workspace_bytes(1) + columns.workspace_bytes(1));
+                             moments_workspace(columns));
                        });
 }
 
@@ -186,6 +211,16 @@ std::unique_ptr<Kernel> plan_batch_norm_grad(const PlanRequest& request) {
             [columns](const KernelArgs& args) { batch_norm_backward<T, P>(columns, args); },
             columns.workspace_bytes(2));
       });
+}
+
+std::unique_ptr<Kernel> plan_column_moments(const PlanRequest& request) {
+  const Columns columns(request.inputs[0]);
+  return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return make_kernel(
+        "kerascnn column_moments",
+        [columns](const KernelArgs& args) { column_moments<T>(columns, args); },
+        moments_workspace(columns));
+  });
 }
 
 }  // namespace kerascnn::cpu

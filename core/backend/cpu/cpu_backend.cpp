@@ -8,6 +8,7 @@
 #include "core/backend/cpu/parallel.h"
 #include "core/backend/dependencies.h"
 #include "core/backend/shuffled_executor.h"
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/memory/cpu_memory.h"
 #include "core/memory/poison.h"
@@ -88,6 +89,17 @@ std::string CpuBackend::description() const {
 }
 
 std::span<const KernelTableRow> CpuBackend::kernel_table() const { return cpu_kernel_table(); }
+
+// Asked for with each program, so that one process can have programs of both kinds.
+RegionLimits CpuBackend::region_limits(const Shape&) const {
+  if (!env_flag("KERASCNN_CPU_REGIONS", false)) return {};
+  return {.rows = true,
+          .columns = true,
+          .max_inputs = 24,
+          .max_outputs = 16,
+          .max_ops = 96,
+          .max_constants = 96};
+}
 
 bool CpuBackend::fuses(const PlanRequest& request) { return cpu::fuses_conv2d_max_pool2d(request); }
 

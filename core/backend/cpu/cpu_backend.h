@@ -21,6 +21,7 @@ class CpuBackend : public Backend {
   Allocator& allocator() override { return allocator_; }
   std::span<const KernelTableRow> kernel_table() const override;
   bool fuses(const PlanRequest& request) override;
+  RegionLimits region_limits(const Shape& domain) const override;
   std::unique_ptr<Executor> make_executor(Lanes lanes, bool single_steps) override;
   LaunchStats launch_stats() const override;
 

@@ -6,7 +6,7 @@
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
 #include "core/backend/cpu/unary.h"
-#include "core/ops/fused_elementwise.h"
+#include "core/ops/element_program.h"
 
 namespace kerascnn::cpu {
 

@@ -53,7 +53,8 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = join_batches(rooted, options);
   rooted = fuse_match_counts(rooted, options);
   rooted = eliminate_dead_code(rooted);
-  rooted = fuse_elementwise(rooted);
+  rooted = expand_batch_norm(rooted, options);
+  rooted = form_regions(rooted, options);
   rooted = materialize_constants(rooted);
   rooted = join_loss_gradients(rooted);  // a mean's gradient is a stored constant by now
   rooted = fuse_dense_losses(rooted, options);

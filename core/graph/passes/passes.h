@@ -84,8 +84,13 @@ RootedGraph join_batches(const RootedGraph& source, const PassOptions& options);
 // count_matches, where the device has one kernel for them. Exact, as the sum is, up to 2^24 rows.
 RootedGraph fuse_match_counts(const RootedGraph& source, const PassOptions& options);
 
-// Makes groups of element ops that have one output shape into fused_elementwise nodes.
-RootedGraph fuse_elementwise(const RootedGraph& source);
+// batch_norm and its gradient become reductions over columns and element ops, which join the
+// regions around them, where the device forms regions of columns. Equal up to roundings.
+RootedGraph expand_batch_norm(const RootedGraph& source, const PassOptions& options);
+
+// Makes groups of memory-bound nodes over one shape into regions (core/graph/region.h), as large as
+// the device's limits are. Element ops keep their bits; sums may be added up in another order.
+RootedGraph form_regions(const RootedGraph& source, const PassOptions& options = {});
 
 // The gradient of sparse_softmax_cross_entropy becomes its third output, where the gradient of the
 // loss is known before the loss.

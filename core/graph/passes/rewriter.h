@@ -31,6 +31,7 @@ class GraphRewriter {
   std::vector<ValueId> apply(std::string_view op, const std::vector<ValueId>& target_inputs,
                              const Attributes& attributes, const Scope& scope);
   ValueId constant(const Tensor& tensor) { return target_.constant(tensor); }
+  ValueId full(const TensorSpec& spec, double value) { return target_.full(spec, value); }
 
   // Carries outputs and assignments over.
   RootedGraph finish();

@@ -7,7 +7,7 @@
 #include "core/backend/cuda/device/grid.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/movement/strided.cuh"
-#include "core/ops/fused_elementwise.h"
+#include "core/ops/element_program.h"
 
 namespace kerascnn::cuda {
 

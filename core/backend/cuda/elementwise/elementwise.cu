@@ -518,8 +518,4 @@ std::unique_ptr<Kernel> plan_op(const PlanRequest& request, ElementOp op) {
 KERASCNN_ELEMENT_OP_LIST(KERASCNN_DEFINE_PLAN)
 #undef KERASCNN_DEFINE_PLAN
 
-std::unique_ptr<Kernel> plan_fused_elementwise(const PlanRequest& request) {
-  return plan_element_program(request, decode_element_program(request.attributes, request.inputs));
-}
-
 }  // namespace kerascnn::cuda

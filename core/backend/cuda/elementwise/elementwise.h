@@ -8,7 +8,7 @@
 #include "core/backend/backend.h"
 #include "core/base/dtype.h"
 #include "core/ops/element_functions.h"
-#include "core/ops/fused_elementwise.h"
+#include "core/ops/element_program.h"
 
 namespace kerascnn::cuda {
 
@@ -25,7 +25,7 @@ struct SingleElementOp {
 // `early`: may it start before the kernel launched before it has ended?
 using SingleElementLaunch = void (*)(const SingleElementOp& call, cudaStream_t stream, bool early);
 
-// Null where there is none for these dtypes; fused_elementwise's interpreter runs those.
+// Null where there is none for these dtypes; the interpreter of element programs runs those.
 SingleElementLaunch find_single_element_launch(ElementOp op, DType operand, DType result);
 
 // A byte cast to float32 and multiplied by parameters[0].

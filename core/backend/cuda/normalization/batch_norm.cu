@@ -116,7 +116,7 @@ struct Statistics {
   const T* x;
   int64_t channels;
   C epsilon;
-  C* shared_mean;  // in full precision for the second launch
+  C* shared_mean;  // in full precision for the second launch, null where there is none
   C* shared_inverse;
   T* mean;  // null where nobody reads them
   T* variance;
@@ -162,8 +162,10 @@ struct Statistics {
   __device__ __forceinline__ void finish(int64_t channel, const Value& value) const {
     const C biased = value.deviation / value.count;
     const C inverse = C(1) / element::sqrt(biased + epsilon);
-    shared_mean[channel] = value.mean;
-    shared_inverse[channel] = inverse;
+    if (shared_mean != nullptr) {
+      shared_mean[channel] = value.mean;
+      shared_inverse[channel] = inverse;
+    }
     if (mean != nullptr) mean[channel] = store<T>(value.mean);
     if (variance != nullptr) variance[channel] = store<T>(biased);
     if (inverse_stddev != nullptr) inverse_stddev[channel] = store<T>(inverse);
@@ -414,6 +416,21 @@ std::unique_ptr<Kernel> plan_batch_norm(const PlanRequest& request) {
     return make_early_kernel(
         "kerascnn batch_norm",
         [plan, epsilon](const KernelArgs& args) { run_forward<T>(plan, epsilon, args); },
+        plan.workspace_bytes(), plan.tickets != nullptr);
+  });
+}
+
+// x (..., c) -> mean (c,), variance (c,)
+std::unique_ptr<Kernel> plan_column_moments(const PlanRequest& request) {
+  return dispatch_floating("column_moments", request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    const ColumnPlan<Statistics<T>> plan(request.inputs[0]);
+    return make_early_kernel(
+        "kerascnn column_moments",
+        [plan](const KernelArgs& args) {
+          plan.launch({input<T>(args, 0), plan.geometry.channels, 0, nullptr, nullptr,
+                       output<T>(args, 0), output<T>(args, 1), nullptr},
+                      args.workspace, static_cast<cudaStream_t>(args.stream));
+        },
         plan.workspace_bytes(), plan.tickets != nullptr);
   });
 }

@@ -1,6 +1,6 @@
-// fused_elementwise: an interpreter that runs each instruction over a block of elements, so that
+// Regions of kind map: an interpreter of element programs that runs each instruction over a block of elements, so that
 // decoding costs little and the loops vectorize. Registers live in the first-level cache.
-#include "core/ops/fused_elementwise.h"
+#include "core/ops/element_program.h"
 
 #include <algorithm>
 #include <array>
@@ -87,7 +87,7 @@ struct RegisterOf<double> {
   using type = double;
 };
 
-// A result rounded or wrapped to `dtype` at once, as fused_elementwise.h asks.
+// A result rounded or wrapped to `dtype` at once, as element_program.h asks.
 template <typename Register, typename Value>
 Register to_register(DType dtype, Value value) {
   const ElementValue made = make_element<HostRounding>(dtype, value);
@@ -239,9 +239,9 @@ void run_instruction(const ElementInstruction& instruction, const RegisterPointe
   });
 }
 
-class FusedElementwise {
+class Interpreter {
  public:
-  FusedElementwise(const PlanRequest& request, const ElementProgram& program)
+  Interpreter(const PlanRequest& request, const ElementProgram& program)
       : program_(program), size_(size_of(request.outputs[0])) {
     for (size_t k = 0; k < request.inputs.size(); ++k) {
       inputs_.push_back(broadcast_geometry(request.outputs[0].shape, request.inputs.subspan(k, 1)));
@@ -424,18 +424,14 @@ class FusedElementwise {
 };
 
 std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementProgram& program) {
-  FusedElementwise fused(request, program);
-  const int64_t workspace = fused.workspace_bytes();
-  std::string description = "kerascnn elementwise " + fused.name();
+  Interpreter interpreter(request, program);
+  const int64_t workspace = interpreter.workspace_bytes();
+  std::string description = "kerascnn elementwise " + interpreter.name();
   return make_kernel(
-      std::move(description), [fused](const KernelArgs& args) { fused.run(args); }, workspace);
+      std::move(description), [interpreter](const KernelArgs& args) { interpreter.run(args); }, workspace);
 }
 
 }  // namespace
-
-std::unique_ptr<Kernel> plan_fused_elementwise(const PlanRequest& request) {
-  return plan_program(request, decode_element_program(request.attributes, request.inputs));
-}
 
 std::unique_ptr<Kernel> plan_region(const PlanRequest& request) {
   const Region region = read_region(request.attributes);

@@ -1,23 +1,12 @@
-// fused_elementwise: several element ops in one pass over memory. The fusion pass makes these
-// nodes; the program they run is in their attributes and is decoded once, when the kernel is
-// planned.
+// A register program over single elements: what ready-made kernels run of a region of kind map
+// (core/graph/region_program.h).
 //
 // Registers, numbered from 0: the inputs, then the constants, then one result for each instruction.
-// Every register is written once. All outputs have the shape "shape"; inputs broadcast to it.
-//
-//   code             ints     five for each instruction: element op, dtype of the result, three
-//   operand
-//                             registers (-1 where the op has fewer)
-//   parameters       doubles  two for each instruction (0 where the op has fewer)
-//   constants        doubles
-//   constant_dtypes  ints
-//   outputs          ints     the register of each output
-//   shape            ints
+// Every register is written once. Inputs broadcast to the shape of the outputs.
 //
 // Every result is rounded to its dtype (float16, bfloat16) or wrapped (integers) at once, so a
-// fused group gives the same bits as its ops one by one. A kernel loads all inputs of an element
-// before it stores any of its outputs: an output may have the memory of any input of its dtype and
-// shape.
+// program gives the same bits as its ops one by one. A kernel loads all inputs of an element before
+// it stores any of its outputs: an output may have the memory of any input of its dtype and shape.
 #pragma once
 
 #include <cstdint>
@@ -61,10 +50,6 @@ struct ElementProgram {
   KERASCNN_HOST_DEVICE int first_constant() const { return num_inputs; }
   KERASCNN_HOST_DEVICE int first_result() const { return num_inputs + num_constants; }
 };
-
-// Throws ValueError where the attributes are no valid program for these inputs.
-ElementProgram decode_element_program(const Attributes& attributes, Specs inputs);
-Attributes encode_element_program(const ElementProgram& program, const Shape& shape);
 
 // "r2 = multiply(r0, r1); r3 = relu(r2)", for people and tests.
 std::string element_program_string(const ElementProgram& program);

@@ -1,0 +1,100 @@
+#include <numeric>
+
+#include "core/graph/passes/passes.h"
+#include "core/graph/passes/rewriter.h"
+
+namespace kerascnn {
+namespace {
+
+// The two ops as reductions over columns and element ops. 16-bit numbers are computed with in
+// float32, as their kernels do.
+class Expansion {
+ public:
+  Expansion(GraphRewriter& rewriter, const Node& node, ValueId x)
+      : rewriter_(rewriter), scope_(node.scope), spec_(rewriter.target().value(x).spec) {
+    compute_ = itemsize(spec_.dtype) < 4 ? DType::Float32 : spec_.dtype;
+  }
+
+  // x, gamma, beta -> y, mean, variance, inverse deviation
+  std::vector<ValueId> forward(const std::vector<ValueId>& inputs, double epsilon) {
+    const ValueId x = wide(inputs[0]);
+    const std::vector<ValueId> moments = rewriter_.apply("column_moments", {x}, {}, scope_);
+    const ValueId mean = moments[0], variance = moments[1];
+    const ValueId inverse = call("rsqrt", {call("add", {variance, number(epsilon)})});
+    const ValueId scale = call("multiply", {wide(inputs[1]), inverse});
+    const ValueId scaled = call("multiply", {call("subtract", {x, mean}), scale});
+    const ValueId y = call("add", {scaled, wide(inputs[2])});
+    return {narrow(y), narrow(mean), narrow(variance), narrow(inverse)};
+  }
+
+  // gy, x, gamma, mean, inverse deviation -> gx, ggamma, gbeta. With z = (x - mean) inverse:
+  // gx = gamma inverse (gy - gbeta / n - z ggamma / n). z is there twice, once for the sums and
+  // once for what is computed with them, so that it need not be stored.
+  std::vector<ValueId> backward(const std::vector<ValueId>& inputs) {
+    std::vector<ValueId> values;
+    for (ValueId id : inputs) values.push_back(wide(id));
+    const ValueId gy = values[0], x = values[1], gamma = values[2];
+    const ValueId mean = values[3], inverse = values[4];
+    const auto normalized = [&] {
+      return call("multiply", {call("subtract", {x, mean}), inverse});
+    };
+    const ValueId ggamma = sum(call("multiply", {gy, normalized()}));
+    const ValueId gbeta = sum(gy);
+    const ValueId rows = number(static_cast<double>(num_elements(spec_.shape)) /
+                                static_cast<double>(spec_.shape.back()));
+    const ValueId shared_mean = call("divide", {gbeta, rows});
+    const ValueId shared_product = call("divide", {ggamma, rows});
+    const ValueId along = call("multiply", {normalized(), shared_product});
+    const ValueId rest = call("subtract", {call("subtract", {gy, shared_mean}), along});
+    const ValueId gx = call("multiply", {rest, call("multiply", {gamma, inverse})});
+    return {narrow(gx), narrow(ggamma), narrow(gbeta)};
+  }
+
+ private:
+  ValueId call(std::string_view op, const std::vector<ValueId>& inputs,
+               const Attributes& attributes = {}) {
+    return rewriter_.apply(op, inputs, attributes, scope_)[0];
+  }
+  ValueId number(double value) { return rewriter_.full({compute_, {}}, value); }
+  ValueId cast(ValueId id, DType dtype) {
+    if (rewriter_.target().value(id).spec.dtype == dtype) return id;
+    return call("cast", {id}, {{"dtype", std::string(dtype_name(dtype))}});
+  }
+  ValueId wide(ValueId id) { return cast(id, compute_); }
+  ValueId narrow(ValueId id) { return cast(id, spec_.dtype); }
+  ValueId sum(ValueId id) {
+    Shape axes(spec_.shape.size() - 1);
+    std::iota(axes.begin(), axes.end(), 0);
+    return call("reduce_sum", {id}, {{"axes", axes}, {"keepdims", false}});
+  }
+
+  GraphRewriter& rewriter_;
+  const Scope scope_;
+  const TensorSpec spec_;  // of x
+  DType compute_;
+};
+
+}  // namespace
+
+RootedGraph expand_batch_norm(const RootedGraph& source, const PassOptions& options) {
+  GraphRewriter rewriter(source);
+  for (const Node& node : source.graph.nodes()) {
+    const bool is_forward = node.op->name == "batch_norm";
+    const bool is_gradient = node.op->name == "batch_norm_grad";
+    const ValueId x = is_gradient ? node.inputs[1] : is_forward ? node.inputs[0] : kNoValue;
+    if (x == kNoValue || !options.region_limits ||
+        !options.region_limits(source.graph.value(x).spec.shape).columns) {
+      rewriter.copy(node);
+      continue;
+    }
+    const std::vector<ValueId> inputs = rewriter.map(node.inputs);
+    Expansion expansion(rewriter, node, rewriter.map(x));
+    const std::vector<ValueId> results =
+        is_forward ? expansion.forward(inputs, node.attributes.get_double("epsilon"))
+                   : expansion.backward(inputs);
+    for (size_t i = 0; i < results.size(); ++i) rewriter.replace(node.outputs[i], results[i]);
+  }
+  return rewriter.finish();
+}
+
+}  // namespace kerascnn

@@ -1,0 +1,263 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/graph/passes/passes.h"
+#include "core/graph/passes/region_groups.h"
+
+namespace kerascnn {
+namespace {
+
+// One node of the new graph: a region or a node by itself.
+struct Unit {
+  RegionGroup group;
+  std::vector<int32_t> nodes;    // the members and what is computed again for them, in order
+  std::vector<ValueId> outputs;  // what others need of the members
+
+  bool has(int32_t node) const { return std::binary_search(nodes.begin(), nodes.end(), node); }
+};
+
+bool broadcasts_to(const Shape& shape, const Shape& target) {
+  return shape.size() <= target.size() && broadcast_shapes("region", shape, target) == target;
+}
+
+bool is_widening(DType from, DType to) {
+  return is_floating(to) && itemsize(from) < itemsize(to);
+}
+
+// Finds what each region computes and which values go from one to the other.
+class Units {
+ public:
+  Units(const RootedGraph& rooted, const FindRegionLimits& find_limits)
+      : rooted_(rooted), graph_(rooted.graph), find_limits_(find_limits) {
+    for (RegionGroup& group : RegionGroups(rooted, find_limits).ordered()) {
+      Unit unit;
+      unit.nodes = group.members;
+      unit.group = std::move(group);
+      units_.push_back(std::move(unit));
+    }
+    find_leaving();
+    for (Unit& unit : units_) {
+      if (unit.group.is_candidate) take_in_readings(unit);
+    }
+    leave_out_what_nobody_needs();
+  }
+
+  const std::vector<Unit>& all() const { return units_; }
+
+ private:
+  RegionLimits limits(const Unit& unit) const {
+    return find_limits_ ? find_limits_(unit.group.domain) : RegionLimits{};
+  }
+
+  // Which values others than their unit read, and how many of each unit.
+  void find_leaving() {
+    unit_of_.resize(graph_.nodes().size(), -1);
+    leaves_.resize(graph_.values().size(), false);
+    num_leaving_.resize(units_.size(), 0);
+    for (size_t i = 0; i < units_.size(); ++i) {
+      for (int32_t node : units_[i].nodes) unit_of_[node] = static_cast<int32_t>(i);
+    }
+    for (ValueId id : rooted_.outputs) mark_leaving(id);
+    for (const Assignment& assignment : graph_.assignments()) mark_leaving(assignment.value);
+    for (size_t node = 0; node < graph_.nodes().size(); ++node) {
+      for (ValueId id : graph_.nodes()[node].inputs) {
+        const int32_t source = producer_index(graph_, id);
+        if (source >= 0 && unit_of_[source] != unit_of_[node]) mark_leaving(id);
+      }
+    }
+  }
+
+  void mark_leaving(ValueId id) {
+    const int32_t source = producer_index(graph_, id);
+    if (source < 0 || leaves_[id]) return;
+    leaves_[id] = true;
+    ++num_leaving_[unit_of_[source]];
+  }
+
+  // May one more value leave its unit?
+  bool may_leave(ValueId id) const {
+    const int32_t source = producer_index(graph_, id);
+    if (source < 0 || leaves_[id]) return true;
+    const int32_t unit = unit_of_[source];
+    return !units_[unit].group.is_candidate ||
+           num_leaving_[unit] < limits(units_[unit]).max_outputs;
+  }
+
+  // A cast to a wider dtype and a broadcast are ways of reading: each region that reads their
+  // results reads their operands instead, so that these results need not lie in memory.
+  void take_in_readings(Unit& unit) {
+    const RegionLimits most = limits(unit);
+    if (!most.rows && !most.columns) return;
+    auto ops = std::count_if(unit.nodes.begin(), unit.nodes.end(), [&](int32_t node) {
+      const OpDef& op = *graph_.nodes()[node].op;
+      return !op.is_view && op.name != "broadcast_to";
+    });
+    std::set<int32_t> nodes(unit.nodes.begin(), unit.nodes.end());
+    std::vector<int32_t> open = unit.nodes;
+    while (!open.empty()) {
+      const Node& reader = graph_.nodes()[open.back()];
+      open.pop_back();
+      for (ValueId id : reader.inputs) {
+        const Value& source = graph_.value(id);
+        if (source.kind != ValueKind::Result || nodes.contains(source.source)) continue;
+        if (uniform_constant(graph_, id)) continue;
+        const Node& node = graph_.nodes()[source.source];
+        const bool is_cast = node.op->name == "cast";
+        if (!is_reading(node, unit.group.domain) || (is_cast && ops == most.max_ops)) continue;
+        if (!may_leave(node.inputs[0])) continue;
+        mark_leaving(node.inputs[0]);
+        ops += is_cast ? 1 : 0;
+        nodes.insert(source.source);
+        open.push_back(source.source);
+      }
+    }
+    unit.nodes.assign(nodes.begin(), nodes.end());
+  }
+
+  bool is_reading(const Node& node, const Shape& domain) const {
+    const TensorSpec& result = graph_.value(node.outputs[0]).spec;
+    if (node.op->name == "broadcast_to") return broadcasts_to(result.shape, domain);
+    return node.op->name == "cast" && result.shape == domain &&
+           is_widening(graph_.value(node.inputs[0]).spec.dtype, result.dtype);
+  }
+
+  // From the last unit to the first: which nodes are left, and which of their values leave the unit.
+  void leave_out_what_nobody_needs() {
+    std::vector<bool> needed(graph_.values().size(), false);
+    for (ValueId id : rooted_.outputs) needed[id] = true;
+    for (const Assignment& assignment : graph_.assignments()) needed[assignment.value] = true;
+    for (size_t i = units_.size(); i-- > 0;) {
+      Unit& unit = units_[i];
+      const std::set<int32_t> members(unit.group.members.begin(), unit.group.members.end());
+      std::set<ValueId> needed_inside;
+      std::vector<int32_t> kept;
+      std::vector<ValueId> reads;
+      for (size_t k = unit.nodes.size(); k-- > 0;) {
+        const Node& node = graph_.nodes()[unit.nodes[k]];
+        bool is_needed = false;
+        for (size_t n = node.outputs.size(); n-- > 0;) {
+          const ValueId id = node.outputs[n];
+          const bool leaves = needed[id] && members.contains(unit.nodes[k]);
+          if (leaves) unit.outputs.push_back(id);
+          is_needed = is_needed || leaves || needed_inside.contains(id);
+        }
+        if (!is_needed) continue;
+        kept.push_back(unit.nodes[k]);
+        for (ValueId id : node.inputs) {
+          needed_inside.insert(id);
+          reads.push_back(id);
+        }
+      }
+      std::reverse(kept.begin(), kept.end());
+      std::reverse(unit.outputs.begin(), unit.outputs.end());
+      unit.nodes = std::move(kept);
+      mark_reads(unit, reads, needed);
+    }
+  }
+
+  void mark_reads(const Unit& unit, const std::vector<ValueId>& reads,
+                  std::vector<bool>& needed) const {
+    for (ValueId id : reads) {
+      const Value& source = graph_.value(id);
+      if (source.kind == ValueKind::Result && unit.has(source.source)) continue;
+      // A region has its own copy of it.
+      if (is_region(unit) && uniform_constant(graph_, id)) continue;
+      needed[id] = true;
+    }
+  }
+
+ public:
+  // A single node stays what it is, but for statistics, of which every input is read once.
+  bool is_region(const Unit& unit) const {
+    if (!unit.group.is_candidate) return false;
+    return unit.nodes.size() > 1 ||
+           (unit.nodes.size() == 1 &&
+            graph_.nodes()[unit.nodes.front()].op->name == "column_moments");
+  }
+
+ private:
+  const RootedGraph& rooted_;
+  const Graph& graph_;
+  const FindRegionLimits& find_limits_;
+  std::vector<Unit> units_;
+  std::vector<int32_t> unit_of_;  // by node
+  std::vector<bool> leaves_;      // by value
+  std::vector<int> num_leaving_;  // by unit
+};
+
+// Makes the body of a unit.
+class BodyBuilder {
+ public:
+  BodyBuilder(const Graph& graph, const Unit& unit) : graph_(graph), body_(new Body) {
+    body_->graph = std::make_shared<Graph>();
+    for (int32_t index : unit.nodes) add(graph.nodes()[index]);
+    for (ValueId id : unit.outputs) body_->outputs.push_back(map_.at(id));
+    region_.kind = unit.group.kind;
+    region_.body = body_;
+    region_.domain = unit.group.domain;
+    region_.columns = unit.group.columns;
+  }
+
+  Attributes attributes() const { return region_attributes(region_); }
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+
+ private:
+  void add(const Node& node) {
+    Graph& own = *body_->graph;
+    std::vector<ValueId> inputs;
+    for (ValueId id : node.inputs) inputs.push_back(read(id));
+    const std::vector<ValueId> results = own.apply(node.op->name, inputs, node.attributes);
+    own.set_scope(static_cast<int32_t>(own.nodes().size()) - 1, node.scope);
+    for (size_t i = 0; i < results.size(); ++i) map_[node.outputs[i]] = results[i];
+  }
+
+  ValueId read(ValueId id) {
+    if (const auto found = map_.find(id); found != map_.end()) return found->second;
+    Graph& own = *body_->graph;
+    const Value& value = graph_.value(id);
+    ValueId result = kNoValue;
+    if (!uniform_constant(graph_, id)) {
+      result = own.input(message("input_", inputs_.size()), value.spec);
+      inputs_.push_back(id);
+      body_->inputs.push_back(result);
+    } else if (const Node* node = producer(graph_, id, "broadcast_to")) {
+      const ValueId narrow = read(node->inputs[0]);
+      result = own.apply("broadcast_to", {narrow}, node->attributes)[0];
+    } else {
+      result = own.constant(graph_.constants()[value.source]);
+    }
+    return map_[id] = result;
+  }
+
+  const Graph& graph_;
+  std::shared_ptr<Body> body_;
+  Region region_;
+  std::vector<ValueId> inputs_;
+  std::map<ValueId, ValueId> map_;
+};
+
+}  // namespace
+
+RootedGraph form_regions(const RootedGraph& original, const PassOptions& options) {
+  // A group of which nothing is read would have no outputs.
+  const RootedGraph source = eliminate_dead_code(original);
+  const Graph& graph = source.graph;
+  GraphRewriter rewriter(source);
+  const Units units(source, options.region_limits);
+  for (const Unit& unit : units.all()) {
+    if (unit.nodes.empty()) continue;
+    const Node& first = graph.nodes()[unit.nodes.front()];
+    if (!units.is_region(unit)) {
+      rewriter.copy(first);
+      continue;
+    }
+    const BodyBuilder body(graph, unit);
+    const std::vector<ValueId> results = rewriter.apply("region", rewriter.map(body.inputs()),
+                                                        body.attributes(), first.scope);
+    for (size_t i = 0; i < results.size(); ++i) rewriter.replace(unit.outputs[i], results[i]);
+  }
+  return rewriter.finish();
+}
+
+}  // namespace kerascnn

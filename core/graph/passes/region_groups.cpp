@@ -1,0 +1,404 @@
+#include "core/graph/passes/region_groups.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <set>
+#include <utility>
+
+#include "core/ops/element_program.h"
+#include "core/ops/geometry.h"
+
+namespace kerascnn {
+namespace {
+
+// A search for dependencies that gets too long counts as a dependency. The bound keeps the sum over
+// all nodes in check: it is never felt below a few thousand nodes.
+constexpr size_t kMaxVisitedInAll = size_t{1} << 24;
+constexpr size_t kMinVisited = 32;
+// Nodes up to this size also join groups that they have nothing to do with.
+constexpr int64_t kMaxIndependentSize = 1 << 14;
+constexpr size_t kMaxIndependentCandidates = 4;
+
+bool is_reduction(std::string_view name) {
+  return name == "reduce_sum" || name == "reduce_mean" || name == "reduce_max" ||
+         name == "reduce_min";
+}
+
+bool is_sum_of_columns(const Node& node, const Shape& shape) {
+  if (shape.size() < 2 || num_elements(shape) <= shape.back()) return false;
+  if (node.op->name == "column_moments") return true;
+  if (node.op->name != "reduce_sum" && node.op->name != "reduce_mean") return false;
+  const ReduceGeometry g = reduce_geometry(shape, node.attributes.get_ints("axes"));
+  return g.is_simple && g.outer == 1 && g.inner == shape.back();
+}
+
+// How many elements each result is of, where the reduction is one over the last axes; else 0.
+int64_t reduced_row(const Node& node, const Shape& shape) {
+  if (!is_reduction(node.op->name)) return 0;
+  const ReduceGeometry g = reduce_geometry(shape, node.attributes.get_ints("axes"));
+  return g.is_simple && g.inner == 1 && g.reduce > 1 ? g.reduce : 0;
+}
+
+// May a value of this shape have one element for each row of the group's domain?
+bool is_row_shape(const RegionGroup& group, const Shape& shape, bool kept) {
+  Region region;
+  region.domain = group.domain;
+  region.columns = group.columns;
+  region.rows = num_elements(group.domain) / group.columns;
+  return region.is_row_shape(shape, kept);
+}
+
+}  // namespace
+
+RegionGroups::RegionGroups(const RootedGraph& rooted, FindRegionLimits find_limits)
+    : graph_(rooted.graph),
+      readers_(rooted),
+      find_limits_(std::move(find_limits)),
+      group_of_(rooted.graph.nodes().size(), -1),
+      roles_(rooted.graph.nodes().size(), Role::None),
+      max_visited_(std::max(kMinVisited, kMaxVisitedInAll / (rooted.graph.nodes().size() + 1))) {
+  find_readers_before_writers(rooted);
+  const auto count = static_cast<int32_t>(graph_.nodes().size());
+  for (int32_t node = 0; node < count; ++node) place(node);
+  has_all_ = true;
+  for (int32_t node = 0; node < count; ++node) {
+    if (roles_[node] == Role::ColumnSum) join_sums(node);
+  }
+}
+
+void RegionGroups::find_readers_before_writers(const RootedGraph& rooted) {
+  runs_after_.resize(graph_.nodes().size());
+  std::vector<ValueId> old_values(graph_.states().size(), -1);
+  for (size_t id = 0; id < graph_.values().size(); ++id) {
+    const Value& value = graph_.values()[id];
+    if (value.kind == ValueKind::State) old_values[value.source] = static_cast<ValueId>(id);
+  }
+  for (const Assignment& assignment : rooted.graph.assignments()) {
+    const Value& result = graph_.value(assignment.value);
+    const ValueId old = old_values[assignment.state];
+    if (result.kind != ValueKind::Result || old < 0) continue;
+    for (int32_t reader : readers_.nodes(old)) {
+      if (reader != result.source) runs_after_[result.source].push_back(reader);
+    }
+  }
+}
+
+const RegionLimits& RegionGroups::limits(const Shape& domain) const {
+  const auto found = limits_.find(domain);
+  if (found != limits_.end()) return found->second;
+  return limits_[domain] = find_limits_ ? find_limits_(domain) : RegionLimits{};
+}
+
+RegionGroups::Role RegionGroups::role_of(const Node& node) const {
+  if (node.inputs.empty() || num_elements(shape(node.outputs[0])) == 0) return Role::None;
+  if (node.op->is_elementwise && node.outputs.size() == 1 && find_element_op(node.op->name)) {
+    return Role::Element;
+  }
+  const TensorSpec& operand = graph_.value(node.inputs[0]).spec;
+  if (num_elements(operand.shape) == 0 || !is_floating(operand.dtype)) return Role::None;
+  if (is_sum_of_columns(node, operand.shape) && limits(operand.shape).columns) {
+    return Role::ColumnSum;
+  }
+  const int64_t row = reduced_row(node, operand.shape);
+  const RegionLimits& most = limits(operand.shape);
+  return row > 0 && row <= most.max_row && most.rows ? Role::RowReduction : Role::None;
+}
+
+void RegionGroups::place(int32_t index) {
+  const Node& node = graph_.nodes()[index];
+  RegionGroup group;
+  group.members = {index};
+  group_of_[index] = static_cast<int32_t>(groups_.size());
+  roles_[index] = role_of(node);
+  if (roles_[index] != Role::None) {
+    const bool is_element = roles_[index] == Role::Element;
+    group.domain = shape(is_element ? node.outputs[0] : node.inputs[0]);
+    group.columns = group.domain.empty() ? 1 : group.domain.back();
+    group.is_candidate = true;
+    if (roles_[index] == Role::ColumnSum) group.kind = RegionKind::Columns;
+    if (roles_[index] == Role::RowReduction) {
+      group.kind = RegionKind::Rows;
+      group.columns = reduced_row(node, group.domain);
+    }
+  }
+  groups_.push_back(std::move(group));
+  if (join_as_row(index) || roles_[index] == Role::ColumnSum) return;
+  if (roles_[index] != Role::None || node.op->name == "broadcast_to") join_operands(index);
+  if (roles_[index] == Role::Element && node.op->name != "broadcast_to") join_recent(index);
+}
+
+// The group of which the value is a row value; -1 where it is none.
+int32_t RegionGroups::group_of_row(ValueId id) const {
+  const Value& value = graph_.value(id);
+  if (value.kind != ValueKind::Result) return -1;
+  const Role role = roles_[value.source];
+  return role == Role::Row || role == Role::RowReduction ? group_of_[value.source] : -1;
+}
+
+// An op of what reductions over rows gave joins their group, though its shape is not the domain's.
+bool RegionGroups::join_as_row(int32_t index) {
+  const Node& node = graph_.nodes()[index];
+  if (roles_[index] != Role::Element && node.op->name != "reshape") return false;
+  for (ValueId input : node.inputs) {
+    const int32_t other = group_of_row(input);
+    if (other < 0) continue;
+    const RegionGroup& of_rows = groups_[other];
+    const Shape& result = shape(node.outputs[0]);
+    if (result == of_rows.domain ||
+        !(is_row_shape(of_rows, result, true) || is_row_shape(of_rows, result, false))) {
+      continue;
+    }
+    RegionGroup& own = groups_[group_of_[index]];
+    const RegionGroup before = own;
+    own.kind = RegionKind::Rows;
+    own.domain = of_rows.domain;
+    own.columns = of_rows.columns;
+    own.is_candidate = true;
+    const Role role = std::exchange(roles_[index], Role::Row);
+    if (try_merge(group_of_[index], other)) return true;
+    groups_[group_of_[index]] = before;
+    roles_[index] = role;
+  }
+  return false;
+}
+
+void RegionGroups::join_operands(int32_t index) {
+  const Node& node = graph_.nodes()[index];
+  const bool is_broadcast = node.op->name == "broadcast_to";
+  for (ValueId input : node.inputs) {
+    const Value& source = graph_.value(input);
+    if (source.kind != ValueKind::Result || roles_[source.source] == Role::None) continue;
+    const int32_t other = group_of_[source.source];
+    if (is_broadcast) {
+      // Back from the rows into the domain; other broadcasts are taken into regions as they are
+      // read.
+      if (group_of_row(input) < 0 || groups_[other].domain != shape(node.outputs[0])) continue;
+      groups_[group_of_[index]].domain = groups_[other].domain;
+      groups_[group_of_[index]].columns = groups_[other].columns;
+      groups_[group_of_[index]].kind = RegionKind::Rows;
+    }
+    if (!may_be_operand(input, groups_[group_of_[index]].domain)) continue;
+    const bool is_merged = try_merge(group_of_[index], other);
+    if (is_broadcast && is_merged) {
+      groups_[group_of_[index]].is_candidate = true;
+      roles_[index] = Role::Element;
+    }
+  }
+}
+
+// Is a member's result one that an op over the domain can read within their group?
+bool RegionGroups::may_be_operand(ValueId input, const Shape& domain) const {
+  const Value& source = graph_.value(input);
+  const RegionGroup& other = groups_[group_of_[source.source]];
+  if (other.domain != domain) return false;
+  if (group_of_row(input) < 0) return source.spec.shape == domain;
+  return is_row_shape(other, source.spec.shape, true);
+}
+
+void RegionGroups::join_recent(int32_t index) {
+  const Shape& result = shape(graph_.nodes()[index].outputs[0]);
+  std::vector<int32_t>& recent = recent_[result];
+  if (num_elements(result) <= kMaxIndependentSize) {
+    const size_t count = std::min(recent.size(), kMaxIndependentCandidates);
+    const std::vector<int32_t> candidates(recent.rbegin(),
+                                          recent.rbegin() + static_cast<std::ptrdiff_t>(count));
+    for (int32_t candidate : candidates) {
+      const int32_t mine = group_of_[index], other = group_of_[candidate];
+      // A step counter must not wait for the loss: the next step begins with it.
+      if (has_producers(mine) != has_producers(other)) continue;
+      if (adds_waiting(mine, other) || adds_waiting(other, mine)) continue;
+      try_merge(mine, other);
+    }
+  }
+  // One entry for each group, so that the latest few are different groups.
+  if (recent.empty() || group_of_[recent.back()] != group_of_[index]) recent.push_back(index);
+}
+
+// A sum of columns joins the group of its operand, or one that reads its operand too.
+void RegionGroups::join_sums(int32_t index) {
+  const ValueId operand = graph_.nodes()[index].inputs[0];
+  const Value& source = graph_.value(operand);
+  if (source.kind == ValueKind::Result && roles_[source.source] == Role::Element) {
+    try_merge(group_of_[index], group_of_[source.source]);
+  }
+  for (int32_t reader : readers_.nodes(operand)) {
+    if (reader == index) continue;
+    if (roles_[reader] == Role::Element || roles_[reader] == Role::ColumnSum) {
+      try_merge(group_of_[index], group_of_[reader]);
+    }
+  }
+}
+
+// The two as one; none where they don't go together.
+std::optional<RegionGroup> RegionGroups::merged(const RegionGroup& a, const RegionGroup& b) const {
+  if (a.domain != b.domain) return std::nullopt;
+  if (a.kind != b.kind && a.kind != RegionKind::Map && b.kind != RegionKind::Map) {
+    return std::nullopt;
+  }
+  RegionGroup both;
+  const RegionGroup& special = a.kind == RegionKind::Map ? b : a;
+  if (a.kind == b.kind && a.columns != b.columns) return std::nullopt;
+  both.kind = special.kind;
+  both.domain = special.domain;
+  both.columns = special.columns;
+  both.is_candidate = true;
+  std::merge(a.members.begin(), a.members.end(), b.members.begin(), b.members.end(),
+             std::back_inserter(both.members));
+  return both;
+}
+
+// Merges `other` into `group`, or leaves both where limits or a circle forbid it.
+bool RegionGroups::try_merge(int32_t group, int32_t other) {
+  if (group == other) return false;
+  std::optional<RegionGroup> both = merged(groups_[group], groups_[other]);
+  if (!both || !fits_limits(*both)) return false;
+  if (!may_read(group, other) || !may_read(other, group)) return false;
+  if (depends_on(group, other)) return false;
+  // A single new node has no successors yet, so nothing can depend on it.
+  const bool is_new = groups_[group].members.size() == 1 && !has_all_;
+  if (!is_new && depends_on(other, group)) return false;
+  for (int32_t node : groups_[other].members) group_of_[node] = group;
+  groups_[group] = std::move(*both);
+  groups_[other].members.clear();
+  return true;
+}
+
+// Could `group` read within one region what it reads of `other`? Sums of columns are known when the
+// last block is done. A row's value without the reduced axes would be read along the columns.
+bool RegionGroups::may_read(int32_t group, int32_t other) const {
+  for (int32_t node : groups_[group].members) {
+    for (ValueId id : graph_.nodes()[node].inputs) {
+      const Value& source = graph_.value(id);
+      if (source.kind != ValueKind::Result || group_of_[source.source] != other) continue;
+      const Role role = roles_[source.source];
+      if (role == Role::ColumnSum) return false;
+      const bool is_row = role == Role::Row || role == Role::RowReduction;
+      if (is_row && roles_[node] != Role::Row && !may_be_operand(id, groups_[group].domain)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+// Does `group` overwrite variables whose readers `other` would have to wait for only because of it?
+bool RegionGroups::adds_waiting(int32_t group, int32_t other) {
+  for (int32_t node : groups_[group].members) {
+    for (int32_t reader : runs_after_[node]) {
+      const int32_t target = group_of_[reader];
+      if (target == group || target == other) continue;
+      bool waits_already = false;
+      visit_producers(other,
+                      [&](int32_t next) { waits_already = waits_already || next == target; });
+      if (target < 0 || (!waits_already && !depends_on(other, target))) return true;
+    }
+  }
+  return false;
+}
+
+bool RegionGroups::fits_limits(const RegionGroup& group) const {
+  const RegionLimits& most = limits(group.domain);
+  const auto is_member = [&](int32_t node) {
+    return std::binary_search(group.members.begin(), group.members.end(), node);
+  };
+  std::set<ValueId> inputs, constants;
+  int outputs = 0, ops = 0;
+  for (int32_t index : group.members) {
+    const Node& node = graph_.nodes()[index];
+    ops += node.op->is_view || node.op->name == "broadcast_to" ? 0 : 1;
+    for (ValueId id : node.inputs) {
+      const Value& source = graph_.value(id);
+      if (source.kind == ValueKind::Result && is_member(source.source)) continue;
+      (uniform_constant(graph_, id) ? constants : inputs).insert(id);
+    }
+    for (ValueId id : node.outputs) {
+      const std::vector<int32_t>& readers = readers_.nodes(id);
+      const bool is_output =
+          readers_.is_root(id) || !std::all_of(readers.begin(), readers.end(), is_member);
+      outputs += is_output ? 1 : 0;
+    }
+  }
+  return ops <= most.max_ops && inputs.size() <= static_cast<size_t>(most.max_inputs) &&
+         constants.size() <= static_cast<size_t>(most.max_constants) &&
+         outputs <= most.max_outputs;
+}
+
+// The groups outside that a group reads from; one may come several times.
+template <typename Visit>
+void RegionGroups::visit_producers(int32_t group, const Visit& visit) const {
+  for (int32_t node : groups_[group].members) {
+    for (ValueId id : graph_.nodes()[node].inputs) {
+      const Value& source = graph_.value(id);
+      if (source.kind != ValueKind::Result || group_of_[source.source] == group) continue;
+      visit(group_of_[source.source]);
+    }
+  }
+}
+
+bool RegionGroups::has_producers(int32_t group) const {
+  bool found = false;
+  visit_producers(group, [&](int32_t) { found = true; });
+  return found;
+}
+
+// Does `group` depend on `target` through at least one other group? Direct edges are what merging
+// is for.
+bool RegionGroups::depends_on(int32_t group, int32_t target) {
+  seen_.resize(graph_.nodes().size(), 0);
+  ++search_;
+  seen_[group] = seen_[target] = search_;
+  std::vector<int32_t> open;
+  size_t visited = 0;
+  bool found = false;
+  const auto enter = [&](int32_t next) {
+    if (seen_[next] == search_) return;
+    seen_[next] = search_;
+    open.push_back(next);
+  };
+  visit_producers(group, enter);
+  while (!open.empty() && !found) {
+    if (++visited > max_visited_) return true;
+    const int32_t current = open.back();
+    open.pop_back();
+    visit_producers(current, [&](int32_t next) {
+      found = found || next == target;
+      enter(next);
+    });
+  }
+  return found;
+}
+
+std::vector<RegionGroup> RegionGroups::ordered() const {
+  std::vector<std::vector<int32_t>> successors(groups_.size());
+  std::vector<int32_t> waiting_for(groups_.size(), 0);
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    std::vector<int32_t> producers;
+    visit_producers(static_cast<int32_t>(group), [&](int32_t next) { producers.push_back(next); });
+    std::sort(producers.begin(), producers.end());
+    producers.erase(std::unique(producers.begin(), producers.end()), producers.end());
+    for (int32_t producer : producers) successors[producer].push_back(static_cast<int32_t>(group));
+    waiting_for[group] = static_cast<int32_t>(producers.size());
+  }
+  // As in the graph, each group at the place of its last node.
+  using Entry = std::pair<int32_t, int32_t>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  const auto add_ready = [&](int32_t group) {
+    if (!groups_[group].members.empty()) ready.push({groups_[group].members.back(), group});
+  };
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    if (waiting_for[group] == 0) add_ready(static_cast<int32_t>(group));
+  }
+  std::vector<RegionGroup> units;
+  while (!ready.empty()) {
+    const int32_t group = ready.top().second;
+    ready.pop();
+    units.push_back(groups_[group]);
+    for (int32_t next : successors[group]) {
+      if (--waiting_for[next] == 0) add_ready(next);
+    }
+  }
+  return units;
+}
+
+}  // namespace kerascnn

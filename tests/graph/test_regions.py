@@ -1,0 +1,186 @@
+"""Regions of all kinds in whole steps, on a CPU as a GPU would form them, run node by node."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import kerascnn as keras
+from kerascnn import ops
+
+from .helpers import Tracer, variable
+
+
+@pytest.fixture
+def regions(monkeypatch):
+    monkeypatch.setenv("KERASCNN_CPU_REGIONS", "1")
+
+
+def residual_net():
+    """Convolutions, batch normalization, activations and an addition, in mixed precision."""
+    keras.utils.set_random_seed(7)
+    policy = keras.DTypePolicy("mixed_bfloat16")
+    inputs = keras.Input((6, 7, 3))
+    options = {"padding": "same", "use_bias": False, "dtype": policy}
+    x = first = keras.layers.Conv2D(5, 3, **options)(inputs)
+    x = keras.layers.BatchNormalization(dtype=policy)(x)
+    x = keras.layers.ReLU(dtype=policy)(x)
+    x = keras.layers.Conv2D(5, 3, **options)(x)
+    x = keras.layers.BatchNormalization(dtype=policy)(x)
+    x = keras.layers.Add(dtype=policy)([x, first])
+    x = keras.layers.ReLU(dtype=policy)(x)
+    x = keras.layers.GlobalAveragePooling2D(dtype=policy)(x)
+    model = keras.Model(inputs, keras.layers.Dense(4, activation="softmax", dtype="float32")(x))
+    model.compile(keras.optimizers.SGD(0.05), "sparse_categorical_crossentropy")
+    return model
+
+
+def trained(model, rng_seed=3):
+    rng = np.random.default_rng(rng_seed)
+    x = rng.normal(size=(24, 6, 7, 3)).astype("float32")
+    y = rng.integers(0, 4, 24)
+    history = model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+    texts = [step.program.to_string() for step in model._programs.values()]
+    return history.history["loss"], model.get_weights(), "\n".join(texts)
+
+
+def test_batch_normalization_in_mixed_precision_stores_no_wide_images(device, monkeypatch):
+    if device != "cpu":
+        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
+    losses, weights, text = trained(residual_net())
+    assert "kerascnn batch_norm" in text
+    assert re.search(r"float32 \(8, 6, 7, 5\)", text)
+    monkeypatch.setenv("KERASCNN_CPU_REGIONS", "1")
+    with_regions = trained(residual_net())
+    # Numbers of the size of the activations are 16 bits wide wherever they lie in memory.
+    assert "kerascnn batch_norm" not in with_regions[2]
+    assert len(re.findall(r"float32 \(8, 6, 7, 5\)", with_regions[2])) <= 2
+    assert "column_moments" in with_regions[2]
+    # Statistics and sums are float32 in both; where a sum differs by its order, an activation may
+    # be rounded to the next of its 8 bits. Each weight has moved by six steps of 0.05 gradients.
+    np.testing.assert_allclose(with_regions[0], losses, rtol=2.0**-7)
+    for own, plain in zip(with_regions[1], weights, strict=True):
+        np.testing.assert_allclose(own, plain, atol=2.0**-7 * max(1.0, np.abs(plain).max()))
+
+
+def test_float32_losses_agree_to_the_order_of_additions(device, regions, monkeypatch):
+    if device != "cpu":
+        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
+
+    def losses():
+        keras.utils.set_random_seed(5)
+        model = keras.Sequential(
+            [
+                keras.Input((9, 5)),
+                keras.layers.Dense(6),
+                keras.layers.BatchNormalization(),
+                keras.layers.LayerNormalization(),
+                keras.layers.Activation("gelu"),
+                keras.layers.Dense(3),
+            ]
+        )
+        model.compile("adam", "mse")
+        rng = np.random.default_rng(2)
+        x, y = rng.normal(size=(40, 9, 5)), rng.normal(size=(40, 9, 3))
+        history = model.fit(x, y, batch_size=10, epochs=3, shuffle=False, verbose=0)
+        return history.history["loss"]
+
+    own = losses()
+    monkeypatch.delenv("KERASCNN_CPU_REGIONS")
+    # 12 steps, each of sums of at most 90 numbers: some hundred roundings of 2^-24.
+    np.testing.assert_allclose(own, losses(), rtol=1e-4)
+
+
+def test_layer_normalization_is_one_region_of_rows(device, regions):
+    if device != "cpu":
+        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
+    layer = keras.layers.LayerNormalization()
+    model = keras.Sequential([keras.Input((7, 12)), layer])
+    x = np.random.default_rng(1).normal(size=(5, 7, 12)).astype("float32")
+    y = model.predict(x, verbose=0)
+    (step,) = model._programs.values()
+    lines = [line for line in step.program.to_string().splitlines() if "(5, 7, 12)" in line]
+    assert len([line for line in lines if "reduce_mean" in line]) == 1
+    variance = x.var(axis=-1, keepdims=True)
+    wanted = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(variance + layer.epsilon)
+    np.testing.assert_allclose(y, wanted, atol=1e-5)
+
+
+def body_step(rng, c, x, w):
+    """A step of a loop with reductions of both kinds, drawn at random."""
+    for choice in rng.integers(0, 6, 8):
+        if choice == 0:
+            c = ops.tanh(ops.add(ops.matmul(c, w), x))
+        elif choice == 1:
+            c = ops.subtract(c, ops.mean(c, axis=-1, keepdims=True))
+        elif choice == 2:
+            c = ops.multiply(c, ops.rsqrt(ops.add(ops.mean(ops.square(c), axis=0), 1.0)))
+        elif choice == 3:
+            c = ops.cast(ops.sin(ops.cast(c, "bfloat16")), "float32")
+        elif choice == 4:
+            e = ops.exp(ops.subtract(c, ops.max(c, axis=-1, keepdims=True)))
+            c = ops.divide(e, ops.sum(e, axis=-1, keepdims=True))
+        else:
+            c = ops.where(c > x, c, ops.sum(c, axis=0))
+    return c, (ops.sum(c, axis=0), c)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bodies_of_loops_have_regions_too(seed, device, regions, monkeypatch):
+    if device != "cpu":
+        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
+    data = np.random.default_rng(seed)
+    c, xs = data.normal(size=(4, 5)), data.normal(size=(3, 4, 5))
+    w = data.normal(size=(5, 5)) / 3
+    c, xs, w = (ops.convert_to_tensor(v.astype("float32")) for v in (c, xs, w))
+
+    def run():
+        def step(carry, x):
+            return body_step(np.random.default_rng(seed), carry, x, w)
+
+        function = keras.jit(lambda c, xs: ops.scan(step, c, xs))
+        last, (sums, carries) = function(c, xs)
+        return [np.asarray(v) for v in (last, sums, carries)]
+
+    own = run()
+    monkeypatch.delenv("KERASCNN_CPU_REGIONS")
+    for received, wanted in zip(own, run(), strict=True):
+        np.testing.assert_array_equal(received, wanted)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_variables_written_in_place_keep_their_bits(seed, device, regions, monkeypatch):
+    """Readers of an old value beside its update, in groups that could overwrite it."""
+    rng = np.random.default_rng(seed)
+    first = rng.normal(size=(6, 4))
+    choices = rng.integers(0, 5, 14)
+
+    def run(optimize):
+        t = Tracer()
+        kept = [variable(f"v{i}", first + i) for i in range(3)]
+        x = t.input([6, 4])
+        values = [x, *(t.graph.read(v) for v in kept)]
+        for i, choice in enumerate(choices):
+            a, b = values[-1], values[-1 - i % len(values)]
+            if choice == 0:
+                values.append(t.add(t.tanh(a), b))
+            elif choice == 1:
+                values.append(t.subtract(a, t.reduce_mean(b, axes=[1], keepdims=True)))
+            elif choice == 2:
+                values.append(t.subtract(a, t.tanh(t.reduce_sum(b, axes=[0], keepdims=False))))
+            elif choice == 3:
+                t.graph.assign(kept[i % 3], t.tanh(t.multiply(a, b)))
+                values.append(t.graph.read(kept[(i + 1) % 3]))
+            else:
+                t.graph.assign(kept[i % 3], values[1 + (i + 1) % 3])
+                values.append(t.multiply(a, a))
+        results = t.run(
+            [t.tanh(values[-1]), values[-2]], [first.astype("float32")], optimize=optimize, steps=3
+        )
+        return results + [v.value.numpy().copy() for v in kept]
+
+    own = run(optimize=True)
+    for received, wanted in zip(own, run(optimize=False), strict=True):
+        np.testing.assert_array_equal(received, wanted)
