@@ -110,8 +110,8 @@ class BodyChecker {
   bool is_row_value(ValueId id) const {
     const Value& value = graph_.value(id);
     return region_.kind == RegionKind::Rows && value.kind == ValueKind::Result &&
-           graph_.nodes()[value.source].op->name != "broadcast_to" &&
-           shape(id) != region_.domain && is_row(shape(id));
+           graph_.nodes()[value.source].op->name != "broadcast_to" && shape(id) != region_.domain &&
+           is_row(shape(id));
   }
 
   bool is_sum(ValueId id) const {

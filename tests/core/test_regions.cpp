@@ -58,12 +58,36 @@ TEST(a_cast_that_widens_is_computed_by_each_region_that_reads_it) {
   const ValueId scaled = call(graph, "multiply", {centered, moments[1]});
   before.outputs = {call(graph, "cast", {scaled}, to_dtype("bfloat16"))};
   const RootedGraph after = form_regions(before, with_limits(kLarge));
-  CHECK(names_of(after.graph) ==
-        (Names{"cast+column_moments", "cast+subtract+multiply+cast"}));
+  CHECK(names_of(after.graph) == (Names{"cast+column_moments", "cast+subtract+multiply+cast"}));
   CHECK_EQUAL(after.graph.nodes().size(), 2u);  // the wide copy is nowhere
   const std::vector<Region> regions = regions_of(after.graph);
   CHECK(regions[0].kind == RegionKind::Columns);
   CHECK(regions[1].kind == RegionKind::Map);
+}
+
+TEST(what_was_computed_in_wide_numbers_is_computed_again_of_narrow_ones) {
+  // The gradient reads what the forward pass normalized: of x, and of a mean for each row.
+  RootedGraph before;
+  Graph& graph = before.graph;
+  const ValueId x = graph.input("x", {DType::BFloat16, {8, 6}});
+  const ValueId gy = graph.input("gy", {DType::BFloat16, {8, 6}});
+  const ValueId wide = call(graph, "cast", {x}, to_dtype("float32"));
+  const ValueId mean = call(graph, "reduce_mean", {wide}, over({1}, true));
+  const ValueId centered = call(graph, "subtract", {wide, mean});
+  const ValueId y = call(graph, "cast", {centered}, to_dtype("bfloat16"));
+  const ValueId between = call(graph, "softmax", {y}, {{"axis", int64_t{-1}}});
+  const ValueId g = call(graph, "cast", {call(graph, "add", {between, gy})}, to_dtype("float32"));
+  const ValueId product = call(graph, "multiply", {g, centered});
+  before.outputs = {call(graph, "reduce_sum", {product}, over({0}, false))};
+  const RootedGraph after = form_regions(before, with_limits(kLarge));
+  CHECK(names_of(after.graph) ==
+        (Names{"cast+reduce_mean+subtract+cast", "cast+subtract+add+cast+multiply+reduce_sum"}));
+  for (const Node& node : after.graph.nodes()) {
+    for (ValueId id : node.outputs) {
+      const TensorSpec& spec = after.graph.value(id).spec;
+      CHECK(spec.dtype == DType::BFloat16 || num_elements(spec.shape) < 48);
+    }
+  }
 }
 
 TEST(sums_of_columns_join_what_they_sum_and_what_reads_the_same) {
@@ -102,8 +126,10 @@ TEST(nothing_in_a_region_reads_its_sums_of_columns) {
   CHECK(!regions.empty());
   for (const Region& region : regions) {
     const std::string name = region_name(region);
-    CHECK(name.find("reduce_sum") == std::string::npos || name.find("subtract") == std::string::npos);
-    CHECK(name.find("reduce_sum") == std::string::npos || name.find("multiply") == std::string::npos);
+    CHECK(name.find("reduce_sum") == std::string::npos ||
+          name.find("subtract") == std::string::npos);
+    CHECK(name.find("reduce_sum") == std::string::npos ||
+          name.find("multiply") == std::string::npos);
   }
   testing::check_same_results(before, after);
 }
@@ -288,8 +314,7 @@ class RandomNet {
       case 11:
         return rows_.push_back(tamed(call(graph(), "add", {pick(rows_), pick(rows_)})));
       case 12: {
-        const ValueId wide =
-            call(graph(), "broadcast_to", {pick(rows_)}, {{"shape", domain_}});
+        const ValueId wide = call(graph(), "broadcast_to", {pick(rows_)}, {{"shape", domain_}});
         return add(call(graph(), "relu_grad", {wide, pick(values_)}));
       }
       case 13:
@@ -314,8 +339,8 @@ class RandomNet {
 
   void add_wide() {
     const ValueId wide = call(graph(), "cast", {pick(values_)}, to_dtype("float64"));
-    const ValueId sum = call(graph(), "reduce_mean", {call(graph(), "square", {wide})},
-                             over({below(2)}, true));
+    const ValueId sum =
+        call(graph(), "reduce_mean", {call(graph(), "square", {wide})}, over({below(2)}, true));
     const ValueId back = call(graph(), "subtract", {wide, sum});
     add(tamed(call(graph(), "cast", {back}, to_dtype("float32"))));
   }

@@ -56,7 +56,7 @@ def test_batch_normalization_in_mixed_precision_stores_no_wide_images(device, mo
     with_regions = trained(residual_net())
     # Numbers of the size of the activations are 16 bits wide wherever they lie in memory.
     assert "kerascnn batch_norm" not in with_regions[2]
-    assert len(re.findall(r"float32 \(8, 6, 7, 5\)", with_regions[2])) <= 2
+    assert not re.search(r"float32 \(8, 6, 7, 5\)", with_regions[2])
     assert "column_moments" in with_regions[2]
     # Statistics and sums are float32 in both; where a sum differs by its order, an activation may
     # be rounded to the next of its 8 bits. Each weight has moved by six steps of 0.05 gradients.

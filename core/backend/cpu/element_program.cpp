@@ -1,5 +1,6 @@
-// Regions of kind map: an interpreter of element programs that runs each instruction over a block of elements, so that
-// decoding costs little and the loops vectorize. Registers live in the first-level cache.
+// Regions of kind map: an interpreter of element programs that runs each instruction over a block
+// of elements, so that decoding costs little and the loops vectorize. Registers live in the
+// first-level cache.
 #include "core/ops/element_program.h"
 
 #include <algorithm>
@@ -428,7 +429,8 @@ std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementPr
   const int64_t workspace = interpreter.workspace_bytes();
   std::string description = "kerascnn elementwise " + interpreter.name();
   return make_kernel(
-      std::move(description), [interpreter](const KernelArgs& args) { interpreter.run(args); }, workspace);
+      std::move(description), [interpreter](const KernelArgs& args) { interpreter.run(args); },
+      workspace);
 }
 
 }  // namespace

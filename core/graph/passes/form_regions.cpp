@@ -4,6 +4,7 @@
 
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/region_groups.h"
+#include "core/ops/element_program.h"
 
 namespace kerascnn {
 namespace {
@@ -21,9 +22,10 @@ bool broadcasts_to(const Shape& shape, const Shape& target) {
   return shape.size() <= target.size() && broadcast_shapes("region", shape, target) == target;
 }
 
-bool is_widening(DType from, DType to) {
-  return is_floating(to) && itemsize(from) < itemsize(to);
-}
+// A value is small beside a domain of so many times its elements.
+constexpr int64_t kSmallShare = 4;
+// Ops that a region computes again rather than to read their result.
+constexpr size_t kMostRecomputed = 8;
 
 // Finds what each region computes and which values go from one to the other.
 class Units {
@@ -75,54 +77,107 @@ class Units {
     ++num_leaving_[unit_of_[source]];
   }
 
-  // May one more value leave its unit?
-  bool may_leave(ValueId id) const {
-    const int32_t source = producer_index(graph_, id);
-    if (source < 0 || leaves_[id]) return true;
-    const int32_t unit = unit_of_[source];
-    return !units_[unit].group.is_candidate ||
-           num_leaving_[unit] < limits(units_[unit]).max_outputs;
+  // Lets these values leave their units, or none of them where one of the units has too many.
+  bool let_leave(const std::set<ValueId>& ids) {
+    std::map<int32_t, int> more;
+    for (ValueId id : ids) {
+      const int32_t source = producer_index(graph_, id);
+      if (source < 0 || leaves_[id]) continue;
+      const int32_t unit = unit_of_[source];
+      const bool is_limited = units_[unit].group.is_candidate;
+      if (is_limited && num_leaving_[unit] + ++more[unit] > limits(units_[unit]).max_outputs) {
+        return false;
+      }
+    }
+    for (ValueId id : ids) mark_leaving(id);
+    return true;
   }
 
-  // A cast to a wider dtype and a broadcast are ways of reading: each region that reads their
-  // results reads their operands instead, so that these results need not lie in memory.
-  void take_in_readings(Unit& unit) {
-    const RegionLimits most = limits(unit);
-    if (!most.rows && !most.columns) return;
-    auto ops = std::count_if(unit.nodes.begin(), unit.nodes.end(), [&](int32_t node) {
+  // What these nodes read of others, without what they have as constants of their own.
+  std::set<ValueId> inputs_of(const std::set<int32_t>& nodes, int* num_constants = nullptr) const {
+    std::set<ValueId> inputs, constants;
+    for (int32_t node : nodes) {
+      for (ValueId id : graph_.nodes()[node].inputs) {
+        const int32_t source = producer_index(graph_, id);
+        if (source >= 0 && nodes.contains(source)) continue;
+        (uniform_constant(graph_, id) ? constants : inputs).insert(id);
+      }
+    }
+    if (num_constants != nullptr) *num_constants = static_cast<int>(constants.size());
+    return inputs;
+  }
+
+  bool fits(const std::set<int32_t>& nodes, const RegionLimits& most) const {
+    const auto ops = std::count_if(nodes.begin(), nodes.end(), [&](int32_t node) {
       const OpDef& op = *graph_.nodes()[node].op;
       return !op.is_view && op.name != "broadcast_to";
     });
+    int num_constants = 0;
+    const size_t num_inputs = inputs_of(nodes, &num_constants).size();
+    return ops <= most.max_ops && num_inputs <= static_cast<size_t>(most.max_inputs) &&
+           num_constants <= most.max_constants;
+  }
+
+  // What a region reads from wide memory although it could compute it from something narrower, it
+  // computes again: a 16-bit image takes half the time to read of what it was cast to, or of what
+  // it was normalized to in float32, and the wide one need not be stored. So it does with
+  // broadcasts.
+  void take_in_readings(Unit& unit) {
+    const RegionLimits most = limits(unit);
+    if (!most.rows && !most.columns) return;
     std::set<int32_t> nodes(unit.nodes.begin(), unit.nodes.end());
-    std::vector<int32_t> open = unit.nodes;
-    while (!open.empty()) {
-      const Node& reader = graph_.nodes()[open.back()];
-      open.pop_back();
-      for (ValueId id : reader.inputs) {
-        const Value& source = graph_.value(id);
-        if (source.kind != ValueKind::Result || nodes.contains(source.source)) continue;
-        if (uniform_constant(graph_, id)) continue;
-        const Node& node = graph_.nodes()[source.source];
-        const bool is_cast = node.op->name == "cast";
-        if (!is_reading(node, unit.group.domain) || (is_cast && ops == most.max_ops)) continue;
-        if (!may_leave(node.inputs[0])) continue;
-        mark_leaving(node.inputs[0]);
-        ops += is_cast ? 1 : 0;
-        nodes.insert(source.source);
-        open.push_back(source.source);
+    for (bool grows = true; grows;) {
+      grows = false;
+      for (ValueId id : inputs_of(nodes)) {
+        std::set<int32_t> more = recomputed(id, unit.group.domain, nodes);
+        if (more.empty()) continue;
+        more.insert(nodes.begin(), nodes.end());
+        if (!fits(more, most) || !let_leave(inputs_of(more))) continue;
+        nodes = std::move(more);
+        grows = true;
       }
     }
     unit.nodes.assign(nodes.begin(), nodes.end());
   }
 
-  bool is_reading(const Node& node, const Shape& domain) const {
-    const TensorSpec& result = graph_.value(node.outputs[0]).spec;
-    if (node.op->name == "broadcast_to") return broadcasts_to(result.shape, domain);
-    return node.op->name == "cast" && result.shape == domain &&
-           is_widening(graph_.value(node.inputs[0]).spec.dtype, result.dtype);
+  // The nodes that compute the value from what is narrower; none where there is no such way.
+  std::set<int32_t> recomputed(ValueId id, const Shape& domain,
+                               const std::set<int32_t>& inside) const {
+    if (const Node* node = producer(graph_, id, "broadcast_to")) {
+      if (!broadcasts_to(graph_.value(node->outputs[0]).spec.shape, domain)) return {};
+      return {producer_index(graph_, id)};
+    }
+    if (graph_.value(id).spec.shape != domain) return {};
+    std::set<int32_t> chain;
+    ValueId narrow = kNoValue;
+    const bool is_found = follow(id, graph_.value(id).spec, inside, chain, narrow);
+    return is_found && narrow != kNoValue ? chain : std::set<int32_t>();
   }
 
-  // From the last unit to the first: which nodes are left, and which of their values leave the unit.
+  // Collects what computes `id` of one `narrow` value of the shape of `wide` and of small ones.
+  bool follow(ValueId id, const TensorSpec& wide, const std::set<int32_t>& inside,
+              std::set<int32_t>& chain, ValueId& narrow) const {
+    const int32_t source = producer_index(graph_, id);
+    if (source >= 0 && (inside.contains(source) || chain.contains(source))) return true;
+    const TensorSpec& spec = graph_.value(id).spec;
+    if (num_elements(spec.shape) * kSmallShare <= num_elements(wide.shape)) return true;
+    if (spec.shape != wide.shape) return false;
+    if (itemsize(spec.dtype) < itemsize(wide.dtype)) {
+      const bool is_only = narrow == kNoValue || narrow == id;
+      narrow = id;
+      return is_only;
+    }
+    if (source < 0 || chain.size() == kMostRecomputed) return false;
+    const Node& node = graph_.nodes()[source];
+    if (!node.op->is_elementwise || !find_element_op(node.op->name)) return false;
+    chain.insert(source);
+    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+      return uniform_constant(graph_, input) || follow(input, wide, inside, chain, narrow);
+    });
+  }
+
+  // From the last unit to the first: which nodes are left, and which of their values leave the
+  // unit.
   void leave_out_what_nobody_needs() {
     std::vector<bool> needed(graph_.values().size(), false);
     for (ValueId id : rooted_.outputs) needed[id] = true;
@@ -253,8 +308,8 @@ RootedGraph form_regions(const RootedGraph& original, const PassOptions& options
       continue;
     }
     const BodyBuilder body(graph, unit);
-    const std::vector<ValueId> results = rewriter.apply("region", rewriter.map(body.inputs()),
-                                                        body.attributes(), first.scope);
+    const std::vector<ValueId> results =
+        rewriter.apply("region", rewriter.map(body.inputs()), body.attributes(), first.scope);
     for (size_t i = 0; i < results.size(); ++i) rewriter.replace(unit.outputs[i], results[i]);
   }
   return rewriter.finish();

@@ -320,8 +320,7 @@ bool RegionGroups::fits_limits(const RegionGroup& group) const {
     }
   }
   return ops <= most.max_ops && inputs.size() <= static_cast<size_t>(most.max_inputs) &&
-         constants.size() <= static_cast<size_t>(most.max_constants) &&
-         outputs <= most.max_outputs;
+         constants.size() <= static_cast<size_t>(most.max_constants) && outputs <= most.max_outputs;
 }
 
 // The groups outside that a group reads from; one may come several times.

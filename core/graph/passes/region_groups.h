@@ -23,12 +23,12 @@ struct RegionGroup {
   bool is_candidate = false;  // may it be a region? Else it is a node of another kind
 };
 
-// Grows groups node by node in the order of the graph. Each element op joins the groups that compute
-// its operands, and small ones also groups that they don't depend on, since a launch costs more than
-// their arithmetic; but not where one would have to wait for kernels that only the other has to do
-// with, such as a step counter for the optimizer that reads it, which would hold up the next step.
-// Reductions over the last axes join in the same way and make a group one of kind rows. When all
-// nodes have their groups, reductions over columns join those of their operands.
+// Grows groups node by node in the order of the graph. Each element op joins the groups that
+// compute its operands, and small ones also groups that they don't depend on, since a launch costs
+// more than their arithmetic; but not where one would have to wait for kernels that only the other
+// has to do with, such as a step counter for the optimizer that reads it, which would hold up the
+// next step. Reductions over the last axes join in the same way and make a group one of kind rows.
+// When all nodes have their groups, reductions over columns join those of their operands.
 //
 // A group never depends on itself through nodes outside, nor on its own sums of columns, so all
 // groups and the other nodes can be put in order.
