@@ -537,9 +537,9 @@ def compiled_kernels() -> dict[str, Any]:
 def nvrtc_state() -> str:
     """Its version, or why NVRTC can't compile CUDA C++ here."""
 
-def compile_cuda(sources: Sequence[tuple[str, str]], options: Sequence[str], compute_capability: int) -> list[dict[str, Any]]:
+def compile_cuda(sources: Sequence[tuple[str, str]], options: Sequence[str], compute_capability: int, wait: bool = True) -> list[dict[str, Any]]:
     """
-    The code of (source, function) pairs, as programs have them compiled, for a compute capability such as 90. No GPU is needed.
+    The code of (source, function) pairs, as programs have them compiled, for a compute capability such as 90; nothing where nobody waits. No GPU is needed.
     """
 
 def warn_of_failed_source(what: str, source: str, log: str) -> None:
@@ -548,9 +548,7 @@ def warn_of_failed_source(what: str, source: str, log: str) -> None:
     """
 
 def stop_compiling() -> None:
-    """
-    Ends the threads that compile kernels. For the end of the interpreter.
-    """
+    """Ends the threads that compile kernels. For the end of the interpreter."""
 
 class Fence:
     """A point in what a device has to do."""

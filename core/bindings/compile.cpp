@@ -33,7 +33,7 @@ const char* name_of(CompileState state) {
 }
 
 nb::list compile_cuda(const std::vector<std::pair<std::string, std::string>>& sources,
-                      const std::vector<std::string>& options, int compute_capability) {
+                      const std::vector<std::string>& options, int compute_capability, bool wait) {
   std::vector<CompiledCode> all;
   {
     nb::gil_scoped_release released;
@@ -41,7 +41,7 @@ nb::list compile_cuda(const std::vector<std::pair<std::string, std::string>>& so
     for (const auto& [source, function] : sources) {
       begun.push_back(start_cuda_compile(compute_capability, source, function, options));
     }
-    for (const auto& compilation : begun) all.push_back(compilation->wait());
+    for (size_t i = 0; wait && i < begun.size(); ++i) all.push_back(begun[i]->wait());
   }
   nb::list result;
   for (const CompiledCode& code : all) {
@@ -72,12 +72,12 @@ void bind_compile(nb::module_& m) {
         "why nothing more is kept there, if so.");
   m.def("nvrtc_state", &nvrtc_state, "Its version, or why NVRTC can't compile CUDA C++ here.");
   m.def("compile_cuda", &compile_cuda, nb::arg("sources"), nb::arg("options"),
-        nb::arg("compute_capability"),
+        nb::arg("compute_capability"), nb::arg("wait") = true,
         nb::sig("def compile_cuda(sources: collections.abc.Sequence[tuple[str, str]], options: "
-                "collections.abc.Sequence[str], compute_capability: int) -> "
+                "collections.abc.Sequence[str], compute_capability: int, wait: bool = True) -> "
                 "list[dict[str, typing.Any]]"),
         "The code of (source, function) pairs, as programs have them compiled, for a compute "
-        "capability such as 90. No GPU is needed.");
+        "capability such as 90; nothing where nobody waits. No GPU is needed.");
   m.def("warn_of_failed_source", &warn_of_failed_source, nb::arg("what"), nb::arg("source"),
         nb::arg("log"),
         "What the core does where a kernel that it wrote does not compile: keeps the source for a "

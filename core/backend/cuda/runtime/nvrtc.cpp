@@ -227,7 +227,10 @@ const RuntimeKernel& PendingKernel::get() const { return impl_->get(); }
 std::shared_ptr<Compilation> start_compile_for(int compute_capability, const std::string& source,
                                                const std::string& function,
                                                const std::vector<std::string>& options) {
-  CompileRequest request{source, function, {target_of(compute_capability), "--std=c++17"}, ""};
+  // NVRTC's own cache is left out: ours does its work, and threads would wait for one another
+  // there.
+  CompileRequest request{
+      source, function, {target_of(compute_capability), "--std=c++17", "--no-cache"}, ""};
   request.options.insert(request.options.end(), options.begin(), options.end());
   request.compiler = nvrtc().identity;
   return CompileQueue::shared().start(std::move(request), compile);
