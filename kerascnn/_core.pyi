@@ -494,6 +494,41 @@ class Program:
 
     def to_string(self) -> str: ...
 
+class RegionSource:
+    """CUDA C++ for a region, and what a launch needs to know of it."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def by_column(self) -> bool: ...
+
+    @property
+    def threads(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def depth(self) -> int: ...
+
+    @property
+    def lanes(self) -> int: ...
+
+    @property
+    def holds_row(self) -> bool: ...
+
+    @property
+    def num_cells(self) -> int: ...
+
+    @property
+    def constants(self) -> list[int]: ...
+
+def region_source(body: Body, kind: str, domain: Sequence[int], columns: int, max_width: int = 8) -> RegionSource:
+    """
+    What is compiled on a GPU for a region of kind map, rows or columns with this body.
+    """
+
 def list_devices() -> list[tuple[str, bool, str]]:
     """
     (name, usable, description or reason) of the CPU and every GPU. Looks for GPUs.

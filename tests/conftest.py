@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import ctypes
 import os
 import secrets
 import sys
@@ -94,3 +95,47 @@ def cuda_device(request):
 def device(request) -> str:
     """Every device in turn."""
     return "cpu" if request.param == "cpu" else request.getfixturevalue("cuda_device")
+
+
+@pytest.fixture(scope="session")
+def cuda_ptx():
+    """A function that compiles CUDA C++ with NVRTC, which needs no GPU, and returns the PTX.
+
+    It takes the source, the name of its kernel, and a kind of device like "compute_90".
+    """
+    nvrtc = _nvrtc()
+
+    def compiled(source, function, kind):
+        program = ctypes.c_void_p()
+        status = nvrtc.nvrtcCreateProgram(
+            ctypes.byref(program), source.encode(), b"source.cu", 0, None, None
+        )
+        assert status == 0
+        assert nvrtc.nvrtcAddNameExpression(program, function.encode()) == 0
+        options = (ctypes.c_char_p * 2)(f"--gpu-architecture={kind}".encode(), b"--std=c++17")
+        status = nvrtc.nvrtcCompileProgram(program, 2, options)
+        size = ctypes.c_size_t()
+        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, log)
+        assert status == 0, log.value.decode()
+        nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size))
+        ptx = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetPTX(program, ptx)
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+        return ptx.value.decode()
+
+    return compiled
+
+
+def _nvrtc():
+    folders = [Path(entry) / "nvidia" / "cu13" / "lib" for entry in sys.path]
+    for folder in [f for f in folders if f.is_dir()]:
+        for builtins in folder.glob("libnvrtc-builtins.so*"):
+            ctypes.CDLL(str(builtins))  # where NVRTC itself would not look
+        for library in folder.glob("libnvrtc.so.13"):
+            return ctypes.CDLL(str(library))
+    try:
+        return ctypes.CDLL("libnvrtc.so.13")
+    except OSError as error:
+        pytest.skip(f"NVRTC is not installed: {error}")

@@ -10,6 +10,7 @@
 //   KERASCNN_CUDA_GRAPHS   0: launch CUDA kernels one by one and wait for each, to find one that
 //                          fails
 //   KERASCNN_CUDA_PRIORITIES 0: all kernels of a CUDA graph have the same priority
+//   KERASCNN_CUDA_REGIONS  0: no generated kernels; 2: generated ones for small regions too
 //   KERASCNN_HOME          where choices of kernels and compiled kernels are kept (default:
 //                          ~/.kerascnn)
 //   KERASCNN_KERNEL_CACHE_MB

@@ -32,6 +32,7 @@ void bind_cuda_array(nb::module_& m);
 void bind_operators(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_custom_op(nb::module_& m);
+void bind_region(nb::module_& m);
 void bind_tape(nb::module_& m);
 void bind_variable(nb::module_& m);
 void bind_graph(nb::module_& m);

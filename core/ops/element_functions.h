@@ -56,7 +56,7 @@ template <typename T>
 using arithmetic_t = typename Arithmetic<T>::type;
 
 #ifdef __CUDACC_RTC__
-#define KERASCNN_STD
+#define KERASCNN_STD ::
 #else
 #define KERASCNN_STD std::
 #endif

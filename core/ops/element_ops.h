@@ -101,6 +101,8 @@ KERASCNN_HOST_DEVICE constexpr bool element_result_is_bool(ElementOp op) {
   return element_kind(op) == ElementKind::Condition;
 }
 
+#ifndef __CUDACC_RTC__  // the rest is for hosts
+
 constexpr const char* element_op_name(ElementOp op) {
   switch (op) {
 #define KERASCNN_CASE(name, operands, parameters, kind) \
@@ -131,5 +133,7 @@ decltype(auto) dispatch_element_op(ElementOp op, Function&& function) {
       return function(ElementOpConstant<ElementOp::add>());
   }
 }
+
+#endif
 
 }  // namespace kerascnn

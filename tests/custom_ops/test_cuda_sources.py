@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
-import sys
-from pathlib import Path
-
 import pytest
 
 from kerascnn import _core, ops
@@ -14,53 +9,16 @@ from kerascnn import _core, ops
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
-@pytest.fixture(scope="module")
-def nvrtc():
-    folders = [Path(entry) / "nvidia" / "cu13" / "lib" for entry in sys.path]
-    for folder in [f for f in folders if f.is_dir()]:
-        for builtins in folder.glob("libnvrtc-builtins.so*"):
-            ctypes.CDLL(str(builtins))  # where NVRTC itself would not look
-        for library in folder.glob("libnvrtc.so.13"):
-            return ctypes.CDLL(str(library))
-    try:
-        return ctypes.CDLL("libnvrtc.so.13")
-    except OSError as error:
-        pytest.skip(f"NVRTC is not installed: {error}")
-
-
-def compiled(nvrtc, source, function, kind):
-    """The PTX of a source; its errors fail the test."""
-    program = ctypes.c_void_p()
-    status = nvrtc.nvrtcCreateProgram(
-        ctypes.byref(program), source.encode(), b"source.cu", 0, None, None
-    )
-    assert status == 0
-    assert nvrtc.nvrtcAddNameExpression(program, function.encode()) == 0
-    options = (ctypes.c_char_p * 2)(f"--gpu-architecture={kind}".encode(), b"--std=c++17")
-    status = nvrtc.nvrtcCompileProgram(program, 2, options)
-    size = ctypes.c_size_t()
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, log)
-    assert status == 0, log.value.decode()
-    nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size))
-    ptx = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetPTX(program, ptx)
-    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    return ptx.value.decode()
-
-
 @pytest.mark.parametrize("kind", ["compute_75", "compute_90"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_expressions(nvrtc, dtype, kind):
+def test_expressions(cuda_ptx, dtype, kind):
     op = ops.custom_op(
         "many_functions",
         "max(x, 0) + min(x, t) + fabs(x) * exp(-x) / (1 + tanh(t)) + (x > 0.5 ? pow(x, 2) : erf(t))"
         " + sqrt(1e-3 + x * x) + log(fmax(x, t) + 10) + floor(x) * sin(x) - cos(x) + abs(x)",
         inputs=("x", "t"),
     )
-    ptx = compiled(
-        nvrtc,
+    ptx = cuda_ptx(
         _core.op_cuda_source(op._key, [(dtype, (3, 4)), (dtype, ())]),
         "many_functions_forward",
         kind,
@@ -69,29 +27,29 @@ def test_expressions(nvrtc, dtype, kind):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_numbers_have_the_type_of_elements(nvrtc, dtype):
+def test_numbers_have_the_type_of_elements(cuda_ptx, dtype):
     """In C++, 2.5 alone would make double of a float expression."""
     op = ops.custom_op("numbers", "x / 2.5 + 1e-3 * exp(x) - .5")
     source = _core.op_cuda_source(op._key, [(dtype, (8,))])
-    ptx = compiled(nvrtc, source, "numbers_forward", "compute_90")
+    ptx = cuda_ptx(source, "numbers_forward", "compute_90")
     assert (".f64" in ptx) == (dtype == "float64")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_four_elements_are_read_and_written_at_once(nvrtc, dtype):
+def test_four_elements_are_read_and_written_at_once(cuda_ptx, dtype):
     op = ops.custom_op("moved", "x + 1")
     source = _core.op_cuda_source(op._key, [(dtype, (8,))])
-    ptx = compiled(nvrtc, source, "moved_forward", "compute_90")
+    ptx = cuda_ptx(source, "moved_forward", "compute_90")
     wide = {"float16": "v4.u16", "bfloat16": "v4.u16", "float32": "v4.f32", "float64": "v2.f64"}
     assert f"ld.global.{wide[dtype]}" in ptx
     assert f"st.global.{wide[dtype]}" in ptx
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", *DTYPES])
-def test_types_of_inputs_and_outputs(nvrtc, dtype):
+def test_types_of_inputs_and_outputs(cuda_ptx, dtype):
     kernel = ops.KernelSource(
         "__global__ void f(const x_t* x, y_t* y, int64_t n) { if (n > 0) y[0] = float(x[0]); }"
     )
     op = ops.custom_op("typed", kernel, dtypes=(dtype,))
-    ptx = compiled(nvrtc, _core.op_cuda_source(op._key, [(dtype, (3,))]), "f", "compute_90")
+    ptx = cuda_ptx(_core.op_cuda_source(op._key, [(dtype, (3,))]), "f", "compute_90")
     assert ".entry" in ptx

@@ -5,6 +5,7 @@
 
 #include "core/backend/cuda/kernel_table.h"
 #include "core/backend/cuda/plans.h"
+#include "core/backend/cuda/regions/generated_region.h"
 #include "core/backend/cuda/runtime/cupti_tracer.h"
 #include "core/backend/cuda/runtime/fence.h"
 #include "core/backend/cuda/runtime/waiting.h"
@@ -111,6 +112,11 @@ int64_t CudaBackend::num_partial_sums(const PlanRequest& request) {
   if (request.op.name == "conv2d_wgrad") return conv2d_wgrad_partial_sums(request);
   const bool is_pooled = request.op.name == "conv2d_max_pool2d_wgrad";
   return is_pooled ? conv2d_max_pool2d_wgrad_partial_sums(request) : 0;
+}
+
+RegionLimits CudaBackend::region_limits(const Shape& domain) const {
+  check(cudaSetDevice(context_.index()), "cudaSetDevice");
+  return cuda::region_limits(domain);
 }
 
 std::unique_ptr<Executor> CudaBackend::make_executor(Lanes lanes, bool single_steps) {

@@ -1,0 +1,260 @@
+#include "core/backend/cuda/regions/generated_region.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/backend/body_kernel.h"
+#include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/runtime/check.h"
+#include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/device_buffer.h"
+#include "core/backend/cuda/runtime/nvrtc.h"
+#include "core/backend/failed_source.h"
+#include "core/backend/regions/region_source.h"
+#include "core/base/env.h"
+#include "core/base/error.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+// Below, a ready-made kernel takes no longer than a generated one, and need not be compiled.
+constexpr int64_t kLeastSize = int64_t{1} << 18;
+constexpr int kMostInputs = 24;
+constexpr int kMostOutputs = 16;
+constexpr int kMostOps = 96;
+constexpr int64_t kLongestRow = int64_t{1} << 16;  // a block goes over it again and again
+
+constexpr int kMostLanes = 32;
+constexpr double kLeastUsedLanes = 0.75;
+// Blocks of a map for each that fits on the device at once: the more, the better they balance, and
+// the more often they load what belongs to their columns.
+constexpr int64_t kWaves = 4;
+constexpr int64_t kMostGridRows = 65535;
+constexpr int64_t kMostFlatBlocks = int64_t{1} << 20;
+constexpr size_t kAlignment = 16;
+// Bytes of local memory that functions like sin() take for themselves; more are registers that
+// there were too few of.
+constexpr size_t kUsualLocalBytes = 64;
+constexpr int64_t kCellBytes = 8;
+
+// Neighbouring pieces that neighbouring threads take: few of them beside the last column.
+int lane_bits_for(int64_t pieces) {
+  for (int lanes = kMostLanes; lanes > 1; lanes /= 2) {
+    const int64_t taken = ceil_div(pieces, lanes) * lanes;
+    if (static_cast<double>(pieces) >= kLeastUsedLanes * static_cast<double>(taken)) {
+      return std::countr_zero(static_cast<unsigned>(lanes));
+    }
+  }
+  return 0;
+}
+
+// Arguments of a kernel: numbers of up to 8 bytes, and pointers to them.
+class Arguments {
+ public:
+  explicit Arguments(size_t most) { cells_.reserve(most); }
+
+  template <typename T>
+  void add(T value) {
+    static_assert(sizeof(T) <= sizeof(uint64_t));
+    uint64_t cell = 0;
+    std::memcpy(&cell, &value, sizeof(value));
+    cells_.push_back(cell);
+    pointers_.push_back(&cells_.back());
+  }
+  void** data() { return pointers_.data(); }
+
+ private:
+  std::vector<uint64_t> cells_;  // never moved: see the constructor
+  std::vector<void*> pointers_;
+};
+
+struct LaunchGeometry {
+  dim3 grid;
+  int lane_bits = 0;
+  int64_t split_rows = 0;  // columns
+};
+
+class GeneratedRegion final : public Kernel {
+ public:
+  GeneratedRegion(const PlanRequest& request, const Region& region)
+      : op_(request.op),
+        attributes_(request.attributes),
+        inputs_(request.inputs.begin(), request.inputs.end()),
+        outputs_(request.outputs.begin(), request.outputs.end()),
+        allow_tf32_(request.allow_tf32),
+        autotune_(request.autotune),
+        region_(region),
+        code_(region_code(region, request.inputs)) {
+    begin_to_compile(kMaxRegionWidth);
+  }
+
+  void finish_planning() override {
+    const RuntimeKernel* found = &pending_.get();
+    // Of a kernel with too many values for its registers, one with fewer elements in each thread.
+    while (found->state == CompileState::Compiled && source_.width > 1 &&
+           local_bytes(found->kernel) > kUsualLocalBytes) {
+      begin_to_compile(source_.width / 2);
+      found = &pending_.get();
+    }
+    if (found->state != CompileState::Compiled) {
+      warn_of_failed_source("the kernel of " + region_name(region_), source_.text, found->log);
+      const PlanRequest request{op_, attributes_, inputs_, outputs_, allow_tf32_, autotune_};
+      fallback_ =
+          plan_body_kernel(request, *region_.body, {DeviceType::Cuda, Context::current().index()});
+      fallback_->finish_planning();
+    } else {
+      kernel_ = reinterpret_cast<const void*>(found->kernel);
+      plan_launch();
+    }
+    source_.text.clear();
+  }
+
+  void run(const KernelArgs& args) override {
+    if (fallback_ != nullptr) {
+      fallback_->run(args);
+      return;
+    }
+    Arguments arguments(args.inputs.size() + args.outputs.size() + source_.constants.size() + 8);
+    for (const void* input : args.inputs) arguments.add(checked(input));
+    for (const void* output : args.outputs) arguments.add(checked(output));
+    for (const uint64_t bits : source_.constants) arguments.add(bits);
+    arguments.add(1.0f);
+    if (source_.kind == RegionKind::Map && !source_.by_column) {
+      arguments.add(region_.rows * region_.columns);
+    } else {
+      arguments.add(region_.rows);
+      arguments.add(region_.columns);
+      if (source_.by_column) arguments.add(geometry_.lane_bits);
+    }
+    if (source_.kind == RegionKind::Columns) {
+      arguments.add(args.workspace);
+      arguments.add(tickets_ ? tickets_->as<unsigned>() : nullptr);
+      arguments.add(geometry_.split_rows);
+    }
+    check(cudaLaunchKernel(kernel_, geometry_.grid, dim3(static_cast<unsigned>(source_.threads)),
+                           arguments.data(), 0, static_cast<cudaStream_t>(args.stream)),
+          "cudaLaunchKernel of a region");
+  }
+
+  int64_t workspace_bytes() const override {
+    if (fallback_ != nullptr) return fallback_->workspace_bytes();
+    const bool is_split = source_.kind == RegionKind::Columns && geometry_.grid.y > 1;
+    return is_split ? kCellBytes * source_.num_cells * geometry_.grid.y * region_.columns : 0;
+  }
+  bool keeps_state() const override {
+    return fallback_ != nullptr ? fallback_->keeps_state() : tickets_ != nullptr;
+  }
+  bool starts_early() const override { return fallback_ == nullptr; }
+  std::string description() const override {
+    if (fallback_ != nullptr) return fallback_->description();
+    constexpr const char* kNames[] = {"map", "rows", "columns"};
+    return message("kerascnn generated ", kNames[static_cast<size_t>(source_.kind)], ", ",
+                   source_.width * (source_.kind == RegionKind::Rows ? source_.depth : 1),
+                   " a thread");
+  }
+
+ private:
+  static constexpr int kMaxRegionWidth = 8;
+
+  void begin_to_compile(int max_width) {
+    source_ = region_source(code_, max_width);
+    pending_ = start_compile(source_.text, kRegionFunction, {"--minimal"});
+  }
+
+  static size_t local_bytes(cudaKernel_t kernel) {
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)),
+          "cudaFuncGetAttributes");
+    return attributes.localSizeBytes;
+  }
+
+  // Kernels take several elements at once; all tensors are aligned for that (Tensor::is_packed).
+  const void* checked(const void* data) const {
+    if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
+      throw ValueError(message("region ", region_name(region_), ": an address is no multiple of ",
+                               kAlignment, " bytes; copy the tensor first"));
+    }
+    return data;
+  }
+
+  void plan_launch() {
+    int blocks = 0;  // of a multiprocessor
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel_, source_.threads, 0),
+          "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    const int64_t at_once = int64_t{std::max(blocks, 1)} * Context::current().multiprocessors();
+    if (source_.kind == RegionKind::Rows) {
+      const int64_t rows_of_block = source_.threads / source_.lanes;
+      const int64_t most = at_once * 2 * kWaves;
+      geometry_.grid.x =
+          static_cast<unsigned>(std::min(ceil_div(region_.rows, rows_of_block), most));
+    } else if (source_.by_column) {
+      plan_columns(at_once);
+    } else {
+      const int64_t piece = int64_t{source_.threads} * source_.width * source_.depth;
+      geometry_.grid.x = static_cast<unsigned>(
+          std::min(ceil_div(region_.rows * region_.columns, piece), kMostFlatBlocks));
+    }
+  }
+
+  void plan_columns(int64_t at_once) {
+    const int64_t pieces = ceil_div(region_.columns, source_.width);
+    geometry_.lane_bits = lane_bits_for(pieces);
+    const int64_t tiles = ceil_div(pieces, int64_t{1} << geometry_.lane_bits);
+    const int64_t rows_at_once = int64_t{source_.depth} * (source_.threads >> geometry_.lane_bits);
+    const bool is_map = source_.kind == RegionKind::Map;
+    const int64_t wanted =
+        std::max<int64_t>(is_map ? ceil_div(at_once * kWaves, tiles) : at_once / tiles, 1);
+    int64_t splits = std::min({wanted, ceil_div(region_.rows, rows_at_once), kMostGridRows});
+    geometry_.split_rows = ceil_div(region_.rows, splits);
+    if (!is_map) {
+      splits = ceil_div(region_.rows, geometry_.split_rows);  // each has a row
+      if (splits > 1) tickets_ = std::make_unique<DeviceBuffer>(tiles * sizeof(unsigned));
+    }
+    geometry_.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(splits));
+  }
+
+  const OpDef& op_;
+  Attributes attributes_;
+  std::vector<TensorSpec> inputs_;
+  std::vector<TensorSpec> outputs_;
+  bool allow_tf32_;
+  bool autotune_;
+  Region region_;
+  RegionCode code_;
+  RegionSource source_;
+  PendingKernel pending_;
+  const void* kernel_ = nullptr;
+  LaunchGeometry geometry_;
+  std::unique_ptr<DeviceBuffer> tickets_;
+  std::unique_ptr<Kernel> fallback_;
+};
+
+}  // namespace
+
+bool generates_region(const Shape& domain) {
+  const std::string mode = env_choice("KERASCNN_CUDA_REGIONS", {"0", "1", "2"});
+  if (mode == "0" || (mode != "2" && num_elements(domain) < kLeastSize)) return false;
+  return nvrtc_unavailable_reason().empty();
+}
+
+RegionLimits region_limits(const Shape& domain) {
+  if (!generates_region(domain)) return {};
+  RegionLimits limits;
+  limits.rows = true;
+  limits.columns = true;
+  limits.max_inputs = kMostInputs;
+  limits.max_outputs = kMostOutputs;
+  limits.max_ops = kMostOps;
+  limits.max_constants = kMostOps;
+  limits.max_row = kLongestRow;
+  return limits;
+}
+
+std::unique_ptr<Kernel> plan_generated_region(const PlanRequest& request, const Region& region) {
+  return std::make_unique<GeneratedRegion>(request, region);
+}
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,20 @@
+// Kernels that are written for one region and compiled while a program is planned.
+#pragma once
+
+#include <memory>
+
+#include "core/backend/backend.h"
+#include "core/graph/region.h"
+
+namespace kerascnn::cuda {
+
+// What one region of a domain of this shape may have, and whether its kernel is generated
+// (KERASCNN_CUDA_REGIONS).
+RegionLimits region_limits(const Shape& domain);
+bool generates_region(const Shape& domain);
+
+// Compiling begins at once and ends in finish_planning(). Where it fails there is a warning, and
+// the body runs op by op.
+std::unique_ptr<Kernel> plan_generated_region(const PlanRequest& request, const Region& region);
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,91 @@
+// A region (core/graph/region.h) made ready for source text: which values are computed once, once
+// for each column or row, or for each element, how inputs are read, and between which reductions
+// what is needed. No text and no device yet.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/graph/region.h"
+#include "core/ops/element_ops.h"
+#include "core/ops/element_program.h"
+
+namespace kerascnn {
+
+// How often a value is computed. What depends on a column and on a row depends on the element.
+enum class Level : uint8_t { Once, Column, Row, Element };
+
+// Where an input has the value of an element: at its own place, always at 0, at its column, at its
+// row, or elsewhere (`strided`).
+enum class RegionReading : uint8_t { InOrder, Scalar, PerColumn, PerRow, Strided };
+
+struct RegionLoad {
+  size_t input = 0;
+  DType dtype = DType::Float32;
+  RegionReading reading = RegionReading::InOrder;
+  Level level = Level::Element;
+  // Strided: position `at` of the domain, over these extents, is at sum(index * stride).
+  Shape extents;
+  Shape strides;
+};
+
+// A value by what gives it: constant, load, statement or reduction of that number.
+struct RegionValue {
+  enum class Source : uint8_t { Constant, Load, Statement, Reduction };
+  Source source = Source::Constant;
+  size_t index = 0;
+  size_t output = 0;  // of a reduction: 1 for the variance of moments
+  DType dtype = DType::Float32;
+  Level level = Level::Once;
+};
+
+struct RegionStatement {
+  ElementOp op = ElementOp::cast;
+  DType operand_dtype = DType::Float32;  // of the two choices for `where`
+  DType dtype = DType::Float32;
+  std::vector<RegionValue> operands;
+  ElementParameters parameters;
+  Level level = Level::Once;
+  int stage = 0;           // how many reductions one after another it has to wait for
+  bool is_sealed = false;  // see RegionText
+};
+
+enum class RegionSum : uint8_t { Sum, Mean, Maximum, Minimum, Moments };
+
+struct RegionReduction {
+  RegionSum kind = RegionSum::Sum;
+  RegionValue operand;
+  DType dtype = DType::Float32;
+  int stage = 0;  // the same
+};
+
+struct RegionCode {
+  RegionKind kind = RegionKind::Map;
+  // Kinds map and columns: threads keep to columns, whose values they hold.
+  bool by_column = false;
+  int64_t rows = 1;
+  int64_t columns = 1;
+  int num_stages = 0;               // of reductions
+  std::vector<uint64_t> constants;  // the bits of each
+  std::vector<DType> constant_dtypes;
+  std::vector<DType> inputs;  // of all inputs, also those that nobody reads
+  std::vector<RegionLoad> loads;
+  std::vector<RegionStatement> statements;  // in an order in which they can be computed
+  std::vector<RegionReduction> reductions;
+  std::vector<RegionValue> outputs;
+  std::vector<Level> output_levels;  // where an output has an element: each row, column, element
+};
+
+// Throws ValueError where the body has something that no region has. `inputs`: the specs of the
+// node's values.
+RegionCode region_code(const Region& region, Specs inputs);
+
+// Of every load and statement that lies on an element's level, whether these values need it.
+struct ElementNeeds {
+  std::vector<bool> loads;
+  std::vector<bool> statements;
+};
+ElementNeeds element_needs(const RegionCode& code, const std::vector<RegionValue>& values);
+
+}  // namespace kerascnn

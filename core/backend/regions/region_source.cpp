@@ -1,0 +1,60 @@
+#include "core/backend/regions/region_source.h"
+
+#include <algorithm>
+
+#include "core/backend/regions/region_text.h"
+#include "core/base/error.h"
+
+namespace kerascnn {
+namespace {
+
+constexpr int kAccessBytes = 16;
+constexpr int kMaxWidth = 8;
+// 32-bit words in registers that wait for memory.
+constexpr int kMostWords = 32;
+constexpr int kMostDepth = 4;
+// Positions of 32 bits, with room for the step of a whole grid.
+constexpr int64_t kMostNarrowSize = int64_t{1} << 30;
+
+}  // namespace
+
+int region_width(const RegionCode& code, int max_width) {
+  size_t smallest = 8;
+  for (const RegionLoad& load : code.loads) {
+    if (load.reading == RegionReading::InOrder) smallest = std::min(smallest, itemsize(load.dtype));
+  }
+  for (size_t i = 0; i < code.outputs.size(); ++i) {
+    if (code.output_levels[i] == Level::Element) {
+      smallest = std::min(smallest, itemsize(code.outputs[i].dtype));
+    }
+  }
+  return std::min({kAccessBytes / static_cast<int>(smallest), kMaxWidth, max_width});
+}
+
+int region_depth(const RegionCode& code, const ElementNeeds& needs, int width) {
+  int words = 0;
+  for (size_t i = 0; i < code.loads.size(); ++i) {
+    if (!needs.loads[i]) continue;
+    words += std::max(1, width * static_cast<int>(itemsize(code.loads[i].dtype)) / 4);
+  }
+  int depth = kMostDepth;
+  while (depth > 1 && depth * words > kMostWords) depth /= 2;
+  return depth;
+}
+
+std::string region_head(const RegionCode& code) {
+  const bool is_narrow = code.rows * code.columns < kMostNarrowSize;
+  return region_prelude() + message("typedef ", is_narrow ? "int" : "long long", " Index;\n");
+}
+
+RegionSource region_source(const RegionCode& code, int max_width) {
+  RegionSource source = code.kind == RegionKind::Map    ? map_source(code, max_width)
+                        : code.kind == RegionKind::Rows ? rows_source(code, max_width)
+                                                        : columns_source(code, max_width);
+  source.kind = code.kind;
+  source.by_column = code.by_column;
+  source.constants = code.constants;
+  return source;
+}
+
+}  // namespace kerascnn

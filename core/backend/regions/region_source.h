@@ -1,0 +1,57 @@
+// CUDA C++ for a region, as text, with what a launch needs to know of it. Sizes are arguments of
+// the kernel, so that equal regions of other sizes are one source; only the extents of unusual
+// broadcasts are in the text. Nothing here needs CUDA.
+//
+// The kernel is called `region_kernel`. Its arguments: pointers to all inputs and all outputs; the
+// bits of each constant as a 64-bit number; 1 as a float; then, by kind,
+//
+//   map             int64 rows, int64 columns, int lane_bits
+//   map, in a row   int64 size                         (not by_column)
+//   columns         int64 rows, int64 columns, int lane_bits, pointer to the workspace, pointer to
+//                   the tickets, int64 rows of a split
+//   rows            int64 rows, int64 columns
+//
+// Pointers are multiples of 16 bytes, as all tensors that kernels are given (Tensor::is_packed).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/backend/regions/region_code.h"
+
+namespace kerascnn {
+
+struct RegionSource {
+  std::string text;
+  RegionKind kind = RegionKind::Map;
+  bool by_column = false;
+  int threads = 256;      // of a block
+  int width = 1;          // neighbouring elements that a thread takes at once
+  int depth = 1;          // how often it does before it computes: of rows, or of pieces of one
+  int lanes = 1;          // rows: threads that share a row
+  bool holds_row = true;  // rows: inputs are read once, and stay in registers
+  int num_cells = 0;      // columns: numbers for each column and split, of 8 bytes
+  std::vector<uint64_t> constants;
+};
+
+inline constexpr const char* kRegionFunction = "region_kernel";
+inline constexpr int kRegionElementThreads = 256;
+inline constexpr int kRegionColumnThreads = 512;
+
+// `max_width`: for kernels that would need more registers than there are.
+RegionSource region_source(const RegionCode& code, int max_width = 8);
+
+// For each kind; region_source chooses.
+RegionSource map_source(const RegionCode& code, int max_width);
+RegionSource columns_source(const RegionCode& code, int max_width);
+RegionSource rows_source(const RegionCode& code, int max_width);
+
+// Neighbouring elements that make 16 bytes of the smallest dtype that is read or written in order.
+int region_width(const RegionCode& code, int max_width);
+// How many packs of all inputs a thread loads before it computes.
+int region_depth(const RegionCode& code, const ElementNeeds& needs, int width);
+// In front of the kernel: the prelude and the type of positions.
+std::string region_head(const RegionCode& code);
+
+}  // namespace kerascnn

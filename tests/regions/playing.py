@@ -1,0 +1,107 @@
+"""Runs the CUDA C++ of a region on the host: see played_device.h."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from kerascnn import _core
+
+PLAYED_DEVICE = Path(__file__).parent / "played_device.h"
+
+
+def numpy_dtype(name):
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+def aligned(shape, dtype):
+    """Uninitialized: bytes 0xff, in memory that begins where kernels want it."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    memory = np.full(size + 64, 255, np.uint8)
+    first = -memory.ctypes.data % 64
+    return memory[first : first + size].view(dtype).reshape(shape)
+
+
+def op_by_op(t, arrays):
+    """The outputs as the CPU computes each node by itself."""
+    program = _core.Program.compile(t.graph, t.outputs, "cpu", optimize=False)
+    program.run([_core.from_numpy(array, "cpu") for array in arrays])
+    return [np.array(output.numpy()) for output in program.outputs()]
+
+
+def compiled(source, kind, num_inputs, num_outputs, folder):
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++ to compile kernels for the host")
+    pointers = [f"(const void*)given_data[{i}]" for i in range(num_inputs)]
+    pointers += [f"given_data[{num_inputs + i}]" for i in range(num_outputs)]
+    bits = [f"given_constants[{i}]" for i in range(len(source.constants))]
+    sizes = {
+        "rows": "given_sizes[0], given_sizes[1]",
+        "columns": "given_sizes[0], given_sizes[1], (int)given_sizes[2], given_data[{0}], "
+        "(unsigned*)given_data[{1}], given_sizes[3]",
+        "map": "given_sizes[0], given_sizes[1], (int)given_sizes[2]"
+        if source.by_column
+        else "given_sizes[0] * given_sizes[1]",
+    }[kind].format(num_inputs + num_outputs, num_inputs + num_outputs + 1)
+    call = ", ".join([*pointers, *bits, "1.0f", sizes])
+    text = f"""#include "{PLAYED_DEVICE}"
+{source.text}
+static void* const* given_data;
+static const unsigned long long* given_constants;
+static const long long* given_sizes;
+extern "C" void play(unsigned x, unsigned y, unsigned threads, void* const* d,
+                     const unsigned long long* c, const long long* s) {{
+  given_data = d, given_constants = c, given_sizes = s;
+  played::launch(x, y, threads, [] {{ region_kernel({call}); }});
+}}
+"""
+    (folder / "played.cpp").write_text(text)
+    library = folder / "played.so"
+    options = [
+        "-std=c++20",
+        "-O1",
+        "-fPIC",
+        "-shared",
+        "-ffp-contract=off",
+        "-w",
+        "-fno-strict-aliasing",
+    ]
+    done = subprocess.run(
+        [compiler, *options, "-o", library, folder / "played.cpp"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[:4000]
+    return ctypes.CDLL(str(library)).play
+
+
+def played(t, source, arrays, folder, grid=None, lane_bits=0):
+    """The outputs of the kernel with this grid; by default one block for all columns and rows."""
+    rows, columns = int(np.prod(t.domain)) // t.columns, t.columns
+    x, y = grid or (1, 1)
+    if source.by_column:
+        x = -(-columns // (source.width << lane_bits))
+    split_rows = -(-rows // y)
+    if t.kind == "columns":
+        y = -(-rows // split_rows)
+    specs = t.outputs_specs
+    results = [aligned(shape, numpy_dtype(dtype)) for shape, dtype in specs]
+    given = []
+    for array in arrays:
+        given.append(aligned(array.shape, array.dtype))
+        given[-1][...] = array
+    workspace = np.full(max(1, source.num_cells * y * columns), 2**64 - 1, np.uint64)
+    tickets = np.zeros(x, np.uint32)
+    memory = [*given, *results, workspace, tickets]
+    data = (ctypes.c_void_p * len(memory))(*(each.ctypes.data for each in memory))
+    constants = (ctypes.c_ulonglong * max(1, len(source.constants)))(*source.constants)
+    sizes = (ctypes.c_longlong * 4)(rows, columns, lane_bits, split_rows)
+    play = compiled(source, t.kind, len(given), len(results), folder)
+    play(x, y, source.threads, data, constants, sizes)
+    assert not tickets.any()
+    return results

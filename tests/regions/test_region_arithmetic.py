@@ -1,0 +1,101 @@
+"""What generated kernels compute, played on the host, against their ops one by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from . import bodies
+from .comparing import assert_close, assert_same_bits
+from .playing import op_by_op, played
+
+
+def checked(t, rng, folder, exact=True, grid=None, lane_bits=0, max_width=8):
+    arrays = bodies.arrays(t, rng)
+    expected = op_by_op(t, arrays)
+    t.outputs_specs = [(each.shape, str(each.dtype)) for each in expected]
+    got = played(t, t.source(max_width), arrays, folder, grid, lane_bits)
+    for is_exact, a, b in zip(
+        exact if isinstance(exact, tuple) else (exact,) * len(got), got, expected, strict=True
+    ):
+        (assert_same_bits if is_exact else assert_close)(a, b)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("columns", [24, 10, 7])
+def test_normalization_of_columns(rng, tmp_path, dtype, columns):
+    t = bodies.normalized((4, 5, 3, columns), dtype)
+    checked(t, rng, tmp_path, grid=(1, 2), lane_bits=1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("domain", [(3, 5, 2, 8), (3, 2, 4, 5), (2, 3, 1, 6)])
+def test_every_reading(rng, tmp_path, dtype, domain):
+    checked(bodies.every_reading(domain, dtype), rng, tmp_path)
+
+
+@pytest.mark.parametrize("domain", [(7, 9), (1, 16), (1,), ()])
+def test_numbers_of_several_dtypes(rng, tmp_path, domain):
+    checked(bodies.numbers(domain), rng, tmp_path)
+
+
+def test_more_elements_than_a_grid_takes_at_once(rng, tmp_path):
+    checked(bodies.activation_gradient((101, 203)), rng, tmp_path, grid=(2, 1))
+
+
+@pytest.mark.parametrize("max_width", [1, 2, 8])
+def test_widths(rng, tmp_path, max_width):
+    checked(bodies.activation_gradient(), rng, tmp_path, max_width=max_width)
+
+
+@pytest.mark.parametrize("domain", [(), (1,), (5,)])
+def test_few_elements(rng, tmp_path, domain):
+    checked(bodies.constant_domain(domain), rng, tmp_path)
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_batch_norm_gradient(rng, tmp_path, dtype, splits):
+    if dtype == "float64":
+        t = bodies.batch_norm_gradient((3, 70, 6), "float32")
+    else:
+        t = bodies.batch_norm_gradient((4, 90, 48), dtype)
+    checked(t, rng, tmp_path, (True, False, False, False), grid=(1, splits), lane_bits=1)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float16", "float64"])
+@pytest.mark.parametrize("domain", [(40, 3), (1, 5), (1030, 1)])
+def test_column_sums(rng, tmp_path, dtype, domain):
+    checked(bodies.column_sums(domain, dtype), rng, tmp_path, dtype == "int32", grid=(1, 2))
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_moments(rng, tmp_path, dtype, splits):
+    checked(bodies.moments((1100, 10), dtype), rng, tmp_path, False, grid=(1, splits), lane_bits=1)
+
+
+@pytest.mark.parametrize("columns", [48, 37, 1, 384, 1030, 2056])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_layer_normalization(rng, tmp_path, columns, dtype):
+    rows = 37 if columns < 100 else 5
+    checked(bodies.layer_norm((rows, 2, columns), dtype), rng, tmp_path, False)
+
+
+def test_rows_over_two_axes(rng, tmp_path):
+    checked(bodies.layer_norm((4, 3, 5, 6), "float32", axes=2), rng, tmp_path, False)
+
+
+@pytest.mark.parametrize("domain", [(12, 48), (70, 33)])
+def test_layer_normalization_gradient(rng, tmp_path, domain):
+    checked(bodies.layer_norm_gradient(domain), rng, tmp_path, False)
+
+
+@pytest.mark.parametrize("domain", [(9, 37), (3, 2, 5, 197), (2, 20000)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_softmax(rng, tmp_path, domain, masked):
+    checked(bodies.softmax(domain, masked=masked), rng, tmp_path, False)
+
+
+@pytest.mark.parametrize("domain", [(6, 45), (300, 4)])
+def test_integer_rows(rng, tmp_path, domain):
+    checked(bodies.integer_rows(domain), rng, tmp_path, grid=(2, 1))

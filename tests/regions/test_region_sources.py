@@ -1,0 +1,68 @@
+"""Generated kernels compile, wherever NVRTC is: no GPU is needed for that."""
+
+from __future__ import annotations
+
+import pytest
+
+from . import bodies
+
+CASES = {
+    "normalized": bodies.normalized,
+    "normalized_in_a_row": lambda: bodies.normalized((4, 5, 7)),
+    "every_reading": bodies.every_reading,
+    "every_reading_of_halves": lambda: bodies.every_reading(dtype="float16"),
+    "numbers": bodies.numbers,
+    "activation_gradient": bodies.activation_gradient,
+    "activations": bodies.activations,
+    "activations_in_double": lambda: bodies.activations(dtype="float64"),
+    "constant_domain": bodies.constant_domain,
+    "batch_norm_gradient": bodies.batch_norm_gradient,
+    "column_sums": bodies.column_sums,
+    "integer_sums": lambda: bodies.column_sums(dtype="int16"),
+    "moments": bodies.moments,
+    "moments_in_double": lambda: bodies.moments(dtype="float64"),
+    "layer_norm": bodies.layer_norm,
+    "layer_norm_of_long_rows": lambda: bodies.layer_norm((3, 2, 30_000)),
+    "layer_norm_gradient": bodies.layer_norm_gradient,
+    "softmax": bodies.softmax,
+    "masked_softmax": lambda: bodies.softmax((3, 2, 5, 197), masked=True),
+    "integer_rows": bodies.integer_rows,
+}
+
+
+@pytest.mark.parametrize("kind", ["compute_75", "compute_90"])
+@pytest.mark.parametrize("case", CASES)
+def test_sources_compile(cuda_ptx, case, kind):
+    ptx = cuda_ptx(CASES[case]().source().text, "region_kernel", kind)
+    assert ("griddepcontrol" in ptx) == (kind == "compute_90")
+
+
+def test_sixteen_bytes_move_at_once(cuda_ptx):
+    ptx = cuda_ptx(bodies.normalized().source().text, "region_kernel", "compute_90")
+    assert "ld.global.v4.u32" in ptx
+    assert "st.global.v4.u32" in ptx
+    assert "ld.global.u16" not in ptx
+
+
+def test_nothing_is_contracted_between_ops(cuda_ptx):
+    """A product and the sum of it are two ops: fused they would give other bits."""
+    ptx = cuda_ptx(bodies.normalized().source().text, "region_kernel", "compute_90")
+    assert "mul.rn.f32" in ptx
+    assert "add.rn.f32" in ptx
+    assert "fma.rn" not in ptx
+
+
+def test_sizes_are_no_part_of_sources():
+    """The equal blocks of a network share one kernel."""
+    sources = {
+        bodies.normalized((4, size, size, columns)).source().text
+        for size, columns in ((7, 24), (14, 64), (9, 2048))
+    }
+    assert len(sources) == 1
+    sums = {
+        bodies.batch_norm_gradient((4, rows, columns)).source().text
+        for rows, columns in ((7, 24), (900, 64))
+    }
+    assert len(sums) == 1
+    rows = {bodies.softmax((rows, columns)).source().text for rows, columns in ((5, 64), (700, 64))}
+    assert len(rows) == 1

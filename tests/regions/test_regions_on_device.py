@@ -1,0 +1,153 @@
+"""Regions of all kinds as kernels of their own, on every device, against their ops one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kerascnn import _core
+
+from . import bodies
+from .comparing import assert_close, assert_same_bits
+
+
+@pytest.fixture(autouse=True)
+def small_regions_too(monkeypatch):
+    """On a GPU each region gets a kernel of its own, however small."""
+    monkeypatch.setenv("KERASCNN_CUDA_REGIONS", "2")
+
+
+def run(graph, outputs, arrays, device):
+    program = _core.Program.compile(graph, outputs, device, optimize=False)
+    tensors = [_core.from_numpy(array, device) for array in arrays]
+    program.run(tensors)
+    first = [np.array(output.numpy()) for output in program.outputs()]
+    program.run(tensors, 3)
+    for again, once in zip(program.outputs(), first, strict=True):
+        assert_same_bits(np.array(again.numpy()), once)
+    return program, first
+
+
+def as_region(t):
+    """A graph of one node, which owns the traced one."""
+    graph = _core.Graph()
+    inputs = [graph.input(f"x{i}", list(shape), dtype) for i, (shape, dtype) in enumerate(t.specs)]
+    attributes = {
+        "bodies": [t.body()],
+        "kind": t.kind,
+        "domain": list(t.domain),
+        "columns": t.columns,
+    }
+    return graph, graph.apply("region", inputs, attributes)
+
+
+def checked(t, rng, device, exact=True):
+    arrays = bodies.arrays(t, rng)
+    _, expected = run(t.graph, t.outputs, arrays, device)
+    program, got = run(*as_region(t), arrays, device)
+    if device != "cpu":
+        assert f"kerascnn generated {t.kind}" in program.to_string()
+    exact = exact if isinstance(exact, tuple) else (exact,) * len(got)
+    for is_exact, a, b in zip(exact, got, expected, strict=True):
+        (assert_same_bits if is_exact else assert_close)(a, b)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+@pytest.mark.parametrize("columns", [256, 48, 7, 1, 10])
+def test_normalization(rng, device, dtype, columns):
+    checked(bodies.normalized((3, 17, 13, columns), dtype), rng, device)
+
+
+@pytest.mark.parametrize("rows", [1, 65_536, 70_001])
+def test_many_rows(rng, device, rows):
+    checked(bodies.normalized((rows, 8), "bfloat16"), rng, device)
+    checked(bodies.normalized((rows, 3), "float32"), rng, device)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("domain", [(3, 5, 2, 8), (3, 2, 4, 5), (33, 14, 9, 64)])
+def test_every_reading(rng, device, dtype, domain):
+    checked(bodies.every_reading(domain, dtype), rng, device)
+
+
+@pytest.mark.parametrize("domain", [(7, 9), (1, 16), (1,), (), (333, 257)])
+def test_numbers_of_several_dtypes(rng, device, domain):
+    checked(bodies.numbers(domain), rng, device)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_functions_of_analysis(rng, device, dtype):
+    """Long functions one behind another: none takes a product of another into its sums."""
+    checked(bodies.activations((41, 67), dtype), rng, device)
+
+
+@pytest.mark.parametrize("domain", [(40, 16), (5, 7, 30), (1, 5), (1, 1), (70_001, 6)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_batch_norm_gradient(rng, device, dtype, domain):
+    t = bodies.batch_norm_gradient(domain, dtype)
+    checked(t, rng, device, (True, False, False, False))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float16", "float64", "float32"])
+@pytest.mark.parametrize("domain", [(40, 3), (1, 5), (30_001, 1), (3, 4096), (20_000, 64)])
+def test_column_sums(rng, device, dtype, domain):
+    checked(bodies.column_sums(domain, dtype), rng, device, dtype == "int32")
+
+
+@pytest.mark.parametrize("domain", [(1, 3), (1100, 10), (9_001, 64), (70, 2048)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_moments(rng, device, dtype, domain):
+    checked(bodies.moments(domain, dtype), rng, device, False)
+
+
+@pytest.mark.parametrize("columns", [48, 37, 1, 384, 1000, 1030, 2056, 30_000])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_layer_normalization(rng, device, columns, dtype):
+    checked(bodies.layer_norm((7, 3, columns), dtype), rng, device, False)
+
+
+@pytest.mark.parametrize("domain", [(12, 48), (70, 33), (65_537, 8), (9, 5000)])
+def test_layer_normalization_gradient(rng, device, domain):
+    checked(bodies.layer_norm_gradient(domain), rng, device, False)
+
+
+@pytest.mark.parametrize("domain", [(9, 37), (3, 2, 5, 197), (2, 20000), (70, 1000), (300, 1)])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_softmax(rng, device, domain, masked, dtype):
+    checked(bodies.softmax(domain, dtype, masked), rng, device, False)
+
+
+def test_rows_over_two_axes(rng, device):
+    checked(bodies.layer_norm((4, 3, 5, 6), "float32", axes=2), rng, device, False)
+
+
+@pytest.mark.parametrize("domain", [(6, 45), (300, 4), (3, 3000)])
+def test_integer_rows(rng, device, domain):
+    checked(bodies.integer_rows(domain), rng, device)
+
+
+def test_nan_and_infinity(rng, device):
+    t = bodies.softmax((40, 300))
+    (array,) = bodies.arrays(t, rng)
+    array[3, 7], array[5, 100], array[8, :] = np.nan, np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        _, expected = run(t.graph, t.outputs, [array], device)
+        _, got = run(*as_region(t), [array], device)
+    np.testing.assert_array_equal(np.isnan(got[0]), np.isnan(expected[0]))
+    assert np.isnan(got[0][[3, 5, 8]]).all()
+    assert not np.isnan(got[0][[0, 1, 2, 4]]).any()
+
+
+@pytest.mark.parametrize("width", [24, 40])
+def test_more_values_than_registers(rng, device, width):
+    """All of it is needed at the end: without narrower threads the compiler has to spill."""
+    t = bodies.traced("map", (130, 64))
+    x = t.input(t.domain, "bfloat16")
+    terms = [t("tanh", t("multiply", x, t.input((64,), "bfloat16"))) for _ in range(width - 2)]
+    while len(terms) > 1:
+        terms = [t("add", a, b) for a, b in zip(terms[::2], terms[1::2], strict=False)] + (
+            [terms[-1]] if len(terms) % 2 else []
+        )
+    t.outputs = terms
+    checked(t, rng, device)
