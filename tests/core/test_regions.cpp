@@ -103,6 +103,26 @@ TEST(sums_of_columns_join_what_they_sum_and_what_reads_the_same) {
   testing::check_same_results(before, after);
 }
 
+TEST(sums_of_columns_of_what_rows_are_made_of_are_taken_together) {
+  // The gradients of layer normalization: of the input by rows, of shift and scale by columns.
+  RootedGraph before;
+  Graph& graph = before.graph;
+  const ValueId gy = graph.input("gy", f32({8, 6})), z = graph.input("z", f32({8, 6}));
+  const ValueId g = call(graph, "tanh", {gy});
+  const ValueId product = call(graph, "multiply", {g, z});
+  const ValueId row = call(graph, "reduce_sum", {product}, over({1}, true));
+  before.outputs = {call(graph, "subtract", {g, row}),
+                    call(graph, "reduce_sum", {g}, over({0}, false)),
+                    call(graph, "reduce_sum", {product}, over({0}, false))};
+  const RootedGraph after = form_regions(before, with_limits(kLarge));
+  const std::vector<Region> regions = regions_of(after.graph);
+  CHECK_EQUAL(regions.size(), 2u);
+  CHECK_EQUAL(std::count_if(regions.begin(), regions.end(),
+                            [](const Region& each) { return each.kind == RegionKind::Columns; }),
+              1);
+  testing::check_same_results(before, after);
+}
+
 TEST(a_sum_of_columns_by_itself_keeps_its_kernel) {
   RootedGraph before;
   const ValueId x = before.graph.input("x", f32({6, 5}));

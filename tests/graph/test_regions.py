@@ -108,6 +108,24 @@ def test_layer_normalization_is_one_region_of_rows(device, regions):
     np.testing.assert_allclose(y, wanted, atol=1e-5)
 
 
+def test_layer_normalization_in_mixed_precision_stores_nothing_wide(device, regions):
+    if device != "cpu":
+        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
+    policy = keras.DTypePolicy("mixed_bfloat16")
+    inputs = keras.Input((7, 16))
+    x = keras.layers.Dense(24, dtype=policy)(inputs)
+    x = keras.layers.LayerNormalization(dtype=policy)(x)
+    x = keras.layers.Dense(24, activation="gelu", dtype=policy)(x)
+    x = keras.layers.LayerNormalization(dtype=policy)(x)
+    model = keras.Model(inputs, keras.layers.Dense(3, dtype=policy)(x))
+    model.compile("adam", "mse")
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(16, 7, 16)), rng.normal(size=(16, 7, 3))
+    model.fit(x, y, batch_size=8, verbose=0)
+    (step,) = model._programs.values()
+    assert not re.search(r"float32 \((8, 7|56), 24\)", step.program.to_string())
+
+
 def body_step(rng, c, x, w):
     """A step of a loop with reductions of both kinds, drawn at random."""
     for choice in rng.integers(0, 6, 8):

@@ -149,23 +149,25 @@ class Units {
     }
     if (graph_.value(id).spec.shape != domain) return {};
     std::set<int32_t> chain;
-    ValueId narrow = kNoValue;
-    const bool is_found = follow(id, graph_.value(id).spec, inside, chain, narrow);
-    return is_found && narrow != kNoValue ? chain : std::set<int32_t>();
+    std::set<ValueId> narrow;
+    if (!follow(id, graph_.value(id).spec, inside, chain, narrow)) return {};
+    size_t bytes = 0;
+    for (ValueId leaf : narrow) bytes += itemsize(graph_.value(leaf).spec.dtype);
+    return bytes <= itemsize(graph_.value(id).spec.dtype) ? chain : std::set<int32_t>();
   }
 
-  // Collects what computes `id` of one `narrow` value of the shape of `wide` and of small ones.
+  // Collects the nodes that compute `id`, and the `narrow` values of the shape of `wide` that they
+  // begin with; values that are small beside these are left out.
   bool follow(ValueId id, const TensorSpec& wide, const std::set<int32_t>& inside,
-              std::set<int32_t>& chain, ValueId& narrow) const {
+              std::set<int32_t>& chain, std::set<ValueId>& narrow) const {
     const int32_t source = producer_index(graph_, id);
     if (source >= 0 && (inside.contains(source) || chain.contains(source))) return true;
     const TensorSpec& spec = graph_.value(id).spec;
     if (num_elements(spec.shape) * kSmallShare <= num_elements(wide.shape)) return true;
     if (spec.shape != wide.shape) return false;
     if (itemsize(spec.dtype) < itemsize(wide.dtype)) {
-      const bool is_only = narrow == kNoValue || narrow == id;
-      narrow = id;
-      return is_only;
+      narrow.insert(id);
+      return true;
     }
     if (source < 0 || chain.size() == kMostRecomputed) return false;
     const Node& node = graph_.nodes()[source];

@@ -215,7 +215,8 @@ void RegionGroups::join_recent(int32_t index) {
   if (recent.empty() || group_of_[recent.back()] != group_of_[index]) recent.push_back(index);
 }
 
-// A sum of columns joins the group of its operand, or one that reads its operand too.
+// A sum of columns joins the group of its operand, or one that reads its operand too, or sums up
+// what is computed from it: the gradients of a shift and a scale are sums of one gradient.
 void RegionGroups::join_sums(int32_t index) {
   const ValueId operand = graph_.nodes()[index].inputs[0];
   const Value& source = graph_.value(operand);
@@ -226,6 +227,10 @@ void RegionGroups::join_sums(int32_t index) {
     if (reader == index) continue;
     if (roles_[reader] == Role::Element || roles_[reader] == Role::ColumnSum) {
       try_merge(group_of_[index], group_of_[reader]);
+    }
+    if (roles_[reader] != Role::Element) continue;
+    for (int32_t next : readers_.nodes(graph_.nodes()[reader].outputs[0])) {
+      if (roles_[next] == Role::ColumnSum) try_merge(group_of_[index], group_of_[next]);
     }
   }
 }
