@@ -185,6 +185,7 @@ Region read_region(const Attributes& attributes) {
   region.kind = kind_from_name(attributes.get_string("kind"));
   region.domain = attributes.get_ints("domain");
   region.columns = attributes.get_int("columns");
+  if (attributes.has("generated")) region.generated = attributes.get_bool("generated");
   const int64_t size = num_elements(region.domain);
   if (size == 0 || region.columns < 1 || size % region.columns != 0) {
     fail("a domain of shape ", shape_string(region.domain), " has no matrix of ", region.columns,
@@ -195,10 +196,12 @@ Region read_region(const Attributes& attributes) {
 }
 
 Attributes region_attributes(const Region& region) {
-  return {{"bodies", Bodies{region.body}},
-          {"kind", std::string(kKindNames[static_cast<size_t>(region.kind)])},
-          {"domain", region.domain},
-          {"columns", region.columns}};
+  Attributes attributes = {{"bodies", Bodies{region.body}},
+                           {"kind", std::string(kKindNames[static_cast<size_t>(region.kind)])},
+                           {"domain", region.domain},
+                           {"columns", region.columns}};
+  if (region.generated) attributes.set("generated", *region.generated);
+  return attributes;
 }
 
 std::string region_name(const Region& region) {

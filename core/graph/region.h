@@ -6,6 +6,8 @@
 //   kind     "map", "rows" or "columns"
 //   domain   the shape that its element ops have
 //   columns  the domain seen as a matrix has so many columns
+//   generated  may be left out: whether a device that generates kernels does so for this one,
+//            whatever its size
 //
 // A body may have these nodes:
 //
@@ -25,6 +27,7 @@
 // may have the memory of any input of its dtype and shape.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -43,6 +46,7 @@ struct Region {
   // the product of the axes that are reduced.
   int64_t rows = 1;
   int64_t columns = 1;
+  std::optional<bool> generated;
 
   // Has a value of this shape one element for each row? With 1 for the other axes (`kept`), or
   // without them.

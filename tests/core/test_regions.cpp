@@ -108,7 +108,9 @@ TEST(sums_of_columns_of_what_rows_are_made_of_are_taken_together) {
   RootedGraph before;
   Graph& graph = before.graph;
   const ValueId gy = graph.input("gy", f32({8, 6})), z = graph.input("z", f32({8, 6}));
-  const ValueId g = call(graph, "tanh", {gy});
+  const ValueId narrow = call(graph, "cast", {gy}, to_dtype("bfloat16"));
+  const ValueId back = call(graph, "softmax", {narrow}, {{"axis", int64_t{-1}}});
+  const ValueId g = call(graph, "cast", {back}, to_dtype("float32"));
   const ValueId product = call(graph, "multiply", {g, z});
   const ValueId row = call(graph, "reduce_sum", {product}, over({1}, true));
   before.outputs = {call(graph, "subtract", {g, row}),
@@ -121,6 +123,26 @@ TEST(sums_of_columns_of_what_rows_are_made_of_are_taken_together) {
                             [](const Region& each) { return each.kind == RegionKind::Columns; }),
               1);
   testing::check_same_results(before, after);
+}
+
+TEST(sums_of_columns_look_through_a_reshape) {
+  // A dense layer on sequences: its bias' gradient is a sum of the matrix that the product reads.
+  RootedGraph before;
+  Graph& graph = before.graph;
+  const ValueId x = graph.input("x", f32({2, 4, 5})), gy = graph.input("gy", f32({2, 4, 5}));
+  const ValueId g = call(graph, "relu_grad", {gy, x});
+  const ValueId matrix = call(graph, "reshape", {g}, {{"shape", Shape{8, 5}}});
+  // The sum over the first axis of (4, 10) is none of columns of five.
+  const ValueId other = call(graph, "reshape", {g}, {{"shape", Shape{4, 10}}});
+  before.outputs = {call(graph, "softmax", {matrix}, {{"axis", int64_t{-1}}}),
+                    call(graph, "reduce_sum", {matrix}, over({0}, true)),
+                    call(graph, "reduce_sum", {other}, over({0}, false))};
+  const PassOptions options = with_limits(kLarge);
+  const RootedGraph after = form_regions(sum_before_reshapes(before, options), options);
+  CHECK(names_of(after.graph) == Names{"relu_grad+reduce_sum"});
+  CHECK_EQUAL(count_nodes(after.graph, "reduce_sum"), 1u);
+  testing::check_same_results(before, after);
+  CHECK_EQUAL(count_nodes(sum_before_reshapes(before, {}).graph, "reshape"), 2u);
 }
 
 TEST(a_sum_of_columns_by_itself_keeps_its_kernel) {

@@ -10,7 +10,15 @@ import pytest
 import kerascnn as keras
 from kerascnn import ops
 
-from .helpers import Tracer, variable
+from .helpers import Tracer, tensor, variable
+
+
+@pytest.fixture(autouse=True)
+def on_cpu(device):
+    if device != "cpu":
+        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
+    with keras.device("cpu"):
+        yield
 
 
 @pytest.fixture
@@ -46,9 +54,7 @@ def trained(model, rng_seed=3):
     return history.history["loss"], model.get_weights(), "\n".join(texts)
 
 
-def test_batch_normalization_in_mixed_precision_stores_no_wide_images(device, monkeypatch):
-    if device != "cpu":
-        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
+def test_batch_normalization_in_mixed_precision_stores_no_wide_images(monkeypatch):
     losses, weights, text = trained(residual_net())
     assert "kerascnn batch_norm" in text
     assert re.search(r"float32 \(8, 6, 7, 5\)", text)
@@ -65,9 +71,7 @@ def test_batch_normalization_in_mixed_precision_stores_no_wide_images(device, mo
         np.testing.assert_allclose(own, plain, atol=2.0**-7 * max(1.0, np.abs(plain).max()))
 
 
-def test_float32_losses_agree_to_the_order_of_additions(device, regions, monkeypatch):
-    if device != "cpu":
-        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
+def test_float32_losses_agree_to_the_order_of_additions(regions, monkeypatch):
 
     def losses():
         keras.utils.set_random_seed(5)
@@ -93,9 +97,7 @@ def test_float32_losses_agree_to_the_order_of_additions(device, regions, monkeyp
     np.testing.assert_allclose(own, losses(), rtol=1e-4)
 
 
-def test_layer_normalization_is_one_region_of_rows(device, regions):
-    if device != "cpu":
-        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
+def test_layer_normalization_is_one_region_of_rows(regions):
     layer = keras.layers.LayerNormalization()
     model = keras.Sequential([keras.Input((7, 12)), layer])
     x = np.random.default_rng(1).normal(size=(5, 7, 12)).astype("float32")
@@ -108,9 +110,7 @@ def test_layer_normalization_is_one_region_of_rows(device, regions):
     np.testing.assert_allclose(y, wanted, atol=1e-5)
 
 
-def test_layer_normalization_in_mixed_precision_stores_nothing_wide(device, regions):
-    if device != "cpu":
-        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
+def test_layer_normalization_in_mixed_precision_stores_nothing_wide(regions):
     policy = keras.DTypePolicy("mixed_bfloat16")
     inputs = keras.Input((7, 16))
     x = keras.layers.Dense(24, dtype=policy)(inputs)
@@ -124,6 +124,36 @@ def test_layer_normalization_in_mixed_precision_stores_nothing_wide(device, regi
     model.fit(x, y, batch_size=8, verbose=0)
     (step,) = model._programs.values()
     assert not re.search(r"float32 \((8, 7|56), 24\)", step.program.to_string())
+
+
+def test_what_is_left_by_itself_becomes_a_region_too(regions):
+    """An element op and a sum over columns between products."""
+    t = Tracer()
+    x, w = t.input([8, 6]), t.input([6, 6], name="w")
+    y = t.sin(t.matmul2(x, w))
+    z = t.matmul2(y, w)
+    program = t.compile(t.matmul2(z, w), t.reduce_sum(z, axes=[0], keepdims=False))
+    assert sorted(call["op"] for call in program.describe()) == [*["matmul"] * 3, *["region"] * 2]
+    plain = t.compile(t.matmul2(z, w), t.reduce_sum(z, axes=[0], keepdims=False), optimize=False)
+    rng = np.random.default_rng(6)
+    data = [tensor(rng.normal(size=s), "float32") for s in ((8, 6), (6, 6))]
+    for each in (program, plain):
+        each.run(data)
+    for own, wanted in zip(program.outputs(), plain.outputs(), strict=True):
+        np.testing.assert_array_equal(own.numpy(), wanted.numpy())
+
+
+def test_small_regions_of_a_large_program_are_generated(regions, monkeypatch):
+    def attributes():
+        t = Tracer()
+        x, v = t.input([8, 6]), t.input([6], name="v")
+        small = t.exp(t.multiply(v, v))
+        program = t.compile(t.tanh(t.multiply(x, small)), small)
+        return [call["attributes"] for call in program.describe()]
+
+    assert [each["generated"] for each in attributes()] == [True, True]
+    monkeypatch.delenv("KERASCNN_CPU_REGIONS")
+    assert [each["generated"] for each in attributes()] == [False, False]
 
 
 def body_step(rng, c, x, w):
@@ -146,9 +176,7 @@ def body_step(rng, c, x, w):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_bodies_of_loops_have_regions_too(seed, device, regions, monkeypatch):
-    if device != "cpu":
-        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
+def test_bodies_of_loops_have_regions_too(seed, regions, monkeypatch):
     data = np.random.default_rng(seed)
     c, xs = data.normal(size=(4, 5)), data.normal(size=(3, 4, 5))
     w = data.normal(size=(5, 5)) / 3
@@ -169,7 +197,7 @@ def test_bodies_of_loops_have_regions_too(seed, device, regions, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_variables_written_in_place_keep_their_bits(seed, device, regions, monkeypatch):
+def test_variables_written_in_place_keep_their_bits(seed, regions):
     """Readers of an old value beside its update, in groups that could overwrite it."""
     rng = np.random.default_rng(seed)
     first = rng.normal(size=(6, 4))

@@ -40,10 +40,10 @@ class Expansion {
     };
     const ValueId ggamma = sum(call("multiply", {gy, normalized()}));
     const ValueId gbeta = sum(gy);
-    const ValueId rows = number(static_cast<double>(num_elements(spec_.shape)) /
-                                static_cast<double>(spec_.shape.back()));
-    const ValueId shared_mean = call("divide", {gbeta, rows});
-    const ValueId shared_product = call("divide", {ggamma, rows});
+    const ValueId share = number(static_cast<double>(spec_.shape.back()) /
+                                 static_cast<double>(num_elements(spec_.shape)));
+    const ValueId shared_mean = call("multiply", {gbeta, share});
+    const ValueId shared_product = call("multiply", {ggamma, share});
     const ValueId along = call("multiply", {normalized(), shared_product});
     const ValueId rest = call("subtract", {call("subtract", {gy, shared_mean}), along});
     const ValueId gx = call("multiply", {rest, call("multiply", {gamma, inverse})});

@@ -243,10 +243,29 @@ class Units {
   std::vector<int> num_leaving_;  // by unit
 };
 
+bool is_generated(const FindRegionLimits& find_limits, const Shape& domain) {
+  if (!find_limits) return false;
+  const RegionLimits limits = find_limits(domain);
+  return limits.rows || limits.columns;
+}
+
+// Are kernels generated for any op of the program? Then the small regions' are generated too: what
+// a program of large tensors takes to compile does not grow much by them, and an interpreter of
+// element programs takes five times as long for each.
+bool generates_any(const Graph& graph, const FindRegionLimits& find_limits) {
+  std::set<Shape> domains;
+  for (const Node& node : graph.nodes()) {
+    if (node.op->is_elementwise) domains.insert(graph.value(node.outputs[0]).spec.shape);
+  }
+  return std::any_of(domains.begin(), domains.end(),
+                     [&](const Shape& domain) { return is_generated(find_limits, domain); });
+}
+
 // Makes the body of a unit.
 class BodyBuilder {
  public:
-  BodyBuilder(const Graph& graph, const Unit& unit) : graph_(graph), body_(new Body) {
+  BodyBuilder(const Graph& graph, const Unit& unit, bool generated)
+      : graph_(graph), body_(new Body) {
     body_->graph = std::make_shared<Graph>();
     for (int32_t index : unit.nodes) add(graph.nodes()[index]);
     for (ValueId id : unit.outputs) body_->outputs.push_back(map_.at(id));
@@ -254,10 +273,16 @@ class BodyBuilder {
     region_.body = body_;
     region_.domain = unit.group.domain;
     region_.columns = unit.group.columns;
+    region_.generated = generated;
   }
 
-  Attributes attributes() const { return region_attributes(region_); }
-  const std::vector<ValueId>& inputs() const { return inputs_; }
+  // The node in the target, in place of the unit.
+  void apply(GraphRewriter& rewriter, const Unit& unit) const {
+    const std::vector<ValueId> results =
+        rewriter.apply("region", rewriter.map(inputs_), region_attributes(region_),
+                       graph_.nodes()[unit.nodes.front()].scope);
+    for (size_t i = 0; i < results.size(); ++i) rewriter.replace(unit.outputs[i], results[i]);
+  }
 
  private:
   void add(const Node& node) {
@@ -302,17 +327,43 @@ RootedGraph form_regions(const RootedGraph& original, const PassOptions& options
   const Graph& graph = source.graph;
   GraphRewriter rewriter(source);
   const Units units(source, options.region_limits);
+  const bool generated = generates_any(graph, options.region_limits);
   for (const Unit& unit : units.all()) {
     if (unit.nodes.empty()) continue;
-    const Node& first = graph.nodes()[unit.nodes.front()];
-    if (!units.is_region(unit)) {
-      rewriter.copy(first);
+    if (units.is_region(unit)) {
+      BodyBuilder(graph, unit, generated).apply(rewriter, unit);
+    } else {
+      rewriter.copy(graph.nodes()[unit.nodes.front()]);
+    }
+  }
+  return rewriter.finish();
+}
+
+RootedGraph form_single_regions(const RootedGraph& source, const PassOptions& options) {
+  const Graph& graph = source.graph;
+  GraphRewriter rewriter(source);
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    const bool is_element = node.op->is_elementwise && node.outputs.size() == 1 &&
+                            find_element_op(node.op->name).has_value();
+    Unit unit;
+    if (!node.inputs.empty()) {
+      const TensorSpec& operand = graph.value(node.inputs[0]).spec;
+      unit.group.domain = is_element ? graph.value(node.outputs[0]).spec.shape : operand.shape;
+      unit.group.is_candidate =
+          num_elements(unit.group.domain) > 0 &&
+          (is_element || (is_floating(operand.dtype) && is_sum_of_columns(node, operand.shape))) &&
+          is_generated(options.region_limits, unit.group.domain);
+    }
+    if (!unit.group.is_candidate) {
+      rewriter.copy(node);
       continue;
     }
-    const BodyBuilder body(graph, unit);
-    const std::vector<ValueId> results =
-        rewriter.apply("region", rewriter.map(body.inputs()), body.attributes(), first.scope);
-    for (size_t i = 0; i < results.size(); ++i) rewriter.replace(unit.outputs[i], results[i]);
+    unit.group.kind = is_element ? RegionKind::Map : RegionKind::Columns;
+    unit.group.columns = unit.group.domain.empty() ? 1 : unit.group.domain.back();
+    unit.nodes = {static_cast<int32_t>(i)};
+    unit.outputs = node.outputs;
+    BodyBuilder(graph, unit, true).apply(rewriter, unit);
   }
   return rewriter.finish();
 }

@@ -1,5 +1,7 @@
 #include "core/graph/passes/passes.h"
 
+#include <algorithm>
+
 #include "core/profile/call_log.h"
 
 namespace kerascnn {
@@ -16,6 +18,20 @@ auto with_request(const PassOptions& options, const Graph& graph, std::string_vi
   const OpDef& definition = find_op(op);
   const std::vector<TensorSpec> outputs = infer_outputs(definition, attributes, specs);
   return ask({definition, attributes, specs, outputs, options.allow_tf32, options.autotune});
+}
+
+// As a device takes regions of a program whose memory-bound ops are of these sizes.
+PassOptions options_by_size(const Graph& graph, const PassOptions& options) {
+  int64_t largest = 0;
+  for (const Node& node : graph.nodes()) {
+    const bool is_normalization =
+        node.op->name == "batch_norm" || node.op->name == "batch_norm_grad";
+    if (!node.op->is_elementwise && !is_normalization) continue;
+    largest = std::max(largest, num_elements(graph.value(node.outputs[0]).spec.shape));
+  }
+  PassOptions by_size = options;
+  if (largest < options.least_generated_size) by_size.region_limits = nullptr;
+  return by_size;
 }
 
 }  // namespace
@@ -53,8 +69,11 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = join_batches(rooted, options);
   rooted = fuse_match_counts(rooted, options);
   rooted = eliminate_dead_code(rooted);
-  rooted = expand_batch_norm(rooted, options);
-  rooted = form_regions(rooted, options);
+  // By what is left for regions: large activations may have gone into kernels of convolutions.
+  const PassOptions by_size = options_by_size(rooted.graph, options);
+  rooted = expand_batch_norm(rooted, by_size);
+  rooted = sum_before_reshapes(rooted, by_size);
+  rooted = form_regions(rooted, by_size);
   rooted = materialize_constants(rooted);
   rooted = join_loss_gradients(rooted);  // a mean's gradient is a stored constant by now
   rooted = fuse_dense_losses(rooted, options);
@@ -62,7 +81,8 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = fuse_dense_gradients(rooted, options);
   rooted = eliminate_dead_code(rooted);
   rooted = fold_partial_sums(rooted, options);
-  return split_updates(rooted, options);
+  rooted = split_updates(rooted, options);
+  return eliminate_dead_code(form_single_regions(rooted, by_size));
 }
 
 }  // namespace kerascnn

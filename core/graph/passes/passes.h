@@ -24,6 +24,7 @@ struct PassOptions {
   bool autotune = false;  // of PlanRequest
   // Backend::region_limits of the device; without it those that hold for all.
   std::function<RegionLimits(const Shape&)> region_limits = nullptr;
+  int64_t least_generated_size = 0;  // of the device
 };
 
 // Does the device gain from this op? `inputs` are values of the graph.
@@ -88,9 +89,17 @@ RootedGraph fuse_match_counts(const RootedGraph& source, const PassOptions& opti
 // regions around them, where the device forms regions of columns. Equal up to roundings.
 RootedGraph expand_batch_norm(const RootedGraph& source, const PassOptions& options);
 
+// Sums over columns are taken of what element ops computed, not of its reshaped form, where the
+// device forms regions of columns: they can join the region that computes it.
+RootedGraph sum_before_reshapes(const RootedGraph& source, const PassOptions& options);
+
 // Makes groups of memory-bound nodes over one shape into regions (core/graph/region.h), as large as
 // the device's limits are. Element ops keep their bits; sums may be added up in another order.
 RootedGraph form_regions(const RootedGraph& source, const PassOptions& options = {});
+
+// Element ops and reductions over columns that are left by themselves become regions too, where the
+// device generates kernels of their size.
+RootedGraph form_single_regions(const RootedGraph& source, const PassOptions& options);
 
 // The gradient of sparse_softmax_cross_entropy becomes its third output, where the gradient of the
 // loss is known before the loss.

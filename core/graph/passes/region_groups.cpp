@@ -25,14 +25,6 @@ bool is_reduction(std::string_view name) {
          name == "reduce_min";
 }
 
-bool is_sum_of_columns(const Node& node, const Shape& shape) {
-  if (shape.size() < 2 || num_elements(shape) <= shape.back()) return false;
-  if (node.op->name == "column_moments") return true;
-  if (node.op->name != "reduce_sum" && node.op->name != "reduce_mean") return false;
-  const ReduceGeometry g = reduce_geometry(shape, node.attributes.get_ints("axes"));
-  return g.is_simple && g.outer == 1 && g.inner == shape.back();
-}
-
 // How many elements each result is of, where the reduction is one over the last axes; else 0.
 int64_t reduced_row(const Node& node, const Shape& shape) {
   if (!is_reduction(node.op->name)) return 0;
@@ -50,6 +42,14 @@ bool is_row_shape(const RegionGroup& group, const Shape& shape, bool kept) {
 }
 
 }  // namespace
+
+bool is_sum_of_columns(const Node& node, const Shape& shape) {
+  if (shape.size() < 2 || num_elements(shape) <= shape.back()) return false;
+  if (node.op->name == "column_moments") return true;
+  if (node.op->name != "reduce_sum" && node.op->name != "reduce_mean") return false;
+  const ReduceGeometry g = reduce_geometry(shape, node.attributes.get_ints("axes"));
+  return g.is_simple && g.outer == 1 && g.inner == shape.back();
+}
 
 RegionGroups::RegionGroups(const RootedGraph& rooted, FindRegionLimits find_limits)
     : graph_(rooted.graph),
@@ -215,8 +215,15 @@ void RegionGroups::join_recent(int32_t index) {
   if (recent.empty() || group_of_[recent.back()] != group_of_[index]) recent.push_back(index);
 }
 
-// A sum of columns joins the group of its operand, or one that reads its operand too, or sums up
-// what is computed from it: the gradients of a shift and a scale are sums of one gradient.
+bool RegionGroups::is_widened(ValueId id) const {
+  const Node* cast = producer(graph_, id, "cast");
+  return cast != nullptr &&
+         itemsize(graph_.value(cast->inputs[0]).spec.dtype) < itemsize(graph_.value(id).spec.dtype);
+}
+
+// A sum of columns joins the group of its operand, or one that reads its operand too. Of a value
+// that is only cast to be wide it also joins a sum of what is computed from it, since both read the
+// narrow one: the gradients of a shift and a scale are sums of one gradient.
 void RegionGroups::join_sums(int32_t index) {
   const ValueId operand = graph_.nodes()[index].inputs[0];
   const Value& source = graph_.value(operand);
@@ -228,7 +235,7 @@ void RegionGroups::join_sums(int32_t index) {
     if (roles_[reader] == Role::Element || roles_[reader] == Role::ColumnSum) {
       try_merge(group_of_[index], group_of_[reader]);
     }
-    if (roles_[reader] != Role::Element) continue;
+    if (roles_[reader] != Role::Element || !is_widened(operand)) continue;
     for (int32_t next : readers_.nodes(graph_.nodes()[reader].outputs[0])) {
       if (roles_[next] == Role::ColumnSum) try_merge(group_of_[index], group_of_[next]);
     }

@@ -14,6 +14,9 @@ namespace kerascnn {
 
 using FindRegionLimits = std::function<RegionLimits(const Shape& domain)>;
 
+// Is it a reduction of a value of this shape over all axes but the last, several rows of it?
+bool is_sum_of_columns(const Node& node, const Shape& shape);
+
 // A group of nodes, or one node by itself.
 struct RegionGroup {
   std::vector<int32_t> members;  // in the graph's order; empty where it was merged into another
@@ -49,6 +52,7 @@ class RegionGroups {
   bool join_as_row(int32_t node);
   void join_recent(int32_t node);
   void join_sums(int32_t node);
+  bool is_widened(ValueId id) const;
   void find_readers_before_writers(const RootedGraph& rooted);
   bool try_merge(int32_t group, int32_t other);
   std::optional<RegionGroup> merged(const RegionGroup& a, const RegionGroup& b) const;

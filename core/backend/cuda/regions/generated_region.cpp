@@ -22,6 +22,8 @@ namespace {
 
 // Below, a ready-made kernel takes no longer than a generated one, and need not be compiled.
 constexpr int64_t kLeastSize = int64_t{1} << 18;
+// A program without an op of this size gains less in an epoch than its kernels take to compile.
+constexpr int64_t kLeastProgram = int64_t{1} << 21;
 constexpr int kMostInputs = 24;
 constexpr int kMostOutputs = 16;
 constexpr int kMostOps = 96;
@@ -232,10 +234,14 @@ class GeneratedRegion final : public Kernel {
   std::unique_ptr<Kernel> fallback_;
 };
 
+std::string mode_of_regions() { return env_choice("KERASCNN_CUDA_REGIONS", {"0", "1", "2"}); }
+
 }  // namespace
 
+int64_t least_generated_size() { return mode_of_regions() == "2" ? 0 : kLeastProgram; }
+
 bool generates_region(const Shape& domain) {
-  const std::string mode = env_choice("KERASCNN_CUDA_REGIONS", {"0", "1", "2"});
+  const std::string mode = mode_of_regions();
   if (mode == "0" || (mode != "2" && num_elements(domain) < kLeastSize)) return false;
   return nvrtc_unavailable_reason().empty();
 }

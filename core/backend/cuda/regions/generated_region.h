@@ -12,6 +12,8 @@ namespace kerascnn::cuda {
 // (KERASCNN_CUDA_REGIONS).
 RegionLimits region_limits(const Shape& domain);
 bool generates_region(const Shape& domain);
+// How large the largest op of a program is at the least that has such kernels.
+int64_t least_generated_size();
 
 // Compiling begins at once and ends in finish_planning(). Where it fails there is a warning, and
 // the body runs op by op.

@@ -11,7 +11,10 @@ namespace kerascnn::cuda {
 
 std::unique_ptr<Kernel> plan_region(const PlanRequest& request) {
   const Region region = read_region(request.attributes);
-  if (generates_region(region.domain)) return plan_generated_region(request, region);
+  // Regions of programs say it themselves; others go by their size.
+  if (region.generated.value_or(generates_region(region.domain))) {
+    return plan_generated_region(request, region);
+  }
   if (const auto program = element_program(region)) {
     return plan_element_program(request, *program);
   }

@@ -119,6 +119,8 @@ RegionLimits CudaBackend::region_limits(const Shape& domain) const {
   return cuda::region_limits(domain);
 }
 
+int64_t CudaBackend::least_generated_size() const { return cuda::least_generated_size(); }
+
 std::unique_ptr<Executor> CudaBackend::make_executor(Lanes lanes, bool single_steps) {
   activate();
   if (const int64_t seed = shuffle_seed(); seed > 0) {

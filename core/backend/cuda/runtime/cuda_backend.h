@@ -23,6 +23,7 @@ class CudaBackend final : public Backend {
   bool fuses(const PlanRequest& request) override;
   int64_t num_partial_sums(const PlanRequest& request) override;
   RegionLimits region_limits(const Shape& domain) const override;
+  int64_t least_generated_size() const override;
   std::unique_ptr<Executor> make_executor(Lanes lanes, bool single_steps) override;
   LaterRuns* later_runs() override;
   int64_t max_unshared_bytes() const override;
