@@ -130,7 +130,9 @@ class BodyChecker {
     const ReduceGeometry g =
         reduce_geometry(shape(node.inputs[0]), node.attributes.get_ints("axes"));
     if (!g.is_simple) return false;
-    if (region_.kind == RegionKind::Rows) return g.inner == 1 && g.reduce == region_.columns;
+    if (region_.kind == RegionKind::Rows) {
+      return g.inner == 1 && g.reduce == region_.columns && is_row(shape(node.outputs[0]));
+    }
     return g.outer == 1 && g.inner == region_.columns;
   }
 

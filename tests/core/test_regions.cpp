@@ -215,6 +215,19 @@ TEST(row_values_without_the_reduced_axes_come_back_by_a_reshape) {
   testing::check_same_results(before, after);
 }
 
+TEST(a_last_axis_of_one_element_that_is_kept_makes_no_rows) {
+  // As global pooling of images with one channel.
+  RootedGraph before;
+  Graph& graph = before.graph;
+  const ValueId x = graph.input("x", f32({2, 4, 1}));
+  const ValueId largest = call(graph, "reduce_max", {x}, over({1}, false));
+  const ValueId kept = call(graph, "reshape", {largest}, {{"shape", Shape{2, 1, 1}}});
+  before.outputs = {largest, call(graph, "tanh", {call(graph, "subtract", {x, kept})})};
+  const RootedGraph after = form_regions(before, with_limits(kLarge));
+  CHECK_EQUAL(count_nodes(after.graph, "reduce_max"), 1u);
+  testing::check_same_results(before, after);
+}
+
 TEST(a_broadcast_back_into_the_domain_is_a_way_of_reading) {
   RootedGraph before;
   Graph& graph = before.graph;
@@ -292,11 +305,16 @@ TEST(regions_are_split_where_they_are_too_large) {
 // and variables that are read, updated, swapped and assigned more than once.
 class RandomNet {
  public:
-  // Every other one over a square, where rows and columns have one length.
+  // Also over squares, where rows and columns have one length, and with axes of one element.
   explicit RandomNet(unsigned seed)
-      : num_rows_(seed % 2 == 0 ? 6 : kColumns), domain_{num_rows_, kColumns}, random_(seed) {
+      : num_rows_(seed % 4 == 1   ? 1
+                  : seed % 4 == 2 ? 5
+                                  : 6),
+        num_columns_(seed % 8 == 3 ? 1 : 5),
+        domain_{num_rows_, num_columns_},
+        random_(seed) {
     for (const char* name : {"a", "b"}) values_.push_back(graph().input(name, f32(domain_)));
-    columns_ = {graph().input("v", f32({kColumns}))};
+    columns_ = {graph().input("v", f32({num_columns_}))};
     rows_ = {graph().input("r", f32({num_rows_, 1}))};
     for (int i = 0; i < 3; ++i) {
       variables.push_back(testing::make_variable("v" + std::to_string(i), domain_, 0.1f));
@@ -314,8 +332,6 @@ class RandomNet {
   std::vector<VariablePtr> variables;
 
  private:
-  static constexpr int64_t kColumns = 5;
-
   Graph& graph() { return rooted.graph; }
   ValueId pick(const std::vector<ValueId>& values) {
     const int size = static_cast<int>(values.size());
@@ -391,7 +407,7 @@ class RandomNet {
     const ValueId mean = call(graph(), "reduce_mean", {pick(values_)}, over({1}, false));
     const ValueId moved = call(graph(), "subtract", {mean, graph().full(f32({}), 0.25)});
     rows_.push_back(call(graph(), "reshape", {moved}, {{"shape", Shape{num_rows_, 1}}}));
-    if (num_rows_ == kColumns) columns_.push_back(below(2) == 0 ? mean : moved);
+    if (num_rows_ == num_columns_) columns_.push_back(below(2) == 0 ? mean : moved);
   }
 
   const VariablePtr& pick_variable() { return variables[static_cast<size_t>(below(3))]; }
@@ -409,7 +425,7 @@ class RandomNet {
     }
   }
 
-  int64_t num_rows_;
+  int64_t num_rows_, num_columns_;
   Shape domain_;
   std::mt19937 random_;
   std::vector<ValueId> values_, columns_, rows_;

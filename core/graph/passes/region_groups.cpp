@@ -25,13 +25,6 @@ bool is_reduction(std::string_view name) {
          name == "reduce_min";
 }
 
-// How many elements each result is of, where the reduction is one over the last axes; else 0.
-int64_t reduced_row(const Node& node, const Shape& shape) {
-  if (!is_reduction(node.op->name)) return 0;
-  const ReduceGeometry g = reduce_geometry(shape, node.attributes.get_ints("axes"));
-  return g.is_simple && g.inner == 1 && g.reduce > 1 ? g.reduce : 0;
-}
-
 // May a value of this shape have one element for each row of the group's domain?
 bool is_row_shape(const RegionGroup& group, const Shape& shape, bool kept) {
   Region region;
@@ -39,6 +32,13 @@ bool is_row_shape(const RegionGroup& group, const Shape& shape, bool kept) {
   region.columns = group.columns;
   region.rows = num_elements(group.domain) / group.columns;
   return region.is_row_shape(shape, kept);
+}
+
+// How many elements each result is of, where the reduction is one over the last axes; else 0.
+int64_t reduced_row(const Node& node, const Shape& shape) {
+  if (!is_reduction(node.op->name)) return 0;
+  const ReduceGeometry g = reduce_geometry(shape, node.attributes.get_ints("axes"));
+  return g.is_simple && g.inner == 1 && g.reduce > 1 ? g.reduce : 0;
 }
 
 }  // namespace
@@ -100,9 +100,16 @@ RegionGroups::Role RegionGroups::role_of(const Node& node) const {
   if (is_sum_of_columns(node, operand.shape) && limits(operand.shape).columns) {
     return Role::ColumnSum;
   }
-  const int64_t row = reduced_row(node, operand.shape);
+  RegionGroup rows;
+  rows.domain = operand.shape;
+  rows.columns = reduced_row(node, operand.shape);
   const RegionLimits& most = limits(operand.shape);
-  return row > 0 && row <= most.max_row && most.rows ? Role::RowReduction : Role::None;
+  if (!most.rows || rows.columns == 0 || rows.columns > most.max_row) return Role::None;
+  // With another axis of one element than those that were reduced, the result has a form of its
+  // own.
+  const Shape& result = shape(node.outputs[0]);
+  const bool is_row = is_row_shape(rows, result, true) || is_row_shape(rows, result, false);
+  return is_row ? Role::RowReduction : Role::None;
 }
 
 void RegionGroups::place(int32_t index) {
