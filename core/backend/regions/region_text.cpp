@@ -293,8 +293,9 @@ std::string RegionText::element(const ElementNeeds& needs, const std::string& sl
   std::string text;
   for (size_t i = 0; i < code_.loads.size(); ++i) {
     const RegionLoad& load = code_.loads[i];
-    const bool is_column = load.level == Level::Column;
-    if (!needs.loads[i] && !is_column) continue;
+    if (!needs.loads[i] && load.level != Level::Column) continue;
+    // Columns' packs are no arrays.
+    const bool is_column = load.reading == RegionReading::PerColumn;
     text += message("const ", region_type(load.dtype), " x", i, " = p", i, is_column ? "" : slot,
                     ".get(", is_single(load) ? "0" : "k", ");\n");
   }

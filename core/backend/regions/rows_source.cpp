@@ -70,10 +70,13 @@ class RowsText {
     wanted = outputs_;
     for (const RegionReduction& each : code.reductions) wanted.push_back(each.operand);
     needs_ = element_needs(code, wanted);
+    held_ = needs_;
     int words = 0;
     for (size_t i = 0; i < code.loads.size(); ++i) {
+      // What belongs to columns is the same for all rows: the cache holds it.
+      if (code.loads[i].reading == RegionReading::PerColumn) held_.loads[i] = false;
       const int bytes = g.width * g.depth * static_cast<int>(itemsize(code.loads[i].dtype));
-      if (needs_.loads[i]) words += std::max(g.depth, bytes / 4);
+      if (held_.loads[i]) words += std::max(g.depth, bytes / 4);
     }
     const bool is_large = source_.threads > kLongThreads;
     source_.holds_row = words <= (is_large ? kMostWordsOfLargeBlocks : kMostWords);
@@ -96,8 +99,8 @@ class RowsText {
         " < rows;\nconst Index row = is_inside ? first + (int)threadIdx.x / ", source_.lanes,
         " : rows - 1;\n", text_.declare_row_packs(""), text_.load_row_packs(""));
     if (source_.holds_row) {
-      text += text_.declare_packs(needs_, message('[', source_.depth, ']'));
-      text += pieces(text_.load_packs(needs_, "[j]"));
+      text += text_.declare_packs(held_, message('[', source_.depth, ']'));
+      text += pieces(text_.load_packs(held_, "[j]"));
     }
     text += text_.row("", 0);
     for (int stage = 0; stage < code_.num_stages; ++stage) {
@@ -128,8 +131,11 @@ class RowsText {
                    text_.element(needs, slot), behind, "}\n");
   }
 
-  std::string loads(const ElementNeeds& needs) const {
-    if (source_.holds_row) return "";
+  // What these need and no register holds.
+  std::string loads(ElementNeeds needs) const {
+    for (size_t i = 0; source_.holds_row && i < needs.loads.size(); ++i) {
+      if (held_.loads[i]) needs.loads[i] = false;
+    }
     return text_.declare_packs(needs, "") + text_.load_packs(needs, "");
   }
 
@@ -193,6 +199,7 @@ class RowsText {
   RegionText text_;
   std::vector<RegionValue> outputs_;  // of elements
   ElementNeeds needs_;
+  ElementNeeds held_;  // loads of the row itself
   RegionSource source_;
 };
 
