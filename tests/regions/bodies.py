@@ -65,8 +65,8 @@ def normalized(domain=(4, 5, 7, 24), dtype="bfloat16", residual=True):
     t = traced("map", domain)
     c = domain[-1:]
     x = t.cast(t.input(domain, dtype), "float32")
-    mean, scale, beta = t.input(c), t.input(c), t.input(c, dtype)
-    y = t("add", t("multiply", t("subtract", x, mean), scale), t.cast(beta, "float32"))
+    mean, scale, beta = t.input(c), t.input(c), t.input(c)
+    y = t("add", t("multiply", t("subtract", x, mean), scale), beta)
     y = t.cast(y, dtype)
     if residual:
         y = t("add", y, t.input(domain, dtype))
