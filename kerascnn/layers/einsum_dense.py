@@ -154,16 +154,16 @@ class EinsumDense(IntegerWeights):
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         x = ops.einsum(self.equation, inputs, self.kernel)
         if self.bias is not None:
-            x = self._with_bias(x)
+            x = self._with_bias(x, self.bias)
         return self._activated(x)
 
-    def _with_bias(self, x: Any) -> Any:
+    def _with_bias(self, x: Any, bias: Any) -> Any:
         """As a matrix, where the bias has all of its columns: then one kernel does it all."""
-        shape, of_bias = tuple(x.shape), tuple(self.bias.shape)
+        shape, of_bias = tuple(x.shape), tuple(bias.shape)
         if not all(shape[1:]) or shape[-len(of_bias) :] != of_bias:
-            return ops.add(x, self.bias)
+            return ops.add(x, bias)
         columns = math.prod(of_bias)
-        x = ops.add(ops.reshape(x, (-1, columns)), ops.reshape(self.bias, (columns,)))
+        x = ops.add(ops.reshape(x, (-1, columns)), ops.reshape(bias, (columns,)))
         return ops.reshape(x, (-1, *shape[1:]))
 
     def _int8_call(self, inputs: Any, training: bool | None = None) -> Any:

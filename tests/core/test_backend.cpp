@@ -13,9 +13,16 @@ namespace {
 
 std::vector<std::string> calls;
 
+class NotingKernel : public Kernel {
+ public:
+  void run(const KernelArgs&) override {}
+  void finish_planning() override { calls.emplace_back("finish_planning"); }
+  std::string description() const override { return "exp"; }
+};
+
 std::unique_ptr<Kernel> plan_exp(const PlanRequest& request) {
   calls.emplace_back(request.op.name);
-  return nullptr;
+  return std::make_unique<NotingKernel>();
 }
 
 constexpr KernelTableRow kRows[] = {{"exp", plan_exp}};
@@ -60,7 +67,7 @@ TEST(the_device_is_current_before_a_kernel_is_planned) {
   calls.clear();
   NotingBackend backend;
   plan(backend, "exp");
-  CHECK((calls == std::vector<std::string>{"activate", "exp"}));
+  CHECK((calls == std::vector<std::string>{"activate", "exp", "finish_planning"}));
 }
 
 TEST(an_op_without_a_kernel_is_named_with_the_device) {
