@@ -12,10 +12,6 @@
 namespace kerascnn {
 namespace {
 
-// A search for dependencies that gets too long counts as a dependency. The bound keeps the sum over
-// all nodes in check: it is never felt below a few thousand nodes.
-constexpr size_t kMaxVisitedInAll = size_t{1} << 24;
-constexpr size_t kMinVisited = 32;
 // Nodes up to this size also join groups that they have nothing to do with.
 constexpr int64_t kMaxIndependentSize = 1 << 14;
 constexpr size_t kMaxIndependentCandidates = 4;
@@ -55,13 +51,11 @@ RegionGroups::RegionGroups(const RootedGraph& rooted, FindRegionLimits find_limi
     : graph_(rooted.graph),
       readers_(rooted),
       find_limits_(std::move(find_limits)),
-      group_of_(rooted.graph.nodes().size(), -1),
-      roles_(rooted.graph.nodes().size(), Role::None),
-      max_visited_(std::max(kMinVisited, kMaxVisitedInAll / (rooted.graph.nodes().size() + 1))) {
+      dependencies_(rooted.graph),
+      roles_(rooted.graph.nodes().size(), Role::None) {
   find_readers_before_writers(rooted);
   const auto count = static_cast<int32_t>(graph_.nodes().size());
   for (int32_t node = 0; node < count; ++node) place(node);
-  has_all_ = true;
   for (int32_t node = 0; node < count; ++node) {
     if (roles_[node] == Role::ColumnSum) join_sums(node);
   }
@@ -116,7 +110,7 @@ void RegionGroups::place(int32_t index) {
   const Node& node = graph_.nodes()[index];
   RegionGroup group;
   group.members = {index};
-  group_of_[index] = static_cast<int32_t>(groups_.size());
+  dependencies_.add(index);  // its group has its number
   roles_[index] = role_of(node);
   if (roles_[index] != Role::None) {
     const bool is_element = roles_[index] == Role::Element;
@@ -140,7 +134,7 @@ int32_t RegionGroups::group_of_row(ValueId id) const {
   const Value& value = graph_.value(id);
   if (value.kind != ValueKind::Result) return -1;
   const Role role = roles_[value.source];
-  return role == Role::Row || role == Role::RowReduction ? group_of_[value.source] : -1;
+  return role == Role::Row || role == Role::RowReduction ? group_of(value.source) : -1;
 }
 
 // An op of what reductions over rows gave joins their group, though its shape is not the domain's.
@@ -156,15 +150,15 @@ bool RegionGroups::join_as_row(int32_t index) {
         !(is_row_shape(of_rows, result, true) || is_row_shape(of_rows, result, false))) {
       continue;
     }
-    RegionGroup& own = groups_[group_of_[index]];
+    RegionGroup& own = groups_[group_of(index)];
     const RegionGroup before = own;
     own.kind = RegionKind::Rows;
     own.domain = of_rows.domain;
     own.columns = of_rows.columns;
     own.is_candidate = true;
     const Role role = std::exchange(roles_[index], Role::Row);
-    if (try_merge(group_of_[index], other)) return true;
-    groups_[group_of_[index]] = before;
+    if (try_merge(group_of(index), other)) return true;
+    groups_[group_of(index)] = before;
     roles_[index] = role;
   }
   return false;
@@ -176,19 +170,19 @@ void RegionGroups::join_operands(int32_t index) {
   for (ValueId input : node.inputs) {
     const Value& source = graph_.value(input);
     if (source.kind != ValueKind::Result || roles_[source.source] == Role::None) continue;
-    const int32_t other = group_of_[source.source];
+    const int32_t other = group_of(source.source);
     if (is_broadcast) {
       // Back from the rows into the domain; other broadcasts are taken into regions as they are
       // read.
       if (group_of_row(input) < 0 || groups_[other].domain != shape(node.outputs[0])) continue;
-      groups_[group_of_[index]].domain = groups_[other].domain;
-      groups_[group_of_[index]].columns = groups_[other].columns;
-      groups_[group_of_[index]].kind = RegionKind::Rows;
+      groups_[group_of(index)].domain = groups_[other].domain;
+      groups_[group_of(index)].columns = groups_[other].columns;
+      groups_[group_of(index)].kind = RegionKind::Rows;
     }
-    if (!may_be_operand(input, groups_[group_of_[index]].domain)) continue;
-    const bool is_merged = try_merge(group_of_[index], other);
+    if (!may_be_operand(input, groups_[group_of(index)].domain)) continue;
+    const bool is_merged = try_merge(group_of(index), other);
     if (is_broadcast && is_merged) {
-      groups_[group_of_[index]].is_candidate = true;
+      groups_[group_of(index)].is_candidate = true;
       roles_[index] = Role::Element;
     }
   }
@@ -197,7 +191,7 @@ void RegionGroups::join_operands(int32_t index) {
 // Is a member's result one that an op over the domain can read within their group?
 bool RegionGroups::may_be_operand(ValueId input, const Shape& domain) const {
   const Value& source = graph_.value(input);
-  const RegionGroup& other = groups_[group_of_[source.source]];
+  const RegionGroup& other = groups_[group_of(source.source)];
   if (other.domain != domain) return false;
   if (group_of_row(input) < 0) return source.spec.shape == domain;
   return is_row_shape(other, source.spec.shape, true);
@@ -211,7 +205,7 @@ void RegionGroups::join_recent(int32_t index) {
     const std::vector<int32_t> candidates(recent.rbegin(),
                                           recent.rbegin() + static_cast<std::ptrdiff_t>(count));
     for (int32_t candidate : candidates) {
-      const int32_t mine = group_of_[index], other = group_of_[candidate];
+      const int32_t mine = group_of(index), other = group_of(candidate);
       // A step counter must not wait for the loss: the next step begins with it.
       if (has_producers(mine) != has_producers(other)) continue;
       if (adds_waiting(mine, other) || adds_waiting(other, mine)) continue;
@@ -219,7 +213,7 @@ void RegionGroups::join_recent(int32_t index) {
     }
   }
   // One entry for each group, so that the latest few are different groups.
-  if (recent.empty() || group_of_[recent.back()] != group_of_[index]) recent.push_back(index);
+  if (recent.empty() || group_of(recent.back()) != group_of(index)) recent.push_back(index);
 }
 
 bool RegionGroups::is_widened(ValueId id) const {
@@ -235,12 +229,12 @@ void RegionGroups::join_sums(int32_t index) {
   const ValueId operand = graph_.nodes()[index].inputs[0];
   const Value& source = graph_.value(operand);
   if (source.kind == ValueKind::Result && roles_[source.source] == Role::Element) {
-    try_merge(group_of_[index], group_of_[source.source]);
+    try_merge(group_of(index), group_of(source.source));
   }
   for (int32_t reader : readers_.nodes(operand)) {
     if (reader == index) continue;
     if (roles_[reader] == Role::Element || roles_[reader] == Role::ColumnSum) {
-      try_merge(group_of_[index], group_of_[reader]);
+      try_merge(group_of(index), group_of(reader));
     }
     if (roles_[reader] != Role::Element || !is_widened(operand)) continue;
     for (int32_t next : readers_.nodes(graph_.nodes()[reader].outputs[0])) {
@@ -273,11 +267,10 @@ bool RegionGroups::try_merge(int32_t group, int32_t other) {
   std::optional<RegionGroup> both = merged(groups_[group], groups_[other]);
   if (!both || !fits_limits(*both)) return false;
   if (!may_read(group, other) || !may_read(other, group)) return false;
-  if (depends_on(group, other)) return false;
-  // A single new node has no successors yet, so nothing can depend on it.
-  const bool is_new = groups_[group].members.size() == 1 && !has_all_;
-  if (!is_new && depends_on(other, group)) return false;
-  for (int32_t node : groups_[other].members) group_of_[node] = group;
+  if (dependencies_.depends_on(group, other) || dependencies_.depends_on(other, group)) {
+    return false;
+  }
+  dependencies_.merge(group, other);
   groups_[group] = std::move(*both);
   groups_[other].members.clear();
   return true;
@@ -289,7 +282,7 @@ bool RegionGroups::may_read(int32_t group, int32_t other) const {
   for (int32_t node : groups_[group].members) {
     for (ValueId id : graph_.nodes()[node].inputs) {
       const Value& source = graph_.value(id);
-      if (source.kind != ValueKind::Result || group_of_[source.source] != other) continue;
+      if (source.kind != ValueKind::Result || group_of(source.source) != other) continue;
       const Role role = roles_[source.source];
       if (role == Role::ColumnSum) return false;
       const bool is_row = role == Role::Row || role == Role::RowReduction;
@@ -305,12 +298,12 @@ bool RegionGroups::may_read(int32_t group, int32_t other) const {
 bool RegionGroups::adds_waiting(int32_t group, int32_t other) {
   for (int32_t node : groups_[group].members) {
     for (int32_t reader : runs_after_[node]) {
-      const int32_t target = group_of_[reader];
+      const int32_t target = group_of(reader);
       if (target == group || target == other) continue;
       bool waits_already = false;
       visit_producers(other,
                       [&](int32_t next) { waits_already = waits_already || next == target; });
-      if (target < 0 || (!waits_already && !depends_on(other, target))) return true;
+      if (target < 0 || (!waits_already && !dependencies_.depends_on(other, target))) return true;
     }
   }
   return false;
@@ -348,8 +341,8 @@ void RegionGroups::visit_producers(int32_t group, const Visit& visit) const {
   for (int32_t node : groups_[group].members) {
     for (ValueId id : graph_.nodes()[node].inputs) {
       const Value& source = graph_.value(id);
-      if (source.kind != ValueKind::Result || group_of_[source.source] == group) continue;
-      visit(group_of_[source.source]);
+      if (source.kind != ValueKind::Result || group_of(source.source) == group) continue;
+      visit(group_of(source.source));
     }
   }
 }
@@ -357,33 +350,6 @@ void RegionGroups::visit_producers(int32_t group, const Visit& visit) const {
 bool RegionGroups::has_producers(int32_t group) const {
   bool found = false;
   visit_producers(group, [&](int32_t) { found = true; });
-  return found;
-}
-
-// Does `group` depend on `target` through at least one other group? Direct edges are what merging
-// is for.
-bool RegionGroups::depends_on(int32_t group, int32_t target) {
-  seen_.resize(graph_.nodes().size(), 0);
-  ++search_;
-  seen_[group] = seen_[target] = search_;
-  std::vector<int32_t> open;
-  size_t visited = 0;
-  bool found = false;
-  const auto enter = [&](int32_t next) {
-    if (seen_[next] == search_) return;
-    seen_[next] = search_;
-    open.push_back(next);
-  };
-  visit_producers(group, enter);
-  while (!open.empty() && !found) {
-    if (++visited > max_visited_) return true;
-    const int32_t current = open.back();
-    open.pop_back();
-    visit_producers(current, [&](int32_t next) {
-      found = found || next == target;
-      enter(next);
-    });
-  }
   return found;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
+#include "core/graph/passes/group_dependencies.h"
 #include "core/graph/passes/rewriter.h"
 #include "core/graph/region.h"
 
@@ -62,26 +63,22 @@ class RegionGroups {
   bool fits_limits(const RegionGroup& group) const;
   bool may_read(int32_t group, int32_t other) const;
   bool has_producers(int32_t group) const;
-  bool depends_on(int32_t group, int32_t target);
   template <typename Visit>
   void visit_producers(int32_t group, const Visit& visit) const;
   const RegionLimits& limits(const Shape& domain) const;
+  int32_t group_of(int32_t node) const { return dependencies_.group_of(node); }
   const Shape& shape(ValueId id) const { return graph_.value(id).spec.shape; }
 
   const Graph& graph_;
   Readers readers_;
   FindRegionLimits find_limits_;
   mutable std::map<Shape, RegionLimits> limits_;  // as they were found
-  std::vector<int32_t> group_of_;                 // by node; every node has one once it is placed
+  GroupDependencies dependencies_;
   std::vector<RegionGroup> groups_;
   std::vector<Role> roles_;  // by node
-  bool has_all_ = false;     // is every node placed?
   // By node: the others that read the variable that it overwrites, and run before it.
   std::vector<std::vector<int32_t>> runs_after_;
   std::map<Shape, std::vector<int32_t>> recent_;  // nodes by shape, the latest last
-  std::vector<uint32_t> seen_;                    // by group: the last search that came by
-  uint32_t search_ = 0;
-  size_t max_visited_;
 };
 
 }  // namespace kerascnn
