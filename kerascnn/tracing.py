@@ -201,7 +201,7 @@ class Trace(Streams):
     def _advanced(self, state: Variable) -> Any:
         self.read(state)
         before = self.graph.read(state.core)
-        return self.graph.apply("random_advance", [before], {"amount": 1})[0]
+        return _dispatch().record(self.graph, "random_advance", [before], {"amount": 1})[0]
 
     def finish(self) -> None:
         """Moves the generators on: nothing is drawn in this trace any more.
@@ -213,6 +213,12 @@ class Trace(Streams):
             self.graph.assign(state.core, self._advanced(state))
         self.graph.pop_scope()
         self._streams.clear()
+
+
+def _dispatch() -> Any:
+    from kerascnn.ops import dispatch  # which imports this module
+
+    return dispatch
 
 
 def _as_it_is(gradients: list[Any]) -> list[Any]:
@@ -242,7 +248,7 @@ def numbering(streams: Streams, moves_on: bool = True) -> Iterator[None]:
     finally:
         _step_streams.reset(token)
     for state, _ in streams.streams().values() if moves_on else ():
-        after = _core.apply("random_advance", [state.core.value], {"amount": 1})[0]
+        after = _dispatch().run("random_advance", [state.core.value], {"amount": 1})[0]
         state.core.assign(after)
 
 

@@ -54,7 +54,7 @@ class CustomOp:
             (x,) = inputs
             is_tensor = type(x) is _core.Tensor and x.dtype in self._dtypes[0]
             if is_tensor and tracing.current() is None:
-                results = _core.apply("custom_op", inputs, self._attributes)
+                results = dispatch.run("custom_op", inputs, self._attributes)
                 return results[0] if len(results) == 1 else tuple(results)
         if any_symbolic(inputs, {}):
             return OpCall(self)(*inputs)

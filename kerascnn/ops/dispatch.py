@@ -31,7 +31,7 @@ def apply(name: str, inputs: Sequence[Any], attributes: Attributes | None = None
     trace = tracing.current()
     if trace is not None:
         values = [x if isinstance(x, _core.Value) else convert(x) for x in inputs]
-        return trace.graph.apply(name, values, attributes or {})
+        return record(trace.graph, name, values, attributes)
     for x in inputs:
         if isinstance(x, _core.Value):
             raise ValueError(
@@ -39,7 +39,19 @@ def apply(name: str, inputs: Sequence[Any], attributes: Attributes | None = None
                 "`call` or a compiled step do not outlive it: return them, or keep what should "
                 "last in a keras.Variable."
             )
-    return _core.apply(name, list(inputs), attributes or {})
+    return run(name, inputs, attributes)
+
+
+def run(name: str, tensors: Sequence[Any], attributes: Attributes | None = None) -> list[Any]:
+    """All results of a core op on tensors, computed at once also while a trace is open."""
+    return _core.apply(name, list(tensors), attributes or {})
+
+
+def record(
+    graph: _core.Graph, name: str, values: Sequence[Any], attributes: Attributes | None = None
+) -> list[Any]:
+    """All results of a core op on values of a graph, which gets the op's node."""
+    return graph.apply(name, list(values), attributes or {})
 
 
 def at_once(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

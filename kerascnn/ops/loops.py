@@ -192,7 +192,7 @@ def switch(index: Any, branches: Sequence[Callable[[], Any]], name: str = "switc
         bodies.append(_core.Body(body.graph, inputs, outputs))
     operands = [dispatch.convert(index, "int32"), *firsts]
     operands += [outer.graph.value(out) for out, _ in others]
-    outputs = outer.graph.apply("switch", operands, {"bodies": bodies})
+    outputs = dispatch.record(outer.graph, "switch", operands, {"bodies": bodies})
     count = len(traced[0].values)
     _assign(cores, outputs[count : count + len(cores)])
     _hand_on(losses, outputs[count + len(cores) :])
@@ -300,7 +300,7 @@ def _loop(
         "carries": count + len(cores),
         "slices": len(slices),
     }
-    outputs = outer.graph.apply("loop", inputs, attributes)
+    outputs = dispatch.record(outer.graph, "loop", inputs, attributes)
     stacks = count + len(cores)
     _assign(cores, outputs[count:stacks])
     added = outputs[stacks + len(body.values) - count :]

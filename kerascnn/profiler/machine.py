@@ -10,6 +10,7 @@ import numpy as np
 
 from kerascnn import _core, config, dtypes
 from kerascnn.device import canonical_name, current
+from kerascnn.ops import dispatch
 
 # Elements of float32 arrays, of which three are moved: for each level of caches, and the memory.
 _SIZES = {"cuda": (1 << 18, 1 << 20, 1 << 22, 1 << 26), "cpu": (1 << 12, 1 << 16, 1 << 20, 1 << 24)}
@@ -100,7 +101,7 @@ def time_of_op(
     """Seconds of an op on these arrays, which are on the device already."""
     graph = _core.Graph()
     values = [graph.input(f"x{i}", list(a.shape), a.dtype.name) for i, a in enumerate(arrays)]
-    outputs = graph.apply(op, values, attributes)
+    outputs = dispatch.record(graph, op, values, attributes)
     program = _core.Program.compile(graph, outputs, device, allow_tf32=config.tf32())
     return seconds_per_run(program, [_core.from_numpy(a, device) for a in arrays], device, budget)
 

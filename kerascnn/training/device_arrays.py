@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core, dtypes, interchange
+from kerascnn.ops import dispatch
 
 
 class DeviceArray:
@@ -54,7 +55,7 @@ class DeviceArray:
         name = np.dtype(dtype).name
         if name == self.tensor.dtype and not copy:
             return self
-        return DeviceArray(_core.apply("cast", [self.tensor], {"dtype": name})[0])
+        return DeviceArray(dispatch.run("cast", [self.tensor], {"dtype": name})[0])
 
     def min(self) -> Any:
         """The least element, as a number."""
@@ -66,7 +67,7 @@ class DeviceArray:
 
     def _reduced(self, op: str) -> Any:
         axes = list(range(self.ndim))
-        (result,) = _core.apply(op, [self.tensor], {"axes": axes, "keepdims": False})
+        (result,) = dispatch.run(op, [self.tensor], {"axes": axes, "keepdims": False})
         return result.numpy()[()]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from kerascnn import _core
 from kerascnn.callbacks.callback_list import CallbackList
+from kerascnn.ops import dispatch
 from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
 from kerascnn.training.output_buffers import OutputBuffers
@@ -130,5 +131,5 @@ def _joined(parts: tuple[Any, ...]) -> Any:
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], _core.Tensor):
-        return _core.apply("concatenate", list(parts), {"axis": 0})[0]
+        return dispatch.run("concatenate", parts, {"axis": 0})[0]
     return np.concatenate(parts)
