@@ -126,8 +126,8 @@ class Executor {
   virtual void run_later(int64_t steps) { run(steps); }
 };
 
-// What one region (core/graph/region.h) may have; larger groups are split. By default what the
-// kernels take that every backend has.
+// What one region (core/graph/region.h) may have; larger groups are split. The defaults are what
+// the kernels take that every backend has.
 struct RegionLimits {
   bool rows = false;     // of kind rows
   bool columns = false;  // of kind columns
@@ -150,7 +150,7 @@ class Fence {
  public:
   virtual ~Fence() = default;
 
-  // Behind all work that is enqueued on the backend's stream now.
+  // The point is behind all work that is enqueued on the backend's stream now.
   virtual void record() = 0;
   virtual bool passed() = 0;
   // Returns when it has passed. A long wait leaves the core to others.
@@ -178,22 +178,23 @@ class Backend {
   virtual std::string description() const = 0;  // "NVIDIA H200, 139.7 GiB, compute capability 9.0"
   virtual Allocator& allocator() = 0;
   virtual std::span<const KernelTableRow> kernel_table() const = 0;
-  // Is one own kernel for this op faster on this device than the ops that it stands for? Asked by
-  // passes that make such ops of others.
+  // Is one own kernel for this op faster on this device than the ops that it stands for? Passes ask
+  // this before they make such an op of others.
   virtual bool fuses(const PlanRequest&) { return false; }
   // Kernel::num_partial_sums of the op's kernel, where the device gains if others add them up.
   virtual int64_t num_partial_sums(const PlanRequest&) { return 0; }
-  // Of regions whose element ops have this shape.
+  // The limits for regions whose element ops have this shape.
   virtual RegionLimits region_limits(const Shape&) const { return {}; }
-  // Of a program whose largest memory-bound op has fewer elements, these limits don't count: all of
+  // For a program whose largest memory-bound op has fewer elements, these limits don't count: all of
   // its regions are what ready-made kernels take.
   virtual int64_t least_generated_size() const { return 0; }
-  // Of at least one lane. `single_steps`: runs will have one step each.
+  // There is at least one lane. `single_steps` says that runs will have one step each.
   virtual std::unique_ptr<Executor> make_executor(Lanes lanes, bool single_steps = false) = 0;
-  // Where runs of an executor can be noted to be started together; null where each starts at once.
+  // The list on which runs of an executor are noted to be started together; null where each run
+  // starts at once.
   virtual LaterRuns* later_runs() { return nullptr; }
-  // So much memory of a program goes to buffers that share theirs with none, so that kernels which
-  // could run side by side don't wait for one another's memory. 0 where kernels run one after
+  // How much memory of a program may go to buffers that share it with no other, so that kernels
+  // which could run side by side don't wait for one another's memory. 0 where kernels run one after
   // another.
   virtual int64_t max_unshared_bytes() const { return 0; }
   // How many lanes a program may have whose intermediate results take so many bytes; 1 where steps
@@ -237,8 +238,8 @@ class Backend {
   // What is enqueued on the backend's stream from now on waits for the fence.
   virtual void hold_back(Fence& fence) = 0;
 
-  // From now on memory is shared with others who may look at it without asking: no work waits to be
-  // put on the stream any more.
+  // From now on others share memory and may look at it without asking, so no work may wait any
+  // longer to be put on the stream.
   virtual void begin_sharing() {}
   // Makes the backend's stream wait for work on a foreign stream (DLPack import), and the other way
   // round (export). Nothing to do on a CPU. `stream` follows the DLPack protocol's numbering;

@@ -266,7 +266,7 @@ uint32_t settled_inputs(const Instruction& instruction,
   uint32_t settled = 0;
   const size_t count = std::min<size_t>(instruction.inputs.size(), 32);
   for (size_t i = 0; i < count; ++i) {
-    // Of memory whose extent is not known it can't be said.
+    // Where the extent of the memory is not known, nothing can be said of it.
     bool is_settled = false;
     for (const MemoryRange& range : instruction.reads) {
       if (range.data != instruction.inputs[i]) continue;

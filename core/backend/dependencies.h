@@ -11,19 +11,19 @@
 
 namespace kerascnn {
 
-// For each instruction the earlier ones that it waits for, ascending.
+// For each instruction, the earlier ones that it waits for, in ascending order.
 using Dependencies = std::vector<std::vector<int32_t>>;
 
 // Lists with more instructions than this, repeats included, become a chain: what is known of each
 // instruction's predecessors takes memory that grows with the square of their number.
 constexpr int64_t kMaxBranchedInstructions = 8192;
 
-// Of a step run `repeats` times in a row, each time in the lane that lane_of says; instruction i of
-// repeat r is r * size + i. An instruction waits for those that wrote what it reads or writes, for
-// those that read what it writes, and for the last run of the same kernel object where that keeps
-// state. What one waits for through another is left out.
+// The dependencies of a step that runs `repeats` times in a row, each time in the lane that lane_of
+// says; instruction i of repeat r has the number r * size + i. An instruction waits for those that
+// wrote what it reads or writes, for those that read what it writes, and for the last run of the
+// same kernel object where that keeps state. What one waits for through another is left out.
 Dependencies find_dependencies(const Lanes& lanes, int64_t repeats);
-// With one lane.
+// The same for one lane.
 Dependencies find_dependencies(std::span<const Instruction> instructions, int64_t repeats);
 
 // The one that instruction `index` of all repeats is.
@@ -38,11 +38,11 @@ std::vector<int32_t> random_order(const Dependencies& dependencies, std::mt19937
 // What a run of the instruction writes without reading it.
 std::vector<MemoryRange> overwritten_memory(const Instruction& instruction);
 
-// Those that nothing waits for, ascending.
+// The instructions that nothing waits for, in ascending order.
 std::vector<int32_t> find_leaves(const Dependencies& dependencies);
 
 // For each instruction the one that waits for it and has the longest chain behind it, the first of
-// equals; -1 where nothing waits for it. So a path through these is what a step's time hangs on.
+// equals; -1 where nothing waits for it. A path through these decides how long a step takes.
 std::vector<int32_t> critical_successors(const Dependencies& dependencies);
 
 // Bit i: none of the instructions `running`, which may still run when this one is started, writes

@@ -11,7 +11,7 @@
 namespace kerascnn {
 namespace {
 
-// On either side. The guard behind begins at the last byte's neighbour.
+// A guard has so many bytes on either side. The guard behind begins at the last byte's neighbour.
 constexpr int64_t kGuardBytes = 256;
 constexpr int64_t kAlignment = 256;
 constexpr unsigned char kGuard = 0xa5;

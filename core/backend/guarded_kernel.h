@@ -1,4 +1,4 @@
-// For finding faults: kernels that are caught where they write beside their outputs.
+// Helps to find faults: catches kernels that write beside their outputs.
 #pragma once
 
 #include <memory>

@@ -21,7 +21,7 @@ struct HostFftLoop {
   void* data;
 };
 
-// Of one floating type; its complex numbers are pairs.
+// The loops for one floating type, whose complex numbers are pairs.
 struct HostFftLoops {
   HostFftLoop forward;    // complex to complex
   HostFftLoop backward;   // complex to complex, without a factor of its own

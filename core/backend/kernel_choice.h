@@ -50,7 +50,7 @@ class KernelChooser {
                                  const std::vector<KernelCandidate>& candidates,
                                  const Timer& timer);
 
-  // In the order in which they were found.
+  // The choices are in the order in which they were found.
   std::vector<KernelChoice> choices() const;
 
  private:
@@ -68,7 +68,7 @@ class KernelChooser {
   std::unordered_map<std::string, size_t> places_;  // in choices_, by machine and call
 };
 
-// For the whole process, with the folder "kernels" of home_folder().
+// The one object of the process; it uses the folder "kernels" of home_folder().
 KernelChooser& kernel_chooser();
 
 // How a choice knows a call: op, attributes, specs, whether TF32 is allowed.

@@ -68,7 +68,7 @@ void LaterRuns::start(int64_t steps) {
   settle(left);
 }
 
-// So many steps wait now.
+// Notes that so many steps wait now.
 void LaterRuns::settle(int64_t left) {
   steps_ = left;
   if (left == 0) executor_ = nullptr;

@@ -4,8 +4,9 @@
 // them one by one, such as between hooks of batches, each run is noted first, and those that came
 // together start as one while the device is busy with the ones before.
 //
-// Nobody can tell: whoever is about to put other work on the device, or to look at what is there,
-// calls flush() before. So steps and what is done between them keep their order.
+// Nobody can notice the delay: code that is about to put other work on the device, or to look at
+// what is there, calls flush() before. Steps and what is done between them keep their order in this
+// way.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,7 @@ namespace kerascnn {
 
 class LaterRuns {
  public:
-  // So many steps hide what a start costs; more would keep the device waiting where the host is
+  // This many steps hide what a start costs; more would keep the device waiting where the host is
   // slow.
   static constexpr int64_t kMostSteps = 16;
 
@@ -38,7 +39,8 @@ class LaterRuns {
   // The same for whoever can't report that it failed: the next add() or flush() throws what was
   // thrown.
   void flush_quietly() noexcept;
-  // From now on steps are started when they are noted: somebody looks without asking.
+  // From now on steps are started when they are noted, because others look at memory without
+  // asking.
   void stop();
   bool is_stopped() const { return is_stopped_; }
 

@@ -6,7 +6,7 @@ namespace kerascnn {
 namespace {
 
 constexpr size_t kMaxSizes = 8;
-// So many turns more than needed are worth a graph of its own.
+// If a size takes this many turns more than needed, it is worth a graph of its own.
 constexpr int64_t kManyTurns = 2;
 
 int64_t total_turns(const std::vector<LoopRun>& runs) {

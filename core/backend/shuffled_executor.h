@@ -1,6 +1,6 @@
-// For finding faults: runs a program's instructions one by one in any order that their
-// dependencies allow, another one each time. A dependency that is missing, or memory that a kernel
-// touches without saying so, changes results.
+// Helps to find faults: runs a program's instructions one by one in any order that their
+// dependencies allow, a different one each time. A dependency that is missing, or memory that a
+// kernel touches without saying so, changes results.
 #pragma once
 
 #include <memory>

@@ -38,7 +38,7 @@ bool SlicedWork::take_one() {
   return true;
 }
 
-// Some slices are over. Who ends the last one ends the work.
+// Some slices are over. The thread that ends the last slice ends the work.
 void SlicedWork::finish(int64_t slices) {
   if (left_.fetch_sub(slices) != slices) return;
   if (!is_cancelled_) {

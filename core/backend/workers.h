@@ -43,8 +43,8 @@ class SlicedWork {
 };
 
 // The threads. They start with the first work, sleep while there is none, and live until the
-// process ends. There are as many as kernels on the CPU may use, less the calling one, and at most
-// three; with none, wait() does it all.
+// process ends. There are as many as kernels on the CPU may use, without the calling one, and at
+// most three. If there are none, wait() does all the work.
 class Workers {
  public:
   static Workers& shared();

@@ -43,7 +43,8 @@ class Attributes {
   // A list of integers is accepted too: an empty list has no type of its own.
   std::vector<double> get_doubles(std::string_view name) const;
   DType get_dtype(std::string_view name) const;
-  // With so many entries, none of them null; any number of them from 1 on where `count` is 0.
+  // The list must have `count` entries, or any number from 1 on where `count` is 0; none of them
+  // may be null.
   const Bodies& get_bodies(std::string_view name, size_t count = 0) const;
 
   const std::vector<std::pair<std::string, Attribute>>& entries() const { return entries_; }

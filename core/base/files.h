@@ -20,7 +20,7 @@ std::string home_folder(const std::string& own, const std::string& home);
 std::optional<std::string> read_file(const std::filesystem::path& path, size_t max_bytes,
                                      bool mark_used = false);
 
-// Makes the folder too. Whoever reads finds the old file, none, or the whole new one. Returns what
+// Makes the folder too. A reader finds the old file, no file, or the whole new one. Returns what
 // went wrong, in the words of the system; then nothing is left behind. Empty where all went well.
 std::string write_file(const std::filesystem::path& path, std::string_view bytes);
 

@@ -1,4 +1,4 @@
-// For what goes on, but worse than its user would think.
+// Warnings are for what goes on, but works worse than its user would think.
 #pragma once
 
 #include <functional>

@@ -52,7 +52,8 @@ bool is_read_only(const Managed* managed) {
 
 template <typename Managed>
 void give_back(Managed* managed) {
-  // After the interpreter's end nothing of Python may be called; the memory ends with the process.
+  // When the interpreter has ended, nothing of Python may be called; the memory ends with the
+  // process.
   if (managed->deleter == nullptr || !can_release_objects()) return;
   // Producers' deleters may touch Python objects, and tensors are freed on any thread.
   nb::gil_scoped_acquire held;

@@ -8,7 +8,8 @@ namespace {
 
 static_assert(sizeof(long) == 8, "format \"l\" is taken for int64");
 
-// Of a format of the struct module in native byte order, one element; none for all others.
+// The dtype of a format of the struct module with one element in native byte order; none for all
+// others.
 std::optional<DType> dtype_of_format(std::string_view format) {
   if (format.size() != 1) return std::nullopt;
   switch (format[0]) {

@@ -149,7 +149,7 @@ Device common_device(std::string_view op, Inputs inputs) {
   return device;
 }
 
-// A few pointers on the stack, more of them on the heap.
+// Keeps a few pointers on the stack and larger numbers of them on the heap.
 template <typename Pointer>
 class Pointers {
  public:
@@ -216,8 +216,8 @@ void run_plan(EagerPlan& plan, Inputs inputs, std::span<Tensor> outputs) {
   Pointers<const void*> input_data(inputs.size());
   std::vector<Tensor> packed;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    // Also copies what does not begin at a multiple of 16 bytes: kernels load vectors from there.
-    // Programs treat their inputs in the same way.
+    // A tensor that does not begin at a multiple of 16 bytes is copied too, because kernels load
+    // vectors. Programs treat their inputs in the same way.
     if (!inputs[i]->is_packed()) packed.push_back(inputs[i]->contiguous());
     input_data.data()[i] = inputs[i]->is_packed() ? inputs[i]->data() : packed.back().data();
   }

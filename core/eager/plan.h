@@ -1,5 +1,6 @@
 // The plan of an op that runs at once: shape rule, kernel and, where gradients are recorded, how to
-// take them. Made once for each op, attributes, specs and device, and found again by them.
+// take them. A plan is made once for each op, attributes, specs and device, and found again by
+// them.
 #pragma once
 
 #include <memory>
@@ -56,8 +57,8 @@ struct EagerPlan {
 };
 using EagerPlanPtr = std::shared_ptr<EagerPlan>;
 
-// From the cache, else a new one. Inputs must be on one device, else DeviceError. Throws what the
-// op's shape rule throws, with the op's name in front.
+// The plan from the cache, or else a new one. Inputs must be on one device, else DeviceError.
+// Throws what the op's shape rule throws, with the op's name in front.
 EagerPlanPtr find_plan(const OpDef& op, const Attributes& attributes, Inputs inputs,
                        bool allow_tf32);
 

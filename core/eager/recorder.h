@@ -18,7 +18,7 @@ struct Recorder {
   // Nodes from here on are of one of these tapes. What an earlier tape recorded is over, else a
   // loop that carries a tensor on would keep all of its steps.
   uint64_t first = std::numeric_limits<uint64_t>::max();
-  // Where a pause collects the trainable variables that are read in it.
+  // The list in which a pause collects the trainable variables that are read in it.
   std::vector<VariablePtr>* reads = nullptr;
 
   static Recorder& here();

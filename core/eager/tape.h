@@ -80,7 +80,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   bool is_used_ = false;
   // [first, last] numbers of nodes that were recorded; the last range is open while it records.
   std::vector<std::pair<uint64_t, uint64_t>> ranges_;
-  // Of its calls and of what it watches the least number; what is below has nothing to do with it.
+  // The least number of its calls and of what it watches; nodes with lower numbers have nothing to
+  // do with it.
   uint64_t first_ = std::numeric_limits<uint64_t>::max();
   std::vector<std::shared_ptr<TapeNode>> watched_;            // keeps them while they are known
   std::unordered_map<Edge, uint64_t, EdgeHash> last_before_;  // the last call before it was watched

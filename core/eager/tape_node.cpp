@@ -11,8 +11,8 @@ namespace {
 
 std::atomic<uint64_t> last_sequence{0};
 
-// The nodes that the one being destroyed was the last to hold. They are destroyed one after another
-// by whoever came first, so that a long chain needs no stack.
+// The nodes that the one being destroyed was the last to hold. The destructor that was called first
+// destroys the others one after another, so that a long chain needs no stack.
 thread_local std::vector<std::shared_ptr<TapeNode>>* dying_nodes = nullptr;
 
 uint64_t bit(size_t index) { return index < 64 ? uint64_t{1} << index : 0; }
@@ -68,7 +68,7 @@ TapeCall::TapeCall(EagerPlanPtr plan, Inputs inputs, std::span<const Tensor> out
 }
 
 void TapeCall::save(Inputs inputs, std::span<const Tensor> outputs, uint64_t tracked) {
-  // Of an op with one output it is known what its gradient reads. One with several outputs gets
+  // Where an op has one output, it is known what its gradient reads. One with several outputs gets
   // gradients for some of them, which only the backward walk knows.
   const bool saves_all = outputs.size() > 1 || inputs.size() > 64;
   std::shared_ptr<const GradientRecipe> recipe;

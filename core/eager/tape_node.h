@@ -18,7 +18,7 @@ namespace kerascnn {
 class TapeNode : public std::enable_shared_from_this<TapeNode> {
  public:
   explicit TapeNode(size_t num_outputs);
-  // Without recursion, however long the chain is that ends with it.
+  // Does without recursion, however long the chain is that ends with this node.
   virtual ~TapeNode();
   TapeNode(const TapeNode&) = delete;
   TapeNode& operator=(const TapeNode&) = delete;
@@ -35,7 +35,7 @@ class TapeNode : public std::enable_shared_from_this<TapeNode> {
                                         uint64_t wanted) = 0;
   virtual void forget_values() {}  // no gradient will be taken again
   virtual bool is_leaf() const { return false; }
-  // Where the call was made; known only where somebody profiled it.
+  // The scope in which the call was made; known only if the call was profiled.
   const Scope* scope() const { return scope_.get(); }
 
  protected:

@@ -114,7 +114,7 @@ class GraphWalk {
     for (const size_t source : found->second) add_to(sums_[source], addend);
   }
 
-  // The gradient by each source.
+  // The gradient with respect to each source.
   std::vector<ValueId> results() const { return sums_; }
 
   void run() {

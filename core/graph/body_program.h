@@ -17,7 +17,8 @@ class BodyProgram {
   BodyProgram(const Body& body, const std::vector<TensorSpec>& inputs, Device device,
               const PlanRequest& node, bool optimize = true);
 
-  // Of intermediate results and outputs, from an address that is a multiple of kBufferAlignment on.
+  // How much memory intermediate results and outputs need, from an address on that is a multiple of
+  // kBufferAlignment.
   int64_t workspace_bytes() const;
   // Where an output is found after a run, in that memory; several may be in one place.
   int64_t output_offset(size_t index) const;

@@ -202,7 +202,7 @@ void CallQueue::start(int64_t first, int64_t count) {
   copy_results(first, count);
 }
 
-// To the first slots on the device.
+// Copies to the first slots on the device.
 void CallQueue::copy_inputs(int64_t first, int64_t count) {
   const auto is_kept_on_host = [&](const Tensor& source) {
     const char* const data = static_cast<const char*>(source.data());

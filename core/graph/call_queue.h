@@ -19,8 +19,8 @@
 
 namespace kerascnn {
 
-// Of a call: a tensor on the program's device, or memory of the host that is only lent for as long
-// as the call takes.
+// An argument of a call: a tensor on the program's device, or memory of the host that is only lent
+// for as long as the call takes.
 struct CallArgument {
   Tensor tensor;
   bool is_lent = false;
@@ -51,7 +51,7 @@ class CallQueue final : public Executor {
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
-  // For one thread at a time. The arguments are of the program's input specs.
+  // Only one thread at a time may use it. The arguments are of the program's input specs.
   std::vector<Tensor> call(const std::vector<CallArgument>& arguments);
 
   // Starts the calls that were made first of those that wait: from LaterRuns, with its lock, or
@@ -88,8 +88,8 @@ class CallQueue final : public Executor {
   LaterRuns* later_;
   Backend& backend_;
 
-  // Per input. What is always at one address is read there; the kernels would have to be bound
-  // anew to another one.
+  // For each input: one that is always at one address is read there; the kernels would have to be
+  // bound anew to another one.
   std::vector<bool> is_copied_;
   std::vector<Tensor> in_place_;
   std::vector<int64_t> offsets_;  // in a slot

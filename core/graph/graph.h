@@ -72,8 +72,8 @@ using OwnGradient =
 class Graph {
  public:
   Graph() = default;
-  // Of a node's body (body.h): what it reads of the parent, values and variables, becomes its
-  // inputs.
+  // Makes the graph of a node's body (body.h). What it reads of the parent, values and variables,
+  // becomes its inputs.
   explicit Graph(const std::shared_ptr<Graph>& parent);
 
   ValueId input(std::string name, const TensorSpec& spec);
@@ -94,11 +94,11 @@ class Graph {
   // Throws ValueError where dtype or shape differ from the variable's.
   void assign(const VariablePtr& variable, ValueId value);
 
-  // Of a body: the input that stands for a value of its parent, or of a graph around that. Throws
+  // In a body: the input that stands for a value of its parent, or of a graph around that. Throws
   // ValueError for a value of any other graph, and where the parent is gone.
   ValueId capture(const std::shared_ptr<Graph>& owner, ValueId id);
-  // From now on a variable's value before the body is this one of the parent. By default it is what
-  // the parent reads.
+  // From now on the value that a variable has before the body is this value of the parent. By
+  // default it is what the parent reads.
   void bind(const VariablePtr& variable, ValueId outer);
   bool knows(const VariablePtr& variable) const { return state_index_.contains(variable.get()); }
   // What a body's inputs stand for: value of the parent, input of this graph.
@@ -107,8 +107,8 @@ class Graph {
     ValueId inner;
   };
   const std::vector<Captured>& captured() const { return captured_; }
-  // Of a body, for each variable that it reads or assigns, in this order: the parent's value, the
-  // input that stands for it, and the value at the end.
+  // In a body, for each variable that it reads or assigns: the parent's value, the input that
+  // stands for it, and the value at the end.
   struct BoundState {
     VariablePtr variable;
     ValueId outer;
@@ -123,8 +123,8 @@ class Graph {
   std::vector<ValueId> gradients(ValueId loss, const std::vector<ValueId>& wrt);
 
   // d sum(targets * output_gradients) / d source for each source, which is the sum of those by its
-  // values; an output gradient of kNoValue stands for ones. Goes only through what `tape` recorded,
-  // without one through everything.
+  // values; an output gradient of kNoValue stands for ones. The walk goes only through what `tape`
+  // recorded; without a tape it goes through everything.
   std::vector<ValueId> gradients(const std::vector<ValueId>& targets,
                                  const std::vector<ValueId>& output_gradients,
                                  const std::vector<std::vector<ValueId>>& sources,
@@ -137,7 +137,7 @@ class Graph {
   std::vector<ValueId> with_own_gradient(const std::vector<ValueId>& inputs,
                                          const std::vector<ValueId>& outputs, OwnGradient gradient);
 
-  // Of a node that belongs to such a call, its inputs; of any other none.
+  // The inputs of such a call, given a node that belongs to it; none for other nodes.
   const std::vector<ValueId>& own_gradient_inputs(const Node& node) const;
 
   // When the trace ends: such functions may hold what holds the graph. A body lets go of its
@@ -200,7 +200,7 @@ class Graph {
   Phase phase_ = kForward;
   std::vector<std::string> state_layers_;  // which layer's forward pass reads a state first
   std::vector<OwnCall> own_calls_;
-  // Of a body.
+  // These are used in bodies only.
   bool is_body_ = false;
   std::shared_ptr<Graph> parent_;  // until the trace ends
   std::vector<Captured> captured_;

@@ -9,7 +9,8 @@ namespace {
 
 constexpr double kLeastShare = 0.5;
 
-// For each instruction of two steps, one bit for each of the first step that is before it.
+// For each instruction of two steps: one bit for each instruction of the first step that comes
+// before it.
 class FirstStep {
  public:
   FirstStep(const Dependencies& dependencies, size_t size) : words_((size + 63) / 64) {

@@ -17,8 +17,9 @@ std::vector<size_t> sorted_indices(size_t count, auto&& less) {
   return order;
 }
 
-// Largest first, each into the smallest gap between the buffers placed so far that live at the same
-// time. Close to the lower bound on real networks, but quadratic.
+// Places the largest buffer first, and each into the smallest gap between the buffers placed so far
+// that live at the same time. The result is close to the lower bound for real networks, but the
+// time is quadratic.
 MemoryPlan plan_by_size(const std::vector<BufferLifetime>& buffers) {
   MemoryPlan plan{std::vector<int64_t>(buffers.size(), 0), 0};
   const std::vector<size_t> order = sorted_indices(
@@ -101,7 +102,7 @@ class FreeRanges {
   int64_t total_ = 0;
 };
 
-// In order of time, as an allocator would; fast for graphs of any length.
+// Places buffers in order of time, as an allocator would, which is fast for graphs of any length.
 MemoryPlan plan_by_time(const std::vector<BufferLifetime>& buffers) {
   MemoryPlan plan{std::vector<int64_t>(buffers.size(), 0), 0};
   const std::vector<size_t> starts = sorted_indices(

@@ -27,7 +27,8 @@ struct ProgramStats {
 struct CompileOptions {
   bool optimize = true;  // off: every traced node runs by itself, for finding faults
   bool allow_tf32 = true;
-  // Will runs have several steps? Else all steps have one place for their intermediate results.
+  // Will runs have several steps? Otherwise all steps share one place for their intermediate
+  // results.
   bool repeats = true;
   // Is it for call()? Then results have places of their own, for several calls at a time.
   bool is_function = false;
@@ -54,15 +55,14 @@ class Program {
 
   // Runs `steps` steps with these inputs (contiguous, on the program's device, specs as traced) and
   // waits for nothing on CUDA. Inputs must stay alive until the next run or synchronize; the
-  // program keeps them.
-  // `later`: the steps may be enqueued later, together with those of further runs. Nobody can tell
-  // but by the time: whatever is asked of the device afterwards finds them done.
+  // program keeps them. `later`: the steps may be enqueued later, together with those of further
+  // runs. This shows only in the time: whatever is asked of the device afterwards finds them done.
   void run(const std::vector<Tensor>& inputs, int64_t steps = 1, bool later = false);
 
   // One step as a function: its results belong to the caller. Arguments are of the traced specs;
   // they are used where they are, or copied where that changes from call to call, where kernels
   // can't read them or where the step overwrites them. On CUDA calls may be enqueued later, as with
-  // `later` above. Of programs that were compiled for it; throws ValueError of others.
+  // `later` above. Only programs that were compiled for it have this; others throw ValueError.
   std::vector<Tensor> call(const std::vector<CallArgument>& arguments);
 
   // Lets go of the inputs of the last run, whose memory others may then use after its steps.
@@ -76,9 +76,9 @@ class Program {
   // The kernel calls of a step over these inputs, in an order that is right, for each lane; for
   // tests and tools. The memory that they touch is the program's.
   Lanes lanes(const std::vector<Tensor>& inputs) const;
-  // Of the first lane.
+  // The same for the first lane alone.
   std::vector<Instruction> instructions(const std::vector<Tensor>& inputs) const;
-  // In the order of instructions().
+  // The descriptions are in the order of instructions().
   std::vector<InstructionInfo> describe() const;
   // The variables that it reads or writes.
   const std::vector<VariablePtr>& states() const;

@@ -16,7 +16,7 @@
 
 namespace kerascnn {
 
-// Memory of a step beside inputs and variables.
+// The memory of a step beside inputs and variables.
 struct StepMemory {
   char* arena = nullptr;
   char* results = nullptr;  // of a function
@@ -57,7 +57,7 @@ struct PlannedNode {
 };
 
 std::vector<TensorSpec> specs_of(const Graph& graph, const std::vector<ValueId>& values);
-// Of the outputs that somebody reads.
+// The specs of the outputs that somebody reads.
 std::vector<TensorSpec> read_outputs(const Graph& graph, const PlannedNode& planned);
 
 struct Program::Impl {

@@ -22,7 +22,7 @@ constexpr int64_t kMostWaitingResults = 4096;
 constexpr uint64_t kNodesOfCalls = 512;
 constexpr int64_t kInArena = -1;
 
-// Of a region: the ops in it.
+// A region is labelled with the ops in it.
 std::string node_label(const Node& node) {
   std::string label(node.op->name);
   if (node.op->name == "region") label = region_name(read_region(node.attributes));
@@ -229,7 +229,7 @@ std::vector<int64_t> Program::Impl::place_results(BufferPlan& buffers,
   return offsets;
 }
 
-// With as many lanes as are of use and fit.
+// Gives the program as many lanes as are of use and fit.
 void Program::Impl::allocate_arena(const CompileOptions& options) {
   const Backend& device_backend = backend(device);
   if (options.repeats && lane_bytes > 0) {

@@ -110,8 +110,8 @@ class Scheduler {
     }
   }
 
-  // Whoever reads a variable's old value must run before the kernel that overwrites it. Edges that
-  // follow the traced order can't close a circle; the others are added after them, each with a
+  // A kernel that reads a variable's old value must run before the one that overwrites it. Edges
+  // that follow the traced order can't close a circle; the others are added after them, each with a
   // search.
   void order_writes_after_reads() {
     std::vector<Assignment> against_order;
@@ -182,7 +182,7 @@ class Scheduler {
     return false;
   }
 
-  // Computes the value elsewhere and copies it at the end. Nobody reads the copy, so waiting for
+  // Computes the value elsewhere and copies it at the end. No node reads the copy, so waiting for
   // all readers of the variable never closes a circle.
   void write_by_copy(const Assignment& write) {
     schedule_.home_states[root(write.value)] = -1;

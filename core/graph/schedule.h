@@ -14,7 +14,7 @@ struct Schedule {
   // the result of a kernel, and no output shares memory with a variable or an input.
   Graph graph;
   std::vector<ValueId> outputs;
-  // For each value: the one whose memory it is, which differs for results of view ops.
+  // For each value: the value whose memory it has, which is another one for results of view ops.
   std::vector<ValueId> roots;
   // Nodes in order of execution; views are left out.
   std::vector<int32_t> order;

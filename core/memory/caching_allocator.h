@@ -20,7 +20,7 @@ class RawMemory {
  public:
   virtual ~RawMemory() = default;
 
-  // Aligned to 256; null where there is not enough. `bytes` is positive. Throws for any other
+  // Aligned to 256; null where there is not enough. `bytes` is positive. It throws for any other
   // failure.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void free(void* data) noexcept = 0;

@@ -2,9 +2,9 @@
 // deleter.
 //
 // Writes of the core are counted (version()). Others write without being seen: arrays of NumPy and
-// other libraries over the same memory. That there are such is known, and so is whether a tape
-// needs the values later, so that whoever comes second keeps away: a tape copies what others may
-// write to, and what a tape needs is handed out read-only, or as a copy.
+// other libraries over the same memory. It is known whether there are such writers and whether a
+// tape needs the values later, so that the second of the two keeps away: a tape copies what others
+// may write to, and what a tape needs is handed out read-only, or as a copy.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,8 @@ class Storage {
   friend class StorageUse;
   void wait_for_unknown_streams() const noexcept;
 
-  // Beside the number of writers, in two of its bits: there is a storage for each result of an op.
+  // These two bits lie in the number of writers to save space: there is a storage for each result
+  // of an op.
   static constexpr uint32_t kForGood = uint32_t{1} << 31;
   static constexpr uint32_t kUnknownStreams = uint32_t{1} << 30;
 
@@ -67,7 +68,7 @@ class Storage {
 
 using StoragePtr = std::shared_ptr<Storage>;
 
-// Somebody writes to a storage unseen, or a tape needs it, as long as this lives.
+// As long as this lives, somebody may write to a storage unseen, or a tape needs it.
 class StorageUse {
  public:
   enum class Kind : uint8_t { Writes, Needs };
@@ -96,7 +97,7 @@ class StorageUse {
   Kind kind_ = Kind::Writes;
 };
 
-// From the allocator of the device's backend. Throws OutOfMemoryError, DeviceError.
+// Allocates with the allocator of the device's backend. Throws OutOfMemoryError, DeviceError.
 StoragePtr allocate_storage(int64_t bytes, Device device);
 
 }  // namespace kerascnn

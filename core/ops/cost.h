@@ -5,7 +5,7 @@
 
 namespace kerascnn {
 
-// So many operations for each element.
+// The cost of so many operations for each element.
 template <int64_t operations>
 OpCost cost_per_element(const Attributes&, Specs, Specs, OpCost usual) {
   return {operations * usual.flop, usual.bytes};

@@ -1,4 +1,4 @@
-// Of the op count_matches.
+// What the op count_matches takes.
 #pragma once
 
 #include "core/base/dtype.h"

@@ -31,8 +31,8 @@ void check_scores(std::string_view op, std::string_view argument, const TensorSp
   }
 }
 
-// With the loss's gradient as a third input the gradient of the logits is a third output: known
-// before the loss is, as it is for a mean, it costs no kernel of its own.
+// If the loss's gradient is a third input, the gradient of the logits is a third output. Where the
+// loss's gradient is known before the loss, as for a mean, that saves a kernel.
 template <OpName name>
 std::vector<TensorSpec> infer_cross_entropy(const Attributes& attributes, Specs inputs) {
   constexpr bool is_softmax = std::string_view(name) == "sparse_softmax_cross_entropy";

@@ -41,7 +41,7 @@ struct CustomOp {
   std::string key;  // unique, also among ops of one name
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
-  // Of each input those that it may have.
+  // For each input, the dtypes that it may have.
   std::vector<std::vector<DType>> dtypes;
 
   // Each element of the outputs is a function of the inputs' elements there. All inputs have one
@@ -51,14 +51,14 @@ struct CustomOp {
   bool is_elementwise = false;
   // The result never falls where the input, the only one, grows.
   bool is_increasing = false;
-  // Otherwise: the outputs' specs. Where it is empty they are those of the first inputs, as many as
-  // `num_differentiated`, that are floating.
+  // Otherwise: the outputs' specs. If it is empty, they are those of the first `num_differentiated`
+  // inputs that are floating.
   std::function<std::vector<TensorSpec>(Specs inputs)> infer;
   size_t num_differentiated = 0;
 
   CustomSource cuda;
   CustomSource cpp;
-  // In place of `cpp`. May throw.
+  // It is used in place of `cpp`. May throw.
   std::function<void(const KernelArgs& args, Specs inputs, Specs outputs)> run_on_cpu;
 
   // The key of the op that computes the gradients of the floating inputs, in order, from all
@@ -77,11 +77,11 @@ CustomOpPtr custom_op_of(const Attributes& attributes);
 // The beginning of each message: "custom_op softsign".
 std::string custom_op_title(const CustomOp& op);
 
-// Where messages name an input or output: "input x".
+// How messages name an input or output: "input x".
 std::string custom_input_title(const CustomOp& op, size_t index);
 
-// Lets go of all functions of definitions, which afterwards throw. For the end of the process, when
-// what the functions call is about to go.
+// Lets go of all functions of definitions, which afterwards throw. Call it at the end of the
+// process, before what the functions call goes away.
 void forget_custom_functions();
 
 }  // namespace kerascnn

@@ -528,7 +528,7 @@ KERASCNN_HOST_DEVICE element_result_t<op, T> element_apply(T a, T b = T(), T c =
   if constexpr (op == ElementOp::cast) {
     return a;
   }
-  // By the number of operands and of parameters.
+  // How an op is called follows from its number of operands and of parameters.
 #define KERASCNN_CALL_1_0(name) element::name(a)
 #define KERASCNN_CALL_1_1(name) element::name(a, p0)
 #define KERASCNN_CALL_1_2(name) element::name(a, p0, p1)

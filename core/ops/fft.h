@@ -17,7 +17,7 @@ struct FftSizes {
   bool is_own(int64_t k) const { return k == 0 || 2 * k == length; }
 };
 
-// Of transforms of this length whose input is or has such a spec.
+// The sizes of a transform of this length whose inputs have this spec.
 FftSizes fft_sizes(const TensorSpec& spec, int64_t length);
 
 }  // namespace kerascnn

@@ -104,7 +104,7 @@ OpCost activation_grad_cost(const Attributes& attributes, Specs inputs, Specs ou
   return {product_flop(num_elements(outputs[0].shape), inner, 1), usual.bytes};
 }
 
-// So many products of the layer's size: its own, and one for the gradient of what it was given.
+// The number of products of the layer's size: its own, and one for the gradient of its input.
 template <int64_t products>
 OpCost dense_loss_cost(const Attributes&, Specs inputs, Specs, OpCost usual) {
   const Shape& kernel = inputs[DenseLossInputs::kernel].shape;

@@ -44,8 +44,8 @@ inline float with_sign_of(float x, float sign) {
       float, __builtin_bit_cast(int32_t, x) | (__builtin_bit_cast(int32_t, sign) & ~0x7fffffff));
 }
 
-// By masks: what compilers make of `?:` may be jumps, which no loop is vectorized with, and which
-// cost far more than both choices. For numbers of any type.
+// It uses masks: compilers may turn `?:` into jumps, which keep a loop from being vectorized and
+// cost far more than computing both choices. For numbers of any type.
 template <typename T>
 inline T select(bool condition, T yes, T no) {
   using Bits =
@@ -91,7 +91,7 @@ inline float power_of_2(int32_t n) { return __builtin_bit_cast(float, (n + 127) 
 // exp(high + low), for a `low` far smaller than `high`. high in [-105, 90] or NaN.
 inline float exp_of_sum(float high, float low) {
   const ReducedExponent reduced = reduce_exponent(high);
-  // In two steps: 2^n itself may be infinite or subnormal where the result is not.
+  // It multiplies in two steps: 2^n itself may be infinite or subnormal where the result is not.
   const int32_t half = reduced.n >> 1;
   return (1.0f + small_expm1(reduced.r + low)) * power_of_2(half) * power_of_2(reduced.n - half);
 }

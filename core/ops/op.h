@@ -102,14 +102,14 @@ struct OpDef {
   bool has_bodies = false;
   // Outputs from this index on may be left out: the kernel gets null where nobody reads one.
   size_t first_optional_output = SIZE_MAX;
-  // Where it is not the usual cost (core/ops/cost.h).
+  // Set where the cost is not the usual one (core/ops/cost.h).
   CostFunction cost = nullptr;
 };
 
 // Calls op.infer; a missing or mistyped attribute is reported under the op's name too.
 std::vector<TensorSpec> infer_outputs(const OpDef& op, const Attributes& attributes, Specs inputs);
 
-// Of a call with these specs; leave outputs out that nobody reads.
+// The cost of a call with these specs; leave outputs out that nobody reads.
 OpCost op_cost(const OpDef& op, const Attributes& attributes, Specs inputs, Specs outputs);
 
 // Throws ValueError naming the op where there is none of that name.

@@ -108,7 +108,7 @@ std::vector<InPlace> adam_in_place(const Attributes& attributes, size_t) {
   return pairs;
 }
 
-// Of the parameters, after a head of so many inputs.
+// The cost of updating the parameters, which come after a head of so many inputs.
 OpCost update_cost(const Attributes& attributes, Specs inputs, size_t head, int64_t operations,
                    OpCost usual) {
   int64_t elements = 0;

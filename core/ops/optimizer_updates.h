@@ -62,7 +62,7 @@ struct UpdateGroups {
   size_t gradient(size_t i) const { return head + count + i; }
 };
 
-// Of sgd_update and adam_update; none for other ops.
+// The groups of sgd_update and adam_update; none for other ops.
 std::optional<UpdateGroups> find_update_groups(std::string_view op, const Attributes& attributes);
 
 }  // namespace kerascnn

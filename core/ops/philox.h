@@ -42,7 +42,8 @@ KERASCNN_HOST_DEVICE PhiloxBlock philox_block(const int64_t* state, uint32_t str
                   static_cast<uint32_t>(static_cast<uint64_t>(state[1])), stream}});
 }
 
-// In [0, 1): 24 bits for float (which 16-bit types are rounded from), 32 bits for double.
+// A number in [0, 1) of 24 bits for float (which 16-bit types are rounded from) or 32 bits for
+// double.
 KERASCNN_HOST_DEVICE float philox_unit_float(uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }
@@ -50,8 +51,8 @@ KERASCNN_HOST_DEVICE double philox_unit_double(uint32_t word) {
   return static_cast<double>(word) * 0x1p-32;
 }
 
-// In [low, high). One fma, so that no compiler contracts it on one device only; the rounded result
-// may reach `high`, which then becomes `low`.
+// A number in [low, high). One fma, so that no compiler contracts it on one device only; the
+// rounded result may reach `high`, which then becomes `low`.
 KERASCNN_HOST_DEVICE float philox_uniform(uint32_t word, float low, float high) {
   const float value = std::fma(philox_unit_float(word), high - low, low);
   return value < high ? value : low;

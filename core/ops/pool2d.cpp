@@ -129,7 +129,7 @@ Expression chosen_elements(GradientContext& context, const Pool2DGeometry& g, Va
   const Expression at = Expression{&context, index}.call("cast", {{"dtype", dtype_name(dtype)}});
   const Expression row_in_window =
       at.call("floor_divide", at.number(static_cast<double>(g.window_width)));
-  // From the end of a window's row to the beginning of the next.
+  // The distance from the end of a window's row to the beginning of the next.
   const int64_t skipped = (g.input_width - g.window_width) * g.channels;
   const Expression in_window =
       static_cast<double>(g.channels) * at + static_cast<double>(skipped) * row_in_window;

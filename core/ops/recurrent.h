@@ -30,7 +30,7 @@ struct RecurrentSizes {
   }
 };
 
-// Of the calls lstm and gru, or lstm_grad and gru_grad.
+// The sizes of a call of lstm, gru, lstm_grad or gru_grad.
 RecurrentSizes recurrent_sizes(const OpDef& op, const Attributes& attributes, Specs inputs);
 
 // Places of the inputs of lstm_grad and gru_grad that a call may lack, -1 there.

@@ -32,7 +32,7 @@ struct CallInfo {
 };
 using CallInfoPtr = std::shared_ptr<const CallInfo>;
 
-// Of a call of the op with these specs, without the outputs that nobody reads.
+// What is known of a call of the op with these specs, without the outputs that nobody reads.
 CallInfo make_call_info(const OpDef& op, const Attributes& attributes, Specs inputs, Specs outputs);
 
 // Something that ran on a device for a call.
@@ -53,7 +53,7 @@ struct CallRecords {
   int64_t end = 0;
 };
 
-// Who learns of a device's kernels from elsewhere than from the calls themselves.
+// Something that learns of a device's kernels otherwise than from the calls themselves.
 class DeviceTracer {
  public:
   virtual ~DeviceTracer() = default;
@@ -81,7 +81,7 @@ class CallLog {
   // Ends the recording, also where a tracer fails. Throws ValueError where there is none.
   CallRecords stop();
 
-  // Without effect outside of a recording.
+  // Outside of a recording it has no effect.
   void add(const CallInfoPtr& call, int64_t start, int64_t end);
   void add(const CallInfoPtr& call, const std::string& kernel, int32_t track, int64_t start,
            int64_t end);
@@ -119,7 +119,7 @@ class CurrentCall {
 // somebody profiles.
 class EagerScope {
  public:
-  // By default the phase of the scope around.
+  // Without a phase, that of the scope around holds.
   static void push(const std::string& name, std::optional<Phase> phase);
   static void pop();
   static Scope get();

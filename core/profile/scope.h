@@ -16,7 +16,7 @@ struct Scope {
   uint8_t phases = kForward;
 
   bool empty() const { return path.empty(); }
-  // Of a call that does the work of both.
+  // Makes this the scope of a call that does the work of both.
   void join(const Scope& other);
   std::string phase() const;  // "forward", "forward + backward"
 

@@ -10,7 +10,7 @@ namespace kerascnn {
 namespace {
 
 constexpr int kVersion = 3;
-// Before this version nothing was said of streams.
+// Earlier versions of the protocol say nothing of streams.
 constexpr int kFirstWithStreams = 3;
 constexpr intptr_t kLegacyDefaultStream = 1;
 constexpr intptr_t kEveryStream = -1;
@@ -38,7 +38,7 @@ DType dtype_of(const std::string& typestr) {
                             DType::Float16, DType::Float32, DType::Float64};
   for (const DType dtype : kAll) {
     const std::string known = typestr_of(dtype);
-    // Of single bytes the order does not matter.
+    // The byte order of single bytes does not matter.
     if (typestr == known || (itemsize(dtype) == 1 && typestr.size() == known.size() &&
                              typestr.substr(1) == known.substr(1))) {
       return dtype;

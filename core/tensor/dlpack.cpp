@@ -118,7 +118,7 @@ class Release {
 // Memory whose elements lie across their own alignment, which no kernel and no cast may touch.
 Tensor copy_unaligned(const Tensor& tensor) {
   Tensor copy = Tensor::empty(tensor.spec(), tensor.device());
-  // As single bytes along a last axis of their own.
+  // Copies elements as single bytes along a last axis of their own.
   Shape shape = tensor.shape();
   Shape strides = tensor.strides();
   const int64_t size = static_cast<int64_t>(itemsize(tensor.dtype()));

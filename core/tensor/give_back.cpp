@@ -13,7 +13,7 @@ namespace {
 
 // A loop over batches has one or two on their way back.
 constexpr size_t kMostWaiting = 16;
-// Who lends more wants it back as soon as it is said to be free.
+// An owner that lends more wants it back as soon as it is said to be free.
 constexpr int64_t kLargeBytes = int64_t{64} << 20;
 
 struct Waiting {

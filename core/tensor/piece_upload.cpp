@@ -45,7 +45,7 @@ class Slices {
 
   int64_t size() const { return static_cast<int64_t>(slices_.size()); }
 
-  // Whoever is the last with a part of a copy enqueues it.
+  // The thread that ends the last part of a copy enqueues it.
   void run(int64_t index) {
     const Slice& slice = slices_[static_cast<size_t>(index)];
     std::memcpy(slice.source, slice.from, static_cast<size_t>(slice.bytes));

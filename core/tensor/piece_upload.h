@@ -34,8 +34,9 @@ class PieceUpload {
   // these ends before they change. Throws ValueError for rows that don't exist or belong to a piece
   // that has not arrived yet.
   void start(const std::vector<const void*>& rows, int64_t first, int64_t count);
-  // Of the pieces that have not arrived, that which was started first: returns when its arrays were
-  // read. Work enqueued from now on finds its rows. Throws ValueError where there is none.
+  // Takes the piece that was started first of those that have not arrived, and returns when its
+  // arrays were read. Work enqueued from now on finds its rows. Throws ValueError where there is
+  // none.
   void arrive();
   // The work enqueued so far is the last that reads the pieces that have arrived.
   void mark_used();

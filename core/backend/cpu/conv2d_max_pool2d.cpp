@@ -1,6 +1,7 @@
 // Chooses the kernels of conv2d_max_pool2d and its gradients. Those of the gradients pass over the
 // places without gradient, which are three of four and more; where the images have few channels,
-// the forward kernel has no full-size output. Else the ops that these stand for run as they are.
+// the forward kernel has no full-size output. In all other cases the ops that these stand for run
+// one by one.
 #include <cmath>
 #include <string>
 

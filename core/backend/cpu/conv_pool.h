@@ -42,8 +42,8 @@ struct ConvPool {
   int64_t share_begin(int64_t share) const { return conv.batch * share / num_shares(); }
 };
 
-// Whether all numbers are finite: sums have no other terms then. Where they aren't, 0 times
-// infinity or NaN is not 0, so that no place may be left out.
+// Whether all numbers are finite: sums have no other terms then. If they are not, a product of 0
+// and infinity or NaN is not 0, so no place may be left out.
 bool all_finite(const float* values, int64_t count);
 bool all_finite(const double* sums, int64_t count);
 

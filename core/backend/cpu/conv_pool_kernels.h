@@ -1,6 +1,6 @@
 // Inner loops of a convolution that ends in max pooling and of its gradients, on float32, for the
-// widest vectors of the machine. Of each window of the pooling one place has a gradient, and none
-// where relu gave 0: the gradients' loops go over lists of those places.
+// widest vectors of the machine. In each window of the pooling one place has a gradient, or no
+// place where relu gave 0: the gradients' loops go over lists of those places.
 //
 // Images are padded here, rows of them `row_step` elements apart. What a filter sees at a place,
 // its patch, is a run of kw * c neighbouring elements in each of kh rows. Kernels and their

@@ -133,7 +133,7 @@ void add_patches(const PatchPiece& piece, const FilterLists& lists, const float*
   with_piece<AddPatches>(piece, lists, kernel, gx);
 }
 
-// Of up to kWidth filters from `first` on, so that few lists grow at a time.
+// Lists the places of up to kWidth filters from `first` on, so that few lists grow at a time.
 KERASCNN_INLINE void list_some_places(const PooledGradients& g, const PlaceLists& lists,
                                       int64_t first, float* sums) {
   constexpr int64_t kSumPlaces = 64;  // in float, more of them in double
@@ -250,8 +250,8 @@ KERASCNN_INLINE void small_wgrad_block(const SmallWindow& s, const PooledGradien
   }
 }
 
-// So many rows of the kernel at a time as fit into registers, with a vector of positions for each
-// element of the run.
+// Takes as many rows of the kernel at a time as fit into registers, with a vector of positions for
+// each element of the run.
 template <int run>
 KERASCNN_INLINE void small_wgrad_rows(const SmallWindow& s, const PooledGradients& g, IntVec starts,
                                       int64_t filter, const float* image, float* totals) {
@@ -290,7 +290,7 @@ void small_wgrad(const SmallWindow& s, const PooledGradients& g, int64_t window_
   }
 }
 
-// The largest of the 4 sums of a window. After relu all that are not above 0 are equal.
+// The largest of the 4 sums of a window. After relu, all sums that are not above 0 are equal.
 KERASCNN_INLINE void pool_sums(const Vec (&sums)[4], bool relu, Vec& largest, IntVec& best) {
   Vec lower = sums[2];
   IntVec lower_best = 2 - IntVec{};
@@ -357,7 +357,7 @@ template <int blocks, int column>
 KERASCNN_INLINE void small_forward_row(const SmallWindow& s, bool relu, const float* image,
                                        const float* kernel, const float* bias, int64_t filters,
                                        float* y, uint8_t* index) {
-  // As many sums as registers allow beside weights and one number of the image.
+  // There are as many sums as registers allow beside weights and one number of the image.
   constexpr int kPlaces = kRegisters == 32 ? 3 : (blocks == 1 ? 2 : 1);
   int64_t place = 0;
   const auto run = [&]<int places>() {

@@ -28,7 +28,7 @@ struct Pieces {
   std::vector<PlacedPiece> all;
   int64_t kernel_size = 0;  // elements of all pieces of all filters
 
-  // Of at most `most_sums` vectors each, of nearly equal size.
+  // Each piece has at most `most_sums` vectors; all are of nearly equal size.
   Pieces(const ConvPool& g, int64_t width, int64_t most_sums) {
     const int64_t vectors = (g.run + width - 1) / width;
     for (int64_t row = 0; row < g.conv.kernel_height;) {
@@ -260,7 +260,7 @@ class ListedWgrad final : public Kernel {
     return (conv_rows - 1) * g.conv.stride_height + g.conv.kernel_height;
   }
 
-  // Of a thread.
+  // What each thread has.
   struct Memory {
     float* kernel;  // in pieces
     double* bias;

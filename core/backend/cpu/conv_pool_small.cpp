@@ -113,7 +113,7 @@ class SmallWgrad final : public Kernel {
     }
   }
 
-  // In the order of the threads.
+  // The shares are added in the order of the threads.
   void add_shares(const KernelArgs& args) const {
     const int64_t taps = g_.conv.kernel_height * g_.run;
     const int64_t count = g_.conv.output_channels;
@@ -219,7 +219,7 @@ std::unique_ptr<Kernel> make_small_wgrad(const ConvPool& g, std::unique_ptr<Kern
   return std::make_unique<SmallWgrad>(g, std::move(otherwise));
 }
 
-// With more channels oneDNN's convolution is faster.
+// Where there are more channels, oneDNN's convolution is faster.
 bool takes_small_forward(const ConvPool& g) {
   return g.conv.input_channels < 16 && g.pool.window_height == 2 && g.pool.window_width == 2;
 }

@@ -16,7 +16,7 @@ using UnaryLoop = void (*)(const void* x, void* out, int64_t count, double p0, d
 std::unique_ptr<Kernel> make_unary_kernel(const PlanRequest& request, UnaryLoop loop, double p0,
                                           double p1,
                                           const char* description = "kerascnn elementwise");
-// Of float32, and of 16-bit types, which are widened block by block and rounded once.
+// For float32, and for 16-bit types, which are widened block by block and rounded once.
 std::unique_ptr<Kernel> make_float_unary_kernel(const PlanRequest& request, ElementLoop loop,
                                                 double p0, double p1);
 
@@ -28,8 +28,8 @@ using BinaryLoop = void (*)(const void* a, int64_t a_step, const void* b, int64_
 // Operands are broadcast.
 std::unique_ptr<Kernel> make_binary_kernel(const PlanRequest& request, BinaryLoop loop,
                                            double parameter);
-// Of float32, and of 16-bit types, whose loop is the one of float32 too. `contiguous`, unless it is
-// null, does it where both steps are 1.
+// For float32, and for 16-bit types, which use the loop of float32 too. `contiguous`, unless it is
+// null, is used where both steps are 1.
 std::unique_ptr<Kernel> make_float_binary_kernel(const PlanRequest& request, BinaryLoop loop,
                                                  ElementLoop contiguous, double parameter);
 

@@ -42,7 +42,7 @@ void run_element_loop(ElementLoop loop, const T* a, const T* b, T* out, int64_t 
 // fused groups keep them.
 using ConditionLoop = void (*)(const float* a, const float* b, int64_t* out, int64_t count);
 
-// By the number of the op; null where it has no such loop.
+// The loops are indexed by the op's number; an op without such a loop has null.
 struct ElementLoops {
   ElementLoop of[kNumElementOps];
   ConditionLoop conditions[kNumElementOps];

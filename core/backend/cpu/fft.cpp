@@ -1,5 +1,6 @@
-// Fourier transforms, by the functions of host_fft.h. They want complex numbers as pairs: real and
-// imaginary parts are brought together and taken apart in the workspace, each thread its own lines.
+// Fourier transforms, by the functions of host_fft.h. They take complex numbers as pairs: each
+// thread brings real and imaginary parts of its lines together in the workspace, and takes them
+// apart there.
 #include "core/ops/fft.h"
 
 #include <array>
@@ -24,7 +25,7 @@ const HostFftLoops& loops_of(std::string_view op) {
   return functions.of_float;
 }
 
-// A NaN that no computation gives. Where it is still in a result, nothing has been computed.
+// A NaN that no computation gives. If it is still in a result, nothing has been computed.
 template <typename C>
 C untouched() {
   if constexpr (std::is_same_v<C, double>) {

@@ -61,7 +61,7 @@ struct FloatKernels {
   // Round to the nearest, as half.h does.
   void (*narrow_half)(const float* from, Half* to, int64_t count);
   void (*narrow_bfloat16)(const float* from, BFloat16* to, int64_t count);
-  // NaN where there is one. Of no elements: 0, -infinity, infinity.
+  // The result is NaN where an element is. Without elements it is 0, -infinity or infinity.
   double (*sum)(const float* x, int64_t count);
   float (*maximum)(const float* x, int64_t count);
   float (*minimum)(const float* x, int64_t count);

@@ -312,7 +312,7 @@ float sum_exp(const float* x, float shift, float* y, int64_t count) {
   return combine_partials(partials, [](float a, float b) { return a + b; });
 }
 
-// Without its sign bit, a float's bits are an integer of the same order.
+// Without the sign bit, the bits of floats are integers in the same order.
 uint32_t largest_magnitude(const float* x, int64_t count) {
   constexpr int kLanes = 4;  // as many maxima at a time as hide the latency of one
   const IntVec magnitude = 0x7fffffff - IntVec{};

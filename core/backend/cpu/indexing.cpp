@@ -173,8 +173,8 @@ std::unique_ptr<Kernel> plan_take_batches(const PlanRequest& request) {
   });
 }
 
-// buffer (n, ...), batch (m, ...), step int64 () -> the buffer. Where the output is the buffer
-// itself, nothing but the batch's rows is touched.
+// buffer (n, ...), batch (m, ...), step int64 () -> the buffer. If the output is the buffer itself,
+// only the batch's rows are touched.
 std::unique_ptr<Kernel> plan_put_batch(const PlanRequest& request) {
   const int64_t rows = request.inputs[0].shape[0];
   const int64_t batch_size = request.inputs[1].shape[0];

@@ -168,7 +168,8 @@ std::unique_ptr<Kernel> make_float_max_pool_grad(const Pool2DGeometry& g) {
           const int64_t row_size = g.input_width * g.channels;
           float* gx = output<float>(args, 0) + image * g.input_height * row_size;
           if (has_gaps) {
-            // From the end of the previous output row's input rows to the end of this one's.
+            // Covers the input rows from the end of the previous output row's to the end of this
+            // one's.
             const auto end_of = [&](int64_t r) {
               return r == g.output_height - 1
                          ? g.input_height

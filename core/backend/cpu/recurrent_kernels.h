@@ -15,8 +15,8 @@ constexpr int64_t kUnitAlignment = 16;
 inline int64_t padded_units(const RecurrentSizes& sizes) {
   return (sizes.units + kUnitAlignment - 1) / kUnitAlignment * kUnitAlignment;
 }
-// From one row to the next in the scratch memory of gates' gradients: a little more than they take,
-// because rows 4096 bytes apart would compete for one set of the cache.
+// The distance between rows in the scratch memory of gates' gradients: a little more than a row
+// takes, because rows 4096 bytes apart would compete for one set of the cache.
 inline int64_t gradient_row(const RecurrentSizes& sizes) {
   return sizes.gates() * sizes.units + 2 * kUnitAlignment;
 }

@@ -107,7 +107,7 @@ KERASCNN_INLINE void take_larger(Vec value, IntVec position, Vec& largest, IntVe
   best = take ? position : best;
 }
 
-// One bit for each lane of a comparison's result that is true.
+// The result has a bit for each lane of a comparison's result; it is set where the lane is true.
 KERASCNN_INLINE uint32_t lanes_of(IntVec truth) {
 #if defined(__AVX512F__)
   return _mm512_movepi32_mask(reinterpret_cast<__m512i>(truth));
@@ -120,7 +120,7 @@ KERASCNN_INLINE uint32_t lanes_of(IntVec truth) {
 #endif
 }
 
-// The chosen lanes one after another; needs room for kWidth elements.
+// Stores the chosen lanes one after another; needs room for kWidth elements.
 KERASCNN_INLINE void store_lanes(int32_t* to, IntVec value, uint32_t lanes) {
 #if defined(__AVX512F__)
   _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(static_cast<__mmask16>(lanes),
@@ -138,7 +138,8 @@ KERASCNN_INLINE void store_lanes(float* to, Vec value, uint32_t lanes) {
 #endif
 }
 
-// Of 2 * kWidth numbers, `low` and then `high`, those at `index` (modulo 2 * kWidth).
+// Picks those of the 2 * kWidth numbers in `low` and then `high` that `index` (modulo 2 * kWidth)
+// names.
 KERASCNN_INLINE Vec look_up(Vec low, Vec high, IntVec index) {
 #if defined(__AVX512F__)
   return _mm512_permutex2var_ps(low, reinterpret_cast<__m512i>(index), high);

@@ -63,7 +63,7 @@ inline std::unique_ptr<Kernel> make_kernel(std::string description,
       FunctionKernel::Traits{.workspace_bytes = workspace_bytes, .keeps_state = keeps_state});
 }
 
-// Of a function whose first launch, if there is one, is a kernel that begins with begin_kernel().
+// For a function whose first launch, if there is one, is a kernel that begins with begin_kernel().
 inline std::unique_ptr<Kernel> make_early_kernel(std::string description,
                                                  std::function<void(const KernelArgs&)> function,
                                                  int64_t workspace_bytes = 0,

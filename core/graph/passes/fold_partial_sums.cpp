@@ -100,7 +100,7 @@ class PartialSumFolder {
     rewriter_.copy_with_inputs(node, inputs);
   }
 
-  // In the shape of the gradient, for each copy.
+  // The stack with each copy in the shape of the gradient.
   ValueId stack_of(ValueId gradient, ValueId sums, const Scope& scope) {
     const ValueId stack = rewriter_.map(sums);
     if (sums == gradient) return stack;

@@ -15,7 +15,8 @@ namespace kerascnn {
 // What the passes know of where the graph will run.
 struct PassOptions {
   bool allow_tf32 = true;
-  // Backend::fuses of the device. Without it no op is made that is faster on some devices only.
+  // Backend::fuses of the device. Where it is missing, no op is made that is faster on some devices
+  // only.
   std::function<bool(const PlanRequest&)> fuses = nullptr;
   // Backend::num_partial_sums of the device.
   std::function<int64_t(const PlanRequest&)> num_partial_sums = nullptr;
@@ -124,8 +125,8 @@ RootedGraph fuse_dense_gradients(const RootedGraph& source, const PassOptions& o
 RootedGraph fold_partial_sums(const RootedGraph& source, const PassOptions& options);
 
 // The parameters whose gradients are known last get an update of their own, so that those of all
-// others, and the next step's kernels that wait for them, need not wait for the last gradients.
-// Where kernels run side by side.
+// others, and the next step's kernels that wait for them, need not wait for the last gradients. It
+// is done where kernels run side by side.
 RootedGraph split_updates(const RootedGraph& source, const PassOptions& options);
 
 // Loops and choices are left without the outputs that nobody reads, without the carries that only

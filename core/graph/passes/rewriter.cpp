@@ -17,7 +17,7 @@ T load(const void* data) {
   return value;
 }
 
-// Beyond this a double skips integers.
+// Beyond this number a double can't represent every integer.
 constexpr int64_t kMaxExactInteger = int64_t{1} << 53;
 
 std::optional<double> element_as_double(const Tensor& tensor) {

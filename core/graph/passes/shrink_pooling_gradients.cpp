@@ -51,7 +51,7 @@ class PoolingGradientShrinker {
              std::find(axes.begin(), axes.end(), axis - 4) != axes.end();
     };
     if (!axes.empty() && !(has(1) && has(2))) return false;
-    // In the target, where activations have changed places with the pooling already.
+    // It looks in the target, where activations have changed places with the pooling already.
     const Node* spread =
         producer(rewriter_.target(), rewriter_.map(node.inputs[0]), "max_pool2d_grad");
     if (spread == nullptr) return false;

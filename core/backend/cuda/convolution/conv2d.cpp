@@ -33,7 +33,7 @@ bool needs_direct(const Conv2DCall& call) {
 
 using PlanCall = std::unique_ptr<Kernel> (*)(const Conv2DCall&);
 
-// Of one op.
+// The own kernels of one op.
 struct OwnKernels {
   PlanCall tiled, tf32, direct;
 };
@@ -58,8 +58,8 @@ bool suits_tiled(const Conv2DCall& call) {
   return g.output_channels <= 32 || g.num_products() <= int64_t{1} << 27;
 }
 
-// Where one launch, with the bias in it, beats cuDNN's two or three; beyond, arithmetic counts, and
-// cuDNN's is up to five times as fast.
+// Up to this size one launch, with the bias in it, beats cuDNN's two or three; beyond it arithmetic
+// counts, and cuDNN's is up to five times as fast.
 bool suits_tf32(const Conv2DCall& call) {
   const Conv2DGeometry& g = call.geometry;
   const int64_t channels = std::max(g.input_channels, g.output_channels);
@@ -80,7 +80,7 @@ struct OwnCandidates {
   std::vector<KernelCandidate> before_cudnn, after_cudnn;
 };
 
-// As the rules have them.
+// The kernels in the order that the rules give.
 OwnCandidates own_candidates(const Conv2DCall& call, const OwnKernels& own) {
   OwnCandidates result;
   if (needs_direct(call)) {

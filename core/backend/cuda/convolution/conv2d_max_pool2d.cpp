@@ -30,7 +30,7 @@ struct OwnKernel {
   std::unique_ptr<Kernel> (*plan)(const ConvPoolCall&);
 };
 
-// Where several take a call, the first one is for it.
+// If several kernels take a call, the first one runs.
 std::vector<OwnKernel> own_kernels(std::string_view op) {
   if (op == "conv2d_max_pool2d_dgrad") return {{"kerascnn tf32", plan_conv_pool_dgrad_tf32}};
   if (op == "conv2d_max_pool2d_wgrad") {

@@ -62,7 +62,8 @@ struct ConvPool {
 // the tensor-core kernels TF32 that is not allowed or channel counts that don't divide.
 std::unique_ptr<Kernel> plan_conv_pool_small(const ConvPoolCall& call);
 std::unique_ptr<Kernel> plan_conv_pool_wgrad_small(const ConvPoolCall& call);
-// Of a batch so large that every multiprocessor has several images; else null.
+// These two are for batches so large that every multiprocessor has several images; else they are
+// null.
 std::unique_ptr<Kernel> plan_conv_pool_small_many(const ConvPoolCall& call);
 std::unique_ptr<Kernel> plan_conv_pool_many(const ConvPoolCall& call);
 std::unique_ptr<Kernel> plan_conv_pool_tf32(const ConvPoolCall& call);

@@ -223,7 +223,7 @@ std::unique_ptr<Kernel> plan_kernel(const ConvPoolCall& call) {
   Plan plan{{CellSource(1, 1, 1, 8), 0, 0, 0, 0, 0, 0}, 0};
   if (!find_items(c, kKernel, kTiles * 8, &plan)) return nullptr;
   const auto kernel = conv_pool_many_kernel<kKernel, kTiles, kSimple, true, kFloats>;
-  // Where nobody asks for the positions of maxima, as in prediction.
+  // For calls that don't ask for the positions of maxima, as in prediction.
   const auto values_only = conv_pool_many_kernel<kKernel, kTiles, kSimple, !kSimple, kFloats>;
   allow_most_shared_memory(kernel);
   allow_most_shared_memory(values_only);
@@ -262,7 +262,7 @@ std::unique_ptr<Kernel> plan_tiles(const ConvPoolCall& call) {
                               : plan_kernel<kKernel, kTiles, false, 2>(call);
 }
 
-// With as many columns for a block as there are, up to 64; with fewer where that leaves room.
+// A block takes all columns, up to 64, or fewer where that leaves room for more blocks.
 template <int kKernel>
 std::unique_ptr<Kernel> plan_many(const ConvPoolCall& call) {
   const int64_t channels = call.geometry.conv.output_channels;

@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads)
 template <int kKernel, int N>
 std::unique_ptr<Kernel> plan_forward(const ConvPoolCall& call) {
   const ConvPool c(call.geometry);
-  // As many rows as give every thread of a block something to do.
+  // Takes as many rows as give every thread of a block something to do.
   const int64_t full = int64_t{kThreads} * N / (int64_t{c.pooled_width} * c.output_channels);
   const CellBand band(c, kKernel, static_cast<int>(std::clamp<int64_t>(full, 1, c.pooled_height)));
   const int64_t weights = (num_elements(call.geometry.conv.kernel_shape()) + 3) / 4 * 4;
@@ -320,7 +320,7 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
                               });
 }
 
-// Beyond this, spreading input channels over tensor cores is faster.
+// With more input channels than this, spreading them over tensor cores is faster.
 constexpr int64_t kFewChannels = 4;
 
 bool fits(const ConvPoolCall& call) {

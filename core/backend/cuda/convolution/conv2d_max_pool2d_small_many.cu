@@ -190,9 +190,9 @@ int64_t shared_bytes(const ConvPool& c, const Items& items) {
           int64_t{items.cell_rows} * c.pooled_width);
 }
 
-// As many rows of an image as fit; several images where that leaves fewer threads without work.
-// False where not even one row fits, or the batch is so small that blocks would do little but load
-// weights.
+// Takes as many rows of an image as fit, or several images where that leaves fewer threads without
+// work. False where not even one row fits, or the batch is so small that blocks would do little but
+// load weights.
 bool find_items(const ConvPool& c, int kernel, int channels_of_thread, Items* found) {
   const int64_t wanted = int64_t{3} * Context::current().multiprocessors();
   for (int cell_rows = c.pooled_height; cell_rows >= 1; cell_rows /= 2) {
@@ -231,7 +231,7 @@ std::unique_ptr<Kernel> plan_kernel(const ConvPoolCall& call) {
   if (!find_items(c, kKernel, N, &items)) return nullptr;
   const auto bytes = static_cast<size_t>(shared_bytes(c, items));
   const auto kernel = conv_pool_small_many_kernel<kKernel, kChannels, N, kSimple, true>;
-  // Where nobody asks for the positions of maxima, as in prediction.
+  // For calls that don't ask for the positions of maxima, as in prediction.
   const auto values_only = conv_pool_small_many_kernel<kKernel, kChannels, N, kSimple, !kSimple>;
   const auto blocks_of = [&](auto* function) {
     int together = 0;
@@ -261,7 +261,7 @@ std::unique_ptr<Kernel> plan_activation(const ConvPoolCall& call) {
                                                   : plan_kernel<kKernel, kChannels, N, false>(call);
 }
 
-// As many output channels for a thread as its registers have room for the weights of, about 60.
+// A thread takes as many output channels as its registers hold weights for, about 60.
 template <int kKernel, int kChannels>
 std::unique_ptr<Kernel> plan_width(const ConvPoolCall& call) {
   constexpr int kTaps = kKernel * kKernel * kChannels;

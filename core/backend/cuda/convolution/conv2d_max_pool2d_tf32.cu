@@ -64,7 +64,7 @@ __device__ __forceinline__ void load_input(const float* x, float* tile, const Co
       [](float* to, float4 v) { store_in_pixel(to, v); });
 }
 
-// They are channels of one column.
+// The four weights that a thread copies are channels of one column.
 struct ChannelsOfWeights : WeightColumn {
   __device__ __forceinline__ void store(int tap, float4 v) const {
     *reinterpret_cast<float4*>(to + tap * to_tap) = v;
@@ -114,7 +114,7 @@ struct SpreadColumn {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const int down = gradient.positions[k] >> 1, right = gradient.positions[k] & 1;
-      // Of windows that reach out of the band.
+      // Windows may reach out of the band.
       if (static_cast<unsigned>(window_row + down) >= static_cast<unsigned>(rows)) continue;
       window[down * row_pitch + right * pixel + 2 * k] = unbiased_tf32(gradient.values[k]);
     }
@@ -329,8 +329,8 @@ struct Layout {
   size_t bytes;
 };
 
-// As many cells for a block as fit and leave work for all multiprocessors. False where not even one
-// row of cells fits.
+// A block takes as many cells as fit and leave work for all multiprocessors. False where not even
+// one row of cells fits.
 bool find_layout(const ConvPool& c, int kernel, int cells_down, int cells_across,
                  int source_channels, int columns, int blocks_across, Layout* layout) {
   const int64_t most = Context::current().properties().sharedMemPerBlockOptin;

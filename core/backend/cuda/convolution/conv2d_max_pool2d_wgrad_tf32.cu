@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kRuns = 4;  // of a warp: 32 rows
 constexpr int kMaxWarps = 12;
-// Of a thread, under way together: the sums keep most registers for themselves.
+// A thread has so many loads under way together; the sums need most of its registers.
 constexpr int kLoads = 4;
 // Factors of 8 pixels whose input a warp has in registers.
 constexpr int kDepths = 3;
@@ -28,10 +28,11 @@ constexpr int kAhead = 4;
 // Two multiprocessors that are neighbours always take a cluster of two large blocks; of larger
 // clusters not as many fit at a time as multiprocessors.
 constexpr int kClusterBlocks = 2;
-// Of a larger result every copy costs.
+// Where the result is larger than this, every further copy of it costs time.
 constexpr int64_t kSmallResult = 8192;
 
-// Of pixels that lanes read down: 4 of them with 8 channels fall into 32 banks.
+// A row is padded so that 4 pixels with 8 channels, which lanes read down a column, fall into 32
+// different banks.
 __host__ __device__ constexpr int padded_row(int columns) {
   return columns % 16 == 0 ? columns + 8 : columns;
 }

@@ -55,7 +55,7 @@ Gather forward_gather(const Conv2DGeometry& g) {
   return a;
 }
 
-// Of a convolution with stride 1: the input's gradient gathers from the output's gradient.
+// For a convolution with stride 1, whose input's gradient gathers from the output's gradient.
 Gather dgrad_gather(const Conv2DGeometry& g) {
   Gather a = forward_gather(g);
   std::swap(a.result_height, a.source_height);

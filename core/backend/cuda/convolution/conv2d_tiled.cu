@@ -133,7 +133,7 @@ __global__ void conv_tiled_kernel(const float* __restrict__ x, const float* __re
 template <int N, bool kTurned>
 std::unique_ptr<Kernel> plan_product(const Conv2DCall& call) {
   const Conv c(call.geometry);
-  // As many rows as give every thread of a block something to do, as few as give every
+  // Takes as many rows as give every thread of a block something to do, and as few as give every
   // multiprocessor two blocks.
   const int64_t full = ceil_div(kThreads * N, int64_t{c.output_width} * c.output_channels);
   const int64_t spread = c.batch * c.output_height / (2 * Context::current().multiprocessors());

@@ -48,7 +48,7 @@ template <int kTiles>
 struct WeightPlaces {
   static constexpr int kOfEight = 8 * kTiles * 8;
 
-  // Of channel `channel` and column `column`, from the tap's first float on.
+  // The place of channel `channel` and column `column`, counted from the tap's first float on.
   __device__ __forceinline__ static int at(int channel, int column) {
     return channel / 8 * kOfEight + place_in_factor(channel % 8, column, kTiles * 8);
   }
@@ -62,7 +62,7 @@ __device__ __forceinline__ void multiply_cells(const float* source, const float*
                                                const CellSource& t, int first_depth, int depth_step,
                                                float (&sums)[2][kTiles][4]) {
   using Places = WeightPlaces<kTiles>;
-  // For more rows of a larger kernel there are not enough registers.
+  // There are not enough registers for more rows of a larger kernel.
   constexpr int kUnderWay = kKernel <= 3 ? 1 : 0;
   const int row_pitch = t.columns * t.pixel;
   const int tap_pitch = t.channels / 8 * Places::kOfEight;
@@ -129,8 +129,8 @@ struct WeightColumn {
   }
 };
 
-// They are columns of one channel: each thread starts with another of them, so that few write to
-// one bank.
+// A thread's items are columns of one channel. Each thread starts with a different column, so that
+// few threads write to one bank.
 struct ColumnsOfWeights : WeightColumn {
   int turn;
 

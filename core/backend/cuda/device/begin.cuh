@@ -14,9 +14,9 @@ namespace kerascnn::cuda {
 // The beginning of every kernel that make_early_kernel or make_summing_kernel launches first or
 // launch_waiting launches, before it touches memory: waits until all kernels that the launch
 // depends on have ended and their writes can be seen; returns at once where the launch was an
-// ordinary one. Then lets the next kernel start, and wait in turn. In this order, not the other way
-// round: whoever still reads what this kernel overwrites has ended before the next one starts, so
-// that no cache of a multiprocessor can hold old values for it.
+// ordinary one. Then lets the next kernel start, and wait in turn. The order of these two matters:
+// a kernel that still reads what this one overwrites has ended before the next one starts, so that
+// no cache of a multiprocessor can hold old values for it.
 __device__ __forceinline__ void begin_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

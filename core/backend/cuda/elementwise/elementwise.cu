@@ -364,7 +364,7 @@ void set_buffers(const KernelArgs& args, Params& params) {
 }
 
 // Kernels that wait by themselves start early where they are launched one by one as well: the
-// driver takes a sixth less time for it. In a graph its edges say which do.
+// driver takes a sixth less time for it. In a graph the edges say which kernels do.
 class EagerStart {
  public:
   bool on(cudaStream_t stream) const { return is_allowed_ && context_->is_own(stream); }

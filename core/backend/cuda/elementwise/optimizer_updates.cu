@@ -23,8 +23,8 @@ namespace {
 constexpr int kUpdateThreads = 128;
 constexpr int kWidth = 4;  // elements that a thread loads at once
 constexpr int64_t kStretch = kUpdateThreads * kWidth;
-// Of a stack, threads above one another: at least so many that each of them has one element of the
-// sum to update, at most so many that a row is a whole sector of memory.
+// How many threads take the copies of a stack: at least so many that each of them has one element
+// of the sum to update, at most so many that a row is a whole sector of memory.
 constexpr int kLeastRows = kWidth;
 constexpr int kMostRows = 32;
 constexpr int kAhead = 4;  // loads of a stack that a thread has under way together

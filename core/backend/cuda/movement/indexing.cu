@@ -17,8 +17,8 @@ namespace {
 constexpr int kCopyThreads = 128;  // batches are small: more blocks reach more of the GPU
 
 // Rows of `batch` become rows step * batch_size, ... of `out`, as far as there are such; rows of
-// `words` words. In place nothing but these is touched; else the rest comes from `buffer`, so that
-// it is one launch either way.
+// `words` words. In place, only these rows are touched; otherwise the rest is copied from `buffer`.
+// It is one launch either way.
 template <typename Word>
 __global__ void put_batch(const Word* buffer, const Word* __restrict__ batch,
                           const int64_t* __restrict__ step, Word* out, int64_t batch_size,

@@ -286,7 +286,7 @@ std::unique_ptr<Kernel> plan(const CtcSizes& sizes) {
                                 memory + layout.beta,
                                 is_shared ? nullptr : memory + layout.rows,
                                 memory + layout.outcome};
-    // Without frames or classes there are none to be written either.
+    // Where there are no frames or classes, there are no gradients to write either.
     const int64_t frames = sizes.samples * sizes.frames;
     const unsigned frame_grid = grid_for(frames, RowThreads<32>::kRowsPerBlock);
     if (frames > 0) {

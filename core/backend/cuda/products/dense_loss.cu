@@ -242,7 +242,8 @@ __global__ void __launch_bounds__(kMaxThreads<kClasses>)
 
   const int first_of_warp = split * p.slice + warp * kWarpFeatures;
   Features x[kRows];
-  // For the loss eight lanes have a row; where rows are few, the others do the same once more.
+  // For the loss, eight lanes of a warp share a row; where there are few rows, the other lanes do
+  // the same work again.
   const int own_row = min(first_row + lane / 8 % kRows, p.rows - 1);
   const int column = lane % 8 * 4;
   int64_t label = 0;
@@ -493,8 +494,8 @@ std::unique_ptr<Kernel> plan(const PlanRequest& request, const Launch& launch) {
       });
 }
 
-// Where there are more products than this, every block's reading of the layer's kernel counts for
-// more than launches.
+// With more products than this, the time that every block takes to read the layer's kernel counts
+// for more than launches.
 constexpr int64_t kMaxProducts = int64_t{1} << 24;
 
 }  // namespace

@@ -24,8 +24,8 @@ constexpr int kUnit = 16;       // of the summed axis, loaded by a warp at once
 constexpr int kUnits = 2;       // that a warp loads at once
 constexpr int kMaxWarps = 8;    // of a block; they share the sum
 constexpr int kMaxSplits = 16;  // blocks that share a tile: the largest cluster
-// A tile as 256 vectors of 4. In shared memory they lie as the fragments have them, 8 rows of one
-// vector per lane, padded so that pairs of rows fall into different banks.
+// A tile as 256 vectors of 4. In shared memory the vectors lie as the fragments have them, 8 rows
+// of one vector per lane, padded so that pairs of rows fall into different banks.
 constexpr int kVectors = kTile * kTile / 4;
 constexpr int kPaddedLanes = 36;
 constexpr int kPartVectors = 8 * kPaddedLanes;
@@ -118,8 +118,8 @@ struct BlockSums {
 };
 
 // Sums over the second matrix's rows, for ends that take them with `store_column_sum`: every block
-// reads all of its columns anyway. In float32, not rounded as the product's factors are. Nothing
-// for other ends.
+// reads all of its columns anyway. The sums are of float32, not rounded as the product's factors
+// are. Nothing for other ends.
 template <typename End>
 constexpr bool kSumsColumns =
     requires(const End& end, const ProductShape& p, float sum) { end.store_column_sum(p, 0, sum); };
@@ -152,7 +152,8 @@ struct ColumnSums<true> {
     float4 total = {sums[0], sums[1], sums[2], sums[3]};
 #pragma unroll
     for (int step = 1; step < 4; step *= 2) {
-      // The lanes of a group have the same columns. Of two numbers the sum has no order.
+      // The lanes of a group have the same columns. A sum of two numbers is the same in either
+      // order, so all lanes get the same bits.
       total.x += __shfl_xor_sync(0xffffffffu, total.x, step);
       total.y += __shfl_xor_sync(0xffffffffu, total.y, step);
       total.z += __shfl_xor_sync(0xffffffffu, total.z, step);
@@ -269,7 +270,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 2)
   if constexpr (kCluster) arrive_in_cluster();
 
   float sums[2][4][4] = {};
-  // Of the blocks that share columns the first one takes their sums.
+  // Among the blocks that share columns, the first one takes their sums.
   ColumnSums<kSumsColumns<End>> columns(first_row == 0);
   if (p.vector_a && p.vector_b) {
     sum_in_warp<kTransposeA, kTransposeB, true>(sums, columns, a, b, p, first_row, first_column,
@@ -278,7 +279,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 2)
     sum_in_warp<kTransposeA, kTransposeB, false>(sums, columns, a, b, p, first_row, first_column,
                                                  k_begin, k_end, settled);
   }
-  // Behind the parts, where clusters receive theirs.
+  // The sums of columns lie behind the parts, where clusters receive theirs.
   float* of_columns = reinterpret_cast<float*>(parts + threads / 32 * kPartVectors);
   columns.share(of_columns);
   const BlockSums block = sum_in_block(parts, sums);
@@ -462,7 +463,7 @@ std::unique_ptr<Kernel> plan_small_matmul(const std::string& op, DType dtype, co
                                           const ActivationCall& activation) {
   if (!takes_small_matmul(dtype, g, allow_tf32)) return nullptr;
   if (!is_frequent(activation)) {
-    // Of dense only, which transposes nothing.
+    // Only dense has such activations, and dense transposes nothing.
     if (g.transpose_a || g.transpose_b) return nullptr;
     return plan_activation<false, false, true>(op, g, has_bias, activation);
   }

@@ -29,8 +29,8 @@ class BackwardCluster {
   };
 
  public:
-  // Behind the product's shared memory: what of the gradient of h does not go through the gates,
-  // and the gradient of the cell states, (rows, units).
+  // Behind the product's shared memory lie the part of the gradient of h that does not go through
+  // the gates, and the gradient of the cell states, each (rows, units).
   static int64_t bytes(int64_t rows) {
     return (Product::floats(rows) + 2 * rows * kUnits) * static_cast<int64_t>(sizeof(float));
   }
@@ -102,7 +102,8 @@ class BackwardCluster {
     saved.counts = b_.mask == nullptr || b_.mask[time];
   }
 
-  // Of h behind the step, but for what comes from its output: the blocks' shares in their order.
+  // The gradient of h behind the step without what comes from its output: the sum of the blocks'
+  // shares in their order.
   __device__ __forceinline__ float total(int64_t step, int item) const {
     float sum = h_[item];
     if (step + 1 < s_.time) {
@@ -126,7 +127,7 @@ class BackwardCluster {
         h_[item] = gh;
         write_gradients(step, item, gradients);
       }
-      // Of a GRU the fourth, of the sum from h, is in the third's place.
+      // A GRU's fourth gate, the sum from h, is in the third one's place.
 #pragma unroll
       for (int gate = 0; gate < Product::kFilledGates; ++gate) {
         const bool is_none = kGates == 3 && gate == 3;

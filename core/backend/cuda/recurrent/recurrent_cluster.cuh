@@ -31,7 +31,7 @@ struct Job {
   int64_t rows;  // of a cluster, a multiple of those that are computed at a time
 };
 
-// Of this thread's block: which one of its cluster it is, and the first row of the batch that the
+// Which block of its cluster this thread's block is, and the first row of the batch that the
 // cluster has.
 template <int kBlocks>
 __device__ __forceinline__ int rank_in_cluster() {
@@ -84,8 +84,8 @@ struct Finished {
   float h, c, before;
 };
 
-// Of an LSTM `gates` are the activations, of a GRU z, r, and the candidate's sums from x and from
-// h. A step that does not count leaves the states as they were.
+// For an LSTM, `gates` are the activations; for a GRU they are z, r, and the candidate's sums from
+// x and from h. A step that does not count leaves the states as they were.
 template <int kGates>
 __device__ __forceinline__ Finished finish_state(const float (&gates)[4], float before,
                                                  float cell_before, bool counts) {

@@ -13,7 +13,7 @@ constexpr int kDepth = 16;
 constexpr int kFewRows = 2;
 constexpr int kManyRows = 4;
 
-// Of a block with `units` of the units, one of `blocks`.
+// The sizes of a block that has `units` of the units and is one of `blocks`.
 template <int units, int blocks>
 struct Split {
   static constexpr int kUnits = units;

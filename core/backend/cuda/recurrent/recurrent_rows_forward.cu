@@ -15,8 +15,8 @@ struct ForwardLanes {
   static constexpr int kCopies = kLanes > rows ? kLanes / rows : 1;
 };
 
-// Of the shared memory: states twice, (rows, all units); the lanes' cell states; sums of a unit's
-// gates.
+// The parts of the shared memory: states twice, (rows, all units); the lanes' cell states; sums of
+// a unit's gates.
 template <typename S, int kRows>
 struct ForwardMemory {
   float* h;
@@ -122,7 +122,7 @@ class ForwardCluster {
     __syncthreads();
   }
 
-  // Of the sums that this lane is left with: number row * 4 + gate of the group's.
+  // The number, row * 4 + gate of the group, of one of the sums that this lane is left with.
   __device__ __forceinline__ int number(int held) const {
     return lane_ / Sums::kRepeats * kHeld + held;
   }

@@ -107,7 +107,7 @@ class Weights {
   static constexpr int kRest = chunks - kHeld;
 
  public:
-  // Of shared memory, for each warp.
+  // How much shared memory each warp needs.
   static constexpr int kFloats = kRest * tiles * 2 * 32 * kTileWeights;
 
   // number(row, k) tells those of the factor.
@@ -179,7 +179,7 @@ class Weights {
   uint4* rest_;
 };
 
-// Of a block with `units` of the units, one of `blocks`.
+// The sizes of a block that has `units` of the units and is one of `blocks`.
 template <int units, int blocks>
 struct TileSplit {
   static constexpr int kUnits = units;

@@ -26,9 +26,9 @@ struct Parts {
   static_assert(kThreads % S::kUnits == 0 && S::kUnits % 32 == 0);
 };
 
-// Of the shared memory: weights; states twice, (rows, all units), as factors; states and cell
-// states of the block's units in float32; sums of a tile's rows, of each slice; the new states of
-// the block's units, which go to the other blocks in pieces.
+// The parts of the shared memory: weights; states twice, (rows, all units), as factors; states and
+// cell states of the block's units in float32; sums of a tile's rows, of each slice; the new states
+// of the block's units, which go to the other blocks in pieces.
 template <typename N, typename S, int gates>
 struct ForwardMemory {
   using P = Parts<N, S, gates>;

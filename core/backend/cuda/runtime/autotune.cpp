@@ -91,8 +91,8 @@ std::vector<float> on_host(const Tensor& tensor) {
   }
 }
 
-// Of the largest number: two units in the last place of the 16-bit types, what Winograd's
-// transforms lose in the others.
+// The tolerance relative to the largest number: two units in the last place of the 16-bit types,
+// and what Winograd's transforms lose in the others.
 double tolerance(DType dtype, bool allow_tf32) {
   if (dtype == DType::BFloat16) return 0x1p-7;
   return dtype == DType::Float16 || (dtype == DType::Float32 && allow_tf32) ? 0x1p-10 : 0x1p-16;
@@ -204,7 +204,7 @@ class KernelTrial {
   std::vector<std::vector<float>> expected_;  // what the first kernel computed
 };
 
-// For profiles: what trials launch is none of the layers' work.
+// In profiles, what trials launch does not count as the layers' work.
 CallInfoPtr trial_call(const PlanRequest& request, Device device) {
   CallInfo info = make_call_info(request.op, request.attributes, request.inputs, request.outputs);
   info.op = std::string(request.op.name);
@@ -234,7 +234,7 @@ std::unique_ptr<Kernel> choose_fastest(const PlanRequest& request, int64_t num_p
                                           candidates, time);
     if (kernel != nullptr) return kernel;
   } catch (const OutOfMemoryError&) {
-    // There is none to find out. What the trial holds goes back before others are planned.
+    // There is no choice to find out. What the trial holds goes back before others are planned.
   }
   trial.reset();
   return first_of(candidates);

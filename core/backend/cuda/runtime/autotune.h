@@ -9,7 +9,8 @@
 
 namespace kerascnn::cuda {
 
-// So few multiplications are over before they are started: there the host's rules know better.
+// Kernels of so few multiplications end before the next one is launched, so that times say nothing:
+// the host's rules choose better there.
 constexpr int64_t kFewProducts = int64_t{1} << 24;
 
 // Does choose_fastest time the candidates of such a call?

@@ -15,8 +15,8 @@ void check(cudaError_t status, std::string_view call);
 void check(cudnnStatus_t status, std::string_view call);
 void check(cublasStatus_t status, std::string_view call);
 
-// After a kernel launch: reports the launch's own error (a bad grid, too much shared memory) and
-// clears it.
+// Call it after a kernel launch: it reports the launch's own error (a bad grid, too much shared
+// memory) and clears it.
 void check_launch(std::string_view kernel);
 
 }  // namespace kerascnn::cuda

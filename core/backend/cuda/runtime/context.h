@@ -21,7 +21,8 @@ class Context {
  public:
   explicit Context(int index);
 
-  // Of the device that is current for the calling thread (Backend::activate() makes one current).
+  // The context of the device that is current for the calling thread (Backend::activate() makes one
+  // current).
   static Context& current();
   static Context& of_device(int index);  // created on first use, alive until the process ends
 
@@ -29,7 +30,7 @@ class Context {
   int multiprocessors() const { return properties_.multiProcessorCount; }
   const cudaDeviceProp& properties() const { return properties_; }
   int compute_capability() const { return properties_.major * 10 + properties_.minor; }
-  // To put work on, or to wait for: what was to be done before is on it.
+  // Use it to put work on, or to wait for it: all earlier work is on it already.
   cudaStream_t stream() {
     later_runs_->flush();
     return stream_.get();

@@ -143,8 +143,8 @@ int64_t CudaBackend::max_unshared_bytes() const {
   return has_branches ? 2 * static_cast<int64_t>(context_.properties().l2CacheSize) : 0;
 }
 
-// As many as a part of the L2 cache holds: where intermediate results are larger, the kernels of
-// one step fill the GPU.
+// There are as many lanes as a part of the L2 cache holds: where intermediate results are larger,
+// the kernels of one step fill the GPU.
 int64_t CudaBackend::max_lanes(int64_t arena_bytes) const {
   if (max_unshared_bytes() == 0) return 1;
   if (const int64_t wanted = env_positive("KERASCNN_CUDA_LANES", 0); wanted > 0) return wanted;

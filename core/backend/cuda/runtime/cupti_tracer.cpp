@@ -48,7 +48,7 @@ struct Cupti {
 #undef KERASCNN_DECLARE
 };
 
-// Beside the CUDA runtime lies the wheel's library, below it that of a system CUDA.
+// The wheel's library lies beside the CUDA runtime, that of a system's CUDA below it.
 std::vector<std::string> library_paths() {
   std::vector<std::string> paths = {kLibrary};
   Dl_info info{};

@@ -17,8 +17,8 @@ class CuptiTracer final : public DeviceTracer {
  public:
   static CuptiTracer& get();
 
-  // For the recording that goes on. Throws DeviceError with the remedy where CUPTI is missing, or
-  // serves another profiler.
+  // What belongs to the recording that is going on. Throws DeviceError with the remedy where CUPTI
+  // is missing, or serves another profiler.
   void ensure_started();
   void finish() override;
 

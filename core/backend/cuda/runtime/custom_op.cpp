@@ -15,7 +15,7 @@
 namespace kerascnn::cuda {
 namespace {
 
-// Of kernels of elements, as their source is written (kerascnn/ops/custom_source.py).
+// The source of element kernels is written for these sizes (kerascnn/ops/custom_source.py).
 constexpr int64_t kElementThreads = 128;
 constexpr int64_t kElementsOfThread = 4;
 constexpr int64_t kDefaultSharedBytes = 48 * 1024;
@@ -44,7 +44,7 @@ bool is_empty(const CustomLaunch& launch) {
   return std::find(launch.grid.begin(), launch.grid.end(), 0) != launch.grid.end();
 }
 
-// Before anything is launched: what the device would refuse, in words.
+// Says in words what the device would refuse, before anything is launched.
 void check_launch_limits(const CustomOp& op, const CustomLaunch& launch,
                          const cudaFuncAttributes& attributes) {
   const cudaDeviceProp& device = Context::current().properties();

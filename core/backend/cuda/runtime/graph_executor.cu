@@ -19,10 +19,10 @@ namespace {
 // ten kernels; more than this gains little and makes capture slower.
 constexpr int64_t kNodesOfTurn = 512;
 constexpr int64_t kLeastOfTurn = 4, kMostOfTurn = 64;  // steps
-// So many times as much where steps have lanes: there whole steps run side by side.
+// Steps with several lanes get this many times as much: there whole steps run side by side.
 constexpr int64_t kTimesWithLanes = 2;
-// So many runs of one step are left to the loop, such as those of each epoch's last batch. Then it
-// is clear that somebody looks up after each step, and a graph of its own is worth its capture.
+// This many runs of one step are left to the loop, such as those of each epoch's last batch. Then
+// it is clear that somebody looks up after each step, and a graph of its own is worth its capture.
 constexpr int64_t kSingleRunsInLoop = 32;
 
 __global__ void set_turns(int64_t* remaining, int64_t turns) { *remaining = turns; }
@@ -320,7 +320,7 @@ void GraphExecutor::run(int64_t steps) {
   }
 }
 
-// As run() does it, but the host repeats the turns: CUPTI does not know the kernels in a loop's
+// Does what run() does, but the host repeats the turns: CUPTI does not know the kernels in a loop's
 // body.
 void GraphExecutor::run_profiled(int64_t steps) {
   CuptiTracer::get().ensure_started();

@@ -63,7 +63,7 @@ class GraphExecutor : public Executor {
   bool uses_loops_;                     // KERASCNN_CUDA_LOOPS
   int64_t* remaining_turns_ = nullptr;  // on the device: what a loop counts down
   std::map<int64_t, Captured> loops_;   // by the steps of a turn
-  // Without a loop, whose cost shows where steps come one by one.
+  // Graphs without a loop: the cost of a loop shows where steps come one by one.
   std::map<int64_t, Captured> straight_;  // by their steps
   int64_t single_runs_;
   // Turns without loops, of the recording that goes on: only such graphs' kernels are known by the

@@ -31,7 +31,7 @@ HostStaging::HostStaging(Backend& backend, Context& context)
 
 bool HostStaging::copy(void* destination, const void* source, int64_t bytes) {
   if (bytes > Backend::kMostStagedBytes) return false;  // twice through memory takes too long
-  // Before the lock: steps that wait for the stream may have copies of their own.
+  // This comes before the lock: steps that wait for the stream may have copies of their own.
   const cudaStream_t stream = context_.stream();
   const std::lock_guard lock(mutex_);
   if (!make_room(bytes, stream)) return false;

@@ -20,7 +20,7 @@ namespace {
 // BoundLoop::counters.
 constexpr int kStep = 0, kCount = 1, kRow = 2;
 constexpr size_t kMostCopies = 32;  // of a launch
-// Of a turn of the WHILE node, where the number of steps is known.
+// The most steps in a turn of the WHILE node, where the number of steps is known.
 constexpr int64_t kMostSteps = 16;
 constexpr int64_t kMostLaunches = 64;
 constexpr int64_t kMostCopyBlocks = 512;
@@ -269,7 +269,7 @@ class LoopKernel final : public Kernel {
     ConditionalNode node(stream);
     const Decision decision{node.handle(), true};
     begin(loop, decision, stream);
-    // Those that are no whole turn come first.
+    // Steps that don't fill a turn come first.
     for (int64_t i = 0; i < loop.length % steps; ++i) step(loop, {}, stream);
     node.add(cudaGraphCondTypeWhile, inner_stream, {[&](cudaStream_t inner) {
                for (int64_t i = 0; i < steps; ++i) {
