@@ -16,7 +16,7 @@
 
 namespace kerascnn {
 
-// Graphs that an op runs, such as a loop's body (core/graph/body.h). Equal where they are the same
+// Graphs that an op runs, such as a loop's body. Equal where they are the same
 // objects.
 struct Body;
 using BodyPtr = std::shared_ptr<Body>;

@@ -62,6 +62,27 @@ class ScopesGuard {
   Phase phase_;
 };
 
+// Adds what a gradient rule asks for to the graph of the node.
+class NodeGradientContext final : public GradientContext {
+ public:
+  NodeGradientContext(Graph& graph, const Node& node, const std::vector<ValueId>& output_gradients)
+      : GradientContext(node.inputs, node.outputs, output_gradients, node.attributes),
+        graph_(graph) {}
+
+  const TensorSpec& spec(ValueId value) const override { return graph_.value(value).spec; }
+
+ private:
+  std::vector<ValueId> add_node(const OpDef& op, const std::vector<ValueId>& inputs,
+                                const Attributes& attributes) override {
+    return graph_.apply(op, inputs, attributes);
+  }
+  ValueId add_constant(const TensorSpec& spec, double value) override {
+    return graph_.full(spec, value);
+  }
+
+  Graph& graph_;
+};
+
 }  // namespace
 
 std::vector<ValueId> differentiate(Graph& graph, const Node& node,
@@ -71,7 +92,7 @@ std::vector<ValueId> differentiate(Graph& graph, const Node& node,
                              "\" is not differentiable: ", node.op->not_differentiable,
                              ". A gradient was asked for that leads through it"));
   }
-  GradientContext context(graph, node, output_gradients);
+  NodeGradientContext context(graph, node, output_gradients);
   std::vector<ValueId> gradients = node.op->gradient(context);
   if (gradients.size() != node.inputs.size()) {
     throw ValueError(message("the gradient rule of op \"", node.op->name, "\" gave ",
@@ -265,7 +286,7 @@ std::vector<ValueId> Graph::gradients(const std::vector<ValueId>& targets,
     const TensorSpec& spec = values_.at(id).spec;
     if (is_floating(spec.dtype)) continue;
     throw TypeError(message("gradient: the target is ", spec_string(spec),
-                            ", and only floating tensors have gradients; cast it (ops.cast) before "
+                            ", and only floating tensors have gradients; cast it before "
                             "what follows is computed"));
   }
   GraphWalk walk(*this, targets, sources, tape);
@@ -346,7 +367,7 @@ GraphPart cut_from(const Graph& whole, size_t first_node, const std::vector<Valu
     if (!needed[node.outputs.front()]) continue;
     std::vector<ValueId> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(map[whole.without_reading(id)]);
-    const std::vector<ValueId> results = part.graph.apply(node.op->name, inputs, node.attributes);
+    const std::vector<ValueId> results = part.graph.apply(*node.op, inputs, node.attributes);
     part.graph.set_scope(static_cast<int32_t>(part.graph.nodes().size()) - 1, node.scope);
     for (size_t i = 0; i < results.size(); ++i) map[node.outputs[i]] = results[i];
   }

@@ -82,25 +82,31 @@ ValueId Graph::full(const TensorSpec& spec, double value) {
 
 std::vector<ValueId> Graph::apply(std::string_view op, const std::vector<ValueId>& inputs,
                                   const Attributes& attributes) {
+  const OpDef& definition =
+      with_scope(current_scope().path, [&]() -> const OpDef& { return find_op(op); });
+  return apply(definition, inputs, attributes);
+}
+
+std::vector<ValueId> Graph::apply(const OpDef& op, const std::vector<ValueId>& inputs,
+                                  const Attributes& attributes) {
   const Scope scope = current_scope();
   return with_scope(scope.path, [&] {
-    const OpDef& definition = find_op(op);
     std::vector<TensorSpec> specs;
     specs.reserve(inputs.size());
     for (ValueId id : inputs) {
       if (id < 0 || static_cast<size_t>(id) >= values_.size()) {
-        throw ValueError(message(op, ": value %", id, " is not part of this graph, which has ",
+        throw ValueError(message(op.name, ": value %", id, " is not part of this graph, which has ",
                                  values_.size(), " values"));
       }
       specs.push_back(values_[id].spec);
     }
-    std::vector<TensorSpec> outputs = infer_outputs(definition, attributes, specs);
+    std::vector<TensorSpec> outputs = infer_outputs(op, attributes, specs);
     for (const ValueId id : inputs) {
       if (phase_ != kForward || values_[id].kind != ValueKind::State) continue;
       std::string& layer = state_layers_[values_[id].source];
       if (layer.empty()) layer = scope.path;
     }
-    return add_node(definition, attributes, inputs, std::move(outputs),
+    return add_node(op, attributes, inputs, std::move(outputs),
                     phase_ == kUpdate ? updated_layers(inputs, scope) : scope);
   });
 }

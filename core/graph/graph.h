@@ -80,6 +80,8 @@ class Graph {
   ValueId constant(const Tensor& tensor);
   ValueId full(const TensorSpec& spec,
                double value);  // a constant, stored as one element and broadcast
+  std::vector<ValueId> apply(const OpDef& op, const std::vector<ValueId>& inputs,
+                             const Attributes& attributes = {});
   std::vector<ValueId> apply(std::string_view op, const std::vector<ValueId>& inputs,
                              const Attributes& attributes = {});
 

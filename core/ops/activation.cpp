@@ -28,10 +28,11 @@ std::vector<TensorSpec> infer_activation_grad(const Attributes& attributes, Spec
   return {inputs[0]};
 }
 
-template <Activation kind, OpName grad_op>
+template <Activation kind>
 std::vector<ValueId> activation_gradient(GradientContext& context) {
   const ValueId reference = gradient_uses_output(kind) ? context.output(0) : context.input(0);
-  return {context.apply(grad_op, {context.output_gradient(), reference}, context.attributes())};
+  return {context.apply(activation_gradient_op(kind), {context.output_gradient(), reference},
+                        context.attributes())};
 }
 
 // Second derivatives: a gradient op f(gy, r) = gy * slope(r) is linear in gy, and d f / d r is
@@ -42,17 +43,20 @@ struct SecondOrder {
         gy{&context, context.input(0)},
         r{&context, context.input(1)} {}
 
-  std::vector<ValueId> result(std::string_view op, ValueId to_reference) const {
+  std::vector<ValueId> result(OpRef op, ValueId to_reference) const {
     return {g.call(op, r, g.context->attributes()).id, to_reference};
   }
   Expression g, gy, r;
 };
 
-template <OpName name>
+template <Activation kind>
 std::vector<ValueId> piecewise_linear_second(GradientContext& context) {
   const SecondOrder v(context);
-  return v.result(name, context.full_like(context.input(1), 0.0));
+  return v.result(activation_gradient_op(kind), context.full_like(context.input(1), 0.0));
 }
+constexpr auto relu_second = piecewise_linear_second<Activation::Relu>;
+constexpr auto leaky_relu_second = piecewise_linear_second<Activation::LeakyRelu>;
+constexpr auto clipped_relu_second = piecewise_linear_second<Activation::ClippedRelu>;
 
 // slope(y) = y + alpha for y <= 0, else 1.
 std::vector<ValueId> elu_second(GradientContext& context) {
@@ -126,8 +130,8 @@ std::vector<TensorSpec> infer_softmax_grad(const Attributes& attributes, Specs i
 
 template <OpName grad_op>
 std::vector<ValueId> softmax_gradient(GradientContext& context) {
-  return {
-      context.apply(grad_op, {context.output_gradient(), context.output(0)}, context.attributes())};
+  return {context.apply(grad_op.string(), {context.output_gradient(), context.output(0)},
+                        context.attributes())};
 }
 
 Expression sum_over_axis(Expression value) {
@@ -152,30 +156,22 @@ std::vector<ValueId> log_softmax_second(GradientContext& context) {
 
 }  // namespace
 
-#define KERASCNN_ACTIVATION(op_name, kind, second)                         \
-  const OpDef op_##op_name = {                                             \
-      .name = #op_name,                                                    \
-      .infer = infer_activation<Activation::kind, #op_name>,               \
-      .gradient = activation_gradient<Activation::kind, #op_name "_grad">, \
-      .in_place = in_place_first,                                          \
-      .is_elementwise = true,                                              \
-  };                                                                       \
-  const OpDef op_##op_name##_grad = {                                      \
-      .name = #op_name "_grad",                                            \
-      .infer = infer_activation_grad<Activation::kind, #op_name "_grad">,  \
-      .gradient = second,                                                  \
-      .in_place = in_place_both,                                           \
-      .is_elementwise = true,                                              \
+#define KERASCNN_ACTIVATION(kind, op_name, ...)                           \
+  const OpDef op_##op_name = {                                            \
+      .name = #op_name,                                                   \
+      .infer = infer_activation<Activation::kind, #op_name>,              \
+      .gradient = activation_gradient<Activation::kind>,                  \
+      .in_place = in_place_first,                                         \
+      .is_elementwise = true,                                             \
+  };                                                                      \
+  const OpDef op_##op_name##_grad = {                                     \
+      .name = #op_name "_grad",                                           \
+      .infer = infer_activation_grad<Activation::kind, #op_name "_grad">, \
+      .gradient = op_name##_second,                                       \
+      .in_place = in_place_both,                                          \
+      .is_elementwise = true,                                             \
   };
-KERASCNN_ACTIVATION(relu, Relu, piecewise_linear_second<"relu_grad">)
-KERASCNN_ACTIVATION(leaky_relu, LeakyRelu, piecewise_linear_second<"leaky_relu_grad">)
-KERASCNN_ACTIVATION(clipped_relu, ClippedRelu, piecewise_linear_second<"clipped_relu_grad">)
-KERASCNN_ACTIVATION(elu, Elu, elu_second)
-KERASCNN_ACTIVATION(sigmoid, Sigmoid, sigmoid_second)
-KERASCNN_ACTIVATION(tanh, Tanh, tanh_second)
-KERASCNN_ACTIVATION(gelu, Gelu, gelu_second)
-KERASCNN_ACTIVATION(silu, Silu, silu_second)
-KERASCNN_ACTIVATION(softplus, Softplus, softplus_second)
+KERASCNN_ACTIVATION_LIST(KERASCNN_ACTIVATION)
 #undef KERASCNN_ACTIVATION
 
 #define KERASCNN_SOFTMAX(op_name, second)             \

@@ -1,30 +1,26 @@
 #include "core/ops/activation_kind.h"
 
-#include <array>
+#include <iterator>
 #include <string>
 
 #include "core/base/error.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
 
-// In the order of the enumeration; `parameter` is the attribute's name, empty where there is none.
+// In the order of the enumeration.
 struct ActivationInfo {
   const char* name;
   const char* parameter;
+  const OpDef* op;
+  const OpDef* gradient;
 };
-constexpr std::array<ActivationInfo, 10> kActivations = {{
-    {"linear", ""},
-    {"relu", ""},
-    {"leaky_relu", "negative_slope"},
-    {"clipped_relu", "max_value"},
-    {"elu", "alpha"},
-    {"sigmoid", ""},
-    {"tanh", ""},
-    {"gelu", "approximate"},
-    {"silu", ""},
-    {"softplus", ""},
-}};
+constexpr ActivationInfo kActivations[] = {{"linear", "", nullptr, nullptr},
+#define KERASCNN_INFO(kind, op, parameter, reference) {#op, parameter, &op_##op, &op_##op##_grad},
+                                           KERASCNN_ACTIVATION_LIST(KERASCNN_INFO)
+#undef KERASCNN_INFO
+};
 
 const ActivationInfo& info(Activation activation) {
   return kActivations[static_cast<size_t>(activation)];
@@ -48,7 +44,7 @@ void check_alpha(std::string_view op, const ActivationCall& call) {
 
 Activation activation_from_name(std::string_view op, std::string_view name) {
   std::string known;
-  for (size_t i = 0; i < kActivations.size(); ++i) {
+  for (size_t i = 0; i < std::size(kActivations); ++i) {
     if (name == kActivations[i].name) return static_cast<Activation>(i);
     known += (i ? ", " : "") + std::string(kActivations[i].name);
   }
@@ -58,9 +54,19 @@ Activation activation_from_name(std::string_view op, std::string_view name) {
 
 const char* activation_name(Activation activation) { return info(activation).name; }
 
-std::optional<Activation> find_activation(std::string_view op) {
-  for (size_t i = 1; i < kActivations.size(); ++i) {
-    if (op == kActivations[i].name) return static_cast<Activation>(i);
+const OpDef& activation_op(Activation activation) { return *info(activation).op; }
+const OpDef& activation_gradient_op(Activation activation) { return *info(activation).gradient; }
+
+std::optional<Activation> find_activation(const OpDef& op) {
+  for (size_t i = 1; i < std::size(kActivations); ++i) {
+    if (&op == kActivations[i].op) return static_cast<Activation>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<Activation> find_activation_of_gradient(const OpDef& op) {
+  for (size_t i = 1; i < std::size(kActivations); ++i) {
+    if (&op == kActivations[i].gradient) return static_cast<Activation>(i);
   }
   return std::nullopt;
 }

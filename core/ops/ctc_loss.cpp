@@ -65,7 +65,7 @@ std::vector<ValueId> ctc_loss_gradient(GradientContext& context) {
   if (context.output_gradient(1) != kNoValue) {
     throw ValueError(
         message("ctc_loss: no gradient leads through its second output: ", kNoSecondDerivative,
-                "; where it is needed, write the loss as a loop (ops.scan)"));
+                "; where it is needed, write the loss as a loop over the frames"));
   }
   const Shape samples = {context.spec(context.input(0)).shape[0], 1, 1};
   const Expression gy{&context, context.output_gradient(0)};

@@ -87,8 +87,8 @@ std::vector<ValueId> custom_op_gradient(GradientContext& context) {
   const CustomOpPtr op = custom_op_of(context.attributes());
   if (op->gradient.empty()) {
     throw ValueError(message(custom_op_title(*op),
-                             " is not differentiable: its definition gives no gradient. Pass "
-                             "gradient= to ops.custom_op, or its result to ops.stop_gradient"));
+                             " is not differentiable: its definition gives no gradient. Define "
+                             "it with one, or stop the gradient at its result"));
   }
   std::vector<ValueId> given;
   for (size_t i = 0; i < context.num_inputs(); ++i) given.push_back(context.input(i));
@@ -137,8 +137,8 @@ CustomOpPtr find_custom_op(const std::string& key) {
   const std::lock_guard lock(all.mutex);
   const auto found = all.ops.find(key);
   if (found == all.ops.end()) {
-    throw ValueError(message("custom_op: nothing was defined under \"", key,
-                             "\"; define it with ops.custom_op first"));
+    throw ValueError(
+        message("custom_op: nothing was defined under \"", key, "\"; define the op first"));
   }
   return found->second;
 }

@@ -29,7 +29,7 @@ ValueId before_activation(GradientContext& context, std::string_view op) {
     for (size_t i = 0; i < context.num_inputs(); ++i) inputs.push_back(context.input(i));
     reference = context.apply(op, inputs, linear_attributes(context));
   }
-  return context.apply(std::string(activation_name(activation.kind)) + "_grad", {gy, reference},
+  return context.apply(activation_gradient_op(activation.kind), {gy, reference},
                        activation_attributes(activation));
 }
 

@@ -9,18 +9,18 @@ struct Expression {
   GradientContext* context;
   ValueId id;
 
-  Expression call(std::string_view op, const Attributes& attributes = {}) const {
+  Expression call(OpRef op, const Attributes& attributes = {}) const {
     return {context, context->apply(op, {id}, attributes)};
   }
-  Expression call(std::string_view op, Expression other, const Attributes& attributes = {}) const {
+  Expression call(OpRef op, Expression other, const Attributes& attributes = {}) const {
     return {context, context->apply(op, {id, other.id}, attributes)};
   }
   Expression number(double value) const { return {context, context->scalar_like(id, value)}; }
   // 1 where the comparison holds, else 0, in this expression's dtype.
-  Expression indicator(std::string_view comparison, Expression other) const {
+  Expression indicator(OpRef comparison, Expression other) const {
     return call(comparison, other).call("cast", {{"dtype", dtype_name(context->spec(id).dtype)}});
   }
-  Expression indicator(std::string_view comparison, double other) const {
+  Expression indicator(OpRef comparison, double other) const {
     return indicator(comparison, number(other));
   }
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "core/graph/graph.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -17,39 +16,30 @@ std::string with_op_name(std::string_view op, const std::string& text) {
 
 }  // namespace
 
-GradientContext::GradientContext(Graph& graph, const Node& node,
-                                 std::span<const ValueId> output_gradients)
-    : graph_(graph),
-      inputs_(node.inputs),
-      outputs_(node.outputs),
-      output_gradients_(output_gradients.begin(), output_gradients.end()),
-      attributes_(node.attributes) {}
+GradientContext::GradientContext(std::vector<ValueId> inputs, std::vector<ValueId> outputs,
+                                 std::vector<ValueId> output_gradients, Attributes attributes)
+    : inputs_(std::move(inputs)),
+      outputs_(std::move(outputs)),
+      output_gradients_(std::move(output_gradients)),
+      attributes_(std::move(attributes)) {}
 
-ValueId GradientContext::input(size_t index) const { return inputs_.at(index); }
-ValueId GradientContext::output(size_t index) const { return outputs_.at(index); }
-size_t GradientContext::num_inputs() const { return inputs_.size(); }
-ValueId GradientContext::output_gradient(size_t index) const { return output_gradients_.at(index); }
-const Attributes& GradientContext::attributes() const { return attributes_; }
-const TensorSpec& GradientContext::spec(ValueId value) const { return graph_.value(value).spec; }
-
-ValueId GradientContext::apply(std::string_view op, const std::vector<ValueId>& inputs,
+ValueId GradientContext::apply(OpRef op, const std::vector<ValueId>& inputs,
                                const Attributes& attributes) {
-  return graph_.apply(op, inputs, attributes).front();
+  return add_node(*op, inputs, attributes).front();
 }
 
-std::vector<ValueId> GradientContext::apply_all(std::string_view op,
-                                                const std::vector<ValueId>& inputs,
+std::vector<ValueId> GradientContext::apply_all(OpRef op, const std::vector<ValueId>& inputs,
                                                 const Attributes& attributes) {
-  return graph_.apply(op, inputs, attributes);
+  return add_node(*op, inputs, attributes);
 }
 
 ValueId GradientContext::full_like(ValueId like, double value) {
   const TensorSpec like_spec = spec(like);  // a copy: adding a value may move the graph's
-  return graph_.full(like_spec, value);
+  return add_constant(like_spec, value);
 }
 
 ValueId GradientContext::scalar_like(ValueId like, double value) {
-  return graph_.full({spec(like).dtype, {}}, value);
+  return add_constant({spec(like).dtype, {}}, value);
 }
 
 ValueId GradientContext::sum_to_shape_of(ValueId gradient, ValueId target) {
@@ -61,8 +51,8 @@ ValueId GradientContext::sum_to_shape_of(ValueId gradient, ValueId target) {
   for (size_t i = 0; i < from.size(); ++i) {
     if (i < added || (to[i - added] == 1 && from[i] != 1)) axes.push_back(static_cast<int64_t>(i));
   }
-  ValueId sum = apply("reduce_sum", {gradient}, {{"axes", axes}, {"keepdims", true}});
-  return added == 0 ? sum : apply("reshape", {sum}, {{"shape", to}});
+  ValueId sum = apply(op_reduce_sum, {gradient}, {{"axes", axes}, {"keepdims", true}});
+  return added == 0 ? sum : apply(op_reshape, {sum}, {{"shape", to}});
 }
 
 std::vector<TensorSpec> infer_outputs(const OpDef& op, const Attributes& attributes, Specs inputs) {
@@ -104,8 +94,7 @@ const OpDef& find_op(std::string_view name) {
   }();
   const auto found = by_name.find(name);
   if (found == by_name.end()) {
-    throw ValueError(
-        message("there is no op named \"", name, "\"; kerascnn._core.op_names() lists all ops"));
+    throw ValueError(message("there is no op named \"", name, "\""));
   }
   return *found->second;
 }

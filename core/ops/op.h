@@ -15,8 +15,25 @@
 
 namespace kerascnn {
 
-class Graph;
-struct Node;
+struct OpDef;
+
+// Throws ValueError where no op has this name.
+const OpDef& find_op(std::string_view name);
+
+// An op, given by its definition or by its name, as find_op() takes it.
+class OpRef {
+ public:
+  OpRef(const OpDef& op) : op_(&op) {}
+  OpRef(std::string_view name) : op_(&find_op(name)) {}
+  OpRef(const std::string& name) : op_(&find_op(name)) {}
+  OpRef(const char* name) : op_(&find_op(name)) {}
+
+  const OpDef& operator*() const { return *op_; }
+  const OpDef* operator->() const { return op_; }
+
+ private:
+  const OpDef* op_;
+};
 
 using ValueId = int32_t;
 constexpr ValueId kNoValue = -1;
@@ -27,21 +44,22 @@ using Specs = std::span<const TensorSpec>;
 // with the op's name and prints the shapes received.
 using InferFunction = std::vector<TensorSpec> (*)(const Attributes& attributes, Specs inputs);
 
-// What a gradient rule sees of the call that it differentiates, and how it adds nodes to the graph.
+// What a gradient rule sees of the call that it differentiates, and how it adds nodes to the graph
+// that the call is a node of.
 class GradientContext {
  public:
-  GradientContext(Graph& graph, const Node& node, std::span<const ValueId> output_gradients);
+  virtual ~GradientContext() = default;
 
-  ValueId input(size_t index) const;
-  ValueId output(size_t index) const;
-  size_t num_inputs() const;
-  ValueId output_gradient(size_t index = 0) const;  // kNoValue where nothing depends on that output
-  const Attributes& attributes() const;
-  const TensorSpec& spec(ValueId value) const;
+  ValueId input(size_t index) const { return inputs_.at(index); }
+  ValueId output(size_t index) const { return outputs_.at(index); }
+  size_t num_inputs() const { return inputs_.size(); }
+  // kNoValue where nothing depends on that output.
+  ValueId output_gradient(size_t index = 0) const { return output_gradients_.at(index); }
+  const Attributes& attributes() const { return attributes_; }
+  virtual const TensorSpec& spec(ValueId value) const = 0;
 
-  ValueId apply(std::string_view op, const std::vector<ValueId>& inputs,
-                const Attributes& attributes = {});
-  std::vector<ValueId> apply_all(std::string_view op, const std::vector<ValueId>& inputs,
+  ValueId apply(OpRef op, const std::vector<ValueId>& inputs, const Attributes& attributes = {});
+  std::vector<ValueId> apply_all(OpRef op, const std::vector<ValueId>& inputs,
                                  const Attributes& attributes = {});
   // A constant of the shape and dtype of `like` with every element equal to `value`.
   ValueId full_like(ValueId like, double value);
@@ -50,9 +68,16 @@ class GradientContext {
   // Sums `gradient` over the axes that broadcasting added, so that it has the shape of `target`.
   ValueId sum_to_shape_of(ValueId gradient, ValueId target);
 
+ protected:
+  GradientContext(std::vector<ValueId> inputs, std::vector<ValueId> outputs,
+                  std::vector<ValueId> output_gradients, Attributes attributes);
+
  private:
-  Graph& graph_;
-  // Copies: applying ops may move the graph's nodes.
+  virtual std::vector<ValueId> add_node(const OpDef& op, const std::vector<ValueId>& inputs,
+                                        const Attributes& attributes) = 0;
+  virtual ValueId add_constant(const TensorSpec& spec, double value) = 0;
+
+  // Copies: adding nodes may move the graph's.
   std::vector<ValueId> inputs_;
   std::vector<ValueId> outputs_;
   std::vector<ValueId> output_gradients_;
@@ -97,8 +122,8 @@ struct OpDef {
   bool is_stateful = false;
   // What runs is not kerascnn's own: nothing is evaluated while a program is compiled.
   bool runs_user_code = false;
-  // It runs graphs of its own (core/graph/body.h), which may take any time: it is not evaluated
-  // while a program is compiled either.
+  // It runs graphs of its own, which may take any time: it is not evaluated while a program is
+  // compiled either.
   bool has_bodies = false;
   // Outputs from this index on may be left out: the kernel gets null where nobody reads one.
   size_t first_optional_output = SIZE_MAX;
@@ -112,8 +137,6 @@ std::vector<TensorSpec> infer_outputs(const OpDef& op, const Attributes& attribu
 // The cost of a call with these specs; leave outputs out that nobody reads.
 OpCost op_cost(const OpDef& op, const Attributes& attributes, Specs inputs, Specs outputs);
 
-// Throws ValueError naming the op where there is none of that name.
-const OpDef& find_op(std::string_view name);
 const std::vector<const OpDef*>& all_ops();
 
 // Helpers for shape rules; all messages start with the op's name.

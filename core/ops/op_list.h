@@ -50,7 +50,7 @@
   OP(random_uniform) OP(random_normal) OP(random_bernoulli) OP(dropout) OP(random_advance)        \
   /* optimizer updates, one call for all parameters (optimizer_updates.cpp) */                    \
   OP(sgd_update) OP(adam_update)                                                                  \
-  /* ops that own graphs (loop.cpp) */                                                            \
+  /* ops that own graphs (core/graph/) */                                                          \
   OP(loop) OP(switch)                                                                             \
   /* what a pass makes of memory-bound nodes (core/graph/region.cpp) */                           \
   OP(region)                                                                                      \

@@ -136,11 +136,11 @@ int64_t gradient_copies(const Shape& gradient, const Shape& parameter) {
   return is_stack ? gradient[0] : 0;
 }
 
-std::optional<UpdateGroups> find_update_groups(std::string_view op, const Attributes& attributes) {
-  if (op != "sgd_update" && op != "adam_update") return std::nullopt;
-  const size_t count = check_count(op, attributes);
+std::optional<UpdateGroups> find_update_groups(const OpDef& op, const Attributes& attributes) {
+  if (&op != &op_sgd_update && &op != &op_adam_update) return std::nullopt;
+  const size_t count = check_count(op.name, attributes);
   const size_t first =
-      op == "sgd_update" ? SgdLayout{count, false}.parameter(0) : AdamLayout{count}.parameter(0);
+      &op == &op_sgd_update ? SgdLayout{count, false}.parameter(0) : AdamLayout{count}.parameter(0);
   return UpdateGroups{first, count};
 }
 

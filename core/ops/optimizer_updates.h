@@ -11,6 +11,8 @@
 
 namespace kerascnn {
 
+struct OpDef;
+
 // A gradient may be a stack of partial sums (partial_sums.h), (copies, *shape of its parameter),
 // which the update adds up. How many copies there are, 1 for the gradient itself; 0 where the
 // shapes don't belong together.
@@ -63,6 +65,6 @@ struct UpdateGroups {
 };
 
 // The groups of sgd_update and adam_update; none for other ops.
-std::optional<UpdateGroups> find_update_groups(std::string_view op, const Attributes& attributes);
+std::optional<UpdateGroups> find_update_groups(const OpDef& op, const Attributes& attributes);
 
 }  // namespace kerascnn

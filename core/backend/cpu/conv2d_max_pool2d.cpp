@@ -14,14 +14,12 @@
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
 #include "core/backend/stacked_kernel.h"
+#include "core/ops/definitions.h"
 #include "core/ops/partial_sums.h"
 
 namespace kerascnn::cpu {
 
 namespace {
-
-constexpr std::string_view kForward = "conv2d_max_pool2d";
-constexpr std::string_view kWgrad = "conv2d_max_pool2d_wgrad";
 
 // Is there so little to pool that lists of places pay?
 bool pools_enough(const ConvPool& g) {
@@ -56,12 +54,12 @@ std::unique_ptr<Kernel> plan_composite(const PlanRequest& request) {
 // Another activation's gradient is taken first, on the pooled values.
 std::unique_ptr<Kernel> plan_after_activation(const PlanRequest& request,
                                               const ActivationCall& activation) {
-  const bool is_wgrad = request.op.name == kWgrad;
+  const bool is_wgrad = &request.op == &op_conv2d_max_pool2d_wgrad;
   const size_t first = is_wgrad ? 1 : 0;
   CompositePlan plan(cpu_kernel_table(), request);
   const CompositePart gy =
-      plan.apply(std::string(activation_name(activation.kind)) + "_grad",
-                 activation_attributes(activation), {plan.input(first), plan.input(first + 1)});
+      plan.apply(activation_gradient_op(activation.kind).name, activation_attributes(activation),
+                 {plan.input(first), plan.input(first + 1)});
   Attributes attributes = request.attributes;
   attributes.set("activation", std::string("linear"));
   attributes.set("activation_alpha", 0.0);
@@ -80,7 +78,8 @@ std::unique_ptr<Kernel> plan_gradient(const PlanRequest& request) {
   if (!is_own_activation(geometry.activation)) {
     return plan_after_activation(request, geometry.activation);
   }
-  if (request.op.name != kWgrad) return make_listed_dgrad(g, plan_composite(request));
+  if (&request.op != &op_conv2d_max_pool2d_wgrad)
+    return make_listed_dgrad(g, plan_composite(request));
   if (takes_small_wgrad(g)) return make_small_wgrad(g, plan_composite(request));
   return make_listed_wgrad(g, plan_composite(request));
 }
@@ -125,8 +124,11 @@ bool all_finite(const double* sums, int64_t count) {
 }
 
 bool fuses_conv2d_max_pool2d(const PlanRequest& request) {
-  const std::string_view op = request.op.name;
-  if (op != kForward && op != kWgrad && op != "conv2d_max_pool2d_dgrad") return false;
+  const OpDef* const op = &request.op;
+  if (op != &op_conv2d_max_pool2d && op != &op_conv2d_max_pool2d_dgrad &&
+      op != &op_conv2d_max_pool2d_wgrad) {
+    return false;
+  }
   return fits(request, ConvPool(geometry_of(request)));
 }
 
@@ -144,7 +146,7 @@ std::unique_ptr<Kernel> plan_conv2d_max_pool2d_dgrad(const PlanRequest& request)
 }
 
 std::unique_ptr<Kernel> plan_conv2d_max_pool2d_wgrad(const PlanRequest& request) {
-  if (num_copies(kWgrad, request.attributes) > 0) {
+  if (num_copies(request.op.name, request.attributes) > 0) {
     return plan_stacked(request, plan_conv2d_max_pool2d_wgrad, zero_memory);
   }
   return plan_gradient(request);

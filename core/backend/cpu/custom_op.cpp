@@ -80,8 +80,8 @@ std::unique_ptr<Kernel> plan_custom_op(const PlanRequest& request) {
   if (op->cpp.text.empty()) {
     throw DeviceError(
         message(custom_op_title(*op),
-                ": it has no implementation for the CPU. Pass cpu= to "
-                "ops.custom_op (a NumPy function or C++ source), or compute on a GPU"));
+                ": it has no implementation for the CPU. Define "
+                "it with one (a function on arrays or C++ source), or compute on a GPU"));
   }
   return op->is_elementwise ? plan_elements(op, request) : plan_call(op, request);
 }

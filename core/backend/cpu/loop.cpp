@@ -1,5 +1,5 @@
 // Loops and choices: the host runs the kernels of their bodies.
-#include "core/backend/loop_plan.h"
+#include "core/graph/loop_plan.h"
 
 #include <algorithm>
 #include <cstring>

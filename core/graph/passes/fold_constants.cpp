@@ -1,9 +1,11 @@
-#include <algorithm>
 #include <numeric>
 
 #include "core/eager/eager.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
+#include "core/ops/activation_kind.h"
+#include "core/ops/definitions.h"
+#include "core/ops/fused_elementwise.h"
 
 namespace kerascnn {
 namespace {
@@ -11,13 +13,10 @@ namespace {
 // Larger results would cost more memory than evaluating them in each step costs time.
 constexpr int64_t kMaxFoldedBytes = 1 << 16;
 
-// Element ops whose inputs broadcast against each other.
+// Element ops of several inputs, which broadcast against each other; those of gradients don't.
 bool broadcasts(const OpDef& op) {
-  constexpr std::string_view kOps[] = {"add",           "subtract",    "multiply",   "divide",
-                                       "power",         "maximum",     "minimum",    "equal",
-                                       "not_equal",     "less",        "less_equal", "greater",
-                                       "greater_equal", "logical_and", "logical_or", "where"};
-  return std::find(std::begin(kOps), std::end(kOps), op.name) != std::end(kOps);
+  const auto element_op = find_element_op(op.name);
+  return element_op && element_num_operands(*element_op) > 1 && !find_activation_of_gradient(op);
 }
 
 class Folder {
@@ -45,30 +44,30 @@ class Folder {
     return true;
   }
 
-  bool becomes(const Node& node, std::string_view op, ValueId input, const Attributes& attributes) {
+  bool becomes(const Node& node, OpRef op, ValueId input, const Attributes& attributes) {
     return becomes(node, rewriter_.apply(op, {input}, attributes, node.scope)[0]);
   }
 
   bool simplify(const Node& node, const std::vector<ValueId>& inputs) {
-    const std::string_view name = node.op->name;
-    if (name == "multiply" || name == "add") {
-      const double neutral = name == "add" ? 0.0 : 1.0;
+    const OpDef* const op = node.op;
+    if (op == &op_multiply || op == &op_add) {
+      const double neutral = op == &op_add ? 0.0 : 1.0;
       return drop_neutral(node, inputs[0], inputs[1], neutral) ||
              drop_neutral(node, inputs[1], inputs[0], neutral);
     }
-    if (name == "subtract") return drop_neutral(node, inputs[0], inputs[1], 0.0);
-    if (name == "divide") return drop_neutral(node, inputs[0], inputs[1], 1.0);
-    if (name == "cast" || name == "reshape" || name == "broadcast_to") {
+    if (op == &op_subtract) return drop_neutral(node, inputs[0], inputs[1], 0.0);
+    if (op == &op_divide) return drop_neutral(node, inputs[0], inputs[1], 1.0);
+    if (op == &op_cast || op == &op_reshape || op == &op_broadcast_to) {
       if (spec(inputs[0]) == output_spec(node)) return becomes(node, inputs[0]);
     }
-    if (name == "reshape" || name == "broadcast_to") {
-      const Node* before = producer(graph_, inputs[0], name);
+    if (op == &op_reshape || op == &op_broadcast_to) {
+      const Node* before = producer(graph_, inputs[0], *op);
       if (before == nullptr) return false;
       const ValueId input = before->inputs[0];
       if (spec(input) == output_spec(node)) return becomes(node, input);
-      return becomes(node, name, input, node.attributes);
+      return becomes(node, *op, input, node.attributes);
     }
-    if (name == "transpose") return simplify_transpose(node, inputs[0]);
+    if (op == &op_transpose) return simplify_transpose(node, inputs[0]);
     return false;
   }
 
@@ -79,7 +78,7 @@ class Folder {
 
   bool simplify_transpose(const Node& node, ValueId input) {
     std::vector<int64_t> permutation = node.attributes.get_ints("permutation");
-    const Node* before = producer(graph_, input, "transpose");
+    const Node* before = producer(graph_, input, op_transpose);
     if (before != nullptr) {
       const std::vector<int64_t>& first = before->attributes.get_ints("permutation");
       for (int64_t& axis : permutation) axis = first[axis];
@@ -89,12 +88,12 @@ class Folder {
     std::iota(identity.begin(), identity.end(), int64_t{0});
     if (permutation == identity) return becomes(node, input);
     if (before == nullptr) return false;
-    return becomes(node, "transpose", input, {{"permutation", permutation}});
+    return becomes(node, op_transpose, input, {{"permutation", permutation}});
   }
 
   // What broadcast_to was applied to, or the value itself.
   ValueId narrow(ValueId value) const {
-    while (const Node* node = producer(graph_, value, "broadcast_to")) value = node->inputs[0];
+    while (const Node* node = producer(graph_, value, op_broadcast_to)) value = node->inputs[0];
     return value;
   }
 
@@ -109,9 +108,9 @@ class Folder {
     }
     const Shape& full_shape = output_spec(node).shape;
     if (narrowed == inputs || num_elements(shape) >= num_elements(full_shape)) return false;
-    ValueId small = rewriter_.apply(node.op->name, narrowed, node.attributes, node.scope)[0];
+    ValueId small = rewriter_.apply(*node.op, narrowed, node.attributes, node.scope)[0];
     if (const auto folded = evaluated(*producer(graph_, small))) small = (*folded)[0];
-    return becomes(node, "broadcast_to", small, {{"shape", full_shape}});
+    return becomes(node, op_broadcast_to, small, {{"shape", full_shape}});
   }
 
   // The inputs of a broadcasting element op, each as it was before broadcast_to where the shape of
@@ -148,7 +147,7 @@ class Folder {
   std::optional<std::vector<ValueId>> evaluated(const Node& node) {
     // A broadcast constant is kept as it is: element ops read it as one element.
     if (node.op->is_stateful || node.op->runs_user_code || node.op->has_bodies ||
-        node.inputs.empty() || node.op->name == "broadcast_to") {
+        node.inputs.empty() || node.op == &op_broadcast_to) {
       return std::nullopt;
     }
     std::vector<Tensor> tensors;
@@ -158,10 +157,10 @@ class Folder {
       tensors.push_back(graph_.constants()[value.source].to(Device{}));
     }
     // Copies: `node` may lie in the graph that is added to.
-    const std::string op(node.op->name);
+    const OpDef& op = *node.op;
     const Attributes attributes = node.attributes;
     std::vector<ValueId> constants;
-    for (const Tensor& result : apply(op, tensors, attributes)) {
+    for (const Tensor& result : apply(op.name, tensors, attributes)) {
       constants.push_back(rewriter_.constant(result));
     }
     return constants;

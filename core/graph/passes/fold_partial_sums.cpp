@@ -2,6 +2,7 @@
 
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
+#include "core/ops/definitions.h"
 #include "core/ops/optimizer_updates.h"
 
 namespace kerascnn {
@@ -18,7 +19,7 @@ class PartialSumFolder {
         copies_(source.graph.nodes().size(), 0) {
     std::vector<std::vector<ValueId>> gradients(graph_.nodes().size());  // by their producers
     for (const Node& node : graph_.nodes()) {
-      const auto update = find_update_groups(node.op->name, node.attributes);
+      const auto update = find_update_groups(*node.op, node.attributes);
       for (size_t i = 0; update && i < update->count; ++i) {
         const ValueId gradient = node.inputs[update->gradient(i)];
         if (!readers_.only_reader(gradient)) continue;
@@ -37,7 +38,7 @@ class PartialSumFolder {
       const Node& node = graph_.nodes()[i];
       if (copies_[i] > 0) {
         emit_stacks(node, copies_[i]);
-      } else if (const auto update = find_update_groups(node.op->name, node.attributes)) {
+      } else if (const auto update = find_update_groups(*node.op, node.attributes)) {
         emit_update(node, *update);
       } else if (!is_dropped_[i]) {
         rewriter_.copy(node);
@@ -49,10 +50,10 @@ class PartialSumFolder {
  private:
   // The value that is the gradient under another shape, as far as nothing else reads it.
   ValueId origin(ValueId gradient) const {
-    const Node* view = producer(graph_, gradient, "reshape");
+    const Node* view = producer(graph_, gradient, op_reshape);
     while (view != nullptr && readers_.only_reader(view->inputs[0])) {
       gradient = view->inputs[0];
-      view = producer(graph_, gradient, "reshape");
+      view = producer(graph_, gradient, op_reshape);
     }
     return gradient;
   }
@@ -84,7 +85,7 @@ class PartialSumFolder {
     Attributes attributes = node.attributes;
     attributes.set("copies", copies);
     const std::vector<ValueId> stacks =
-        rewriter_.apply(node.op->name, rewriter_.map(node.inputs), attributes, node.scope);
+        rewriter_.apply(*node.op, rewriter_.map(node.inputs), attributes, node.scope);
     for (size_t i = 0; i < stacks.size(); ++i) rewriter_.replace(node.outputs[i], stacks[i]);
   }
 
@@ -106,7 +107,7 @@ class PartialSumFolder {
     if (sums == gradient) return stack;
     Shape shape = graph_.value(gradient).spec.shape;
     shape.insert(shape.begin(), rewriter_.target().value(stack).spec.shape[0]);
-    return rewriter_.apply("reshape", {stack}, {{"shape", shape}}, scope)[0];
+    return rewriter_.apply(op_reshape, {stack}, {{"shape", shape}}, scope)[0];
   }
 
   GraphRewriter rewriter_;

@@ -77,7 +77,7 @@ class EpilogueFuser {
     if (reshape >= 0) reader = readers_.only_reader(graph_.nodes()[reshape].outputs[0]);
     if (!reader) return chain;
     const Node& next = graph_.nodes()[*reader];
-    if (const std::optional<Activation> activation = find_activation(next.op->name)) {
+    if (const std::optional<Activation> activation = find_activation(*next.op)) {
       chain.activation = activation_call(*activation, next.attributes);
       chain.reshape = reshape;
       if (reshape >= 0) advance(chain, reshape, is_absorbed);

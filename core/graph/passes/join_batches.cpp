@@ -1,10 +1,9 @@
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
-
-constexpr std::string_view kTake = "take_batch";
 
 class BatchJoiner {
  public:
@@ -31,7 +30,7 @@ class BatchJoiner {
  private:
   void find_first() {
     for (size_t i = 0; i < graph_.nodes().size() && first_ < 0; ++i) {
-      if (graph_.nodes()[i].op->name == kTake) first_ = static_cast<int32_t>(i);
+      if (graph_.nodes()[i].op == &op_take_batch) first_ = static_cast<int32_t>(i);
     }
   }
 
@@ -41,7 +40,7 @@ class BatchJoiner {
     const Node& first = graph_.nodes()[first_];
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      const bool is_same = node.op->name == kTake && node.inputs[1] == first.inputs[1] &&
+      const bool is_same = node.op == &op_take_batch && node.inputs[1] == first.inputs[1] &&
                            node.inputs[2] == first.inputs[2] && node.attributes == first.attributes;
       if (!is_same || graph_.value(node.inputs[0]).kind == ValueKind::Result) continue;
       is_taken_[i] = true;
@@ -51,7 +50,7 @@ class BatchJoiner {
 
   bool is_worth_it() const {
     if (taken_.size() < 2) return false;
-    return is_gain(options_, graph_, "take_batches", taken_[0]->attributes, input_ids());
+    return is_gain(options_, graph_, op_take_batches, taken_[0]->attributes, input_ids());
   }
 
   std::vector<ValueId> input_ids() const {
@@ -64,7 +63,7 @@ class BatchJoiner {
   void emit() {
     const Node& first = *taken_[0];
     const std::vector<ValueId> batches =
-        rewriter_.apply("take_batches", rewriter_.map(input_ids()), first.attributes, first.scope);
+        rewriter_.apply(op_take_batches, rewriter_.map(input_ids()), first.attributes, first.scope);
     for (size_t i = 0; i < taken_.size(); ++i) {
       rewriter_.replace(taken_[i]->outputs[0], batches[i]);
     }

@@ -1,6 +1,7 @@
 #include "core/eager/eager.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
@@ -14,12 +15,14 @@ RootedGraph materialize_constants(const RootedGraph& source) {
   const Graph& graph = source.graph;
   GraphRewriter rewriter(source);
   for (const Node& node : graph.nodes()) {
-    const bool is_broadcast = node.op->name == "broadcast_to";
+    const bool is_broadcast = node.op == &op_broadcast_to;
     const Value& input = graph.value(node.inputs.empty() ? node.outputs[0] : node.inputs[0]);
     if (is_broadcast && input.kind == ValueKind::Constant &&
         num_bytes(graph.value(node.outputs[0]).spec) <= kMaxMaterializedBytes) {
       const Tensor& constant = graph.constants()[input.source];
-      const Tensor full = apply("broadcast_to", {constant.to(Device{})}, node.attributes)[0];
+      const Tensor element = constant.to(Device{});
+      const Tensor* const inputs[] = {&element};
+      const Tensor full = apply_one(op_broadcast_to, inputs, node.attributes);
       rewriter.replace(node.outputs[0], rewriter.constant(full));
     } else {
       rewriter.copy(node);

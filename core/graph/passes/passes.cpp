@@ -10,14 +10,13 @@ namespace {
 
 // Calls ask(request) with the request to plan the op.
 template <typename Ask>
-auto with_request(const PassOptions& options, const Graph& graph, std::string_view op,
+auto with_request(const PassOptions& options, const Graph& graph, OpRef op,
                   const Attributes& attributes, const std::vector<ValueId>& inputs,
                   const Ask& ask) {
   std::vector<TensorSpec> specs;
   for (ValueId id : inputs) specs.push_back(graph.value(id).spec);
-  const OpDef& definition = find_op(op);
-  const std::vector<TensorSpec> outputs = infer_outputs(definition, attributes, specs);
-  return ask({definition, attributes, specs, outputs, options.allow_tf32, options.autotune});
+  const std::vector<TensorSpec> outputs = infer_outputs(*op, attributes, specs);
+  return ask({*op, attributes, specs, outputs, options.allow_tf32, options.autotune});
 }
 
 // As a device takes regions of a program whose memory-bound ops are of these sizes.
@@ -38,12 +37,12 @@ PassOptions options_by_size(const Graph& graph, const PassOptions& options) {
 
 int64_t num_partial_sums(const PassOptions& options, const Graph& graph, const Node& node) {
   if (!options.num_partial_sums) return 0;
-  return with_request(options, graph, node.op->name, node.attributes, node.inputs,
+  return with_request(options, graph, *node.op, node.attributes, node.inputs,
                       options.num_partial_sums);
 }
 
-bool is_gain(const PassOptions& options, const Graph& graph, std::string_view op,
-             const Attributes& attributes, const std::vector<ValueId>& inputs) {
+bool is_gain(const PassOptions& options, const Graph& graph, OpRef op, const Attributes& attributes,
+             const std::vector<ValueId>& inputs) {
   if (!options.fuses) return false;
   return with_request(options, graph, op, attributes, inputs, options.fuses);
 }

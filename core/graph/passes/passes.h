@@ -29,8 +29,8 @@ struct PassOptions {
 };
 
 // Does the device gain from this op? `inputs` are values of the graph.
-bool is_gain(const PassOptions& options, const Graph& graph, std::string_view op,
-             const Attributes& attributes, const std::vector<ValueId>& inputs);
+bool is_gain(const PassOptions& options, const Graph& graph, OpRef op, const Attributes& attributes,
+             const std::vector<ValueId>& inputs);
 
 // PassOptions::num_partial_sums of a node, 0 without it.
 int64_t num_partial_sums(const PassOptions& options, const Graph& graph, const Node& node);

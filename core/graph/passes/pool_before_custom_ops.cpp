@@ -1,6 +1,7 @@
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
 #include "core/ops/custom_op.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
@@ -51,7 +52,7 @@ class PoolingMover {
 
   bool find_pair(int32_t index, Pair& pair) const {
     const Node& call = node(index);
-    if (call.op->name != "custom_op" || call.inputs.size() != 1 || call.outputs.size() != 1) {
+    if (call.op != &op_custom_op || call.inputs.size() != 1 || call.outputs.size() != 1) {
       return false;
     }
     const CustomOpPtr op = custom_op_of(call.attributes);
@@ -60,9 +61,9 @@ class PoolingMover {
     pair.op = index;
     for (int32_t reader : readers_.nodes(result)) {
       const Node& other = node(reader);
-      if (other.op->name == "max_pool2d" && pair.pool < 0) {
+      if (other.op == &op_max_pool2d && pair.pool < 0) {
         pair.pool = reader;
-      } else if (other.op->name == "custom_op" && pair.gradient < 0 &&
+      } else if (other.op == &op_custom_op && pair.gradient < 0 &&
                  other.attributes.get_string("op") == op->gradient) {
         pair.gradient = reader;
       } else {
@@ -81,7 +82,7 @@ class PoolingMover {
       return false;
     }
     const ValueId spread = gradient.inputs[2];
-    const Node* found = producer(graph_, spread, "max_pool2d_grad");
+    const Node* found = producer(graph_, spread, op_max_pool2d_grad);
     if (found == nullptr || found->inputs[1] != node(pair.pool).outputs[1]) return false;
     pair.spread = producer_index(graph_, spread);
     return readers_.only_reader(spread).has_value();
@@ -90,11 +91,11 @@ class PoolingMover {
   void emit_forward(int32_t number) {
     const Node& call = node(pairs_[number].op);
     const Node& pool = node(pairs_[number].pool);
-    const std::vector<ValueId> narrow =
-        rewriter_.apply("max_pool2d", {rewriter_.map(call.inputs[0])}, pool.attributes, pool.scope);
+    const std::vector<ValueId> narrow = rewriter_.apply(
+        op_max_pool2d, {rewriter_.map(call.inputs[0])}, pool.attributes, pool.scope);
     pooled_[number] = narrow[0];
     const ValueId result =
-        rewriter_.apply("custom_op", {narrow[0]}, call.attributes, call.scope)[0];
+        rewriter_.apply(op_custom_op, {narrow[0]}, call.attributes, call.scope)[0];
     rewriter_.replace(pool.outputs[0], result);
     rewriter_.replace(pool.outputs[1], narrow[1]);
   }
@@ -104,12 +105,12 @@ class PoolingMover {
     const Node& spread = node(pair.spread);
     const Node& gradient = node(pair.gradient);
     const ValueId narrow =
-        rewriter_.apply("custom_op",
+        rewriter_.apply(op_custom_op,
                         {pooled_[number], rewriter_.map(node(pair.pool).outputs[0]),
                          rewriter_.map(spread.inputs[0])},
                         gradient.attributes, gradient.scope)[0];
     const ValueId wide =
-        rewriter_.apply("max_pool2d_grad", {narrow, rewriter_.map(spread.inputs[1])},
+        rewriter_.apply(op_max_pool2d_grad, {narrow, rewriter_.map(spread.inputs[1])},
                         spread.attributes, spread.scope)[0];
     rewriter_.replace(gradient.outputs[0], wide);
   }

@@ -1,9 +1,10 @@
 #include <algorithm>
 
 #include "core/graph/body.h"
+#include "core/graph/loop.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
-#include "core/ops/loop.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
@@ -161,9 +162,9 @@ RootedGraph prune_bodies(const RootedGraph& source) {
         pruning.rewrite(rewriter);
       }
     };
-    if (node.op->name == "loop") {
+    if (node.op == &op_loop) {
       prune(LoopPruning(node, is_read));
-    } else if (node.op->name == "switch") {
+    } else if (node.op == &op_switch) {
       prune(SwitchPruning(node, is_read));
     } else {
       rewriter.copy(node);

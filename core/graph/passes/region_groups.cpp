@@ -238,7 +238,7 @@ void RegionGroups::join_sums(int32_t index) {
     }
     if (roles_[reader] != Role::Element || !is_widened(operand)) continue;
     for (int32_t next : readers_.nodes(graph_.nodes()[reader].outputs[0])) {
-      if (roles_[next] == Role::ColumnSum) try_merge(group_of_[index], group_of_[next]);
+      if (roles_[next] == Role::ColumnSum) try_merge(group_of(index), group_of(next));
     }
   }
 }

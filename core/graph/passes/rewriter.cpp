@@ -5,6 +5,7 @@
 
 #include "core/base/half.h"
 #include "core/graph/error_context.h"
+#include "core/ops/definitions.h"
 #include "core/ops/optimizer_updates.h"
 
 namespace kerascnn {
@@ -97,20 +98,17 @@ void GraphRewriter::copy_with_inputs(const Node& node, const std::vector<ValueId
   for (size_t i = 0; i < outputs.size(); ++i) map_[node.outputs[i]] = outputs[i];
 }
 
-std::vector<ValueId> GraphRewriter::apply(std::string_view op,
-                                          const std::vector<ValueId>& target_inputs,
+std::vector<ValueId> GraphRewriter::apply(OpRef op, const std::vector<ValueId>& target_inputs,
                                           const Attributes& attributes, const Scope& scope) {
-  const OpDef& definition = find_op(op);
   std::vector<TensorSpec> specs;
   for (ValueId id : target_inputs) specs.push_back(target_.value(id).spec);
   std::vector<TensorSpec> output_specs =
-      with_scope(scope.path, [&] { return infer_outputs(definition, attributes, specs); });
+      with_scope(scope.path, [&] { return infer_outputs(*op, attributes, specs); });
   // An update may have been split.
   const Scope weights =
-      find_update_groups(op, attributes) ? target_.weight_layers(target_inputs) : Scope{};
-  std::vector<ValueId> outputs =
-      target_.add_node(definition, attributes, target_inputs, std::move(output_specs),
-                       weights.empty() ? scope : weights);
+      find_update_groups(*op, attributes) ? target_.weight_layers(target_inputs) : Scope{};
+  std::vector<ValueId> outputs = target_.add_node(
+      *op, attributes, target_inputs, std::move(output_specs), weights.empty() ? scope : weights);
   is_new_.insert(outputs[0]);
   return outputs;
 }
@@ -130,7 +128,7 @@ void GraphRewriter::join_scopes(ValueId source_value, ValueId target_value) {
   if (made.kind != ValueKind::Result) return;
   Node& node = target_.nodes_[made.source];
   // What an update belongs to follows from what it reads (Graph::weight_layers).
-  const bool is_update = find_update_groups(node.op->name, node.attributes).has_value();
+  const bool is_update = find_update_groups(*node.op, node.attributes).has_value();
   if (!is_new_.contains(node.outputs[0]) || is_update) return;
   std::set<int32_t> stood_for;
   std::vector<ValueId> pending = {source_value};
@@ -176,9 +174,9 @@ const Node* producer(const Graph& graph, ValueId value) {
   return source.kind == ValueKind::Result ? &graph.nodes()[source.source] : nullptr;
 }
 
-const Node* producer(const Graph& graph, ValueId value, std::string_view op) {
+const Node* producer(const Graph& graph, ValueId value, OpRef op) {
   const Node* node = producer(graph, value);
-  return node != nullptr && node->op->name == op ? node : nullptr;
+  return node != nullptr && node->op == &*op ? node : nullptr;
 }
 
 int32_t producer_index(const Graph& graph, ValueId value) {
@@ -187,7 +185,7 @@ int32_t producer_index(const Graph& graph, ValueId value) {
 }
 
 std::optional<double> uniform_constant(const Graph& graph, ValueId value) {
-  while (const Node* node = producer(graph, value, "broadcast_to")) value = node->inputs[0];
+  while (const Node* node = producer(graph, value, op_broadcast_to)) value = node->inputs[0];
   const Value& source = graph.value(value);
   if (source.kind != ValueKind::Constant) return std::nullopt;
   const Tensor& tensor = graph.constants()[source.source];

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -28,7 +27,7 @@ class GraphRewriter {
   // The node with other inputs, which are values of the target; its outputs keep their specs.
   void copy_with_inputs(const Node& node, const std::vector<ValueId>& target_inputs);
   // A new node in the target; checks it as tracing does.
-  std::vector<ValueId> apply(std::string_view op, const std::vector<ValueId>& target_inputs,
+  std::vector<ValueId> apply(OpRef op, const std::vector<ValueId>& target_inputs,
                              const Attributes& attributes, const Scope& scope);
   ValueId constant(const Tensor& tensor) { return target_.constant(tensor); }
   ValueId full(const TensorSpec& spec, double value) { return target_.full(spec, value); }
@@ -64,8 +63,8 @@ class Readers {
 
 // The node that computes the value; null for inputs, variables and constants.
 const Node* producer(const Graph& graph, ValueId value);
-// The same where it is an `op`, else null.
-const Node* producer(const Graph& graph, ValueId value, std::string_view op);
+// The same where it is a call of the op, else null.
+const Node* producer(const Graph& graph, ValueId value, OpRef op);
 
 // Its index; -1 for inputs, variables and constants, which are there before the first node.
 int32_t producer_index(const Graph& graph, ValueId value);

@@ -1,13 +1,12 @@
 #include <algorithm>
 
+#include "core/graph/passes/activation_nodes.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
-
-constexpr std::string_view kActivationGradients[] = {
-    "relu_grad", "leaky_relu_grad", "clipped_relu_grad", "elu_grad", "sigmoid_grad", "tanh_grad"};
 
 class PoolingGradientShrinker {
  public:
@@ -25,17 +24,16 @@ class PoolingGradientShrinker {
   // activation_grad(max_pool2d_grad(g, index), y) with (p, index) = max_pool2d(y) becomes
   // max_pool2d_grad(activation_grad(g, p), index): where the gradient is not 0, y is the maximum p.
   bool swap_activation(const Node& node) {
-    const auto* const end = std::end(kActivationGradients);
-    if (std::find(std::begin(kActivationGradients), end, node.op->name) == end) return false;
-    const Node* spread = producer(graph_, node.inputs[0], "max_pool2d_grad");
+    if (!undone_activation(node)) return false;
+    const Node* spread = producer(graph_, node.inputs[0], op_max_pool2d_grad);
     if (spread == nullptr || !readers_.only_reader(node.inputs[0])) return false;
-    const Node* pool = producer(graph_, spread->inputs[1], "max_pool2d");
+    const Node* pool = producer(graph_, spread->inputs[1], op_max_pool2d);
     if (pool == nullptr || pool->inputs[0] != node.inputs[1]) return false;
     const std::vector<ValueId> narrow = rewriter_.apply(
-        node.op->name, {rewriter_.map(spread->inputs[0]), rewriter_.map(pool->outputs[0])},
+        *node.op, {rewriter_.map(spread->inputs[0]), rewriter_.map(pool->outputs[0])},
         node.attributes, node.scope);
     const std::vector<ValueId> wide =
-        rewriter_.apply("max_pool2d_grad", {narrow[0], rewriter_.map(spread->inputs[1])},
+        rewriter_.apply(op_max_pool2d_grad, {narrow[0], rewriter_.map(spread->inputs[1])},
                         spread->attributes, spread->scope);
     rewriter_.replace(node.outputs[0], wide[0]);
     return true;
@@ -44,7 +42,7 @@ class PoolingGradientShrinker {
   // reduce_sum(max_pool2d_grad(g, index)) over samples and positions is reduce_sum(g): each element
   // of g is added to exactly one position.
   bool sum_before_pooling(const Node& node) {
-    if (node.op->name != "reduce_sum") return false;
+    if (node.op != &op_reduce_sum) return false;
     const std::vector<int64_t>& axes = node.attributes.get_ints("axes");
     const auto has = [&](int64_t axis) {
       return std::find(axes.begin(), axes.end(), axis) != axes.end() ||
@@ -53,11 +51,11 @@ class PoolingGradientShrinker {
     if (!axes.empty() && !(has(1) && has(2))) return false;
     // It looks in the target, where activations have changed places with the pooling already.
     const Node* spread =
-        producer(rewriter_.target(), rewriter_.map(node.inputs[0]), "max_pool2d_grad");
+        producer(rewriter_.target(), rewriter_.map(node.inputs[0]), op_max_pool2d_grad);
     if (spread == nullptr) return false;
     const ValueId gradient = spread->inputs[0];
     rewriter_.replace(node.outputs[0],
-                      rewriter_.apply("reduce_sum", {gradient}, node.attributes, node.scope)[0]);
+                      rewriter_.apply(op_reduce_sum, {gradient}, node.attributes, node.scope)[0]);
     return true;
   }
 

@@ -23,7 +23,7 @@ class UpdateSplitter {
   explicit UpdateSplitter(const RootedGraph& source)
       : rewriter_(source), graph_(source.graph), depths_(find_depths(source.graph)) {
     for (const Node& node : graph_.nodes()) {
-      const auto update = find_update_groups(node.op->name, node.attributes);
+      const auto update = find_update_groups(*node.op, node.attributes);
       for (size_t i = 0; update && i < update->count; ++i) {
         last_ = std::max(last_, depths_[node.inputs[update->gradient(i)]]);
       }
@@ -32,7 +32,7 @@ class UpdateSplitter {
 
   RootedGraph run() {
     for (const Node& node : graph_.nodes()) {
-      const auto update = find_update_groups(node.op->name, node.attributes);
+      const auto update = find_update_groups(*node.op, node.attributes);
       if (!update || !split(node, *update)) rewriter_.copy(node);
     }
     return rewriter_.finish();
@@ -62,7 +62,7 @@ class UpdateSplitter {
       for (size_t i : chosen) inputs.push_back(node.inputs[group + i]);
     }
     const std::vector<ValueId> results =
-        rewriter_.apply(node.op->name, rewriter_.map(inputs), attributes, node.scope);
+        rewriter_.apply(*node.op, rewriter_.map(inputs), attributes, node.scope);
     auto result = results.begin();
     for (size_t group = 0; group < node.outputs.size(); group += update.count) {
       for (size_t i : chosen) rewriter_.replace(node.outputs[group + i], *result++);

@@ -7,51 +7,35 @@
 namespace kerascnn::cuda {
 
 template <typename T>
-__device__ __forceinline__ T activate(Activation kind, T x, T alpha) {
-  switch (kind) {
-    case Activation::Relu:
-      return element::relu(x);
-    case Activation::LeakyRelu:
-      return element::leaky_relu(x, alpha);
-    case Activation::ClippedRelu:
-      return element::clipped_relu(x, alpha);
-    case Activation::Elu:
-      return element::elu(x, alpha);
-    case Activation::Sigmoid:
-      return element::sigmoid(x);
-    case Activation::Tanh:
-      return element::tanh(x);
-    case Activation::Gelu:
-      return element::gelu(x, alpha);
-    case Activation::Silu:
-      return element::silu(x);
-    case Activation::Softplus:
-      return element::softplus(x);
+__device__ __forceinline__ T activate(Activation activation, T x, T alpha) {
+  switch (activation) {
+#define KERASCNN_CASE(kind, op, ...) \
+  case Activation::kind:             \
+    return element_apply<ElementOp::op>(x, T(), T(), alpha);
+    KERASCNN_ACTIVATION_LIST(KERASCNN_CASE)
+#undef KERASCNN_CASE
     default:
       return x;
   }
 }
 
-// The gradient before the activation, from the gradient g behind it and the activation's output y:
-// of those of which it follows from the output.
+// The gradient before the activation, from the gradient g behind it and the activation's output y.
+// Only for activations whose gradient follows from their output.
 template <typename T>
-__device__ __forceinline__ T activation_gradient(Activation kind, T g, T y, T alpha) {
-  switch (kind) {
-    case Activation::Relu:
-      return element::relu_grad(g, y);
-    case Activation::LeakyRelu:
-      return element::leaky_relu_grad(g, y, alpha);
-    case Activation::ClippedRelu:
-      return element::clipped_relu_grad(g, y, alpha);
-    case Activation::Elu:
-      return element::elu_grad(g, y, alpha);
-    case Activation::Sigmoid:
-      return element::sigmoid_grad(g, y);
-    case Activation::Tanh:
-      return element::tanh_grad(g, y);
+__device__ __forceinline__ T activation_gradient(Activation activation, T g, T y, T alpha) {
+  switch (activation) {
+#define KERASCNN_CASE(kind, op, ...)                                \
+  case Activation::kind:                                            \
+    if constexpr (gradient_uses_output(Activation::kind)) {         \
+      return element_apply<ElementOp::op##_grad>(g, y, T(), alpha); \
+    }                                                               \
+    break;
+    KERASCNN_ACTIVATION_LIST(KERASCNN_CASE)
+#undef KERASCNN_CASE
     default:
-      return g;
+      break;
   }
+  return g;
 }
 
 }  // namespace kerascnn::cuda

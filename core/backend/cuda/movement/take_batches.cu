@@ -10,6 +10,7 @@
 #include "core/backend/cuda/plans.h"
 #include "core/backend/cuda/runtime/check.h"
 #include "core/base/error.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -136,7 +137,7 @@ std::unique_ptr<Kernel> plan(const PlanRequest& request) {
 }  // namespace
 
 bool fuses_take_batches(const PlanRequest& request) {
-  return request.op.name == "take_batches" && request.inputs.size() - 2 <= kMaxArrays;
+  return &request.op == &op_take_batches && request.inputs.size() - 2 <= kMaxArrays;
 }
 
 std::unique_ptr<Kernel> plan_take_batch(const PlanRequest& request) { return plan(request); }

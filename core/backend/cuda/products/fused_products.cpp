@@ -6,6 +6,7 @@
 #include "core/backend/cuda/plans.h"
 #include "core/backend/cuda/products/dense_loss.h"
 #include "core/backend/cuda/products/small_matmul.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -41,16 +42,16 @@ GemmShape wgrad_shape(const PlanRequest& request) {
 
 bool fuses_product(const PlanRequest& request) {
   const DType dtype = request.inputs[0].dtype;
-  if (request.op.name == "matmul_activation_grad") {
+  if (&request.op == &op_matmul_activation_grad) {
     return takes_small_matmul_activation_grad(dtype, product_shape(request), request.allow_tf32);
   }
-  if (request.op.name == "dense_wgrad") {
+  if (&request.op == &op_dense_wgrad) {
     return takes_small_dense_wgrad(dtype, wgrad_shape(request), request.allow_tf32);
   }
-  if (request.op.name == "dense_sparse_softmax_cross_entropy_dgrad") {
+  if (&request.op == &op_dense_sparse_softmax_cross_entropy_dgrad) {
     return takes_dense_loss_dgrad(request);
   }
-  return request.op.name == "dense_sparse_softmax_cross_entropy" &&
+  return &request.op == &op_dense_sparse_softmax_cross_entropy &&
          takes_small_dense_loss(dtype, layer_shape(request), request.allow_tf32);
 }
 

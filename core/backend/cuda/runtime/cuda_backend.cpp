@@ -14,6 +14,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/memory/caching_allocator.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -109,8 +110,8 @@ bool CudaBackend::fuses(const PlanRequest& request) {
 
 int64_t CudaBackend::num_partial_sums(const PlanRequest& request) {
   activate();
-  if (request.op.name == "conv2d_wgrad") return conv2d_wgrad_partial_sums(request);
-  const bool is_pooled = request.op.name == "conv2d_max_pool2d_wgrad";
+  if (&request.op == &op_conv2d_wgrad) return conv2d_wgrad_partial_sums(request);
+  const bool is_pooled = &request.op == &op_conv2d_max_pool2d_wgrad;
   return is_pooled ? conv2d_max_pool2d_wgrad_partial_sums(request) : 0;
 }
 

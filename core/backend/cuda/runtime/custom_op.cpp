@@ -166,8 +166,8 @@ std::unique_ptr<Kernel> plan_custom_op(const PlanRequest& request) {
   const CustomOpPtr op = custom_op_of(request.attributes);
   if (op->cuda.text.empty()) {
     throw DeviceError(message(custom_op_title(*op),
-                              ": it has no implementation for GPUs. Pass an expression or a "
-                              "KernelSource to ops.custom_op, or compute on the CPU"));
+                              ": it has no implementation for GPUs. Define it with an "
+                              "expression or a kernel's source, or compute on the CPU"));
   }
   return std::make_unique<CustomKernel>(op, request);
 }

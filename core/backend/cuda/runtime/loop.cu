@@ -4,7 +4,7 @@
 // are the same launches. A turn of a WHILE node costs several launches, so that one of a loop whose
 // length is known makes several steps. Outside of captures, which is for finding faults, the host
 // decides.
-#include "core/backend/loop_plan.h"
+#include "core/graph/loop_plan.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,5 +1,4 @@
-// The ops that own graphs (core/graph/body.h): `loop` runs one again and again, `switch` one of
-// several.
+// The ops that own graphs (body.h): `loop` runs one again and again, `switch` one of several.
 //
 // loop: inputs {count}? {carries} {slices} {others}; the body's inputs are the carries as they are,
 // one row of each of the slices, and the others; its outputs the carries' next values and one row

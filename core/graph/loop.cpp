@@ -1,10 +1,10 @@
-#include "core/ops/loop.h"
+#include "core/graph/loop.h"
 
 #include <algorithm>
 
 #include "core/graph/body_program.h"
+#include "core/graph/loop_gradient.h"
 #include "core/ops/definitions.h"
-#include "core/ops/loop_gradient.h"
 
 namespace kerascnn {
 namespace {

@@ -6,13 +6,13 @@
 //
 // The gradients are added to the graph that the body was recorded in: what was told there of
 // gradients by hand still holds, and this loop has a gradient like any other.
-#include "core/ops/loop_gradient.h"
+#include "core/graph/loop_gradient.h"
 
 #include <algorithm>
 
 #include "core/base/error.h"
 #include "core/graph/graph.h"
-#include "core/ops/loop.h"
+#include "core/graph/loop.h"
 
 namespace kerascnn {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/backend/loop_plan.h"
+#include "core/graph/loop_plan.h"
 
 #include <algorithm>
 

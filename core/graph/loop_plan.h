@@ -10,7 +10,7 @@
 
 #include "core/backend/backend.h"
 #include "core/graph/body_program.h"
-#include "core/ops/loop.h"
+#include "core/graph/loop.h"
 
 namespace kerascnn {
 

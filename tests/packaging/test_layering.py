@@ -1,0 +1,111 @@
+"""Who may use whom: includes between the core's folders, and how the package calls ops."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+CORE = CHECKOUT / "core"
+SOURCES = sorted(path for path in CORE.rglob("*") if path.suffix in {".h", ".cpp", ".cu", ".cuh"})
+MODULES = sorted((CHECKOUT / "kerascnn").rglob("*.py"))
+
+# From the bottom to the top, as docs/architecture.md says. A file includes its own row and those
+# above it in this list.
+ROWS = [
+    ["base"],
+    ["memory", "ops"],
+    ["profile"],
+    ["backend"],  # the interface, and what both devices share
+    ["tensor"],
+    ["graph", "eager"],
+    ["backend/cpu", "backend/cuda"],
+    ["bindings"],
+]
+ROW_OF = {folder: i for i, row in enumerate(ROWS) for folder in row}
+
+# (file, what it includes): each goes the other way for a reason.
+EXCEPTIONS = {
+    # Memory is given by a device, and memory of a foreign owner waits for it.
+    ("memory/storage.cpp", "backend/backend.h"),
+    # A copy between two layouts on a GPU is the op that makes a tensor contiguous.
+    ("tensor/strided_copy.cpp", "eager/eager.h"),
+    # A kernel that runs a body op by op, on any device.
+    ("backend/body_kernel.h", "graph/body.h"),
+    ("backend/body_kernel.cpp", "graph/body_program.h"),
+    ("backend/body_kernel.cpp", "graph/memory_plan.h"),
+    # How many threads this process may use.
+    ("backend/compile_queue.cpp", "backend/cpu/parallel.h"),
+    ("backend/workers.cpp", "backend/cpu/parallel.h"),
+    # The CPU's backend is part of the library; the one for CUDA is opened.
+    ("backend/registry.cpp", "backend/cpu/cpu_backend.h"),
+}
+
+
+def folder_of(path):
+    """The layer of core/<path>: its folder, or a backend's own folder."""
+    parts = path.split("/")
+    deep = "/".join(parts[:2])
+    return deep if deep in ROW_OF else parts[0]
+
+
+def wrong_includes(files):
+    """(file, included) pairs that go up; `files` are pairs of a path below core/ and its text."""
+    wrong = set()
+    for path, text in files:
+        for included in re.findall(r'^#include "core/([^"]+)"', text, re.MULTILINE):
+            if ROW_OF[folder_of(included)] > ROW_OF[folder_of(path)]:
+                wrong.add((path, included))
+    return wrong
+
+
+def core_files():
+    return [
+        (path.relative_to(CORE).as_posix(), path.read_text(encoding="utf-8")) for path in SOURCES
+    ]
+
+
+def test_includes_go_down_only():
+    assert len(SOURCES) > 300
+    assert wrong_includes(core_files()) - EXCEPTIONS == set()
+
+
+def test_the_exceptions_are_needed():
+    assert wrong_includes(core_files()) == EXCEPTIONS
+
+
+def test_ops_know_neither_graphs_nor_eager_calls():
+    """Not even by a forward declaration: gradient rules go through GradientContext."""
+    for path, text in core_files():
+        if path.startswith("ops/"):
+            assert not re.search(
+                r"^(class|struct) (Graph|Node|Body|Tensor);", text, re.MULTILINE
+            ), path
+
+
+@pytest.mark.parametrize(
+    ("path", "included", "is_wrong"),
+    [
+        ("ops/op.cpp", "graph/graph.h", True),
+        ("ops/op.cpp", "base/error.h", False),
+        ("graph/loop.h", "eager/eager.h", False),
+        ("backend/backend.h", "backend/cpu/gemm.h", True),
+        ("backend/cuda/runtime/loop.cu", "graph/loop_plan.h", False),
+        ("tensor/tensor.cpp", "bindings/bindings.h", True),
+    ],
+)
+def test_the_direction_of_one_include(path, included, is_wrong):
+    found = wrong_includes([(path, f'#include <vector>\n#include "core/{included}"\n')])
+    assert found == ({(path, included)} if is_wrong else set())
+
+
+CALLS_OF_THE_CORE = re.compile(r"\b_core\.apply\(|\bgraph\.apply\(|\b_core\.Graph\(\)\.apply\(")
+
+
+def test_the_package_reaches_ops_through_dispatch_alone():
+    places = [
+        path.relative_to(CHECKOUT).as_posix()
+        for path in MODULES
+        if CALLS_OF_THE_CORE.search(path.read_text(encoding="utf-8"))
+    ]
+    assert places == ["kerascnn/ops/dispatch.py"]
