@@ -2,6 +2,8 @@
 
 #include <sstream>
 
+#include "core/ops/activation_kind.h"
+
 namespace kerascnn {
 std::string element_program_string(const ElementProgram& program) {
   std::ostringstream out;
@@ -41,24 +43,9 @@ std::optional<ElementOp> find_element_op(std::string_view name) {
 }
 
 ElementParameters element_parameters(ElementOp op, const Attributes& attributes) {
-  switch (op) {
-    case ElementOp::clip:
-      return {{attributes.get_double("min"), attributes.get_double("max")}};
-    case ElementOp::leaky_relu:
-    case ElementOp::leaky_relu_grad:
-      return {{attributes.get_double("negative_slope"), 0}};
-    case ElementOp::clipped_relu:
-    case ElementOp::clipped_relu_grad:
-      return {{attributes.get_double("max_value"), 0}};
-    case ElementOp::elu:
-    case ElementOp::elu_grad:
-      return {{attributes.get_double("alpha"), 0}};
-    case ElementOp::gelu:
-    case ElementOp::gelu_grad:
-      return {{attributes.get_bool("approximate") ? 1.0 : 0.0, 0}};
-    default:
-      return {};
-  }
+  if (op == ElementOp::clip) return {{attributes.get_double("min"), attributes.get_double("max")}};
+  if (element_num_parameters(op) == 0) return {};
+  return {{activation_call(activation_of(op), attributes).alpha, 0}};
 }
 
 }  // namespace kerascnn

@@ -5,7 +5,7 @@
 #include "core/graph/passes/rewriter.h"
 #include "core/ops/activation_kind.h"
 #include "core/ops/definitions.h"
-#include "core/ops/fused_elementwise.h"
+#include "core/ops/element_program.h"
 
 namespace kerascnn {
 namespace {

@@ -174,9 +174,14 @@ const Node* producer(const Graph& graph, ValueId value) {
   return source.kind == ValueKind::Result ? &graph.nodes()[source.source] : nullptr;
 }
 
-const Node* producer(const Graph& graph, ValueId value, OpRef op) {
+const Node* producer(const Graph& graph, ValueId value, const OpDef& op) {
   const Node* node = producer(graph, value);
-  return node != nullptr && node->op == &*op ? node : nullptr;
+  return node != nullptr && node->op == &op ? node : nullptr;
+}
+
+const Node* producer(const Graph& graph, ValueId value, std::string_view op) {
+  const Node* node = producer(graph, value);
+  return node != nullptr && node->op->name == op ? node : nullptr;
 }
 
 int32_t producer_index(const Graph& graph, ValueId value) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -64,7 +65,8 @@ class Readers {
 // The node that computes the value; null for inputs, variables and constants.
 const Node* producer(const Graph& graph, ValueId value);
 // The same where it is a call of the op, else null.
-const Node* producer(const Graph& graph, ValueId value, OpRef op);
+const Node* producer(const Graph& graph, ValueId value, const OpDef& op);
+const Node* producer(const Graph& graph, ValueId value, std::string_view op);
 
 // Its index; -1 for inputs, variables and constants, which are there before the first node.
 int32_t producer_index(const Graph& graph, ValueId value);
