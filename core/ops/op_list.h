@@ -48,6 +48,8 @@
   OP(lstm) OP(lstm_grad) OP(gru) OP(gru_grad)                                                     \
   /* random numbers (random.cpp) */                                                               \
   OP(random_uniform) OP(random_normal) OP(random_bernoulli) OP(dropout) OP(random_advance)        \
+  /* what a pass makes of the casts of weights (cast_all.cpp) */                                  \
+  OP(cast_all)                                                                                    \
   /* optimizer updates, one call for all parameters (optimizer_updates.cpp) */                    \
   OP(sgd_update) OP(adam_update)                                                                  \
   /* ops that own graphs (core/graph/) */                                                          \

@@ -32,10 +32,16 @@ void check_learning_rate(std::string_view op, const TensorSpec& spec) {
 }
 
 // The inputs from `first` on are groups of `count` tensors: parameters, gradients, slots. Only
-// gradients may be stacks.
+// gradients may be stacks or narrower.
 void check_groups(std::string_view op, Specs inputs, size_t first, size_t count) {
   check_floating(op, "parameter 0", inputs[first]);
-  check_same_dtype(op, inputs.subspan(first));
+  std::vector<TensorSpec> own(inputs.begin() + static_cast<std::ptrdiff_t>(first), inputs.end());
+  for (size_t i = count; i < 2 * count; ++i) {
+    const bool is_whole = own[i].shape == own[i - count].shape;
+    const DType dtype = own[i - count].dtype;
+    if (is_whole && takes_gradient(own[i].dtype, dtype)) own[i].dtype = dtype;
+  }
+  check_same_dtype(op, own);
   for (size_t i = first + count; i < inputs.size(); ++i) {
     const size_t parameter = (i - first) % count;
     const Shape& shape = inputs[first + parameter].shape;
@@ -134,6 +140,11 @@ int64_t gradient_copies(const Shape& gradient, const Shape& parameter) {
   const bool is_stack = gradient.size() == parameter.size() + 1 &&
                         std::equal(parameter.begin(), parameter.end(), gradient.begin() + 1);
   return is_stack ? gradient[0] : 0;
+}
+
+bool takes_gradient(DType gradient, DType parameter) {
+  return gradient == parameter || (parameter == DType::Float32 &&
+                                   (gradient == DType::Float16 || gradient == DType::BFloat16));
 }
 
 std::optional<UpdateGroups> find_update_groups(const OpDef& op, const Attributes& attributes) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/base/attributes.h"
+#include "core/base/dtype.h"
 #include "core/base/shape.h"
 
 namespace kerascnn {
@@ -17,6 +18,10 @@ struct OpDef;
 // which the update adds up. How many copies there are, 1 for the gradient itself; 0 where the
 // shapes don't belong together.
 int64_t gradient_copies(const Shape& gradient, const Shape& parameter);
+
+// May the gradient of a parameter have this dtype? That is the parameter's own, or one of 16 bits
+// for a parameter in float32: the update widens it, which is exact. A stack has the parameter's.
+bool takes_gradient(DType gradient, DType parameter);
 
 // sgd_update(learning_rate, parameters[n], gradients[n], momenta[n]) -> (parameters[n],
 // momenta[n]); the momenta are there only where momentum > 0.

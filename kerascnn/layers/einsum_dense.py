@@ -41,6 +41,16 @@ def _with_axes_of(wanted: str, scale: Any, term: str) -> Any:
     return ops.reshape(moved, [sizes.get(c, 1) for c in wanted])
 
 
+def _with_bias(x: Any, bias: Any) -> Any:
+    """As a matrix, where the bias has all of its columns: then one kernel does it all."""
+    shape, of_bias = tuple(x.shape), tuple(bias.shape)
+    if not all(shape[1:]) or shape[-len(of_bias) :] != of_bias:
+        return ops.add(x, bias)
+    columns = math.prod(of_bias)
+    x = ops.add(ops.reshape(x, (-1, columns)), ops.reshape(bias, (columns,)))
+    return ops.reshape(x, (-1, *shape[1:]))
+
+
 class EinsumDense(IntegerWeights):
     """activation(einsum(equation, inputs, kernel) + bias).
 
@@ -154,17 +164,8 @@ class EinsumDense(IntegerWeights):
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         x = ops.einsum(self.equation, inputs, self.kernel)
         if self.bias is not None:
-            x = self._with_bias(x, self.bias)
+            x = _with_bias(x, self.bias)
         return self._activated(x)
-
-    def _with_bias(self, x: Any, bias: Any) -> Any:
-        """As a matrix, where the bias has all of its columns: then one kernel does it all."""
-        shape, of_bias = tuple(x.shape), tuple(bias.shape)
-        if not all(shape[1:]) or shape[-len(of_bias) :] != of_bias:
-            return ops.add(x, bias)
-        columns = math.prod(of_bias)
-        x = ops.add(ops.reshape(x, (-1, columns)), ops.reshape(bias, (columns,)))
-        return ops.reshape(x, (-1, *shape[1:]))
 
     def _int8_call(self, inputs: Any, training: bool | None = None) -> Any:
         x = self._integer_product(inputs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .case import Bad, large, normal, row, zeros
+from .case import TOLERANCE, Bad, large, normal, row, zeros
+from .reference import numpy_dtype
 
 
 def _state(rng):
@@ -122,9 +123,24 @@ def _stacked(make, shapes=_STACKED_SHAPES, copies=_COPIES):
     return make_stacked
 
 
+def _narrow(make, count):
+    """The call that `make` makes, with gradients of 16 bits for parameters in float32."""
+
+    def make_narrow(rng, dtype):
+        inputs, attributes = make(rng)
+        first = (2 if "beta_1" in attributes else 1) + count
+        for i in range(count):
+            name = ("bfloat16", "float16", "float32")[i % 3]
+            inputs[first + i] = inputs[first + i].astype(numpy_dtype(name))
+        return inputs, attributes
+
+    return make_narrow
+
+
 def _optimizers():
     many = [(int(i % 5 + 1), 3) for i in range(150)]
     big = [(65_537, 3), (2,)]
+    only = {"dtypes": ("float32",)}
     return [
         row("sgd_update", "plain", _sgd(0.0, False, _SHAPES)),
         row("sgd_update", "momentum", _sgd(0.9, False, _SHAPES)),
@@ -137,6 +153,9 @@ def _optimizers():
         row("adam_update", "millionth_step", _adam(_SHAPES, 10**6)),
         row("adam_update", "many", _adam(many)),
         large("adam_update", _adam(big)),
+        row("sgd_update", "narrow_gradients", _narrow(_sgd(0.9, True, _SHAPES), 7), **only),
+        row("adam_update", "narrow_gradients", _narrow(_adam(_SHAPES), 7), **only),
+        row("sgd_update", "many_narrow", _narrow(_sgd(0.0, False, many), 150), **only),
         row("sgd_update", "stacks", _stacked(_sgd(0.0, False, _STACKED_SHAPES))),
         row("sgd_update", "momentum_stacks", _stacked(_sgd(0.9, False, _STACKED_SHAPES))),
         row("sgd_update", "nesterov_stacks", _stacked(_sgd(0.9, True, _STACKED_SHAPES))),
@@ -151,7 +170,32 @@ def _optimizers():
     ]
 
 
-CASES = [*_random(), *_optimizers()]
+def _cast_all():
+    def make(shapes, dtype):
+        return lambda rng: ([normal(rng, *shape) for shape in shapes], {"dtype": dtype})
+
+    many = [(int(i % 5 + 1), 3) for i in range(250)]
+    big = [(65_537, 3), (2,), (5000, 7)]
+    rows = []
+    for dtype in ("float16", "bfloat16"):
+        # Rounding in 16 bits: 2^-11 for float16, 2^-8 for bfloat16, of each element.
+        options = {
+            "dtypes": ("float32",),
+            "gradient": False,
+            "result_dtype": dtype,
+            "tolerance": {"float32": TOLERANCE[dtype]},
+            "reason": "its results have 16 bits",
+        }
+        rows += [
+            row("cast_all", f"several_{dtype}", make(_SHAPES, dtype), **options),
+            row("cast_all", f"one_{dtype}", make([(4097, 2)], dtype), **options),
+            row("cast_all", f"many_{dtype}", make(many, dtype), **options),
+            row("cast_all", f"large_{dtype}", make(big, dtype), **options, large=True),
+        ]
+    return rows
+
+
+CASES = [*_random(), *_optimizers(), *_cast_all()]
 
 
 def _bad():
@@ -224,6 +268,31 @@ def _bad():
             sgd,
             TypeError,
             "must have one dtype",
+        ),
+        Bad(
+            "sgd_update",
+            [rate, x, zeros(2, 3, dtype="float16")],
+            sgd,
+            TypeError,
+            "must have one dtype",
+        ),
+        Bad(
+            "sgd_update",
+            [rate, zeros(3, dtype="float16"), x],
+            sgd,
+            TypeError,
+            "must have one dtype",
+        ),
+        Bad(
+            "cast_all", [x], {"dtype": "float32"}, v, "cast_all: dtype must be float16 or bfloat16"
+        ),
+        Bad("cast_all", [], {"dtype": "float16"}, v, "cast_all: expected at least 1 input"),
+        Bad(
+            "cast_all",
+            [x, zeros(2, dtype="float64")],
+            {"dtype": "float16"},
+            TypeError,
+            "inputs must be float32, but input 1 is float64 (2,)",
         ),
         Bad(
             "adam_update",

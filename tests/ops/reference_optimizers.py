@@ -45,3 +45,8 @@ def adam_update(learning_rate, iterations, *tensors, count, beta_1, beta_2, epsi
         for p, m, v in zip(parameters, first, second, strict=True)
     ]
     return (*updated, *first, *second)
+
+
+@reference("cast_all")
+def cast_all(*tensors, dtype):
+    return tensors

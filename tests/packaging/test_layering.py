@@ -34,6 +34,8 @@ EXCEPTIONS = {
     ("backend/body_kernel.h", "graph/body.h"),
     ("backend/body_kernel.cpp", "graph/body_program.h"),
     ("backend/body_kernel.cpp", "graph/memory_plan.h"),
+    # A region's source text is written from the region.
+    ("backend/regions/region_code.h", "graph/region.h"),
     # How many threads this process may use.
     ("backend/compile_queue.cpp", "backend/cpu/parallel.h"),
     ("backend/workers.cpp", "backend/cpu/parallel.h"),

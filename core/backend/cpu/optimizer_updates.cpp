@@ -18,6 +18,7 @@ struct Parameter {
   int64_t size;
   int64_t copies;  // of the gradient, which may be a stack of partial sums
   int64_t first;   // its first element's number among all parameters' elements
+  DType gradient_dtype;
 };
 
 // The parameters are the inputs from `first` on, their gradients the `count` after them.
@@ -28,8 +29,9 @@ std::vector<Parameter> parameters_of(const PlanRequest& request, size_t first, s
     const TensorSpec& spec = request.inputs[first + i];
     // Throws here, at planning, for a dtype that the kernel does not take.
     dispatch_floating(request, spec.dtype, []<typename T>(Type<T>) {});
-    const int64_t copies = gradient_copies(request.inputs[first + count + i].shape, spec.shape);
-    parameters.push_back({spec.dtype, size_of(spec), copies, total});
+    const TensorSpec& gradient = request.inputs[first + count + i];
+    const int64_t copies = gradient_copies(gradient.shape, spec.shape);
+    parameters.push_back({spec.dtype, size_of(spec), copies, total, gradient.dtype});
     total += parameters.back().size;
   }
   return parameters;
@@ -49,24 +51,53 @@ void for_each_range(const std::vector<Parameter>& parameters, const Body& body) 
   });
 }
 
-// Calls body(g, from, to) for ranges that cover begin to end; g is the gradient from `from` on.
-template <typename T, typename Body>
-void with_gradient(const Parameter& parameter, const T* gradient, int64_t begin, int64_t end,
-                   const Body& body) {
-  if (parameter.copies == 1) return body(gradient + begin, begin, end);
-  constexpr int64_t kMost = 256;  // elements summed at a time
-  T sums[kMost];
+// Calls fill(g, from, to) and then body(g, from, to) for short ranges that cover begin to end.
+template <typename T, typename Fill, typename Body>
+void with_buffer(int64_t begin, int64_t end, const Fill& fill, const Body& body) {
+  constexpr int64_t kMost = 256;  // elements at a time
+  T buffer[kMost];
   for (int64_t from = begin; from < end; from += kMost) {
     const int64_t to = std::min(from + kMost, end);
-    for (int64_t i = from; i < to; ++i) {
-      auto sum = static_cast<compute_t<T>>(gradient[i]);
-      for (int64_t copy = 1; copy < parameter.copies; ++copy) {
-        sum += static_cast<compute_t<T>>(gradient[copy * parameter.size + i]);
-      }
-      sums[i - from] = static_cast<T>(sum);
-    }
-    body(sums, from, to);
+    fill(buffer, from, to);
+    body(buffer, from, to);
   }
+}
+
+template <typename T>
+void add_copies(const Parameter& parameter, const T* gradient, T* sums, int64_t from, int64_t to) {
+  for (int64_t i = from; i < to; ++i) {
+    auto sum = static_cast<compute_t<T>>(gradient[i]);
+    for (int64_t copy = 1; copy < parameter.copies; ++copy) {
+      sum += static_cast<compute_t<T>>(gradient[copy * parameter.size + i]);
+    }
+    sums[i - from] = static_cast<T>(sum);
+  }
+}
+
+// Calls body(g, from, to) for ranges that cover begin to end; g is the gradient from `from` on.
+template <typename T, typename Body>
+void with_gradient(const Parameter& parameter, const void* data, int64_t begin, int64_t end,
+                   const Body& body) {
+  const T* gradient = static_cast<const T*>(data);
+  if constexpr (std::is_same_v<T, float>) {
+    const auto widen_from = [&](const auto* narrow) {
+      const auto fill = [&](float* wide, int64_t from, int64_t to) {
+        widen(narrow + from, wide, to - from);
+      };
+      with_buffer<float>(begin, end, fill, body);
+    };
+    if (parameter.gradient_dtype == DType::Float16) {
+      return widen_from(static_cast<const Half*>(data));
+    }
+    if (parameter.gradient_dtype == DType::BFloat16) {
+      return widen_from(static_cast<const BFloat16*>(data));
+    }
+  }
+  if (parameter.copies == 1) return body(gradient + begin, begin, end);
+  const auto fill = [&](T* sums, int64_t from, int64_t to) {
+    add_copies(parameter, gradient, sums, from, to);
+  };
+  with_buffer<T>(begin, end, fill, body);
 }
 
 template <typename Function>
@@ -180,7 +211,7 @@ std::unique_ptr<Kernel> plan_sgd_update(const PlanRequest& request) {
                 sgd_range(kernels, p + from, g, new_p + from, to - from, static_cast<C>(rate));
               }
             };
-            with_gradient(parameters[i], input<T>(args, layout.gradient(i)), begin, end, update);
+            with_gradient<T>(parameters[i], args.inputs[layout.gradient(i)], begin, end, update);
           });
         });
       });
@@ -211,7 +242,7 @@ std::unique_ptr<Kernel> plan_adam_update(const PlanRequest& request) {
                          output<T>(args, layout.new_first_moment(i)) + from,
                          output<T>(args, layout.new_second_moment(i)) + from, to - from, scalars);
             };
-            with_gradient(parameters[i], input<T>(args, layout.gradient(i)), begin, end, update);
+            with_gradient<T>(parameters[i], args.inputs[layout.gradient(i)], begin, end, update);
           });
         });
       });

@@ -22,6 +22,9 @@ class PartialSumFolder {
       const auto update = find_update_groups(*node.op, node.attributes);
       for (size_t i = 0; update && i < update->count; ++i) {
         const ValueId gradient = node.inputs[update->gradient(i)];
+        const DType dtype = graph_.value(node.inputs[update->head + i]).spec.dtype;
+        // Partial sums are not rounded to fewer bits than the sum's reader has.
+        if (graph_.value(gradient).spec.dtype != dtype) continue;
         if (!readers_.only_reader(gradient)) continue;
         if (const int32_t index = producer_index(graph_, origin(gradient)); index >= 0) {
           gradients[index].push_back(gradient);

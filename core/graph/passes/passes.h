@@ -86,6 +86,14 @@ RootedGraph join_batches(const RootedGraph& source, const PassOptions& options);
 // count_matches, where the device has one kernel for them. Exact, as the sum is, up to 2^24 rows.
 RootedGraph fuse_match_counts(const RootedGraph& source, const PassOptions& options);
 
+// The weights of a step in mixed precision are rounded to 16 bits by one cast_all, where kernels run
+// side by side, instead of by one kernel for each: launches of small kernels cost more than what
+// they do.
+RootedGraph join_casts(const RootedGraph& source, const PassOptions& options);
+
+// Optimizer updates read gradients of 16 bits and widen them, instead of the wider copies.
+RootedGraph update_from_narrow_gradients(const RootedGraph& source);
+
 // batch_norm and its gradient become reductions over columns and element ops, which join the
 // regions around them, where the device forms regions of columns. Equal up to roundings.
 RootedGraph expand_batch_norm(const RootedGraph& source, const PassOptions& options);

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cmath>
 
+#include "core/backend/cuda/device/tensor_table.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/movement/copy.cuh"
@@ -46,6 +47,7 @@ struct UpdateEntry {
   int copies;         // of the gradient
   int8_t rows;        // of threads, for a stack, else 0; a power of two
   int8_t lane_bits;   // threads in a row, as a power of two
+  DType gradient_dtype;
   bool vectorized;
 };
 
@@ -88,6 +90,21 @@ __device__ __forceinline__ void store_elements(void* data, int64_t at, int64_t s
   for (int k = 0; k < kWidth; ++k) {
     if (at + k < size) to[k] = store<T>(values[k]);
   }
+}
+
+// The elements of a gradient that is no stack; one of 16 bits is widened.
+template <typename T, int kSlots>
+__device__ __forceinline__ void load_gradient(const UpdateEntry<kSlots>& entry, int64_t at,
+                                              compute_t<T> (&values)[kWidth]) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (entry.gradient_dtype == DType::Float16) {
+      return load_elements<__half>(entry.gradient, at, entry.size, entry.vectorized, values);
+    }
+    if (entry.gradient_dtype == DType::BFloat16) {
+      return load_elements<__nv_bfloat16>(entry.gradient, at, entry.size, entry.vectorized, values);
+    }
+  }
+  load_elements<T>(entry.gradient, at, entry.size, entry.vectorized, values);
 }
 
 // Each rule changes one element: values[0] is the parameter, the others its slots. read() gives
@@ -151,22 +168,6 @@ struct Adam {
   }
 };
 
-// The tensor that a stretch belongs to: the last one that begins at or before it. Tensors without
-// elements have no stretches and are passed over.
-template <typename Table>
-__device__ __forceinline__ int find_tensor(const Table& table, int stretch) {
-  int low = 0, high = table.count;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    if (table.entries[middle].first_stretch <= stretch) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
 // The loads that may come before the wait, for begin_kernel().
 constexpr uint32_t kRuleSettled = 1, kOldSettled = 2;
 
@@ -188,7 +189,7 @@ __device__ __forceinline__ void update_plain(const UpdateEntry<Rule::kSlots>& en
         }
       });
   if (at >= entry.size) return;
-  load_elements<T>(entry.gradient, at, entry.size, entry.vectorized, gradients);
+  load_gradient<T>(entry, at, gradients);
   const auto shared = rule.prepare(inputs);
 #pragma unroll
   for (int k = 0; k < kWidth; ++k) {
@@ -314,6 +315,7 @@ struct UpdateLayout {
   size_t slots[2] = {0, 0};  // inputs of the first slots
   std::vector<int64_t> sizes;
   std::vector<int> copies;  // of the gradients
+  std::vector<DType> gradient_dtypes;
 
   size_t old_input(int slot, size_t i) const {
     return (slot == 0 ? parameter : slots[slot - 1]) + i;
@@ -345,6 +347,7 @@ UpdateTable<kSlots, kTensors> fill_table(const KernelArgs& args, const UpdateLay
     UpdateEntry<kSlots>& entry = table.entries[i];
     entry.size = layout.sizes[tensor];
     entry.copies = layout.copies[tensor];
+    entry.gradient_dtype = layout.gradient_dtypes[tensor];
     entry.rows = static_cast<int8_t>(rows_for(entry.copies));
     entry.lane_bits = static_cast<int8_t>(
         std::countr_zero(static_cast<unsigned>(kUpdateThreads / std::max<int>(1, entry.rows))));
@@ -409,7 +412,9 @@ void measure(const PlanRequest& request, UpdateLayout& layout) {
   int64_t total = 0;
   for (size_t i = 0; i < layout.count; ++i) {
     const Shape& shape = request.inputs[layout.parameter + i].shape;
-    const int64_t copies = gradient_copies(request.inputs[layout.gradient + i].shape, shape);
+    const TensorSpec& gradient = request.inputs[layout.gradient + i];
+    const int64_t copies = gradient_copies(gradient.shape, shape);
+    layout.gradient_dtypes.push_back(gradient.dtype);
     if (copies > kMostCopies) {
       throw ValueError(message(request.op.name, ": gradient ", i, " is a stack of ", copies,
                                " partial sums; add up some of them before"));

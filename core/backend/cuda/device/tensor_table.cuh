@@ -1,0 +1,23 @@
+// Kernels over many tensors: a table of entries goes along as an argument, and blocks are dealt out
+// to stretches of the tensors.
+#pragma once
+
+namespace kerascnn::cuda {
+
+// The number of the tensor that a stretch belongs to: the last one whose `first_stretch` is not
+// behind it. Tensors without elements have no stretches and are passed over.
+template <typename Table>
+__device__ __forceinline__ int find_tensor(const Table& table, int stretch) {
+  int low = 0, high = table.count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (table.entries[middle].first_stretch <= stretch) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+}  // namespace kerascnn::cuda
