@@ -185,8 +185,8 @@ class Backend {
   virtual int64_t num_partial_sums(const PlanRequest&) { return 0; }
   // The limits for regions whose element ops have this shape.
   virtual RegionLimits region_limits(const Shape&) const { return {}; }
-  // For a program whose largest memory-bound op has fewer elements, these limits don't count: all of
-  // its regions are what ready-made kernels take.
+  // For a program whose largest memory-bound op has fewer elements, these limits don't count: all
+  // of its regions are what ready-made kernels take.
   virtual int64_t least_generated_size() const { return 0; }
   // There is at least one lane. `single_steps` says that runs will have one step each.
   virtual std::unique_ptr<Executor> make_executor(Lanes lanes, bool single_steps = false) = 0;
