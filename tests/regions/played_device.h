@@ -1,5 +1,5 @@
-// Lets a C++ compiler take the CUDA C++ of a kernel, and plays the device: the threads of a block are
-// contexts that take turns between barriers, so that index arithmetic and merges can be tried
+// Lets a C++ compiler take the CUDA C++ of a kernel, and plays the device: the threads of a block
+// are contexts that take turns between barriers, so that index arithmetic and merges can be tried
 // anywhere. It computes what a GPU would but for the functions of analysis, which are the host's.
 #include <math.h>
 #include <ucontext.h>

@@ -86,9 +86,9 @@ RootedGraph join_batches(const RootedGraph& source, const PassOptions& options);
 // count_matches, where the device has one kernel for them. Exact, as the sum is, up to 2^24 rows.
 RootedGraph fuse_match_counts(const RootedGraph& source, const PassOptions& options);
 
-// The weights of a step in mixed precision are rounded to 16 bits by one cast_all, where kernels run
-// side by side, instead of by one kernel for each: launches of small kernels cost more than what
-// they do.
+// The weights of a step in mixed precision are rounded to 16 bits by one cast_all, where kernels
+// run side by side, instead of by one kernel for each: launches of small kernels cost more than
+// what they do.
 RootedGraph join_casts(const RootedGraph& source, const PassOptions& options);
 
 // Optimizer updates read gradients of 16 bits and widen them, instead of the wider copies.
