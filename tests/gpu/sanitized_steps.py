@@ -8,6 +8,7 @@ recurrent networks in 16-bit dtypes.
 `test_compute_sanitizer.py` runs this under each tool of NVIDIA's compute-sanitizer.
 """
 
+import os
 import sys
 
 import numpy as np
@@ -149,6 +150,32 @@ def loops_and_choices(rng):
     print("loops", result.numpy(), float(ops.sum(limit[0])))
 
 
+def train_with_generated_kernels(rng):
+    """Regions of all kinds as kernels that are generated for them, at odd sizes."""
+    os.environ["KERASCNN_CUDA_REGIONS"] = "2"  # small ones too
+    x = rng.standard_normal((7, 5, 9, 3)).astype("float32")
+    y = rng.integers(0, 13, 7)
+    for policy in ("float32", "mixed_float16", "mixed_bfloat16")[: 2 if SHORT else 3]:
+        keras.config.set_dtype_policy(policy)
+        for filters in (8,) if SHORT else (1, 8, 13):
+            inputs = keras.Input((5, 9, 3))
+            images = layers.BatchNormalization()(layers.Conv2D(filters, 3, padding="same")(inputs))
+            more = layers.BatchNormalization()(layers.Conv2D(filters, 1)(layers.ReLU()(images)))
+            images = layers.ReLU()(layers.Add()([images, more]))
+            words = layers.Reshape((45, filters))(layers.GroupNormalization(1)(images))
+            words = layers.LayerNormalization()(layers.Dense(11, activation="gelu")(words))
+            words = layers.Dropout(0.2)(layers.Softmax()(words))
+            outputs = layers.Dense(13, activation="softmax", dtype="float32")(
+                layers.GlobalAveragePooling1D()(words)
+            )
+            model = keras.Model(inputs, outputs)
+            model.compile("adam", "sparse_categorical_crossentropy")
+            model.fit(x, y, batch_size=7, epochs=1 if SHORT else 2, verbose=0)
+            print("generated", policy, filters, model.evaluate(x, y, verbose=0))
+    keras.config.set_dtype_policy("float32")
+    del os.environ["KERASCNN_CUDA_REGIONS"]
+
+
 def train_with_kernels_of_libraries(rng):
     """Wide layers, for cuDNN and cuBLASLt; also with kernels chosen by timing them."""
     x = rng.standard_normal((64, 16, 16, 16)).astype("float32")
@@ -181,4 +208,5 @@ if __name__ == "__main__":
     single_operations(rng)
     loops_and_choices(rng)
     train_recurrent_networks(rng)
+    train_with_generated_kernels(rng)
     train_with_kernels_of_libraries(rng)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kerascnn import _core
+from kerascnn import _core, ops
 
 from . import bodies
 from .comparing import assert_close, assert_same_bits
@@ -151,3 +151,37 @@ def test_more_values_than_registers(rng, device, width):
         )
     t.outputs = terms
     checked(t, rng, device)
+
+
+# Rows of 8 elements, which a GPU takes in more than 2^31 elements, and a CPU in few.
+BLOCK_ROWS = 2**20 + 1
+
+
+def repeated(t, arrays, device, count):
+    """Results of a region of one block of rows, and of one of `count` such blocks."""
+    tensors = [_core.from_numpy(array, device) for array in arrays]
+    small = _core.Program.compile(*as_region(t(BLOCK_ROWS)), device, optimize=False)
+    small.run(tensors)
+    large = _core.Program.compile(*as_region(t(BLOCK_ROWS * count)), device, optimize=False)
+    large.run([ops.tile(x, (count, 1)) if x.shape[0] == BLOCK_ROWS else x for x in tensors])
+    return small.outputs(), large.outputs()
+
+
+@pytest.mark.parametrize("kind", ["map", "rows", "columns"])
+def test_more_elements_than_32_bits_count(rng, device, kind):
+    count = 3 if device == "cpu" else 257
+    make = {
+        "map": lambda rows: bodies.normalized((rows, 8), "bfloat16", residual=False),
+        "rows": lambda rows: bodies.layer_norm((rows, 8), "bfloat16"),
+        "columns": lambda rows: bodies.moments((rows, 8), "bfloat16"),
+    }[kind]
+    small, large = repeated(make, bodies.arrays(make(BLOCK_ROWS), rng), device, count)
+    for one, all_of_them in zip(small, large, strict=True):
+        if kind == "columns":
+            # The mean is the same, but a thread adds up tens of thousands of terms of size 1 one
+            # after another: that rounds by less than 256 units of 2^-24.
+            np.testing.assert_allclose(all_of_them.numpy(), one.numpy(), rtol=2e-5, atol=2e-5)
+            continue
+        for first in (0, count // 2, count - 1):
+            rows = slice(first * BLOCK_ROWS, (first + 1) * BLOCK_ROWS)
+            assert_same_bits(np.array(all_of_them[rows].numpy()), np.array(one.numpy()))
