@@ -72,16 +72,14 @@ class ColumnsText {
     std::string text;
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
       const RegionReduction& each = code_.reductions[i];
-      const std::string type = region_sum_type(each.dtype);
       const std::string sum = message("sum", i, "[k]");
-      const std::string term = message("(", type, ")", text_.value(each.operand));
-      if (!is_moments(each)) {
+      const std::string term =
+          message("(", region_sum_type(each.dtype), ")", text_.value(each.operand));
+      if (is_moments(each)) {
+        text += message("terms", i, "[u][k] = ", term, ";\n");
+      } else {
         text += message(sum, " = exact::add(", sum, ", ", term, ");\n");
-        continue;
       }
-      text += message("{\nconst ", type, " delta = ", term, " - ", sum, ".mean;\n", sum,
-                      ".mean += delta * (", type, ")share;\n", sum, ".deviation += delta * (", term,
-                      " - ", sum, ".mean);\n}\n");
     }
     return text;
   }
@@ -90,13 +88,31 @@ class ColumnsText {
     return std::any_of(code_.reductions.begin(), code_.reductions.end(), is_moments);
   }
 
+  // terms<i>[u][k]: what reduction i reads of row u. Moments take the rows of a turn together,
+  // for one division and one chain of dependent operations in a turn rather than in each row.
+  std::string declare_terms() const {
+    std::string text;
+    for (size_t i = 0; i < code_.reductions.size(); ++i) {
+      const RegionReduction& each = code_.reductions[i];
+      if (!is_moments(each)) continue;
+      text += message(region_sum_type(each.dtype), " terms", i, "[", source_.depth, "][",
+                      source_.width, "];\n");
+    }
+    return text.empty() ? text : text + "int num_terms = 0;\n";
+  }
+
+  std::string add_terms() const {
+    std::string text;
+    for (size_t i = 0; i < code_.reductions.size(); ++i) {
+      if (is_moments(code_.reductions[i])) {
+        text += message("add_terms(sum", i, ", terms", i, ", num_terms, seen);\n");
+      }
+    }
+    return text.empty() ? text : text + "seen += num_terms;\n";
+  }
+
   std::string go_down() const {
     const std::string slots = message('[', source_.depth, ']');
-    const bool is_double = std::any_of(code_.reductions.begin(), code_.reductions.end(),
-                                       [](const RegionReduction& each) {
-                                         return is_moments(each) && each.dtype == DType::Float64;
-                                       });
-    const char* const type = is_double ? "double" : "float";
     const std::string position =
         "const Index row = first + u * block_rows;\nif (row >= end) continue;\n"
         "const Index at = row * columns + column;\n";
@@ -105,18 +121,17 @@ class ColumnsText {
         ";\nconstexpr bool whole = true;\n", text_.once(), text_.columns(),
         "const Index begin = (Index)blockIdx.y * (Index)split_rows;\n"
         "const Index end = rows - begin < (Index)split_rows ? rows : begin + (Index)split_rows;\n");
-    if (has_moments()) text += message(type, " seen = 0;\n");
+    if (has_moments()) text += "int seen = 0;  // rows\n";
     text += message("for (Index first = begin + own_row; first < end; first += block_rows * ",
                     source_.depth, ") {\n", text_.declare_packs(needs_, slots),
                     text_.declare_row_packs(slots), "#pragma unroll\nfor (int u = 0; u < ",
                     source_.depth, "; ++u) {\n", position, text_.load_packs(needs_, "[u]"),
-                    text_.load_row_packs("[u]"), "}\n#pragma unroll\nfor (int u = 0; u < ",
-                    source_.depth, "; ++u) {\n", position);
-    // The share of a new row in the mean of all rows of the thread.
-    if (has_moments()) text += message("seen += 1;\nconst ", type, " share = 1 / seen;\n");
+                    text_.load_row_packs("[u]"), "}\n", declare_terms(),
+                    "#pragma unroll\nfor (int u = 0; u < ", source_.depth, "; ++u) {\n", position);
+    if (has_moments()) text += "num_terms = u + 1;\n";
     text += text_.row("[u]", 0) + text_.declare_outputs() +
             each_k(text_.element(needs_, "[u]") + add_up() + text_.put_outputs()) +
-            text_.store_outputs() + "}\n}\n";
+            text_.store_outputs() + "}\n" + add_terms() + "}\n";
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
       if (is_moments(code_.reductions[i])) text += each_k(message("sum", i, "[k].count = seen;\n"));
     }

@@ -241,6 +241,32 @@ struct Merge {
   }
 };
 
+// Merges the first rows of a turn with the `seen` rows of earlier turns; counts are set at the end.
+// The bits of sums depend on their order anyway, so these operations may be joined (fma).
+template <int kDepth, int kWidth, typename A>
+__device__ __forceinline__ void add_terms(Moments<A> (&sums)[kWidth],
+                                          const A (&terms)[kDepth][kWidth], int num_terms,
+                                          int seen) {
+  const A share = A(num_terms) / A(seen + num_terms), each = A(1) / A(num_terms);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) {
+    A mean = A(0), deviation = A(0);
+#pragma unroll
+    for (int u = 0; u < kDepth; ++u) {
+      if (u < num_terms) mean += terms[u][k];
+    }
+    mean *= each;
+#pragma unroll
+    for (int u = 0; u < kDepth; ++u) {
+      const A delta = terms[u][k] - mean;
+      if (u < num_terms) deviation = fma(delta, delta, deviation);
+    }
+    const A delta = mean - sums[k].mean;
+    sums[k].mean = fma(delta, share, sums[k].mean);
+    sums[k].deviation += fma(delta * delta, A(seen) * share, deviation);
+  }
+}
+
 // The values of threads with equal threadIdx.x % lanes, together in all of them.
 template <int kThreads, int N, typename A, typename Combine>
 __device__ __forceinline__ void merge_rows(A (&values)[N], A* shared, int lanes, Combine combine) {
