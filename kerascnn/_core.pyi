@@ -181,6 +181,11 @@ def apply(op: str, inputs: Sequence[Tensor], attrs: Mapping[str, bool | int | fl
 
 def op_names() -> list[str]: ...
 
+def fusion_names(device: str) -> list[str]:
+    """
+    The kernels for several nodes that a device has, in the order in which they take nodes.
+    """
+
 def op_info(name: str) -> dict[str, Any]:
     """
     Facts about an op: its gradient (or why there is none) and which devices have a kernel.

@@ -74,11 +74,13 @@ struct PlanRequest {
 using PlanFunction = std::unique_ptr<Kernel> (*)(const PlanRequest& request);
 
 // One row of a backend's visible table (kernel_table.cpp), which has one row for every op but
-// views.
+// views and `fused`, whose kernels come with the node.
 struct KernelTableRow {
   std::string_view op;
   PlanFunction plan;
 };
+
+struct Fusion;
 
 struct MemoryRange {
   const void* data = nullptr;
@@ -178,6 +180,9 @@ class Backend {
   virtual std::string description() const = 0;  // "NVIDIA H200, 139.7 GiB, compute capability 9.0"
   virtual Allocator& allocator() = 0;
   virtual std::span<const KernelTableRow> kernel_table() const = 0;
+  // Kernels for several nodes (core/graph/fusion.h). Where two of them take a node, the first one
+  // gets it.
+  virtual std::span<const Fusion* const> fusions() const { return {}; }
   // Is one own kernel for this op faster on this device than the ops that it stands for? Passes ask
   // this before they make such an op of others.
   virtual bool fuses(const PlanRequest&) { return false; }

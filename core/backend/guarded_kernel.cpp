@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/memory/poison.h"
 #include "core/ops/custom_op.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
@@ -26,6 +27,7 @@ struct Piece {
 };
 
 std::string title_of(const PlanRequest& request) {
+  if (&request.op == &op_fused) return request.attributes.get_string("fusion");
   return request.op.runs_user_code ? custom_op_title(*custom_op_of(request.attributes))
                                    : std::string(request.op.name);
 }

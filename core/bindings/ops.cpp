@@ -3,6 +3,7 @@
 #include "core/backend/backend.h"
 #include "core/bindings/bindings.h"
 #include "core/eager/eager.h"
+#include "core/graph/fusion.h"
 
 namespace kerascnn::bindings {
 namespace {
@@ -17,6 +18,14 @@ std::vector<Tensor> apply_op(const std::string& op, const std::vector<Tensor>& i
 std::vector<std::string> op_names() {
   std::vector<std::string> names;
   for (const OpDef* op : all_ops()) names.emplace_back(op->name);
+  return names;
+}
+
+std::vector<std::string> fusion_names(const std::string& device) {
+  std::vector<std::string> names;
+  for (const Fusion* fusion : backend(device_from_name(device)).fusions()) {
+    names.emplace_back(fusion->name);
+  }
   return names;
 }
 
@@ -50,6 +59,8 @@ void bind_ops(nb::module_& m) {
                 "attrs: " KERASCNN_ATTRIBUTES_TYPE " = {}) -> list[Tensor]"),
         "Runs one op at once.");
   m.def("op_names", &op_names);
+  m.def("fusion_names", &fusion_names, nb::arg("device"),
+        "The kernels for several nodes that a device has, in the order in which they take nodes.");
   m.def("op_info", &op_info, nb::arg("name"),
         nb::sig("def op_info(name: str) -> dict[str, typing.Any]"),
         "Facts about an op: its gradient (or why there is none) and which devices have a kernel.");

@@ -1,4 +1,5 @@
-// A graph that a node owns: what a loop runs in each step, or a branch of a choice.
+// A graph that a node owns: what a loop runs in each step, a branch of a choice, or the nodes that
+// one kernel stands for (fusion.h).
 //
 // It is recorded in a graph of its own, whose parent is the graph with the node. Values of the
 // parent that it reads are its inputs (Graph::capture). The graph may grow later, by the nodes of
@@ -13,11 +14,15 @@
 
 namespace kerascnn {
 
+class Kernel;
+
 struct Body {
   std::shared_ptr<Graph> graph;
   // Which of the graph's inputs the node's values stand for; kNoValue for one that is not read.
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
+  // Of a fused node: what its device planned for the whole.
+  std::shared_ptr<Kernel> kernel = nullptr;
 
   const TensorSpec& output_spec(size_t index) const { return graph->value(outputs[index]).spec; }
 };

@@ -54,6 +54,61 @@ std::string BodyProgram::description() const {
   return text;
 }
 
+namespace {
+
+class BodyKernel final : public Kernel {
+ public:
+  explicit BodyKernel(BodyProgram program) : program_(std::move(program)) {}
+
+  // The program leaves its outputs in its memory; what writes or reads one there is given the
+  // place of the kernel's output instead.
+  void run(const KernelArgs& args) override {
+    const std::vector<const void*> inputs(args.inputs.begin(), args.inputs.end());
+    for (Instruction& instruction : program_.instructions(inputs, args.workspace)) {
+      for (const void*& data : instruction.inputs) data = moved(data, args);
+      for (void*& data : instruction.outputs) data = const_cast<void*>(moved(data, args));
+      instruction.kernel->run(
+          {instruction.inputs, instruction.outputs, instruction.workspace, args.stream});
+    }
+  }
+
+  int64_t workspace_bytes() const override { return program_.workspace_bytes(); }
+  bool keeps_state() const override { return program_.keeps_state(); }
+  std::string description() const override { return program_.description(); }
+
+ private:
+  const void* moved(const void* data, const KernelArgs& args) const {
+    const auto address = reinterpret_cast<uintptr_t>(data);
+    for (size_t i = 0; i < args.outputs.size(); ++i) {
+      const auto begin = reinterpret_cast<uintptr_t>(args.workspace) +
+                         static_cast<uintptr_t>(program_.output_offset(i));
+      const bool is_inside =
+          address >= begin && address - begin < static_cast<uintptr_t>(program_.output_bytes(i));
+      if (!is_inside || args.outputs[i] == nullptr) continue;
+      return static_cast<const char*>(args.outputs[i]) + (address - begin);
+    }
+    return data;
+  }
+
+  BodyProgram program_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_body_kernel(const Body& body, const PlanRequest& node, Device device) {
+  BodyProgram program(body, {node.inputs.begin(), node.inputs.end()}, device, node, false);
+  for (size_t i = 0; i < body.outputs.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (program.output_bytes(i) == 0 || program.output_offset(i) != program.output_offset(j)) {
+        continue;
+      }
+      throw ValueError(message(node.op.name, ": two outputs of a body are one value; give each a ",
+                               "kernel of its own"));
+    }
+  }
+  return std::make_unique<BodyKernel>(std::move(program));
+}
+
 OpCost body_cost(const Body& body) {
   const Graph& graph = *body.graph;
   const std::vector<bool> needed = needed_values(graph, body.outputs);

@@ -39,6 +39,10 @@ class BodyProgram {
   std::vector<int64_t> output_bytes_;
 };
 
+// A kernel that runs the nodes of a body one after another, as they are. `node` is the call that it
+// is planned for, whose outputs are the body's.
+std::unique_ptr<Kernel> plan_body_kernel(const Body& body, const PlanRequest& node, Device device);
+
 // What the nodes of a body cost in one run.
 OpCost body_cost(const Body& body);
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/graph/fusion.h"
 #include "core/graph/schedule.h"
 
 namespace kerascnn {
@@ -52,7 +53,7 @@ class BufferPlanner {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId output = node.outputs[i];
       if (schedule_.home_states[output] >= 0) continue;
-      if (i >= node.op->first_optional_output && last_uses_[output] < 0) continue;
+      if (i >= first_optional_output(node) && last_uses_[output] < 0) continue;
       const int64_t last = std::max(position, last_uses_[output]);
       int32_t buffer = find_in_place(node, position, i, pairs, taken);
       if (buffer == kNoBuffer) {

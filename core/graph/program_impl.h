@@ -86,8 +86,8 @@ struct Program::Impl {
   std::unique_ptr<CallQueue> calls;    // made for the first one; goes before what it uses
 
   void plan(const CompileOptions& options);
-  std::vector<std::unique_ptr<Kernel>> plan_kernels(const CompileOptions& options);
-  void place(std::vector<std::unique_ptr<Kernel>> kernels, const CompileOptions& options);
+  std::vector<std::shared_ptr<Kernel>> plan_kernels(const CompileOptions& options);
+  void place(std::vector<std::shared_ptr<Kernel>> kernels, const CompileOptions& options);
   void allocate_arena(const CompileOptions& options);
   std::vector<int64_t> place_results(BufferPlan& buffers, const CompileOptions& options);
   void move_constants();

@@ -8,10 +8,12 @@
 #include "core/backend/shuffled_executor.h"
 #include "core/base/error.h"
 #include "core/graph/error_context.h"
+#include "core/graph/fusion.h"
 #include "core/graph/lanes.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/program_impl.h"
 #include "core/graph/region.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
@@ -22,10 +24,11 @@ constexpr int64_t kMostWaitingResults = 4096;
 constexpr uint64_t kNodesOfCalls = 512;
 constexpr int64_t kInArena = -1;
 
-// A region is labelled with the ops in it.
+// A region is labelled with the ops in it, a fusion with its name.
 std::string node_label(const Node& node) {
   std::string label(node.op->name);
   if (node.op->name == "region") label = region_name(read_region(node.attributes));
+  if (node.op == &op_fused) label = node.attributes.get_string("fusion");
   if (!node.scope.empty()) label += " (" + node.scope.path + ")";
   return label;
 }
@@ -72,16 +75,16 @@ void Program::Impl::check_states() const {
 
 void Program::Impl::plan(const CompileOptions& options) {
   check_states();
-  std::vector<std::unique_ptr<Kernel>> kernels = plan_kernels(options);
+  std::vector<std::shared_ptr<Kernel>> kernels = plan_kernels(options);
   move_constants();
   place(std::move(kernels), options);
 }
 
 // One entry for each position of the order; null where there is nothing to compute.
-std::vector<std::unique_ptr<Kernel>> Program::Impl::plan_kernels(const CompileOptions& options) {
+std::vector<std::shared_ptr<Kernel>> Program::Impl::plan_kernels(const CompileOptions& options) {
   const Graph& graph = schedule.graph;
   Backend& device_backend = backend(device);
-  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::vector<std::shared_ptr<Kernel>> kernels;
   std::vector<TensorSpec> inputs, outputs;
   for (int32_t index : schedule.order) {
     const Node& node = graph.nodes()[index];
@@ -94,7 +97,9 @@ std::vector<std::unique_ptr<Kernel>> Program::Impl::plan_kernels(const CompileOp
     });
     const PlanRequest request{*node.op, node.attributes,    inputs,
                               outputs,  options.allow_tf32, options.autotune};
-    kernels.push_back(is_empty ? nullptr : with_scope(node.scope.path, [&] {
+    kernels.push_back(with_scope(node.scope.path, [&]() -> std::shared_ptr<Kernel> {
+      if (is_empty) return nullptr;
+      if (node.op == &op_fused) return fused_kernel(node.attributes);
       return begin_to_plan_kernel(device_backend, request);
     }));
   }
@@ -121,7 +126,7 @@ void Program::Impl::move_constants() {
   }
 }
 
-void Program::Impl::place(std::vector<std::unique_ptr<Kernel>> kernels,
+void Program::Impl::place(std::vector<std::shared_ptr<Kernel>> kernels,
                           const CompileOptions& options) {
   const Graph& graph = schedule.graph;
   std::vector<int64_t> workspace_bytes;
@@ -272,6 +277,8 @@ std::shared_ptr<Program> Program::compile(const Graph& graph, const std::vector<
     PassOptions passes;
     passes.allow_tf32 = options.allow_tf32;
     passes.autotune = options.autotune;
+    passes.backend = &target;
+    passes.fusions = target.fusions();
     passes.fuses = [&](const PlanRequest& request) { return target.fuses(request); };
     passes.num_partial_sums = [&](const PlanRequest& request) {
       return target.num_partial_sums(request);

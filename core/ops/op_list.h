@@ -1,5 +1,5 @@
 // Every op there is. Each name stands for one OpDef, `op_<name>`, defined in core/ops/, and for one
-// function `plan_<name>` of each backend, unless the op is a view.
+// function `plan_<name>` of each backend, unless the op is a view or `fused`.
 //
 // OP takes the name and may be given more: #define OP(name, ...).
 #pragma once
@@ -18,8 +18,6 @@
   OP(softmax) OP(log_softmax) OP(softmax_grad) OP(log_softmax_grad)                               \
   /* reductions (reduce.cpp) */                                                                   \
   OP(reduce_sum) OP(reduce_mean) OP(reduce_max) OP(reduce_min) OP(argmax)                         \
-  /* what a pass makes of a classifier's accuracy (count_matches.cpp) */                          \
-  OP(count_matches)                                                                               \
   /* order (argsort.cpp) */                                                                       \
   OP(argsort)                                                                                     \
   /* shape (shape_ops.cpp) and indexing (indexing.cpp) */                                         \
@@ -27,9 +25,6 @@
   OP(gather) OP(gather_grad) OP(one_hot) OP(take_batch) OP(take_batches) OP(put_batch)            \
   /* linear algebra (matmul.cpp, dense.cpp) */                                                    \
   OP(matmul) OP(integer_matmul) OP(dense)                                                         \
-  /* what passes make of a product and what follows it (fused_products.cpp) */                    \
-  OP(matmul_activation_grad) OP(dense_sparse_softmax_cross_entropy) OP(dense_wgrad)               \
-  OP(dense_sparse_softmax_cross_entropy_dgrad)                                                    \
   /* Fourier transforms (fft.cpp) */                                                              \
   OP(fft) OP(rfft) OP(irfft)                                                                      \
   /* convolution (conv2d.cpp) and pooling (pool2d.cpp) */                                         \
@@ -59,5 +54,10 @@
   /* what users define while a program runs (custom_op.cpp) */                                    \
   OP(custom_op)
 
-#define KERASCNN_OP_LIST(OP) KERASCNN_VIEW_OP_LIST(OP) KERASCNN_KERNEL_OP_LIST(OP)
+// What a pass makes of nodes that one kernel of a device stands for. The kernel comes with the node
+// (core/graph/fusion.cpp).
+#define KERASCNN_PASS_OP_LIST(OP) OP(fused)
+
+#define KERASCNN_OP_LIST(OP) \
+  KERASCNN_VIEW_OP_LIST(OP) KERASCNN_KERNEL_OP_LIST(OP) KERASCNN_PASS_OP_LIST(OP)
 // clang-format on

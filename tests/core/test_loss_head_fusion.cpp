@@ -1,11 +1,10 @@
-// The pass that joins a classifier's last layer and loss with the gradient of the layer's input,
-// on a device that claims to gain from it. The op that it makes runs the kernels of its parts
-// there, so results keep their bits.
+// The fusion of CUDA that joins a classifier's last layer and loss with the gradient of the layer's
+// input. A kernel that runs the matched nodes stands for that of CUDA, so results keep their bits.
 #include <string>
 
 #include "check.h"
 #include "core/graph/passes/passes.h"
-#include "core/ops/fused_products.h"
+#include "fusion_testing.h"
 #include "graph_testing.h"
 
 namespace kerascnn {
@@ -13,13 +12,14 @@ namespace {
 
 using testing::call;
 using testing::check_same_results;
+using testing::count_fused;
 using testing::count_nodes;
 using testing::f32;
 
 constexpr std::string_view kHead = "dense_sparse_softmax_cross_entropy_dgrad";
 constexpr std::string_view kLoss = "dense_sparse_softmax_cross_entropy";
-const PassOptions kAlways = {true, [](const PlanRequest&) { return true; }};
-const PassOptions kNoHead = {true, [](const PlanRequest& r) { return r.op.name != kHead; }};
+const PassOptions kAlways = testing::with_cuda_fusions();
+const PassOptions kNoHead = testing::with_cuda_fusions({kHead});
 const Attributes kPlain = {{"transpose_a", false}, {"transpose_b", false}};
 const Attributes kAll = {{"axes", Shape{}}, {"keepdims", false}};
 const Attributes kDropout = {{"rate", 0.5}, {"stream", int64_t{3}}};
@@ -52,58 +52,53 @@ struct Classifier {
   }
 };
 
-const Node* find_head(const Graph& graph) {
-  for (const Node& node : graph.nodes()) {
-    if (node.op->name == kHead) return &node;
+// What the head stands for: "dense+sparse_softmax_cross_entropy+...".
+std::string ops_of(const RootedGraph& joined) {
+  for (const Node& node : joined.graph.nodes()) {
+    const bool is_head = node.op == &op_fused && node.attributes.get_string("fusion") == kHead;
+    if (is_head) return node.attributes.get_string("ops");
   }
-  return nullptr;
+  return "";
 }
+
+const std::string kPlainHead =
+    "dense+sparse_softmax_cross_entropy+sparse_softmax_cross_entropy_grad+matmul";
 
 // One head, that stands for the loss, and `dropouts` that are left beside it.
 RootedGraph check_joined(const Classifier& net, size_t dropouts = 0) {
   const RootedGraph apart = run_passes(net.rooted, kNoHead);
   RootedGraph joined = run_passes(net.rooted, kAlways);
-  CHECK_EQUAL(count_nodes(apart.graph, kLoss), 1u);
-  CHECK_EQUAL(count_nodes(joined.graph, kLoss), 0u);
-  CHECK_EQUAL(count_nodes(joined.graph, kHead), 1u);
+  CHECK_EQUAL(count_fused(apart.graph, kLoss), 1u);
+  CHECK_EQUAL(count_fused(joined.graph, kLoss), 0u);
+  CHECK_EQUAL(count_fused(joined.graph, kHead), 1u);
   CHECK_EQUAL(count_nodes(joined.graph, "dropout"), dropouts);
   check_same_results(apart, joined);
   return joined;
-}
-
-std::string activation_of(const RootedGraph& joined) {
-  return find_head(joined.graph)->attributes.get_string("activation");
 }
 
 TEST(the_gradient_of_the_input_comes_with_the_loss) {
   Classifier net;
   net.finish(net.flat(net.first()));
   const RootedGraph joined = check_joined(net);
-  CHECK_EQUAL(activation_of(joined), "linear");
-  CHECK(!has_dropout(find_head(joined.graph)->attributes));
+  CHECK_EQUAL(ops_of(joined), kPlainHead);
 }
 
 TEST(an_activation_before_the_last_layer_is_undone_with_it) {
   for (const std::string_view name : {"relu", "tanh", "sigmoid"}) {
     Classifier net;
     net.finish(call(net.graph, name, {net.flat(net.first())}));
-    CHECK_EQUAL(activation_of(check_joined(net)), name);
+    CHECK_EQUAL(ops_of(check_joined(net)), kPlainHead + "+" + std::string(name) + "_grad");
   }
   // The gradient of silu needs its input.
   Classifier net;
   net.finish(call(net.graph, "silu", {net.flat(net.first())}));
-  const RootedGraph joined = check_joined(net);
-  CHECK_EQUAL(activation_of(joined), "linear");
+  CHECK_EQUAL(ops_of(check_joined(net)), kPlainHead);
 }
 
 TEST(a_dropout_before_the_last_layer_joins) {
   Classifier net;
   net.finish(net.dropout(net.flat(net.first())));
-  const RootedGraph joined = check_joined(net);
-  const Attributes& attributes = find_head(joined.graph)->attributes;
-  CHECK_EQUAL(attributes.get_double("rate"), 0.5);
-  CHECK_EQUAL(attributes.get_int("stream"), 3);
-  CHECK_EQUAL(attributes.get_string("activation"), "linear");
+  CHECK_EQUAL(ops_of(check_joined(net)), "dropout+" + kPlainHead + "+dropout");
 }
 
 TEST(a_dropout_joins_past_a_reshape) {
@@ -116,23 +111,23 @@ TEST(an_activation_before_the_dropout_joins_too) {
   Classifier net;
   net.finish(net.dropout(call(net.graph, "relu", {net.flat(net.first())})));
   const RootedGraph joined = check_joined(net);
-  CHECK_EQUAL(activation_of(joined), "relu");
+  CHECK_EQUAL(ops_of(joined), "dropout+" + kPlainHead + "+dropout+relu_grad");
   CHECK_EQUAL(count_nodes(joined.graph, "relu_grad"), 0u);
 }
 
 TEST(an_activation_after_the_dropout_keeps_the_dropout_apart) {
   Classifier net;
   net.finish(call(net.graph, "relu", {net.dropout(net.flat(net.first()))}));
-  CHECK_EQUAL(activation_of(check_joined(net, 2)), "relu");
+  CHECK_EQUAL(ops_of(check_joined(net, 2)), kPlainHead + "+relu_grad");
 }
 
-TEST(a_dropout_whose_result_is_read_before_the_loss_stays_apart) {
+TEST(a_dropout_joins_whose_result_is_read_before_the_loss) {
   Classifier net;
   const ValueId dropped = net.dropout(net.flat(net.first()));
   const ValueId sum = call(net.graph, "reduce_sum", {dropped}, kAll);
   net.finish(dropped);
   net.rooted.outputs.push_back(sum);
-  check_joined(net, 2);
+  check_joined(net);
 }
 
 TEST(a_dropout_of_another_stream_on_the_way_back_stays_apart) {
@@ -160,29 +155,6 @@ TEST(the_result_of_the_dropout_may_be_an_output) {
   net.finish(dropped);
   net.rooted.outputs.push_back(dropped);
   check_joined(net);
-}
-
-TEST(the_device_is_asked_for_the_head) {
-  Classifier net;
-  net.finish(net.dropout(net.flat(net.first())));
-  const auto count = [&](const PassOptions& options) {
-    return count_nodes(run_passes(net.rooted, options).graph, kHead);
-  };
-  CHECK_EQUAL(count({}), 0u);
-  CHECK_EQUAL(count(kNoHead), 0u);
-  // One that has no kernel with the dropout gets one without.
-  size_t asked = 0;
-  const RootedGraph joined =
-      run_passes(net.rooted, {true, [&](const PlanRequest& request) {
-                                if (request.op.name != kHead) return true;
-                                ++asked;
-                                CHECK(request.inputs[DenseLossInputs::x].shape == (Shape{6, 8}));
-                                CHECK(request.outputs[DenseLossOutputs::dx].shape == (Shape{6, 8}));
-                                return !has_dropout(request.attributes);
-                              }});
-  CHECK_EQUAL(asked, 2u);
-  CHECK_EQUAL(count_nodes(joined.graph, kHead), 1u);
-  CHECK_EQUAL(count_nodes(joined.graph, "dropout"), 2u);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
-// The passes that join products with what belongs to them, on a device that claims to gain from it.
-// The ops that they make run the kernels of their parts there, so results keep their bits.
+// The fusions of CUDA that join products with what belongs to them. Kernels that run the matched
+// nodes stand for those of CUDA, so results keep their bits.
 #include <string>
 
 #include "check.h"
 #include "core/graph/passes/passes.h"
+#include "fusion_testing.h"
 #include "graph_testing.h"
 
 namespace kerascnn {
@@ -11,6 +12,7 @@ namespace {
 
 using testing::call;
 using testing::check_same_results;
+using testing::count_fused;
 using testing::count_nodes;
 using testing::f32;
 
@@ -18,9 +20,9 @@ constexpr std::string_view kGradient = "matmul_activation_grad";
 constexpr std::string_view kLoss = "dense_sparse_softmax_cross_entropy";
 constexpr std::string_view kHead = "dense_sparse_softmax_cross_entropy_dgrad";
 constexpr std::string_view kDenseGradients = "dense_wgrad";
-const PassOptions kAlways = {true, [](const PlanRequest&) { return true; }};
-// Without the op that takes the loss's gradient further.
-const PassOptions kNoHead = {true, [](const PlanRequest& r) { return r.op.name != kHead; }};
+const PassOptions kAlways = testing::with_cuda_fusions();
+// Without the one that takes the loss's gradient further.
+const PassOptions kNoHead = testing::with_cuda_fusions({kHead});
 const Attributes kAll = {{"axes", Shape{}}, {"keepdims", false}};
 const Attributes kPlain = {{"transpose_a", false}, {"transpose_b", false}};
 const Attributes kOfKernel = {{"transpose_a", true}, {"transpose_b", false}};
@@ -60,10 +62,10 @@ TEST(a_classifier_joins_its_last_layer_with_the_loss) {
   for (const bool has_bias : {true, false}) {
     Classifier net("relu", {}, has_bias);
     const RootedGraph apart = run_passes(net.rooted), joined = run_passes(net.rooted, kNoHead);
-    CHECK_EQUAL(count_nodes(apart.graph, kLoss), 0u);
-    CHECK_EQUAL(count_nodes(joined.graph, kLoss), 1u);
+    CHECK_EQUAL(count_fused(apart.graph, kLoss), 0u);
+    CHECK_EQUAL(count_fused(joined.graph, kLoss), 1u);
     CHECK_EQUAL(count_nodes(joined.graph, "sparse_softmax_cross_entropy"), 0u);
-    CHECK_EQUAL(count_nodes(joined.graph, kGradient), 1u);
+    CHECK_EQUAL(count_fused(joined.graph, kGradient), 1u);
     CHECK_EQUAL(count_nodes(joined.graph, "relu_grad"), 0u);
     check_same_results(apart, joined);
   }
@@ -79,11 +81,10 @@ TEST(activation_gradients_join_with_their_parameters) {
   for (const auto& [activation, parameters] : activations) {
     Classifier net(activation, parameters);
     const RootedGraph joined = run_passes(net.rooted, kNoHead);
-    CHECK_EQUAL(count_nodes(joined.graph, kGradient), 1u);
+    CHECK_EQUAL(count_fused(joined.graph, kGradient), 1u);
     for (const Node& node : joined.graph.nodes()) {
-      if (node.op->name == kGradient) {
-        CHECK_EQUAL(node.attributes.get_string("activation"), activation);
-      }
+      if (node.op->name != "fused" || node.attributes.get_string("fusion") != kGradient) continue;
+      CHECK_EQUAL(node.attributes.get_string("ops"), "matmul+" + activation + "_grad");
     }
     check_same_results(run_passes(net.rooted), joined);
   }
@@ -91,14 +92,14 @@ TEST(activation_gradients_join_with_their_parameters) {
 
 TEST(an_activation_whose_gradient_needs_its_input_stays_apart) {
   Classifier net("silu");
-  CHECK_EQUAL(count_nodes(run_passes(net.rooted, kNoHead).graph, kGradient), 0u);
+  CHECK_EQUAL(count_fused(run_passes(net.rooted, kNoHead).graph, kGradient), 0u);
 }
 
 TEST(what_others_read_stays_apart) {
   Classifier net;
   net.rooted.outputs.push_back(net.logits);
   const RootedGraph joined = run_passes(net.rooted, kAlways);
-  CHECK_EQUAL(count_nodes(joined.graph, kLoss), 0u);
+  CHECK_EQUAL(count_fused(joined.graph, kLoss), 0u);
   CHECK_EQUAL(count_nodes(joined.graph, "sparse_softmax_cross_entropy"), 1u);
   check_same_results(run_passes(net.rooted), joined);
 }
@@ -109,18 +110,8 @@ TEST(a_loss_whose_gradient_is_not_known_before_stays_apart) {
   const ValueId squared = call(net.graph, "square", {net.loss});
   net.rooted.outputs = net.graph.gradients(squared, {net.w1, net.w2});
   const RootedGraph joined = run_passes(net.rooted, kAlways);
-  CHECK_EQUAL(count_nodes(joined.graph, kLoss), 0u);
+  CHECK_EQUAL(count_fused(joined.graph, kLoss), 0u);
   check_same_results(run_passes(net.rooted), joined);
-}
-
-TEST(the_device_is_asked) {
-  Classifier net;
-  const RootedGraph joined =
-      run_passes(net.rooted, {true, [](const PlanRequest& r) { return r.op.name == kLoss; }});
-  CHECK_EQUAL(count_nodes(joined.graph, kLoss), 1u);
-  CHECK_EQUAL(count_nodes(joined.graph, kGradient), 0u);
-  const RootedGraph inference = run_passes(net.rooted);
-  CHECK_EQUAL(count_nodes(inference.graph, kLoss), 0u);
 }
 
 TEST(gradients_of_kernels_join_with_those_of_biases) {
@@ -128,8 +119,8 @@ TEST(gradients_of_kernels_join_with_those_of_biases) {
   net.rooted.outputs = net.graph.gradients(net.loss, {net.w1, net.b1, net.w2, net.b2});
   net.rooted.outputs.push_back(net.loss);
   const RootedGraph apart = run_passes(net.rooted), joined = run_passes(net.rooted, kAlways);
-  CHECK_EQUAL(count_nodes(apart.graph, kDenseGradients), 0u);
-  CHECK_EQUAL(count_nodes(joined.graph, kDenseGradients), 2u);
+  CHECK_EQUAL(count_fused(apart.graph, kDenseGradients), 0u);
+  CHECK_EQUAL(count_fused(joined.graph, kDenseGradients), 2u);
   CHECK_EQUAL(count_nodes(joined.graph, "reduce_sum"), 0u);
   CHECK_EQUAL(count_nodes(joined.graph, "matmul"), 0u);
   check_same_results(apart, joined);
@@ -144,9 +135,9 @@ struct DenseGradients {
   ValueId kernel(ValueId of) { return call(graph, "matmul", {of, g}, kOfKernel); }
   ValueId bias(const Attributes& axes) { return call(graph, "reduce_sum", {g}, axes); }
 
-  void check_joined(size_t count, const PassOptions& options = kAlways) {
-    const RootedGraph joined = fuse_dense_gradients(rooted, options);
-    CHECK_EQUAL(count_nodes(joined.graph, kDenseGradients), count);
+  void check_joined(size_t count) {
+    const RootedGraph joined = testing::fuse(rooted, {&testing::cuda_fusion(kDenseGradients)});
+    CHECK_EQUAL(count_fused(joined.graph, kDenseGradients), count);
     check_same_results(rooted, joined);
   }
 };
@@ -178,7 +169,9 @@ TEST(a_sum_joins_with_one_kernel_only) {
   const ValueId late = call(net.graph, "tanh", {net.x});
   net.rooted.outputs = {net.kernel(net.x), net.kernel(late), net.bias(over(0))};
   net.check_joined(1);
-  CHECK_EQUAL(count_nodes(fuse_dense_gradients(net.rooted, kAlways).graph, "matmul"), 1u);
+  CHECK_EQUAL(count_nodes(testing::fuse(net.rooted, {&testing::cuda_fusion(kDenseGradients)}).graph,
+                          "matmul"),
+              1u);
 }
 
 TEST(other_sums_and_products_stay_apart) {
@@ -198,18 +191,6 @@ TEST(other_sums_and_products_stay_apart) {
       call(graph, "reduce_sum", {other}, over(0)),
       turned.bias(over(0))};
   turned.check_joined(0);
-}
-
-TEST(the_device_is_asked_for_gradients_of_kernel_and_bias) {
-  DenseGradients net;
-  net.rooted.outputs = {net.kernel(net.x), net.bias(over(0))};
-  net.check_joined(0, {});
-  net.check_joined(0, {true, [](const PlanRequest&) { return false; }});
-  net.check_joined(1, {true, [](const PlanRequest& request) {
-                         CHECK(request.outputs[0].shape == (Shape{7, 4}));
-                         CHECK(request.outputs[1].shape == (Shape{4}));
-                         return request.op.name == kDenseGradients;
-                       }});
 }
 
 }  // namespace

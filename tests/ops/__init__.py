@@ -7,7 +7,6 @@ from . import (  # noqa: F401
     reference_fourier,
     reference_losses,
     reference_optimizers,
-    reference_products,
     reference_random,
     reference_recurrent,
     reference_sequences,

@@ -395,7 +395,6 @@ def before_activation(gy: Array, y: Array, activation: str, alpha: float) -> Arr
     return ELEMENT_FUNCTIONS[f"{activation}_grad"](gy, y, **dict.fromkeys(names, alpha))
 
 
-@reference("matmul_activation_grad")
 def matmul_activation_grad(a, b, y, transpose_a, transpose_b, activation, activation_alpha):
     product = matmul(a, b, transpose_a, transpose_b)
     return before_activation(product, y, activation, activation_alpha)

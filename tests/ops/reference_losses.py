@@ -54,21 +54,12 @@ def sparse_softmax_cross_entropy_grad(gy, probabilities, labels, epsilon):
     return np.where(inside[:, None], gy[:, None] * slope, 0.0)
 
 
-@reference("dense_sparse_softmax_cross_entropy")
 def dense_sparse_softmax_cross_entropy(x, kernel, *inputs, epsilon):
     *bias, labels, gy = inputs
     logits = x @ kernel + (bias[0] if bias else 0.0)
     return sparse_softmax_cross_entropy(logits, labels, gy, epsilon=epsilon)
 
 
-@reference("count_matches")
-def count_matches(scores, labels):
-    if not len(scores):
-        return np.float64(0)
-    return np.sum(np.argmax(scores, axis=1) == labels, dtype=np.float64)
-
-
-@reference("dense_sparse_softmax_cross_entropy_dgrad")
 def dense_sparse_softmax_cross_entropy_dgrad(
     x, kernel, *inputs, epsilon, activation, activation_alpha, rate=None, stream=0
 ):

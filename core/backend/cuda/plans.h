@@ -16,12 +16,8 @@ KERASCNN_KERNEL_OP_LIST(KERASCNN_DECLARE_PLAN)
 
 // Backend::fuses for conv2d_max_pool2d and its gradients; false for any other op.
 bool fuses_conv2d_max_pool2d(const PlanRequest& request);
-// The same for the ops of core/ops/fused_products.h.
-bool fuses_product(const PlanRequest& request);
 // The same for take_batches.
 bool fuses_take_batches(const PlanRequest& request);
-// The same for count_matches.
-bool fuses_count_matches(const PlanRequest& request);
 
 // Backend::num_partial_sums for these ops.
 int64_t conv2d_wgrad_partial_sums(const PlanRequest& request);

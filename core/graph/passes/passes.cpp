@@ -64,9 +64,8 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = eliminate_dead_code(rooted);
   rooted = fuse_epilogues(rooted);
   rooted = fuse_conv_pooling(rooted, options);
-  rooted = fuse_activation_gradients(rooted, options);
   rooted = join_batches(rooted, options);
-  rooted = fuse_match_counts(rooted, options);
+  rooted = apply_fusions(rooted, options);
   rooted = eliminate_dead_code(rooted);
   rooted = update_from_narrow_gradients(rooted);
   rooted = join_casts(rooted, options);
@@ -77,9 +76,6 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = form_regions(rooted, by_size);
   rooted = materialize_constants(rooted);
   rooted = join_loss_gradients(rooted);  // a mean's gradient is a stored constant by now
-  rooted = fuse_dense_losses(rooted, options);
-  rooted = fuse_dense_loss_gradients(rooted, options);
-  rooted = fuse_dense_gradients(rooted, options);
   rooted = eliminate_dead_code(rooted);
   rooted = fold_partial_sums(rooted, options);
   rooted = split_updates(rooted, options);

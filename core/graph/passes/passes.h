@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct PassOptions {
   // Backend::region_limits of the device; without it those that hold for all.
   std::function<RegionLimits(const Shape&)> region_limits = nullptr;
   int64_t least_generated_size = 0;  // of the device
+  // Where kernels of fusions are planned, and the fusions to look for.
+  Backend* backend = nullptr;
+  std::span<const Fusion* const> fusions = {};
 };
 
 // Does the device gain from this op? `inputs` are values of the graph.
@@ -75,16 +79,12 @@ RootedGraph fuse_epilogues(const RootedGraph& source);
 // comes with the gradient of the kernel.
 RootedGraph fuse_conv_pooling(const RootedGraph& source, const PassOptions& options);
 
-// A matmul and the activation gradient after it become matmul_activation_grad, where the device has
-// one kernel for them.
-RootedGraph fuse_activation_gradients(const RootedGraph& source, const PassOptions& options);
-
 // All batches that a step takes become one node's, where the device has one kernel for that.
 RootedGraph join_batches(const RootedGraph& source, const PassOptions& options);
 
-// The argmax of a classifier's scores, its comparison with labels and the sum of the matches become
-// count_matches, where the device has one kernel for them. Exact, as the sum is, up to 2^24 rows.
-RootedGraph fuse_match_counts(const RootedGraph& source, const PassOptions& options);
+// What a fusion of the device matches and has a kernel for becomes one node, `fused`, with that
+// kernel. Equal up to the order of additions.
+RootedGraph apply_fusions(const RootedGraph& source, const PassOptions& options);
 
 // The weights of a step in mixed precision are rounded to 16 bits by one cast_all, where kernels
 // run side by side, instead of by one kernel for each: launches of small kernels cost more than
@@ -113,20 +113,6 @@ RootedGraph form_single_regions(const RootedGraph& source, const PassOptions& op
 // The gradient of sparse_softmax_cross_entropy becomes its third output, where the gradient of the
 // loss is known before the loss.
 RootedGraph join_loss_gradients(const RootedGraph& source);
-
-// A dense layer and the loss that alone reads its logits, with its gradient, become
-// dense_sparse_softmax_cross_entropy, where the device has one kernel for them. Equal up to the
-// order of additions.
-RootedGraph fuse_dense_losses(const RootedGraph& source, const PassOptions& options);
-
-// The last dense layer with its loss, the gradient of its input and what that goes back through, a
-// dropout and an activation, become dense_sparse_softmax_cross_entropy_dgrad, where the device has
-// one kernel for them. Equal up to the order of additions; the dropout drops the same elements.
-RootedGraph fuse_dense_loss_gradients(const RootedGraph& source, const PassOptions& options);
-
-// The gradients of a dense layer's kernel and bias, a matmul and the sum of one of its factors,
-// become dense_wgrad, where the device has one kernel for them. Equal up to the order of additions.
-RootedGraph fuse_dense_gradients(const RootedGraph& source, const PassOptions& options);
 
 // Optimizer updates add up gradients that come as partial sums, where the device makes such and
 // nothing else needs the gradient. Equal up to the order of additions.

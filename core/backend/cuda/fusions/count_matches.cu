@@ -2,13 +2,11 @@
 //
 // A few threads, or a warp, share a row; a block takes several rows at a time. Counts are whole
 // numbers, which the last block to finish adds up: results don't depend on timing.
-#include "core/backend/composite_count_matches.h"
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/device/types.cuh"
-#include "core/backend/cuda/kernel_table.h"
+#include "core/backend/cuda/fusions/fusions.h"
 #include "core/backend/cuda/launch.h"
-#include "core/backend/cuda/plans.h"
 #include "core/backend/cuda/runtime/context.h"
 #include "core/backend/cuda/runtime/device_buffer.h"
 
@@ -163,25 +161,19 @@ std::unique_ptr<Kernel> make_count_kernel(const CountPlan& plan) {
 
 }  // namespace
 
-bool fuses_count_matches(const PlanRequest& request) {
-  if (request.op.name != "count_matches") return false;
-  const Shape& scores = request.inputs[0].shape;
-  return scores[0] <= kMost && scores[1] <= kMost;
-}
-
-std::unique_ptr<Kernel> plan_count_matches(const PlanRequest& request) {
-  if (!fuses_count_matches(request)) return plan_composite_count_matches(kernel_table(), request);
-  const CountPlan plan = plan_count(request.inputs[0].shape[0], request.inputs[0].shape[1]);
-  return dispatch_floating("count_matches", request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    switch (request.inputs[1].dtype) {
+std::unique_ptr<Kernel> plan_fused_count_matches(const Match& match) {
+  const TensorSpec& scores = match.spec("scores");
+  const int64_t rows = scores.shape[0], classes = scores.shape[1];
+  if (rows > kMost || classes > kMost) return nullptr;
+  const CountPlan plan = plan_count(rows, classes);
+  return dispatch_floating("count_matches", scores.dtype, [&]<typename T>(Type<T>) {
+    switch (match.spec("labels").dtype) {
       case DType::Int32:
         return make_count_kernel<T, int32_t>(plan);
       case DType::Int64:
         return make_count_kernel<T, int64_t>(plan);
-      case DType::Float32:
-        return make_count_kernel<T, float>(plan);
       default:
-        unsupported_dtype("count_matches", request.inputs[1].dtype);
+        return make_count_kernel<T, float>(plan);
     }
   });
 }

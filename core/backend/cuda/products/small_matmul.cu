@@ -490,12 +490,12 @@ bool takes_small_dense_loss(DType dtype, const GemmShape& g, bool allow_tf32) {
 }
 
 std::unique_ptr<Kernel> plan_small_dense_loss(const std::string& op, const GemmShape& g,
-                                              DType label_dtype, const DenseLossInputs& at,
+                                              DType label_dtype, const DenseLossArguments& at,
                                               double epsilon) {
   return dispatch_label(op, label_dtype, [&]<typename Label>(Type<Label>) {
     using End = CrossEntropyEnd<Label>;
     return plan<false, false, End>(op, g, [=](const KernelArgs& args) {
-      const float* bias = at.has_bias ? input<float>(args, 2) : nullptr;
+      const float* bias = at.has_bias ? input<float>(args, at.bias) : nullptr;
       return End{bias,
                  input<Label>(args, at.labels),
                  input<float>(args, at.gradient),

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "core/backend/backend.h"
+#include "core/backend/cuda/fusions/dense_loss.h"
 #include "core/backend/cuda/products/cublaslt_gemm.h"
 #include "core/ops/activation_kind.h"
-#include "core/ops/fused_products.h"
 
 namespace kerascnn::cuda {
 
@@ -23,20 +23,21 @@ std::unique_ptr<Kernel> plan_small_matmul(const std::string& op, DType dtype,
                                           bool has_bias = false,
                                           const ActivationCall& activation = {});
 
-// matmul_activation_grad; only with b transposed, as the gradient of a dense layer has it.
+// The fusion matmul_activation_grad; only with b transposed, as the gradient of a dense layer has
+// it.
 bool takes_small_matmul_activation_grad(DType dtype, const GemmShape& shape, bool allow_tf32);
 std::unique_ptr<Kernel> plan_small_matmul_activation_grad(const std::string& op,
                                                           const GemmShape& shape,
                                                           const ActivationCall& activation);
 
-// dense_sparse_softmax_cross_entropy of up to 32 classes.
+// The fusion dense_sparse_softmax_cross_entropy of up to 32 classes.
 bool takes_small_dense_loss(DType dtype, const GemmShape& shape, bool allow_tf32);
 std::unique_ptr<Kernel> plan_small_dense_loss(const std::string& op, const GemmShape& shape,
-                                              DType label_dtype, const DenseLossInputs& inputs,
-                                              double epsilon);
+                                              DType label_dtype,
+                                              const DenseLossArguments& arguments, double epsilon);
 
-// dense_wgrad, where one block has all samples of its columns: a batch of up to 256, or more where
-// the layer alone fills the device.
+// The fusion dense_wgrad, where one block has all samples of its columns: a batch of up to 256, or
+// more where the layer alone fills the device.
 bool takes_small_dense_wgrad(DType dtype, const GemmShape& shape, bool allow_tf32);
 std::unique_ptr<Kernel> plan_small_dense_wgrad(const std::string& op, const GemmShape& shape);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/backend/cuda/fusions/fusions.h"
 #include "core/backend/cuda/kernel_table.h"
 #include "core/backend/cuda/plans.h"
 #include "core/backend/cuda/regions/generated_region.h"
@@ -102,10 +103,11 @@ std::string CudaBackend::description() const {
 
 std::span<const KernelTableRow> CudaBackend::kernel_table() const { return cuda::kernel_table(); }
 
+std::span<const Fusion* const> CudaBackend::fusions() const { return cuda::fusions(); }
+
 bool CudaBackend::fuses(const PlanRequest& request) {
   activate();
-  return fuses_conv2d_max_pool2d(request) || fuses_product(request) ||
-         fuses_take_batches(request) || fuses_count_matches(request);
+  return fuses_conv2d_max_pool2d(request) || fuses_take_batches(request);
 }
 
 int64_t CudaBackend::num_partial_sums(const PlanRequest& request) {

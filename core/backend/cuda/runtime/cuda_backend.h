@@ -20,6 +20,7 @@ class CudaBackend final : public Backend {
   std::string description() const override;
   Allocator& allocator() override { return *allocator_; }
   std::span<const KernelTableRow> kernel_table() const override;
+  std::span<const Fusion* const> fusions() const override;
   bool fuses(const PlanRequest& request) override;
   int64_t num_partial_sums(const PlanRequest& request) override;
   RegionLimits region_limits(const Shape& domain) const override;

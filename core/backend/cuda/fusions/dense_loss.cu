@@ -3,10 +3,10 @@
 // keeps their rows of the layer's kernel in registers, first for the logits, whose sums warps,
 // block and cluster add up in a fixed order, then for the gradient of the features. All in float32:
 // these products are too few for tensor cores to matter.
-#include "core/backend/cuda/products/dense_loss.h"
-
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/elementwise/activation.cuh"
+#include "core/backend/cuda/fusions/dense_loss.h"
+#include "core/backend/cuda/fusions/fusions.h"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/movement/indices.cuh"
 #include "core/backend/cuda/normalization/cross_entropy.cuh"
@@ -14,7 +14,6 @@
 #include "core/backend/cuda/tiles/cluster.cuh"
 #include "core/backend/cuda/tiles/tf32.cuh"
 #include "core/ops/activation_kind.h"
-#include "core/ops/fused_products.h"
 #include "core/ops/philox.h"
 
 namespace kerascnn::cuda {
@@ -407,16 +406,15 @@ bool has_clusters(const Launch& launch) {
 // Calls function with what is compiled for the call: the number of classes, whether it is the exact
 // one, and the rows of a block; and with the launch.
 template <typename Function>
-auto with_launch(const PlanRequest& request, Function&& function) {
+auto with_launch(const GemmShape& layer, Function&& function) {
   using std::integral_constant;
-  const Shape& x = request.inputs[DenseLossInputs::x].shape;
-  const int64_t classes = request.inputs[DenseLossInputs::kernel].shape[1];
+  const int64_t classes = layer.n;
   const auto call = [&]<int kClasses, bool kExact>(integral_constant<int, kClasses> width,
                                                    integral_constant<bool, kExact> exact) {
     constexpr int kMany = kClasses <= 16 ? 4 : 1;
-    Launch launch = make_launch<kClasses>(x[0], x[1], kMaxSplits);
+    Launch launch = make_launch<kClasses>(layer.m, layer.k, kMaxSplits);
     if (launch.splits > 1 && !has_clusters<kClasses, kExact, kMany>(launch)) {
-      launch = make_launch<kClasses>(x[0], x[1], 1);
+      launch = make_launch<kClasses>(layer.m, layer.k, 1);
     }
     if (launch.rows == kMany) {
       return function(width, exact, integral_constant<int, kMany>(), launch);
@@ -428,46 +426,50 @@ auto with_launch(const PlanRequest& request, Function&& function) {
   return call(integral_constant<int, kMaxClasses>(), std::false_type());
 }
 
-Head make_head(const PlanRequest& request, const Launch& launch) {
-  const Attributes& attributes = request.attributes;
-  const ActivationCall activation = fused_activation(request.op.name, attributes);
-  const Shape& x = request.inputs[DenseLossInputs::x].shape;
-  const double rate = has_dropout(attributes) ? attributes.get_double("rate") : 0.0;
-  return {
-      .rows = static_cast<int>(x[0]),
-      .features = static_cast<int>(x[1]),
-      .classes = static_cast<int>(request.inputs[DenseLossInputs::kernel].shape[1]),
-      .splits = launch.splits,
-      .slice = launch.slice,
-      .vector_x = x[1] % kFeatures == 0,
-      .loss = CrossEntropy(attributes.get_double("epsilon")),
-      .activation = activation.kind,
-      .alpha = static_cast<float>(activation.alpha),
-      .threshold = philox_threshold(1.0 - rate),
-      .stream = has_dropout(attributes) ? static_cast<uint32_t>(attributes.get_int("stream")) : 0,
-      .scale = rate < 1.0 ? static_cast<float>(1.0 / (1.0 - rate)) : 0.0f};
+Head make_head(const Match& match, const Launch& launch) {
+  const GemmShape layer = dense_loss_layer(match);
+  ActivationCall activation;
+  if (match.has("activation")) activation = *undone_activation(match.node("activation"));
+  double rate = 0.0;
+  uint32_t stream = 0;
+  if (match.has("dropout")) {
+    const Attributes& dropout = match.node("dropout").attributes;
+    rate = dropout.get_double("rate");
+    stream = static_cast<uint32_t>(dropout.get_int("stream"));
+  }
+  return {.rows = static_cast<int>(layer.m),
+          .features = static_cast<int>(layer.k),
+          .classes = static_cast<int>(layer.n),
+          .splits = launch.splits,
+          .slice = launch.slice,
+          .vector_x = layer.k % kFeatures == 0,
+          .loss = CrossEntropy(dense_loss_epsilon(match)),
+          .activation = activation.kind,
+          .alpha = static_cast<float>(activation.alpha),
+          .threshold = philox_threshold(1.0 - rate),
+          .stream = stream,
+          .scale = rate < 1.0 ? static_cast<float>(1.0 / (1.0 - rate)) : 0.0f};
 }
 
 template <typename Label>
-Tensors<Label> tensors(const KernelArgs& args, const DenseLossInputs& at, bool drops) {
+Tensors<Label> tensors(const KernelArgs& args, const DenseLossArguments& at) {
   return {.x = input<float>(args, at.x),
           .kernel = input<float>(args, at.kernel),
-          .bias = at.has_bias ? input<float>(args, 2) : nullptr,
+          .bias = at.has_bias ? input<float>(args, at.bias) : nullptr,
           .labels = input<Label>(args, at.labels),
           .gy = input<float>(args, at.gradient),
-          .state = drops ? input<int64_t>(args, at.state) : nullptr,
-          .loss = output<float>(args, DenseLossOutputs::loss),
-          .probabilities = output<float>(args, DenseLossOutputs::probabilities),
-          .gradient = output<float>(args, DenseLossOutputs::gradient),
-          .dx = output<float>(args, DenseLossOutputs::dx),
-          .dropped = drops ? output<float>(args, DenseLossOutputs::dropped) : nullptr};
+          .state = at.drops ? input<int64_t>(args, at.state) : nullptr,
+          .loss = output<float>(args, 0),
+          .probabilities = output<float>(args, 1),
+          .gradient = output<float>(args, 2),
+          .dx = output<float>(args, 3),
+          .dropped = at.drops ? output<float>(args, 4) : nullptr};
 }
 
 template <int kClasses, bool kExact, int kRows, typename Label>
-std::unique_ptr<Kernel> plan(const PlanRequest& request, const Launch& launch) {
-  const bool drops = has_dropout(request.attributes);
-  const DenseLossInputs at(request.inputs.size(), drops);
-  const Head head = make_head(request, launch);
+std::unique_ptr<Kernel> plan(const Match& match, const Launch& launch) {
+  const DenseLossArguments at(match);
+  const Head head = make_head(match, launch);
   const unsigned blocks = static_cast<unsigned>(ceil_div(head.rows, kRows) * launch.splits);
   const size_t shared = shared_bytes<kClasses, kRows>(launch.threads / 32, launch.splits);
   return make_early_kernel(
@@ -475,14 +477,14 @@ std::unique_ptr<Kernel> plan(const PlanRequest& request, const Launch& launch) {
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
         const auto kernel = dense_loss_dgrad<kClasses, kExact, kRows, Label>;
-        const Tensors<Label> t = tensors<Label>(args, at, drops);
+        const Tensors<Label> t = tensors<Label>(args, at);
         const auto input = [](size_t index) { return static_cast<unsigned>(index); };
         const uint32_t settled = settled_loads(args, {{input(at.kernel)},
                                                       {input(at.x)},
-                                                      {input(at.has_bias ? 2 : at.kernel)},
+                                                      {input(at.has_bias ? at.bias : at.kernel)},
                                                       {input(at.labels)},
                                                       {input(at.gradient)},
-                                                      {input(drops ? at.state : at.kernel)}});
+                                                      {input(at.drops ? at.state : at.kernel)}});
         if (launch.splits > 1) {
           ClusterLaunch(blocks, static_cast<unsigned>(launch.threads),
                         static_cast<unsigned>(launch.splits), shared, stream)
@@ -498,30 +500,31 @@ std::unique_ptr<Kernel> plan(const PlanRequest& request, const Launch& launch) {
 // for more than launches.
 constexpr int64_t kMaxProducts = int64_t{1} << 24;
 
-}  // namespace
-
-bool takes_dense_loss_dgrad(const PlanRequest& request) {
-  const Shape& x = request.inputs[DenseLossInputs::x].shape;
-  const int64_t classes = request.inputs[DenseLossInputs::kernel].shape[1];
-  const bool is_possible = request.inputs[DenseLossInputs::x].dtype == DType::Float32 &&
-                           Context::current().compute_capability() >= 80 && x[0] > 0 && x[1] > 0 &&
-                           classes > 0 && classes <= kMaxClasses;
-  if (!is_possible || x[0] > kMaxProducts || x[1] > kMaxProducts || x[0] * x[1] > kMaxProducts ||
-      x[0] * x[1] * classes > kMaxProducts) {
+bool fits(const GemmShape& layer) {
+  const bool is_possible = Context::current().compute_capability() >= 80 && layer.m > 0 &&
+                           layer.k > 0 && layer.n > 0 && layer.n <= kMaxClasses;
+  if (!is_possible || layer.m > kMaxProducts || layer.k > kMaxProducts ||
+      layer.m * layer.k > kMaxProducts || layer.m * layer.k * layer.n > kMaxProducts) {
     return false;
   }
-  return with_launch(request,
+  return with_launch(layer,
                      [](auto, auto, auto, const Launch& launch) { return launch.threads > 0; });
 }
 
-std::unique_ptr<Kernel> plan_small_dense_loss_dgrad(const PlanRequest& request) {
-  const DenseLossInputs at(request.inputs.size(), has_dropout(request.attributes));
-  return dispatch_label(
-      request.op.name, request.inputs[at.labels].dtype, [&]<typename Label>(Type<Label>) {
-        return with_launch(request, [&](auto width, auto exact, auto rows, const Launch& launch) {
-          return plan<width(), exact(), rows(), Label>(request, launch);
-        });
-      });
+}  // namespace
+
+std::unique_ptr<Kernel> plan_fused_dense_sparse_softmax_cross_entropy_dgrad(const Match& match) {
+  const GemmShape layer = dense_loss_layer(match);
+  if (match.spec("x").dtype != DType::Float32 || !has_one_epsilon(match) || !fits(layer)) {
+    return nullptr;
+  }
+  return dispatch_label("dense_sparse_softmax_cross_entropy_dgrad", match.spec("labels").dtype,
+                        [&]<typename Label>(Type<Label>) {
+                          return with_launch(
+                              layer, [&](auto width, auto exact, auto rows, const Launch& launch) {
+                                return plan<width(), exact(), rows(), Label>(match, launch);
+                              });
+                        });
 }
 
 }  // namespace kerascnn::cuda

@@ -1,10 +1,10 @@
-"""Rows of the op that counts how often a classifier is right."""
+"""Calls of the fusion that counts how often a classifier is right."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from .case import FLOATS, Bad, Case, few_values, large, normal, row, zeros
+from .case import FLOATS, Case, few_values, normal, row
 
 COUNT = "count_matches"
 LABELS = ("int32", "int64", "float32")
@@ -52,12 +52,6 @@ def _no_class(labels):
 
 
 def _rows():
-    # A number of rows: exact in every dtype of the scores.
-    options = {
-        "gradient": False,
-        "result_dtype": "float32",
-        "tolerance": dict.fromkeys(FLOATS, 0.0),
-    }
     # Rows that one thread, a few threads and a warp take; one block, one block that takes rows
     # several times, and several blocks.
     sizes = {
@@ -70,29 +64,18 @@ def _rows():
         "tall": (1500, 10),
         "taller": (5003, 17),
         "wide": (5, 4099),
-        "empty": (0, 4),
+        "large": (65_600, 3),
+        "large_row": (3, 65_600),
     }
     rows = [
-        row(COUNT, f"{id}_{labels}", _count(*size, labels), **options)
+        row(COUNT, f"{id}_{labels}", _count(*size, labels), dtypes=FLOATS)
         for id, size in sizes.items()
         for labels in LABELS
     ]
     for id, scores in {"ties": few_values, "nan": with_nan, "infinite": infinite}.items():
         for n, classes in ((50, 3), (41, 40), (700, 9)):
-            rows.append(row(COUNT, f"{id}_{n}", _count(n, classes, scores=scores), **options))
-    rows += [row(COUNT, f"no_class_{name}", _no_class(name), **options) for name in LABELS]
-    return [*rows, large(COUNT, _count(65_600, 3)), large(COUNT, _count(3, 65_600), "large_row")]
+            rows.append(row(COUNT, f"{id}_{n}", _count(n, classes, scores=scores), dtypes=FLOATS))
+    return rows + [row(COUNT, f"no_class_{name}", _no_class(name)) for name in LABELS]
 
 
 CASES: list[Case] = _rows()
-
-_SCORES, _AT = zeros(4, 3), zeros(4, dtype="int32")
-BAD: list[Bad] = [
-    Bad(COUNT, [_SCORES], {}, ValueError, f"{COUNT}: "),
-    Bad(COUNT, [zeros(4, 3, dtype="int32"), _AT], {}, TypeError, f"{COUNT}: the scores must"),
-    Bad(COUNT, [zeros(4, 3, 2), _AT], {}, ValueError, f"{COUNT}: the scores must have 2"),
-    Bad(COUNT, [_SCORES, zeros(3, dtype="int32")], {}, ValueError, "the labels must have shape (4"),
-    Bad(COUNT, [_SCORES, zeros(4, 1, dtype="int32")], {}, ValueError, f"{COUNT}: the labels must"),
-    Bad(COUNT, [_SCORES, zeros(4, dtype="uint8")], {}, TypeError, "int32, int64 or float32"),
-    Bad(COUNT, [zeros(4, 0), _AT], {}, ValueError, "there must be at least 1 class"),
-]

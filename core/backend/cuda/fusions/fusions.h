@@ -1,0 +1,149 @@
+// The fusions of CUDA: their patterns, and the one list of them. The kernels are in the files of
+// this folder, plan_fused_<name>. What is here needs no CUDA, so that tests can look for the
+// patterns without a GPU.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "core/graph/fusion.h"
+#include "core/graph/passes/activation_nodes.h"
+#include "core/ops/definitions.h"
+
+namespace kerascnn::cuda {
+
+// Where two take a node, the first one gets it.
+#define KERASCNN_CUDA_FUSIONS(FUSION)              \
+  FUSION(dense_sparse_softmax_cross_entropy_dgrad) \
+  FUSION(dense_sparse_softmax_cross_entropy)       \
+  FUSION(matmul_activation_grad)                   \
+  FUSION(dense_wgrad)                              \
+  FUSION(count_matches)
+
+std::span<const Fusion* const> fusions();
+
+#define KERASCNN_DECLARE_FUSION(name) std::unique_ptr<Kernel> plan_fused_##name(const Match& match);
+KERASCNN_CUDA_FUSIONS(KERASCNN_DECLARE_FUSION)
+#undef KERASCNN_DECLARE_FUSION
+
+// The gradient of an activation that follows from its output, the second operand.
+inline bool undoes_activation(const Graph&, const Node& node) {
+  return undone_activation(node).has_value();
+}
+
+// A product of two matrices, of which these are transposed.
+template <bool kTransposeA, bool kTransposeB>
+bool is_product(const Graph& graph, const Node& node) {
+  return graph.value(node.inputs[0]).spec.shape.size() == 2 &&
+         graph.value(node.inputs[1]).spec.shape.size() == 2 &&
+         node.attributes.get_bool("transpose_a") == kTransposeA &&
+         node.attributes.get_bool("transpose_b") == kTransposeB;
+}
+
+// The last layer of a classifier, its loss and the gradient of the logits; nobody else reads the
+// logits. The layer's input is `x` or computed from it.
+inline PatternValue add_dense_loss(Pattern& pattern, const PatternValue& x,
+                                   const PatternValue& kernel, const PatternValue* bias,
+                                   const PatternValue& labels,
+                                   const PatternValue& gradient_of_loss) {
+  const auto is_linear = [](const Graph&, const Node& node) {
+    return node.attributes.get_string("activation") == "linear";
+  };
+  // A layer without a bias is a plain product, or was made a dense layer.
+  const bool is_dense = bias != nullptr || pattern.has("dense layer");
+  const PatternValue logits = bias != nullptr ? x.call(op_dense, {kernel, *bias}).where(is_linear)
+                              : is_dense
+                                  ? x.call(op_dense, {kernel}).where(is_linear)
+                                  : x.call(op_matmul, {kernel}).where(is_product<false, false>);
+  const PatternValue loss = logits.call(op_sparse_softmax_cross_entropy, {labels}).as("loss");
+  const PatternValue probabilities = loss.result(1);
+  const PatternValue gradient =
+      gradient_of_loss.call(op_sparse_softmax_cross_entropy_grad, {probabilities, labels})
+          .as("loss_gradient");
+  pattern.output("loss", loss);
+  pattern.output("probabilities", probabilities);
+  pattern.output("gradient", gradient);
+  return gradient;
+}
+
+inline void pattern_dense_sparse_softmax_cross_entropy(Pattern& pattern) {
+  const bool has_bias = pattern.has("bias");
+  const PatternValue x = pattern.input("x"), kernel = pattern.input("kernel");
+  const PatternValue bias = has_bias ? pattern.input("bias") : kernel;
+  const PatternValue labels = pattern.input("labels");
+  add_dense_loss(pattern, x, kernel, has_bias ? &bias : nullptr, labels,
+                 pattern.input("gradient_of_loss"));
+}
+
+// The same, and the gradient of what the layer is given, taken back through a dropout before the
+// layer and through an activation before that. The dropout's result comes with it.
+inline void pattern_dense_sparse_softmax_cross_entropy_dgrad(Pattern& pattern) {
+  const bool has_bias = pattern.has("bias"), drops = pattern.has("dropout");
+  const bool reshapes = drops && pattern.has("reshape after the dropout");
+  const PatternValue x = pattern.input("x"), kernel = pattern.input("kernel");
+  const PatternValue bias = has_bias ? pattern.input("bias") : kernel;
+  const PatternValue labels = pattern.input("labels");
+  const PatternValue gradient_of_loss = pattern.input("gradient_of_loss");
+  const PatternValue state = drops ? pattern.input("state") : kernel;
+  const PatternValue dropped = drops ? x.call(op_dropout, {state}).as("dropout") : x;
+  const PatternValue given = reshapes ? dropped.call(op_reshape) : dropped;
+  const PatternValue gradient =
+      add_dense_loss(pattern, given, kernel, has_bias ? &bias : nullptr, labels, gradient_of_loss);
+  PatternValue dx = gradient.call(op_matmul, {kernel}).where(is_product<false, true>);
+  if (reshapes) dx = dx.call(op_reshape);
+  if (drops) dx = dx.call(op_dropout, {state}).like(dropped);
+  if (pattern.has("activation")) dx = dx.call(undoes_activation, {x}).as("activation");
+  pattern.output("dx", dx);
+  if (drops) pattern.optional_output("given", given);
+}
+
+// A product taken back through an activation whose output is y.
+inline void pattern_matmul_activation_grad(Pattern& pattern) {
+  const PatternValue a = pattern.input("a"), b = pattern.input("b"), y = pattern.input("y");
+  const PatternValue product = a.call(op_matmul, {b}).as("product");
+  product.where([](const Graph& graph, const Node& node) {
+    return graph.value(node.outputs[0]).spec.shape.size() == 2;
+  });
+  pattern.output("dx", product.call(undoes_activation, {y}).as("activation"));
+}
+
+// The gradients of a dense layer's kernel and bias: of x (n, k) and g (n, m) the product of x
+// transposed and g, and the sums of g's columns.
+inline void pattern_dense_wgrad(Pattern& pattern) {
+  const PatternValue x = pattern.input("x"), g = pattern.input("g");
+  pattern.output("kernel", x.call(op_matmul, {g}).where(is_product<true, false>));
+  const PatternValue bias = g.call(op_reduce_sum);
+  bias.where([](const Graph&, const Node& node) {
+    const std::vector<int64_t>& axes = node.attributes.get_ints("axes");
+    return axes == std::vector<int64_t>{0} || axes == std::vector<int64_t>{-2};
+  });
+  pattern.output("bias", bias);
+}
+
+// How often a classifier is right: in how many rows of the scores (n, classes) the first maximum,
+// or the first NaN where there is one, is at the label. Class numbers are compared with labels (n,)
+// after a cast to their dtype.
+inline void pattern_count_matches(Pattern& pattern) {
+  const PatternValue scores = pattern.input("scores");
+  const PatternValue labels = pattern.input("labels");
+  PatternValue place = scores.call(op_argmax).where([](const Graph& graph, const Node& node) {
+    const TensorSpec& spec = graph.value(node.inputs[0]).spec;
+    const int64_t axis = node.attributes.get_int("axis");
+    return is_floating(spec.dtype) && spec.shape.size() == 2 && (axis == 1 || axis == -1);
+  });
+  if (pattern.has("cast of the class numbers")) place = place.call(op_cast);
+  const PatternValue equal = labels.call(op_equal, {place});
+  equal.where([](const Graph& graph, const Node& node) {
+    const TensorSpec& spec = graph.value(node.inputs[0]).spec;
+    const bool is_label =
+        spec.dtype == DType::Int32 || spec.dtype == DType::Int64 || spec.dtype == DType::Float32;
+    return is_label && spec == graph.value(node.inputs[1]).spec;  // nothing is broadcast
+  });
+  const PatternValue count = equal.call(op_cast).call(op_reduce_sum);
+  count.where([](const Graph& graph, const Node& node) {
+    return graph.value(node.outputs[0]).spec == TensorSpec{DType::Float32, {}};
+  });
+  pattern.output("count", count);
+}
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,230 @@
+#include "core/graph/fusion.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "core/base/error.h"
+#include "core/graph/body_program.h"
+#include "core/ops/definitions.h"
+
+namespace kerascnn {
+namespace {
+
+constexpr std::string_view kFused = "fused";
+
+const Body& body_of(const Attributes& attributes) { return *attributes.get_bodies("bodies", 1)[0]; }
+
+std::vector<TensorSpec> infer_fused(const Attributes& attributes, Specs inputs) {
+  const Body& body = body_of(attributes);
+  check_body_inputs(message(kFused, ": ", attributes.get_string("fusion")), body,
+                    {inputs.begin(), inputs.end()});
+  std::vector<TensorSpec> outputs;
+  for (size_t i = 0; i < body.outputs.size(); ++i) outputs.push_back(body.output_spec(i));
+  return outputs;
+}
+
+// What its nodes compute; what lies between them never reaches memory.
+OpCost fused_cost(const Attributes& attributes, Specs, Specs, OpCost usual) {
+  return {body_cost(body_of(attributes)).flop, usual.bytes};
+}
+
+}  // namespace
+
+// The nodes of a match, which `bodies` has, by one kernel.
+const OpDef op_fused = {
+    .name = kFused,
+    .infer = infer_fused,
+    .not_differentiable = "a pass makes it after differentiation, of ops that have gradients",
+    .has_bodies = true,
+    .cost = fused_cost,
+};
+
+PatternValue PatternValue::call(const OpDef& op, std::vector<PatternValue> others) const {
+  others.insert(others.begin(), *this);
+  return pattern_->add_call(&op, std::move(others));
+}
+
+PatternValue PatternValue::call(NodeCondition any, std::vector<PatternValue> others) const {
+  others.insert(others.begin(), *this);
+  return pattern_->add_call(nullptr, std::move(others)).where(any);
+}
+
+PatternValue PatternValue::result(size_t index) const {
+  const int32_t call = pattern_->values_[id_].call;
+  std::vector<int32_t>& results = pattern_->call_of(id_).results;
+  if (results.size() <= index) results.resize(index + 1, kNoValue);
+  if (results[index] == kNoValue) {
+    results[index] = static_cast<int32_t>(pattern_->values_.size());
+    pattern_->values_.push_back({call, index});
+  }
+  return {pattern_, results[index]};
+}
+
+PatternValue PatternValue::as(std::string name) const {
+  pattern_->call_of(id_).name = std::move(name);
+  return *this;
+}
+
+PatternValue PatternValue::where(NodeCondition condition) const {
+  pattern_->call_of(id_).conditions.push_back(condition);
+  return *this;
+}
+
+PatternValue PatternValue::like(const PatternValue& other) const {
+  pattern_->call_of(id_).like = pattern_->values_[other.id_].call;
+  return *this;
+}
+
+PatternValue PatternValue::again() const {
+  pattern_->call_of(id_).again = true;
+  return *this;
+}
+
+PatternValue PatternValue::again_by_all() const {
+  pattern_->call_of(id_).by_all = true;
+  return again();
+}
+
+PatternValue Pattern::input(std::string name) {
+  const auto id = static_cast<int32_t>(values_.size());
+  values_.push_back({});
+  inputs_.push_back({std::move(name), id});
+  return {this, id};
+}
+
+void Pattern::output(std::string name, const PatternValue& value) {
+  if (num_required_ < outputs_.size()) {
+    throw ValueError("a pattern's outputs that may be left out come last");
+  }
+  outputs_.push_back({std::move(name), value.id_});
+  ++num_required_;
+}
+
+void Pattern::optional_output(std::string name, const PatternValue& value) {
+  outputs_.push_back({std::move(name), value.id_});
+}
+
+bool Pattern::has(std::string_view part) {
+  if (num_asked_ == parts_.size()) parts_.emplace_back(part, true);
+  return parts_[num_asked_++].second;
+}
+
+PatternValue Pattern::add_call(const OpDef* op, std::vector<PatternValue> operands) {
+  Call call;
+  call.op = op;
+  for (const PatternValue& operand : operands) call.operands.push_back(operand.id_);
+  const auto id = static_cast<int32_t>(values_.size());
+  values_.push_back({static_cast<int32_t>(calls_.size()), 0});
+  call.results = {id};
+  calls_.push_back(std::move(call));
+  return {this, id};
+}
+
+Pattern::Call& Pattern::call_of(int32_t value) {
+  const int32_t call = values_[value].call;
+  if (call < 0) throw ValueError("a pattern's input has no call that could be described");
+  return calls_[call];
+}
+
+// First with all parts. Then the last part that is in is left out, and those asked for after it
+// are in again.
+std::vector<Pattern> all_patterns(void (*write)(Pattern&)) {
+  std::vector<Pattern> patterns;
+  std::vector<std::pair<std::string, bool>> parts;
+  while (true) {
+    Pattern& pattern = patterns.emplace_back();
+    pattern.parts_ = parts;
+    write(pattern);
+    parts = pattern.parts_;
+    while (!parts.empty() && !parts.back().second) parts.pop_back();
+    if (parts.empty()) break;
+    parts.back().second = false;
+  }
+  for (Pattern& pattern : patterns) {
+    const auto first =
+        std::find_if(pattern.calls_.begin(), pattern.calls_.end(),
+                     [](const Pattern::Call& call) { return call.op != nullptr && !call.again; });
+    if (first == pattern.calls_.end()) throw ValueError("a pattern needs a call of one op");
+    pattern.first_ = static_cast<size_t>(first - pattern.calls_.begin());
+  }
+  return patterns;
+}
+
+const std::vector<Pattern>& patterns_of(const Fusion& fusion) {
+  static std::mutex mutex;
+  static std::map<const Fusion*, std::vector<Pattern>> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(&fusion);
+  if (found != known.end()) return found->second;
+  return known.emplace(&fusion, all_patterns(fusion.pattern)).first->second;
+}
+
+namespace {
+
+template <typename Named>
+const Named* find_named(const std::vector<Named>& all, std::string_view name) {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Named& each) { return each.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+[[noreturn]] void throw_unknown(std::string_view name) {
+  throw ValueError(message("a fusion asks for \"", name, "\", which its pattern does not have"));
+}
+
+}  // namespace
+
+bool Match::has(std::string_view name) const {
+  return find_named(pattern_->inputs_, name) != nullptr ||
+         find_named(pattern_->calls_, name) != nullptr;
+}
+
+const Node& Match::node(std::string_view call) const {
+  const Pattern::Call* found = find_named(pattern_->calls_, call);
+  if (found == nullptr) throw_unknown(call);
+  return nodes_[found - pattern_->calls_.data()];
+}
+
+const TensorSpec& Match::spec(std::string_view name) const {
+  if (const auto* input = find_named(pattern_->inputs_, name)) return specs_[input->value];
+  if (const auto* output = find_named(pattern_->outputs_, name)) return specs_[output->value];
+  const Pattern::Call* call = find_named(pattern_->calls_, name);
+  if (call == nullptr) throw_unknown(name);
+  return specs_[call->results[0]];
+}
+
+size_t Match::input(std::string_view name) const {
+  const auto* found = find_named(pattern_->inputs_, name);
+  if (found == nullptr) throw_unknown(name);
+  return static_cast<size_t>(found - pattern_->inputs_.data());
+}
+
+size_t Match::output(std::string_view name) const {
+  const auto* found = find_named(pattern_->outputs_, name);
+  if (found == nullptr) throw_unknown(name);
+  return static_cast<size_t>(found - pattern_->outputs_.data());
+}
+
+PlanRequest Match::request() const {
+  return {op_fused, all_attributes_, inputs_, outputs_, allow_tf32_, autotune_};
+}
+
+std::unique_ptr<Kernel> Match::plan_body() const {
+  return plan_body_kernel(*body_, request(), device_);
+}
+
+const std::shared_ptr<Kernel>& fused_kernel(const Attributes& attributes) {
+  const std::shared_ptr<Kernel>& kernel = body_of(attributes).kernel;
+  if (kernel == nullptr) {
+    throw ValueError("fused: only passes make this op, with the kernel that a device planned");
+  }
+  return kernel;
+}
+
+size_t first_optional_output(const Node& node) {
+  if (node.op != &op_fused) return node.op->first_optional_output;
+  return static_cast<size_t>(node.attributes.get_int("required_outputs"));
+}
+
+}  // namespace kerascnn

@@ -1,0 +1,311 @@
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+#include "core/backend/guarded_kernel.h"
+#include "core/graph/error_context.h"
+#include "core/graph/passes/passes.h"
+#include "core/graph/passes/pattern_matcher.h"
+#include "core/graph/passes/rewriter.h"
+
+namespace kerascnn {
+
+// Finds matches, fusion by fusion, plans their kernels, and then builds the graph that has a node
+// for each match.
+class FusionPass {
+ public:
+  FusionPass(const RootedGraph& source, const PassOptions& options)
+      : rewriter_(source),
+        graph_(source.graph),
+        readers_(source),
+        options_(options),
+        group_of_(source.graph.nodes().size(), kNone),
+        is_emitted_(source.graph.nodes().size(), false) {
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+      nodes_of_[graph_.nodes()[i].op].push_back(static_cast<int32_t>(i));
+    }
+  }
+
+  RootedGraph run() {
+    for (const Fusion* fusion : options_.fusions) find(*fusion);
+    drop_incomplete_groups();
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const int32_t group = group_of_[i];
+      if (group == kNone || is_place(static_cast<int32_t>(i))) emit(static_cast<int32_t>(i));
+    }
+    return rewriter_.finish();
+  }
+
+ private:
+  static constexpr int32_t kNone = -1;
+
+  // A match that a kernel was planned for.
+  struct Group {
+    const Fusion* fusion = nullptr;
+    const Pattern* pattern = nullptr;
+    Binding binding;
+    std::vector<int32_t> nodes;    // that it takes the place of, in order
+    std::vector<ValueId> inputs;   // of the source
+    std::vector<ValueId> outputs;  // of the source
+    BodyPtr body;
+    bool is_dropped = false;
+  };
+
+  void find(const Fusion& fusion) {
+    for (const Pattern& pattern : patterns_of(fusion)) {
+      const auto nodes = nodes_of_.find(pattern.calls_[pattern.first_].op);
+      if (nodes == nodes_of_.end()) continue;
+      const PatternMatcher matcher(graph_, readers_, pattern);
+      for (const int32_t node : nodes->second) {
+        if (group_of_[node] != kNone) continue;
+        matcher.match(node,
+                      [&](const Binding& binding) { return accept(fusion, pattern, binding); });
+      }
+    }
+  }
+
+  bool accept(const Fusion& fusion, const Pattern& pattern, const Binding& binding) {
+    Group group;
+    group.fusion = &fusion;
+    group.pattern = &pattern;
+    group.binding = binding;
+    for (size_t i = 0; i < pattern.calls_.size(); ++i) {
+      const int32_t node = group.binding.nodes[i];
+      if (group_of_[node] != kNone) return false;
+      if (!pattern.calls_[i].again) group.nodes.push_back(node);
+    }
+    std::sort(group.nodes.begin(), group.nodes.end());
+    for (const auto& input : pattern.inputs_) {
+      group.inputs.push_back(group.binding.values[input.value]);
+    }
+    for (const auto& output : pattern.outputs_) {
+      group.outputs.push_back(group.binding.values[output.value]);
+    }
+    if (!keeps_its_values(group) || depends_on_itself(group) || !plan(group)) return false;
+    for (const int32_t node : group.nodes) group_of_[node] = static_cast<int32_t>(groups_.size());
+    groups_.push_back(std::move(group));
+    return true;
+  }
+
+  static bool contains(const std::vector<int32_t>& sorted, int32_t node) {
+    return std::binary_search(sorted.begin(), sorted.end(), node);
+  }
+
+  // Nobody else reads a result of its nodes that is not an output.
+  bool keeps_its_values(const Group& group) const {
+    for (const int32_t node : group.nodes) {
+      for (const ValueId value : graph_.nodes()[node].outputs) {
+        const auto& outputs = group.outputs;
+        if (std::find(outputs.begin(), outputs.end(), value) != outputs.end()) continue;
+        if (readers_.is_root(value)) return false;
+        for (const int32_t reader : readers_.nodes(value)) {
+          if (!contains(group.nodes, reader)) return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  // Does one of its inputs need one of its outputs, by way of nodes and groups around it?
+  bool depends_on_itself(const Group& group) const {
+    std::vector<bool> is_seen(graph_.nodes().size(), false);
+    std::vector<int32_t> pending;
+    const auto add_readers = [&](int32_t node) {
+      for (const ValueId value : graph_.nodes()[node].outputs) {
+        for (const int32_t reader : readers_.nodes(value)) {
+          if (!is_seen[reader]) pending.push_back(reader);
+          is_seen[reader] = true;
+        }
+      }
+    };
+    for (const ValueId input : group.inputs) {
+      if (contains(group.nodes, producer_index(graph_, input))) return true;
+    }
+    for (const int32_t node : group.nodes) is_seen[node] = true;
+    for (const int32_t node : group.nodes) add_readers(node);
+    std::vector<bool> is_target(graph_.nodes().size(), false);
+    for (const ValueId input : group.inputs) {
+      if (const int32_t node = producer_index(graph_, input); node >= 0) is_target[node] = true;
+    }
+    while (!pending.empty()) {
+      const int32_t node = pending.back();
+      pending.pop_back();
+      if (group_of_[node] == kNone) {
+        if (is_target[node]) return true;
+        add_readers(node);
+        continue;
+      }
+      for (const int32_t member : groups_[group_of_[node]].nodes) {
+        is_seen[member] = true;
+        if (is_target[member]) return true;
+        add_readers(member);
+      }
+    }
+    return false;
+  }
+
+  // The matched nodes as a graph of their own, and its kernel.
+  bool plan(Group& group) const {
+    const Pattern& pattern = *group.pattern;
+    Match match;
+    match.pattern_ = &pattern;
+    match.allow_tf32_ = options_.allow_tf32;
+    match.autotune_ = options_.autotune;
+    match.device_ = options_.backend->device();
+    for (const int32_t node : group.binding.nodes) match.nodes_.push_back(graph_.nodes()[node]);
+    for (const ValueId value : group.binding.values) {
+      match.specs_.push_back(value == kNoValue ? TensorSpec{} : graph_.value(value).spec);
+    }
+    for (const ValueId input : group.inputs) match.inputs_.push_back(graph_.value(input).spec);
+    for (const ValueId output : group.outputs) match.outputs_.push_back(graph_.value(output).spec);
+    match.all_attributes_ = all_attributes(group);
+    match.body_ = group.body = make_body(group);
+    options_.backend->activate();
+    const Scope& scope = graph_.nodes()[group.nodes.front()].scope;
+    std::unique_ptr<Kernel> kernel =
+        with_scope(scope.path, [&] { return group.fusion->plan(match); });
+    if (kernel == nullptr) return false;
+    if (checks_kernels()) {
+      kernel = make_guarded_kernel(*options_.backend, std::move(kernel), match.request());
+    }
+    group.body->kernel = std::move(kernel);
+    return true;
+  }
+
+  Attributes all_attributes(const Group& group) const {
+    Attributes all = {{"fusion", std::string(group.fusion->name)}};
+    for (size_t i = 0; i < group.binding.nodes.size(); ++i) {
+      const Node& node = graph_.nodes()[group.binding.nodes[i]];
+      const std::string& name = group.pattern->calls_[i].name;
+      const std::string prefix = name.empty() ? std::to_string(i) : name;
+      all.set(prefix, std::string(node.op->name));
+      for (const auto& [key, value] : node.attributes.entries()) all.set(prefix + "." + key, value);
+    }
+    return all;
+  }
+
+  BodyPtr make_body(const Group& group) const {
+    auto body = std::make_shared<Body>();
+    body->graph = std::make_shared<Graph>();
+    std::unordered_map<ValueId, ValueId> inner;
+    for (size_t i = 0; i < group.inputs.size(); ++i) {
+      const ValueId input = group.inputs[i];
+      body->inputs.push_back(
+          body->graph->input(group.pattern->inputs_[i].name, graph_.value(input).spec));
+      inner[input] = body->inputs.back();
+    }
+    std::vector<int32_t> nodes = group.binding.nodes;
+    std::sort(nodes.begin(), nodes.end());
+    for (const int32_t index : nodes) {
+      const Node& node = graph_.nodes()[index];
+      std::vector<ValueId> inputs;
+      for (const ValueId id : node.inputs) inputs.push_back(inner.at(id));
+      const std::vector<ValueId> outputs =
+          body->graph->apply(node.op->name, inputs, node.attributes);
+      body->graph->set_scope(static_cast<int32_t>(body->graph->nodes().size()) - 1, node.scope);
+      for (size_t i = 0; i < outputs.size(); ++i) inner[node.outputs[i]] = outputs[i];
+    }
+    for (const ValueId output : group.outputs) body->outputs.push_back(inner.at(output));
+    return body;
+  }
+
+  // What is computed again by all that read it gains nothing where one of them stays outside.
+  void drop_incomplete_groups() {
+    for (bool is_changed = true; is_changed;) {
+      is_changed = false;
+      for (Group& group : groups_) {
+        if (group.is_dropped || is_complete(group)) continue;
+        group.is_dropped = is_changed = true;
+        for (const int32_t node : group.nodes) group_of_[node] = kNone;
+      }
+    }
+  }
+
+  bool is_complete(const Group& group) const {
+    for (size_t i = 0; i < group.binding.nodes.size(); ++i) {
+      if (!group.pattern->calls_[i].by_all) continue;
+      for (const ValueId value : graph_.nodes()[group.binding.nodes[i]].outputs) {
+        if (readers_.is_root(value)) return false;
+        for (const int32_t reader : readers_.nodes(value)) {
+          if (group_of_[reader] == kNone) return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  // A group is emitted where the first of its nodes was that others read.
+  bool is_place(int32_t node) const {
+    const Group& group = groups_[group_of_[node]];
+    const auto is_read = [&](int32_t member) {
+      const std::vector<ValueId>& values = graph_.nodes()[member].outputs;
+      return std::any_of(values.begin(), values.end(), [&](ValueId value) {
+        const std::vector<int32_t>& readers = readers_.nodes(value);
+        return readers_.is_root(value) ||
+               std::any_of(readers.begin(), readers.end(),
+                           [&](int32_t reader) { return !contains(group.nodes, reader); });
+      });
+    };
+    return node == *std::find_if(group.nodes.begin(), group.nodes.end() - 1, is_read);
+  }
+
+  // The node or its group, after what it reads. Inputs of a group may come later in the source than
+  // its place.
+  void emit(int32_t node) {
+    std::vector<int32_t> pending = {node};
+    while (!pending.empty()) {
+      const int32_t next = pending.back();
+      if (is_emitted_[next]) {
+        pending.pop_back();
+        continue;
+      }
+      const Group* group = group_of_[next] == kNone ? nullptr : &groups_[group_of_[next]];
+      const size_t known = pending.size();
+      for (const ValueId input : group != nullptr ? group->inputs : graph_.nodes()[next].inputs) {
+        const int32_t source = producer_index(graph_, input);
+        if (source >= 0 && !is_emitted_[source]) pending.push_back(source);
+      }
+      if (pending.size() > known) continue;
+      pending.pop_back();
+      if (group != nullptr) {
+        emit_group(*group);
+      } else {
+        rewriter_.copy(graph_.nodes()[next]);
+        is_emitted_[next] = true;
+      }
+    }
+  }
+
+  void emit_group(const Group& group) {
+    std::string ops;
+    for (const int32_t node : group.nodes) {
+      ops.append(ops.empty() ? "" : "+").append(graph_.nodes()[node].op->name);
+    }
+    const Attributes attributes = {
+        {"fusion", std::string(group.fusion->name)},
+        {"ops", ops},
+        {"required_outputs", static_cast<int64_t>(group.pattern->num_required_)},
+        {"bodies", Bodies{group.body}},
+    };
+    const std::vector<ValueId> outputs =
+        rewriter_.apply("fused", rewriter_.map(group.inputs), attributes,
+                        graph_.nodes()[group.nodes.front()].scope);
+    for (size_t i = 0; i < outputs.size(); ++i) rewriter_.replace(group.outputs[i], outputs[i]);
+    for (const int32_t node : group.nodes) is_emitted_[node] = true;
+  }
+
+  GraphRewriter rewriter_;
+  const Graph& graph_;
+  const Readers readers_;
+  const PassOptions& options_;
+  std::unordered_map<const OpDef*, std::vector<int32_t>> nodes_of_;
+  std::vector<Group> groups_;
+  std::vector<int32_t> group_of_;  // by node of the source
+  std::vector<bool> is_emitted_;   // by node of the source
+};
+
+RootedGraph apply_fusions(const RootedGraph& source, const PassOptions& options) {
+  return options.fusions.empty() ? source : FusionPass(source, options).run();
+}
+
+}  // namespace kerascnn

@@ -1,0 +1,452 @@
+// The matcher, the pass apply_fusions, and the patterns of all backends. Kernels of other devices
+// are stood in for by kernels that run the matched nodes, so that patterns are tested on any
+// machine.
+#include "core/graph/fusion.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <random>
+#include <string>
+
+#include "check.h"
+#include "core/graph/passes/passes.h"
+#include "fusion_testing.h"
+#include "graph_testing.h"
+
+namespace kerascnn {
+namespace {
+
+using testing::call;
+using testing::check_same_results;
+using testing::count_nodes;
+using testing::f32;
+
+using testing::cuda_fusion;
+using testing::fuse;
+using testing::plan_body;
+
+std::unique_ptr<Kernel> plan_nothing(const Match&) { return nullptr; }
+
+RootedGraph fuse(const RootedGraph& rooted, const Fusion& fusion) {
+  return testing::fuse(rooted, {&fusion});
+}
+
+// How many nodes are made by the fusion; what they compute is what was there before, to the bit.
+size_t fused(const RootedGraph& rooted, const Fusion& fusion) {
+  const RootedGraph joined = fuse(rooted, fusion);
+  check_same_results(rooted, joined);
+  return count_nodes(joined.graph, "fused");
+}
+
+const Attributes kSum = {{"axes", Shape{0}}, {"keepdims", false}};
+
+Attributes to(DType dtype) { return {{"dtype", std::string(dtype_name(dtype))}}; }
+
+// ---- the matcher and the pass ----
+
+// tanh(a b + c), with or without the sum.
+void pattern_affine(Pattern& pattern) {
+  const PatternValue a = pattern.input("a"), b = pattern.input("b");
+  PatternValue y = a.call(op_matmul, {b}).as("product");
+  if (pattern.has("sum")) y = y.call(op_add, {pattern.input("c")}).as("sum");
+  pattern.output("y", y.call(op_tanh));
+}
+constexpr Fusion kAffine = {"affine", pattern_affine, plan_body};
+
+const Attributes kPlain = {{"transpose_a", false}, {"transpose_b", false}};
+
+struct Affine {
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  ValueId a = graph.input("a", f32({5, 3})), b = graph.input("b", f32({3, 4}));
+  ValueId c = graph.input("c", f32({5, 4}));
+  ValueId product = call(graph, "matmul", {a, b}, kPlain);
+};
+
+TEST(operands_of_a_sum_are_found_in_either_order) {
+  for (const bool first : {true, false}) {
+    Affine net;
+    const ValueId sum = first ? call(net.graph, "add", {net.product, net.c})
+                              : call(net.graph, "add", {net.c, net.product});
+    net.rooted.outputs = {call(net.graph, "tanh", {sum})};
+    const RootedGraph joined = fuse(net.rooted, kAffine);
+    CHECK_EQUAL(joined.graph.nodes().size(), 1u);
+    const Node& node = joined.graph.nodes()[0];
+    CHECK_EQUAL(node.attributes.get_string("fusion"), "affine");
+    CHECK_EQUAL(node.attributes.get_string("ops"), "matmul+add+tanh");
+    CHECK_EQUAL(node.inputs.size(), 3u);
+    check_same_results(net.rooted, joined);
+  }
+}
+
+TEST(parts_of_a_pattern_may_be_missing) {
+  Affine net;
+  net.rooted.outputs = {call(net.graph, "tanh", {net.product})};
+  CHECK_EQUAL(fused(net.rooted, kAffine), 1u);
+  CHECK_EQUAL(fuse(net.rooted, kAffine).graph.nodes().size(), 1u);
+}
+
+TEST(what_others_read_stays) {
+  Affine net;
+  const ValueId y = call(net.graph, "tanh", {net.product});
+  net.rooted.outputs = {y, net.product};
+  CHECK_EQUAL(fused(net.rooted, kAffine), 0u);
+  net.rooted.outputs = {y, call(net.graph, "exp", {net.product})};
+  CHECK_EQUAL(fused(net.rooted, kAffine), 0u);
+  const VariablePtr variable = testing::make_variable("kept", {5, 4}, 0.0f);
+  net.rooted.outputs = {y};
+  CHECK_EQUAL(fused(net.rooted, kAffine), 1u);
+  net.graph.assign(variable, net.product);
+  CHECK_EQUAL(count_nodes(fuse(net.rooted, kAffine).graph, "fused"), 0u);
+}
+
+TEST(where_no_kernel_is_planned_nodes_stay) {
+  Affine net;
+  net.rooted.outputs = {call(net.graph, "tanh", {net.product})};
+  const Fusion never = {"never", pattern_affine, plan_nothing};
+  CHECK_EQUAL(fused(net.rooted, never), 0u);
+  // The next fusion gets them.
+  const RootedGraph joined = fuse(net.rooted, {&never, &kAffine});
+  CHECK_EQUAL(joined.graph.nodes().back().attributes.get_string("fusion"), "affine");
+}
+
+// A product and a sum of one of its factors, side by side.
+void pattern_beside(Pattern& pattern) {
+  const PatternValue a = pattern.input("a"), b = pattern.input("b");
+  pattern.output("product", a.call(op_matmul, {b}));
+  pattern.output("sum", b.call(op_reduce_sum));
+}
+constexpr Fusion kBeside = {"beside", pattern_beside, plan_body};
+
+TEST(a_node_never_depends_on_itself) {
+  Affine net;
+  // The product reads what was computed from the sum: one node can't do both.
+  const ValueId sum = call(net.graph, "reduce_sum", {net.b}, kSum);
+  const ValueId scaled =
+      call(net.graph, "multiply",
+           {net.a, call(net.graph, "exp", {call(net.graph, "reduce_sum", {sum}, kSum)})});
+  net.rooted.outputs = {call(net.graph, "matmul", {scaled, net.b}, kPlain)};
+  CHECK_EQUAL(fused(net.rooted, kBeside), 0u);
+  net.rooted.outputs = {net.product, sum};
+  CHECK_EQUAL(fused(net.rooted, kBeside), 1u);
+}
+
+TEST(two_groups_never_wait_for_one_another) {
+  // Either pair could be one node. Both together would need each other.
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  const ValueId a = graph.input("a", f32({4, 4})), b = graph.input("b", f32({4, 4}));
+  const ValueId c = graph.input("c", f32({4, 4})), d = graph.input("d", f32({4, 4}));
+  const ValueId sum_b = call(graph, "reduce_sum", {b}, kSum);
+  const ValueId sum_d = call(graph, "reduce_sum", {d}, kSum);
+  rooted.outputs = {call(graph, "matmul", {call(graph, "add", {a, sum_d}), b}, kPlain),
+                    call(graph, "matmul", {call(graph, "add", {c, sum_b}), d}, kPlain)};
+  CHECK_EQUAL(fused(rooted, kBeside), 1u);
+}
+
+TEST(a_group_comes_where_all_that_it_reads_is_known) {
+  // The sum is read before the product's other factor is computed.
+  Affine net;
+  const ValueId sum = call(net.graph, "reduce_sum", {net.b}, kSum);
+  const ValueId read = call(net.graph, "exp", {sum});
+  const ValueId late = call(net.graph, "tanh", {net.a});
+  net.rooted.outputs = {read, call(net.graph, "matmul", {late, net.b}, kPlain)};
+  CHECK_EQUAL(fused(net.rooted, kBeside), 1u);
+}
+
+TEST(variables_are_read_before_they_are_assigned) {
+  // The fused node reads the old value of a variable whose new value is computed before it.
+  Affine net;
+  const VariablePtr variable = testing::make_variable("v", {3, 4}, 0.5f);
+  const ValueId old = net.graph.read(variable);
+  const ValueId next = call(net.graph, "add", {old, old});
+  net.graph.assign(variable, next);
+  const ValueId product = call(net.graph, "matmul", {net.a, old}, kPlain);
+  net.rooted.outputs = {call(net.graph, "tanh", {product})};
+  const RootedGraph joined = fuse(net.rooted, kAffine);
+  CHECK_EQUAL(count_nodes(joined.graph, "fused"), 1u);
+  std::mt19937 random(3);
+  const std::vector<Tensor> inputs = {testing::random_tensor({5, 3}, random),
+                                      testing::random_tensor({3, 4}, random),
+                                      testing::random_tensor({5, 4}, random)};
+  std::vector<std::vector<float>> results;
+  for (const RootedGraph* each : std::vector<const RootedGraph*>{&net.rooted, &joined}) {
+    auto program = Program::compile(each->graph, each->outputs, Device{}, {.optimize = false});
+    program->run(inputs);
+    results.push_back(testing::floats(program->outputs()[0]));
+    for (float& value : results.emplace_back(testing::floats(variable->value()))) value *= 0.5f;
+    variable->assign(testing::make_variable("first", {3, 4}, 0.5f)->value());
+  }
+  CHECK(results[0] == results[2]);
+  CHECK(results[1] == results[3]);
+}
+
+// exp is computed again by each of two fusions.
+void pattern_matmul_of_exp(Pattern& pattern) {
+  const PatternValue a = pattern.input("a"), b = pattern.input("b");
+  const PatternValue e = a.call(op_exp).again_by_all();
+  pattern.output("y", e.call(op_matmul, {b}));
+}
+constexpr Fusion kOfExp = {"of_exp", pattern_matmul_of_exp, plan_body};
+
+TEST(what_is_computed_again_goes_only_where_all_readers_are_fused) {
+  Affine net;
+  const ValueId e = call(net.graph, "exp", {net.a});
+  const ValueId other = net.graph.input("other", f32({3, 2}));
+  net.rooted.outputs = {call(net.graph, "matmul", {e, net.b}, kPlain),
+                        call(net.graph, "matmul", {e, other}, kPlain)};
+  CHECK_EQUAL(fused(net.rooted, kOfExp), 2u);
+  CHECK_EQUAL(count_nodes(fuse(net.rooted, kOfExp).graph, "exp"), 0u);
+  net.rooted.outputs.push_back(call(net.graph, "tanh", {e}));
+  CHECK_EQUAL(fused(net.rooted, kOfExp), 0u);
+}
+
+// An output that may be left out has no memory where nobody reads it.
+void pattern_both(Pattern& pattern) {
+  const PatternValue a = pattern.input("a");
+  const PatternValue e = pattern.input("b").call(op_matmul, {a}).as("product");
+  pattern.output("y", e.call(op_tanh));
+  pattern.optional_output("product", e);
+}
+constexpr Fusion kBoth = {"both", pattern_both, plan_body};
+
+TEST(optional_outputs_may_be_left_out) {
+  Affine net;
+  const ValueId y = call(net.graph, "tanh", {net.product});
+  net.rooted.outputs = {y};
+  CHECK_EQUAL(fused(net.rooted, kBoth), 1u);
+  const RootedGraph joined = fuse(net.rooted, kBoth);
+  auto program = Program::compile(joined.graph, joined.outputs, Device{}, {.optimize = false});
+  CHECK_EQUAL(program->describe().back().outputs.size(), 1u);
+  net.rooted.outputs = {y, net.product};
+  CHECK_EQUAL(fused(net.rooted, kBoth), 1u);
+}
+
+TEST(random_graphs_keep_their_results) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    testing::RandomGraph random(seed, 80);
+    const RootedGraph rooted = eliminate_dead_code(random.rooted);
+    const RootedGraph joined = fuse(rooted, {&kAffine, &kBoth, &kBeside});
+    // Variables move on with each run, so each graph begins with what they hold now.
+    std::vector<Tensor> first;
+    for (const VariablePtr& variable : random.variables) first.push_back(variable->value().copy());
+    const auto run = [&](const RootedGraph& each) {
+      for (size_t i = 0; i < first.size(); ++i) random.variables[i]->assign(first[i].copy());
+      return testing::results(each);
+    };
+    const auto expected = run(rooted), received = run(joined);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      CHECK_EQUAL(expected[i].size(), received[i].size());
+      CHECK(std::memcmp(expected[i].data(), received[i].data(),
+                        expected[i].size() * sizeof(float)) == 0);
+    }
+  }
+}
+
+TEST(the_op_fused_is_made_by_passes_alone) {
+  Affine net;
+  auto body = std::make_shared<Body>();
+  body->graph = std::make_shared<Graph>();
+  body->inputs = {body->graph->input("x", f32({5, 3}))};
+  body->outputs = {call(*body->graph, "tanh", body->inputs)};
+  const Attributes attributes = {{"bodies", Bodies{body}},
+                                 {"fusion", std::string("affine")},
+                                 {"required_outputs", int64_t{1}}};
+  net.rooted.outputs = net.graph.apply("fused", {net.a}, attributes);
+  CHECK_THROWS(ValueError, "only passes make",
+               Program::compile(net.graph, net.rooted.outputs, Device{}));
+  CHECK_THROWS(ValueError, "fused: affine", net.graph.apply("fused", {net.b}, attributes));
+}
+
+// ---- the patterns of CUDA ----
+
+// Sizes that are no one's multiple.
+struct Sizes {
+  explicit Sizes(std::mt19937& random) {
+    const auto draw = [&] { return static_cast<int64_t>(2 + random() % 7); };
+    rows = 6;  // as many as results() has labels for
+    features = draw();
+    classes = draw() + 4;
+  }
+  int64_t rows, features, classes;
+};
+
+RootedGraph counting(std::mt19937& random) {
+  const Sizes n(random);
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  const ValueId scores = graph.input("scores", f32({n.rows, n.classes}));
+  const ValueId labels = graph.input("labels", {DType::Int32, {n.rows}});
+  const ValueId place = call(graph, "argmax", {scores}, {{"axis", int64_t{-1}}});
+  const ValueId matches = call(graph, "cast", {call(graph, "equal", {place, labels})},
+                               {{"dtype", std::string("float32")}});
+  rooted.outputs = {call(graph, "reduce_sum", {matches}, kSum)};
+  return rooted;
+}
+
+RootedGraph activation_gradient(std::mt19937& random) {
+  const Sizes n(random);
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  const ValueId g = graph.input("g", f32({n.rows, n.classes}));
+  const ValueId kernel = graph.input("kernel", f32({n.features, n.classes}));
+  const ValueId y = graph.input("y", f32({n.rows, n.features}));
+  const ValueId dx =
+      call(graph, "matmul", {g, kernel}, {{"transpose_a", false}, {"transpose_b", true}});
+  rooted.outputs = {call(graph, "tanh_grad", {dx, y})};
+  return rooted;
+}
+
+RootedGraph kernel_and_bias(std::mt19937& random) {
+  const Sizes n(random);
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  const ValueId x = graph.input("x", f32({n.rows, n.features}));
+  const ValueId g = graph.input("g", f32({n.rows, n.classes}));
+  rooted.outputs = {call(graph, "reduce_sum", {g}, kSum),
+                    call(graph, "matmul", {x, g}, {{"transpose_a", true}, {"transpose_b", false}})};
+  return rooted;
+}
+
+template <bool kGradient>
+RootedGraph loss_head(std::mt19937& random) {
+  const Sizes n(random);
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  const ValueId x = graph.input("x", f32({n.rows, n.features}));
+  const ValueId kernel = graph.input("kernel", f32({n.features, n.classes}));
+  const ValueId bias = graph.input("bias", f32({n.classes}));
+  const ValueId labels = graph.input("labels", {DType::Int32, {n.rows}});
+  const ValueId gy = graph.input("gy", f32({n.rows}));
+  const ValueId logits = call(graph, "dense", {x, kernel, bias},
+                              {{"activation", std::string("linear")}, {"activation_alpha", 0.0}});
+  const Attributes epsilon = {{"epsilon", 1e-7}};
+  rooted.outputs = graph.apply("sparse_softmax_cross_entropy", {logits, labels}, epsilon);
+  const ValueId g =
+      call(graph, "sparse_softmax_cross_entropy_grad", {gy, rooted.outputs[1], labels}, epsilon);
+  rooted.outputs.push_back(g);
+  if (kGradient) {
+    rooted.outputs.push_back(
+        call(graph, "matmul", {g, kernel}, {{"transpose_a", false}, {"transpose_b", true}}));
+  }
+  return rooted;
+}
+
+const std::map<std::string, RootedGraph (*)(std::mt19937&), std::less<>> kGraphs = {
+    {"count_matches", counting},
+    {"matmul_activation_grad", activation_gradient},
+    {"dense_wgrad", kernel_and_bias},
+    {"dense_sparse_softmax_cross_entropy", loss_head<false>},
+    {"dense_sparse_softmax_cross_entropy_dgrad", loss_head<true>},
+};
+
+TEST(each_pattern_is_found_and_computes_what_its_nodes_do) {
+  std::mt19937 random(std::random_device{}());
+  for (const Fusion& fusion : testing::kCudaFusions) {
+    const auto graph = kGraphs.find(fusion.name);
+    if (graph == kGraphs.end()) {
+      throw ValueError(message("the fusion ", fusion.name, " has no graph in kGraphs"));
+    }
+    const RootedGraph rooted = graph->second(random);
+    CHECK_EQUAL(fused(rooted, fusion), 1u);
+    CHECK_EQUAL(fuse(rooted, fusion).graph.nodes().size(), 1u);
+  }
+  CHECK_EQUAL(kGraphs.size(), std::size(testing::kCudaFusions));
+}
+
+// As accuracy metrics trace it. Each part may be replaced.
+struct Accuracy {
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  ValueId scores = graph.input("scores", f32({6, 4}));
+  ValueId labels = kNoValue, place = kNoValue, matches = kNoValue, total = kNoValue;
+
+  explicit Accuracy(DType dtype = DType::Int32) {
+    labels = graph.input("labels", {dtype, {6}});
+    place = call(graph, "argmax", {scores}, {{"axis", int64_t{1}}});
+    if (dtype != DType::Int32) place = call(graph, "cast", {place}, to(dtype));
+    compare(labels, place);
+  }
+
+  void compare(ValueId a, ValueId b) {
+    matches = call(graph, "cast", {call(graph, "equal", {a, b})}, to(DType::Float32));
+    total = call(graph, "reduce_sum", {matches}, kSum);
+    rooted.outputs = {total};
+  }
+  size_t counts() const {
+    return count_nodes(fuse(rooted, cuda_fusion("count_matches")).graph, "fused");
+  }
+};
+
+TEST(the_accuracy_of_a_classifier_becomes_one_node) {
+  for (const DType dtype : {DType::Int32, DType::Float32}) {
+    for (const bool labels_first : {true, false}) {
+      Accuracy net(dtype);
+      if (!labels_first) net.compare(net.place, net.labels);
+      CHECK_EQUAL(fused(net.rooted, cuda_fusion("count_matches")), 1u);
+      const RootedGraph joined = fuse(net.rooted, cuda_fusion("count_matches"));
+      CHECK_EQUAL(joined.graph.nodes().size(), 1u);
+      CHECK(joined.graph.nodes()[0].inputs == joined.graph.inputs());
+    }
+  }
+}
+
+TEST(labels_may_be_what_other_ops_give) {
+  // A column of labels, and classes that are the places of ones.
+  Accuracy column;
+  const ValueId wide = column.graph.input("wide", {DType::Int32, {6, 1}});
+  const ValueId flat = call(column.graph, "reshape", {wide}, {{"shape", Shape{6}}});
+  column.compare(flat, column.place);
+  CHECK_EQUAL(column.counts(), 1u);
+
+  Accuracy hot;
+  const ValueId ones = hot.graph.input("ones", f32({6, 4}));
+  hot.compare(call(hot.graph, "argmax", {ones}, {{"axis", int64_t{-1}}}), hot.place);
+  const RootedGraph joined = fuse(hot.rooted, cuda_fusion("count_matches"));
+  CHECK_EQUAL(count_nodes(joined.graph, "fused"), 1u);
+  CHECK_EQUAL(count_nodes(joined.graph, "argmax"), 1u);
+  check_same_results(hot.rooted, joined);
+}
+
+TEST(weighted_matches_stay_apart) {
+  Accuracy net;
+  const ValueId weights = net.graph.input("weights", f32({6}));
+  const ValueId weighted = call(net.graph, "multiply", {net.matches, weights});
+  net.rooted.outputs = {call(net.graph, "reduce_sum", {weighted}, kSum)};
+  CHECK_EQUAL(net.counts(), 0u);
+}
+
+TEST(accuracy_parts_that_others_read_stay_apart) {
+  for (const bool of_place : {true, false}) {
+    Accuracy net;
+    net.rooted.outputs.push_back(of_place ? net.place : net.matches);
+    CHECK_EQUAL(net.counts(), 0u);
+  }
+}
+
+TEST(other_counts_stay_apart) {
+  // Along the rows' axis, with the axis kept, of one label for all rows, and not of float32.
+  const Attributes kept = {{"axes", Shape{0}}, {"keepdims", true}};
+  Accuracy along;
+  const ValueId square = along.graph.input("square", f32({6, 6}));
+  along.compare(along.labels, call(along.graph, "argmax", {square}, {{"axis", int64_t{0}}}));
+  CHECK_EQUAL(along.counts(), 0u);
+
+  Accuracy whole;
+  whole.rooted.outputs = {call(whole.graph, "reduce_sum", {whole.matches}, kept)};
+  CHECK_EQUAL(whole.counts(), 0u);
+
+  Accuracy one;
+  one.compare(one.graph.input("label", {DType::Int32, {1}}), one.place);
+  CHECK_EQUAL(one.counts(), 0u);
+
+  Accuracy exact;
+  const ValueId wide = call(exact.graph, "cast", {exact.matches}, to(DType::Float64));
+  exact.rooted.outputs = {call(exact.graph, "reduce_sum", {wide}, kSum)};
+  CHECK_EQUAL(exact.counts(), 0u);
+}
+
+}  // namespace
+}  // namespace kerascnn

@@ -1,0 +1,58 @@
+"""Kernels for several nodes: each computes what the nodes do one by one.
+
+A case names a fusion and has inputs; fusions.py traces the nodes that the fusion is for. The
+program that has the device's kernel is compared with the one that runs each node by itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kerascnn import _core
+
+from . import fusion_cases_counting, fusion_cases_products, fusions, harness
+from .case import FLOATS
+
+CASES = [*fusion_cases_counting.CASES, *fusion_cases_products.CASES]
+
+# Norm-wise relative errors. TF32 rounds the factors of products to 11 bits. Where kernels take
+# 16-bit numbers, a node by itself rounds its result, and p - 1 is left of such probabilities.
+TOLERANCE = {"float64": 1e-12, "float32": 2.0**-9, "float16": 2.0**-5, "bfloat16": 2.0**-2}
+# Whole numbers.
+EXACT = {"count_matches"}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_fused_kernel_computes_what_its_nodes_do(case, dtype, device, rng):
+    inputs, attributes = harness.draw(case, rng, dtype)
+    results = []
+    for optimize in (True, False):
+        program = fusions.compile_nodes(case.op, inputs, attributes, device, optimize=optimize)
+        results.append(fusions.run(program, inputs, device))
+    for received, expected in zip(*results, strict=True):
+        received, expected = received.astype(np.float64), expected.astype(np.float64)
+        at = np.isfinite(expected)
+        np.testing.assert_array_equal(received[~at], expected[~at])
+        error = np.linalg.norm((received - expected)[at])
+        limit = 0.0 if case.op in EXACT else TOLERANCE[dtype]
+        assert error <= limit * np.linalg.norm(expected[at])
+
+
+def test_each_fusion_is_taken(device, rng):
+    """Of what a backend lists, some case here gets the kernel, and nothing else is named so."""
+    missing = set(_core.fusion_names(device))
+    for case in CASES:
+        inputs, attributes = harness.draw(case, rng, "float32")
+        program = fusions.compile_nodes(case.op, inputs, attributes, device, optimize=True)
+        if fusions.is_fused(program, case.op):
+            assert case.op in _core.fusion_names(device)
+            missing.discard(case.op)
+        plain = fusions.compile_nodes(case.op, inputs, attributes, device, optimize=False)
+        assert not fusions.is_fused(plain, case.op)
+    assert not missing, f"no case in tests/ops/fusion_cases_*.py is fused as {sorted(missing)}"
+
+
+def test_cases_are_complete():
+    assert {case.op for case in CASES} == set(fusions.TRACE)
