@@ -436,7 +436,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
 
     def get_build_config(self) -> dict[str, Any] | None:
         """The shapes that this layer was built on."""
-        if not self._build_shapes:
+        if self._build_shapes is None:
             return None
         if len(self._build_shapes) == 1:
             return {"input_shape": next(iter(self._build_shapes.values()))}
@@ -445,7 +445,8 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
     def build_from_config(self, config: dict[str, Any]) -> None:
         """Builds on shapes that `get_build_config` gave."""
         if "input_shape" in config:
-            self.build(trees.map_shapes(tuple, config["input_shape"]))
+            shape = config["input_shape"]
+            self.build(None if shape is None else trees.map_shapes(tuple, shape))
         elif "shapes_dict" in config:
             self.build(**config["shapes_dict"])
 

@@ -337,6 +337,7 @@ def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
     return map(function, elements)
 
 
+@op
 def associative_scan(
     f: Callable[..., Any], elems: Any, reverse: bool = False, axis: int = 0
 ) -> Any:

@@ -160,12 +160,20 @@ def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
 def concatenate(xs: Sequence[Any], axis: int = 0) -> Any:
     """One after the other along an axis.
 
+    Raises:
+        ValueError: for an axis of None.
+
     Example:
 
     >>> from kerascnn import ops
     >>> ops.concatenate([[1, 2], [3]], axis=0).numpy().tolist()
     [1, 2, 3]
     """
+    if axis is None:
+        raise ValueError(
+            "concatenate: `axis` cannot be None. Flatten the tensors first, with "
+            "ops.concatenate([ops.ravel(x) for x in xs])."
+        )
     xs = dispatch.operands(*xs)
     if len(xs) == 1:
         return xs[0]

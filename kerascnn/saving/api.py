@@ -66,7 +66,7 @@ def save_model(
     _check_overwrite(path, overwrite)
     if not model.built:
         warnings.warn(
-            f"Model '{model.name}' is saved without weights, which it does not have yet. Call it "
+            f"Model '{model.name}' is saved without the weights that it does not have yet. Call it "
             "on data (or build(input_shape)) first.",
             stacklevel=2,
         )

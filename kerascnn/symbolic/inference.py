@@ -3,7 +3,9 @@
 Any function made of `kerascnn.ops` gets its shape rule this way, from the one rule that each core
 op has. Unknown sizes are given two different values; what differs in the results is unknown there.
 Some calls need sizes that can be divided, such as a reshape that leaves one size open: where small
-values fail, two are tried that everyday numbers divide.
+values fail, two are tried that everyday numbers divide. Others broadcast unknown sizes to each
+other or to known ones: then all unknown sizes are alike, and at last those that broadcasting asks
+for.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ _Sizes = tuple[tuple[int, int], tuple[int, int]]
 _SMALL: _Sizes = ((2, 3), (64, 96))
 # Divided by 1 to 10 and by powers of two up to 128.
 _DIVISIBLE: _Sizes = ((40320, 80640), (192, 384))
-
+# The same for each axis.
+_ALIKE: _Sizes = ((6, 12), (6, 12))
 
 _computes: contextvars.ContextVar[bool] = contextvars.ContextVar("computes", default=False)
 
@@ -83,13 +86,46 @@ def _with_sizes(
     tensors = [x for x in trees.leaves((args, kwargs)) if isinstance(x, KerasTensor)]
     if not any(None in x.shape for x in tensors):
         return [run(function, args, kwargs, (0, 0))] * 2
-    try:
-        return _twice(run, function, args, kwargs, _SMALL)
-    except ValueError as error:
+    first_error: ValueError | None = None
+    for sizes in (_SMALL, _DIVISIBLE, _ALIKE):
         try:
-            return _twice(run, function, args, kwargs, _DIVISIBLE)
-        except ValueError:
-            raise error from None
+            return _twice(run, function, args, kwargs, sizes)
+        except ValueError as error:
+            first_error = first_error or error
+    assert first_error is not None
+    try:
+        results = []
+        for size, as_ones in zip(_ALIKE[0], (False, True), strict=True):
+            some_args, some_kwargs = _broadcast_sizes(args, kwargs, as_ones)
+            results.append(run(function, some_args, some_kwargs, (size, size)))
+        return results
+    except ValueError:
+        raise first_error from None
+
+
+def _broadcast_sizes(args: tuple[Any, ...], kwargs: dict[str, Any], as_ones: bool) -> Any:
+    """The arguments with the unknown sizes that known ones decide, if they are broadcast together.
+
+    Args:
+        args: Arguments with KerasTensors in them.
+        kwargs: The same.
+        as_ones: Whether such a size is 1; otherwise it is the largest known one of its axis, as
+            counted from the last. A result that does not depend on this is right for both.
+    """
+    largest: dict[int, int] = {}
+    for x in trees.leaves((args, kwargs)):
+        for place, size in enumerate(reversed(getattr(x, "shape", ()))):
+            largest[place] = max(largest.get(place, 1), size or 1)
+
+    def fill(x: Any) -> Any:
+        if not isinstance(x, KerasTensor):
+            return x
+        known = [largest[place] for place in reversed(range(len(x.shape)))]
+        decided = [1 if as_ones and k > 1 else (k if k > 1 else None) for k in known]
+        shape = [d if s is None else s for s, d in zip(x.shape, decided, strict=True)]
+        return KerasTensor(shape, x.dtype)
+
+    return trees.map_structure(fill, (args, kwargs))
 
 
 def _twice(

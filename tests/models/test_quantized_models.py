@@ -209,6 +209,41 @@ def test_training_goes_through_integers(rng):
     assert sum(w.dtype == "int8" for w in model.weights) == 2
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "muon"])
+def test_a_compiled_model_goes_on_with_fit(optimizer, rng):
+    x, y = (rng.random((32, n)).astype("float32") for n in (7, 5))
+    trained = []
+    for k in (keras, kerascnn):
+        model = k.Sequential([k.Input((7,)), k.layers.Dense(6, "relu"), k.layers.Dense(5)])
+        model.set_weights(trained[0][0] if trained else model.get_weights())
+        first = model.get_weights()
+        model.compile(optimizer, "mse")
+        model.fit(x, y, batch_size=8, shuffle=False, verbose=0)
+        model.quantize("int8")
+        before = [k.ops.convert_to_numpy(w).copy() for w in model.trainable_weights]
+        model.fit(x, y, batch_size=8, shuffle=False, verbose=0)
+        after = [k.ops.convert_to_numpy(w) for w in model.trainable_weights]
+        assert all(np.any(a != b) for a, b in zip(after, before, strict=True))
+        trained.append((first, after, int(k.ops.convert_to_numpy(model.optimizer.iterations))))
+    (_, there, steps), (_, here, same_steps) = trained
+    assert steps == same_steps == 8
+    assert [a.shape for a in here] == [a.shape for a in there] == [(6,), (5,)]
+    for a, b in zip(here, there, strict=True):
+        # An input between two integers may be rounded to the other one, which changes a gradient
+        # by a share of 1 / 127, and biases by that of what eight steps change.
+        np.testing.assert_allclose(a, b, atol=TOLERANCE)
+
+
+def test_moving_averages_of_what_is_quantized(rng):
+    x, y = (rng.random((8, n)).astype("float32") for n in (7, 5))
+    model = kerascnn.Sequential([kerascnn.Input((7,)), kerascnn.layers.Dense(5)])
+    model.compile(kerascnn.optimizers.SGD(use_ema=True), "mse")
+    model.fit(x, y, verbose=0)
+    model.quantize("int8")
+    with pytest.raises(ValueError, match="moving averages of 2 variables, but there are 1"):
+        model.fit(x, y, verbose=0)
+
+
 @pytest.mark.parametrize(
     ("filters", "quantized"),
     [

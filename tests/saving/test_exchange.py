@@ -183,3 +183,22 @@ def test_lambdas_only_outside_of_safe_mode(direction, tmp_path, rng):
         reader.saving.load_model(tmp_path / "m.keras")
     other = reader.saving.load_model(tmp_path / "m.keras", safe_mode=False)
     assert_predict_the_same(model, other, rng.random((3, 4)).astype("float32"))
+
+
+@pytest.mark.parametrize("direction", [*PACKAGES, "here"])
+@pytest.mark.filterwarnings("ignore:You are saving a model that has not yet been built:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*saved without the weights that it does not:UserWarning")
+def test_a_layer_that_is_built_in_a_model_that_is_not(direction, tmp_path):
+    writer, reader = PACKAGES.get(direction, (kerascnn, kerascnn))
+    model = writer.Sequential([writer.layers.Embedding(7, 3), writer.layers.Dense(2)])
+    model.layers[0].build()
+    assert not model.built
+    model.save(tmp_path / "m.keras")
+    loaded = reader.saving.load_model(tmp_path / "m.keras")
+    assert [layer.built for layer in loaded.layers] == [True, False]
+    one, two = (
+        k.ops.convert_to_numpy(m.layers[0].embeddings)
+        for k, m in ((writer, model), (reader, loaded))
+    )
+    assert one.any()
+    np.testing.assert_array_equal(one, two)

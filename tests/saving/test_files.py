@@ -104,7 +104,7 @@ def test_names_of_files(tmp_path):
         model.save_weights(tmp_path / "m.weights.h5", max_shard_size=1.0)
     with pytest.raises(ValueError, match="no weights yet"):
         keras.Sequential([layers.Dense(1)]).save_weights(tmp_path / "m.weights.h5")
-    with pytest.warns(UserWarning, match="without weights"):
+    with pytest.warns(UserWarning, match="without the weights"):
         keras.Sequential([layers.Dense(1)]).save(tmp_path / "m.keras")
 
 

@@ -63,7 +63,7 @@ def test_layers_of_ones_own_and_what_has_not_learned(table, tmp_path):
 
     features = {"a": FeatureSpace.feature("float32", Doubled(), "float"), "b": "float_normalized"}
     space = FeatureSpace(features)
-    with pytest.warns(UserWarning, match="saved without weights"):
+    with pytest.warns(UserWarning, match="saved without the weights"):
         space.save(tmp_path / "space.keras")
     loaded = load_model(tmp_path / "space.keras")
     with pytest.raises(ValueError, match="call `.adapt"):

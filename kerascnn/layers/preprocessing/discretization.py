@@ -24,7 +24,7 @@ class Discretization(Layer):
             `bin_boundaries`.
         epsilon: How far quantiles may be off, as a share of the values.
         output_mode: "int" for the numbers of ranges; "one_hot" for a row for each with a 1;
-            "multi_hot" and "count" for one row for the values along the last axis.
+            "multi_hot" and "count" for one row for the values along axis 1 (axis 0 of a vector).
         sparse: Only False.
 
     Input: numbers of any shape.
@@ -136,7 +136,10 @@ class Discretization(Layer):
         return self.num_bins
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        return encoded_shape(tuple(input_shape), self.output_mode, self._depth())
+        shape = tuple(input_shape)
+        if self.output_mode in ("multi_hot", "count") and len(shape) > 1:
+            return (shape[0], *shape[2:], self._depth())  # one row for the values of axis 1
+        return encoded_shape(shape, self.output_mode, self._depth())
 
     def compute_output_spec(self, inputs: Any) -> Any:
         return KerasTensor(self.compute_output_shape(inputs.shape), self.output_dtype)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from kerascnn import serialization
+from kerascnn import masks, serialization
 from kerascnn.layers.layer import Layer
 
 
@@ -35,11 +35,12 @@ class Pipeline(Layer):
         """The layers, in their order."""
         return self._pipeline_layers
 
-    def call(self, inputs: Any, training: bool = True) -> Any:
+    def call(self, inputs: Any, training: bool = True, mask: Any = None) -> Any:
         for layer in self._pipeline_layers:
-            takes_training = "training" in inspect.signature(layer.call).parameters
-            kwargs = {"training": training} if takes_training else {}
-            inputs = layer(inputs, **kwargs)
+            parameters = inspect.signature(layer.call).parameters
+            known = {"training": training, "mask": mask}
+            inputs = layer(inputs, **{key: known[key] for key in known if key in parameters})
+            mask = masks.mask_of(inputs)
         return inputs
 
     def get_config(self) -> dict[str, Any]:

@@ -38,7 +38,8 @@ class STFTSpectrogram(Layer):
     "channels_first" the channels come first.
 
     Raises:
-        ValueError: for lengths that don't fit and unknown names.
+        ValueError: for lengths that don't fit and unknown names, and when called on a signal that
+            is shorter than a piece, unless `padding` is "same".
         TypeError: when called on other dtypes than float16, float32 and float64.
 
     Example:
@@ -113,6 +114,36 @@ class STFTSpectrogram(Layer):
             initializer = self._initializer("imag")
             self.imag_kernel = self.add_weight(shape, initializer, name="imag_kernel")
 
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        batch, time, channels = input_shape
+        if self.data_format == "channels_first":
+            time, channels = channels, time
+        time = self._pieces(time)
+        frequencies = (self._length // 2 + 1) * (2 if self.mode == "stft" else 1)
+        if self.expand_dims:
+            shape = (batch, channels, time, frequencies)
+            return (
+                shape
+                if self.data_format == "channels_first"
+                else (*shape[:1], *shape[2:], channels)
+            )
+        features = None if channels is None else channels * frequencies
+        first = self.data_format == "channels_first"
+        return (batch, features, time) if first else (batch, time, features)
+
+    def _pieces(self, samples: int | None) -> int | None:
+        """How many pieces a signal has."""
+        if samples is None:
+            return None
+        if self.padding == "same":
+            return math.ceil(samples / self._step)
+        if samples < self.frame_length:
+            raise ValueError(
+                f"{self.name}: a signal of {samples} samples has no piece of frame_length="
+                f"{self.frame_length}. Take a shorter `frame_length`, or padding='same'."
+            )
+        return (samples - self.frame_length) // self._step + 1
+
     def call(self, inputs: Any) -> Any:
         if inputs.dtype not in ("float16", "float32", "float64"):
             raise TypeError(
@@ -143,6 +174,7 @@ class STFTSpectrogram(Layer):
         if self.data_format == "channels_last":
             inputs = ops.swapaxes(inputs, 1, 2)
         channels, samples = inputs.shape[1:]
+        self._pieces(samples)  # raises where there is none
         result = ops.conv(
             ops.reshape(inputs, (-1, samples, 1)),
             ops.cast(kernel, inputs.dtype),

@@ -1,0 +1,107 @@
+"""Shapes of results of functions of KerasTensors with unknown sizes: those that Keras infers."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+
+import kerascnn
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what other packages warn of on import is not our concern
+    keras = pytest.importorskip("keras")
+
+SHAPES = [
+    (None, 3),
+    (4, 3),
+    (None, None),
+    (1, 3),
+    (3,),
+    (None,),
+    (None, 1),
+    (2, None, 3),
+    (None, None, 3),
+    (1, None),
+    (5, 1, None),
+]
+
+
+def inferred(module, function, *shapes):
+    """The shape, or None where there is an error."""
+    try:
+        return tuple(function(module.ops, *map(module.KerasTensor, shapes)).shape)
+    except ValueError:
+        return None
+
+
+def test_two_operands():
+    for shapes in itertools.product(SHAPES, repeat=2):
+        found = inferred(kerascnn, lambda o, a, b: o.add(a, b), *shapes)
+        assert found == inferred(keras, lambda o, a, b: o.add(a, b), *shapes), shapes
+
+
+@pytest.mark.parametrize("shapes", list(itertools.permutations([(None, 3), (None, None), (4, 1)])))
+def test_three_operands(shapes):
+    def choose(o, a, b, c):
+        return o.where(o.greater(a, 0.0), b, c)
+
+    expected = inferred(keras, choose, *shapes)
+    assert expected == (4, 3)
+    assert inferred(kerascnn, choose, *shapes) == expected
+
+
+def test_an_array_beside_a_tensor():
+    def subtract(o, a):
+        return o.subtract(a, np.ones((7, 3), "float32"))
+
+    for shape in [(None, None, 3), (None, 3), (None, 1), (2, None, None)]:
+        assert inferred(kerascnn, subtract, shape) == inferred(keras, subtract, shape), shape
+
+
+def test_the_model_computes_what_was_inferred(rng):
+    short, long = kerascnn.Input((None, 3)), kerascnn.Input((4, 3))
+    model = kerascnn.Model([short, long], kerascnn.ops.multiply(short, long))
+    assert model.output_shape == (None, 4, 3)
+    x, y = rng.normal(size=(2, 1, 3)), rng.normal(size=(2, 4, 3))
+    x, y = x.astype("float32"), y.astype("float32")
+    np.testing.assert_array_equal(model([x, y]).numpy(), x * y)
+
+
+def test_sizes_that_do_not_fit_stay_an_error():
+    with pytest.raises(ValueError, match="can't be broadcast together"):
+        kerascnn.ops.add(kerascnn.KerasTensor((None, 3)), kerascnn.KerasTensor((None, 4)))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), [((5, 3), 0), ((None, 3), 0), ((None, 3), 1)])
+def test_associative_scan(shape, axis, reverse):
+    def sums(o, x):
+        return o.associative_scan(o.add, x, reverse=reverse, axis=axis)
+
+    assert inferred(kerascnn, sums, shape) == inferred(keras, sums, shape) == shape
+
+
+def test_associative_scan_in_a_model(rng):
+    o = kerascnn.ops
+    x = kerascnn.Input((5, 2))
+
+    def compose(a, b):
+        return a[0] * b[0], b[0] * a[1] + b[1]
+
+    _, states = o.associative_scan(compose, (o.sigmoid(x), x), axis=1)
+    found = kerascnn.Model(x, states).predict(
+        values := rng.normal(size=(3, 5, 2)).astype("float32"), verbose=0
+    )
+    state, expected = np.zeros((3, 2)), []
+    for step in values.astype("float64").swapaxes(0, 1):
+        state = state / (1 + np.exp(-step)) + step
+        expected.append(state)
+    # Three roundings for each of five steps of numbers of about one.
+    np.testing.assert_allclose(found, np.stack(expected, 1), rtol=2e-6, atol=2e-6)
+
+
+def test_concatenate_wants_an_axis():
+    for tensors in ([np.ones((2, 3))] * 2, [kerascnn.KerasTensor((2, 3))] * 2, [np.ones(3)]):
+        with pytest.raises(ValueError, match="`axis` cannot be None"):
+            kerascnn.ops.concatenate(tensors, axis=None)
