@@ -1,24 +1,22 @@
 #include <numeric>
 
+#include "core/graph/passes/expansion.h"
 #include "core/graph/passes/passes.h"
-#include "core/graph/passes/rewriter.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
 
-// The two ops as reductions over columns and element ops. 16-bit numbers are computed with in
-// float32, as their kernels do.
-class Expansion {
+// The two ops as reductions over columns and element ops.
+class BatchNormExpansion : Expansion {
  public:
-  Expansion(GraphRewriter& rewriter, const Node& node, ValueId x)
-      : rewriter_(rewriter), scope_(node.scope), spec_(rewriter.target().value(x).spec) {
-    compute_ = itemsize(spec_.dtype) < 4 ? DType::Float32 : spec_.dtype;
-  }
+  BatchNormExpansion(GraphRewriter& rewriter, const Node& node, const TensorSpec& x)
+      : Expansion(rewriter, node.scope, x.dtype), shape_(x.shape) {}
 
   // x, gamma, beta -> y, mean, variance, inverse deviation
   std::vector<ValueId> forward(const std::vector<ValueId>& inputs, double epsilon) {
     const ValueId x = wide(inputs[0]);
-    const std::vector<ValueId> moments = rewriter_.apply("column_moments", {x}, {}, scope_);
+    const std::vector<ValueId> moments = call_all("column_moments", {x});
     const ValueId mean = moments[0], variance = moments[1];
     const ValueId inverse = call("rsqrt", {call("add", {variance, number(epsilon)})});
     const ValueId scale = call("multiply", {wide(inputs[1]), inverse});
@@ -40,8 +38,8 @@ class Expansion {
     };
     const ValueId ggamma = sum(call("multiply", {gy, normalized()}));
     const ValueId gbeta = sum(gy);
-    const ValueId share = number(static_cast<double>(spec_.shape.back()) /
-                                 static_cast<double>(num_elements(spec_.shape)));
+    const ValueId share =
+        number(static_cast<double>(shape_.back()) / static_cast<double>(num_elements(shape_)));
     const ValueId shared_mean = call("multiply", {gbeta, share});
     const ValueId shared_product = call("multiply", {ggamma, share});
     const ValueId along = call("multiply", {normalized(), shared_product});
@@ -51,27 +49,13 @@ class Expansion {
   }
 
  private:
-  ValueId call(std::string_view op, const std::vector<ValueId>& inputs,
-               const Attributes& attributes = {}) {
-    return rewriter_.apply(op, inputs, attributes, scope_)[0];
-  }
-  ValueId number(double value) { return rewriter_.full({compute_, {}}, value); }
-  ValueId cast(ValueId id, DType dtype) {
-    if (rewriter_.target().value(id).spec.dtype == dtype) return id;
-    return call("cast", {id}, {{"dtype", std::string(dtype_name(dtype))}});
-  }
-  ValueId wide(ValueId id) { return cast(id, compute_); }
-  ValueId narrow(ValueId id) { return cast(id, spec_.dtype); }
   ValueId sum(ValueId id) {
-    Shape axes(spec_.shape.size() - 1);
+    Shape axes(shape_.size() - 1);
     std::iota(axes.begin(), axes.end(), 0);
-    return call("reduce_sum", {id}, {{"axes", axes}, {"keepdims", false}});
+    return reduce("reduce_sum", id, axes, false);
   }
 
-  GraphRewriter& rewriter_;
-  const Scope scope_;
-  const TensorSpec spec_;  // of x
-  DType compute_;
+  const Shape shape_;  // of x
 };
 
 }  // namespace
@@ -79,8 +63,8 @@ class Expansion {
 RootedGraph expand_batch_norm(const RootedGraph& source, const PassOptions& options) {
   GraphRewriter rewriter(source);
   for (const Node& node : source.graph.nodes()) {
-    const bool is_forward = node.op->name == "batch_norm";
-    const bool is_gradient = node.op->name == "batch_norm_grad";
+    const bool is_forward = node.op == &op_batch_norm;
+    const bool is_gradient = node.op == &op_batch_norm_grad;
     const ValueId x = is_gradient ? node.inputs[1] : is_forward ? node.inputs[0] : kNoValue;
     if (x == kNoValue || !options.region_limits ||
         !options.region_limits(source.graph.value(x).spec.shape).columns) {
@@ -88,7 +72,7 @@ RootedGraph expand_batch_norm(const RootedGraph& source, const PassOptions& opti
       continue;
     }
     const std::vector<ValueId> inputs = rewriter.map(node.inputs);
-    Expansion expansion(rewriter, node, rewriter.map(x));
+    BatchNormExpansion expansion(rewriter, node, source.graph.value(x).spec);
     const std::vector<ValueId> results =
         is_forward ? expansion.forward(inputs, node.attributes.get_double("epsilon"))
                    : expansion.backward(inputs);

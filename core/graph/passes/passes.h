@@ -97,6 +97,9 @@ RootedGraph update_from_narrow_gradients(const RootedGraph& source);
 // batch_norm and its gradient become reductions over columns and element ops, which join the
 // regions around them, where the device forms regions of columns. Equal up to roundings.
 RootedGraph expand_batch_norm(const RootedGraph& source, const PassOptions& options);
+// The same of sparse_softmax_cross_entropy and its gradient where casts between 16 bits and more
+// surround them, where the device forms regions of rows.
+RootedGraph expand_cross_entropy(const RootedGraph& source, const PassOptions& options);
 
 // Sums over columns are taken of what element ops computed, not of its reshaped form, where the
 // device forms regions of columns: they can join the region that computes it.

@@ -216,12 +216,6 @@ void RegionGroups::join_recent(int32_t index) {
   if (recent.empty() || group_of(recent.back()) != group_of(index)) recent.push_back(index);
 }
 
-bool RegionGroups::is_widened(ValueId id) const {
-  const Node* cast = producer(graph_, id, "cast");
-  return cast != nullptr &&
-         itemsize(graph_.value(cast->inputs[0]).spec.dtype) < itemsize(graph_.value(id).spec.dtype);
-}
-
 // A sum of columns joins the group of its operand, or one that reads its operand too. Of a value
 // that is only cast to be wide it also joins a sum of what is computed from it, since both read the
 // narrow one: the gradients of a shift and a scale are sums of one gradient.
@@ -236,7 +230,7 @@ void RegionGroups::join_sums(int32_t index) {
     if (roles_[reader] == Role::Element || roles_[reader] == Role::ColumnSum) {
       try_merge(group_of(index), group_of(reader));
     }
-    if (roles_[reader] != Role::Element || !is_widened(operand)) continue;
+    if (roles_[reader] != Role::Element || !is_widened(graph_, operand)) continue;
     for (int32_t next : readers_.nodes(graph_.nodes()[reader].outputs[0])) {
       if (roles_[next] == Role::ColumnSum) try_merge(group_of(index), group_of(next));
     }

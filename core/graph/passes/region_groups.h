@@ -53,7 +53,6 @@ class RegionGroups {
   bool join_as_row(int32_t node);
   void join_recent(int32_t node);
   void join_sums(int32_t node);
-  bool is_widened(ValueId id) const;
   void find_readers_before_writers(const RootedGraph& rooted);
   bool try_merge(int32_t group, int32_t other);
   std::optional<RegionGroup> merged(const RegionGroup& a, const RegionGroup& b) const;

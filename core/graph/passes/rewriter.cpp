@@ -184,6 +184,12 @@ const Node* producer(const Graph& graph, ValueId value, std::string_view op) {
   return node != nullptr && node->op->name == op ? node : nullptr;
 }
 
+bool is_widened(const Graph& graph, ValueId value) {
+  const Node* cast = producer(graph, value, op_cast);
+  return cast != nullptr && itemsize(graph.value(cast->inputs[0]).spec.dtype) <
+                                itemsize(graph.value(value).spec.dtype);
+}
+
 int32_t producer_index(const Graph& graph, ValueId value) {
   const Value& source = graph.value(value);
   return source.kind == ValueKind::Result ? source.source : -1;

@@ -68,6 +68,9 @@ const Node* producer(const Graph& graph, ValueId value);
 const Node* producer(const Graph& graph, ValueId value, const OpDef& op);
 const Node* producer(const Graph& graph, ValueId value, std::string_view op);
 
+// Was the value cast from a dtype of fewer bytes?
+bool is_widened(const Graph& graph, ValueId value);
+
 // Its index; -1 for inputs, variables and constants, which are there before the first node.
 int32_t producer_index(const Graph& graph, ValueId value);
 

@@ -20,7 +20,8 @@
 namespace kerascnn::cuda {
 namespace {
 
-// Below, a ready-made kernel takes no longer than a generated one, and need not be compiled.
+// Outside of programs: below, a ready-made kernel takes no longer than a generated one, and need
+// not be compiled.
 constexpr int64_t kLeastSize = int64_t{1} << 18;
 // A program without an op of this size gains less in an epoch than its kernels take to compile.
 constexpr int64_t kLeastProgram = int64_t{1} << 21;
@@ -236,18 +237,18 @@ class GeneratedRegion final : public Kernel {
 
 std::string mode_of_regions() { return env_choice("KERASCNN_CUDA_REGIONS", {"0", "1", "2"}); }
 
+bool can_generate() { return mode_of_regions() != "0" && nvrtc_unavailable_reason().empty(); }
+
 }  // namespace
 
 int64_t least_generated_size() { return mode_of_regions() == "2" ? 0 : kLeastProgram; }
 
 bool generates_region(const Shape& domain) {
-  const std::string mode = mode_of_regions();
-  if (mode == "0" || (mode != "2" && num_elements(domain) < kLeastSize)) return false;
-  return nvrtc_unavailable_reason().empty();
+  return (mode_of_regions() == "2" || num_elements(domain) >= kLeastSize) && can_generate();
 }
 
-RegionLimits region_limits(const Shape& domain) {
-  if (!generates_region(domain)) return {};
+RegionLimits region_limits() {
+  if (!can_generate()) return {};
   RegionLimits limits;
   limits.rows = true;
   limits.columns = true;

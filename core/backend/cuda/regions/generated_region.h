@@ -8,12 +8,12 @@
 
 namespace kerascnn::cuda {
 
-// What one region of a domain of this shape may have, and whether its kernel is generated
-// (KERASCNN_CUDA_REGIONS).
-RegionLimits region_limits(const Shape& domain);
-bool generates_region(const Shape& domain);
+// What a region of a program may have whose kernels are generated (KERASCNN_CUDA_REGIONS).
+RegionLimits region_limits();
 // How large the largest op of a program is at the least that has such kernels.
 int64_t least_generated_size();
+// Is the kernel of a region over this domain generated that belongs to no program?
+bool generates_region(const Shape& domain);
 
 // Compiling begins at once and ends in finish_planning(). Where it fails there is a warning, and
 // the body runs op by op.
