@@ -1,11 +1,8 @@
 """Which kernels train networks of everyday size in mixed precision."""
 
-import gc
-
 import pytest
 
 import kerascnn as keras
-from kerascnn import _core
 
 # On a GPU: the smallest batches and images with which every block has as many elements as a GPU
 # needs to be full; below that, kernels for few elements run.
@@ -39,25 +36,20 @@ def test_no_activation_is_cast_by_a_kernel_of_its_own(name, module, mixed_precis
     assert found == []
 
 
-def programs():
-    return {id(each): each for each in gc.get_objects() if isinstance(each, _core.Program)}
-
-
 @pytest.mark.parametrize("name", SMALL_CASES)
 def test_no_activation_is_cast_by_itself_in_a_plan(name, module, mixed_precision, monkeypatch):
     """Weights are: a GPU casts all of them in one kernel (`cast_all`)."""
     monkeypatch.setenv("KERASCNN_CPU_REGIONS", "1")
     nets = module("large_nets")
     case = nets.Case.parse(name)
-    before = programs()
     with keras.device("cpu"):
         model = nets.keras_model(keras, case)
         model.fit(*case.data(1), batch_size=case.batch_size, verbose=0)
-    (program,) = [each for key, each in programs().items() if key not in before]
+    (step,) = model._programs.values()
     weights = {tuple(weight.shape) for weight in model.weights}
     casts = [
         (row["label"], dtype, shape)
-        for row in program.describe()
+        for row in step.program.describe()
         if set(row["label"].split(" (")[0].split("+")) == {"cast"}
         for dtype, shape in row["inputs"]
         if shape and tuple(shape) not in weights
