@@ -101,15 +101,15 @@ struct Instruction {
   std::vector<MemoryRange> writes;
 };
 
-// A step's instructions over several places for its intermediate results: lane by lane the same
-// kernels, inputs and variables, but other memory for all else. Steps in different lanes need not
-// wait for one another's memory.
-using Lanes = std::vector<std::vector<Instruction>>;
+// A step's instructions, once for each arena of the program: with the same kernels, inputs and
+// variables, but with intermediate results in the memory of that arena. Steps in different arenas
+// need not wait for one another's memory.
+using ArenaSteps = std::vector<std::vector<Instruction>>;
 
-// The lane of a step among `steps` in a row. The last one is in the first lane: there the results
+// The arena of a step among `steps` in a row. The last one is in the first arena: there the results
 // of a run are found.
-constexpr size_t lane_of(int64_t step, int64_t steps, size_t num_lanes) {
-  return static_cast<size_t>(steps - 1 - step) % num_lanes;
+constexpr size_t arena_of(int64_t step, int64_t steps, size_t num_arenas) {
+  return static_cast<size_t>(steps - 1 - step) % num_arenas;
 }
 
 class LaterRuns;
@@ -121,7 +121,7 @@ class Executor {
   virtual ~Executor() = default;
 
   // Runs all instructions `steps` times, with the results of running them in order and the last
-  // step in the first lane. Returns when the work is enqueued (CUDA) or done (CPU).
+  // step in the first arena. Returns when the work is enqueued (CUDA) or done (CPU).
   virtual void run(int64_t steps) = 0;
   // The same, but the steps may be enqueued later, together with others, as long as everything that
   // is asked of the backend afterwards finds them done in this order.
@@ -193,8 +193,8 @@ class Backend {
   // For a program whose largest memory-bound op has fewer elements, these limits don't count: all
   // of its regions are what ready-made kernels take.
   virtual int64_t least_generated_size() const { return 0; }
-  // There is at least one lane. `single_steps` says that runs will have one step each.
-  virtual std::unique_ptr<Executor> make_executor(Lanes lanes, bool single_steps = false) = 0;
+  // There is at least one arena. `single_steps` says that runs will have one step each.
+  virtual std::unique_ptr<Executor> make_executor(ArenaSteps arenas, bool single_steps = false) = 0;
   // The list on which runs of an executor are noted to be started together; null where each run
   // starts at once.
   virtual LaterRuns* later_runs() { return nullptr; }
@@ -202,9 +202,9 @@ class Backend {
   // which could run side by side don't wait for one another's memory. 0 where kernels run one after
   // another.
   virtual int64_t max_unshared_bytes() const { return 0; }
-  // How many lanes a program may have whose intermediate results take so many bytes; 1 where steps
+  // How many arenas a program may have whose intermediate results take so many bytes; 1 where steps
   // run one after another.
-  virtual int64_t max_lanes(int64_t) const { return 1; }
+  virtual int64_t max_arenas(int64_t) const { return 1; }
   virtual LaunchStats launch_stats() const = 0;
 
   // Makes ready to note what the kernels of a profile run. Throws DeviceError with the remedy where

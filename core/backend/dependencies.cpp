@@ -25,9 +25,9 @@ bool overlaps(const MemoryRange& a, const MemoryRange& b) {
 // All ranges cut at one another's ends, so that two of them either share a piece or nothing.
 class Memory {
  public:
-  explicit Memory(std::span<const std::span<const Instruction>> lanes) {
-    for (const std::span<const Instruction> lane : lanes) {
-      for (const Instruction& instruction : lane) {
+  explicit Memory(std::span<const std::span<const Instruction>> arenas) {
+    for (const std::span<const Instruction> arena : arenas) {
+      for (const Instruction& instruction : arena) {
         for (const MemoryRange& range : instruction.reads) add_ends(range);
         for (const MemoryRange& range : instruction.writes) add_ends(range);
       }
@@ -68,7 +68,7 @@ struct PieceState {
   std::vector<int32_t> readers;  // since it was written
 };
 
-// An instruction of a lane, and the pieces that it touches.
+// An instruction of a step in one arena, and the pieces that it touches.
 struct Touching {
   const Kernel* kernel = nullptr;
   std::vector<Pieces> reads, writes;
@@ -76,13 +76,13 @@ struct Touching {
 
 class DependencyFinder {
  public:
-  DependencyFinder(std::span<const std::span<const Instruction>> lanes, int64_t repeats)
-      : size_(lanes[0].size()), repeats_(repeats) {
-    const Memory memory(lanes);
+  DependencyFinder(std::span<const std::span<const Instruction>> arenas, int64_t repeats)
+      : size_(arenas[0].size()), repeats_(repeats) {
+    const Memory memory(arenas);
     states_.resize(memory.size());
-    for (const std::span<const Instruction> lane : lanes) {
-      std::vector<Touching>& touching = lanes_.emplace_back();
-      for (const Instruction& instruction : lane) {
+    for (const std::span<const Instruction> arena : arenas) {
+      std::vector<Touching>& touching = arenas_.emplace_back();
+      for (const Instruction& instruction : arena) {
         touching.push_back({instruction.kernel.get(), memory.pieces(instruction.reads),
                             memory.pieces(instruction.writes)});
         for_each_piece(touching.back().writes,
@@ -97,7 +97,7 @@ class DependencyFinder {
   Dependencies run() {
     Dependencies result;
     for (int64_t repeat = 0; repeat < repeats_; ++repeat) {
-      for (const Touching& instruction : lanes_[lane_of(repeat, repeats_, lanes_.size())]) {
+      for (const Touching& instruction : arenas_[arena_of(repeat, repeats_, arenas_.size())]) {
         const auto index = static_cast<int32_t>(result.size());
         result.push_back(reduced(index, conflicts(instruction)));
         note(instruction, index);
@@ -160,24 +160,24 @@ class DependencyFinder {
 
   size_t size_;  // of a step
   int64_t repeats_;
-  std::vector<std::vector<Touching>> lanes_;
+  std::vector<std::vector<Touching>> arenas_;
   std::vector<PieceState> states_;
   std::unordered_map<const Kernel*, int32_t> last_runs_;  // of kernels that keep state
   size_t words_ = 0;
   std::vector<uint64_t> before_;  // for each instruction one bit for each
 };
 
-Dependencies find(std::span<const std::span<const Instruction>> lanes, int64_t repeats) {
-  const int64_t count = static_cast<int64_t>(lanes[0].size()) * repeats;
+Dependencies find(std::span<const std::span<const Instruction>> arenas, int64_t repeats) {
+  const int64_t count = static_cast<int64_t>(arenas[0].size()) * repeats;
   if (count > kMaxBranchedInstructions) return chain_dependencies(count);
   if (count == 0) return {};
-  return DependencyFinder(lanes, repeats).run();
+  return DependencyFinder(arenas, repeats).run();
 }
 
 }  // namespace
 
-Dependencies find_dependencies(const Lanes& lanes, int64_t repeats) {
-  const std::vector<std::span<const Instruction>> spans(lanes.begin(), lanes.end());
+Dependencies find_dependencies(const ArenaSteps& arenas, int64_t repeats) {
+  const std::vector<std::span<const Instruction>> spans(arenas.begin(), arenas.end());
   return find(spans, repeats);
 }
 
@@ -185,10 +185,10 @@ Dependencies find_dependencies(std::span<const Instruction> instructions, int64_
   return find(std::span(&instructions, 1), repeats);
 }
 
-const Instruction& instruction_at(const Lanes& lanes, int64_t repeats, int64_t index) {
-  const auto size = static_cast<int64_t>(lanes[0].size());
-  const std::vector<Instruction>& lane = lanes[lane_of(index / size, repeats, lanes.size())];
-  return lane[static_cast<size_t>(index % size)];
+const Instruction& instruction_at(const ArenaSteps& arenas, int64_t repeats, int64_t index) {
+  const auto size = static_cast<int64_t>(arenas[0].size());
+  const std::vector<Instruction>& arena = arenas[arena_of(index / size, repeats, arenas.size())];
+  return arena[static_cast<size_t>(index % size)];
 }
 
 Dependencies chain_dependencies(int64_t count) {

@@ -18,16 +18,17 @@ using Dependencies = std::vector<std::vector<int32_t>>;
 // instruction's predecessors takes memory that grows with the square of their number.
 constexpr int64_t kMaxBranchedInstructions = 8192;
 
-// The dependencies of a step that runs `repeats` times in a row, each time in the lane that lane_of
-// says; instruction i of repeat r has the number r * size + i. An instruction waits for those that
-// wrote what it reads or writes, for those that read what it writes, and for the last run of the
-// same kernel object where that keeps state. What one waits for through another is left out.
-Dependencies find_dependencies(const Lanes& lanes, int64_t repeats);
-// The same for one lane.
+// The dependencies of a step that runs `repeats` times in a row, each time in the arena that
+// arena_of says; instruction i of repeat r has the number r * size + i. An instruction waits for
+// those that wrote what it reads or writes, for those that read what it writes, and for the last
+// run of the same kernel object where that keeps state. An instruction that it waits for through
+// another one is left out.
+Dependencies find_dependencies(const ArenaSteps& arenas, int64_t repeats);
+// The same for one arena.
 Dependencies find_dependencies(std::span<const Instruction> instructions, int64_t repeats);
 
 // The one that instruction `index` of all repeats is.
-const Instruction& instruction_at(const Lanes& lanes, int64_t repeats, int64_t index);
+const Instruction& instruction_at(const ArenaSteps& arenas, int64_t repeats, int64_t index);
 
 // Every instruction waits for the one before.
 Dependencies chain_dependencies(int64_t count);

@@ -19,14 +19,14 @@ constexpr int64_t kMixedSteps = 4;
 
 class ShuffledExecutor : public Executor {
  public:
-  ShuffledExecutor(Backend& backend, Lanes lanes, std::mt19937 random)
-      : backend_(backend), lanes_(std::move(lanes)), random_(random) {}
+  ShuffledExecutor(Backend& backend, ArenaSteps arenas, std::mt19937 random)
+      : backend_(backend), arenas_(std::move(arenas)), random_(random) {}
 
   void run(int64_t steps) override {
     for (; steps > 0; steps -= std::min(steps, kMixedSteps)) {
       const int64_t mixed = std::min(steps, kMixedSteps);
       for (int32_t index : random_order(dependencies(mixed), random_)) {
-        run_one(instruction_at(lanes_, mixed, index));
+        run_one(instruction_at(arenas_, mixed, index));
       }
     }
   }
@@ -34,7 +34,7 @@ class ShuffledExecutor : public Executor {
  private:
   const Dependencies& dependencies(int64_t steps) {
     auto [found, is_new] = dependencies_.try_emplace(steps);
-    if (is_new) found->second = find_dependencies(lanes_, steps);
+    if (is_new) found->second = find_dependencies(arenas_, steps);
     return found->second;
   }
 
@@ -55,7 +55,7 @@ class ShuffledExecutor : public Executor {
   }
 
   Backend& backend_;
-  Lanes lanes_;
+  ArenaSteps arenas_;
   std::mt19937 random_;
   std::map<int64_t, Dependencies> dependencies_;  // by steps
 };
@@ -77,12 +77,13 @@ int64_t shuffled_unshared_bytes(const Backend& backend) {
   return choices[next_random(shuffle_seed())() % choices.size()];
 }
 
-int64_t shuffled_lanes() {
+int64_t shuffled_arenas() {
   return 1 + static_cast<int64_t>(next_random(shuffle_seed())() % (kMixedSteps + 1));
 }
 
-std::unique_ptr<Executor> make_shuffled_executor(Backend& backend, Lanes lanes, int64_t seed) {
-  return std::make_unique<ShuffledExecutor>(backend, std::move(lanes), next_random(seed));
+std::unique_ptr<Executor> make_shuffled_executor(Backend& backend, ArenaSteps arenas,
+                                                 int64_t seed) {
+  return std::make_unique<ShuffledExecutor>(backend, std::move(arenas), next_random(seed));
 }
 
 }  // namespace kerascnn

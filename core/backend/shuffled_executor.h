@@ -18,10 +18,10 @@ int64_t shuffle_seed();
 // backend has it, some, many or none by turns, as each plan has dependencies of its own.
 int64_t shuffled_unshared_bytes(const Backend& backend);
 
-// How many lanes that program has: from one to more than there are steps to mix, by turns.
-int64_t shuffled_lanes();
+// How many arenas that program has: from one to more than there are steps to mix, by turns.
+int64_t shuffled_arenas();
 
 // The orders differ with the seed and with each executor.
-std::unique_ptr<Executor> make_shuffled_executor(Backend& backend, Lanes lanes, int64_t seed);
+std::unique_ptr<Executor> make_shuffled_executor(Backend& backend, ArenaSteps arenas, int64_t seed);
 
 }  // namespace kerascnn

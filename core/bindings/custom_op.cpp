@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/bindings/bindings.h"
 #include "core/bindings/held_function.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn::bindings {
 namespace {
@@ -105,7 +106,7 @@ std::string op_source(const std::string& key, const std::vector<SpecTuple>& inpu
   const CustomOpPtr op = find_custom_op(key);
   std::vector<TensorSpec> specs;
   for (const auto& [dtype, shape] : inputs) specs.push_back({dtype_from_name(dtype), shape});
-  const auto outputs = infer_outputs(find_op("custom_op"), {{"op", key}}, specs);
+  const auto outputs = infer_outputs(op_custom_op, {{"op", key}}, specs);
   return compose_cuda_source(*op, specs, outputs);
 }
 

@@ -38,7 +38,7 @@ nb::dict stats(const Program& program) {
   nb::dict result;
   result["arena_bytes"] = stats.arena_bytes;
   result["least_arena_bytes"] = stats.least_arena_bytes;
-  result["num_lanes"] = stats.num_lanes;
+  result["num_arenas"] = stats.num_arenas;
   result["constant_bytes"] = stats.constant_bytes;
   result["num_instructions"] = stats.num_instructions;
   result["longest_chain"] = stats.longest_chain;

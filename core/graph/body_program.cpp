@@ -23,12 +23,12 @@ BodyProgram::BodyProgram(const Body& body, const std::vector<TensorSpec>& inputs
 
 int64_t BodyProgram::workspace_bytes() const {
   const Program::Impl& impl = *program_->impl_;
-  return align_buffer(impl.lane_bytes) + align_buffer(impl.slot_bytes);
+  return align_buffer(impl.one_arena_bytes) + align_buffer(impl.slot_bytes);
 }
 
 int64_t BodyProgram::output_offset(size_t index) const {
   const Program::Impl& impl = *program_->impl_;
-  return align_buffer(impl.lane_bytes) + impl.output_offsets.at(index);
+  return align_buffer(impl.one_arena_bytes) + impl.output_offsets.at(index);
 }
 
 std::vector<Instruction> BodyProgram::instructions(const std::vector<const void*>& inputs,
@@ -37,7 +37,7 @@ std::vector<Instruction> BodyProgram::instructions(const std::vector<const void*
   std::vector<void*> addresses;
   for (const void* input : inputs) addresses.push_back(const_cast<void*>(input));
   char* const arena = static_cast<char*>(workspace);
-  return impl.instructions(addresses, {arena, arena + align_buffer(impl.lane_bytes)});
+  return impl.instructions(addresses, {arena, arena + align_buffer(impl.one_arena_bytes)});
 }
 
 bool BodyProgram::keeps_state() const {

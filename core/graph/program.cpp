@@ -75,24 +75,24 @@ std::vector<Instruction> Program::Impl::instructions(const std::vector<void*>& i
   return result;
 }
 
-Lanes Program::Impl::lanes(const std::vector<void*>& inputs, char* arena_of_all,
-                           int64_t count) const {
+ArenaSteps Program::Impl::arena_steps(const std::vector<void*>& inputs, char* first_arena,
+                                      int64_t count) const {
   char* const first_results = results ? static_cast<char*>(results->data()) : nullptr;
-  Lanes result;
-  for (int64_t lane = 0; lane < count; ++lane) {
-    result.push_back(instructions(inputs, {arena_of_all + lane * lane_bytes, first_results}));
+  ArenaSteps result;
+  for (int64_t i = 0; i < count; ++i) {
+    result.push_back(instructions(inputs, {first_arena + i * one_arena_bytes, first_results}));
   }
   return result;
 }
 
-Lanes Program::Impl::lanes(const std::vector<void*>& inputs) const {
-  return lanes(inputs, static_cast<char*>(arena->data()), stats.num_lanes);
+ArenaSteps Program::Impl::arena_steps(const std::vector<void*>& inputs) const {
+  return arena_steps(inputs, static_cast<char*>(arena->data()), stats.num_arenas);
 }
 
 Dependencies Program::Impl::dependencies(int64_t repeats) const {
   // Inputs can be anywhere: nothing is written there.
   const std::vector<void*> nowhere(schedule.graph.inputs().size(), nullptr);
-  return find_dependencies(lanes(nowhere), repeats);
+  return find_dependencies(arena_steps(nowhere), repeats);
 }
 
 Executor& Program::Impl::executor_for(const std::vector<void*>& inputs) {
@@ -102,7 +102,7 @@ Executor& Program::Impl::executor_for(const std::vector<void*>& inputs) {
     executors.splice(executors.begin(), executors, found);
     return *executors.front().executor;
   }
-  std::unique_ptr<Executor> executor = backend(device).make_executor(lanes(inputs));
+  std::unique_ptr<Executor> executor = backend(device).make_executor(arena_steps(inputs));
   if (executors.size() == kMaxExecutors) executors.pop_back();
   executors.push_front({inputs, std::move(executor)});
   return *executors.front().executor;
@@ -199,8 +199,8 @@ std::unique_ptr<CallQueue> Program::Impl::make_calls() {
   called.results = results;
   called.arena = arena;
   called.instructions = [this](const std::vector<void*>& inputs, int64_t slot) {
-    const int64_t lane = slot % stats.num_lanes;
-    return instructions(inputs, {static_cast<char*>(arena->data()) + lane * lane_bytes,
+    const int64_t number = slot % stats.num_arenas;
+    return instructions(inputs, {static_cast<char*>(arena->data()) + number * one_arena_bytes,
                                  static_cast<char*>(results->data()) + slot * slot_bytes});
   };
   called.is_overwritten = [this](const Tensor& tensor) { return is_overwritten(tensor); };
@@ -228,7 +228,7 @@ std::vector<std::vector<double>> Program::Impl::time_instructions(const std::vec
   };
   std::vector<Tensor> usable;
   std::vector<std::unique_ptr<Executor>> alone;
-  Lanes all = lanes(bind(inputs, usable));
+  ArenaSteps all = arena_steps(bind(inputs, usable));
   for (Instruction& instruction : all.front()) {
     alone.push_back(device_backend.make_executor({{std::move(instruction)}}));
   }
@@ -276,14 +276,14 @@ Device Program::device() const { return impl_->device; }
 
 ProgramStats Program::stats() const { return impl_->stats; }
 
-Lanes Program::lanes(const std::vector<Tensor>& inputs) const {
+ArenaSteps Program::arena_steps(const std::vector<Tensor>& inputs) const {
   std::vector<void*> pointers;
   for (const Tensor& input : inputs) pointers.push_back(input.data());
-  return impl_->lanes(pointers);
+  return impl_->arena_steps(pointers);
 }
 
 std::vector<Instruction> Program::instructions(const std::vector<Tensor>& inputs) const {
-  return lanes(inputs).front();
+  return arena_steps(inputs).front();
 }
 
 std::vector<InstructionInfo> Program::describe() const {

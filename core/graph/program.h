@@ -15,9 +15,9 @@
 namespace kerascnn {
 
 struct ProgramStats {
-  int64_t arena_bytes = 0;        // all intermediate results and workspaces, of all lanes
-  int64_t least_arena_bytes = 0;  // with one lane, where buffers share memory as far as they can
-  int64_t num_lanes = 1;          // steps in a row that share no memory for these
+  int64_t arena_bytes = 0;        // all intermediate results and workspaces, of all arenas
+  int64_t least_arena_bytes = 0;  // with one arena, where buffers share memory as far as they can
+  int64_t num_arenas = 1;         // steps in a row that share no memory for these
   int64_t constant_bytes = 0;
   int64_t num_instructions = 0;
   int64_t longest_chain = 0;     // instructions that have to run one after another
@@ -73,16 +73,16 @@ class Program {
 
   Device device() const;
   ProgramStats stats() const;
-  // The kernel calls of a step over these inputs, in an order that is right, for each lane; for
+  // The kernel calls of a step over these inputs, in an order that is right, for each arena; for
   // tests and tools. The memory that they touch is the program's.
-  Lanes lanes(const std::vector<Tensor>& inputs) const;
-  // The same for the first lane alone.
+  ArenaSteps arena_steps(const std::vector<Tensor>& inputs) const;
+  // The same for the first arena alone.
   std::vector<Instruction> instructions(const std::vector<Tensor>& inputs) const;
   // The descriptions are in the order of instructions().
   std::vector<InstructionInfo> describe() const;
   // The variables that it reads or writes.
   const std::vector<VariablePtr>& states() const;
-  // Which instructions wait for which in `repeats` steps in a row, each in its lane; see
+  // Which instructions wait for which in `repeats` steps in a row, each in its arena; see
   // find_dependencies.
   Dependencies dependencies(int64_t repeats) const;
   // Seconds that a run of each instruction takes: one row for each pass over the step, in which

@@ -22,8 +22,8 @@ struct StepMemory {
   char* results = nullptr;  // of a function
 };
 
-// Where a kernel's argument is. Inputs are unknown until a run, each lane has an arena, and each
-// slot of a function has results.
+// Where a kernel's argument is. Inputs are unknown until a run, intermediate results are in the
+// arena of the step, and each slot of a function has results.
 struct Operand {
   enum class Kind : uint8_t { Fixed, Input, Arena, Results } kind = Kind::Fixed;
   int32_t input = -1;
@@ -65,13 +65,13 @@ struct Program::Impl {
   ProgramStats stats;
   Schedule schedule;
   std::vector<Tensor> constants;  // on the device; undefined where no kernel reads it
-  StoragePtr arena;               // of all lanes, one behind the other
-  int64_t lane_bytes = 0;         // of each
+  StoragePtr arena;               // of all arenas, one behind the other
+  int64_t one_arena_bytes = 0;    // of each
   StoragePtr results;             // of all slots; null where the outputs are in the arena
   int64_t slot_bytes = 0;         // of each
   int64_t num_slots = 1;
   std::vector<PlannedNode> nodes;
-  std::vector<Tensor> outputs;          // in the first lane or slot
+  std::vector<Tensor> outputs;          // in the first arena or slot
   std::vector<int64_t> output_offsets;  // of a body: in its results
 
   // Guards what a run changes.
@@ -106,8 +106,8 @@ struct Program::Impl {
   bool is_overwritten(const Tensor& input) const;
   std::vector<Instruction> instructions(const std::vector<void*>& inputs,
                                         const StepMemory& memory) const;
-  Lanes lanes(const std::vector<void*>& inputs, char* arena_of_all, int64_t count) const;
-  Lanes lanes(const std::vector<void*>& inputs) const;
+  ArenaSteps arena_steps(const std::vector<void*>& inputs, char* first_arena, int64_t count) const;
+  ArenaSteps arena_steps(const std::vector<void*>& inputs) const;
   Dependencies dependencies(int64_t repeats) const;
   Executor& executor_for(const std::vector<void*>& inputs);
 };

@@ -7,9 +7,9 @@
 #include "core/backend/later_runs.h"
 #include "core/backend/shuffled_executor.h"
 #include "core/base/error.h"
+#include "core/graph/arenas.h"
 #include "core/graph/error_context.h"
 #include "core/graph/fusion.h"
-#include "core/graph/lanes.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/program_impl.h"
 #include "core/graph/region.h"
@@ -27,7 +27,7 @@ constexpr int64_t kInArena = -1;
 // A region is labelled with the ops in it, a fusion with its name.
 std::string node_label(const Node& node) {
   std::string label(node.op->name);
-  if (node.op->name == "region") label = region_name(read_region(node.attributes));
+  if (node.op == &op_region) label = region_name(read_region(node.attributes));
   if (node.op == &op_fused) label = node.attributes.get_string("fusion");
   if (!node.scope.empty()) label += " (" + node.scope.path + ")";
   return label;
@@ -146,7 +146,7 @@ void Program::Impl::place(std::vector<std::shared_ptr<Kernel>> kernels,
   const MemoryPlan memory = plan_memory(buffers.buffers, max_unshared_bytes);
   stats.least_arena_bytes =
       max_unshared_bytes > 0 ? plan_memory(buffers.buffers).bytes : memory.bytes;
-  lane_bytes = memory.bytes;
+  one_arena_bytes = memory.bytes;
 
   const auto in_arena = [&](int32_t buffer, int64_t bytes) -> Operand {
     if (buffer == kNoBuffer) return {.bytes = bytes};
@@ -234,28 +234,28 @@ std::vector<int64_t> Program::Impl::place_results(BufferPlan& buffers,
   return offsets;
 }
 
-// Gives the program as many lanes as are of use and fit.
+// Gives the program as many arenas as are of use and fit.
 void Program::Impl::allocate_arena(const CompileOptions& options) {
   const Backend& device_backend = backend(device);
-  if (options.repeats && lane_bytes > 0) {
+  if (options.repeats && one_arena_bytes > 0) {
     if (shuffle_seed() > 0) {
-      stats.num_lanes = shuffled_lanes();
-    } else if (const int64_t most = device_backend.max_lanes(lane_bytes); most > 1) {
+      stats.num_arenas = shuffled_arenas();
+    } else if (const int64_t most = device_backend.max_arenas(one_arena_bytes); most > 1) {
       // Inputs can be anywhere: nothing is written there. Nor is anything of this touched.
       const std::vector<void*> nowhere(schedule.graph.inputs().size(), nullptr);
       char* const somewhere = reinterpret_cast<char*>(uintptr_t{1} << 62);
-      stats.num_lanes =
-          choose_lanes(lanes(nowhere, somewhere, 2), MemoryRange{somewhere, lane_bytes}, most);
+      stats.num_arenas = choose_arenas(arena_steps(nowhere, somewhere, 2),
+                                       MemoryRange{somewhere, one_arena_bytes}, most);
     }
   }
   try {
-    arena = allocate_storage(stats.num_lanes * lane_bytes, device);
+    arena = allocate_storage(stats.num_arenas * one_arena_bytes, device);
   } catch (const OutOfMemoryError&) {
-    if (stats.num_lanes == 1) throw;
-    stats.num_lanes = 1;
-    arena = allocate_storage(lane_bytes, device);
+    if (stats.num_arenas == 1) throw;
+    stats.num_arenas = 1;
+    arena = allocate_storage(one_arena_bytes, device);
   }
-  stats.arena_bytes = stats.num_lanes * lane_bytes;
+  stats.arena_bytes = stats.num_arenas * one_arena_bytes;
 }
 
 std::shared_ptr<Program> Program::compile(const Graph& graph, const std::vector<ValueId>& outputs,

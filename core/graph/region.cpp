@@ -37,8 +37,8 @@ bool broadcasts_to(const Shape& shape, const Shape& target) {
   return true;
 }
 
-bool is_among(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+bool is_among(const OpDef* op, std::initializer_list<const OpDef*> ops) {
+  return std::find(ops.begin(), ops.end(), op) != ops.end();
 }
 
 // Checks that each node of the body is one that a region of its kind may have.
@@ -76,11 +76,11 @@ class BodyChecker {
       }
     }
     const Shape& result = shape(node.outputs[0]);
-    if (node.op->name == "broadcast_to") {
+    if (node.op == &op_broadcast_to) {
       if (!broadcasts_to(result, region_.domain)) refuse(node, "its result does not broadcast");
     } else if (node.op->is_elementwise && find_element_op(node.op->name)) {
       check_element_op(node, result);
-    } else if (region_.kind == RegionKind::Rows && node.op->name == "reshape") {
+    } else if (region_.kind == RegionKind::Rows && node.op == &op_reshape) {
       if (!is_row(shape(node.inputs[0])) || !is_row(result)) refuse(node, "it is not of a row");
     } else if (!is_sum(node.outputs[0])) {
       refuse(node, "it is no op of this kind");
@@ -110,23 +110,23 @@ class BodyChecker {
   bool is_row_value(ValueId id) const {
     const Value& value = graph_.value(id);
     return region_.kind == RegionKind::Rows && value.kind == ValueKind::Result &&
-           graph_.nodes()[value.source].op->name != "broadcast_to" && shape(id) != region_.domain &&
+           graph_.nodes()[value.source].op != &op_broadcast_to && shape(id) != region_.domain &&
            is_row(shape(id));
   }
 
   bool is_sum(ValueId id) const {
     const Value& value = graph_.value(id);
     if (value.kind != ValueKind::Result) return false;
-    const std::string_view name = graph_.nodes()[value.source].op->name;
+    const OpDef* op = graph_.nodes()[value.source].op;
     if (region_.kind == RegionKind::Rows) {
-      return is_among(name, {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min"});
+      return is_among(op, {&op_reduce_sum, &op_reduce_mean, &op_reduce_max, &op_reduce_min});
     }
     return region_.kind == RegionKind::Columns &&
-           is_among(name, {"reduce_sum", "reduce_mean", "column_moments"});
+           is_among(op, {&op_reduce_sum, &op_reduce_mean, &op_column_moments});
   }
 
   bool is_over_right_axes(const Node& node) const {
-    if (node.op->name == "column_moments") return true;
+    if (node.op == &op_column_moments) return true;
     const ReduceGeometry g =
         reduce_geometry(shape(node.inputs[0]), node.attributes.get_ints("axes"));
     if (!g.is_simple) return false;
@@ -211,7 +211,7 @@ std::string region_name(const Region& region) {
   const std::vector<bool> needed = needed_values(graph, region.body->outputs);
   std::string name;
   for (const Node& node : graph.nodes()) {
-    if (!needed[node.outputs[0]] || node.op->is_view || node.op->name == "broadcast_to") continue;
+    if (!needed[node.outputs[0]] || node.op->is_view || node.op == &op_broadcast_to) continue;
     name += (name.empty() ? "" : "+") + std::string(node.op->name);
   }
   return name;

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/passes/rewriter.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
@@ -44,13 +45,13 @@ class ProgramBuilder {
  private:
   // Broadcasting is the kernels' way of reading.
   ValueId read(ValueId id) const {
-    while (const Node* node = producer(graph_, id, "broadcast_to")) id = node->inputs[0];
+    while (const Node* node = producer(graph_, id, op_broadcast_to)) id = node->inputs[0];
     return id;
   }
 
   void find_instructions() {
     for (const Node& node : graph_.nodes()) {
-      if (needed_[node.outputs[0]] && node.op->name != "broadcast_to") {
+      if (needed_[node.outputs[0]] && node.op != &op_broadcast_to) {
         instructions_.push_back(&node);
       }
     }

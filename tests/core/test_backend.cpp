@@ -35,7 +35,7 @@ class NotingBackend : public Backend {
   std::string description() const override { return "takes notes"; }
   Allocator& allocator() override { throw DeviceError("no memory here"); }
   std::span<const KernelTableRow> kernel_table() const override { return kRows; }
-  std::unique_ptr<Executor> make_executor(Lanes, bool) override { return nullptr; }
+  std::unique_ptr<Executor> make_executor(ArenaSteps, bool) override { return nullptr; }
   LaunchStats launch_stats() const override { return {}; }
   void launch(Kernel&, const KernelArgs&) override {}
   void copy_from_host(void*, const void*, int64_t) override {}

@@ -70,15 +70,15 @@ Matrix closure(const Dependencies& direct) {
   return before;
 }
 
-void check_against_pairs(const Lanes& lanes, int64_t repeats) {
-  const Dependencies found = find_dependencies(lanes, repeats);
-  const size_t count = lanes[0].size() * static_cast<size_t>(repeats);
+void check_against_pairs(const ArenaSteps& arenas, int64_t repeats) {
+  const Dependencies found = find_dependencies(arenas, repeats);
+  const size_t count = arenas[0].size() * static_cast<size_t>(repeats);
   CHECK_EQUAL(found.size(), count);
   Dependencies all(count);
   for (size_t i = 0; i < count; ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (must_wait(instruction_at(lanes, repeats, static_cast<int64_t>(i)),
-                    instruction_at(lanes, repeats, static_cast<int64_t>(j)))) {
+      if (must_wait(instruction_at(arenas, repeats, static_cast<int64_t>(i)),
+                    instruction_at(arenas, repeats, static_cast<int64_t>(j)))) {
         all[i].push_back(static_cast<int32_t>(j));
       }
     }
@@ -169,41 +169,41 @@ TEST(runs_of_one_kernel_object_keep_their_order_if_it_keeps_state) {
 }
 
 TEST(the_last_step_is_in_the_first_lane_and_neighbours_are_in_different_ones) {
-  for (size_t lanes = 1; lanes < 6; ++lanes) {
+  for (size_t arenas = 1; arenas < 6; ++arenas) {
     for (int64_t steps = 1; steps < 20; ++steps) {
-      CHECK_EQUAL(lane_of(steps - 1, steps, lanes), 0u);
+      CHECK_EQUAL(arena_of(steps - 1, steps, arenas), 0u);
       for (int64_t step = 0; step + 1 < steps; ++step) {
-        const size_t lane = lane_of(step, steps, lanes);
-        CHECK(lane < lanes);
-        CHECK_EQUAL(lane, (lane_of(step + 1, steps, lanes) + 1) % lanes);
+        const size_t arena = arena_of(step, steps, arenas);
+        CHECK(arena < arenas);
+        CHECK_EQUAL(arena, (arena_of(step + 1, steps, arenas) + 1) % arenas);
       }
     }
   }
 }
 
-TEST(steps_in_different_lanes_wait_only_for_variables) {
+TEST(steps_in_different_arenas_wait_only_for_variables) {
   // take (reads the counter n), forward (reads weights w), sum up (metric m), count.
   const auto step = [](std::string_view batch, std::string_view result) {
     return List{instruction("n", batch), instruction(std::string("w").append(batch), result),
                 instruction(std::string("m").append(result), "m"), instruction("n", "n")};
   };
-  const Lanes lanes = {step("x", "y"), step("a", "b")};
-  const Dependencies found = find_dependencies(lanes, 3);
+  const ArenaSteps arenas = {step("x", "y"), step("a", "b")};
+  const Dependencies found = find_dependencies(arenas, 3);
   CHECK((found == Dependencies{{},
                                {0},
                                {1},
                                {0},
-                               {3},  // in the other lane: behind the counter alone
+                               {3},  // in the other arena: behind the counter alone
                                {4},
                                {2, 5},
                                {4},
-                               {1, 7},  // in the lane of the first step, whose batch was read
+                               {1, 7},  // in the arena of the first step, whose batch was read
                                {2, 8},
                                {6, 9},
                                {8}}));
-  CHECK_EQUAL(instruction_at(lanes, 3, 0).writes[0].data, range('x').data);
-  CHECK_EQUAL(instruction_at(lanes, 3, 4).writes[0].data, range('a').data);
-  CHECK_EQUAL(instruction_at(lanes, 3, 8).writes[0].data, range('x').data);
+  CHECK_EQUAL(instruction_at(arenas, 3, 0).writes[0].data, range('x').data);
+  CHECK_EQUAL(instruction_at(arenas, 3, 4).writes[0].data, range('a').data);
+  CHECK_EQUAL(instruction_at(arenas, 3, 8).writes[0].data, range('x').data);
 }
 
 TEST(empty_and_missing_buffers_conflict_with_nothing) {
@@ -216,7 +216,7 @@ TEST(empty_and_missing_buffers_conflict_with_nothing) {
 
 TEST(no_instructions_have_no_dependencies) {
   CHECK(find_dependencies(List{}, 8).empty());
-  CHECK(find_dependencies(Lanes{{}, {}}, 8).empty());
+  CHECK(find_dependencies(ArenaSteps{{}, {}}, 8).empty());
   CHECK(find_leaves({}).empty());
   CHECK_EQUAL(longest_chain({}), 0);
 }
@@ -243,21 +243,21 @@ TEST(dependencies_of_random_programs_are_those_of_their_pairs) {
     if (below(4) == 0) {
       list.back().kernel = list.front().kernel = std::make_shared<NoKernel>(below(2) == 0);
     }
-    // Lanes have the upper half of the memory, each elsewhere.
-    Lanes lanes(1 + random() % 3, list);
-    for (size_t lane = 1; lane < lanes.size(); ++lane) {
+    // Arenas are the upper half of the memory, each elsewhere.
+    ArenaSteps arenas(1 + random() % 3, list);
+    for (size_t arena = 1; arena < arenas.size(); ++arena) {
       const auto move = [&](std::vector<MemoryRange>& ranges) {
         for (MemoryRange& range : ranges) {
           const auto* data = static_cast<const char*>(range.data);
-          if (data >= memory + 200) range.data = data + 500 * lane;
+          if (data >= memory + 200) range.data = data + 500 * arena;
         }
       };
-      for (Instruction& item : lanes[lane]) {
+      for (Instruction& item : arenas[arena]) {
         move(item.reads);
         move(item.writes);
       }
     }
-    check_against_pairs(lanes, 1 + below(4));
+    check_against_pairs(arenas, 1 + below(4));
   }
 }
 

@@ -21,12 +21,12 @@ std::vector<Tensor> inputs_of(const Graph& graph) {
 }
 
 // Whether that was another order than the list's.
-bool run_in_random_order(const Lanes& lanes, int64_t steps, unsigned seed) {
+bool run_in_random_order(const ArenaSteps& arenas, int64_t steps, unsigned seed) {
   std::mt19937 random(seed);
-  const std::vector<int32_t> order = random_order(find_dependencies(lanes, steps), random);
-  CHECK_EQUAL(order.size(), lanes[0].size() * static_cast<size_t>(steps));
+  const std::vector<int32_t> order = random_order(find_dependencies(arenas, steps), random);
+  CHECK_EQUAL(order.size(), arenas[0].size() * static_cast<size_t>(steps));
   for (int32_t index : order) {
-    const Instruction& item = instruction_at(lanes, steps, index);
+    const Instruction& item = instruction_at(arenas, steps, index);
     item.kernel->run({item.inputs, item.outputs, item.workspace, nullptr});
   }
   return !std::is_sorted(order.begin(), order.end());
@@ -56,14 +56,14 @@ TEST(random_programs_give_the_same_bits_in_every_allowed_order) {
 
     const auto program =
         Program::compile(received.rooted.graph, received.rooted.outputs, Device{}, options);
-    if (run_in_random_order(program->lanes(inputs), kSteps, seed)) ++other_orders;
+    if (run_in_random_order(program->arena_steps(inputs), kSteps, seed)) ++other_orders;
     CHECK(results(*in_order, expected) == results(*program, received));
   }
   CHECK(other_orders > 150);
 }
 
-TEST(random_programs_with_several_lanes_give_the_same_bits_in_every_allowed_order) {
-  int64_t most_lanes = 1;
+TEST(random_programs_with_several_arenas_give_the_same_bits_in_every_allowed_order) {
+  int64_t most_arenas = 1;
   for (unsigned seed = 0; seed < 200; ++seed) {
     const CompileOptions options{.optimize = seed % 2 == 0};
     const testing::RandomGraph expected(seed), received(seed);
@@ -71,18 +71,18 @@ TEST(random_programs_with_several_lanes_give_the_same_bits_in_every_allowed_orde
     const int64_t steps = 1 + seed % 5;
     const auto in_order =
         Program::compile(expected.rooted.graph, expected.rooted.outputs, Device{}, options);
-    CHECK_EQUAL(in_order->stats().num_lanes, 1);
+    CHECK_EQUAL(in_order->stats().num_arenas, 1);
     in_order->run(inputs, steps);
 
     setenv("KERASCNN_SHUFFLE_KERNELS", std::to_string(seed + 1).c_str(), 1);
     const auto program =
         Program::compile(received.rooted.graph, received.rooted.outputs, Device{}, options);
     unsetenv("KERASCNN_SHUFFLE_KERNELS");
-    most_lanes = std::max(most_lanes, program->stats().num_lanes);
-    run_in_random_order(program->lanes(inputs), steps, seed);
+    most_arenas = std::max(most_arenas, program->stats().num_arenas);
+    run_in_random_order(program->arena_steps(inputs), steps, seed);
     CHECK(results(*in_order, expected) == results(*program, received));
   }
-  CHECK(most_lanes > 2);
+  CHECK(most_arenas > 2);
 }
 
 TEST(a_counter_of_the_optimizer_does_not_hold_up_the_next_step) {

@@ -227,7 +227,7 @@ def test_unread_optional_outputs_take_no_memory():
     x = t.input([1, 64, 64, 1])
     pooled = t.max_pool2d(x, window=[2, 2], strides=[2, 2], padding=[0, 0, 0, 0])
     stats = t.compile(pooled).stats()
-    assert stats["arena_bytes"] == 32 * 32 * 4 * stats["num_lanes"]
+    assert stats["arena_bytes"] == 32 * 32 * 4 * stats["num_arenas"]
 
 
 def test_memory_is_reused():

@@ -120,28 +120,28 @@ def test_kernels_side_by_side_train_the_same_bits(cuda_device, monkeypatch, swit
         assert trained_weights(cuda_device) == expected
 
 
-def test_steps_of_predictions_have_lanes_and_those_of_training_none(cuda_device, monkeypatch):
+def test_steps_of_predictions_have_arenas_and_those_of_training_none(cuda_device, monkeypatch):
     x, y = digits(640)
 
-    def lanes_by_kind():
+    def arenas_by_kind():
         with keras.device(cuda_device):
             model = compiled(convnet(dropout=0.5))
         model.fit(x, y, batch_size=32, verbose=0)
         model.evaluate(x, y, batch_size=32, verbose=0)
         model.predict(x, batch_size=32, verbose=0)
-        return {key[0]: step.program.stats()["num_lanes"] for key, step in model._programs.items()}
+        return {key[0]: step.program.stats()["num_arenas"] for key, step in model._programs.items()}
 
-    lanes = lanes_by_kind()
-    assert lanes["train"] == 1
-    assert 1 < lanes["test"] <= 4
-    assert 1 < lanes["predict"] <= 4
-    monkeypatch.setenv("KERASCNN_CUDA_LANES", "3")
-    assert lanes_by_kind() == {"train": 1, "test": 3, "predict": 3}
+    arenas = arenas_by_kind()
+    assert arenas["train"] == 1
+    assert 1 < arenas["test"] <= 4
+    assert 1 < arenas["predict"] <= 4
+    monkeypatch.setenv("KERASCNN_CUDA_ARENAS", "3")
+    assert arenas_by_kind() == {"train": 1, "test": 3, "predict": 3}
     monkeypatch.setenv("KERASCNN_CUDA_BRANCHES", "0")
-    assert lanes_by_kind() == {"train": 1, "test": 1, "predict": 1}
+    assert arenas_by_kind() == {"train": 1, "test": 1, "predict": 1}
 
 
-def test_many_lanes_predict_the_same_bits(cuda_device, monkeypatch):
+def test_many_arenas_predict_the_same_bits(cuda_device, monkeypatch):
     """Several reductions keep tickets on the device: their runs must not meet."""
     x, y = digits(1500)
     keras.utils.set_random_seed(5)
@@ -156,8 +156,8 @@ def test_many_lanes_predict_the_same_bits(cuda_device, monkeypatch):
         model = keras.Model(image, layers.Dense(10, activation="softmax")(hidden * weights))
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     results = []
-    for lanes in ("1", "2", "5", "8", "8", "8"):
-        monkeypatch.setenv("KERASCNN_CUDA_LANES", lanes)
+    for arenas in ("1", "2", "5", "8", "8", "8"):
+        monkeypatch.setenv("KERASCNN_CUDA_ARENAS", arenas)
         model._programs.clear()
         for batch_size in (512, 16, 7):
             for _ in range(3):

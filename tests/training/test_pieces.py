@@ -164,10 +164,10 @@ def test_steps_with_state_and_random_layers_run_in_order(in_pieces, device, monk
                 results.append(model.evaluate(x, y, batch_size=batch_size, verbose=0))
         return results
 
-    monkeypatch.setenv("KERASCNN_CUDA_LANES", "1")
+    monkeypatch.setenv("KERASCNN_CUDA_ARENAS", "1")
     expected = run()
     assert expected[0][0].mean() < expected[0][-1].mean() < expected[2][0].mean()  # it counts
-    monkeypatch.delenv("KERASCNN_CUDA_LANES")
+    monkeypatch.delenv("KERASCNN_CUDA_ARENAS")
     for piece_bytes in (None, 1000, 20_000):
         if piece_bytes is not None:
             in_pieces(piece_bytes)

@@ -103,11 +103,11 @@ RegionLimits CpuBackend::region_limits(const Shape&) const {
 
 bool CpuBackend::fuses(const PlanRequest& request) { return cpu::fuses_conv2d_max_pool2d(request); }
 
-std::unique_ptr<Executor> CpuBackend::make_executor(Lanes lanes, bool /*single_steps*/) {
+std::unique_ptr<Executor> CpuBackend::make_executor(ArenaSteps arenas, bool /*single_steps*/) {
   if (const int64_t seed = shuffle_seed(); seed > 0) {
-    return make_shuffled_executor(*this, std::move(lanes), seed);
+    return make_shuffled_executor(*this, std::move(arenas), seed);
   }
-  return std::make_unique<CpuExecutor>(*this, std::move(lanes.front()));
+  return std::make_unique<CpuExecutor>(*this, std::move(arenas.front()));
 }
 
 LaunchStats CpuBackend::launch_stats() const {

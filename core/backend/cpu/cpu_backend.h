@@ -22,7 +22,7 @@ class CpuBackend : public Backend {
   std::span<const KernelTableRow> kernel_table() const override;
   bool fuses(const PlanRequest& request) override;
   RegionLimits region_limits(const Shape& domain) const override;
-  std::unique_ptr<Executor> make_executor(Lanes lanes, bool single_steps) override;
+  std::unique_ptr<Executor> make_executor(ArenaSteps arenas, bool single_steps) override;
   LaunchStats launch_stats() const override;
 
   void launch(Kernel& kernel, const KernelArgs& args) override;

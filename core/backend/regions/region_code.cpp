@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/ops/definitions.h"
 #include "core/ops/geometry.h"
 
 namespace kerascnn {
@@ -183,13 +184,12 @@ class Lowering {
   }
 
   void lower_node(const Node& node) {
-    const std::string_view name = node.op->name;
     const ValueId result = node.outputs[0];
-    if (name == "broadcast_to") {
+    if (node.op == &op_broadcast_to) {
       values_[result] = value_of(node.inputs[0], left_out(shape(result)));
-    } else if (name == "reshape") {
+    } else if (node.op == &op_reshape) {
       values_[result] = value_of(node.inputs[0], left_out(shape(node.inputs[0])));
-    } else if (const auto op = find_element_op(name)) {
+    } else if (const auto op = find_element_op(node.op->name)) {
       lower_element_op(node, *op);
     } else {
       lower_reduction(node);
@@ -213,15 +213,14 @@ class Lowering {
   }
 
   void lower_reduction(const Node& node) {
-    static const std::pair<std::string_view, RegionSum> kKinds[] = {
-        {"reduce_sum", RegionSum::Sum},
-        {"reduce_mean", RegionSum::Mean},
-        {"reduce_max", RegionSum::Maximum},
-        {"reduce_min", RegionSum::Minimum},
-        {"column_moments", RegionSum::Moments}};
-    const auto* const found =
-        std::find_if(std::begin(kKinds), std::end(kKinds),
-                     [&](const auto& each) { return each.first == node.op->name; });
+    static const std::pair<const OpDef*, RegionSum> kKinds[] = {
+        {&op_reduce_sum, RegionSum::Sum},
+        {&op_reduce_mean, RegionSum::Mean},
+        {&op_reduce_max, RegionSum::Maximum},
+        {&op_reduce_min, RegionSum::Minimum},
+        {&op_column_moments, RegionSum::Moments}};
+    const auto* const found = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                           [&](const auto& each) { return each.first == node.op; });
     if (found == std::end(kKinds)) fail("it can't have ", node.op->name);
     RegionReduction reduction;
     reduction.kind = found->second;

@@ -4,6 +4,7 @@
 
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/region_groups.h"
+#include "core/ops/definitions.h"
 #include "core/ops/element_program.h"
 
 namespace kerascnn {
@@ -110,7 +111,7 @@ class Units {
   bool fits(const std::set<int32_t>& nodes, const RegionLimits& most) const {
     const auto ops = std::count_if(nodes.begin(), nodes.end(), [&](int32_t node) {
       const OpDef& op = *graph_.nodes()[node].op;
-      return !op.is_view && op.name != "broadcast_to";
+      return !op.is_view && &op != &op_broadcast_to;
     });
     int num_constants = 0;
     const size_t num_inputs = inputs_of(nodes, &num_constants).size();
@@ -143,7 +144,7 @@ class Units {
   // The nodes that compute the value from what is narrower; none where there is no such way.
   std::set<int32_t> recomputed(ValueId id, const Shape& domain,
                                const std::set<int32_t>& inside) const {
-    if (const Node* node = producer(graph_, id, "broadcast_to")) {
+    if (const Node* node = producer(graph_, id, op_broadcast_to)) {
       if (!broadcasts_to(graph_.value(node->outputs[0]).spec.shape, domain)) return {};
       return {producer_index(graph_, id)};
     }
@@ -229,8 +230,7 @@ class Units {
   bool is_region(const Unit& unit) const {
     if (!unit.group.is_candidate) return false;
     return unit.nodes.size() > 1 ||
-           (unit.nodes.size() == 1 &&
-            graph_.nodes()[unit.nodes.front()].op->name == "column_moments");
+           (unit.nodes.size() == 1 && graph_.nodes()[unit.nodes.front()].op == &op_column_moments);
   }
 
  private:
@@ -303,7 +303,7 @@ class BodyBuilder {
       result = own.input(message("input_", inputs_.size()), value.spec);
       inputs_.push_back(id);
       body_->inputs.push_back(result);
-    } else if (const Node* node = producer(graph_, id, "broadcast_to")) {
+    } else if (const Node* node = producer(graph_, id, op_broadcast_to)) {
       const ValueId narrow = read(node->inputs[0]);
       result = own.apply("broadcast_to", {narrow}, node->attributes)[0];
     } else {

@@ -3,11 +3,10 @@
 
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
-
-constexpr std::string_view kLoss = "sparse_softmax_cross_entropy";
 
 class LossGradientJoiner {
  public:
@@ -33,8 +32,8 @@ class LossGradientJoiner {
 
   void find_pair(int32_t index) {
     const Node& gradient = graph_.nodes()[index];
-    if (gradient.op->name != "sparse_softmax_cross_entropy_grad") return;
-    const Node* loss = producer(graph_, gradient.inputs[1], kLoss);
+    if (gradient.op != &op_sparse_softmax_cross_entropy_grad) return;
+    const Node* loss = producer(graph_, gradient.inputs[1], op_sparse_softmax_cross_entropy);
     if (loss == nullptr || loss->inputs.size() != 2) return;
     const int32_t loss_index = node_index(gradient.inputs[1]);
     const bool same_call =
@@ -51,7 +50,7 @@ class LossGradientJoiner {
 
   void emit(const Node& loss, const Node& gradient) {
     const std::vector<ValueId> joined =
-        rewriter_.apply(kLoss,
+        rewriter_.apply(op_sparse_softmax_cross_entropy,
                         {rewriter_.map(loss.inputs[0]), rewriter_.map(loss.inputs[1]),
                          rewriter_.map(gradient.inputs[0])},
                         loss.attributes, loss.scope);

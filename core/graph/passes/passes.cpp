@@ -1,5 +1,7 @@
 #include "core/graph/passes/passes.h"
 
+#include "core/ops/definitions.h"
+
 #include <algorithm>
 
 #include "core/profile/call_log.h"
@@ -23,8 +25,7 @@ auto with_request(const PassOptions& options, const Graph& graph, OpRef op,
 PassOptions options_by_size(const Graph& graph, const PassOptions& options) {
   int64_t largest = 0;
   for (const Node& node : graph.nodes()) {
-    const bool is_normalization =
-        node.op->name == "batch_norm" || node.op->name == "batch_norm_grad";
+    const bool is_normalization = node.op == &op_batch_norm || node.op == &op_batch_norm_grad;
     if (!node.op->is_elementwise && !is_normalization) continue;
     largest = std::max(largest, num_elements(graph.value(node.outputs[0]).spec.shape));
   }

@@ -1,5 +1,7 @@
 #include "core/graph/passes/region_groups.h"
 
+#include "core/ops/definitions.h"
+
 #include <algorithm>
 #include <functional>
 #include <queue>
@@ -16,9 +18,9 @@ namespace {
 constexpr int64_t kMaxIndependentSize = 1 << 14;
 constexpr size_t kMaxIndependentCandidates = 4;
 
-bool is_reduction(std::string_view name) {
-  return name == "reduce_sum" || name == "reduce_mean" || name == "reduce_max" ||
-         name == "reduce_min";
+bool is_reduction(const OpDef* op) {
+  return op == &op_reduce_sum || op == &op_reduce_mean || op == &op_reduce_max ||
+         op == &op_reduce_min;
 }
 
 // May a value of this shape have one element for each row of the group's domain?
@@ -32,7 +34,7 @@ bool is_row_shape(const RegionGroup& group, const Shape& shape, bool kept) {
 
 // How many elements each result is of, where the reduction is one over the last axes; else 0.
 int64_t reduced_row(const Node& node, const Shape& shape) {
-  if (!is_reduction(node.op->name)) return 0;
+  if (!is_reduction(node.op)) return 0;
   const ReduceGeometry g = reduce_geometry(shape, node.attributes.get_ints("axes"));
   return g.is_simple && g.inner == 1 && g.reduce > 1 ? g.reduce : 0;
 }
@@ -41,8 +43,8 @@ int64_t reduced_row(const Node& node, const Shape& shape) {
 
 bool is_sum_of_columns(const Node& node, const Shape& shape) {
   if (shape.size() < 2 || num_elements(shape) <= shape.back()) return false;
-  if (node.op->name == "column_moments") return true;
-  if (node.op->name != "reduce_sum" && node.op->name != "reduce_mean") return false;
+  if (node.op == &op_column_moments) return true;
+  if (node.op != &op_reduce_sum && node.op != &op_reduce_mean) return false;
   const ReduceGeometry g = reduce_geometry(shape, node.attributes.get_ints("axes"));
   return g.is_simple && g.outer == 1 && g.inner == shape.back();
 }
@@ -125,8 +127,8 @@ void RegionGroups::place(int32_t index) {
   }
   groups_.push_back(std::move(group));
   if (join_as_row(index) || roles_[index] == Role::ColumnSum) return;
-  if (roles_[index] != Role::None || node.op->name == "broadcast_to") join_operands(index);
-  if (roles_[index] == Role::Element && node.op->name != "broadcast_to") join_recent(index);
+  if (roles_[index] != Role::None || node.op == &op_broadcast_to) join_operands(index);
+  if (roles_[index] == Role::Element && node.op != &op_broadcast_to) join_recent(index);
 }
 
 // The group of which the value is a row value; -1 where it is none.
@@ -140,7 +142,7 @@ int32_t RegionGroups::group_of_row(ValueId id) const {
 // An op of what reductions over rows gave joins their group, though its shape is not the domain's.
 bool RegionGroups::join_as_row(int32_t index) {
   const Node& node = graph_.nodes()[index];
-  if (roles_[index] != Role::Element && node.op->name != "reshape") return false;
+  if (roles_[index] != Role::Element && node.op != &op_reshape) return false;
   for (ValueId input : node.inputs) {
     const int32_t other = group_of_row(input);
     if (other < 0) continue;
@@ -166,7 +168,7 @@ bool RegionGroups::join_as_row(int32_t index) {
 
 void RegionGroups::join_operands(int32_t index) {
   const Node& node = graph_.nodes()[index];
-  const bool is_broadcast = node.op->name == "broadcast_to";
+  const bool is_broadcast = node.op == &op_broadcast_to;
   for (ValueId input : node.inputs) {
     const Value& source = graph_.value(input);
     if (source.kind != ValueKind::Result || roles_[source.source] == Role::None) continue;
@@ -312,7 +314,7 @@ bool RegionGroups::fits_limits(const RegionGroup& group) const {
   int outputs = 0, ops = 0;
   for (int32_t index : group.members) {
     const Node& node = graph_.nodes()[index];
-    ops += node.op->is_view || node.op->name == "broadcast_to" ? 0 : 1;
+    ops += node.op->is_view || node.op == &op_broadcast_to ? 0 : 1;
     for (ValueId id : node.inputs) {
       const Value& source = graph_.value(id);
       if (source.kind == ValueKind::Result && is_member(source.source)) continue;

@@ -2,6 +2,7 @@
 
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
+#include "core/ops/definitions.h"
 #include "core/ops/geometry.h"
 
 namespace kerascnn {
@@ -10,8 +11,8 @@ namespace {
 // The value that a sum of columns could be taken of, before it was reshaped; kNoValue where there
 // is none. Its last axis is that of the sum.
 ValueId unshaped_operand(const Graph& graph, const Node& node) {
-  if (node.op->name != "reduce_sum" && node.op->name != "reduce_mean") return kNoValue;
-  const Node* reshape = producer(graph, node.inputs[0], "reshape");
+  if (node.op != &op_reduce_sum && node.op != &op_reduce_mean) return kNoValue;
+  const Node* reshape = producer(graph, node.inputs[0], op_reshape);
   if (reshape == nullptr) return kNoValue;
   const ValueId operand = reshape->inputs[0];
   const Node* source = producer(graph, operand);

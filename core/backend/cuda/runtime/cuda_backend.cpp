@@ -21,7 +21,7 @@ namespace kerascnn::cuda {
 namespace {
 
 // More gain nothing: by then the GPU is full.
-constexpr int64_t kMaxLanes = 4;
+constexpr int64_t kMaxArenas = 4;
 constexpr int64_t kPartOfCache = 4;
 // Results up to this size come by way of page-locked memory.
 constexpr int64_t kMostLandingBytes = 4 << 20;
@@ -124,15 +124,15 @@ RegionLimits CudaBackend::region_limits(const Shape&) const {
 
 int64_t CudaBackend::least_generated_size() const { return cuda::least_generated_size(); }
 
-std::unique_ptr<Executor> CudaBackend::make_executor(Lanes lanes, bool single_steps) {
+std::unique_ptr<Executor> CudaBackend::make_executor(ArenaSteps arenas, bool single_steps) {
   activate();
   if (const int64_t seed = shuffle_seed(); seed > 0) {
-    return make_shuffled_executor(*this, std::move(lanes), seed);
+    return make_shuffled_executor(*this, std::move(arenas), seed);
   }
   if (uses_graphs()) {
-    return std::make_unique<GraphExecutor>(context_, std::move(lanes), counters_, single_steps);
+    return std::make_unique<GraphExecutor>(context_, std::move(arenas), counters_, single_steps);
   }
-  return std::make_unique<LaunchExecutor>(context_, std::move(lanes.front()), counters_);
+  return std::make_unique<LaunchExecutor>(context_, std::move(arenas.front()), counters_);
 }
 
 LaterRuns* CudaBackend::later_runs() {
@@ -146,13 +146,13 @@ int64_t CudaBackend::max_unshared_bytes() const {
   return has_branches ? 2 * static_cast<int64_t>(context_.properties().l2CacheSize) : 0;
 }
 
-// There are as many lanes as a part of the L2 cache holds: where intermediate results are larger,
+// There are as many arenas as a part of the L2 cache holds: where intermediate results are larger,
 // the kernels of one step fill the GPU.
-int64_t CudaBackend::max_lanes(int64_t arena_bytes) const {
+int64_t CudaBackend::max_arenas(int64_t arena_bytes) const {
   if (max_unshared_bytes() == 0) return 1;
-  if (const int64_t wanted = env_positive("KERASCNN_CUDA_LANES", 0); wanted > 0) return wanted;
+  if (const int64_t wanted = env_positive("KERASCNN_CUDA_ARENAS", 0); wanted > 0) return wanted;
   const auto bytes = static_cast<int64_t>(context_.properties().l2CacheSize) / kPartOfCache;
-  return std::clamp<int64_t>(bytes / std::max<int64_t>(arena_bytes, 1), 1, kMaxLanes);
+  return std::clamp<int64_t>(bytes / std::max<int64_t>(arena_bytes, 1), 1, kMaxArenas);
 }
 
 LaunchStats CudaBackend::launch_stats() const {

@@ -25,10 +25,10 @@ class CudaBackend final : public Backend {
   int64_t num_partial_sums(const PlanRequest& request) override;
   RegionLimits region_limits(const Shape& domain) const override;
   int64_t least_generated_size() const override;
-  std::unique_ptr<Executor> make_executor(Lanes lanes, bool single_steps) override;
+  std::unique_ptr<Executor> make_executor(ArenaSteps arenas, bool single_steps) override;
   LaterRuns* later_runs() override;
   int64_t max_unshared_bytes() const override;
-  int64_t max_lanes(int64_t arena_bytes) const override;
+  int64_t max_arenas(int64_t arena_bytes) const override;
   LaunchStats launch_stats() const override;
   void prepare_profile() override;
 

@@ -19,8 +19,8 @@ namespace {
 // ten kernels; more than this gains little and makes capture slower.
 constexpr int64_t kNodesOfTurn = 512;
 constexpr int64_t kLeastOfTurn = 4, kMostOfTurn = 64;  // steps
-// Steps with several lanes get this many times as much: there whole steps run side by side.
-constexpr int64_t kTimesWithLanes = 2;
+// Steps with several arenas get this many times as much: there whole steps run side by side.
+constexpr int64_t kTimesWithArenas = 2;
 // This many runs of one step are left to the loop, such as those of each epoch's last batch. Then
 // it is clear that somebody looks up after each step, and a graph of its own is worth its capture.
 constexpr int64_t kSingleRunsInLoop = 32;
@@ -34,8 +34,8 @@ __global__ void count_turn(int64_t* remaining, cudaGraphConditionalHandle anothe
 }
 
 // A power of two, as numbers of steps often are multiples of one.
-int64_t steps_of_turn(int64_t instructions, bool has_lanes) {
-  const int64_t nodes = has_lanes ? kTimesWithLanes * kNodesOfTurn : kNodesOfTurn;
+int64_t steps_of_turn(int64_t instructions, bool has_arenas) {
+  const int64_t nodes = has_arenas ? kTimesWithArenas * kNodesOfTurn : kNodesOfTurn;
   const int64_t steps = nodes / std::max<int64_t>(instructions, 1);
   return static_cast<int64_t>(
       std::bit_floor(static_cast<uint64_t>(std::clamp(steps, kLeastOfTurn, kMostOfTurn))));
@@ -162,12 +162,12 @@ void set_priorities(const std::vector<PrioritizedNode>& nodes) {
 
 bool uses_branches() { return env_flag("KERASCNN_CUDA_BRANCHES", true); }
 
-GraphExecutor::GraphExecutor(Context& context, Lanes lanes, LaunchCounters& counters,
+GraphExecutor::GraphExecutor(Context& context, ArenaSteps arenas, LaunchCounters& counters,
                              bool single_steps)
     : context_(context),
-      lanes_(std::move(lanes)),
+      arenas_(std::move(arenas)),
       counters_(counters),
-      sizes_(steps_of_turn(size(), lanes_.size() > 1)),
+      sizes_(steps_of_turn(size(), arenas_.size() > 1)),
       uses_loops_(env_flag("KERASCNN_CUDA_LOOPS", true)),
       single_runs_(single_steps ? kSingleRunsInLoop : 0) {
   check(cudaMalloc(&remaining_turns_, sizeof(int64_t)), "cudaMalloc of a loop counter");
@@ -183,7 +183,7 @@ GraphExecutor::~GraphExecutor() {
 std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t steps,
                                                                  cudaStream_t stream) {
   const Dependencies dependencies =
-      uses_branches() ? find_dependencies(lanes_, steps) : chain_dependencies(size() * steps);
+      uses_branches() ? find_dependencies(arenas_, steps) : chain_dependencies(size() * steps);
   // Each kernel lets one other start early, the one that most depends on it: with more, kernels
   // that wait take the place of those that could run. A fill, which does not wait by itself, comes
   // first where memory is poisoned.
@@ -200,7 +200,7 @@ std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t steps,
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
   std::vector<PrioritizedNode> kernels;
   for (size_t i = 0; i < dependencies.size(); ++i) {
-    const Instruction& instruction = instruction_at(lanes_, steps, static_cast<int64_t>(i));
+    const Instruction& instruction = instruction_at(arenas_, steps, static_cast<int64_t>(i));
     const bool may_start_early = any_early && instruction.kernel->starts_early();
     Front front;
     std::vector<const Instruction*> before, running;

@@ -1,7 +1,7 @@
 // Runs a program as a CUDA graph whose loop over steps is on the device, so that any number of
 // steps is a few launches from the host. In the graph a kernel waits only for those whose results
 // or memory it needs (dependencies.h), so that small kernels run side by side, those of the next
-// step beside the last ones of the step before, and where there are lanes whole steps. On the
+// step beside the last ones of the step before, and where there are arenas whole steps. On the
 // longest path a kernel starts while the one before still runs, and waits for its end by itself
 // (device/begin.cuh), which hides what a start costs.
 #pragma once
@@ -33,7 +33,7 @@ struct PrioritizedNode {
 class GraphExecutor : public Executor {
  public:
   // `single_steps`: runs will have one step each, which get a graph without a loop at once.
-  GraphExecutor(Context& context, Lanes lanes, LaunchCounters& counters, bool single_steps);
+  GraphExecutor(Context& context, ArenaSteps arenas, LaunchCounters& counters, bool single_steps);
   ~GraphExecutor() override;
 
   void run(int64_t steps) override;
@@ -45,7 +45,7 @@ class GraphExecutor : public Executor {
     CudaGraphExec exec;
   };
 
-  int64_t size() const { return static_cast<int64_t>(lanes_.front().size()); }
+  int64_t size() const { return static_cast<int64_t>(arenas_.front().size()); }
   // A graph that is one WHILE node; each turn of its body runs some steps.
   Captured capture_loop(int64_t steps);
   // The same steps once, without a loop.
@@ -57,7 +57,7 @@ class GraphExecutor : public Executor {
   void run_profiled(int64_t steps);
 
   Context& context_;
-  Lanes lanes_;
+  ArenaSteps arenas_;
   LaunchCounters& counters_;
   LoopSizes sizes_;
   bool uses_loops_;                     // KERASCNN_CUDA_LOOPS

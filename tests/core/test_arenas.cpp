@@ -1,7 +1,7 @@
 // Which programs get several places for the intermediate results of their steps. Instructions here
 // run nothing.
 #include "check.h"
-#include "core/graph/lanes.h"
+#include "core/graph/arenas.h"
 
 namespace kerascnn {
 namespace {
@@ -12,18 +12,18 @@ class NoKernel : public Kernel {
   std::string description() const override { return "nothing"; }
 };
 
-constexpr int64_t kLaneBytes = 4096;
+constexpr int64_t kArenaBytes = 4096;
 char variables[4096];
-char arenas[2 * kLaneBytes];
+char memory_of_two[2 * kArenaBytes];
 
 // Small letters are variables, capitals intermediate results; each has 16 bytes, or what `bytes`
 // says.
-Instruction instruction(int64_t lane, std::string_view reads, std::string_view writes,
+Instruction instruction(int64_t arena, std::string_view reads, std::string_view writes,
                         int64_t bytes) {
   const auto range = [&](char letter) {
     const bool is_variable = letter >= 'a';
     return MemoryRange{is_variable ? variables + 16 * (letter - 'a')
-                                   : arenas + lane * kLaneBytes + 128 * (letter - 'A'),
+                                   : memory_of_two + arena * kArenaBytes + 128 * (letter - 'A'),
                        is_variable ? 16 : bytes};
   };
   Instruction result;
@@ -35,13 +35,13 @@ Instruction instruction(int64_t lane, std::string_view reads, std::string_view w
 
 double share(const std::vector<std::pair<std::string_view, std::string_view>>& step,
              int64_t bytes = 128) {
-  Lanes lanes(2);
-  for (int64_t lane = 0; lane < 2; ++lane) {
+  ArenaSteps arenas(2);
+  for (int64_t arena = 0; arena < 2; ++arena) {
     for (const auto& [reads, writes] : step) {
-      lanes[static_cast<size_t>(lane)].push_back(instruction(lane, reads, writes, bytes));
+      arenas[static_cast<size_t>(arena)].push_back(instruction(arena, reads, writes, bytes));
     }
   }
-  return independent_share(lanes, {arenas, kLaneBytes});
+  return independent_share(arenas, {memory_of_two, kArenaBytes});
 }
 
 }  // namespace
@@ -68,21 +68,21 @@ TEST(frozen_layers_before_trained_ones_are_independent) {
   CHECK_EQUAL(found, 4.0 / 9.0);  // the two frozen layers, which read one result and write one
 }
 
-TEST(lanes_are_chosen_where_half_of_a_step_is_independent) {
-  const auto lanes = [](std::string_view weights) {
-    Lanes result(2);
-    for (int64_t lane = 0; lane < 2; ++lane) {
-      auto& step = result[static_cast<size_t>(lane)];
-      step = {instruction(lane, "n", "A", 128), instruction(lane, "Aw", "B", 128),
-              instruction(lane, "B", weights, 128), instruction(lane, "n", "n", 128)};
+TEST(arenas_are_chosen_where_half_of_a_step_is_independent) {
+  const auto steps = [](std::string_view weights) {
+    ArenaSteps result(2);
+    for (int64_t arena = 0; arena < 2; ++arena) {
+      auto& step = result[static_cast<size_t>(arena)];
+      step = {instruction(arena, "n", "A", 128), instruction(arena, "Aw", "B", 128),
+              instruction(arena, "B", weights, 128), instruction(arena, "n", "n", 128)};
     }
     return result;
   };
-  const MemoryRange memory = {arenas, kLaneBytes};
-  CHECK_EQUAL(choose_lanes(lanes("m"), memory, 8), 8);
-  CHECK_EQUAL(choose_lanes(lanes("m"), memory, 1), 1);
-  CHECK_EQUAL(choose_lanes(lanes("w"), memory, 8), 1);  // the next step needs what this one wrote
-  CHECK_EQUAL(choose_lanes(Lanes{{}, {}}, memory, 8), 1);
+  const MemoryRange memory = {memory_of_two, kArenaBytes};
+  CHECK_EQUAL(choose_arenas(steps("m"), memory, 8), 8);
+  CHECK_EQUAL(choose_arenas(steps("m"), memory, 1), 1);
+  CHECK_EQUAL(choose_arenas(steps("w"), memory, 8), 1);  // the next step needs what this one wrote
+  CHECK_EQUAL(choose_arenas(ArenaSteps{{}, {}}, memory, 8), 1);
 }
 
 TEST(steps_that_touch_no_memory_of_their_own_have_no_share) {

@@ -10,10 +10,10 @@ namespace kerascnn {
 // side by side for several steps. In training nearly all of them depend on the weights, and so on
 // the step before; in a prediction only the count of the batches does.
 //
-// `lanes` has two lanes, the memory of the first is `memory` and that of the second is elsewhere.
-double independent_share(const Lanes& lanes, const MemoryRange& memory);
+// `arenas` has two arenas, the memory of the first is `memory` and that of the second is elsewhere.
+double independent_share(const ArenaSteps& arenas, const MemoryRange& memory);
 
 // Returns `most` where at least half of a step is independent, else 1.
-int64_t choose_lanes(const Lanes& lanes, const MemoryRange& memory, int64_t most);
+int64_t choose_arenas(const ArenaSteps& arenas, const MemoryRange& memory, int64_t most);
 
 }  // namespace kerascnn

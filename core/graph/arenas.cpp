@@ -1,4 +1,4 @@
-#include "core/graph/lanes.h"
+#include "core/graph/arenas.h"
 
 #include <vector>
 
@@ -47,9 +47,9 @@ int64_t bytes_inside(const std::vector<MemoryRange>& ranges, const MemoryRange& 
 
 }  // namespace
 
-double independent_share(const Lanes& lanes, const MemoryRange& memory) {
-  const std::vector<Instruction>& step = lanes[0];
-  const FirstStep first(find_dependencies(lanes, 2), step.size());
+double independent_share(const ArenaSteps& arenas, const MemoryRange& memory) {
+  const std::vector<Instruction>& step = arenas[0];
+  const FirstStep first(find_dependencies(arenas, 2), step.size());
   int64_t independent = 0, all = 0;
   for (size_t i = 0; i < step.size(); ++i) {
     const int64_t bytes =
@@ -60,9 +60,9 @@ double independent_share(const Lanes& lanes, const MemoryRange& memory) {
   return all == 0 ? 0.0 : static_cast<double>(independent) / static_cast<double>(all);
 }
 
-int64_t choose_lanes(const Lanes& lanes, const MemoryRange& memory, int64_t most) {
-  if (most <= 1 || lanes[0].empty()) return 1;
-  return independent_share(lanes, memory) >= kLeastShare ? most : 1;
+int64_t choose_arenas(const ArenaSteps& arenas, const MemoryRange& memory, int64_t most) {
+  if (most <= 1 || arenas[0].empty()) return 1;
+  return independent_share(arenas, memory) >= kLeastShare ? most : 1;
 }
 
 }  // namespace kerascnn
