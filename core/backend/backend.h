@@ -50,10 +50,12 @@ class Kernel {
   // CUDA: does the first launch of a run wait by itself, before it touches memory, for what it
   // depends on (begin_kernel)? Then it may be started while that still runs.
   virtual bool starts_early() const { return false; }
-  // How many copies of its outputs a run makes, each with a share of a sum, to add them up in the
-  // end; 0 where it does not. The op then takes the attribute "copies" (core/ops/partial_sums.h)
-  // of this number and leaves the addition to its reader.
+  // A kernel that spreads a long sum over the device may make some copies of its outputs, each with
+  // a share of the sum, and add them up in the end. How many copies those are; 0 where it does not.
   virtual int64_t num_partial_sums() const { return 0; }
+  // The kernel without that addition: each output is the stack of its copies, with one more axis in
+  // front, and whoever reads it adds up. Only the sum of a stack is defined, not how it is spread.
+  virtual std::unique_ptr<Kernel> leave_partial_sums() const { return nullptr; }
   // The library and kernel that run, for people: "oneDNN brgconv:avx512_core", "kerascnn
   // elementwise".
   virtual std::string description() const = 0;
@@ -183,11 +185,6 @@ class Backend {
   // Kernels for several nodes (core/graph/fusion.h). Where two of them take a node, the first one
   // gets it.
   virtual std::span<const Fusion* const> fusions() const { return {}; }
-  // Is one own kernel for this op faster on this device than the ops that it stands for? Passes ask
-  // this before they make such an op of others.
-  virtual bool fuses(const PlanRequest&) { return false; }
-  // Kernel::num_partial_sums of the op's kernel, where the device gains if others add them up.
-  virtual int64_t num_partial_sums(const PlanRequest&) { return 0; }
   // The limits for regions whose element ops have this shape.
   virtual RegionLimits region_limits(const Shape&) const { return {}; }
   // For a program whose largest memory-bound op has fewer elements, these limits don't count: all

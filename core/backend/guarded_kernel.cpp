@@ -34,11 +34,14 @@ std::string title_of(const PlanRequest& request) {
 
 class GuardedKernel final : public Kernel {
  public:
-  GuardedKernel(Backend& backend, std::unique_ptr<Kernel> kernel, const PlanRequest& request)
-      : backend_(backend), kernel_(std::move(kernel)), title_(title_of(request)) {
-    for (size_t i = 0; i < request.outputs.size(); ++i) {
-      add(message("output ", i, " (", spec_string(request.outputs[i]), ")"),
-          num_bytes(request.outputs[i]));
+  GuardedKernel(Backend& backend, std::unique_ptr<Kernel> kernel, std::string title,
+                std::vector<TensorSpec> outputs)
+      : backend_(backend),
+        kernel_(std::move(kernel)),
+        title_(std::move(title)),
+        outputs_(std::move(outputs)) {
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      add(message("output ", i, " (", spec_string(outputs_[i]), ")"), num_bytes(outputs_[i]));
     }
   }
 
@@ -49,6 +52,12 @@ class GuardedKernel final : public Kernel {
   int64_t workspace_bytes() const override { return total_; }
   bool keeps_state() const override { return kernel_->keeps_state(); }
   int64_t num_partial_sums() const override { return kernel_->num_partial_sums(); }
+  std::unique_ptr<Kernel> leave_partial_sums() const override {
+    std::vector<TensorSpec> stacks = outputs_;
+    for (TensorSpec& stack : stacks) stack.shape.insert(stack.shape.begin(), num_partial_sums());
+    return std::make_unique<GuardedKernel>(backend_, kernel_->leave_partial_sums(), title_,
+                                           std::move(stacks));
+  }
   std::string description() const override { return kernel_->description(); }
 
   void run(const KernelArgs& args) override {
@@ -92,6 +101,7 @@ class GuardedKernel final : public Kernel {
   Backend& backend_;
   std::unique_ptr<Kernel> kernel_;
   std::string title_;
+  std::vector<TensorSpec> outputs_;
   std::vector<Piece> pieces_;  // of the outputs, then of the workspace
   int64_t total_ = 0;
 };
@@ -105,7 +115,9 @@ bool checks_kernels() {
 
 std::unique_ptr<Kernel> make_guarded_kernel(Backend& backend, std::unique_ptr<Kernel> kernel,
                                             const PlanRequest& request) {
-  return std::make_unique<GuardedKernel>(backend, std::move(kernel), request);
+  return std::make_unique<GuardedKernel>(
+      backend, std::move(kernel), title_of(request),
+      std::vector<TensorSpec>(request.outputs.begin(), request.outputs.end()));
 }
 
 }  // namespace kerascnn

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "core/base/error.h"
 #include "core/graph/memory_plan.h"
 #include "core/graph/program_impl.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 
@@ -58,55 +60,83 @@ namespace {
 
 class BodyKernel final : public Kernel {
  public:
-  explicit BodyKernel(BodyProgram program) : program_(std::move(program)) {}
-
-  // The program leaves its outputs in its memory; what writes or reads one there is given the
-  // place of the kernel's output instead.
-  void run(const KernelArgs& args) override {
-    const std::vector<const void*> inputs(args.inputs.begin(), args.inputs.end());
-    for (Instruction& instruction : program_.instructions(inputs, args.workspace)) {
-      for (const void*& data : instruction.inputs) data = moved(data, args);
-      for (void*& data : instruction.outputs) data = const_cast<void*>(moved(data, args));
-      instruction.kernel->run(
-          {instruction.inputs, instruction.outputs, instruction.workspace, args.stream});
+  BodyKernel(BodyProgram program, const PlanRequest& node, Device device)
+      : program_(std::move(program)), body_bytes_(align_buffer(program_.workspace_bytes())) {
+    // A cast to the same dtype is the copy that every backend has.
+    for (const TensorSpec& spec : node.outputs) {
+      const Attributes attributes = {{"dtype", std::string(dtype_name(spec.dtype))}};
+      const PlanRequest copy{op_cast, attributes, {&spec, 1}, {&spec, 1}};
+      copies_.push_back(plan_kernel(backend(device), copy));
+      copy_bytes_ = std::max(copy_bytes_, copies_.back()->workspace_bytes());
     }
   }
 
-  int64_t workspace_bytes() const override { return program_.workspace_bytes(); }
+  // The program leaves its outputs in its memory. What writes or reads one there is given the
+  // place of the kernel's output instead, where that is possible; else the output is copied.
+  void run(const KernelArgs& args) override {
+    std::vector<size_t> direct, copied;
+    for (size_t i = 0; i < args.outputs.size(); ++i) {
+      if (args.outputs[i] == nullptr) continue;
+      (is_direct(i, direct, args) ? direct : copied).push_back(i);
+    }
+    char* const memory = static_cast<char*>(args.workspace);
+    const auto moved = [&](const void* data) { return moved_to_output(data, direct, args); };
+    for (Instruction& each :
+         program_.instructions({args.inputs.begin(), args.inputs.end()}, memory)) {
+      for (const void*& data : each.inputs) data = moved(data);
+      for (void*& data : each.outputs) data = const_cast<void*>(moved(data));
+      try {
+        each.kernel->run({each.inputs, each.outputs, each.workspace, args.stream});
+      } catch (const Error& error) {
+        throw DeviceError(message(each.label, ": ", error.what()));
+      }
+    }
+    for (const size_t i : copied) {
+      const void* const from = moved(memory + program_.output_offset(i));
+      copies_[i]->run({{&from, 1}, args.outputs.subspan(i, 1), memory + body_bytes_, args.stream});
+    }
+  }
+
+  int64_t workspace_bytes() const override { return body_bytes_ + copy_bytes_; }
   bool keeps_state() const override { return program_.keeps_state(); }
-  std::string description() const override { return program_.description(); }
+  std::string description() const override { return "op by op [" + program_.description() + "]"; }
 
  private:
-  const void* moved(const void* data, const KernelArgs& args) const {
+  // Not where it is an input too, which other nodes may still read, nor where it is the same value
+  // as another output.
+  bool is_direct(size_t output, const std::vector<size_t>& direct, const KernelArgs& args) const {
+    const auto& inputs = args.inputs;
+    const bool is_input =
+        std::find(inputs.begin(), inputs.end(), args.outputs[output]) != inputs.end();
+    return !is_input && std::none_of(direct.begin(), direct.end(), [&](size_t other) {
+      return program_.output_offset(other) == program_.output_offset(output);
+    });
+  }
+
+  const void* moved_to_output(const void* data, const std::vector<size_t>& direct,
+                              const KernelArgs& args) const {
     const auto address = reinterpret_cast<uintptr_t>(data);
-    for (size_t i = 0; i < args.outputs.size(); ++i) {
+    for (const size_t i : direct) {
       const auto begin = reinterpret_cast<uintptr_t>(args.workspace) +
                          static_cast<uintptr_t>(program_.output_offset(i));
       const bool is_inside =
           address >= begin && address - begin < static_cast<uintptr_t>(program_.output_bytes(i));
-      if (!is_inside || args.outputs[i] == nullptr) continue;
-      return static_cast<const char*>(args.outputs[i]) + (address - begin);
+      if (is_inside) return static_cast<const char*>(args.outputs[i]) + (address - begin);
     }
     return data;
   }
 
   BodyProgram program_;
+  int64_t body_bytes_;
+  int64_t copy_bytes_ = 0;
+  std::vector<std::unique_ptr<Kernel>> copies_;  // by output
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> plan_body_kernel(const Body& body, const PlanRequest& node, Device device) {
   BodyProgram program(body, {node.inputs.begin(), node.inputs.end()}, device, node, false);
-  for (size_t i = 0; i < body.outputs.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (program.output_bytes(i) == 0 || program.output_offset(i) != program.output_offset(j)) {
-        continue;
-      }
-      throw ValueError(message(node.op.name, ": two outputs of a body are one value; give each a ",
-                               "kernel of its own"));
-    }
-  }
-  return std::make_unique<BodyKernel>(std::move(program));
+  return std::make_unique<BodyKernel>(std::move(program), node, device);
 }
 
 OpCost body_cost(const Body& body) {

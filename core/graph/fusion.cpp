@@ -11,7 +11,7 @@
 namespace kerascnn {
 namespace {
 
-constexpr std::string_view kFused = "fused";
+constexpr std::string_view kFused = "fused", kCopies = "copies";
 
 const Body& body_of(const Attributes& attributes) { return *attributes.get_bodies("bodies", 1)[0]; }
 
@@ -21,6 +21,10 @@ std::vector<TensorSpec> infer_fused(const Attributes& attributes, Specs inputs) 
                     {inputs.begin(), inputs.end()});
   std::vector<TensorSpec> outputs;
   for (size_t i = 0; i < body.outputs.size(); ++i) outputs.push_back(body.output_spec(i));
+  if (attributes.has(kCopies)) {
+    for (TensorSpec& sum : outputs)
+      sum.shape.insert(sum.shape.begin(), attributes.get_int(kCopies));
+  }
   return outputs;
 }
 
@@ -81,9 +85,9 @@ PatternValue PatternValue::again() const {
   return *this;
 }
 
-PatternValue PatternValue::again_by_all() const {
-  pattern_->call_of(id_).by_all = true;
-  return again();
+PatternValue PatternValue::read_by_fusions() const {
+  pattern_->values_[id_].by_fusions = true;
+  return *this;
 }
 
 PatternValue Pattern::input(std::string name) {
@@ -220,6 +224,19 @@ const std::shared_ptr<Kernel>& fused_kernel(const Attributes& attributes) {
     throw ValueError("fused: only passes make this op, with the kernel that a device planned");
   }
   return kernel;
+}
+
+std::optional<Attributes> leave_partial_sums(const Node& node) {
+  if (node.op != &op_fused) return std::nullopt;
+  const Kernel& kernel = *fused_kernel(node.attributes);
+  const int64_t copies = kernel.num_partial_sums();
+  if (copies == 0) return std::nullopt;
+  auto body = std::make_shared<Body>(body_of(node.attributes));
+  body->kernel = kernel.leave_partial_sums();
+  Attributes attributes = node.attributes;
+  attributes.set("bodies", Bodies{std::move(body)});
+  attributes.set(std::string(kCopies), copies);
+  return attributes;
 }
 
 size_t first_optional_output(const Node& node) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,8 @@ class PatternValue {
   PatternValue call(NodeCondition any, std::vector<PatternValue> others = {}) const;
   // Another result of the same call.
   PatternValue result(size_t index) const;
+  // Nothing is gained unless fusions are all that reads the value, where anything reads it.
+  PatternValue read_by_fusions() const;
 
   // About the call that the value is a result of:
   PatternValue as(std::string name) const;  // what Match calls it
@@ -37,8 +40,6 @@ class PatternValue {
   PatternValue like(const PatternValue& other) const;  // the same op with the same attributes
   // The kernel computes it again, so that others, other fusions included, may read its results.
   PatternValue again() const;
-  // The same, where nothing is gained unless all that read its results are fused.
-  PatternValue again_by_all() const;
 
  private:
   friend class Pattern;
@@ -81,11 +82,11 @@ class Pattern {
     std::string name;
     int32_t like = -1;  // a call
     bool again = false;
-    bool by_all = false;
   };
   struct Value {
     int32_t call = -1;  // -1 for an input
     size_t output = 0;
+    bool by_fusions = false;  // is anything that reads it a part of a fusion?
   };
   struct Named {
     std::string name;
@@ -156,6 +157,11 @@ const std::vector<Pattern>& patterns_of(const Fusion& fusion);
 
 // The kernel that was planned for a call of the op `fused`.
 const std::shared_ptr<Kernel>& fused_kernel(const Attributes& attributes);
+
+// The attributes of the same call of `fused` with a kernel that leaves its partial sums
+// (Kernel::leave_partial_sums): its outputs are stacks of as many as the attribute "copies" says.
+// Nothing where the kernel makes none.
+std::optional<Attributes> leave_partial_sums(const Node& node);
 
 // The outputs of a node from this index on may be left out: the kernel gets null where nobody reads
 // one.

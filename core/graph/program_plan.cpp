@@ -279,10 +279,6 @@ std::shared_ptr<Program> Program::compile(const Graph& graph, const std::vector<
     passes.autotune = options.autotune;
     passes.backend = &target;
     passes.fusions = target.fusions();
-    passes.fuses = [&](const PlanRequest& request) { return target.fuses(request); };
-    passes.num_partial_sums = [&](const PlanRequest& request) {
-      return target.num_partial_sums(request);
-    };
     passes.least_generated_size = target.least_generated_size();
     passes.region_limits = [&](const Shape& domain) { return target.region_limits(domain); };
     passes.runs_side_by_side = target.max_unshared_bytes() > 0 || shuffle_seed() > 0;

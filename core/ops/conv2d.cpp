@@ -9,7 +9,6 @@
 #include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 #include "core/ops/fused_gradient.h"
-#include "core/ops/partial_sums.h"
 
 namespace kerascnn {
 namespace {
@@ -119,12 +118,6 @@ std::vector<TensorSpec> infer_conv2d_gradient(const Attributes& attributes, Spec
   return {{inputs[0].dtype, (g.*result)()}};
 }
 
-std::vector<TensorSpec> infer_conv2d_wgrad(const Attributes& attributes, Specs inputs) {
-  return stack_sums(
-      "conv2d_wgrad", attributes,
-      infer_conv2d_gradient<"conv2d_wgrad", &Conv2DGeometry::kernel_shape>(attributes, inputs));
-}
-
 // The context's strides, padding, dilations and groups, which all three ops have.
 Attributes window_attributes(const GradientContext& context) {
   const Attributes& from = context.attributes();
@@ -173,9 +166,6 @@ std::vector<ValueId> dgrad_gradient(GradientContext& context) {
 }
 
 std::vector<ValueId> wgrad_gradient(GradientContext& context) {
-  if (num_copies("conv2d_wgrad", context.attributes()) > 0) {
-    throw ValueError("conv2d_wgrad: a stack of partial sums has no gradient; leave out copies");
-  }
   const ValueId x = context.input(0), gy = context.input(1);
   const ValueId g = context.output_gradient();
   return {dgrad(context, gy, g, x), conv2d(context, x, g)};
@@ -210,7 +200,7 @@ const OpDef op_conv2d_dgrad = {
 
 const OpDef op_conv2d_wgrad = {
     .name = "conv2d_wgrad",
-    .infer = infer_conv2d_wgrad,
+    .infer = infer_conv2d_gradient<"conv2d_wgrad", &Conv2DGeometry::kernel_shape>,
     .gradient = wgrad_gradient,
     .cost = conv2d_cost<"conv2d_wgrad">,
 };

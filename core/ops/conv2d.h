@@ -1,7 +1,7 @@
 // Sizes of a 2-D convolution, the same for its three ops:
 //   conv2d        x (n, h, w, c), kernel (kh, kw, c / groups, k) -> y (n, oh, ow, k)
 //   conv2d_dgrad  gy, kernel -> gx
-//   conv2d_wgrad  x, gy -> gkernel; with the attribute "copies" a stack (partial_sums.h)
+//   conv2d_wgrad  x, gy -> gkernel
 // Cross-correlation, as in every deep-learning library: the kernel is not flipped.
 #pragma once
 

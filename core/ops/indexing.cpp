@@ -90,20 +90,6 @@ std::vector<TensorSpec> infer_take_batch(const Attributes& attributes, Specs inp
   return {infer_batch("take_batch", attributes, inputs[0], inputs[1], inputs[2])};
 }
 
-std::vector<TensorSpec> infer_take_batches(const Attributes& attributes, Specs inputs) {
-  if (inputs.size() < 3) {
-    throw ValueError(message("take_batches: expected at least 3 inputs (arrays, order, step), ",
-                             "received ", inputs.size()));
-  }
-  const size_t count = inputs.size() - 2;
-  std::vector<TensorSpec> batches;
-  for (size_t i = 0; i < count; ++i) {
-    batches.push_back(
-        infer_batch("take_batches", attributes, inputs[i], inputs[count], inputs[count + 1]));
-  }
-  return batches;
-}
-
 // Inputs: the buffer (rows, ...), a batch of rows and its number. Output: the buffer with the rows
 // from number * batch size on replaced. Rows of the batch that the buffer does not have are left
 // out.
@@ -155,13 +141,6 @@ const OpDef op_take_batch = {
     .name = "take_batch",
     .infer = infer_take_batch,
     .not_differentiable = "it reads samples out of a data set, which is not trained; use gather",
-    .cost = cost_of_picking,
-};
-
-const OpDef op_take_batches = {
-    .name = "take_batches",
-    .infer = infer_take_batches,
-    .not_differentiable = "it reads samples out of data sets, which are not trained; use gather",
     .cost = cost_of_picking,
 };
 

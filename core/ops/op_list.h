@@ -22,7 +22,7 @@
   OP(argsort)                                                                                     \
   /* shape (shape_ops.cpp) and indexing (indexing.cpp) */                                         \
   OP(transpose) OP(broadcast_to) OP(concatenate) OP(slice) OP(slice_grad)                         \
-  OP(gather) OP(gather_grad) OP(one_hot) OP(take_batch) OP(take_batches) OP(put_batch)            \
+  OP(gather) OP(gather_grad) OP(one_hot) OP(take_batch) OP(put_batch)            \
   /* linear algebra (matmul.cpp, dense.cpp) */                                                    \
   OP(matmul) OP(integer_matmul) OP(dense)                                                         \
   /* Fourier transforms (fft.cpp) */                                                              \
@@ -30,8 +30,6 @@
   /* convolution (conv2d.cpp) and pooling (pool2d.cpp) */                                         \
   OP(conv2d) OP(conv2d_dgrad) OP(conv2d_wgrad)                                                    \
   OP(max_pool2d) OP(max_pool2d_grad) OP(avg_pool2d) OP(avg_pool2d_grad)                           \
-  /* what a pass makes of a convolution and the pooling after it (conv2d_max_pool2d.cpp) */       \
-  OP(conv2d_max_pool2d) OP(conv2d_max_pool2d_dgrad) OP(conv2d_max_pool2d_wgrad)                   \
   /* normalization (batch_norm.cpp) */                                                            \
   OP(batch_norm) OP(batch_norm_grad) OP(column_moments)                                           \
   /* losses (cross_entropy.cpp) */                                                                \

@@ -14,9 +14,9 @@ namespace kerascnn {
 
 struct OpDef;
 
-// A gradient may be a stack of partial sums (partial_sums.h), (copies, *shape of its parameter),
-// which the update adds up. How many copies there are, 1 for the gradient itself; 0 where the
-// shapes don't belong together.
+// A gradient may be a stack of partial sums, (copies, *shape of its parameter), which the update
+// adds up (Kernel::leave_partial_sums). How many copies there are, 1 for the gradient itself; 0
+// where the shapes don't belong together.
 int64_t gradient_copies(const Shape& gradient, const Shape& parameter);
 
 // May the gradient of a parameter have this dtype? That is the parameter's own, or one of 16 bits

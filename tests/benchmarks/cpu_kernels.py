@@ -10,8 +10,10 @@ holds on a busy machine too.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +21,10 @@ import torch
 import torch.nn.functional as F
 
 from kerascnn import _core
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from tests.ops import fusions
 
 #                   net and layer, batch, image, channels, filters, kernel, padding
 CONVOLUTIONS = [
@@ -50,7 +56,7 @@ random = np.random.default_rng(0)
 
 class Case(NamedTuple):
     name: str
-    op: str
+    op: str  # or a fusion
     inputs: list[np.ndarray]
     attributes: dict
     peers: list[Callable[[], object]]  # ways of doing the same in PyTorch
@@ -67,7 +73,11 @@ def compile_op(case: Case) -> Callable[[int], None]:
         graph.input(f"input{i}", array.shape, array.dtype.name)
         for i, array in enumerate(case.inputs)
     ]
-    outputs = graph.apply(case.op, values, case.attributes)
+    if case.op in fusions.TRACE:
+        nodes = fusions.Nodes(graph)
+        outputs = fusions.TRACE[case.op](nodes, case.inputs, *values, **case.attributes)
+    else:
+        outputs = graph.apply(case.op, values, case.attributes)
     program = _core.Program.compile(graph, outputs, "cpu")
     tensors = [_core.from_numpy(array, "cpu") for array in case.inputs]
     return lambda steps: program.run(tensors, steps)
@@ -183,15 +193,14 @@ def pooling_cases(name: str, y: np.ndarray) -> Iterator[Case]:
 
 
 def joined_cases() -> Iterator[Case]:
-    """A convolution with bias, relu and max pooling as one op, and its gradients."""
+    """A convolution with bias, relu and max pooling by one kernel, and its gradients."""
     pooling = {"window": [2, 2], "pool_strides": [2, 2], "pool_padding": [0] * 4}
     for name, batch, size, channels, filters, kernel, pad in CONVOLUTIONS:
         x, b = normal(batch, size, size, channels), normal(filters)
         w = normal(kernel, kernel, channels, filters) / np.float32(kernel * channels**0.5)
         geometry = {"strides": [1, 1], "padding": [pad] * 4, "dilations": [1, 1], "groups": 1}
         attributes = {**geometry, **RELU, **pooling}
-        inputs = [_core.from_numpy(a, "cpu") for a in (x, w, b)]
-        y, index = (t.numpy() for t in _core.apply("conv2d_max_pool2d", inputs, attributes))
+        y, index = fusions.call("conv2d_max_pool2d", [x, w, b], attributes, "cpu")
         gy = normal(*y.shape)
         forward: list = []
         backward: dict[str, list] = {"wgrad": [], "dgrad": []}

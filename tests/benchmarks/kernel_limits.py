@@ -5,20 +5,27 @@
 Times the candidates that `config.set_autotune(True)` would for many convolutions (bias, relu, also
 with 2 x 2 max pooling) and their gradients, in float32 with TF32, and prints the best own kernel's
 time over cuDNN's by its heuristics, or over convolution and pooling one after another. The rules of
-core/backend/cuda/convolution/conv2d.cpp and conv2d_max_pool2d.cpp come from this.
+core/backend/cuda/convolution/conv2d.cpp and fusions/conv_pooling.cpp come from this.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import report
 
 import kerascnn as keras
 from kerascnn import _core
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from tests.ops import fusions
 
 CHANNELS = [(1, 32), (3, 32), (3, 64), (16, 16), (16, 32), (32, 32), (32, 64), (48, 48)]
 CHANNELS += [(64, 64), (64, 128), (128, 128)]
@@ -47,7 +54,7 @@ class Convolution(NamedTuple):
         return pixels * self.kernel**2 * self.channels * self.filters
 
     def calls(self) -> Iterator[tuple[str, list[tuple[list[int], str]], dict[str, Any]]]:
-        """Op, inputs and attributes: forward, data gradient, kernel gradient."""
+        """Op or fusion, inputs and attributes: forward, data gradient, kernel gradient."""
         x = [self.batch, self.size, self.size, self.channels]
         w = [self.kernel, self.kernel, self.channels, self.filters]
         pad = [self.kernel // 2] * 4
@@ -84,10 +91,17 @@ def times(convolution: Convolution, device: str) -> dict[str, dict[str, float]]:
         before = keras.profiler.kernel_choices()
         graph = _core.Graph()
         values = [graph.input(f"input{i}", *spec) for i, spec in enumerate(inputs)]
-        outputs = graph.apply(op, values, attributes)
-        _core.Program.compile(graph, outputs, device, optimize=False, autotune=True)
+        if convolution.pooled:
+            arrays = [np.empty(*spec) for spec in inputs]
+            outputs = fusions.TRACE[op](fusions.Nodes(graph), arrays, *values, **attributes)
+        else:
+            outputs = graph.apply(op, values, attributes)
+        # A fusion is made by the passes.
+        optimize = convolution.pooled
+        _core.Program.compile(graph, outputs, device, optimize=optimize, autotune=True)
         for row in keras.profiler.kernel_choices()[len(before) :]:
-            if row["call"].startswith(f"{op}("):
+            call = row["call"]
+            if call.startswith(f"{op}(") or (call.startswith("fused(") and f"fusion={op};" in call):
                 result[op] = {name: 1e6 * seconds for name, seconds in row["seconds"].items()}
     return result
 

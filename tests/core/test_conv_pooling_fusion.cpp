@@ -1,19 +1,20 @@
-// The pass that joins convolution and max pooling, on a device that claims to gain from it. Where
-// the pooling is padded the ops that it makes run the kernels of their parts, so results keep their
-// bits.
-#include <cmath>
+// The fusions that join convolution and max pooling, which both backends have. Kernels that run the
+// matched nodes stand for those of the backends, so results keep their bits.
+#include <algorithm>
+#include <array>
 #include <cstring>
-#include <set>
 #include <string>
 
 #include "check.h"
 #include "core/graph/passes/passes.h"
+#include "fusion_testing.h"
 #include "graph_testing.h"
 
 namespace kerascnn {
 namespace {
 
 using testing::call;
+using testing::count_fused;
 using testing::count_nodes;
 using testing::f32;
 
@@ -24,11 +25,7 @@ const Attributes kHalves = {
 const Attributes kOverlapping = {
     {"window", Shape{3, 3}}, {"strides", Shape{2, 2}}, {"padding", Shape{1, 0, 0, 1}}};
 
-bool is_convolution(const PlanRequest& request) {
-  return request.op.name.starts_with("conv2d_max_pool2d");
-}
-
-const PassOptions kAlways = {true, is_convolution};
+const PassOptions kAlways = testing::with_fusions(testing::kCpuFusions);
 
 Attributes convolution(int64_t padding = 0, int64_t groups = 1) {
   return {
@@ -70,24 +67,11 @@ void check_same_results(const RootedGraph& a, const RootedGraph& b) {
   }
 }
 
-// Of other kernels, in float32.
-void check_close_results(const RootedGraph& a, const RootedGraph& b) {
-  const auto expected = results(a), received = results(b);
-  CHECK_EQUAL(expected.size(), received.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    CHECK_EQUAL(expected[i].size(), received[i].size());
-    double error = 0, norm = 0;
-    for (size_t k = 0; k < expected[i].size(); ++k) {
-      error += std::pow(static_cast<double>(received[i][k]) - expected[i][k], 2);
-      norm += std::pow(static_cast<double>(expected[i][k]), 2);
-    }
-    CHECK(error <= 1e-10 * norm);
-  }
-}
+size_t count_fused(const Graph& graph) { return count_nodes(graph, "fused"); }
 
-size_t count_fused(const Graph& graph) {
-  return count_nodes(graph, "conv2d_max_pool2d") + count_nodes(graph, "conv2d_max_pool2d_dgrad") +
-         count_nodes(graph, "conv2d_max_pool2d_wgrad");
+const Fusion& conv_fusion(std::string_view name) {
+  return *std::find_if(std::begin(testing::kCpuFusions), std::end(testing::kCpuFusions),
+                       [&](const Fusion& fusion) { return fusion.name == name; });
 }
 
 void check_unfused(const RootedGraph& rooted, const PassOptions& options = kAlways) {
@@ -136,40 +120,50 @@ TEST(a_train_step_joins_convolutions_with_their_pooling) {
         const RootedGraph traced = classifier(activation, parameters, pool, has_bias);
         const RootedGraph apart = run_passes(traced), joined = run_passes(traced, kAlways);
         CHECK_EQUAL(count_fused(apart.graph), 0u);
-        CHECK_EQUAL(count_nodes(joined.graph, "conv2d_max_pool2d"), 2u);
+        CHECK_EQUAL(count_fused(joined.graph, "conv2d_max_pool2d"), 2u);
         // The images' gradient is not asked for.
-        CHECK_EQUAL(count_nodes(joined.graph, "conv2d_max_pool2d_dgrad"), 1u);
-        CHECK_EQUAL(count_nodes(joined.graph, "conv2d_max_pool2d_wgrad"), 2u);
+        CHECK_EQUAL(count_fused(joined.graph, "conv2d_max_pool2d_dgrad"), 1u);
+        CHECK_EQUAL(count_fused(joined.graph, "conv2d_max_pool2d_wgrad"), 2u);
         const std::string gradient = activation + "_grad";
         for (const char* gone : {"conv2d", "conv2d_dgrad", "conv2d_wgrad", "max_pool2d",
                                  "max_pool2d_grad", "reduce_sum", gradient.c_str()}) {
           CHECK_EQUAL(count_nodes(joined.graph, gone), 0u);
         }
-        if (pool.get_ints("padding") == Shape(4, 0)) {
-          check_close_results(apart, joined);
-        } else {
-          check_same_results(apart, joined);
-        }
+        check_same_results(apart, joined);
       }
     }
   }
 }
 
-TEST(joined_ops_carry_the_attributes_of_their_parts) {
-  const RootedGraph joined =
-      run_passes(classifier("leaky_relu", {{"negative_slope", 0.25}}, kOverlapping), kAlways);
-  size_t checked = 0;
-  for (const Node& node : joined.graph.nodes()) {
-    if (!node.op->name.starts_with("conv2d_max_pool2d")) continue;
-    ++checked;
-    CHECK_EQUAL(node.attributes.get_string("activation"), "leaky_relu");
-    CHECK_EQUAL(node.attributes.get_double("activation_alpha"), 0.25);
-    CHECK(node.attributes.get_ints("padding") == Shape(4, 1));
-    CHECK(node.attributes.get_ints("window") == (Shape{3, 3}));
-    CHECK(node.attributes.get_ints("pool_strides") == (Shape{2, 2}));
-    CHECK(node.attributes.get_ints("pool_padding") == (Shape{1, 0, 0, 1}));
+// What a kernel is planned from.
+std::unique_ptr<Kernel> check_geometry(const Match& match) {
+  const Conv2DMaxPool2DGeometry g = conv_pool_geometry(match);
+  CHECK(g.activation.kind == Activation::LeakyRelu);
+  CHECK_EQUAL(g.activation.alpha, 0.25);
+  CHECK_EQUAL(g.conv.batch, 4);
+  CHECK_EQUAL(g.conv.pad_left, 1);
+  CHECK(g.pool.input_shape() == g.conv.output_shape());
+  CHECK_EQUAL(g.pool.window_height, 3);
+  CHECK_EQUAL(g.pool.stride_width, 2);
+  CHECK_EQUAL(g.pool.pad_top, 1);
+  CHECK_EQUAL(g.pool.pad_bottom, 0);
+  const bool is_first = g.conv.input_channels == 2;
+  CHECK_EQUAL(g.conv.output_channels, is_first ? 4 : 6);
+  CHECK_EQUAL(g.conv.input_height, is_first ? 13 : 6);
+  if (match.has("gy")) {
+    const ConvPoolArguments at(match);
+    CHECK(at.gy != at.y && at.y != at.index && at.gy != at.index);
   }
-  CHECK_EQUAL(checked, 5u);
+  return match.plan_body();
+}
+
+TEST(kernels_know_the_geometry_of_the_parts) {
+  std::vector<Fusion> checked(std::begin(testing::kCpuFusions), std::end(testing::kCpuFusions));
+  for (Fusion& fusion : checked) fusion.plan = check_geometry;
+  const RootedGraph joined =
+      run_passes(classifier("leaky_relu", {{"negative_slope", 0.25}}, kOverlapping),
+                 testing::with_fusions(checked));
+  CHECK_EQUAL(count_fused(joined.graph), 5u);
 }
 
 TEST(inference_joins_without_gradients) {
@@ -181,42 +175,41 @@ TEST(inference_joins_without_gradients) {
   rooted.outputs = {call(graph, "max_pool2d", {call(graph, "relu", {y})}, kHalves)};
   const RootedGraph joined = run_passes(rooted, kAlways);
   CHECK_EQUAL(joined.graph.nodes().size(), 1u);
-  CHECK_EQUAL(count_nodes(joined.graph, "conv2d_max_pool2d"), 1u);
+  CHECK_EQUAL(count_fused(joined.graph, "conv2d_max_pool2d"), 1u);
   check_same_results(run_passes(rooted), joined);
 }
 
-TEST(the_device_is_asked_for_all_ops_of_a_pair) {
+TEST(a_gradient_without_a_kernel_leaves_its_pair_apart) {
   const RootedGraph traced = classifier("relu", {}, kHalves);
-  std::multiset<std::string> asked;
-  run_passes(traced, {false, [&](const PlanRequest& request) {
-                        if (!is_convolution(request)) return false;
-                        CHECK(!request.allow_tf32);
-                        CHECK(request.outputs.front().dtype == DType::Float32);
-                        asked.insert(std::string(request.op.name));
-                        return true;
-                      }});
-  CHECK_EQUAL(asked.count("conv2d_max_pool2d"), 2u);
-  CHECK_EQUAL(asked.count("conv2d_max_pool2d_dgrad"), 1u);
-  CHECK_EQUAL(asked.count("conv2d_max_pool2d_wgrad"), 2u);
-  CHECK_EQUAL(asked.size(), 5u);
-}
-
-TEST(a_pair_stays_apart_where_one_of_its_ops_gains_nothing) {
-  const RootedGraph traced = classifier("relu", {}, kHalves);
-  for (const char* slow : {"conv2d_max_pool2d", "conv2d_max_pool2d_wgrad"}) {
-    check_unfused(traced, {true, [&](const PlanRequest& request) {
-                             return is_convolution(request) && request.op.name != slow;
-                           }});
-  }
+  check_unfused(traced, testing::with_fusions(testing::kCpuFusions, {"conv2d_max_pool2d_wgrad"}));
   // Only the second convolution has a gradient for its input.
-  const RootedGraph joined = run_passes(
-      traced, {true, [](const PlanRequest& request) {
-                 return is_convolution(request) && request.op.name != "conv2d_max_pool2d_dgrad";
-               }});
+  const RootedGraph joined =
+      run_passes(traced, testing::with_fusions(testing::kCpuFusions, {"conv2d_max_pool2d_dgrad"}));
   CHECK_EQUAL(count_fused(joined.graph), 2u);
   CHECK_EQUAL(count_nodes(joined.graph, "conv2d"), 1u);
   CHECK_EQUAL(count_nodes(joined.graph, "max_pool2d_grad"), 1u);
-  check_close_results(run_passes(traced), joined);
+  check_same_results(run_passes(traced), joined);
+}
+
+TEST(gradients_gain_without_a_kernel_for_the_convolution) {
+  const RootedGraph traced = classifier("relu", {}, kHalves);
+  const RootedGraph joined =
+      run_passes(traced, testing::with_fusions(testing::kCpuFusions, {"conv2d_max_pool2d"}));
+  CHECK_EQUAL(count_fused(joined.graph), 3u);
+  CHECK_EQUAL(count_nodes(joined.graph, "max_pool2d_grad"), 0u);
+  check_same_results(run_passes(traced), joined);
+}
+
+TEST(where_no_kernel_takes_an_activation_its_gradient_comes_first) {
+  const Fusion narrow = {"narrow", pattern_conv2d_max_pool2d_wgrad, [](const Match& match) {
+                           return match.has("activation") ? nullptr : match.plan_body();
+                         }};
+  const Fusion dgrad = conv_fusion("conv2d_max_pool2d_dgrad");
+  const RootedGraph traced = classifier("tanh", {}, kHalves);
+  const RootedGraph joined = run_passes(traced, testing::with_fusions(std::array{narrow, dgrad}));
+  CHECK_EQUAL(count_fused(joined.graph, "narrow"), 2u);
+  CHECK_EQUAL(count_nodes(joined.graph, "tanh_grad"), 2u);
+  check_same_results(run_passes(traced), joined);
 }
 
 TEST(a_cpu_gains_where_the_pooling_is_not_padded) {
@@ -283,7 +276,7 @@ TEST(a_bias_gradient_may_be_read_before_the_kernel_gradient) {
   const RootedGraph joined = run_passes(layer.rooted, kAlways);
   CHECK_EQUAL(count_fused(joined.graph), 2u);
   CHECK_EQUAL(count_nodes(joined.graph, "reduce_sum"), 0u);
-  check_close_results(run_passes(layer.rooted), joined);
+  check_same_results(run_passes(layer.rooted), joined);
 }
 
 TEST(other_sums_of_the_gradient_stay) {
@@ -302,7 +295,7 @@ TEST(other_sums_of_the_gradient_stay) {
     CHECK_EQUAL(count_fused(joined.graph), 2u);
     const bool is_bias_gradient = axes.front() == -2;
     CHECK_EQUAL(count_nodes(joined.graph, "reduce_sum"), is_bias_gradient ? 0u : 1u);
-    check_close_results(run_passes(layer.rooted), joined);
+    check_same_results(run_passes(layer.rooted), joined);
   }
 }
 
@@ -323,7 +316,7 @@ TEST(two_layers_may_share_a_gradient) {
   const RootedGraph joined = run_passes(rooted, kAlways);
   CHECK_EQUAL(count_fused(joined.graph), 4u);
   CHECK_EQUAL(count_nodes(joined.graph, "reduce_sum"), 0u);
-  check_close_results(run_passes(rooted), joined);
+  check_same_results(run_passes(rooted), joined);
 }
 
 }  // namespace

@@ -1,18 +1,20 @@
-// The pass that takes the batches of all arrays in one node, on a device that claims to gain from
-// it, against the nodes one by one: bit for bit.
+// The fusion of CUDA that takes the batches of several arrays, against the nodes one by one: bit
+// for bit.
 #include <cstring>
 
 #include "check.h"
 #include "core/graph/passes/passes.h"
+#include "fusion_testing.h"
 #include "graph_testing.h"
 
 namespace kerascnn {
 namespace {
 
 using testing::call;
+using testing::count_fused;
 using testing::count_nodes;
 
-const PassOptions kAlways = {true, [](const PlanRequest&) { return true; }};
+const PassOptions kAlways = testing::with_cuda_fusions();
 
 struct Batches {
   RootedGraph rooted;
@@ -59,7 +61,7 @@ TEST(images_and_labels_are_taken_together) {
   const RootedGraph apart = run_passes(b.rooted), joined = run_passes(b.rooted, kAlways);
   CHECK_EQUAL(count_nodes(apart.graph, "take_batch"), 2u);
   CHECK_EQUAL(count_nodes(joined.graph, "take_batch"), 0u);
-  CHECK_EQUAL(count_nodes(joined.graph, "take_batches"), 1u);
+  CHECK_EQUAL(count_fused(joined.graph, "take_batches"), 1u);
   CHECK(results(apart) == results(joined));
 }
 
@@ -67,7 +69,7 @@ TEST(batches_of_other_sizes_are_taken_apart) {
   Batches b;
   b.rooted.outputs = {b.take(b.images), b.take(b.labels, 3), b.take(b.order)};
   const RootedGraph joined = run_passes(b.rooted, kAlways);
-  CHECK_EQUAL(count_nodes(joined.graph, "take_batches"), 1u);
+  CHECK_EQUAL(count_fused(joined.graph, "take_batches"), 1u);
   CHECK_EQUAL(count_nodes(joined.graph, "take_batch"), 1u);
   CHECK(results(run_passes(b.rooted)) == results(joined));
 }
@@ -75,10 +77,20 @@ TEST(batches_of_other_sizes_are_taken_apart) {
 TEST(one_batch_stays) {
   Batches b;
   b.rooted.outputs = {b.take(b.labels)};
-  CHECK_EQUAL(count_nodes(run_passes(b.rooted, kAlways).graph, "take_batches"), 0u);
-  b.rooted.outputs = {b.take(b.labels), b.take(b.images)};
-  const PassOptions never = {true, [](const PlanRequest&) { return false; }};
-  CHECK_EQUAL(count_nodes(run_passes(b.rooted, never).graph, "take_batches"), 0u);
+  CHECK_EQUAL(count_fused(run_passes(b.rooted, kAlways).graph, "take_batches"), 0u);
+}
+
+TEST(many_arrays_are_taken_eight_at_a_time) {
+  for (const size_t count : {8, 9, 12}) {
+    Batches b;
+    for (size_t i = 0; i < count; ++i) {
+      const ValueId more = b.graph.input("more", {DType::Int32, {9}});
+      b.rooted.outputs.push_back(b.take(more));
+    }
+    const RootedGraph joined = run_passes(b.rooted, kAlways);
+    CHECK_EQUAL(count_fused(joined.graph, "take_batches"), count == 12 ? 2u : 1u);
+    CHECK_EQUAL(count_nodes(joined.graph, "take_batch"), count == 9 ? 1u : 0u);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The passes for mixed precision: weights rounded together, and updates from narrow gradients.
 #include "check.h"
 #include "core/graph/passes/passes.h"
+#include "fusion_testing.h"
 #include "graph_testing.h"
 
 namespace kerascnn {
@@ -119,9 +120,9 @@ TEST(partial_sums_are_not_rounded_to_sixteen_bits) {
   rooted.outputs =
       graph.apply("sgd_update", {graph.full(f32({}), 0.125), graph.read(kernel), gradient},
                   {{"count", int64_t{1}}, {"momentum", 0.0}, {"nesterov", false}});
-  PassOptions options;
-  options.num_partial_sums = [](const PlanRequest&) { return 3; };
-  const RootedGraph changed = run_passes(rooted, options);
+  const Fusion summing = {"conv2d_wgrad", cuda::pattern_conv2d_wgrad, testing::plan_three_sums};
+  const RootedGraph changed = run_passes(rooted, testing::with_fusions({&summing, 1}));
+  CHECK_EQUAL(testing::count_fused(changed.graph, "conv2d_wgrad"), 1u);
   for (const Node& node : changed.graph.nodes()) CHECK(!node.attributes.has("copies"));
   CHECK_EQUAL(count_nodes(changed.graph, "cast"), 2u);
 }

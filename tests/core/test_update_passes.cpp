@@ -1,11 +1,12 @@
-// The passes at the end of a training step: updates that add up partial sums, on a device that
-// claims to make three of each, and updates of their own for the last gradients.
+// The passes at the end of a training step: updates that add up partial sums, of fusions whose
+// kernels make three of each, and updates of their own for the last gradients.
 #include <cstring>
 #include <functional>
 #include <string>
 
 #include "check.h"
 #include "core/graph/passes/passes.h"
+#include "fusion_testing.h"
 #include "graph_testing.h"
 
 namespace kerascnn {
@@ -15,16 +16,20 @@ using testing::call;
 using testing::count_nodes;
 using testing::f32;
 
-constexpr std::string_view kWgrad = "conv2d_wgrad", kPooledWgrad = "conv2d_max_pool2d_wgrad";
 const Attributes kProduct = {{"transpose_a", false}, {"transpose_b", false}};
 
+const Fusion kSumming[] = {
+    {"conv2d_max_pool2d_wgrad", pattern_conv2d_max_pool2d_wgrad, testing::plan_three_sums},
+    {"conv2d_wgrad", cuda::pattern_conv2d_wgrad, testing::plan_three_sums}};
+
 PassOptions options(bool runs_side_by_side = false) {
-  PassOptions options;
-  options.num_partial_sums = [](const PlanRequest& request) {
-    return request.op.name == kWgrad || request.op.name == kPooledWgrad ? 3 : 0;
-  };
+  PassOptions options = testing::with_fusions(kSumming);
   options.runs_side_by_side = runs_side_by_side;
   return options;
+}
+
+RootedGraph fold(const RootedGraph& rooted) {
+  return eliminate_dead_code(fold_partial_sums(apply_fusions(rooted, options())));
 }
 
 Attributes convolution(const Shape& kernel) {
@@ -134,23 +139,29 @@ struct Step {
 ValueId kernel_gradient(Step& step) {
   const ValueId x = step.graph.input("x", f32({2, 6, 5, 2}));
   const ValueId gy = step.graph.input("gy", f32({2, 4, 3, 4}));
-  return call(step.graph, kWgrad, {x, gy}, convolution({3, 3, 2, 4}));
+  return call(step.graph, "conv2d_wgrad", {x, gy}, convolution({3, 3, 2, 4}));
 }
 
 // Of kernel and bias, with 2 x 2 max pooling.
-std::vector<ValueId> pooled_gradients(Step& step) {
+std::vector<ValueId> pooled_gradients(Step& step, bool has_bias = true) {
   Graph& graph = step.graph;
-  Attributes attributes = convolution({3, 3, 2, 4});
-  attributes.set("activation", std::string("relu"));
-  attributes.set("activation_alpha", 0.0);
-  attributes.set("window", Shape{2, 2});
-  attributes.set("pool_strides", Shape{2, 2});
-  attributes.set("pool_padding", Shape(4, 0));
   const ValueId x = graph.input("pooled_x", f32({2, 6, 6, 2}));
   const ValueId gy = graph.input("pooled_gy", f32({2, 2, 2, 4}));
   const ValueId y = graph.input("pooled_y", f32({2, 2, 2, 4}));
   const ValueId index = graph.input("index", {DType::UInt8, {2, 2, 2, 4}});
-  return graph.apply(kPooledWgrad, {x, gy, y, index}, attributes);
+  const ValueId narrow = call(graph, "relu_grad", {gy, y});
+  const ValueId wide = call(graph, "max_pool2d_grad", {narrow, index},
+                            {{"window", Shape{2, 2}},
+                             {"strides", Shape{2, 2}},
+                             {"padding", Shape(4, 0)},
+                             {"input_shape", Shape{2, 4, 4, 4}}});
+  std::vector<ValueId> gradients = {
+      call(graph, "conv2d_wgrad", {x, wide}, convolution({3, 3, 2, 4}))};
+  if (has_bias) {
+    gradients.push_back(
+        call(graph, "reduce_sum", {narrow}, {{"axes", Shape{0, 1, 2}}, {"keepdims", false}}));
+  }
+  return gradients;
 }
 
 size_t count_stacks(const RootedGraph& rooted) {
@@ -176,9 +187,10 @@ TEST(updates_add_up_partial_sums) {
     } else {
       step.update_with_sgd(momentum);
     }
-    const RootedGraph folded = fold_partial_sums(step.rooted, options());
+    const RootedGraph folded = fold(step.rooted);
     CHECK_EQUAL(count_stacks(folded), 2u);
-    CHECK_EQUAL(folded.graph.nodes().size(), step.graph.nodes().size());
+    // Two gradients and the update are left.
+    CHECK_EQUAL(folded.graph.nodes().size(), 3u);
     step.check_same_training(folded);
     CHECK_EQUAL(count_stacks(run_passes(step.rooted, options())), 2u);
     CHECK_EQUAL(count_stacks(run_passes(step.rooted)), 0u);
@@ -192,17 +204,17 @@ TEST(a_stack_takes_the_shape_of_its_parameter) {
   step.train({3, 3, 2, 4}, pooled[0]);
   step.train({2, 2}, call(step.graph, "reshape", {wide}, {{"shape", Shape{2, 2}}}));
   step.update_with_sgd(0.0);
-  const RootedGraph folded = fold_partial_sums(step.rooted, options());
+  const RootedGraph folded = fold(step.rooted);
   CHECK_EQUAL(count_stacks(folded), 1u);
   CHECK_EQUAL(count_nodes(folded.graph, "reshape"), 1u);
   step.check_same_training(folded);
 }
 
-TEST(the_gradient_of_a_bias_that_nobody_reads_is_left_out) {
+TEST(a_layer_without_a_bias_has_one_stack) {
   Step step;
-  step.train({3, 3, 2, 4}, pooled_gradients(step)[0]);
+  step.train({3, 3, 2, 4}, pooled_gradients(step, false)[0]);
   step.update_with_sgd(0.5);
-  const RootedGraph folded = fold_partial_sums(step.rooted, options());
+  const RootedGraph folded = fold(step.rooted);
   CHECK_EQUAL(count_stacks(folded), 1u);
   step.check_same_training(folded);
 }
@@ -228,7 +240,7 @@ TEST(a_gradient_that_others_need_is_summed_where_it_is_made) {
     step.train({3, 3, 2, 4}, step.graph.input("plain", f32({3, 3, 2, 4})));
     use(step);
     step.update_with_sgd(0.0);
-    CHECK_EQUAL(count_stacks(fold_partial_sums(step.rooted, options())), 0u);
+    CHECK_EQUAL(count_stacks(fold(step.rooted)), 0u);
   }
 }
 
@@ -236,10 +248,9 @@ TEST(a_device_without_partial_sums_keeps_its_gradients) {
   Step step;
   step.train({3, 3, 2, 4}, kernel_gradient(step));
   step.update_with_sgd(0.0);
-  PassOptions none;
-  none.num_partial_sums = [](const PlanRequest&) { return 0; };
-  CHECK_EQUAL(count_stacks(fold_partial_sums(step.rooted, none)), 0u);
-  CHECK_EQUAL(count_stacks(fold_partial_sums(step.rooted, {})), 0u);
+  CHECK_EQUAL(count_stacks(fold_partial_sums(step.rooted)), 0u);
+  const PassOptions whole = testing::with_cuda_fusions();  // kernels that make the sum at once
+  CHECK_EQUAL(count_stacks(fold_partial_sums(apply_fusions(step.rooted, whole))), 0u);
 }
 
 // Gradients that are known after one product, two and three.
@@ -296,7 +307,7 @@ TEST(only_the_update_that_waits_longest_is_split) {
 TEST(a_step_without_updates_stays_as_it_is) {
   RootedGraph rooted;
   rooted.outputs = {call(rooted.graph, "tanh", {rooted.graph.input("x", f32({2}))})};
-  CHECK_EQUAL(fold_partial_sums(rooted, options()).graph.to_string(), rooted.graph.to_string());
+  CHECK_EQUAL(fold_partial_sums(rooted).graph.to_string(), rooted.graph.to_string());
   CHECK_EQUAL(split_updates(rooted, options(true)).graph.to_string(), rooted.graph.to_string());
 }
 

@@ -3,7 +3,6 @@
 # References register themselves: whoever looks one up finds those of all files.
 from . import (  # noqa: F401
     reference_batches,
-    reference_conv_pooling,
     reference_fourier,
     reference_losses,
     reference_optimizers,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from . import (
     cases_batches,
-    cases_conv_pooling,
     cases_custom,
     cases_elementwise,
     cases_fourier,
@@ -29,7 +28,6 @@ _FILES = (
     cases_sequences,
     cases_recurrent,
     cases_fourier,
-    cases_conv_pooling,
     cases_state,
 )
 

@@ -31,28 +31,6 @@ def _take_batch():
     ]
 
 
-def _take_batches():
-    def make(samples, step, batch_size, *arrays):
-        """Each of `arrays` is the shape of a sample; bytes come in between."""
-
-        def call(rng):
-            data = [normal(rng, samples, *shape) for shape in arrays]
-            data.insert(1, integers(rng, "uint8", samples, 5, low=0, high=256))
-            data += [rng.permutation(samples).astype("int32"), np.int64(step)]
-            return data, {"batch_size": batch_size}
-
-        return call
-
-    return [
-        row("take_batches", "images_and_targets", make(10, 1, 4, (4, 4, 1), ())),
-        row("take_batches", "odd_rows", make(9, 2, 4, (5, 3), (3,), (2, 2))),
-        row("take_batches", "one", make(7, 3, 2, (3,))),
-        row("take_batches", "past_the_end", make(5, 9, 2, (2,), (5, 3))),
-        row("take_batches", "many", make(6, 1, 2, *[(i,) for i in range(11)])),
-        large("take_batches", make(70_000, 0, 66_000, (2,), (1,))),
-    ]
-
-
 def _put_batch():
     def make(rows, batch_size, step, *shape):
         def call(rng):
@@ -88,7 +66,7 @@ def _put_batch():
     ]
 
 
-CASES = [*_take_batch(), *_take_batches(), *_put_batch()]
+CASES = [*_take_batch(), *_put_batch()]
 
 _MATRIX = zeros(2, 3)
 _WHOLE = zeros(2, 3, dtype="int32")
@@ -97,13 +75,12 @@ _STEP = np.int64(0)
 _NOTHING = zeros(0, 3)
 
 BAD = [
-    Bad("take_batches", [_MATRIX, _INDEX], {"batch_size": 2}, ValueError, "at least 3 inputs"),
     Bad(
-        "take_batches",
-        [_MATRIX, zeros(4), zeros(4), _STEP],
+        "take_batch",
+        [_MATRIX, zeros(4), _STEP],
         {"batch_size": 2},
         TypeError,
-        "take_batches: the order must be int32",
+        "take_batch: the order must be int32",
     ),
     Bad(
         "take_batch",

@@ -11,7 +11,7 @@ from .case import Array, Attributes
 from .reference import ELEMENT_PARAMETERS
 
 
-class _Nodes:
+class Nodes:
     """Ops of a graph as methods that give their first result."""
 
     def __init__(self, graph: _core.Graph) -> None:
@@ -73,8 +73,68 @@ def dense_loss_dgrad(
     return outputs if rate is None else [*outputs, given]
 
 
+_WINDOW = ("strides", "padding", "dilations", "groups")
+
+
+def _pooling(attributes):
+    return {
+        "window": attributes["window"],
+        "strides": attributes["pool_strides"],
+        "padding": attributes["pool_padding"],
+    }
+
+
+def conv2d_max_pool2d(t, arrays, x, kernel, *bias, activation, activation_alpha, **attributes):
+    window = {name: attributes[name] for name in _WINDOW}
+    wide = t.conv2d(
+        x, kernel, *bias, activation=activation, activation_alpha=activation_alpha, **window
+    )
+    return t.all("max_pool2d", wide, **_pooling(attributes))
+
+
+def _spread(t, gy, y, index, images, kernel, attributes):
+    """The gradient before the activation, and the same at the convolution's full size."""
+    narrow = _undo_activation(t, gy, y, attributes["activation"], attributes["activation_alpha"])
+    pads = attributes["padding"]
+    steps = zip(attributes["strides"], attributes["dilations"], strict=True)
+    size = [
+        (images[1 + i] + pads[2 * i] + pads[2 * i + 1] - (kernel[i] - 1) * dilation - 1) // stride
+        + 1
+        for i, (stride, dilation) in enumerate(steps)
+    ]
+    shape = [images[0], *size, kernel[3]]
+    return narrow, t.max_pool2d_grad(narrow, index, input_shape=shape, **_pooling(attributes))
+
+
+def conv2d_max_pool2d_dgrad(t, arrays, gy, y, index, kernel, *, input_shape, **attributes):
+    _, wide = _spread(t, gy, y, index, input_shape, arrays[3].shape, attributes)
+    window = {name: attributes[name] for name in _WINDOW}
+    return [t.conv2d_dgrad(wide, kernel, input_shape=input_shape, **window)]
+
+
+def conv2d_max_pool2d_wgrad(t, arrays, x, gy, y, index, *, kernel_shape, **attributes):
+    narrow, wide = _spread(t, gy, y, index, arrays[0].shape, kernel_shape, attributes)
+    window = {name: attributes[name] for name in _WINDOW}
+    kernel = t.conv2d_wgrad(x, wide, kernel_shape=kernel_shape, **window)
+    return [kernel, t.reduce_sum(narrow, axes=[0, 1, 2], keepdims=False)]
+
+
+def conv2d_wgrad(t, arrays, x, gy, **attributes):
+    return [t.conv2d_wgrad(x, gy, **attributes)]
+
+
+def take_batches(t, arrays, *inputs, batch_size):
+    *data, order, step = inputs
+    return [t.take_batch(each, order, step, batch_size=batch_size) for each in data]
+
+
 # By fusion: (nodes, the arrays, values of the inputs, attributes) -> values of the outputs.
 TRACE = {
+    "conv2d_max_pool2d": conv2d_max_pool2d,
+    "conv2d_max_pool2d_dgrad": conv2d_max_pool2d_dgrad,
+    "conv2d_max_pool2d_wgrad": conv2d_max_pool2d_wgrad,
+    "conv2d_wgrad": conv2d_wgrad,
+    "take_batches": take_batches,
     "count_matches": count_matches,
     "matmul_activation_grad": matmul_activation_grad,
     "dense_wgrad": dense_wgrad,
@@ -84,12 +144,22 @@ TRACE = {
 
 
 def compile_nodes(
-    fusion: str, arrays: list[Array], attributes: Attributes, device: str, *, optimize: bool
+    fusion: str,
+    arrays: list[Array],
+    attributes: Attributes,
+    device: str,
+    *,
+    optimize: bool,
+    num_outputs: int | None = None,
 ) -> _core.Program:
-    """A program of the nodes; where `optimize`, with the device's kernel for them if it has one."""
+    """A program of the nodes that gives their first `num_outputs` results, by default all.
+
+    Where `optimize`, it has the device's kernel for them, if there is one.
+    """
     graph = _core.Graph()
     values = [graph.input(f"x{i}", x.shape, x.dtype.name) for i, x in enumerate(arrays)]
-    outputs = TRACE[fusion](_Nodes(graph), arrays, *values, **attributes)
+    outputs = TRACE[fusion](Nodes(graph), arrays, *values, **attributes)
+    outputs = outputs[:num_outputs]
     return _core.Program.compile(graph, outputs, device, optimize=optimize, allow_tf32=True)
 
 
@@ -105,4 +175,4 @@ def call(fusion: str, arrays: list[Array], attributes: Attributes, device: str) 
 
 
 def is_fused(program: _core.Program, fusion: str) -> bool:
-    return any(row["label"].split(" (")[0] == fusion for row in program.describe())
+    return any(row["attributes"].get("fusion") == fusion for row in program.describe())

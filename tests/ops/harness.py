@@ -85,7 +85,6 @@ def run_program(
 SUMS = {
     *("reduce_sum", "reduce_mean", "matmul", "dense", "conv2d", "conv2d_dgrad", "conv2d_wgrad"),
     *("avg_pool2d", "avg_pool2d_grad", "max_pool2d_grad", "gather_grad"),
-    *("conv2d_max_pool2d_dgrad", "conv2d_max_pool2d_wgrad"),
 }
 # Old state and a gradient, of which a stack of partial sums is rounded to its dtype in between.
 UPDATES = {"sgd_update", "adam_update"}

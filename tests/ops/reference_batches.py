@@ -13,12 +13,6 @@ def take_batch(data, order, step, batch_size):
     return data[np.clip(order[positions], 0, data.shape[0] - 1)]
 
 
-@reference("take_batches")
-def take_batches(*inputs, batch_size):
-    *arrays, order, step = inputs
-    return tuple(take_batch(array, order, step, batch_size) for array in arrays)
-
-
 @reference("put_batch")
 def put_batch(buffer, batch, step):
     first = np.clip(float(step) * len(batch), -len(batch), len(buffer))

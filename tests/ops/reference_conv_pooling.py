@@ -1,4 +1,4 @@
-"""What the ops mean that join a convolution with its pooling, in NumPy and float64."""
+"""What the fusions compute that join a convolution with its pooling, in NumPy and float64."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from .reference import (
     conv2d_wgrad,
     max_pool2d,
     max_pool2d_grad,
-    reference,
     windows,
 )
 
@@ -26,12 +25,10 @@ def _conv_shape(x, kernel, strides, padding, dilations):
     return [x[0], *count, kernel[3]]
 
 
-@reference("conv2d_max_pool2d")
 def conv2d_max_pool2d(x, kernel, bias=0.0, *, window, pool_strides, pool_padding, **attributes):
     return max_pool2d(conv2d(x, kernel, bias, **attributes), window, pool_strides, pool_padding)
 
 
-@reference("conv2d_max_pool2d_dgrad")
 def conv2d_max_pool2d_dgrad(
     gy, y, index, kernel, *, input_shape, strides, padding, dilations, groups,
     window, pool_strides, pool_padding, **activation,
@@ -43,7 +40,6 @@ def conv2d_max_pool2d_dgrad(
     return conv2d_dgrad(wide, kernel, input_shape=input_shape, **conv)
 
 
-@reference("conv2d_max_pool2d_wgrad")
 def conv2d_max_pool2d_wgrad(
     x, gy, y, index, *, kernel_shape, strides, padding, dilations, groups,
     window, pool_strides, pool_padding, **activation,

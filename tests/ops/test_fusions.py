@@ -11,20 +11,33 @@ import pytest
 
 from kerascnn import _core
 
-from . import fusion_cases_counting, fusion_cases_products, fusions, harness
-from .case import FLOATS
+from . import (
+    fusion_cases_batches,
+    fusion_cases_conv_pooling,
+    fusion_cases_counting,
+    fusion_cases_products,
+    fusions,
+    harness,
+)
 
-CASES = [*fusion_cases_counting.CASES, *fusion_cases_products.CASES]
+CASES = [
+    *fusion_cases_batches.CASES,
+    *fusion_cases_conv_pooling.CASES,
+    *fusion_cases_counting.CASES,
+    *fusion_cases_products.CASES,
+]
 
 # Norm-wise relative errors. TF32 rounds the factors of products to 11 bits. Where kernels take
 # 16-bit numbers, a node by itself rounds its result, and p - 1 is left of such probabilities.
 TOLERANCE = {"float64": 1e-12, "float32": 2.0**-9, "float16": 2.0**-5, "bfloat16": 2.0**-2}
-# Whole numbers.
-EXACT = {"count_matches"}
+# Whole numbers, and copies.
+EXACT = {"count_matches", "take_batches"}
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [pytest.param(case, dtype, id=f"{case}-{dtype}") for case in CASES for dtype in case.dtypes],
+)
 def test_a_fused_kernel_computes_what_its_nodes_do(case, dtype, device, rng):
     inputs, attributes = harness.draw(case, rng, dtype)
     results = []

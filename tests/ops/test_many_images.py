@@ -7,9 +7,9 @@ import pytest
 
 from kerascnn import _core
 
-from . import harness
+from . import fusions, harness
 from .case import few_values
-from .reference import REFERENCES
+from .reference_conv_pooling import conv2d_max_pool2d
 
 OP = "conv2d_max_pool2d"
 SAME_3X3, SAME_5X5, VALID = (1, 1, 1, 1), (2, 2, 2, 2), (0, 0, 0, 0)
@@ -65,12 +65,11 @@ def exact_inputs(rng, images, kernel, bias=True):
 
 
 def run(inputs, values, device):
-    tensors = harness.to_device([x.astype(np.float32) for x in inputs], device)
-    return [y.numpy() for y in _core.apply(OP, tensors, values)]
+    return fusions.call(OP, [x.astype(np.float32) for x in inputs], values, device)
 
 
 def check(inputs, values, device):
-    wanted = REFERENCES[OP](*inputs, **values)
+    wanted = conv2d_max_pool2d(*inputs, **values)
     for result, expected in zip(run(inputs, values, device), wanted, strict=True):
         np.testing.assert_array_equal(result, expected)
 
@@ -96,7 +95,7 @@ def test_rounded_factors(device, rng):
     inputs = [x.astype(np.float32).astype(np.float64) for x in inputs]
     values = attributes(padding, "linear")
     y = run(inputs, values, device)[0].astype(np.float64)
-    wanted = REFERENCES[OP](*inputs, **values)[0]
+    wanted = conv2d_max_pool2d(*inputs, **values)[0]
     # Of 288 products, each with a relative error of below 2^-10 in 68 of 100 cases; maxima and
     # the mean over all results make none of it larger.
     assert np.sqrt(np.mean((y - wanted) ** 2)) <= 2.0**-10 * np.sqrt(288)
@@ -124,14 +123,10 @@ def test_values_alone(name, activation, device, rng):
     images, kernel, padding = LAYERS[name]
     inputs = exact_inputs(rng, images, kernel)
     values = attributes(padding, activation)
-    graph = _core.Graph()
     arrays = [x.astype(np.float32) for x in inputs]
-    places = [graph.input(f"x{i}", list(x.shape), "float32") for i, x in enumerate(arrays)]
-    outputs = graph.apply(OP, places, values)
-    program = _core.Program.compile(graph, outputs[:1], device, allow_tf32=True)
-    program.run(harness.to_device(arrays, device))
-    wanted = REFERENCES[OP](*inputs, **values)[0]
-    np.testing.assert_array_equal(program.outputs()[0].numpy(), wanted)
+    program = fusions.compile_nodes(OP, arrays, values, device, optimize=True, num_outputs=1)
+    wanted = conv2d_max_pool2d(*inputs, **values)[0]
+    np.testing.assert_array_equal(fusions.run(program, arrays, device)[0], wanted)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -156,10 +151,9 @@ def test_hopper_takes_the_kernel_for_many_images(name, cuda_device):
     if "9.0" not in description:
         pytest.skip(f"{description}: other kernels than on compute capability 9.0")
     images, kernel, padding = LAYERS[name]
-    graph = _core.Graph()
-    inputs = [graph.input("x", list(images), "float32"), graph.input("w", list(kernel), "float32")]
-    outputs = graph.apply(OP, inputs, attributes(padding))
-    program = _core.Program.compile(graph, outputs[:1], cuda_device, allow_tf32=True)
+    arrays = [np.zeros(images, np.float32), np.zeros(kernel, np.float32)]
+    values = attributes(padding)
+    program = fusions.compile_nodes(OP, arrays, values, cuda_device, optimize=True, num_outputs=1)
     (call,) = program.describe()
     few = "small_" if images[3] < 4 else ""
     assert call["kernel"] == f"kerascnn conv2d_max_pool2d_{few}many"

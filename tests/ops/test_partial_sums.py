@@ -10,7 +10,9 @@ import pytest
 
 from kerascnn import _core
 
+from . import fusions
 from .reference import REFERENCES
+from .reference_conv_pooling import conv2d_max_pool2d_wgrad
 
 POOL = {"window": [2, 2], "pool_strides": [2, 2], "pool_padding": [0, 0, 0, 0]}
 LINEAR = {"activation": "linear", "activation_alpha": 0.0}
@@ -79,21 +81,9 @@ def draw(name):
         inputs = [x, whole(rng, pooled, dtype), whole(rng, pooled, dtype), index]
         attributes = {**attributes, **POOL, **LINEAR}
     wide = [a if a.dtype == np.uint8 else a.astype("float64") for a in inputs]
-    sums = REFERENCES[op](*wide, **attributes)
+    reference = REFERENCES[op] if op == WGRAD else conv2d_max_pool2d_wgrad
+    sums = reference(*wide, **attributes)
     return op, inputs, attributes, sums if isinstance(sums, tuple) else (sums,)
-
-
-@pytest.mark.parametrize("copies", [1, 2, 5])
-@pytest.mark.parametrize("name", CALLS)
-def test_a_stack_adds_up_to_the_sum(name, copies, device):
-    op, inputs, attributes, sums = draw(name)
-    tensors = [_core.from_numpy(x, device) for x in inputs]
-    results = _core.apply(op, tensors, {**attributes, "copies": copies})
-    for stack, wanted in zip(results, sums, strict=True):
-        assert stack.shape == (copies, *wanted.shape)
-        assert stack.dtype == CALLS[name][3]
-        total = np.array(stack.numpy()).astype("float64").sum(0)
-        assert_equal(total, wanted, LIBRARY.get(name, 0.0))
 
 
 def train_step(name, optimizer, device, optimize=True):
@@ -105,7 +95,8 @@ def train_step(name, optimizer, device, optimize=True):
     inputs = [*inputs, whole(rng, (3, 5), dtype)]
     arrays = [*sums, inputs[-1]]
     given = [graph.input("x", x.shape, x.dtype.name) for x in inputs]
-    gradients = [*graph.apply(op, given[:-1], attributes), given[-1]]
+    nodes = fusions.TRACE[op](fusions.Nodes(graph), inputs, *given[:-1], **attributes)
+    gradients = [*nodes, given[-1]]
     slots = {"sgd": 1, "momentum": 2, "adam": 3}[optimizer]
     start = [np.abs(whole(rng, a.shape, dtype)) for _ in range(slots) for a in arrays]
     variables = [_core.Variable("v", _core.from_numpy(a, device)) for a in start]
@@ -175,21 +166,3 @@ def test_kernels_that_make_partial_sums_leave_them_to_the_update(name, device):
     assert updates == (1 if device == "cpu" else 2)
     plain, *_ = train_step(name, "sgd", device, optimize=False)
     assert all("copies" not in call["attributes"] for call in plain.describe())
-
-
-@pytest.mark.parametrize("op", [WGRAD, POOLED])
-def test_bad_calls(op):
-    _, inputs, attributes, _ = draw("groups" if op == WGRAD else "pooled, odd")
-    tensors = [_core.from_numpy(x, "cpu") for x in inputs]
-    with pytest.raises(ValueError, match=f"^{op}: copies must be positive, received 0"):
-        _core.apply(op, tensors, {**attributes, "copies": 0})
-
-
-def test_a_stack_has_no_gradient():
-    _, inputs, attributes, _ = draw("groups")
-    graph = _core.Graph()
-    values = [graph.input("x", x.shape, "float32") for x in inputs]
-    (stack,) = graph.apply(WGRAD, values, {**attributes, "copies": 2})
-    (loss,) = graph.apply("reduce_sum", [stack], {"axes": [], "keepdims": False})
-    with pytest.raises(ValueError, match="conv2d_wgrad: a stack of partial sums has no gradient"):
-        graph.gradients(loss, values)

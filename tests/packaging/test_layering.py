@@ -30,10 +30,6 @@ EXCEPTIONS = {
     ("memory/storage.cpp", "backend/backend.h"),
     # A copy between two layouts on a GPU is the op that makes a tensor contiguous.
     ("tensor/strided_copy.cpp", "eager/eager.h"),
-    # A kernel that runs a body op by op, on any device.
-    ("backend/body_kernel.h", "graph/body.h"),
-    ("backend/body_kernel.cpp", "graph/body_program.h"),
-    ("backend/body_kernel.cpp", "graph/memory_plan.h"),
     # A region's source text is written from the region.
     ("backend/regions/region_code.h", "graph/region.h"),
     # How many threads this process may use.

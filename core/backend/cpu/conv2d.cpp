@@ -6,8 +6,6 @@
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/widen.h"
-#include "core/backend/stacked_kernel.h"
-#include "core/ops/partial_sums.h"
 #ifdef KERASCNN_WITH_ONEDNN
 #include "core/backend/cpu/onednn/primitives.h"
 #endif
@@ -68,9 +66,6 @@ std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
-  if (num_copies("conv2d_wgrad", request.attributes) > 0) {
-    return plan_stacked(request, plan_conv2d_wgrad, zero_memory);
-  }
   if (is_narrow(request.inputs[0].dtype)) return plan_in_float32(request, plan_conv2d_wgrad);
   const Conv2DGeometry g = conv2d_geometry("conv2d_wgrad", request.attributes, request.inputs);
 #ifdef KERASCNN_WITH_ONEDNN

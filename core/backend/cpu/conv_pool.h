@@ -1,4 +1,5 @@
-// Own kernels of conv2d_max_pool2d and its gradients, where conv_pool_kernels.h has loops for them:
+// Own kernels of convolutions with max pooling and their gradients (core/graph/conv_pooling.h),
+// where conv_pool_kernels.h has loops for them:
 // float32, one group, no dilation, pooling without padding. Null where a call doesn't fit.
 #pragma once
 
@@ -9,14 +10,15 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/cpu/conv_pool_kernels.h"
-#include "core/ops/conv2d_max_pool2d.h"
+#include "core/graph/conv_pooling.h"
 
 namespace kerascnn::cpu {
 
 // Sizes of the padded images, in elements.
 struct ConvPool {
-  explicit ConvPool(const Conv2DMaxPool2DGeometry& geometry);
+  ConvPool(const Conv2DMaxPool2DGeometry& geometry, const ConvPoolArguments& arguments);
 
+  ConvPoolArguments at;  // of a gradient
   Conv2DGeometry conv;
   Pool2DGeometry pool;
   bool relu;                           // else no activation
@@ -55,8 +57,5 @@ bool takes_small_wgrad(const ConvPool& g);
 std::unique_ptr<Kernel> make_small_wgrad(const ConvPool& g, std::unique_ptr<Kernel> otherwise);
 bool takes_small_forward(const ConvPool& g);
 std::unique_ptr<Kernel> make_small_forward(const ConvPool& g, bool has_bias);
-
-// Backend::fuses for the three ops; false for any other.
-bool fuses_conv2d_max_pool2d(const PlanRequest& request);
 
 }  // namespace kerascnn::cpu

@@ -99,7 +99,7 @@ class ListedDgrad final : public Kernel {
         otherwise_(std::move(otherwise)) {}
 
   void run(const KernelArgs& args) override {
-    const float* kernel = input<float>(args, 3);
+    const float* kernel = input<float>(args, g_.at.kernel);
     const int64_t kernel_elements = g_.conv.kernel_height * g_.run * g_.conv.output_channels;
     if (!all_finite(kernel, kernel_elements)) return otherwise_->run(args);
     float* pieces = static_cast<float*>(args.workspace);
@@ -179,9 +179,9 @@ class ListedDgrad final : public Kernel {
     }
     for (int64_t row = 0; row < g_.pool.output_height; ++row) {
       const int64_t at = image * g_.pooled_size() + row * g_.pooled_row();
-      const PooledGradients gradients{input<float>(args, 0) + at,
-                                      g_.relu ? input<float>(args, 1) + at : nullptr,
-                                      input<uint8_t>(args, 2) + at, g_.conv.output_channels};
+      const PooledGradients gradients{
+          input<float>(args, g_.at.gy) + at, g_.relu ? input<float>(args, g_.at.y) + at : nullptr,
+          input<uint8_t>(args, g_.at.index) + at, g_.conv.output_channels};
       const FilterLists lists{g_.pool.output_width,
                               static_cast<int>(g_.window()),
                               m.places,
@@ -301,7 +301,7 @@ class ListedWgrad final : public Kernel {
   }
 
   bool one_image(const KernelArgs& args, int64_t image, const Memory& m) const {
-    const float* x = input<float>(args, 0) + image * g_.image_size();
+    const float* x = input<float>(args, g_.at.x) + image * g_.image_size();
     if (!all_finite(x, g_.image_size())) return false;
     for (int64_t row = 0; row < g_.pool.output_height; row += band_) {
       const int64_t rows = std::min(band_, g_.pool.output_height - row);
@@ -321,9 +321,9 @@ class ListedWgrad final : public Kernel {
                        const Memory& m) const {
     const int64_t filters = g_.conv.output_channels;
     const int64_t at = image * g_.pooled_size() + first * g_.pooled_row();
-    const PooledGradients gradients{input<float>(args, 1) + at,
-                                    g_.relu ? input<float>(args, 2) + at : nullptr,
-                                    input<uint8_t>(args, 3) + at, filters};
+    const PooledGradients gradients{input<float>(args, g_.at.gy) + at,
+                                    g_.relu ? input<float>(args, g_.at.y) + at : nullptr,
+                                    input<uint8_t>(args, g_.at.index) + at, filters};
     const PlaceLists lists{rows,
                            g_.pool.output_width,
                            g_.place_row_step,
@@ -352,7 +352,7 @@ class ListedWgrad final : public Kernel {
                          });
       }
     });
-    float* gbias = output<float>(args, 1);
+    float* gbias = optional_output<float>(args, 1);
     for (int64_t i = 0; gbias != nullptr && i < filters; ++i) {
       gbias[i] = static_cast<float>(sum_of_shares(first.bias + i));
     }

@@ -48,7 +48,7 @@ class SmallWgrad final : public Kernel {
         otherwise_(std::move(otherwise)) {}
 
   void run(const KernelArgs& args) override {
-    if (!all_finite(input<float>(args, 0), g_.conv.batch * g_.image_size())) {
+    if (!all_finite(input<float>(args, g_.at.x), g_.conv.batch * g_.image_size())) {
       return otherwise_->run(args);
     }
     std::atomic<bool> is_finite{true};
@@ -100,12 +100,12 @@ class SmallWgrad final : public Kernel {
   }
 
   void one_image(const KernelArgs& args, int64_t image, const Memory& m) const {
-    pad(g_, input<float>(args, 0) + image * g_.image_size(), kernels_.width, m.image);
+    pad(g_, input<float>(args, g_.at.x) + image * g_.image_size(), kernels_.width, m.image);
     for (int64_t row = 0; row < g_.pool.output_height; ++row) {
       const int64_t at = image * g_.pooled_size() + row * g_.pooled_row();
-      const PooledGradients gradients{input<float>(args, 1) + at,
-                                      g_.relu ? input<float>(args, 2) + at : nullptr,
-                                      input<uint8_t>(args, 3) + at, g_.conv.output_channels};
+      const PooledGradients gradients{
+          input<float>(args, g_.at.gy) + at, g_.relu ? input<float>(args, g_.at.y) + at : nullptr,
+          input<uint8_t>(args, g_.at.index) + at, g_.conv.output_channels};
       std::fill_n(m.sums, filters(), 0.0f);
       kernels_.small_wgrad(window_, gradients, g_.pool.window_width,
                            m.image + row * g_.place_row_step, m.kernel, m.sums);
@@ -128,7 +128,7 @@ class SmallWgrad final : public Kernel {
         gkernel[tap * count + filter] = sum;
       }
     }
-    float* gbias = output<float>(args, 1);
+    float* gbias = optional_output<float>(args, 1);
     for (int64_t i = 0; gbias != nullptr && i < count; ++i) {
       double sum = 0;
       for (int64_t share = 0; share < g_.num_shares(); ++share) sum += cut(args, share).bias[i];

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "core/backend/cpu/conv_pool.h"
+#include "core/backend/cpu/fusions/fusions.h"
 #include "core/backend/cpu/kernel_table.h"
 #include "core/backend/cpu/parallel.h"
 #include "core/backend/dependencies.h"
@@ -101,7 +101,7 @@ RegionLimits CpuBackend::region_limits(const Shape&) const {
           .max_constants = 96};
 }
 
-bool CpuBackend::fuses(const PlanRequest& request) { return cpu::fuses_conv2d_max_pool2d(request); }
+std::span<const Fusion* const> CpuBackend::fusions() const { return cpu::fusions(); }
 
 std::unique_ptr<Executor> CpuBackend::make_executor(ArenaSteps arenas, bool /*single_steps*/) {
   if (const int64_t seed = shuffle_seed(); seed > 0) {

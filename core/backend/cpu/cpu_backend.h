@@ -20,7 +20,7 @@ class CpuBackend : public Backend {
   std::string description() const override;  // "AMD EPYC 9654, 2 threads"
   Allocator& allocator() override { return allocator_; }
   std::span<const KernelTableRow> kernel_table() const override;
-  bool fuses(const PlanRequest& request) override;
+  std::span<const Fusion* const> fusions() const override;
   RegionLimits region_limits(const Shape& domain) const override;
   std::unique_ptr<Executor> make_executor(ArenaSteps arenas, bool single_steps) override;
   LaunchStats launch_stats() const override;

@@ -7,12 +7,12 @@
 #include <array>
 #include <vector>
 
-#include "core/backend/body_kernel.h"
 #include "core/backend/cpu/broadcast.h"
 #include "core/backend/cpu/element_loops.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
+#include "core/graph/body_program.h"
 #include "core/graph/region_program.h"
 
 namespace kerascnn::cpu {
@@ -438,7 +438,7 @@ std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementPr
 std::unique_ptr<Kernel> plan_region(const PlanRequest& request) {
   const Region region = read_region(request.attributes);
   if (const auto program = element_program(region)) return plan_program(request, *program);
-  return plan_body_kernel(request, *region.body, Device{});
+  return plan_body_kernel(*region.body, request, Device{});
 }
 
 }  // namespace kerascnn::cpu

@@ -1,4 +1,4 @@
-// gather and its adjoint, one_hot, take_batch, take_batches, put_batch. Indices outside the axis
+// gather and its adjoint, one_hot, take_batch, put_batch. Indices outside the axis
 // are clamped to it.
 #include <algorithm>
 #include <cstring>
@@ -148,28 +148,6 @@ std::unique_ptr<Kernel> plan_take_batch(const PlanRequest& request) {
     const int64_t start = *input<int64_t>(args, 2) * batch_size;
     take_rows(input<char>(args, 0), input<int32_t>(args, 1), start, output<char>(args, 0),
               batch_size, row_bytes, rows, order_length);
-  });
-}
-
-// arrays (n, ...), order int32 (m,), step int64 () -> a batch of each array
-std::unique_ptr<Kernel> plan_take_batches(const PlanRequest& request) {
-  struct Array {
-    int64_t rows, row_bytes;
-  };
-  std::vector<Array> arrays;
-  for (const TensorSpec& data : request.inputs.first(request.inputs.size() - 2)) {
-    const int64_t rows = data.shape[0];
-    arrays.push_back({rows, rows > 0 ? num_bytes(data) / rows : 0});
-  }
-  const int64_t order_length = size_of(request.inputs[arrays.size()]);
-  const int64_t batch_size = request.attributes.get_int("batch_size");
-  return make_kernel("kerascnn take_batches", [=](const KernelArgs& args) {
-    const int32_t* order = input<int32_t>(args, arrays.size());
-    const int64_t start = *input<int64_t>(args, arrays.size() + 1) * batch_size;
-    for (size_t i = 0; i < arrays.size(); ++i) {
-      take_rows(input<char>(args, i), order, start, output<char>(args, i), batch_size,
-                arrays[i].row_bytes, arrays[i].rows, order_length);
-    }
   });
 }
 

@@ -36,11 +36,6 @@ std::unique_ptr<Kernel> make_kernel(std::string description, Run run, int64_t wo
   return std::make_unique<FunctionKernel<Run>>(std::move(description), workspace, std::move(run));
 }
 
-// A ZeroFunction (stacked_kernel.h).
-inline void zero_memory(void* data, int64_t bytes, void*) {
-  std::memset(data, 0, static_cast<size_t>(bytes));
-}
-
 // The type in which elements of storage type T are computed.
 template <typename T>
 struct Compute {
@@ -157,6 +152,12 @@ const T* input(const KernelArgs& args, size_t index) {
 template <typename T>
 T* output(const KernelArgs& args, size_t index) {
   return static_cast<T*>(args.outputs[index]);
+}
+
+// Null where the call has no such output, or nobody reads it.
+template <typename T>
+T* optional_output(const KernelArgs& args, size_t index) {
+  return index < args.outputs.size() ? output<T>(args, index) : nullptr;
 }
 
 inline int64_t size_of(const TensorSpec& spec) { return num_elements(spec.shape); }

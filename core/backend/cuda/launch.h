@@ -31,7 +31,6 @@ class FunctionKernel final : public Kernel {
   // See the functions of Kernel by these names.
   struct Traits {
     int64_t workspace_bytes = 0;
-    int64_t num_partial_sums = 0;
     bool starts_early = false;
     bool keeps_state = false;
   };
@@ -43,7 +42,6 @@ class FunctionKernel final : public Kernel {
   void run(const KernelArgs& args) override { function_(args); }
   int64_t workspace_bytes() const override { return traits_.workspace_bytes; }
   bool starts_early() const override { return traits_.starts_early; }
-  int64_t num_partial_sums() const override { return traits_.num_partial_sums; }
   bool keeps_state() const override { return traits_.keeps_state; }
   std::string description() const override { return description_; }
 
@@ -74,19 +72,46 @@ inline std::unique_ptr<Kernel> make_early_kernel(std::string description,
           .workspace_bytes = workspace_bytes, .starts_early = true, .keeps_state = keeps_state});
 }
 
-// The same of a function that makes partial sums.
+// A kernel that makes partial sums. The function either adds them up, with the workspace, or leaves
+// them: then its outputs are the stacks.
+class SummingKernel final : public Kernel {
+ public:
+  using Function = std::function<void(const KernelArgs& args, bool adds_up)>;
+
+  SummingKernel(std::string description, Function function, int64_t workspace_bytes,
+                int64_t num_partial_sums)
+      : description_(std::move(description)),
+        function_(std::move(function)),
+        workspace_bytes_(workspace_bytes),
+        num_partial_sums_(num_partial_sums) {}
+
+  void run(const KernelArgs& args) override { function_(args, true); }
+  int64_t workspace_bytes() const override { return workspace_bytes_; }
+  bool starts_early() const override { return true; }
+  std::string description() const override { return description_; }
+  int64_t num_partial_sums() const override { return num_partial_sums_; }
+  std::unique_ptr<Kernel> leave_partial_sums() const override {
+    return make_early_kernel(description_,
+                             [launch = function_](const KernelArgs& args) { launch(args, false); });
+  }
+
+ private:
+  std::string description_;
+  Function function_;
+  int64_t workspace_bytes_;
+  int64_t num_partial_sums_;
+};
+
+// For a function whose first launch is a kernel that begins with begin_kernel(). `num_partial_sums`
+// is 0 where it makes the whole sum at once.
 inline std::unique_ptr<Kernel> make_summing_kernel(std::string description,
-                                                   std::function<void(const KernelArgs&)> function,
+                                                   SummingKernel::Function function,
                                                    int64_t workspace_bytes,
                                                    int64_t num_partial_sums) {
-  return std::make_unique<FunctionKernel>(
-      std::move(description), std::move(function),
-      FunctionKernel::Traits{.workspace_bytes = workspace_bytes,
-                             .num_partial_sums = num_partial_sums,
-                             .starts_early = true});
+  return std::make_unique<SummingKernel>(std::move(description), std::move(function),
+                                         workspace_bytes, num_partial_sums);
 }
 
-// A ZeroFunction (stacked_kernel.h).
 inline void zero_memory(void* data, int64_t bytes, void* stream) {
   check(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), static_cast<cudaStream_t>(stream)),
         "cudaMemsetAsync");
@@ -95,12 +120,12 @@ inline void zero_memory(void* data, int64_t bytes, void* stream) {
 // For begin_kernel(): bit i where load i of a kernel, which reads the inputs `loads[i]`, may come
 // early.
 inline uint32_t settled_loads(const KernelArgs& args,
-                              std::initializer_list<std::initializer_list<unsigned>> loads) {
+                              std::initializer_list<std::initializer_list<size_t>> loads) {
   uint32_t settled = 0;
   unsigned number = 0;
   for (const auto& inputs : loads) {
     uint32_t all = 1;
-    for (unsigned input : inputs) all &= args.settled >> input;
+    for (size_t input : inputs) all &= args.settled >> input;
     settled |= (all & 1) << number++;
   }
   return settled;

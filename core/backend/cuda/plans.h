@@ -14,13 +14,4 @@ namespace kerascnn::cuda {
 KERASCNN_KERNEL_OP_LIST(KERASCNN_DECLARE_PLAN)
 #undef KERASCNN_DECLARE_PLAN
 
-// Backend::fuses for conv2d_max_pool2d and its gradients; false for any other op.
-bool fuses_conv2d_max_pool2d(const PlanRequest& request);
-// The same for take_batches.
-bool fuses_take_batches(const PlanRequest& request);
-
-// Backend::num_partial_sums for these ops.
-int64_t conv2d_wgrad_partial_sums(const PlanRequest& request);
-int64_t conv2d_max_pool2d_wgrad_partial_sums(const PlanRequest& request);
-
 }  // namespace kerascnn::cuda

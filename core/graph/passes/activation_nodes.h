@@ -12,4 +12,9 @@ namespace kerascnn {
 // activation's output, which is the node's second input.
 std::optional<ActivationCall> undone_activation(const Node& node);
 
+// Is it such a node? A condition of patterns (fusion.h).
+inline bool undoes_activation(const Graph&, const Node& node) {
+  return undone_activation(node).has_value();
+}
+
 }  // namespace kerascnn

@@ -31,7 +31,8 @@ class FusionPass {
     drop_incomplete_groups();
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const int32_t group = group_of_[i];
-      if (group == kNone || is_place(static_cast<int32_t>(i))) emit(static_cast<int32_t>(i));
+      const auto node = static_cast<int32_t>(i);
+      if (group == kNone ? !is_made_again(node) : is_place(node)) emit(node);
     }
     return rewriter_.finish();
   }
@@ -55,9 +56,9 @@ class FusionPass {
     for (const Pattern& pattern : patterns_of(fusion)) {
       const auto nodes = nodes_of_.find(pattern.calls_[pattern.first_].op);
       if (nodes == nodes_of_.end()) continue;
-      const PatternMatcher matcher(graph_, readers_, pattern);
+      const PatternMatcher matcher(graph_, readers_, pattern,
+                                   [&](int32_t node) { return group_of_[node] == kNone; });
       for (const int32_t node : nodes->second) {
-        if (group_of_[node] != kNone) continue;
         matcher.match(node,
                       [&](const Binding& binding) { return accept(fusion, pattern, binding); });
       }
@@ -209,7 +210,7 @@ class FusionPass {
     return body;
   }
 
-  // What is computed again by all that read it gains nothing where one of them stays outside.
+  // Values that fusions alone should read gain nothing where something else does.
   void drop_incomplete_groups() {
     for (bool is_changed = true; is_changed;) {
       is_changed = false;
@@ -222,16 +223,32 @@ class FusionPass {
   }
 
   bool is_complete(const Group& group) const {
-    for (size_t i = 0; i < group.binding.nodes.size(); ++i) {
-      if (!group.pattern->calls_[i].by_all) continue;
-      for (const ValueId value : graph_.nodes()[group.binding.nodes[i]].outputs) {
-        if (readers_.is_root(value)) return false;
-        for (const int32_t reader : readers_.nodes(value)) {
-          if (group_of_[reader] == kNone) return false;
-        }
-      }
+    for (size_t i = 0; i < group.binding.values.size(); ++i) {
+      if (!group.pattern->values_[i].by_fusions) continue;
+      const ValueId value = group.binding.values[i];
+      const int32_t call = group.pattern->values_[i].call;
+      const bool is_made_here = call >= 0 && !group.pattern->calls_[call].again;
+      if (readers_.is_root(value) && !is_made_here) return false;
+      const std::vector<int32_t>& nodes = readers_.nodes(value);
+      const auto is_fused = [&](int32_t node) { return group_of_[node] != kNone; };
+      const auto is_taken = [&](int32_t node) { return is_fused(node) || is_made_again(node); };
+      if (!std::all_of(nodes.begin(), nodes.end(), is_taken)) return false;
     }
     return true;
+  }
+
+  // Is the node left out, as all that reads it computes it again?
+  bool is_made_again(int32_t node) const {
+    const std::vector<ValueId>& values = graph_.nodes()[node].outputs;
+    return std::all_of(values.begin(), values.end(), [&](ValueId value) {
+      const std::vector<int32_t>& nodes = readers_.nodes(value);
+      return !readers_.is_root(value) &&
+             std::all_of(nodes.begin(), nodes.end(), [&](int32_t reader) {
+               if (group_of_[reader] == kNone) return false;
+               const std::vector<int32_t>& known = groups_[group_of_[reader]].binding.nodes;
+               return std::find(known.begin(), known.end(), node) != known.end();
+             });
+    });
   }
 
   // A group is emitted where the first of its nodes was that others read.

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/graph/fusion.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
 #include "core/ops/definitions.h"
@@ -10,13 +11,13 @@ namespace {
 
 class PartialSumFolder {
  public:
-  PartialSumFolder(const RootedGraph& source, const PassOptions& options)
+  explicit PartialSumFolder(const RootedGraph& source)
       : rewriter_(source),
         graph_(source.graph),
         readers_(source),
         sums_of_(source.graph.values().size(), kNoValue),
         is_dropped_(source.graph.nodes().size(), false),
-        copies_(source.graph.nodes().size(), 0) {
+        stacked_(source.graph.nodes().size()) {
     std::vector<std::vector<ValueId>> gradients(graph_.nodes().size());  // by their producers
     for (const Node& node : graph_.nodes()) {
       const auto update = find_update_groups(*node.op, node.attributes);
@@ -32,15 +33,15 @@ class PartialSumFolder {
       }
     }
     for (size_t i = 0; i < gradients.size(); ++i) {
-      if (!gradients[i].empty()) decide(static_cast<int32_t>(i), gradients[i], options);
+      if (!gradients[i].empty()) decide(static_cast<int32_t>(i), gradients[i]);
     }
   }
 
   RootedGraph run() {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      if (copies_[i] > 0) {
-        emit_stacks(node, copies_[i]);
+      if (stacked_[i]) {
+        emit_stacks(node, *stacked_[i]);
       } else if (const auto update = find_update_groups(*node.op, node.attributes)) {
         emit_update(node, *update);
       } else if (!is_dropped_[i]) {
@@ -62,7 +63,7 @@ class PartialSumFolder {
   }
 
   // All that is needed of the node must be gradients for updates.
-  void decide(int32_t index, const std::vector<ValueId>& gradients, const PassOptions& options) {
+  void decide(int32_t index, const std::vector<ValueId>& gradients) {
     const Node& node = graph_.nodes()[index];
     const auto is_folded = [&](ValueId output) {
       return std::any_of(gradients.begin(), gradients.end(),
@@ -72,8 +73,8 @@ class PartialSumFolder {
       const bool is_needed = readers_.is_root(output) || !readers_.nodes(output).empty();
       if (is_needed && !is_folded(output)) return;
     }
-    copies_[index] = num_partial_sums(options, graph_, node);
-    if (copies_[index] == 0) return;
+    stacked_[index] = leave_partial_sums(node);
+    if (!stacked_[index]) return;
     for (ValueId gradient : gradients) {
       sums_of_[gradient] = origin(gradient);
       for (ValueId view = gradient; view != sums_of_[gradient];) {
@@ -84,9 +85,7 @@ class PartialSumFolder {
     }
   }
 
-  void emit_stacks(const Node& node, int64_t copies) {
-    Attributes attributes = node.attributes;
-    attributes.set("copies", copies);
+  void emit_stacks(const Node& node, const Attributes& attributes) {
     const std::vector<ValueId> stacks =
         rewriter_.apply(*node.op, rewriter_.map(node.inputs), attributes, node.scope);
     for (size_t i = 0; i < stacks.size(); ++i) rewriter_.replace(node.outputs[i], stacks[i]);
@@ -118,13 +117,12 @@ class PartialSumFolder {
   Readers readers_;
   std::vector<ValueId> sums_of_;  // by gradient that is folded: the output that it is
   std::vector<bool> is_dropped_;  // by node of the source
-  std::vector<int64_t> copies_;   // by node of the source: of its stacks, or 0
+  // By node of the source: the attributes of the node that leaves its partial sums.
+  std::vector<std::optional<Attributes>> stacked_;
 };
 
 }  // namespace
 
-RootedGraph fold_partial_sums(const RootedGraph& source, const PassOptions& options) {
-  return options.num_partial_sums ? PartialSumFolder(source, options).run() : source;
-}
+RootedGraph fold_partial_sums(const RootedGraph& source) { return PartialSumFolder(source).run(); }
 
 }  // namespace kerascnn

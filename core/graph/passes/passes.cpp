@@ -10,17 +10,6 @@ namespace kerascnn {
 
 namespace {
 
-// Calls ask(request) with the request to plan the op.
-template <typename Ask>
-auto with_request(const PassOptions& options, const Graph& graph, OpRef op,
-                  const Attributes& attributes, const std::vector<ValueId>& inputs,
-                  const Ask& ask) {
-  std::vector<TensorSpec> specs;
-  for (ValueId id : inputs) specs.push_back(graph.value(id).spec);
-  const std::vector<TensorSpec> outputs = infer_outputs(*op, attributes, specs);
-  return ask({*op, attributes, specs, outputs, options.allow_tf32, options.autotune});
-}
-
 // As a device takes regions of a program whose memory-bound ops are of these sizes.
 PassOptions options_by_size(const Graph& graph, const PassOptions& options) {
   int64_t largest = 0;
@@ -35,18 +24,6 @@ PassOptions options_by_size(const Graph& graph, const PassOptions& options) {
 }
 
 }  // namespace
-
-int64_t num_partial_sums(const PassOptions& options, const Graph& graph, const Node& node) {
-  if (!options.num_partial_sums) return 0;
-  return with_request(options, graph, *node.op, node.attributes, node.inputs,
-                      options.num_partial_sums);
-}
-
-bool is_gain(const PassOptions& options, const Graph& graph, OpRef op, const Attributes& attributes,
-             const std::vector<ValueId>& inputs) {
-  if (!options.fuses) return false;
-  return with_request(options, graph, op, attributes, inputs, options.fuses);
-}
 
 RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   // What is computed now is none of the layers' work.
@@ -64,8 +41,6 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = shrink_pooling_gradients(rooted);
   rooted = eliminate_dead_code(rooted);
   rooted = fuse_epilogues(rooted);
-  rooted = fuse_conv_pooling(rooted, options);
-  rooted = join_batches(rooted, options);
   rooted = apply_fusions(rooted, options);
   rooted = eliminate_dead_code(rooted);
   rooted = update_from_narrow_gradients(rooted);
@@ -79,7 +54,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = materialize_constants(rooted);
   rooted = join_loss_gradients(rooted);  // a mean's gradient is a stored constant by now
   rooted = eliminate_dead_code(rooted);
-  rooted = fold_partial_sums(rooted, options);
+  rooted = fold_partial_sums(rooted);
   rooted = split_updates(rooted, options);
   return eliminate_dead_code(form_single_regions(rooted, by_size));
 }

@@ -16,11 +16,6 @@ namespace kerascnn {
 // What the passes know of where the graph will run.
 struct PassOptions {
   bool allow_tf32 = true;
-  // Backend::fuses of the device. Where it is missing, no op is made that is faster on some devices
-  // only.
-  std::function<bool(const PlanRequest&)> fuses = nullptr;
-  // Backend::num_partial_sums of the device.
-  std::function<int64_t(const PlanRequest&)> num_partial_sums = nullptr;
   // May kernels run side by side there?
   bool runs_side_by_side = false;
   bool autotune = false;  // of PlanRequest
@@ -31,13 +26,6 @@ struct PassOptions {
   Backend* backend = nullptr;
   std::span<const Fusion* const> fusions = {};
 };
-
-// Does the device gain from this op? `inputs` are values of the graph.
-bool is_gain(const PassOptions& options, const Graph& graph, OpRef op, const Attributes& attributes,
-             const std::vector<ValueId>& inputs);
-
-// PassOptions::num_partial_sums of a node, 0 without it.
-int64_t num_partial_sums(const PassOptions& options, const Graph& graph, const Node& node);
 
 // All passes, in the order that Program::compile uses.
 RootedGraph run_passes(const RootedGraph& source, const PassOptions& options = {});
@@ -74,14 +62,6 @@ RootedGraph shrink_pooling_gradients(const RootedGraph& source);
 // the sum is then rounded once instead of after each op.
 RootedGraph fuse_epilogues(const RootedGraph& source);
 
-// A convolution and the max pooling after it become conv2d_max_pool2d, and their gradients its
-// gradients, where the device has faster kernels for all of them. The sum of the pooled gradient
-// comes with the gradient of the kernel.
-RootedGraph fuse_conv_pooling(const RootedGraph& source, const PassOptions& options);
-
-// All batches that a step takes become one node's, where the device has one kernel for that.
-RootedGraph join_batches(const RootedGraph& source, const PassOptions& options);
-
 // What a fusion of the device matches and has a kernel for becomes one node, `fused`, with that
 // kernel. Equal up to the order of additions.
 RootedGraph apply_fusions(const RootedGraph& source, const PassOptions& options);
@@ -117,9 +97,9 @@ RootedGraph form_single_regions(const RootedGraph& source, const PassOptions& op
 // loss is known before the loss.
 RootedGraph join_loss_gradients(const RootedGraph& source);
 
-// Optimizer updates add up gradients that come as partial sums, where the device makes such and
-// nothing else needs the gradient. Equal up to the order of additions.
-RootedGraph fold_partial_sums(const RootedGraph& source, const PassOptions& options);
+// Optimizer updates add up gradients that come as partial sums, where the kernel of a fusion makes
+// such and nothing else needs the gradient. Equal up to the order of additions.
+RootedGraph fold_partial_sums(const RootedGraph& source);
 
 // The parameters whose gradients are known last get an update of their own, so that those of all
 // others, and the next step's kernels that wait for them, need not wait for the last gradients. It

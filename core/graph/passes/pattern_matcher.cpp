@@ -70,6 +70,7 @@ bool PatternMatcher::may_be(const Binding& binding, size_t call, int32_t node) c
   const Pattern::Call& wanted = pattern_.calls_[call];
   const Node& found = graph_.nodes()[node];
   if (wanted.op != nullptr && wanted.op != found.op) return false;
+  if (!wanted.again && !is_free_(node)) return false;
   if (wanted.operands.size() != found.inputs.size()) return false;
   if (wanted.results.size() > found.outputs.size()) return false;
   if (std::find(binding.nodes.begin(), binding.nodes.end(), node) != binding.nodes.end()) {

@@ -20,8 +20,10 @@ class PatternMatcher {
   // The binding fits in all but who else reads its values.
   using Accept = std::function<bool(const Binding&)>;
 
-  PatternMatcher(const Graph& graph, const Readers& readers, const Pattern& pattern)
-      : graph_(graph), readers_(readers), pattern_(pattern) {}
+  // Only those that `is_free` says of may be calls of the pattern that are not computed again.
+  PatternMatcher(const Graph& graph, const Readers& readers, const Pattern& pattern,
+                 std::function<bool(int32_t)> is_free)
+      : graph_(graph), readers_(readers), pattern_(pattern), is_free_(std::move(is_free)) {}
 
   // Goes through all ways in which the call that searches begin with may be this node, until one
   // is accepted.
@@ -36,6 +38,7 @@ class PatternMatcher {
   const Graph& graph_;
   const Readers& readers_;
   const Pattern& pattern_;
+  std::function<bool(int32_t)> is_free_;
 };
 
 }  // namespace kerascnn

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "core/backend/cuda/fusions/fusions.h"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/plans.h"
 #include "core/backend/cuda/runtime/autotune.h"
-#include "core/backend/stacked_kernel.h"
 #include "core/base/error.h"
-#include "core/ops/partial_sums.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -119,14 +118,6 @@ std::unique_ptr<Kernel> choose(const PlanRequest& request, const Conv2DCall& cal
 
 }  // namespace
 
-int64_t conv2d_wgrad_partial_sums(const PlanRequest& request) {
-  const Conv2DCall call = make_call(request);
-  const auto kernel = is_timed(request, call.geometry.num_products())
-                          ? choose(request, call, kWgrad)
-                          : first_of(own_candidates(call, kWgrad).before_cudnn);
-  return kernel == nullptr ? 0 : kernel->num_partial_sums();
-}
-
 std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
   Conv2DCall call = make_call(request);
   call.has_bias = request.inputs.size() == 3;
@@ -139,18 +130,13 @@ std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
-  Conv2DCall call = make_call(request);
-  call.copies = num_copies(call.op, request.attributes);
-  if (call.copies == 0) return choose(request, call, kWgrad);
-  // The one that was asked how many it makes.
-  auto [candidates, others] = own_candidates(call, kWgrad);
-  candidates.insert(candidates.end(), others.begin(), others.end());
-  candidates.push_back({"kerascnn direct", [&] { return kWgrad.direct(call); }});
-  for (const KernelCandidate& candidate : candidates) {
-    auto kernel = candidate.plan();
-    if (kernel != nullptr && kernel->num_partial_sums() == call.copies) return kernel;
-  }
-  return plan_stacked(request, plan_conv2d_wgrad, zero_memory);
+  return choose(request, make_call(request), kWgrad);
+}
+
+std::unique_ptr<Kernel> plan_fused_conv2d_wgrad(const Match& match) {
+  const PlanRequest whole = match.request();
+  return plan_conv2d_wgrad({op_conv2d_wgrad, match.node("convolution").attributes, whole.inputs,
+                            whole.outputs, whole.allow_tf32, whole.autotune});
 }
 
 }  // namespace kerascnn::cuda

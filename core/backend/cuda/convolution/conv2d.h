@@ -21,12 +21,9 @@ struct Conv2DCall {
   DType dtype = DType::Float32;
   bool has_bias = false;      // conv2d only
   ActivationCall activation;  // conv2d only
-  int64_t copies = 0;         // conv2d_wgrad only: a stack of so many partial sums, or 0
   bool allow_tf32 = true;
 };
 
-// A kernel of conv2d_wgrad whose num_partial_sums() is call.copies writes the stack, any other one
-// the sum.
 std::unique_ptr<Kernel> plan_conv2d_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_dgrad_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_wgrad_direct(const Conv2DCall& call);

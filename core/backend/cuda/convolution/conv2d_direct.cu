@@ -227,16 +227,14 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   const int64_t size = num_elements(g.kernel_shape());
   // Partial sums of float16 and bfloat16 are float32: no stack of the result's dtype.
   const int64_t sums = std::is_same_v<T, C> && p.splits > 1 ? p.splits : 0;
-  const bool is_stack = sums > 0 && call.copies == sums;
-  const int64_t workspace =
-      p.splits > 1 && !is_stack ? p.splits * size * static_cast<int64_t>(sizeof(C)) : 0;
+  const int64_t workspace = p.splits > 1 ? p.splits * size * static_cast<int64_t>(sizeof(C)) : 0;
   const size_t shared = kTaps * kThreads * sizeof(C);
   // The dynamic limit is 48 KiB unless asked for more (25 taps of doubles need 50).
   allow_most_shared_memory(wgrad_kernel<T, C, kTaps>);
   allow_most_shared_memory(wgrad_kernel<T, T, kTaps>);
   return make_summing_kernel(
       "kerascnn conv2d_wgrad",
-      [=, dtype = call.dtype](const KernelArgs& args) {
+      [=, dtype = call.dtype](const KernelArgs& args, bool adds_up) {
         if (size == 0) return;
         const auto stream = static_cast<cudaStream_t>(args.stream);
         const dim3 grid(static_cast<unsigned>(ceil_div(c.output_channels, p.lanes)), p.tap_groups,
@@ -247,11 +245,11 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
           check_launch("conv2d_wgrad");
           return;
         }
-        void* partial = is_stack ? args.outputs[0] : args.workspace;
+        void* partial = adds_up ? args.workspace : args.outputs[0];
         wgrad_kernel<T, C, kTaps><<<grid, kThreads, shared, stream>>>(
             input<T>(args, 0), input<T>(args, 1), static_cast<C*>(partial), c, p);
         check_launch("conv2d_wgrad");
-        if (is_stack) return;
+        if (!adds_up) return;
         launch_sum_partials(dtype, partial, args.outputs[0], p.splits, size, stream);
       },
       workspace, sums);

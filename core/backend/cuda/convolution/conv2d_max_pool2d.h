@@ -16,18 +16,17 @@
 #include <string>
 
 #include "core/backend/backend.h"
+#include "core/graph/conv_pooling.h"
 #include "core/ops/activation_kind.h"
-#include "core/ops/conv2d_max_pool2d.h"
 
 namespace kerascnn::cuda {
 
 struct ConvPoolCall {
-  std::string op;
   Conv2DMaxPool2DGeometry geometry;
   DType dtype = DType::Float32;
-  bool has_bias = false;  // forward only
+  bool has_bias = false;  // or, in a wgrad, its gradient
   bool allow_tf32 = true;
-  int64_t copies = 0;  // wgrad only: stacks of so many partial sums, or 0
+  ConvPoolArguments at;  // of a gradient
 };
 
 // Where a kernel gradient's blocks put their partial sums: copy i begins at i * stride.
@@ -38,8 +37,8 @@ struct PartialSums {
   int64_t bias_stride;
 };
 
-// A wgrad that makes `copies` partial sums: writes the stacks where the call asks for so many, and
-// else adds them up by a second launch. launch(args, sums) starts the kernel.
+// A wgrad that makes `copies` partial sums and adds them up by a second launch, if they are not
+// left to the reader. launch(args, sums) starts the kernel.
 std::unique_ptr<Kernel> make_conv_pool_wgrad(
     std::string description, const ConvPoolCall& call, int64_t copies,
     std::function<void(const KernelArgs& args, const PartialSums& sums)> launch);

@@ -310,12 +310,12 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
                                               : conv_pool_wgrad_small_kernel<kKernel, false>;
   allow_most_shared_memory(kernel);
   return make_conv_pool_wgrad("kerascnn conv2d_max_pool2d_wgrad_small", call, p.splits,
-                              [=](const KernelArgs& args, const PartialSums& sums) {
+                              [=, at = call.at](const KernelArgs& args, const PartialSums& sums) {
                                 kernel<<<grid, kWgradThreads, static_cast<size_t>(bytes),
                                          static_cast<cudaStream_t>(args.stream)>>>(
-                                    input<float>(args, 0), input<float>(args, 1),
-                                    input<float>(args, 2), input<uint8_t>(args, 3), sums, c, band,
-                                    p, settled_loads(args, {{0, 2, 3}}));
+                                    input<float>(args, at.x), input<float>(args, at.gy),
+                                    input<float>(args, at.y), input<uint8_t>(args, at.index), sums,
+                                    c, band, p, settled_loads(args, {{at.x, at.y, at.index}}));
                                 check_launch("conv2d_max_pool2d_wgrad_small");
                               });
 }

@@ -393,10 +393,12 @@ std::unique_ptr<Kernel> plan_dgrad(const ConvPoolCall& call) {
   const auto kernel = is_simple(c.activation) ? conv_pool_dgrad_tf32_kernel<kKernel, kTiles, true>
                                               : conv_pool_dgrad_tf32_kernel<kKernel, kTiles, false>;
   allow_most_shared_memory(kernel);
-  return make_early_kernel("kerascnn conv2d_max_pool2d_dgrad_tf32", [=](const KernelArgs& args) {
+  return make_early_kernel("kerascnn conv2d_max_pool2d_dgrad_tf32", [=, at = call.at](
+                                                                        const KernelArgs& args) {
     kernel<<<layout.grid, layout.threads, layout.bytes, static_cast<cudaStream_t>(args.stream)>>>(
-        input<float>(args, 0), input<float>(args, 1), input<uint8_t>(args, 2),
-        input<float>(args, 3), output<float>(args, 0), c, layout.tiles, settled_loads(args, {{3}}));
+        input<float>(args, at.gy), input<float>(args, at.y), input<uint8_t>(args, at.index),
+        input<float>(args, at.kernel), output<float>(args, 0), c, layout.tiles,
+        settled_loads(args, {{at.kernel}}));
     check_launch("conv2d_max_pool2d_dgrad_tf32");
   });
 }

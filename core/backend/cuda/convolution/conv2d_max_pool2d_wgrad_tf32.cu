@@ -426,13 +426,13 @@ std::unique_ptr<Kernel> plan_wgrad(const ConvPoolCall& call) {
   const int copies = t.splits / t.cluster;
   return make_conv_pool_wgrad(
       "kerascnn conv2d_max_pool2d_wgrad_tf32", call, copies,
-      [=, blocks = grid(t.splits), alone = alone, in_clusters = in_clusters](
+      [=, at = call.at, blocks = grid(t.splits), alone = alone, in_clusters = in_clusters](
           const KernelArgs& args, const PartialSums& partial) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
-        const auto *x = input<float>(args, 0), *gy = input<float>(args, 1),
-                   *y = input<float>(args, 2);
-        const auto* index = input<uint8_t>(args, 3);
-        const uint32_t settled = settled_loads(args, {{0}});
+        const auto *x = input<float>(args, at.x), *gy = input<float>(args, at.gy),
+                   *y = input<float>(args, at.y);
+        const auto* index = input<uint8_t>(args, at.index);
+        const uint32_t settled = settled_loads(args, {{at.x}});
         if (clusters) {
           ClusterLaunch(blocks, threads, kClusterBlocks, bytes, stream)
               .run(in_clusters, x, gy, y, index, partial, c, t, settled);

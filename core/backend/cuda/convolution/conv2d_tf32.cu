@@ -413,11 +413,11 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   const int64_t size = num_elements(geometry.kernel_shape());
   const dim3 grid(static_cast<unsigned>(across), static_cast<unsigned>(down), split.splits);
   const int64_t sums = split.splits > 1 ? split.splits : 0;
-  const bool adds_up = sums > 0 && call.copies != sums;
   return make_summing_kernel(
       "kerascnn conv2d_wgrad_tf32",
-      [=](const KernelArgs& args) {
+      [=](const KernelArgs& args, bool adds_up) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
+        adds_up = adds_up && sums > 0;
         float* partial = adds_up ? static_cast<float*>(args.workspace) : output<float>(args, 0);
         kernel<<<grid, kBlock, sizeof(Tiles), stream>>>(input<float>(args, 0),
                                                         input<float>(args, 1), partial, g, split);
@@ -426,7 +426,7 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
           launch_sum_partials(DType::Float32, partial, args.outputs[0], split.splits, size, stream);
         }
       },
-      adds_up ? sums * size * static_cast<int64_t>(sizeof(float)) : 0, sums);
+      sums * size * static_cast<int64_t>(sizeof(float)), sums);
 }
 
 // 16-byte copies along the channels, 32-bit pixel numbers, tensor cores that know TF32.

@@ -246,11 +246,11 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   const dim3 grid(static_cast<unsigned>(ceil_div(c.output_channels, p.lanes)), p.tap_groups,
                   p.splits);
   const int64_t sums = p.splits > 1 ? p.splits : 0;
-  const bool adds_up = sums > 0 && call.copies != sums;
   return make_summing_kernel(
       "kerascnn conv2d_wgrad_tiled",
-      [=](const KernelArgs& args) {
+      [=](const KernelArgs& args, bool adds_up) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
+        adds_up = adds_up && sums > 0;
         float* partial = adds_up ? static_cast<float*>(args.workspace) : output<float>(args, 0);
         wgrad_tiled_kernel<kTaps><<<grid, kThreads, static_cast<size_t>(bytes), stream>>>(
             input<float>(args, 0), input<float>(args, 1), partial, c, band, p);
@@ -259,7 +259,7 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
           launch_sum_partials(DType::Float32, partial, args.outputs[0], p.splits, size, stream);
         }
       },
-      adds_up ? sums * size * static_cast<int64_t>(sizeof(float)) : 0, sums);
+      sums * size * static_cast<int64_t>(sizeof(float)), sums);
 }
 
 template <bool kTurned>

@@ -5,7 +5,10 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
+#include "core/graph/conv_pooling.h"
 #include "core/graph/fusion.h"
 #include "core/graph/passes/activation_nodes.h"
 #include "core/ops/definitions.h"
@@ -14,11 +17,16 @@ namespace kerascnn::cuda {
 
 // Where two take a node, the first one gets it.
 #define KERASCNN_CUDA_FUSIONS(FUSION)              \
+  FUSION(conv2d_max_pool2d)                        \
+  FUSION(conv2d_max_pool2d_dgrad)                  \
+  FUSION(conv2d_max_pool2d_wgrad)                  \
+  FUSION(conv2d_wgrad)                             \
   FUSION(dense_sparse_softmax_cross_entropy_dgrad) \
   FUSION(dense_sparse_softmax_cross_entropy)       \
   FUSION(matmul_activation_grad)                   \
   FUSION(dense_wgrad)                              \
-  FUSION(count_matches)
+  FUSION(count_matches)                            \
+  FUSION(take_batches)
 
 std::span<const Fusion* const> fusions();
 
@@ -26,10 +34,9 @@ std::span<const Fusion* const> fusions();
 KERASCNN_CUDA_FUSIONS(KERASCNN_DECLARE_FUSION)
 #undef KERASCNN_DECLARE_FUSION
 
-// The gradient of an activation that follows from its output, the second operand.
-inline bool undoes_activation(const Graph&, const Node& node) {
-  return undone_activation(node).has_value();
-}
+using kerascnn::pattern_conv2d_max_pool2d;
+using kerascnn::pattern_conv2d_max_pool2d_dgrad;
+using kerascnn::pattern_conv2d_max_pool2d_wgrad;
 
 // A product of two matrices, of which these are transposed.
 template <bool kTransposeA, bool kTransposeB>
@@ -120,6 +127,14 @@ inline void pattern_dense_wgrad(Pattern& pattern) {
   pattern.output("bias", bias);
 }
 
+// The gradient of a convolution's kernel by itself, so that the update may add up its partial sums
+// (Kernel::leave_partial_sums).
+inline void pattern_conv2d_wgrad(Pattern& pattern) {
+  const PatternValue x = pattern.input("x");
+  pattern.output("kernel gradient",
+                 x.call(op_conv2d_wgrad, {pattern.input("gy")}).as("convolution"));
+}
+
 // How often a classifier is right: in how many rows of the scores (n, classes) the first maximum,
 // or the first NaN where there is one, is at the label. Class numbers are compared with labels (n,)
 // after a cast to their dtype.
@@ -144,6 +159,20 @@ inline void pattern_count_matches(Pattern& pattern) {
     return graph.value(node.outputs[0]).spec == TensorSpec{DType::Float32, {}};
   });
   pattern.output("count", count);
+}
+
+// The same batch of several arrays, such as images and their labels.
+constexpr size_t kMostTakenArrays = 8;
+inline void pattern_take_batches(Pattern& pattern) {
+  size_t count = 2;
+  while (count < kMostTakenArrays && pattern.has("array " + std::to_string(count))) ++count;
+  std::vector<PatternValue> batches;
+  for (size_t i = 0; i < count; ++i) batches.push_back(pattern.input("array"));
+  const PatternValue order = pattern.input("order"), step = pattern.input("step");
+  for (PatternValue& batch : batches) {
+    batch = batch.call(op_take_batch, {order, step}).as("take_batch");
+    pattern.output("batch", batch.like(batches[0]));
+  }
 }
 
 }  // namespace kerascnn::cuda

@@ -1,9 +1,10 @@
-// take_batch, take_batches: the next batch of an array, or of several in one launch. Indices
-// outside the order or the data are clamped to them.
+// The next batch of an array, or of several in one launch. Indices outside the order or the data
+// are clamped to them.
 #include <array>
 
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/grid.cuh"
+#include "core/backend/cuda/fusions/fusions.h"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/movement/copy.cuh"
 #include "core/backend/cuda/movement/indices.cuh"
@@ -16,7 +17,7 @@ namespace kerascnn::cuda {
 namespace {
 
 constexpr int kTakeThreads = 128;  // batches are small: more blocks reach more of the GPU
-constexpr size_t kMaxArrays = 8;   // passed to the kernel by value
+constexpr size_t kMaxArrays = kMostTakenArrays;  // passed to the kernel by value
 
 struct TakenArray {
   const void* data;
@@ -103,45 +104,44 @@ TakenArray taken_array(const PlannedArray& planned, const void* data, void* out)
 }
 
 // arrays (n, ...), order int32 (m,), step int64 () -> a batch of each array
-std::unique_ptr<Kernel> plan(const PlanRequest& request) {
+std::unique_ptr<Kernel> plan(const PlanRequest& request, std::string description,
+                             int64_t batch_size) {
   std::vector<PlannedArray> planned;
   for (const TensorSpec& data : request.inputs.first(request.inputs.size() - 2)) {
     planned.push_back(plan_array(data));
   }
   const int64_t order_length = num_elements(request.inputs[planned.size()].shape);
-  const int64_t batch_size = request.attributes.get_int("batch_size");
-  return make_early_kernel(message("kerascnn ", request.op.name), [=](const KernelArgs& args) {
+  return make_early_kernel(std::move(description), [=](const KernelArgs& args) {
     if (order_length == 0) return;
-    for (size_t first = 0; first < planned.size(); first += kMaxArrays) {
-      TakeParams params{};
-      params.order = input<int32_t>(args, planned.size());
-      params.step = input<int64_t>(args, planned.size() + 1);
-      params.batch_size = batch_size;
-      params.order_length = order_length;
-      int64_t blocks = 0;
-      for (size_t i = first; i < std::min(planned.size(), first + kMaxArrays); ++i) {
-        if (planned[i].row_bytes == 0) continue;
-        TakenArray array = taken_array(planned[i], args.inputs[i], args.outputs[i]);
-        array.first_block = blocks;
-        blocks += grid_for(batch_size * array.words, kTakeThreads);
-        params.arrays[params.count++] = array;
-      }
-      if (blocks == 0) continue;
-      take_batches<<<static_cast<unsigned>(blocks), kTakeThreads, 0,
-                     static_cast<cudaStream_t>(args.stream)>>>(params);
-      check_launch("take_batches");
+    TakeParams params{};
+    params.order = input<int32_t>(args, planned.size());
+    params.step = input<int64_t>(args, planned.size() + 1);
+    params.batch_size = batch_size;
+    params.order_length = order_length;
+    int64_t blocks = 0;
+    for (size_t i = 0; i < planned.size(); ++i) {
+      if (planned[i].row_bytes == 0) continue;
+      TakenArray array = taken_array(planned[i], args.inputs[i], args.outputs[i]);
+      array.first_block = blocks;
+      blocks += grid_for(batch_size * array.words, kTakeThreads);
+      params.arrays[params.count++] = array;
     }
+    if (blocks == 0) return;
+    take_batches<<<static_cast<unsigned>(blocks), kTakeThreads, 0,
+                   static_cast<cudaStream_t>(args.stream)>>>(params);
+    check_launch("take_batches");
   });
 }
 
 }  // namespace
 
-bool fuses_take_batches(const PlanRequest& request) {
-  return &request.op == &op_take_batches && request.inputs.size() - 2 <= kMaxArrays;
+std::unique_ptr<Kernel> plan_take_batch(const PlanRequest& request) {
+  return plan(request, "kerascnn take_batch", request.attributes.get_int("batch_size"));
 }
 
-std::unique_ptr<Kernel> plan_take_batch(const PlanRequest& request) { return plan(request); }
-
-std::unique_ptr<Kernel> plan_take_batches(const PlanRequest& request) { return plan(request); }
+std::unique_ptr<Kernel> plan_fused_take_batches(const Match& match) {
+  return plan(match.request(), "kerascnn take_batches",
+              match.node("take_batch").attributes.get_int("batch_size"));
+}
 
 }  // namespace kerascnn::cuda

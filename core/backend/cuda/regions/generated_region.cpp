@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/backend/body_kernel.h"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/runtime/check.h"
 #include "core/backend/cuda/runtime/context.h"
@@ -16,6 +15,7 @@
 #include "core/backend/regions/region_source.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/graph/body_program.h"
 
 namespace kerascnn::cuda {
 namespace {
@@ -106,7 +106,7 @@ class GeneratedRegion final : public Kernel {
       warn_of_failed_source("the kernel of " + region_name(region_), source_.text, found->log);
       const PlanRequest request{op_, attributes_, inputs_, outputs_, allow_tf32_, autotune_};
       fallback_ =
-          plan_body_kernel(request, *region_.body, {DeviceType::Cuda, Context::current().index()});
+          plan_body_kernel(*region_.body, request, {DeviceType::Cuda, Context::current().index()});
       fallback_->finish_planning();
     } else {
       kernel_ = reinterpret_cast<const void*>(found->kernel);

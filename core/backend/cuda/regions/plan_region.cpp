@@ -1,10 +1,10 @@
 // Which kernel runs a region: a generated one, the interpreter of element programs for small maps,
 // op by op where there is nothing better.
-#include "core/backend/body_kernel.h"
 #include "core/backend/cuda/elementwise/elementwise.h"
 #include "core/backend/cuda/plans.h"
 #include "core/backend/cuda/regions/generated_region.h"
 #include "core/backend/cuda/runtime/context.h"
+#include "core/graph/body_program.h"
 #include "core/graph/region_program.h"
 
 namespace kerascnn::cuda {
@@ -18,7 +18,7 @@ std::unique_ptr<Kernel> plan_region(const PlanRequest& request) {
   if (const auto program = element_program(region)) {
     return plan_element_program(request, *program);
   }
-  return plan_body_kernel(request, *region.body, {DeviceType::Cuda, Context::current().index()});
+  return plan_body_kernel(*region.body, request, {DeviceType::Cuda, Context::current().index()});
 }
 
 }  // namespace kerascnn::cuda

@@ -105,18 +105,6 @@ std::span<const KernelTableRow> CudaBackend::kernel_table() const { return cuda:
 
 std::span<const Fusion* const> CudaBackend::fusions() const { return cuda::fusions(); }
 
-bool CudaBackend::fuses(const PlanRequest& request) {
-  activate();
-  return fuses_conv2d_max_pool2d(request) || fuses_take_batches(request);
-}
-
-int64_t CudaBackend::num_partial_sums(const PlanRequest& request) {
-  activate();
-  if (&request.op == &op_conv2d_wgrad) return conv2d_wgrad_partial_sums(request);
-  const bool is_pooled = &request.op == &op_conv2d_max_pool2d_wgrad;
-  return is_pooled ? conv2d_max_pool2d_wgrad_partial_sums(request) : 0;
-}
-
 RegionLimits CudaBackend::region_limits(const Shape&) const {
   check(cudaSetDevice(context_.index()), "cudaSetDevice");
   return cuda::region_limits();

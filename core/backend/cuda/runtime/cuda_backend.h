@@ -21,8 +21,6 @@ class CudaBackend final : public Backend {
   Allocator& allocator() override { return *allocator_; }
   std::span<const KernelTableRow> kernel_table() const override;
   std::span<const Fusion* const> fusions() const override;
-  bool fuses(const PlanRequest& request) override;
-  int64_t num_partial_sums(const PlanRequest& request) override;
   RegionLimits region_limits(const Shape& domain) const override;
   int64_t least_generated_size() const override;
   std::unique_ptr<Executor> make_executor(ArenaSteps arenas, bool single_steps) override;

@@ -1,11 +1,12 @@
-"""Rows of the ops that join a convolution, its activation and the max pooling after it."""
+"""Calls of the fusions that join a convolution, its activation and the max pooling after it."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from .case import FLOATS, Bad, few_values, large, normal, row, zeros
+from .case import FLOATS, few_values, large, normal, row
 from .reference import REFERENCES
+from .reference_conv_pooling import conv2d_max_pool2d
 
 FORWARD = "conv2d_max_pool2d"
 # Those whose gradient follows from their output; the parameters are exact in every dtype.
@@ -140,7 +141,7 @@ def _call(op, rng, geometry, activation="relu", bias=True):
     inputs = _forward_inputs(rng, geometry, attributes, bias)
     if op == FORWARD:
         return inputs, attributes
-    y, index = REFERENCES[FORWARD](*inputs, **attributes)
+    y, index = conv2d_max_pool2d(*inputs, **attributes)
     gy = normal(rng, *y.shape)
     x, kernel = inputs[:2]
     if op == f"{FORWARD}_dgrad":
@@ -172,77 +173,47 @@ def _draw_layer(rng):
     )
 
 
-# The spread gradient is a sum of its own, rounded before the convolution sums it; of overlapping
-# windows it may have cancelled.
-_TWO_SUMS = {
-    "tolerance": {"float16": 2.0**-8, "bfloat16": 2.0**-5},
-    "reason": "the pooling's gradient is rounded before the convolution's sum",
-}
-
-
 def _rows():
     rows = []
     for op in (FORWARD, f"{FORWARD}_dgrad", f"{FORWARD}_wgrad"):
-        rounding = {} if op == FORWARD else _TWO_SUMS
         for id, geometry in LAYERS.items():
             make = lambda rng, op=op, g=geometry: _call(op, rng, g)  # noqa: E731
-            rows.append(row(op, id, make, gradient=False, **rounding))
+            rows.append(row(op, id, make))
         rows.append(large(op, lambda rng, op=op: _call(op, rng, LARGE)))
         for i in range(4):
             make = lambda rng, op=op: _call(op, rng, _draw_layer(rng))  # noqa: E731
-            rows.append(row(op, f"drawn_{i}", make, gradient=False, **rounding))
+            rows.append(row(op, f"drawn_{i}", make))
         for activation in _ACTIVATIONS:
             make = lambda rng, op=op, a=activation: _call(op, rng, ACTIVATED, a)  # noqa: E731
             # In 16 bits different numbers become equal, and the first of them is the maximum.
             is_rounded = op == FORWARD and activation in _ROUNDED
             dtypes = ("float64", "float32") if is_rounded else FLOATS
-            rows.append(row(op, activation, make, gradient=False, dtypes=dtypes, **rounding))
+            rows.append(row(op, activation, make, dtypes=dtypes))
     for id in ("same", "mnist", "lenet_2", "overlapping", "grouped"):
         make = lambda rng, g=LAYERS[id]: _call(FORWARD, rng, g, bias=False)  # noqa: E731
-        rows.append(row(FORWARD, f"{id}_no_bias", make, gradient=False))
+        rows.append(row(FORWARD, f"{id}_no_bias", make))
     return rows
 
 
-def _bad():
-    geometry = _layer((1, 6, 6, 2), (3, 3, 2, 4))
-    attributes = _attributes(geometry, "relu")
-    x, kernel = zeros(1, 6, 6, 2), zeros(3, 3, 2, 4)
-    gy, index = zeros(1, 2, 2, 4), zeros(1, 2, 2, 4, dtype="uint8")
-    to_input, to_kernel = {"input_shape": [1, 6, 6, 2]}, {"kernel_shape": [3, 3, 2, 4]}
-    calls = {
-        FORWARD: ([x, kernel], attributes),
-        f"{FORWARD}_dgrad": ([gy, gy, index, kernel], {**attributes, **to_input}),
-        f"{FORWARD}_wgrad": ([x, gy, gy, index], {**attributes, **to_kernel}),
-    }
-    changes = {
-        "activation": ("gelu", "the gradient of gelu does not follow from its output"),
-        "pool_strides": ([2], "pool_strides must be 2 integers of at least 1"),
-        "pool_padding": ([2, 0, 0, 0], "padding must be smaller than the window"),
-        "window": ([5, 2], "a window of height 5 is larger than the input's height 4"),
-        "dilations": ([3, 1], "a kernel of height 3 (7 with dilation 3) is larger"),
-    }
-    rows = []
-    for op, (inputs, values) in calls.items():
-        for name, (value, text) in changes.items():
-            rows.append(Bad(op, inputs, {**values, name: value}, ValueError, f"{op}: {text}"))
-    inputs, values = calls[FORWARD]
-    rows += [
-        Bad(FORWARD, [x, zeros(3, 3, 3, 4)], values, ValueError, "the input has 2 channels"),
-        Bad(FORWARD, [*inputs, zeros(3)], values, ValueError, "the bias must have shape (4,)"),
-        Bad(FORWARD, [x.astype("int32"), kernel], values, TypeError, "must be floating"),
-    ]
-    for op, gradient in ((f"{FORWARD}_dgrad", 0), (f"{FORWARD}_wgrad", 1)):
-        inputs, values = calls[op]
-        for offset, wrong, text in (
-            (0, zeros(1, 4, 4, 4), "the gradient must have shape (1, 2, 2, 4)"),
-            (1, zeros(1, 4, 4, 4), "the output must have shape (1, 2, 2, 4)"),
-            (2, gy, "the index must be uint8 (1, 2, 2, 4), received float32"),
-        ):
-            changed = list(inputs)
-            changed[gradient + offset] = wrong
-            rows.append(Bad(op, changed, values, ValueError, f"{op}: {text}"))
-    return rows
+def _kernel_gradient(x, kernel, padding=0):
+    """By itself, without pooling."""
+
+    def make(rng):
+        size = [x[1 + i] + 2 * padding - kernel[i] + 1 for i in (0, 1)]
+        attributes = {
+            "strides": [1, 1],
+            "padding": [padding] * 4,
+            "dilations": [1, 1],
+            "groups": 1,
+            "kernel_shape": list(kernel),
+        }
+        return [normal(rng, *x), normal(rng, x[0], *size, kernel[3])], attributes
+
+    return make
 
 
-CASES = _rows()
-BAD = _bad()
+CASES = [
+    *_rows(),
+    row("conv2d_wgrad", "small", _kernel_gradient((2, 8, 9, 3), (3, 3, 3, 5))),
+    row("conv2d_wgrad", "tensor_cores", _kernel_gradient((8, 14, 14, 32), (3, 3, 32, 32), 1)),
+]
