@@ -478,13 +478,12 @@ std::unique_ptr<Kernel> plan(const Match& match, const Launch& launch) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
         const auto kernel = dense_loss_dgrad<kClasses, kExact, kRows, Label>;
         const Tensors<Label> t = tensors<Label>(args, at);
-        const auto input = [](size_t index) { return static_cast<unsigned>(index); };
-        const uint32_t settled = settled_loads(args, {{input(at.kernel)},
-                                                      {input(at.x)},
-                                                      {input(at.has_bias ? at.bias : at.kernel)},
-                                                      {input(at.labels)},
-                                                      {input(at.gradient)},
-                                                      {input(at.drops ? at.state : at.kernel)}});
+        const uint32_t settled = settled_loads(args, {{at.kernel},
+                                                      {at.x},
+                                                      {at.has_bias ? at.bias : at.kernel},
+                                                      {at.labels},
+                                                      {at.gradient},
+                                                      {at.drops ? at.state : at.kernel}});
         if (launch.splits > 1) {
           ClusterLaunch(blocks, static_cast<unsigned>(launch.threads),
                         static_cast<unsigned>(launch.splits), shared, stream)
@@ -503,12 +502,8 @@ constexpr int64_t kMaxProducts = int64_t{1} << 24;
 bool fits(const GemmShape& layer) {
   const bool is_possible = Context::current().compute_capability() >= 80 && layer.m > 0 &&
                            layer.k > 0 && layer.n > 0 && layer.n <= kMaxClasses;
-  if (!is_possible || layer.m > kMaxProducts || layer.k > kMaxProducts ||
-      layer.m * layer.k > kMaxProducts || layer.m * layer.k * layer.n > kMaxProducts) {
-    return false;
-  }
-  return with_launch(layer,
-                     [](auto, auto, auto, const Launch& launch) { return launch.threads > 0; });
+  return is_possible && layer.m <= kMaxProducts && layer.k <= kMaxProducts &&
+         layer.m * layer.k <= kMaxProducts && layer.m * layer.k * layer.n <= kMaxProducts;
 }
 
 }  // namespace
@@ -518,13 +513,14 @@ std::unique_ptr<Kernel> plan_fused_dense_sparse_softmax_cross_entropy_dgrad(cons
   if (match.spec("x").dtype != DType::Float32 || !has_one_epsilon(match) || !fits(layer)) {
     return nullptr;
   }
+  const auto plan_launch = [&]<typename Label>(Type<Label>) {
+    return with_launch(layer, [&](auto width, auto exact, auto rows, const Launch& launch) {
+      const bool is_possible = launch.threads > 0;
+      return is_possible ? plan<width(), exact(), rows(), Label>(match, launch) : nullptr;
+    });
+  };
   return dispatch_label("dense_sparse_softmax_cross_entropy_dgrad", match.spec("labels").dtype,
-                        [&]<typename Label>(Type<Label>) {
-                          return with_launch(
-                              layer, [&](auto width, auto exact, auto rows, const Launch& launch) {
-                                return plan<width(), exact(), rows(), Label>(match, launch);
-                              });
-                        });
+                        plan_launch);
 }
 
 }  // namespace kerascnn::cuda
