@@ -10,7 +10,7 @@ import numpy as np
 from kerascnn import _core, dtypes, tracing
 from kerascnn.symbolic.no_value import operator_of
 
-# As NumPy prints: so many elements at each end of an axis, where there are more than so many.
+# As NumPy prints: an axis of more than so many elements shows so many at each end.
 _EDGE = 3
 _PRINTED = 100
 
@@ -216,7 +216,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any)
     return getattr(ufunc, method)(*arrays, **kwargs)
 
 
-# For tensors, and for variables of the tensor that they hold.
+# These are for tensors, and for variables, which hand them the tensor that they hold.
 _VALUES: dict[str, Callable[..., Any]] = {
     "__float__": lambda self: float(item(self)),
     "__int__": lambda self: int(item(self)),
@@ -224,7 +224,7 @@ _VALUES: dict[str, Callable[..., Any]] = {
     "__contains__": contains,
     "tolist": to_list,
 }
-# For both as they are.
+# These are the same for both.
 _SHARED: dict[str, Callable[..., Any]] = {
     "__len__": length,
     "__format__": formatted,

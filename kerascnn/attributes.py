@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# What the objects of a type are for a search, found out once: there are few types, and models are
-# searched often.
+# How a search treats the objects of a type. It is found out once, as there are few types and models
+# are searched often.
 _NOTHING, _FOUND, _DICT, _SEQUENCE = range(4)
 _MAX_TYPES = 1000
 _sorts_by_kind: dict[Any, dict[type, int]] = {}
@@ -59,7 +59,7 @@ def _sort_of(value: Any, kind: Any, sorts: dict[type, int]) -> int:
         sort = _SEQUENCE if isinstance(value, (list, tuple)) else _NOTHING
     # Weak references and the like stand for objects of other types.
     if value.__class__ is type(value):
-        if len(sorts) >= _MAX_TYPES:  # somebody makes ever new ones
+        if len(sorts) >= _MAX_TYPES:  # somebody makes new types all the time
             sorts.clear()
         sorts[type(value)] = sort
     return sort

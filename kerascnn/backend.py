@@ -62,5 +62,5 @@ def get_uid(prefix: str = "") -> int:
     return naming.next_uid(prefix)
 
 
-# What there was under other names.
+# These had other names before.
 __getattr__ = former_names.module_getattr(__name__)

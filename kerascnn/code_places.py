@@ -10,7 +10,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 _NOT_KNOWN = object()
-# What is no code of the user's.
+# Modules whose code is not the user's.
 _LIBRARIES = ("kerascnn", "numpy", "random", "torch", "keras", "jax", "tensorflow")
 # Methods that run before a step is recorded.
 _BEFORE = ("__init__", "__new__", "build", "get_config", "from_config")

@@ -9,7 +9,7 @@ from typing import Any
 from kerascnn import config, dtypes
 
 _MIXED = {"mixed_float16": "float16", "mixed_bfloat16": "bfloat16"}
-# Modes of quantization that Keras has, and the one that is here.
+# Keras' modes of quantization, and the one that is available here.
 _MODES = ("int8", "int4", "float8", "gptq", "awq")
 _AVAILABLE = "int8"
 

@@ -26,7 +26,7 @@ _EXPORT = (
 _TEXT = "keras.layers.TextVectorization turns text into numbers"
 _SEQUENTIAL_CLASSES = "use predict(x).argmax(axis=-1), or predict(x) > 0.5 for a single output"
 
-# Modules and what they held, below the package.
+# Modules, and the names that they had, below the package.
 _PLACES: dict[str, str] = {
     "applications": (
         "networks that are trained already are Keras' own: save one there, "
@@ -118,9 +118,9 @@ _OF_OPTIMIZERS = {
     "weights": "use variables",
 }
 _OF_METRICS = {"reset_states": "use reset_state"}
-# Attributes of objects, which others may have under these names.
+# Attributes of objects. Others may have attributes of these names.
 MEMBERS = frozenset({*_OF_LAYERS, *_OF_MODELS, *_OF_OPTIMIZERS, *_OF_METRICS})
-# Arguments as Keras 1 and 2 called them.
+# The names of arguments in Keras 1 and 2.
 _ARGUMENTS = {
     "W_constraint": "kernel_constraint",
     "W_regularizer": "kernel_regularizer",

@@ -146,7 +146,7 @@ def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: S
     trace = tracing.current()
     like = dispatch.first_tensor(*inputs)
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
-        # A number is a whole generator: every draw with it gives the same.
+        # A number is a whole generator: every draw with it gives the same numbers.
         rng = dispatch.convert(np.array([int(seed), 0], np.int64), like=like)
         return dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": 0})
     if seed is not None and not isinstance(seed, SeedGenerator):
@@ -154,7 +154,7 @@ def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: S
             f"`seed` must be an integer, a keras.random.SeedGenerator or None. Received: {seed!r}"
         )
     if seed is not None and (scope := current_scope()) is not None and scope.holds(seed.state.core):
-        # The state is a value, which moves on as at once, in a trace too.
+        # The state is a value, which moves on in a trace as it does at once.
         return _draw_from(seed.state, name, inputs, attributes)
     if trace is not None:
         if seed is None:
@@ -365,7 +365,7 @@ def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Seed 
         )
     rows, classes = logits.shape
     draws = uniform((rows, int(num_samples), classes), dtype="float32", seed=seed)
-    # From (0, 1): the logarithm of 0 would win or lose always.
+    # Numbers are from (0, 1): the logarithm of 0 would always win or always lose.
     draws = elementwise.clip(draws, 2.0**-26, 1.0 - 2.0**-24)
     noise = elementwise.negative(elementwise.log(elementwise.negative(elementwise.log(draws))))
     scores = elementwise.add(shaping.expand_dims(logits, 1), noise)
@@ -422,7 +422,7 @@ def _gamma_factors(alpha: Any, shape: Sequence[int], work: str, seed: Seed) -> t
         elementwise.where(is_small, elementwise.add(alpha, 1.0), alpha), 1.0 / 3.0
     )
     c = elementwise.reciprocal(elementwise.sqrt(elementwise.multiply(d, 9.0)))
-    # A try is taken with more than 95 in 100: after eight, one in 10^10 is left without.
+    # More than 95 of 100 tries are taken: after eight, one element in 10^10 is left without.
     tries = [_GAMMA_TRIES, *sizes]
     generator = _split(seed, 3)
     x = normal(tries, dtype=work, seed=generator[0])
@@ -481,7 +481,8 @@ def _beta(alpha: Any, beta: Any, shape: Sequence[int], dtype: Any, seed: Seed) -
         large, share, exponent = _gamma_factors(parameter, shape, work, own_seed)
         tail = elementwise.multiply(elementwise.log(share), exponent)
         logs.append(elementwise.add(elementwise.log(elementwise.maximum(large, 1e-30)), tail))
-    # a / (a + b) by their logarithms: for small parameters both may be too small for a number.
+    # a / (a + b) is computed by logarithms: for small parameters both may be too small for a
+    # number.
     ratio = elementwise.exp(elementwise.subtract(logs[1], logs[0]))
     return dispatch.convert(elementwise.reciprocal(elementwise.add(ratio, 1.0)), name)
 

@@ -15,7 +15,7 @@ from kerascnn.interchange import from_dlpack
 from kerascnn.symbolic.no_value import operator_of
 from kerascnn.variable import Variable
 
-# Who calls these wants a tensor of PyTorch.
+# Callers of these want a tensor of PyTorch.
 _CONVERSIONS = frozenset({"tensor", "as_tensor", "asarray", "from_dlpack", "from_numpy"})
 
 

@@ -92,7 +92,7 @@ class Trace(Streams):
         # Of a body, the losses that layers add: the layer's list, and what it has in it.
         self.losses: list[tuple[list[Any], Any]] = []
         self.tapes: list[TraceTape] = []  # that record, in the order in which they began
-        # Records the whole step, for gradients that are asked for without a tape.
+        # This tape records the whole step, for gradients that are asked for without a tape.
         self.whole = TraceTape(self, persistent=True, watches=_is_floating)
         self.whole.start()
 

@@ -46,7 +46,8 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         leaves = [dispatch.convert(y) for y in trees.flatten(outputs)]
 
         def backward(upstream: list[Any]) -> list[Any]:
-            # What is differentiated may be the body of a loop, whose trace is not the one open.
+            # The function may be differentiated in the body of a loop, whose trace is not the one
+            # open.
             with contextlib.nullcontext() if trace is None else tracing.resumed(trace):
                 return found_from(upstream)
 
@@ -79,7 +80,7 @@ def _computed(f: Callable[..., Any], inputs: list[Any], kwargs: dict[str, Any]) 
     """What the function gives. Tapes record it for gradients of what its gradient keeps of it."""
     if tracing.current() is not None or not _core.records_once():
         return f(*inputs, **kwargs)
-    # There will be none, and memory is spared.
+    # There will be no gradient, so memory is spared.
     with _core.RecordingPause() as pause:
         result = f(*inputs, **kwargs)
     for variable in pause.reads:

@@ -17,7 +17,8 @@ from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
 from kerascnn.variable import Variable, current_autocast, current_scope
 
-# Programs that a function may have before a warning, and at all; the oldest one goes first.
+# So many programs may a function have before a warning, and so many at all; the oldest one goes
+# first.
 _WARN_FROM = 8
 _MOST = 128
 
@@ -162,7 +163,7 @@ class _Compiled:
     ) -> None:
         self.name = getattr(fun, "__name__", type(fun).__name__)
         self.device = device
-        self.owners = leaves  # whose ids the key has
+        self.owners = leaves  # objects whose ids the key has
         pause = _core.RecordingPause()
         with on_device(device), pause, Trace(device) as trace:
             inputs: list[Any] = []
@@ -234,7 +235,8 @@ class _Backward:
     ) -> None:
         graph: Any = trace.graph
         self.places = [i for i, is_tracked in enumerate(tracked) if is_tracked]
-        # As tapes do: all that the function read of a variable counts, also after it assigned.
+        # It works as in tapes: everything that the function read of a variable counts, also after
+        # it assigned.
         read = trace.whole.watched_variables()
         self.variables = [core for core in read if core.trainable or core in watched]
         self.outputs = [(list(y.shape), y.dtype) for y in outputs]
@@ -249,7 +251,7 @@ class _Backward:
         targets = [outputs[i] for i in floating]
         found = trace.whole.gradients(targets, [upstream[i] for i in floating], sources)
         part, given, gradients = graph.cut_from(num_nodes, found)
-        # Each input of the backward program: a gradient of an output, or something kept.
+        # Each is an input of the backward program: the gradient of an output, or something kept.
         numbers = {value.id: i for i, value in upstream.items()}
         self.sources: list[tuple[str, int]] = []
         self.kept: list[Any] = []

@@ -55,7 +55,7 @@ class _Block:
         self.places = [i for i, x in enumerate(self.leaves) if dispatch.is_tensor(x)]
         self.inputs = [self.leaves[i] for i in self.places]
         self.name = getattr(f, "__name__", type(f).__name__)
-        # What scopes around the call say: how weights are read, whether a layer trains.
+        # The settings of scopes around the call: how weights are read, whether a layer trains.
         self.context = contextvars.copy_context()
 
     def compute(self, inputs: list[Any]) -> Any:
@@ -76,7 +76,7 @@ class _Block:
         found = [v for v in map(variable_of, pause.reads) if v is not None]
         variables = [v for v in found if v.core not in block.given]
         untrained = set(_core.watched_untrained())
-        # As they are now, for the second time.
+        # They are read as they are now, for the second time.
         before = [*self.inputs, *block.given_now()]
         saved = [_core.SavedTensor(x) for x in before]
         name = f"remat({self.name})"
@@ -112,7 +112,8 @@ class _Block:
             return self.context.copy().run(repeat, upstream)
 
         def repeat(upstream: list[Any]) -> list[Any]:
-            # Values of its own, so that what is computed again is not merged with what was before.
+            # The values are new ones, so that what is computed again is not merged with what was
+            # before.
             with GradientTape(watch_accessed_variables=False) as tape:
                 fresh = [dispatch.apply_one("barrier", [x]) for x in sources]
                 tape.watch(_floating(fresh))

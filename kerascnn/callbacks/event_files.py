@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-# TensorBoard shows no more than these of one tag and step.
+# TensorBoard shows no more than so many of one tag and step.
 _MAX_IMAGES = 3
 
 

@@ -62,7 +62,7 @@ class ModelCheckpoint(MonitorCallback):
             )
 
     def set_model(self, model: Any) -> None:
-        # Better before training than after its first epoch.
+        # An error before training is better than one after its first epoch.
         if not self.save_weights_only and not hasattr(model, "save"):
             raise ValueError(
                 f"The model '{model.name}' can only save its weights: pass save_weights_only=True "

@@ -40,7 +40,7 @@ class SwapEMAWeights(Callback):
             return
         self._swap()
         if epoch == (self.params or {}).get("epochs", 0) - 1:
-            # The end of fit sets the weights to the averages: these are in the weights now.
+            # The end of fit sets the weights to the averages, which the weights hold now.
             for variable, average in self._pairs():
                 average.assign(variable)
 

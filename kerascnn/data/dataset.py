@@ -13,7 +13,7 @@ from kerascnn import random, trees
 from kerascnn.data import elements, passes
 from kerascnn.ops import dispatch
 
-# For sizes of buffers and numbers of threads: whatever is good here.
+# The value of buffer sizes and numbers of threads that leaves the choice to the library.
 AUTOTUNE = -1
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
@@ -445,7 +445,8 @@ class _Mapped(_Derived):
 
     @property
     def element_spec(self) -> Any:
-        # A batch stays a batch: where the sizes of all parts are open, so are those of the results.
+        # A batch stays a batch: where the sizes of all parts are unknown, so are those of the
+        # results.
         before = trees.flatten(self._source.element_spec)
         found = elements.spec_of(self._first())
         if not all(spec.shape[:1] == (None,) for spec in before):

@@ -24,7 +24,7 @@ from kerascnn.datasets.image_files import Arrays
 Array = np.ndarray[Any, Any]
 
 _PIXELS = 3 * 32 * 32
-# More than any published file has; what is larger is not read.
+# No published file is larger than this; a larger one is not read.
 _LARGEST = 1 << 28
 
 
@@ -135,7 +135,7 @@ def _read_bytes(where: str, data: bytes, layout: Layout) -> Arrays:
 def _read_pickle(where: str, data: bytes, layout: Layout) -> Arrays:
     try:
         content = _ArrayUnpickler(io.BytesIO(data), encoding="bytes").load()
-    # Damaged pickles end in nearly any exception.
+    # A damaged pickle can raise nearly any exception.
     except Exception as error:
         _fail(where, "a pickle of arrays", f"a damaged or foreign one ({error})", error)
     keys = (b"data", layout.label_key)
@@ -170,7 +170,7 @@ def _checked(where: str, pixels: Array, labels: Array, layout: Layout) -> Arrays
     return pixels, labels.astype(np.uint8)
 
 
-# Stands for the class of arrays, which a pickle has to name but not to call.
+# This stands for the class of arrays, which a pickle has to name but must not call.
 _ARRAY = object()
 
 

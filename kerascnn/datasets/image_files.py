@@ -19,7 +19,7 @@ NUM_CLASSES = 10
 IMAGE_SHAPE = (28, 28)
 
 _ARRAY_NAMES = ("x_train", "y_train", "x_test", "y_test")
-# Where the names differ between publishers: "train-images-idx3-ubyte", "train-images.idx3-ubyte".
+# Publishers name the files differently: "train-images-idx3-ubyte", "train-images.idx3-ubyte".
 _IDX_NAMES = {
     "x_train": ("train-images", "idx3-ubyte"),
     "y_train": ("train-labels", "idx1-ubyte"),
@@ -92,7 +92,8 @@ def _parse_idx(path: Path, stream: BufferedIOBase, rank: int) -> np.ndarray:
     for extent in shape:  # Python integers: a damaged header must not overflow
         size *= extent
 
-    # In pieces, so that a damaged header that announces terabytes costs no more than the file.
+    # The file is read in pieces, so that a damaged header that announces terabytes costs no more
+    # than the file.
     data = bytearray()
     while len(data) <= size and (chunk := stream.read(min(_CHUNK, size + 1 - len(data)))):
         data += chunk
@@ -144,7 +145,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
             arrays = {name: archive[name] for name in _ARRAY_NAMES}
     except _InvalidFileError:
         raise
-    # What zipfile and NumPy raise for damaged or unusual archives, each for another damage.
+    # zipfile and NumPy raise these for damaged or unusual archives.
     except (
         ValueError,
         OSError,

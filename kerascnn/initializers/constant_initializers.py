@@ -93,7 +93,7 @@ class Identity(Initializer):
         return {"gain": self.gain}
 
 
-# Windows of a number of points that is symmetric, or begins anew after its last point.
+# Each gives a window of so many points, which is symmetric, or begins anew after its last point.
 _WINDOWS: dict[str, Any] = {
     "bartlett": np.bartlett,
     "blackman": np.blackman,

@@ -338,5 +338,5 @@ __all__ = [
     "subtract",
 ]
 
-# What there was under other names.
+# These had other names before.
 __getattr__ = former_names.module_getattr(__name__)

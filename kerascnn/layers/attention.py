@@ -105,7 +105,7 @@ class Attention(Layer):
     ) -> tuple[Any, Any]:
         """The mixed values (n, t, e) and the shares (n, t, s)."""
         if scores_mask is not None:
-            # So little that nothing is left of it; 65504 is the largest float16.
+            # This is so low that nothing is left of a share; 65504 is the largest float16.
             little = 65504.0 if scores.dtype == "float16" else 1e9
             scores = ops.where(scores_mask, scores, ops.subtract(scores, little))
         shares = ops.softmax(scores, axis=-1)

@@ -178,7 +178,7 @@ class BatchNormalization(Layer):
                 f"inputs. Received: mask.shape={tuple(mask.shape)}, "
                 f"inputs.shape={tuple(inputs.shape)}"
             )
-        # Sums of many squares need more range and digits than the 16-bit types have.
+        # Sums of many squares need a larger range and more digits than the 16-bit types have.
         x = ops.cast(inputs, dtypes.result_type(inputs.dtype, "float32"))
         if training and self.trainable:
             return ops.cast(self._by_batch(x, mask), self.compute_dtype)
@@ -203,7 +203,7 @@ class BatchNormalization(Layer):
         beta = self.beta if self.center else ops.zeros(channels, self.variable_dtype)
         operands = [x, *(dispatch.convert(v, x.dtype, like=x) for v in (gamma, beta))]
         if mask is not None:
-            # A mask goes without the last axis, whichever that of the channels is.
+            # A mask lacks the last axis, also where another one is that of the channels.
             mask = ops.broadcast_to(ops.expand_dims(ops.cast(mask, "bool"), -1), inputs.shape)
             mask = mask if last else ops.moveaxis(mask, self.axis, -1)
         if self.renorm:
@@ -221,7 +221,8 @@ class BatchNormalization(Layer):
             return results[0], results[1], results[2]
         x, gamma, beta = operands
         axes = list(range(len(x.shape) - 1))
-        # A little more than there are, as in Keras, so that nothing that counts gives no NaN.
+        # The count is made a little larger, as in Keras, so that a batch in which nothing counts
+        # gives no NaN.
         count = ops.add(ops.sum(ops.cast(mask, x.dtype), axes), config.epsilon())
         mean = ops.divide(ops.sum(ops.where(mask, x, 0), axes), count)
         centered = ops.subtract(x, mean)

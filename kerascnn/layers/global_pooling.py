@@ -143,8 +143,8 @@ class GlobalAveragePooling1D(GlobalPooling):
             return super().call(inputs)
         steps, channels = (1, 2) if self.data_format == "channels_last" else (2, 1)
         counts = ops.expand_dims(ops.cast(ops.cast(mask, "bool"), inputs.dtype), channels)
-        # Shares of the mean: they are known before the inputs, which then take one product, as
-        # their gradient does.
+        # These are shares of the mean. They are known before the inputs, so the sum takes one
+        # product, and so does its gradient.
         shares = ops.divide(counts, ops.sum(counts, steps, keepdims=True))
         return ops.sum(ops.multiply(inputs, shares), steps, keepdims=self.keepdims)
 

@@ -166,7 +166,7 @@ class IntegerWeights(LowRankAdaptation):
             )
         return integers, self._kept_scale(part, scale)
 
-    # How inputs are multiplied; for layers that do so.
+    # This says how inputs are multiplied, in layers that do so.
 
     def _inputs_summed(self) -> Any:
         """Axes of the inputs that products are summed over."""

@@ -29,7 +29,7 @@ from kerascnn.symbolic.operation import Node, Operation, any_symbolic
 from kerascnn.tracebacks import filtered
 from kerascnn.variable import autocast_scope, current_autocast
 
-# Begins the line that an error gets once, from the innermost layer that it passes.
+# The beginning of the line that an error gets once, from the innermost layer that it passes.
 _CALLED_IN = "\nIn the call of layer "
 
 
@@ -63,11 +63,12 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
 
     # Whether `call` takes NumPy arrays, of text too, in place of tensors; see `HostLayer`.
     runs_on_host: bool = False
-    # Whether the first call makes what there is to make.
+    # Whether the first call makes the layer's weights and parts.
     _grows_in_calls = False
-    # Whether text passes to `call` as it is: models hand it on to such layers.
+    # Whether text goes to `call` as it is: models hand it on to such layers.
     _takes_text = False
-    # What a trace has of this layer besides weights, settings and constants that never change.
+    # What a trace depends on in this layer besides weights, settings and constants that never
+    # change.
     _trace_key: Any = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -234,7 +235,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
                     self._maybe_build(args, kwargs)
                     kwargs = self._fill_in_masks(args, kwargs)
                     mask = kwargs.get("mask")
-                    # Before the call, which can take masks off its inputs.
+                    # This comes before the call, which can take masks off its inputs.
                     mask = masks.mask_of(first) if mask is None else mask
                     with self._reading_weights():
                         if any_symbolic(args, kwargs):
@@ -369,12 +370,12 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
     def _symbolic_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]
     ) -> Any:
-        # What is passed through becomes a tensor of its own, that comes from this layer.
+        # An input that is passed through becomes a tensor of its own, which comes from this layer.
         outputs = trees.map_structure(
             lambda x: KerasTensor(x.shape, x.dtype) if x._keras_history is not None else x,
             self.compute_output_spec(*args, **kwargs),
         )
-        # `training` by default is for each call of the model to say, so it is not recorded here.
+        # Each call of the model decides what `training` is by default, so it is not recorded here.
         noted = {k: v for k, v in given.items() if k != "training" or v is not None}
         if self._notes_masks(args, given):
             filled = [k for k in mask_parameters(type(self).call) if k not in given]

@@ -19,9 +19,9 @@ from kerascnn.symbolic.keras_tensor import KerasTensor
 class LayerMasks:
     """Masks on their way through a layer: those that `call` asks for, and those of its outputs."""
 
-    # Whether masks pass; None: where the class says by `compute_mask` what becomes of them.
+    # Whether masks pass. None: the class says by `compute_mask` what becomes of them.
     _supports_masking: bool | None = None
-    # Whether what is lost of a mask is for the layers inside to say.
+    # Whether the layers inside say what happens to a mask that is lost.
     _leaves_masks_to_layers = False
 
     name: str
@@ -93,7 +93,8 @@ class LayerMasks:
         computed = self.compute_mask(inputs, previous_mask)
         if computed is None:
             return
-        # As many as there are: a layer of two outputs can have a mask for the first one only.
+        # As many as there are are set: a layer of two outputs can have a mask for the first one
+        # only.
         for x, mask in zip(flat, trees.flatten(computed), strict=False):
             if mask is not None and masks.mask_of(x) is None:
                 masks.set_mask(x, mask)

@@ -71,5 +71,5 @@ def _without_gradients(inputs: Any, counts: Any) -> Any:
     def gradient(upstream: Any) -> tuple[Any, None]:
         return upstream * ops.cast(ops.expand_dims(counts, -1), upstream.dtype), None
 
-    # A tensor of its own for the mask, in the same memory where a step is compiled.
+    # The mask belongs to a new tensor, which has the same memory where a step is compiled.
     return ops.reshape(inputs, inputs.shape), gradient

@@ -183,7 +183,7 @@ class Multiply(Merge):
 
     def _merge_function(self, inputs: Sequence[Any]) -> Any:
         given = [_whole_mask(x) for x in inputs]
-        # What does not count is a factor of 1.
+        # An element that does not count is a factor of 1.
         pairs = zip(inputs, given, strict=True)
         factors = [x if mask is None else ops.where(mask, x, 1) for x, mask in pairs]
         product = functools.reduce(ops.multiply, factors)

@@ -291,7 +291,7 @@ class MultiHeadAttention(Layer):
         if attention_mask is None or self._dropout > 0 or return_attention_scores or rank != 4:
             scores = self._softmax(scores, mask=attention_mask)
         else:
-            # As Keras has it where nothing asks for the scores: a query that sees no key takes
+            # Keras does this where nothing asks for the scores: a query that sees no key takes
             # equal shares of all values, and not 0.
             scores = ops.softmax(masked_logits(scores, attention_mask), axis=-1)
         shares = scores

@@ -10,7 +10,7 @@ from kerascnn import ops, random
 from kerascnn.layers.arguments import make_generator
 from kerascnn.layers.layer import Layer
 
-# What selu goes to for large negative inputs (see `ops.selu`).
+# The limit of selu for large negative inputs (see `ops.selu`).
 _SELU_LOWEST = -1.6732632423543772 * 1.0507009873554805
 
 

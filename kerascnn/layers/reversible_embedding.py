@@ -105,8 +105,8 @@ class ReversibleEmbedding(Embedding):
         if self.inputs_quantizer is None:
             inputs, kernel = (ops.cast(x, self.compute_dtype) for x in (inputs, kernel))
         else:
-            # What is rounded to integers is what was given: rounding it to 16 bits first moves
-            # some of it by a whole step.
+            # The weight that was given is rounded to integers: rounding it to 16 bits first would
+            # move some of it by a whole step.
             inputs, inputs_scale = self.inputs_quantizer(inputs)
             scale = ops.multiply(inputs_scale, scale)
         rows = ops.reshape(inputs, (-1, self.output_dim))

@@ -292,10 +292,11 @@ def sparsemax(x: Any, axis: int = -1) -> Any:
     above = dispatch.convert(elementwise.greater(others, own), x.dtype)
     count, before = reduction.sum(ahead, -1), reduction.sum(above, -1)
     total = reduction.sum(elementwise.multiply(ahead, others), -1)
-    # A score gets a share where those not below it leave something for it.
+    # A score gets a share where the scores not below it leave something for it.
     shares = elementwise.greater(elementwise.add(elementwise.multiply(scores, count), 1.0), total)
     size = reduction.sum(dispatch.convert(shares, x.dtype), -1, keepdims=True)
-    # The place from 1 on in falling order, the mean one among equals, says how many sums it is in.
+    # Places count from 1 in falling order; equal scores have their mean place. The place says how
+    # many sums a score is in.
     place = elementwise.multiply(elementwise.add(elementwise.add(count, before), 1.0), 0.5)
     times = elementwise.subtract(elementwise.add(size, 1.0), place)
     sums = elementwise.where(shares, elementwise.multiply(scores, times), 0.0)
@@ -337,7 +338,7 @@ def _along(name: str, x: Any, axis: Any) -> Any:
                 f"{name}: axis {axis} does not exist in a tensor of shape {tuple(x.shape)}"
             )
         return _activation(name, x, {"axis": axis % rank})
-    # Several axes become one, at the end.
+    # Several axes become one, at the end of the shape.
     axes = list(range(rank)) if axis is None else sorted(a % rank for a in axis)
     order = [a for a in range(rank) if a not in axes] + axes
     moved = shaping.transpose(x, order)

@@ -71,7 +71,7 @@ class _Search:
         longer = np.exp(self.by_label[:, None] + others - label_scale)
         tails = np.array([self.tree.labels[node] for node in self.nodes])
         labelled = np.flatnonzero(tails >= 0)
-        # A label's repetition goes on with the same labelling, unless a blank was between.
+        # If a label is repeated, the labelling stays the same, unless a blank was between.
         same = np.zeros_like(self.by_label)
         same[labelled] = longer[labelled, tails[labelled]]
         longer[labelled, tails[labelled]] = 0
@@ -129,7 +129,7 @@ def search(scores: Array, width: int, blank: int) -> list[tuple[list[int], Any]]
     if np.isnan(scores).any():
         return []
     last = scores.shape[1] - 1
-    # Counted from the last class on, so that sorting puts the first of equal classes first.
+    # Classes are counted from the last one, so that sorting puts the first of equal classes first.
     beam = _Search(scores[:, ::-1], width, last - blank)
     for x in scores[1:, ::-1]:
         beam.step(x)

@@ -364,7 +364,7 @@ def transposed_crop(
     """
     if padding.lower() == "valid":
         return 0, -(max(stride - reach, 0) if output_padding is None else output_padding)
-    # How many positions a kernel of this reach has over the result of one input, less one.
+    # The number of positions, less one, that a kernel of this reach has over one input's result.
     kept = stride + reach - 2 if output_padding is None else reach + reach % 2 - 2 + output_padding
     before = min(kept - kept // 2, reach - 1)
     return reach - 1 - before, reach - 1 - (kept - before)
@@ -408,7 +408,8 @@ def _spread_images(
     lengths: list[int],
 ) -> Any:
     """The transpose of a convolution of images is its gradient by the input."""
-    # A convolution leaves out less than a stride at the end; zeros beyond are added afterwards.
+    # A convolution leaves out less than a stride at the end; zeros are added for the positions
+    # beyond.
     beyond = [max(-after - (s - 1), 0) for (_, after), s in zip(crops, steps, strict=True)]
     inside = [n - b for n, b in zip(lengths, beyond, strict=True)]
     attributes = {

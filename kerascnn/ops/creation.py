@@ -83,7 +83,8 @@ def cast(x: Any, dtype: Any) -> Any:
     [1, -1]
     """
     name = dtypes.standardize_dtype(dtype)
-    # By way of float32 or int32, which Python's numbers become by themselves, digits would be lost.
+    # Python's numbers become float32 or int32 by themselves, and going by way of these would lose
+    # digits.
     is_wide = (name == "float64" and isinstance(x, (float, list, tuple))) or (
         name == "int64" and type(x) is int
     )

@@ -49,7 +49,7 @@ class CustomOp:
         self._is_plain = len(inputs) == 1 and gradient is None
 
     def __call__(self, *inputs: Any) -> Any:
-        # Nothing to convert, in most calls by far.
+        # In most calls by far there is nothing to convert.
         if self._is_plain and len(inputs) == 1:
             (x,) = inputs
             is_tensor = type(x) is _core.Tensor and x.dtype in self._dtypes[0]

@@ -20,7 +20,7 @@ Source = tuple[str, str, str, object]  # text, function, label, launch
 Specs = list[tuple[str, Shape]]  # dtypes and shapes, as the core passes them
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-# In the sources x_t is the type of an element of x: names whose type exists already.
+# In the sources x_t is the type of an element of x, so these names are taken already.
 _RESERVED = frozenset(
     ["real", "size", "ssize", "ptrdiff", "wchar", "time", "clock", "off"]
     + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]

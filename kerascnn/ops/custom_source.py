@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# A number by itself: not part of a name, of a hexadecimal number or of one with a suffix.
+# A number by itself, which is no part of a name, of a hexadecimal number or of one with a suffix.
 _NUMBER = re.compile(r"(?<![\w.])((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])")
 # A comment, which may hold anything.
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -46,8 +46,8 @@ def _functions(
             f"{qualifiers} real kerascnn_f{number}({parameters}) {begin}",
             f'#line 1 "{label}"',
             _typed(expression),
-            # On a line of its own, as a comment may end the expression, but under its name: there
-            # compilers find out that it is not complete.
+            # It is on a line of its own, as a comment may end the expression, but under the
+            # expression's name: that is where compilers notice that it is not complete.
             f'#line {expression.count(chr(10)) + 1} "{label}"',
             end,
             '#line 1 "kerascnn"',

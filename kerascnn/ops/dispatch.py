@@ -20,7 +20,7 @@ from kerascnn.symbolic.no_value import no_value
 from kerascnn.variable import Variable
 
 Attributes = dict[str, Any]
-# Arrays of these are taken as they are (bfloat16 would need ml_dtypes).
+# Arrays of these dtypes are taken as they are (bfloat16 would need ml_dtypes).
 _KEPT = frozenset(np.dtype(name) for name in dtypes.ALL if name != "bfloat16")
 P = ParamSpec("P")
 R = TypeVar("R")

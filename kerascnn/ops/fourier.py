@@ -195,7 +195,7 @@ def istft(
     weights = np.zeros(samples)
     for start in range(0, sequence_stride * count, sequence_stride):
         weights[start : start + fft_length] += values.astype("float64") ** 2
-    # Where no window reaches, there is nothing to divide.
+    # Where no window reaches there is nothing to divide.
     weights = np.where(weights > 1e-10, weights, 1.0).astype(values.dtype)
     signal = elementwise.divide(summed, weights)
     start = fft_length // 2 if center else 0
@@ -302,7 +302,7 @@ def _window(name: str, window: Any, sequence_length: int, fft_length: int, dtype
             raise ValueError(
                 f'{name}: a window is "hann", "hamming", a vector or None. Received: {window!r}'
             )
-        # Periodic, as spectra have it: one sample more, without the last.
+        # The window is periodic, as spectra need it: it has one sample more, without the last.
         make = np.hanning if window == "hann" else np.hamming
         values = make(sequence_length + 1)[:-1]
     elif window is None:

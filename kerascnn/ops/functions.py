@@ -277,7 +277,7 @@ def logaddexp(x1: Any, x2: Any) -> Any:
     x1, x2 = dispatch.operands(x1, x2, result=dtypes.float_result_type)
     largest = elementwise.maximum(x1, x2)
     apart = elementwise.absolute(elementwise.subtract(x1, x2))
-    # Equal infinities are 0 apart.
+    # The distance between equal infinities is 0.
     apart = elementwise.where(elementwise.equal(x1, x2), creation.zeros_like(apart), apart)
     return elementwise.add(largest, elementwise.log1p(elementwise.exp(elementwise.negative(apart))))
 

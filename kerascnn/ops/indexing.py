@@ -84,7 +84,7 @@ def get_item(x: Any, key: Any) -> Any:
     indices = [_standardized(k) for k in (key if isinstance(key, tuple) else (key,))]
     entries = _entries(indices, tuple(x.shape))
     if any(isinstance(k, _Array) for k in entries):
-        # Beside arrays, NumPy takes an integer for an array of one.
+        # NumPy treats an integer beside arrays as an array of one element.
         entries = [_Array(np.array(k)) if isinstance(k, int) else k for k in entries]
     numbers = [i for i, k in enumerate(entries) if isinstance(k, _Array)]
     is_one_run = not numbers or numbers[-1] - numbers[0] == len(numbers) - 1

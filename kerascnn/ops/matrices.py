@@ -172,7 +172,7 @@ def _triangular(a: Any, b: Any, lower: bool) -> Any:
         return _solved_on_host("solve_triangular", lambda m, y: np.linalg.solve(part(m), y), a, b)
     if lower:
         return _substituted(a, b)
-    # Upside down it is a lower triangular one.
+    # Turned upside down, it is a lower triangular matrix.
     return shaping.flip(_substituted(shaping.flip(a, (-2, -1)), shaping.flip(b, -2)), -2)
 
 
@@ -485,7 +485,7 @@ def _reflected(x: Any, q: Any, k: int) -> tuple[Any, Any]:
     column = x[..., :, k]
     rest = reduction.sum(elementwise.where(lines > k, elementwise.square(column), 0.0), -1, True)
     first = column[..., k : k + 1]
-    # A column that has its zeros already stays.
+    # A column that has its zeros already stays as it is.
     needed = elementwise.greater(rest, 0.0)
     length = elementwise.where(needed, elementwise.add(rest, elementwise.square(first)), 1.0)
     size = elementwise.sqrt(length)

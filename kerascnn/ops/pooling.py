@@ -176,7 +176,8 @@ def _adaptive(name: str, inputs: Any, output_size: Sizes, data_format: str | Non
         window = [n // o for n, o in zip(lengths, outputs, strict=True)]
         y = _pool_last(_CORE[name], x, window, window, [(0, 0)] * rank)
         return windows.restore_format(y, first)
-    # From the last axis on, so that of equal maxima the first in reading order gets the gradient.
+    # It begins with the last axis, so that of equal maxima the first in reading order gets the
+    # gradient.
     for axis in range(rank, 0, -1):
         x = _adaptive_axis(name, x, axis, outputs[axis - 1])
     return windows.restore_format(x, first)

@@ -246,6 +246,7 @@ def masked_logits(logits: Any, mask: Any, is_causal: bool = False) -> Any:
         mask = earlier if mask is None else elementwise.logical_and(mask, earlier)
     if mask is None:
         return logits
-    # Low enough that exp gives 0, and finite: a row that is masked all over stays a number.
+    # This is low enough for exp to give 0, and finite: a row that is masked all over stays a
+    # number.
     lowest = 0.7 * dtypes.limits(logits.dtype)[0]
     return elementwise.where(mask, logits, dispatch.convert(lowest, logits.dtype))

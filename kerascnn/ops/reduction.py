@@ -198,7 +198,7 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     if _size([x.shape[a] for a in _axes(axis, x)]) == 0:
         return elementwise.log(_reduce("reduce_sum", x, axis, keepdims))
     largest = _reduce("reduce_max", x, axis, True)
-    # Infinities are not taken apart: their difference is no number.
+    # Infinities are not taken apart, as their difference is no number.
     largest = elementwise.where(elementwise.isfinite(largest), largest, 0)
     sums = _reduce("reduce_sum", elementwise.exp(elementwise.subtract(x, largest)), axis, True)
     result = elementwise.add(elementwise.log(sums), largest)

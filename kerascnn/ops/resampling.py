@@ -12,7 +12,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 METHODS = ("bilinear", "nearest", "bicubic", "lanczos3", "lanczos5")
-# What reading images from a folder offers beyond them.
+# The methods for reading images from a folder.
 FOLDER_METHODS = (*METHODS, "area", "gaussian", "mitchellcubic")
 
 
@@ -71,7 +71,7 @@ def weights(size: int, new_size: int, method: str, antialias: bool = False) -> A
     """
     scale = size / new_size
     if method == "nearest":
-        # In float32, as PyTorch computes it: which of two pixels is nearer must not differ.
+        # Positions are float32, as in PyTorch: which of two pixels is nearer must not differ.
         step = np.float32(size) / np.float32(new_size)
         at = np.floor((np.arange(new_size, dtype="float32") + np.float32(0.5)) * step)
         return _read_only(_indicator(np.minimum(at.astype("int64"), size - 1), size))

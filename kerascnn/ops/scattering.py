@@ -47,7 +47,7 @@ def _flat_places(indices: Any, sizes: Sequence[int]) -> Any:
     )
     steps = np.array([_count(sizes[i + 1 :]) for i in range(len(sizes))], "int32")
     places = reduction.sum(elementwise.multiply(indices, steps), -1)
-    # What is out of range gets a place behind the end, which is left out.
+    # An update that is out of range goes to a place behind the end, which is left out.
     inside = reduction.all(
         elementwise.logical_and(
             elementwise.greater_equal(indices, 0), elementwise.less(indices, extents)
@@ -151,7 +151,7 @@ def _update(flat: Any, places: Any, updates: Any, kind: str | None) -> Any:
             low, high = -float("inf"), float("inf")
         best = _meeting(updates, places, count, kind, low if kind == "max" else high)
         return (elementwise.maximum if kind == "max" else elementwise.minimum)(flat, best)
-    # The last update of each place: the one of the largest number.
+    # The last update of each place is the one with the largest number.
     order = np.arange(1, places.shape[0] + 1, dtype="int32")
     last = _meeting(dispatch.convert(order), places, count, "max", 0)
     chosen = shaping.take(updates, elementwise.maximum(elementwise.subtract(last, 1), 0), 0)

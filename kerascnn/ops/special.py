@@ -14,8 +14,8 @@ from kerascnn.symbolic.operation import op
 
 __all__ = ["gcd", "i0", "lcm"]
 
-# Steps of Euclid's algorithm at most, by the bits of the integers: neighbours among the Fibonacci
-# numbers take longest, and with n bits there are no more than 1.4405 n + 1 of these.
+# Euclid's algorithm has so many steps at most, by the bits of the integers. Neighbours among the
+# Fibonacci numbers take longest, and of n bits there are no more than 1.4405 n + 1 of these.
 _STEPS = {bits: math.ceil(1.4405 * bits) + 1 for bits in (8, 16, 32, 64)}
 
 
@@ -43,7 +43,7 @@ def gcd(x1: Any, x2: Any) -> Any:
     """
     a, b = _integers("gcd", x1, x2)
     for _ in range(_STEPS[np.iinfo(a.dtype).bits]):
-        # Divided by 0, nothing is left over.
+        # A division by 0 leaves nothing over.
         a, b = elementwise.where(elementwise.equal(b, 0), a, b), elementwise.mod(a, b)
     return a if a.dtype == "uint8" else elementwise.absolute(a)
 

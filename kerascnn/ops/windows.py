@@ -112,7 +112,7 @@ def cut(x: Any, axis: int, window: int, stride: int, dilation: int) -> Any:
     """An axis as two: the pieces that the window sees, and the places in each."""
     pieces = (x.shape[axis] - dilation * (window - 1) - 1) // stride + 1
     if stride == window and dilation == 1:
-        # Pieces side by side need no copies.
+        # Pieces that are side by side need no copies.
         if x.shape[axis] != pieces * window:
             x = indexing.get_item(x, (*[slice(None)] * axis, slice(0, pieces * window)))
         return shaping.reshape(x, (*x.shape[:axis], pieces, window, *x.shape[axis + 1 :]))

@@ -37,7 +37,7 @@ class HostRates:
         self._device: str = optimizer._iterations.device
         weights = {variable.dtype for variable in optimizer._trainable_variables}
         dtype = "float64" if "float64" in weights else "float32"
-        # A place that nobody filled must not pass for a rate.
+        # A place that was never filled must not pass for a rate.
         unknown = np.full(_LENGTH, np.nan, dtype)
         with in_place():
             self._table = self._variable(unknown, "learning_rates")

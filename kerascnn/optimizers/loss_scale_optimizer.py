@@ -75,8 +75,8 @@ class LossScaleOptimizer(Optimizer):
         self.dynamic_scale: Any = None
 
     def _make_scale(self, device_name: str) -> None:
-        # Also before `build`: a compiled step that scales its loss first must not hold the scale as
-        # a constant.
+        # The variable exists before `build` too: a compiled step that scales its loss first must
+        # not hold the scale as a constant.
         self._make_scalars(device_name)
         if self.dynamic_scale is None or self.dynamic_scale.device != device_name:
             old = (self.step_counter, self.dynamic_scale)

@@ -368,7 +368,7 @@ class Optimizer(OptimizerState, StatelessOptimizer):
     def get_config(self) -> dict[str, Any]:
         rate = self._learning_rate
         if rate is None:
-            # As float32 holds it: a config must not change when the first step is taken.
+            # The number is that of float32: a config must not change when the first step is taken.
             rate = float(dtypes.numpy_dtype(config.floatx()).type(self._initial_learning_rate))
         elif isinstance(rate, Variable):
             rate = float(rate._held())

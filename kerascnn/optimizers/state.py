@@ -25,8 +25,8 @@ class OptimizerState:
 
     def _init_state(self, learning_rate: Any) -> None:
         self.built = False
-        # Variables are made with the rest of the state, or when asked for: the device is that of
-        # the weights.
+        # Variables are made with the rest of the state, or when they are asked for. They go to the
+        # device of the weights.
         self._initial_learning_rate = None if callable(learning_rate) else float(learning_rate)
         self._learning_rate: Any = learning_rate if callable(learning_rate) else None
         self._iterations: Any = None

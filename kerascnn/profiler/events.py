@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# What names of the library's own GPU kernels begin with.
+# The names of the library's own GPU kernels begin with this.
 _OWN = "kerascnn::"
 # Columns of the array of events.
 CALL, KERNEL, TRACK, START, END = range(5)

@@ -12,7 +12,8 @@ from kerascnn import _core, config, dtypes
 from kerascnn.device import canonical_name, current
 from kerascnn.ops import dispatch
 
-# Elements of float32 arrays, of which three are moved: for each level of caches, and the memory.
+# The sizes of float32 arrays, of which three are moved: one for each level of caches, and one for
+# the memory.
 _SIZES = {"cuda": (1 << 18, 1 << 20, 1 << 22, 1 << 26), "cpu": (1 << 12, 1 << 16, 1 << 20, 1 << 24)}
 _PRODUCT_SIZE = {"cuda": 4096, "cpu": 768}
 _BUDGET = 0.05  # seconds of each measurement

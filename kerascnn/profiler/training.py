@@ -18,7 +18,7 @@ from kerascnn.training.device_arrays import tensor_of
 from kerascnn.training.sources import as_data
 from kerascnn.training.steps import TRAIN, CompiledStep, describe_source
 
-# Steps of a run, as `fit` enqueues many at a time; fewer where they take long.
+# A run has so many steps, as `fit` enqueues many at a time; it has fewer where they take long.
 _STEPS = 64
 _SECONDS_OF_RUN = 0.25
 # Rounds with and without the profiler take turns, so that both see the machine in the same moods.
@@ -57,7 +57,7 @@ def profile_training(
         for _ in range(runs.rounds):
             plain.append(runs.seconds_of_step())
             recordings.append(runs.recorded())
-    # The least of each: what else goes on in a machine only adds.
+    # The least time of each counts: other work on a machine only adds to it.
     result._take(min(recordings, key=lambda recording: busy_shares(recording.events).sum()))
     result.steps = runs.steps * runs.repeats
     result.step_us = min(plain) * 1e6

@@ -19,9 +19,10 @@ import numpy as np
 
 _MAX_OBJECTS = 1_000_000
 _MAX_DEPTH = 64
-# gzip, shuffle and checksums; others would be looked for among plug-ins on this machine.
+# These are gzip, shuffle and checksums; for other filters, plug-ins would be looked for on this
+# machine.
 _FILTERS = frozenset({1, 2, 3})
-# Compressed weights hardly shrink; an array that takes memory out of nothing does.
+# Weights hardly shrink when compressed, so an array far larger than its file is damaged or hostile.
 _MAX_EXPANSION = 1000
 _SMALL = 1 << 16
 

@@ -16,7 +16,8 @@ _CLASSES = {"Model": "Functional"} | {
     for name in ("BatchNormalization", "LSTM", "GRU", "Embedding")
     for version in (1, 2)
 }
-# Arguments that layers had, and the values under which they say nothing; `...` for any value.
+# Arguments that layers had, with the values under which they mean nothing; `...` stands for any
+# value.
 _GONE: dict[str, Any] = {
     "adjustment": None,
     "fused": ...,

@@ -22,7 +22,7 @@ from kerascnn.saving.atomic import replacing
 from kerascnn.saving.h5_file import Group
 from kerascnn.variable import Variable
 
-# What one attribute can hold, as Keras reckons it.
+# One attribute can hold so much, as Keras reckons it.
 _MAX_ATTRIBUTE = 64512
 _SMALL = 16 << 20
 _TOP = "top_level_model_weights"

@@ -33,7 +33,7 @@ def is_wanted(cls: type) -> bool:
 
 def note(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Keeps the arguments of `__init__` if they are plain values, else what is wrong with them."""
-    # Not by an attribute of its own: classes may guard these.
+    # The arguments are not kept in an attribute of the object: classes may guard these.
     object.__setattr__(target, _ARGUMENTS, _plain_arguments(type(target), args, kwargs))
 
 
@@ -68,7 +68,7 @@ def add_arguments(target: Any, config: dict[str, Any]) -> dict[str, Any]:
 def _plain_arguments(
     cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any] | str:
-    # Of the function, with self: what Python would bind is of no interest.
+    # The signature is that of the function, with self: what Python would bind does not matter.
     signature = inspect.signature(cls.__init__)  # type: ignore[misc]
     try:
         bound = signature.bind(None, *args, **kwargs)

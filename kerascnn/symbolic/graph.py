@@ -34,7 +34,7 @@ class OperationGraph:
         self.output_tensors: list[KerasTensor] = _checked(outputs, "outputs", name)
         found, order = _reach(self.output_tensors, self.input_tensors, name)
         ends = {id(x) for x in self.input_tensors}
-        # What computes an input is no part of the model, though other outputs of it may be.
+        # What computes an input is no part of the model, though it may compute other outputs.
         found = [n for n in found if n.is_input or not all(id(x) in ends for x in n.output_tensors)]
         self.nodes, self.operations = _sorted_by_depth(found, order, self.input_tensors)
         self._check_connected(name)
@@ -106,7 +106,7 @@ class OperationGraph:
             values = [own.get(id(x), x) for x in trees.leaves(choice.args[number])]
             pairs = zip(values, choice.output_tensors, strict=True)
             flat = [dispatch.convert(value, x.dtype) for value, x in pairs]
-            # No mask goes on from here: the two sides may have different ones.
+            # No mask goes on from here, as the two sides may have different ones.
             return [dispatch.apply_one("reshape", [y], {"shape": list(y.shape)}) for y in flat]
 
         pred = known.get(id(choice.args[0]), choice.args[0])

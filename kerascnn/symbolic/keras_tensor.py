@@ -55,7 +55,7 @@ class KerasTensor:
     (None, 28, 28, 1)
     """
 
-    # Where it comes from; None for one that was made by hand, to ask for shapes only.
+    # Where it comes from; None for a KerasTensor that was made by hand, to ask for shapes only.
     _keras_history: KerasHistory | None = None
     # Which elements will count, a KerasTensor too; None for all.
     _keras_mask: Any = None

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-# Whose frames are not the user's.
+# The frames of these modules are not the user's.
 _LIBRARIES = frozenset({"kerascnn", "numpy", "torch", "jax", "contextlib", "functools", "typing"})
 
 _BRANCH = "keras.ops.where or keras.ops.cond"
-# What asks for a value, and what to write in its place.
+# By method: what asks for a value, and what to write in its place.
 _METHODS = {
     "__bool__": ("A condition (`if`, `while`, `and`, `not`, bool())", _BRANCH),
     "__float__": ("float()", "the tensor itself, or keras.ops.cast"),

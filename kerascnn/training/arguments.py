@@ -40,7 +40,7 @@ class Running:
         if kind is None:
             return
         self._callbacks.close()
-        # Steps under way on a GPU end before anybody looks at the weights.
+        # Steps under way on a GPU end before the weights are looked at.
         _core.synchronize(self._model._state.device)
 
 

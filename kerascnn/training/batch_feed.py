@@ -37,7 +37,7 @@ class BatchFeed:
         ValueError: where the model is not built yet and there is no batch to build it with.
     """
 
-    # How long a step takes: depends on the source, which is another one each time.
+    # The time of a step depends on the source, which is another one each time.
     step_seconds: float | None = None
 
     def __init__(self, model: StepMachinery, kind: str, stream: BatchStream):
@@ -150,7 +150,8 @@ class BatchFeed:
         if self._iterator is None:
             return
         if self.num_batches and self._seen >= self.num_batches:
-            # Here rather than when it is needed, as in Keras: a DataLoader draws its seed now.
+            # This happens here rather than when it is needed, as in Keras: a DataLoader draws its
+            # seed now.
             self._begin_pass()
         self._stream.on_epoch_end()
 
@@ -158,7 +159,7 @@ class BatchFeed:
         """Ends the pass, and with it the workers that prepare its batches."""
         iterator, self._iterator = self._iterator, None
         self._next, self._has_next = None, False
-        # A generator that was handed in stays open: its owner may go on with it.
+        # A generator that was handed in stays open, since its owner may go on with it.
         close = getattr(iterator, "close", None)
         if close is not None and not self._stream.runs_once:
             close()
@@ -234,7 +235,7 @@ class BatchFeed:
         key = source.key, data.is_on_device
         route = self._routes.get(key)
         if route is None:
-            # What waits goes first: making a step takes time, and memory where the ring grows.
+            # Waiting batches go first: making a step takes time, and memory where the ring grows.
             self._state.flush()
             route = make_route(self._model, self._kind, source, self._state, data.is_on_device)
             if len(self._routes) >= _MAX_ROUTES:

@@ -14,7 +14,7 @@ _INT32 = np.iinfo(np.int32)
 _least, _greatest = np.minimum.reduce, np.maximum.reduce
 
 
-# Read so, negative numbers are larger than every class number: one look finds both.
+# Read as unsigned, negative numbers are larger than every class number, so one look finds both.
 _UNSIGNED = {"int8": np.uint8, "int16": np.uint16, "int32": np.uint32, "int64": np.uint64}
 
 

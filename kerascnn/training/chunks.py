@@ -43,7 +43,7 @@ class Chunks:
         self.key = self.key_for(arrays, rows)
         specs = [((2 * rows, *array.shape[1:]), array.dtype.name) for array in arrays]
         self.tensors = [_core.empty(list(shape), dtype, device) for shape, dtype in specs]
-        # A CPU reads where the rows are written.
+        # A CPU reads the rows where they are written.
         self._copies = device != "cpu"
         self._sources = self.tensors
         if self._copies:

@@ -256,7 +256,7 @@ class CompileMetrics:
             for place, identifiers in enumerate(of_all):
                 for identifier in identifiers:
                     metric = resolve_metric(identifier, targets[place], outputs[place])
-                    # Given as an object, it may have been made for another device.
+                    # A metric that is given as an object may have been made for another device.
                     move_to(metric.variables, current_device())
                     self._entries.append((place, metric, weighted))
         self.built = True

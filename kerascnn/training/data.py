@@ -16,9 +16,9 @@ from kerascnn.utils.batch_parts import pack_x_y_sample_weight
 
 # Wider unsigned integers don't exist on the device: each becomes the next type that holds it.
 _UNSIGNED = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
-# What takes no look at values or settings.
+# These take no look at values or settings.
 _USED_AS_IS = frozenset(map(np.dtype, ("bool", "uint8", "int8", "int16", "int32", "int64")))
-# Whose values are all int32's.
+# All values of these fit into int32.
 _NARROW = frozenset(map(np.dtype, ("uint8", "int8", "int16", "int32")))
 _ABOUT_TEXT = (
     " Text becomes numbers by a TextVectorization or StringLookup layer: map it over the data set "

@@ -118,7 +118,7 @@ class StepState:
     def _position_on_device(self, position: int) -> _core.Tensor:
         """To be copied from: unlike a number on the host, this does not wait for the device."""
         if self._positions is None:
-            # Each in 16 bytes, as copies want them aligned.
+            # Each takes 16 bytes, as copies want them aligned.
             pairs = np.arange(_POSITIONS, dtype=np.int64).repeat(2)
             self._positions = _core.from_numpy(pairs, self.device)
         return self._positions.piece([], "int64", 16 * position)

@@ -60,7 +60,7 @@ class EagerStep(Step):
         self._state = state
         self._leaves: list[Any] = []  # of what the last step returned
         self._ran = False
-        # Else, as after a compiled step, the metrics are read on the host.
+        # Otherwise the metrics are read on the host, as after a compiled step.
         self.returns_results = kind == PREDICT or model._returns_own_logs(kind)
         self.notes_finite_loss = False
 
@@ -93,7 +93,7 @@ class EagerStep(Step):
             _current.reset(token)
             model._clear_losses()
         if not self._ran:
-            # The first one may make layers and metrics.
+            # The first step may make layers and metrics.
             self._ran = True
             model._forget_metrics()
             state.parts = None
@@ -107,7 +107,7 @@ class EagerStep(Step):
     def _take_batch(self, inputs: list[Any]) -> Any:
         source, counter = self._source, self._state.step.core
         if source.rows is None:
-            # In memory that the next batch is written to.
+            # This is memory that the next batch is written to.
             arrays = [tensor.copy() for tensor in inputs]
         else:
             *inputs, order = inputs

@@ -68,7 +68,7 @@ class Feed:
     ):
         data.settle(state.device)
         layout = pieces.layout if pieces else layout_of_pieces(data, batch_size, state.device, once)
-        # Asking for the free memory costs more than many a prediction.
+        # Asking for the free memory takes longer than many a prediction.
         fits = layout is not None or memory.fits_on_device(data.host_bytes, state.device)
         if data.is_on_device and not fits:
             data.settle("cpu")  # streamed with what can't be beside it
@@ -119,7 +119,7 @@ class Feed:
 
     def _source(self, batch_size: int, rows: int, counts: bool) -> BatchSource:
         length = None if self.is_resident else 2 * self._chunk * self._batch_size
-        # Up to the next power of two: other data then has the same program.
+        # Lengths go up to the next power of two, so that other data has the same program.
         collects = 1 << (self._full - 1).bit_length() if counts and self._collects else 0
         return describe_source(
             self._data.packed, self._arrays, batch_size, rows, counts, length, collects
@@ -238,7 +238,7 @@ class Feed:
         self._orders = []
         if self._pieces is not None:
             self._pieces.close()
-            # One for each kind of data that comes in turns; the next feed takes them.
+            # There is one for each kind of data that comes in turns; the next feed takes them.
             free, places = self._state.free_places, self._pieces.places
             free[places.key] = places
             if len(free) > _MAX_FREE_PLACES:

@@ -15,7 +15,7 @@ from kerascnn.metrics.metric import Metric
 from kerascnn.random import SeedGenerator
 from kerascnn.variable import Variable
 
-# What steps are compiled for anyway, or never look into.
+# Steps are compiled for these anyway, or never look into them.
 _KINDS = (Layer, Variable, SeedGenerator, Metric, _core.Variable)
 
 

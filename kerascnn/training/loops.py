@@ -77,7 +77,7 @@ class StepRunner:
         self._patience = PATIENCE if kind == TEST else USUAL_PATIENCE
         self._last: Step | None = None
         self._step_by_step = callbacks.uses_batch_hooks(kind)
-        # Its fences take a GPU's driver a while to make.
+        # A GPU's driver takes a while to make its fences.
         self._queue = LaunchQueue(model._state.device) if self._step_by_step else None
         self._warned = False
 
@@ -96,7 +96,8 @@ class StepRunner:
             else:
                 seen += self._run_slice(limit - seen)
             self._callbacks.on_steps(self._kind, seen, self.logs)
-            # One by one, steps are enqueued ahead of the device: it is not waited for each time.
+            # Steps that come one by one are enqueued ahead of the device, which is not waited for
+            # each time.
             if epoch is not None and (self._queue is None or self._queue.may_look()):
                 self._check_loss(seen, epoch)
                 checked = seen

@@ -129,7 +129,7 @@ class StepMachinery:
         parts = self._find_parts()
         is_built = all(layer.built for layer in parts.layers)
         if data is not None and not is_built and not self.run_eagerly:
-            # A step of the user's own may call layers on something else than what comes in.
+            # A step of the user's own may call layers on something else than its data.
             expected = Exception if self._has_own_step(kind) else NotImplementedError
             with contextlib.suppress(expected), on_device(self._device()):
                 self.build_on(data.x)
@@ -173,10 +173,11 @@ class StepMachinery:
         step = programs.pop(key, None)
         if step is None or not step.told.is_unchanged():
             step = self._compile_noting_settings(kind, source, state, layers)
-            # A first trace may make some.
+            # A first trace may make some of these.
             self._forget_metrics()
             state.parts = None
-            # Kept alive, so that the numbers in the key stay theirs; a first trace may build more.
+            # They are kept alive, so that the numbers in the key stay theirs; a first trace may
+            # build more.
             step.owners = (variables, layers)
             if len(programs) >= _MAX_PROGRAMS:
                 programs.pop(next(iter(programs)))

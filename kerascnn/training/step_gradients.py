@@ -25,8 +25,8 @@ class StepGradients:
 
     def __init__(self) -> None:
         self._tape = _core.Tape(True, True)
-        # By the place in memory of what they are gradients of: reading a variable gives another
-        # tensor each time, over the same memory.
+        # Gradients are found by the place in memory of what they are gradients of: reading a
+        # variable gives another tensor each time, over the same memory.
         self._found: dict[tuple[str, int], Any] = {}
 
     @contextlib.contextmanager

@@ -69,14 +69,39 @@ def test_names_are_unique():
     assert len(_core.op_names()) == len(set(_core.op_names()))
 
 
-def test_the_page_names_the_files_of_a_function_of_single_elements():
-    root = Path(__file__).parents[2]
-    page = (root / "docs" / "adding_an_op.md").read_text(encoding="utf-8")
-    section = page.split("## A function of single elements\n")[1]
-    files = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
-    assert 1 < len(files) <= 8
+ROOT = Path(__file__).parents[2]
+
+
+def files_on_the_page(of_elements: bool) -> list[str]:
+    """The files that docs/adding_an_op.md tells to touch, in the first column that has some."""
+    page = (ROOT / "docs" / "adding_an_op.md").read_text(encoding="utf-8")
+    section = page.split("## A function of single elements\n")[of_elements]
+    return re.findall(r"^\|(?: \S+ \|)? `([^`]+/[^`]+)` \|", section, re.MULTILINE)
+
+
+def files_of_the_core(op: str) -> set[str]:
+    """The files of core/ with the name of an op."""
+    word = re.compile(rf"\b{op}\b")
+    sources = [f for f in (ROOT / "core").rglob("*") if f.suffix in (".h", ".cpp", ".cu", ".cuh")]
+    named = [f for f in sources if word.search(f.read_text(encoding="utf-8"))]
+    return {f.relative_to(ROOT).as_posix() for f in named}
+
+
+# Files to touch for a new op: the bar, with one more where Keras lists the function by module.
+@pytest.mark.parametrize(("op", "of_elements", "bar"), [("ctc_loss", False, 9), ("log1p", True, 8)])
+def test_the_page_names_the_files_of_an_op(op, of_elements, bar):
+    files = files_on_the_page(of_elements)
+    assert 1 < len(files) <= bar - 1
     for file in files:
-        assert "log1p" in (root / file).read_text(encoding="utf-8"), file
+        assert op in (ROOT / file).read_text(encoding="utf-8"), file
+
+
+def test_no_other_file_of_the_core_lists_ops():
+    on_page = {file for file in files_on_the_page(of_elements=False) if file.startswith("core/")}
+    assert files_of_the_core("ctc_loss") == on_page
+    on_page = {file for file in files_on_the_page(of_elements=True) if file.startswith("core/")}
+    on_page = on_page - {"core/ops/unary.cpp"} | {"core/ops/binary.cpp"}
+    assert files_of_the_core("bitwise_xor") == on_page
 
 
 class TestTheTestItself:

@@ -108,7 +108,8 @@ def equalized(images: Any, bins: int, channel_axis: int, groups: int = 1) -> Any
     indices = ops.cast(ops.clip(indices, 0.0, float(bins - 1)), "int32")
     rows = indices if channel_axis == -3 else ops.transpose(indices, (0, 3, 1, 2))
     batch, channels = rows.shape[:2]
-    # Counted for each image, and added up in float64: exact for any number of images.
+    # Tones are counted for each image and added up in float64, which is exact for any number of
+    # images.
     counts = histograms(ops.reshape(rows, (batch * channels, -1)), bins)
     counts = ops.reshape(counts, (groups, batch // groups, channels, bins))
     counts = ops.sum(ops.cast(counts, "float64"), 1)

@@ -12,7 +12,7 @@ from kerascnn.layers.preprocessing.index_lookup import IndexLookup
 from kerascnn.layers.text import as_text
 from kerascnn.ops import dispatch
 
-# Up to this span of integers a compiled step has a table with a place for each.
+# Up to this span of integers, a compiled step has a table with a place for each of them.
 _LARGEST_TABLE = 1 << 22
 
 

@@ -16,7 +16,7 @@ from kerascnn.ops import dispatch
 
 Array = np.ndarray[Any, Any]
 
-# Elements that are looked at together.
+# So many elements are looked at together.
 _PIECE = 1 << 22
 
 
@@ -111,7 +111,7 @@ class Normalization(Layer):
         self.adapt_variance = self.add_weight(
             name="variance", shape=shape, initializer="ones", trainable=False
         )
-        # Nothing reads it: it is there because Keras' files have it.
+        # Nothing reads this; it exists because Keras' files have it.
         self.count = self.add_weight(
             name="count", shape=(), dtype="int32", initializer="zeros", trainable=False
         )

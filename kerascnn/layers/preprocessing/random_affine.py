@@ -42,7 +42,7 @@ class RandomAffine(ImagePreprocessing):
         channels_last = self.data_format == "channels_last"
         shape = (1, height, width, 1) if channels_last else (1, 1, height, width)
         parts = self.parts(types.SimpleNamespace(shape=shape), transformation)
-        # The parts say where each pixel comes from; a box goes the other way.
+        # The parts say where each pixel comes from, while a box goes the other way.
         a0, a1, a2, b0, b1, b2 = (ops.cast(part, boxes.dtype) for part in parts)
         determinant = ops.subtract(ops.multiply(a0, b1), ops.multiply(a1, b0))
 
@@ -304,7 +304,7 @@ class RandomRotation(RandomAffine):
         }
 
     def parts(self, images: Any, transformation: Any) -> tuple[Any, ...]:
-        # Not from the matrix, whose columns would be joined and taken apart again.
+        # It is not made from the matrix, whose columns would be joined and taken apart again.
         _, height, width = self._sizes(images)
         return _rotation(transformation["angle"], height, width)
 

@@ -79,7 +79,8 @@ class RandomContrast(ColorPreprocessing):
     def _transform_images(self, images: Any, transformation: Any, interpolation: str) -> Any:
         axes = [len(images.shape) + axis for axis in (self.height_axis, self.width_axis)]
         mean = ops.mean(images, axes, keepdims=True)
-        # For each pixel of a row: kernels are fastest where whole rows go together.
+        # The values are repeated for each pixel of a row, since kernels are fastest where whole
+        # rows go together.
         row = list(mean.shape)
         row[self.width_axis] = images.shape[self.width_axis]
         mean = ops.broadcast_to(mean, row)

@@ -155,7 +155,8 @@ class RandomCrop(ImagePreprocessing):
         return self.height, self.width
 
     def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
-        # The part is smaller than asked for where the image is, and resized to the sizes.
+        # Where the image is smaller than the part asked for, so is the part; it is resized to the
+        # sizes.
         wanted = (self.height, self.width)
         sizes = self._input_sizes(transformation)
         kept = [

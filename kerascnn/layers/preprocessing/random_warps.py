@@ -106,7 +106,7 @@ class RandomPerspective(ImagePreprocessing):
         return ops.where(per_image(transformation["apply_perspective"]), seen, images)
 
     def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
-        # The other way round than for pixels: from where things were to where they are seen.
+        # Boxes go the other way round than pixels: from where things were to where they are seen.
         matrix = ops.cast(
             homography(transformation["end_points"], transformation["start_points"]), boxes.dtype
         )
@@ -236,7 +236,7 @@ class RandomElasticTransform(ImagePreprocessing):
             first_row, end_row = box_utils.extent(ops.any(inside, 2))
             return ops.stack([first_column, first_row, end_column, end_row], -1)
 
-        # One box of each image after the other: memory for all at once would be a lot.
+        # The boxes of an image come one after the other: memory for all at once would be a lot.
         moved = ops.map(seen, ops.transpose(ops.cast(boxes, moves.dtype), (1, 0, 2)))
         moved = ops.cast(ops.transpose(moved, (1, 0, 2)), boxes.dtype)
         return ops.where(ops.reshape(transformation["apply_transform"], (-1, 1, 1)), moved, boxes)
@@ -246,12 +246,12 @@ class RandomElasticTransform(ImagePreprocessing):
         noise, factor = transformation["noise"], transformation["distortion_factor"]
         _, height, width, _ = noise.shape
         shorter, longer = min(height, width), max(height, width)
-        # Nothing is divided by 0, which is drawn once in 10^7 times.
+        # The lower limit avoids a division by 0, which is drawn once in 10^7 times.
         sigma = ops.maximum(ops.multiply(factor, 0.05 * shorter), 1e-6)
         reach = int(3 * 0.05 * shorter * self.scale[1])
         places = np.arange(-reach, reach + 1).astype(noise.dtype)
         bell = ops.exp(ops.multiply(ops.square(ops.divide(places, sigma)), -0.5))
-        # A window that depends on what is drawn: weights beyond it are 0.
+        # The window's size depends on what is drawn: weights beyond it are 0.
         inside = ops.less_equal(np.abs(places), ops.multiply(sigma, 3.0))
         bell = ops.where(inside, bell, 0.0)
         bell = ops.divide(bell, ops.sum(bell))

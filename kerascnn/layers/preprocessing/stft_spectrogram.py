@@ -160,7 +160,7 @@ class STFTSpectrogram(Layer):
             return self._arranged(ops.concatenate([real, imaginary], axis=-1))
         power = ops.square(real) + ops.square(imaginary)
         if self.mode == "psd":
-            # Frequencies that are there twice, as conjugates of one another.
+            # These frequencies occur twice, as conjugates of one another.
             inner = np.ones(power.shape[-1], power.dtype)
             inner[1:-1] = 2.0
             return self._arranged(power * inner)

@@ -19,7 +19,7 @@ from kerascnn.layers.text import as_text
 from kerascnn.ops import dispatch
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
-# As TensorFlow has it: other letters than those of ASCII stay as they are.
+# This works as in TensorFlow: letters outside of ASCII stay as they are.
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _STRIP = str.maketrans("", "", string.punctuation)
 _WORD = re.compile(r"[^ \t\n\v\f\r]+")
@@ -235,7 +235,8 @@ class TextVectorization(HostLayer):
         numbers = lookup.numbers_of([word for found in words for word in found])
         longest, length = max(counts, default=0), self._output_sequence_length
         width = longest if length is None else length
-        # What fills up short rows: the number of the mask, or one that no row has a place for.
+        # Short rows are filled up with the number of the mask, or with one that no row has a place
+        # for.
         table = np.full((len(words), width), 0 if self._output_mode == "int" else -1, np.int64)
         for row, end, count in zip(table, np.cumsum(counts), counts, strict=True):
             kept = min(count, width)

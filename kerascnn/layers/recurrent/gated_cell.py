@@ -27,7 +27,8 @@ class GatedCell(DropoutRNNCell, Layer):
 
     gates: int
     units: int
-    # The axis of the gates in what the kernels make, from the end: with or without time steps.
+    # The axis of the gates in what the kernels make, counted from the end, with or without time
+    # steps.
     _gate_axis = -1
 
     def _init_cell(

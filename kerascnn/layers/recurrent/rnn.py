@@ -215,7 +215,7 @@ class RNN(Layer):
         for variable in trees.flatten(self.states):
             if device is not None and variable.device != device and not _is_scratch(trace):
                 variable.move_to(device)
-        # At once, a gradient needs the values that the call's end overwrites.
+        # In a call that runs at once, a gradient needs the values that the call's end overwrites.
         return trees.map_structure(ops.copy if trace is None else lambda v: v.value, self.states)
 
     # The computation -----------------------------------------------------------------------------

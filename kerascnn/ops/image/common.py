@@ -61,7 +61,7 @@ def rounded(x: Any, dtype: str) -> Any:
         return dispatch.convert(x, dtype)
     limits = np.iinfo(dtype)
     x = elementwise.round(x)
-    # Only where the type is narrow: float32 cannot hold the limits of the wider ones.
+    # This is done only where the type is narrow: float32 cannot hold the limits of the wider ones.
     if limits.bits <= 16:
         x = elementwise.clip(x, float(limits.min), float(limits.max))
     return dispatch.convert(x, dtype)

@@ -188,13 +188,13 @@ def ssim(
     wide = dtypes.float_result_type(dtype)
     a, b = (common.as_batch(dispatch.convert(x, wide), data_format) for x in (image1, image2))
     weights = _bell(int(filter_size), filter_sigma, a)
-    # Variances are those of what is left without the images' means, which loses fewer digits.
+    # Variances are those of the images without their means, which loses fewer digits.
     level_a, level_b = (
         dispatch.apply_one("stop_gradient", [reduction.mean(x, (1, 2), True)]) for x in (a, b)
     )
     a, b = elementwise.subtract(a, level_a), elementwise.subtract(b, level_b)
     products = [elementwise.multiply(x, y) for x, y in ((a, a), (b, b), (a, b))]
-    # All five maps in one convolution.
+    # One convolution computes all five maps.
     means = _smoothed(shaping.concatenate([a, b, *products], -1), weights, weights, "valid")
     rest_a, rest_b, square_a, square_b, product = shaping.split(means, 5, -1)
     variances = (square_a - rest_a * rest_a) + (square_b - rest_b * rest_b)

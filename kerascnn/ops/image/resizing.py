@@ -23,10 +23,10 @@ from kerascnn.symbolic.operation import op
 
 __all__ = ["resize", "scale_and_translate", "smart_resize"]
 
-# Up to so many pixels per new pixel are gathered and added, which is exact and moves little; more
-# of them are a product with the matrix of weights.
+# Up to so many pixels per new pixel are gathered and added, which is exact and moves little. For
+# more, there is a product with the matrix of weights.
 _MOST_TAPS = 4
-# Up to so many numbers of a pixel are written out with the pixels of a row.
+# Up to so many numbers of a pixel are repeated for all pixels of a row.
 _SHORT_ROW = 16
 
 
@@ -124,7 +124,7 @@ def _resample(x: Any, axis: int, new: int, interpolation: str, antialias: bool) 
         factor = dispatch.convert(matrix.T.astype(dtypes.numpy_dtype(x.dtype)), like=x)
         return shaping.moveaxis(matrix_products.matmul(last, factor), -1, axis)
     result = None
-    # Along the last axes the weights are written out for whole rows: kernels are fastest on those.
+    # Along the last axes the weights are repeated for whole rows, on which kernels are fastest.
     inner = math.prod(x.shape[axis + 1 :])
     repeats = inner if inner <= _SHORT_ROW else 1
     seen = (*x.shape[:axis], new, *x.shape[axis + 1 :])
@@ -138,7 +138,7 @@ def _resample(x: Any, axis: int, new: int, interpolation: str, antialias: bool) 
     return shaping.reshape(result, seen)
 
 
-# The names of `scale_and_translate` for its kernels.
+# The kernels of `scale_and_translate` have these names.
 _KERNELS = {
     **dict.fromkeys(("linear", "bilinear", "trilinear", "triangle"), "linear"),
     **dict.fromkeys(("cubic", "bicubic", "tricubic"), "cubic"),

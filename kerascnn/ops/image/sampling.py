@@ -214,7 +214,7 @@ def homography(start: Any, end: Any) -> Any:
     start, end = (dispatch.convert(points, "float64") for points in (start, end))
     columns, _, shares = _frame(start)
     _, back, others = _frame(end)
-    # The reciprocals of the other shares, times all three of them.
+    # The reciprocals of the other shares, times all three shares.
     first, second, third = (others[:, i : i + 1] for i in range(3))
     pairs = [
         elementwise.multiply(a, b) for a, b in ((second, third), (first, third), (first, second))
@@ -475,7 +475,7 @@ def _neighbors(
             inside = elementwise.logical_and(
                 elementwise.greater_equal(at, 0.0), elementwise.less(at, float(size))
             )
-        # Whole numbers in floating point, exact far beyond any image's size.
+        # Whole numbers in floating point are exact far beyond any image's size.
         index = dispatch.convert(_inside(at, size, fill_mode), "int32")
         found.append((index, inside, share))
     return found
@@ -488,7 +488,8 @@ def _inside(at: Any, size: int, fill_mode: str) -> Any:
     elif fill_mode == "mirror":
         at = _mirrored(at, size - 1)
     elif fill_mode == "reflect":
-        # Mirrored at the edges between pixels, in half pixels, so that it stays in whole numbers.
+        # The position is mirrored at the edges between pixels. It is in half pixels, so that it
+        # stays in whole numbers.
         twice = elementwise.add(elementwise.multiply(at, 2.0), 1.0)
         halves = elementwise.subtract(_mirrored(twice, 2 * size), 1.0)
         at = elementwise.floor(elementwise.multiply(halves, 0.5))

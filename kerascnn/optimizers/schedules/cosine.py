@@ -132,7 +132,8 @@ class CosineDecayRestarts(LearningRateSchedule):
             restarts = ops.floor(done)
             done = done - restarts
         else:
-            # The falls so far took 1 + t + ... + t**(n-1) = (1 - t**n) / (1 - t) first ones.
+            # Together the falls so far took 1 + t + ... + t**(n-1) = (1 - t**n) / (1 - t) times the
+            # first one.
             restarts = ops.floor(ops.log(1.0 - done * (1.0 - t_mul)) / math.log(t_mul))
             length = ops.power(t_mul, restarts)
             done = (done - (1.0 - length) / (1.0 - t_mul)) / length
