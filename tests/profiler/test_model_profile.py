@@ -66,7 +66,9 @@ def test_every_kernel_has_a_layer_and_a_phase(rng, device):
     # A GPU's clock is compared with the CPU's: of the runs that are counted, a kernel at the border
     # may be missed, or one of the run before be taken.
     few = 1e-2 if device != "cpu" else 0
-    assert sum(row["flop"] for row in convolutions) == pytest.approx(flop, rel=few)
+    total = sum(row["flop"] for row in convolutions)
+    # Kernels that pool too count that, activations and the bias' gradient: below 1%.
+    assert flop * (1 - few) <= total <= flop * (1.01 + few)
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad", "Nadam", "Lion", "Muon"])
