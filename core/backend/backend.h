@@ -135,6 +135,7 @@ class Executor {
 struct RegionLimits {
   bool rows = false;     // of kind rows
   bool columns = false;  // of kind columns
+  bool dropout = false;  // among the element ops
   int max_inputs = 8;
   int max_outputs = 8;
   int max_ops = 32;

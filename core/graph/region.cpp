@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <vector>
 
 #include "core/base/error.h"
@@ -78,6 +79,9 @@ class BodyChecker {
     const Shape& result = shape(node.outputs[0]);
     if (node.op == &op_broadcast_to) {
       if (!broadcasts_to(result, region_.domain)) refuse(node, "its result does not broadcast");
+    } else if (node.op == &op_dropout) {
+      const bool is_given = graph_.value(node.inputs[1]).kind == ValueKind::Input;
+      if (result != region_.domain || !is_given) refuse(node, "its state is computed in it");
     } else if (node.op->is_elementwise && find_element_op(node.op->name)) {
       check_element_op(node, result);
     } else if (region_.kind == RegionKind::Rows && node.op == &op_reshape) {
@@ -157,8 +161,15 @@ std::vector<InPlace> in_place_of_map(const Attributes& attributes, size_t num_in
   const Region region = read_region(attributes);
   std::vector<InPlace> pairs;
   if (region.kind != RegionKind::Map) return pairs;
+  // Random states are read by all elements.
+  std::set<ValueId> states;
+  for (const Node& node : region.body->graph->nodes()) {
+    if (node.op == &op_dropout) states.insert(node.inputs[1]);
+  }
   for (size_t output = 0; output < region.body->outputs.size(); ++output) {
-    for (size_t input = 0; input < num_inputs; ++input) pairs.push_back({output, input});
+    for (size_t input = 0; input < num_inputs; ++input) {
+      if (!states.contains(region.body->inputs[input])) pairs.push_back({output, input});
+    }
   }
   return pairs;
 }

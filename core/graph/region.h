@@ -12,7 +12,8 @@
 // A body may have these nodes:
 //
 //   any kind  element ops (find_element_op) with results of the domain's shape, whose operands
-//             broadcast to it; broadcast_to, which is only another way of reading
+//             broadcast to it; broadcast_to, which is only another way of reading; dropout, whose
+//             random state is an input of the body
 //   rows      reduce_sum, reduce_mean, reduce_max and reduce_min over the last axes of a value of
 //             the domain's shape, whose extents multiply to `columns`. The result is a row value,
 //             of the domain's shape with 1 for these axes or without them. Element ops of row

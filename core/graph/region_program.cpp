@@ -20,7 +20,10 @@ class ProgramBuilder {
   std::optional<ElementProgram> build() {
     find_instructions();
     find_constants();
-    if (body_.inputs.size() > static_cast<size_t>(kMaxElementInputs) ||
+    const bool has_others =
+        std::any_of(instructions_.begin(), instructions_.end(),
+                    [](const Node* node) { return !find_element_op(node->op->name); });  // dropout
+    if (has_others || body_.inputs.size() > static_cast<size_t>(kMaxElementInputs) ||
         constants_.size() > static_cast<size_t>(kMaxElementConstants) ||
         instructions_.size() > static_cast<size_t>(kMaxElementInstructions) ||
         body_.outputs.size() > static_cast<size_t>(kMaxElementOutputs)) {

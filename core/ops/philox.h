@@ -7,12 +7,21 @@
 // counter {i / 4 low, i / 4 high, state counter low, stream}.
 #pragma once
 
+#ifndef __CUDACC_RTC__
 #include <cmath>
 #include <cstdint>
+#endif
 
 #include "core/base/host_device.h"
 
 namespace kerascnn {
+
+// Sources that are compiled at run time include nothing, and draw keep decisions only.
+#ifdef __CUDACC_RTC__
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef long long int64_t;
+#endif
 
 struct PhiloxBlock {
   uint32_t words[4];
@@ -42,6 +51,14 @@ KERASCNN_HOST_DEVICE PhiloxBlock philox_block(const int64_t* state, uint32_t str
                   static_cast<uint32_t>(static_cast<uint64_t>(state[1])), stream}});
 }
 
+// An element is kept (bernoulli: is 1) where (word >> 8) < threshold, which is (word >> 8) / 2^24 <
+// p.
+KERASCNN_HOST_DEVICE bool philox_keep(uint32_t word, uint32_t threshold) {
+  return (word >> 8) < threshold;
+}
+
+#ifndef __CUDACC_RTC__
+
 // A number in [0, 1) of 24 bits for float (which 16-bit types are rounded from) or 32 bits for
 // double.
 KERASCNN_HOST_DEVICE float philox_unit_float(uint32_t word) {
@@ -62,13 +79,9 @@ KERASCNN_HOST_DEVICE double philox_uniform(uint32_t word, double low, double hig
   return value < high ? value : low;
 }
 
-// An element is kept (bernoulli: is 1) where (word >> 8) < threshold, which is (word >> 8) / 2^24 <
-// p.
+// What philox_keep() takes for a probability.
 inline uint32_t philox_threshold(double probability) {
   return static_cast<uint32_t>(std::ceil(probability * 0x1p24));
-}
-KERASCNN_HOST_DEVICE bool philox_keep(uint32_t word, uint32_t threshold) {
-  return (word >> 8) < threshold;
 }
 
 // Two standard normal numbers from two words (Box and Muller, 1958), in the precision of Real:
@@ -83,5 +96,7 @@ KERASCNN_HOST_DEVICE void philox_normal_pair(uint32_t word0, uint32_t word1, Rea
   even = radius * std::cos(theta);
   odd = radius * std::sin(theta);
 }
+
+#endif
 
 }  // namespace kerascnn

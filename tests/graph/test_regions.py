@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kerascnn as keras
-from kerascnn import ops
+from kerascnn import _core, ops
 
 from .helpers import Tracer, tensor, variable
 
@@ -229,4 +229,32 @@ def test_variables_written_in_place_keep_their_bits(seed, regions):
 
     own = run(optimize=True)
     for received, wanted in zip(own, run(optimize=False), strict=True):
+        np.testing.assert_array_equal(received, wanted)
+
+
+def test_dropout_joins_what_is_around_it(regions, monkeypatch):
+    """No mask is stored: the gradient draws the same elements again."""
+
+    def run():
+        t = Tracer()
+        random = _core.Variable("state", tensor([5, 11], "int64"))
+        state = t.graph.read(random)
+        x, g = t.input([6, 10]), t.input([6, 10], name="g")
+        y = t.dropout(t.sin(x), state, rate=0.4, stream=2)
+        gx = t.multiply(t.dropout(g, state, rate=0.4, stream=2), t.cos(x))
+        t.graph.assign(random, t.random_advance(state, amount=1))
+        program = t.compile(t.tanh(y), gx)
+        data = np.random.default_rng(8)
+        program.run([tensor(data.normal(size=(6, 10)), "float32") for _ in range(2)], 3)
+        ops = sorted(call["op"] for call in program.describe())
+        return ops, [np.array(each.numpy()) for each in program.outputs()]
+
+    own, values = run()
+    assert own == ["random_advance", "region"]
+    assert np.array_equal(values[0] == 0, values[1] == 0)
+    assert 0 < np.count_nonzero(values[0]) < values[0].size
+    monkeypatch.delenv("KERASCNN_CPU_REGIONS")
+    plain, expected = run()
+    assert plain.count("dropout") == 2
+    for received, wanted in zip(values, expected, strict=True):
         np.testing.assert_array_equal(received, wanted)

@@ -154,6 +154,23 @@ def column_sums(domain=(40, 3), dtype="float32"):
     return t
 
 
+def dropped(domain=(4, 5, 7, 24), dtype="bfloat16", kind="map", rate=0.3):
+    """Dropout twice from one state, and once from another stream, between other ops."""
+    t = traced(kind, domain)
+    state = t.input((2,), "int64")
+    x = t("leaky_relu", t.input(domain, dtype), negative_slope=0.1)
+    y = t("dropout", x, state, rate=rate, stream=3)
+    z = t("dropout", t("multiply", y, t.input(domain, dtype)), state, rate=rate, stream=7)
+    if kind == "rows":
+        z = t("subtract", z, t("reduce_max", z, axes=[len(domain) - 1], keepdims=True))
+    again = t("dropout", t("add", z, x), state, rate=rate, stream=3)
+    t.outputs = [again, y]
+    if kind == "columns":
+        axes = list(range(len(domain) - 1))
+        t.outputs.append(t("reduce_sum", again, axes=axes, keepdims=False))
+    return t
+
+
 def moments(domain=(300, 8), dtype="float16"):
     t = traced("columns", domain)
     x = t.cast(t.input(domain, dtype), "float64" if dtype == "float64" else "float32")

@@ -74,6 +74,19 @@ def test_moments(rng, tmp_path, dtype, splits):
     checked(bodies.moments((1100, 10), dtype), rng, tmp_path, False, grid=(1, splits), lane_bits=1)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+@pytest.mark.parametrize("kind", ["map", "rows", "columns"])
+@pytest.mark.parametrize("domain", [(9, 32), (2, 5, 7), (31, 6)])
+def test_dropout(rng, tmp_path, domain, kind, dtype):
+    t = bodies.dropped(domain, dtype, kind)
+    checked(t, rng, tmp_path, (True, True, False)[: len(t.outputs)])
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_dropout_of_all_and_of_none(rng, tmp_path, rate):
+    checked(bodies.dropped((7, 12), "bfloat16", rate=rate), rng, tmp_path)
+
+
 @pytest.mark.parametrize("columns", [48, 37, 2, 384, 1030, 2056])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_layer_normalization(rng, tmp_path, columns, dtype):

@@ -19,6 +19,8 @@ CASES = {
     "batch_norm_gradient": bodies.batch_norm_gradient,
     "column_sums": bodies.column_sums,
     "integer_sums": lambda: bodies.column_sums(dtype="int16"),
+    "dropout": bodies.dropped,
+    "dropout_of_odd_rows": lambda: bodies.dropped((30, 7), kind="rows"),
     "moments": bodies.moments,
     "moments_in_double": lambda: bodies.moments(dtype="float64"),
     "layer_norm": bodies.layer_norm,

@@ -122,6 +122,19 @@ def test_rows_over_two_axes(rng, device):
     checked(bodies.layer_norm((4, 3, 5, 6), "float32", axes=2), rng, device, False)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+@pytest.mark.parametrize("domain", [(3, 5, 2, 8), (33, 14, 9, 64), (41, 7), (5, 1030), (70_001, 2)])
+@pytest.mark.parametrize("kind", ["map", "rows", "columns"])
+def test_dropout(rng, device, kind, domain, dtype):
+    exact = (True, True, False)[: 3 if kind == "columns" else 2]
+    checked(bodies.dropped(domain, dtype, kind), rng, device, exact)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_dropout_of_all_and_of_none(rng, device, rate):
+    checked(bodies.dropped((40, 6), "float32", rate=rate), rng, device)
+
+
 @pytest.mark.parametrize("domain", [(6, 45), (300, 4), (3, 3000)])
 def test_integer_rows(rng, device, domain):
     checked(bodies.integer_rows(domain), rng, device)

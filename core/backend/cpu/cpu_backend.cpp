@@ -95,6 +95,7 @@ RegionLimits CpuBackend::region_limits(const Shape&) const {
   if (!env_flag("KERASCNN_CPU_REGIONS", false)) return {};
   return {.rows = true,
           .columns = true,
+          .dropout = true,
           .max_inputs = 24,
           .max_outputs = 16,
           .max_ops = 96,

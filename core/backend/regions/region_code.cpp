@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/ops/definitions.h"
 #include "core/ops/geometry.h"
+#include "core/ops/philox.h"
 
 namespace kerascnn {
 namespace {
@@ -132,12 +133,22 @@ class Lowering {
       fail("value %", id, " is no input, and no constant of one element");
     }
     const Tensor& tensor = graph_.constants()[value.source];
+    return values_[id] = constant(tensor.data(), tensor.dtype());
+  }
+
+  RegionValue constant(const void* data, DType dtype) {
     uint64_t bits = 0;
-    std::memcpy(&bits, tensor.data(), itemsize(tensor.dtype()));
+    std::memcpy(&bits, data, itemsize(dtype));
     code_.constants.push_back(bits);
-    code_.constant_dtypes.push_back(tensor.dtype());
-    return values_[id] = {RegionValue::Source::Constant, code_.constants.size() - 1, 0,
-                          tensor.dtype(), Level::Once};
+    code_.constant_dtypes.push_back(dtype);
+    return {RegionValue::Source::Constant, code_.constants.size() - 1, 0, dtype, Level::Once};
+  }
+  RegionValue integer(int64_t value) { return constant(&value, DType::Int64); }
+  // In what numbers of the dtype are computed in.
+  RegionValue number(double value, DType dtype) {
+    if (dtype == DType::Float64) return constant(&value, dtype);
+    const auto narrow = static_cast<float>(value);
+    return constant(&narrow, DType::Float32);
   }
 
   RegionValue load(size_t input, size_t left_out) {
@@ -189,6 +200,8 @@ class Lowering {
       values_[result] = value_of(node.inputs[0], left_out(shape(result)));
     } else if (node.op == &op_reshape) {
       values_[result] = value_of(node.inputs[0], left_out(shape(node.inputs[0])));
+    } else if (node.op == &op_dropout) {
+      lower_dropout(node);
     } else if (const auto op = find_element_op(node.op->name)) {
       lower_element_op(node, *op);
     } else {
@@ -197,19 +210,49 @@ class Lowering {
   }
 
   void lower_element_op(const Node& node, ElementOp op) {
+    std::vector<RegionValue> operands;
+    for (const ValueId id : node.inputs) {
+      operands.push_back(value_of(id, left_out(shape(node.outputs[0]))));
+    }
+    values_[node.outputs[0]] = state(op, operands, graph_.value(node.outputs[0]).spec.dtype,
+                                     element_parameters(op, node.attributes));
+  }
+
+  RegionValue state(ElementOp op, const std::vector<RegionValue>& operands, DType dtype,
+                    const ElementParameters& parameters = {}) {
     RegionStatement statement;
     statement.op = op;
-    statement.parameters = element_parameters(op, node.attributes);
-    for (const ValueId id : node.inputs) {
-      statement.operands.push_back(value_of(id, left_out(shape(node.outputs[0]))));
-      statement.level = join(statement.level, statement.operands.back().level);
+    statement.parameters = parameters;
+    statement.operands = operands;
+    for (const RegionValue& operand : operands) {
+      statement.level = join(statement.level, operand.level);
     }
-    statement.operand_dtype = statement.operands[node.inputs.size() == 3 ? 1 : 0].dtype;
-    statement.dtype = graph_.value(node.outputs[0]).spec.dtype;
-    statement.stage = stage_of(statement.operands);
+    statement.operand_dtype = operands[operands.size() == 3 ? 1 : 0].dtype;
+    statement.dtype = dtype;
+    statement.stage = stage_of(operands);
     code_.statements.push_back(statement);
-    values_[node.outputs[0]] = {RegionValue::Source::Statement, code_.statements.size() - 1, 0,
-                                statement.dtype, statement.level};
+    return {RegionValue::Source::Statement, code_.statements.size() - 1, 0, dtype, statement.level};
+  }
+
+  // A decision that is drawn for each element, and two ops: what is kept is scaled, and rounded as
+  // the op by itself does.
+  void lower_dropout(const Node& node) {
+    const DType dtype = graph_.value(node.outputs[0]).spec.dtype;
+    const double rate = node.attributes.get_double("rate");
+    const double scale = rate < 1.0 ? 1.0 / (1.0 - rate) : 0.0;
+    RegionLoad kept;
+    kept.input = input_of_.at(node.inputs[1]);
+    kept.dtype = DType::Bool;
+    kept.reading = RegionReading::Drawn;
+    kept.stream = integer(node.attributes.get_int("stream")).index;
+    kept.threshold = integer(philox_threshold(1.0 - rate)).index;
+    code_.loads.push_back(kept);
+    const RegionValue is_kept = {RegionValue::Source::Load, code_.loads.size() - 1, 0, kept.dtype,
+                                 kept.level};
+    const RegionValue scaled =
+        state(ElementOp::multiply, {value_of(node.inputs[0], 0), number(scale, dtype)}, dtype);
+    values_[node.outputs[0]] =
+        state(ElementOp::where, {is_kept, scaled, number(0.0, dtype)}, dtype);
   }
 
   void lower_reduction(const Node& node) {

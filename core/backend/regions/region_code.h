@@ -17,8 +17,9 @@ namespace kerascnn {
 enum class Level : uint8_t { Once, Column, Row, Element };
 
 // Where an input has the value of an element: at its own place, always at 0, at its column, at its
-// row, or elsewhere (`strided`).
-enum class RegionReading : uint8_t { InOrder, Scalar, PerColumn, PerRow, Strided };
+// row, or elsewhere (`strided`). Where it is a random state, whether dropout keeps the element is
+// drawn from it.
+enum class RegionReading : uint8_t { InOrder, Scalar, PerColumn, PerRow, Strided, Drawn };
 
 struct RegionLoad {
   size_t input = 0;
@@ -28,6 +29,9 @@ struct RegionLoad {
   // Strided: position `at` of the domain, over these extents, is at sum(index * stride).
   Shape extents;
   Shape strides;
+  // Drawn: which constants have the stream and the threshold (core/ops/philox.h).
+  size_t stream = 0;
+  size_t threshold = 0;
 };
 
 // A value by what gives it: constant, load, statement or reduction of that number.

@@ -172,6 +172,39 @@ __device__ __forceinline__ Pack<T, N> load(const void* data, long long at, int c
   return pack;
 }
 
+// Which of several elements dropout keeps, a bit for each.
+struct Kept {
+  Word bits;
+  __device__ __forceinline__ bool get(int k) const { return (bits >> k & 1u) != 0; }
+};
+
+// `at` is a multiple of N.
+template <int N>
+__device__ __forceinline__ Kept draw(const void* state, long long stream, long long threshold,
+                                     long long at) {
+  const auto* const numbers = static_cast<const kerascnn::int64_t*>(state);
+  const auto decide = [&](Word word) { return (Word)philox_keep(word, (Word)threshold); };
+  Kept kept = {0};
+  if constexpr (N % 4 == 0) {
+#pragma unroll
+    for (int b = 0; b < N / 4; ++b) {
+      const PhiloxBlock block = philox_block(numbers, (Word)stream, at / 4 + b);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) kept.bits |= decide(block.words[k]) << (4 * b + k);
+    }
+  } else {
+    const PhiloxBlock block = philox_block(numbers, (Word)stream, at / 4);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const int i = (int)(at % 4) + k;
+      const Word low = i % 2 == 0 ? block.words[0] : block.words[1];
+      const Word high = i % 2 == 0 ? block.words[2] : block.words[3];
+      kept.bits |= decide(i < 2 ? low : high) << k;
+    }
+  }
+  return kept;
+}
+
 template <typename T, int N>
 __device__ __forceinline__ void store(void* data, long long at, int count, bool whole,
                                       const Pack<T, N>& pack) {

@@ -176,6 +176,7 @@ std::string RegionText::statement(size_t index, const std::string& place) const 
 
 std::string RegionText::declare_pack(size_t index, const std::string& slots) const {
   const RegionLoad& load = code_.loads[index];
+  if (load.reading == RegionReading::Drawn) return message("Kept p", index, slots, ";\n");
   return message("Pack<", region_tag(load.dtype), ", ", is_single(load) ? 1 : width_, "> p", index,
                  slots, ";\n");
 }
@@ -196,6 +197,9 @@ std::string RegionText::load_pack(size_t index, const std::string& slot) const {
       return of("column", "count", "whole");
     case RegionReading::PerRow:
       return of("row", "1", "true");
+    case RegionReading::Drawn:
+      return message('p', index, slot, " = draw<", width_, ">(i", load.input, ", c", load.stream,
+                     ", c", load.threshold, ", at);\n");
     default:
       break;
   }

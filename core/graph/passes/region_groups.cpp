@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "core/ops/definitions.h"
 #include "core/ops/element_program.h"
 #include "core/ops/geometry.h"
 
@@ -92,6 +93,7 @@ RegionGroups::Role RegionGroups::role_of(const Node& node) const {
     return Role::Element;
   }
   const TensorSpec& operand = graph_.value(node.inputs[0]).spec;
+  if (node.op == &op_dropout && limits(operand.shape).dropout) return Role::Element;
   if (num_elements(operand.shape) == 0 || !is_floating(operand.dtype)) return Role::None;
   if (is_sum_of_columns(node, operand.shape) && limits(operand.shape).columns) {
     return Role::ColumnSum;

@@ -252,6 +252,7 @@ RegionLimits region_limits() {
   RegionLimits limits;
   limits.rows = true;
   limits.columns = true;
+  limits.dropout = true;
   limits.max_inputs = kMostInputs;
   limits.max_outputs = kMostOutputs;
   limits.max_ops = kMostOps;
