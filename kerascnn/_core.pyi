@@ -483,6 +483,11 @@ class Program:
         The kernel calls of a step: label, phase, layer, kernel, op, what it computes, moves and writes, attributes, and inputs and outputs as (dtype, shape).
         """
 
+    def memory(self) -> list[dict[str, Any]]:
+        """
+        What lies in a step's arena: offset, bytes, the calls from which to which it is needed, label, phase, layer and op of the call that writes it, whether that is its workspace, dtype and shape.
+        """
+
     @property
     def states(self) -> list[Variable]:
         """The variables that a step reads or writes."""

@@ -79,6 +79,26 @@ nb::list describe(const Program& program) {
   return result;
 }
 
+nb::list memory(const Program& program) {
+  nb::list result;
+  for (const ArenaBuffer& buffer : program.memory()) {
+    nb::dict row;
+    row["offset"] = buffer.offset;
+    row["bytes"] = buffer.bytes;
+    row["first"] = buffer.first;
+    row["last"] = buffer.last;
+    row["label"] = buffer.call->label;
+    row["phase"] = buffer.call->scope.phase();
+    row["layer"] = buffer.call->scope.path;
+    row["op"] = buffer.call->op;
+    row["is_workspace"] = buffer.is_workspace;
+    row["dtype"] = buffer.is_workspace ? "uint8" : dtype_name(buffer.spec.dtype);
+    row["shape"] = to_tuple(buffer.is_workspace ? Shape{buffer.bytes} : buffer.spec.shape);
+    result.append(row);
+  }
+  return result;
+}
+
 }  // namespace
 
 void bind_program(nb::module_& m) {
@@ -109,6 +129,10 @@ void bind_program(nb::module_& m) {
       .def("describe", &describe, nb::sig("def describe(self) -> list[dict[str, typing.Any]]"),
            "The kernel calls of a step: label, phase, layer, kernel, op, what it computes, moves "
            "and writes, attributes, and inputs and outputs as (dtype, shape).")
+      .def("memory", &memory, nb::sig("def memory(self) -> list[dict[str, typing.Any]]"),
+           "What lies in a step's arena: offset, bytes, the calls from which to which it is "
+           "needed, label, phase, layer and op of the call that writes it, whether that is its "
+           "workspace, dtype and shape.")
       .def_prop_ro("states", &Program::states, nb::rv_policy::copy,
                    "The variables that a step reads or writes.")
       .def("dependencies", &Program::dependencies, nb::arg("repeats") = 1,

@@ -301,6 +301,8 @@ std::vector<InstructionInfo> Program::describe() const {
   return result;
 }
 
+const std::vector<ArenaBuffer>& Program::memory() const { return impl_->memory; }
+
 const std::vector<VariablePtr>& Program::states() const { return impl_->schedule.graph.states(); }
 
 Dependencies Program::dependencies(int64_t repeats) const {

@@ -47,6 +47,18 @@ struct InstructionInfo {
   std::vector<TensorSpec> outputs;  // without optional ones that nobody reads
 };
 
+// A piece of the arena, which holds a result or a kernel's workspace from instruction `first` to
+// `last`.
+struct ArenaBuffer {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  int64_t first = 0;
+  int64_t last = 0;
+  CallInfoPtr call;  // what computes it
+  TensorSpec spec;   // of a result
+  bool is_workspace = false;
+};
+
 class Program {
  public:
   // Throws OutOfMemoryError where the arena does not fit (nothing is changed then).
@@ -80,6 +92,8 @@ class Program {
   std::vector<Instruction> instructions(const std::vector<Tensor>& inputs) const;
   // The descriptions are in the order of instructions().
   std::vector<InstructionInfo> describe() const;
+  // What lies in the arena of a step, in the order in which it is written.
+  const std::vector<ArenaBuffer>& memory() const;
   // The variables that it reads or writes.
   const std::vector<VariablePtr>& states() const;
   // Which instructions wait for which in `repeats` steps in a row, each in its arena; see

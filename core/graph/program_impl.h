@@ -71,6 +71,7 @@ struct Program::Impl {
   int64_t slot_bytes = 0;         // of each
   int64_t num_slots = 1;
   std::vector<PlannedNode> nodes;
+  std::vector<ArenaBuffer> memory;      // of one arena
   std::vector<Tensor> outputs;          // in the first arena or slot
   std::vector<int64_t> output_offsets;  // of a body: in its results
 
@@ -90,6 +91,7 @@ struct Program::Impl {
   void place(std::vector<std::shared_ptr<Kernel>> kernels, const CompileOptions& options);
   void allocate_arena(const CompileOptions& options);
   std::vector<int64_t> place_results(BufferPlan& buffers, const CompileOptions& options);
+  void note_memory(const BufferPlan& buffers, const MemoryPlan& places);
   void move_constants();
   void check_states() const;
   void run(const std::vector<Tensor>& inputs, int64_t steps, bool later);

@@ -196,6 +196,7 @@ void Program::Impl::place(std::vector<std::shared_ptr<Kernel>> kernels,
     }
     return;
   }
+  note_memory(buffers, memory);
   allocate_arena(options);
   stats.longest_chain = longest_chain(dependencies(1));
 
@@ -206,6 +207,42 @@ void Program::Impl::place(std::vector<std::shared_ptr<Kernel>> kernels,
     const bool is_result = result_offsets[buffer] != kInArena;
     outputs.emplace_back(is_result ? results : arena, spec, strides,
                          is_result ? result_offsets[buffer] : memory.offsets[buffer]);
+  }
+}
+
+void Program::Impl::note_memory(const BufferPlan& buffers, const MemoryPlan& places) {
+  const Graph& graph = schedule.graph;
+  std::vector<bool> noted(buffers.buffers.size(), false);
+  size_t instruction = 0;
+  // Positions at which there is nothing to compute have no instruction.
+  std::vector<int64_t> instructions;
+  for (size_t position = 0, next = 0; position <= schedule.order.size(); ++position) {
+    instructions.push_back(static_cast<int64_t>(next));
+    if (position < schedule.order.size() && next < nodes.size() &&
+        nodes[next].node == &graph.nodes()[schedule.order[position]]) {
+      ++next;
+    }
+  }
+  const auto note = [&](int32_t buffer, const TensorSpec* spec) {
+    if (buffer == kNoBuffer || noted[buffer] || buffers.buffers[buffer].bytes == 0) return;
+    noted[buffer] = true;
+    const BufferLifetime& lifetime = buffers.buffers[buffer];
+    ArenaBuffer& one = memory.emplace_back();
+    one.offset = places.offsets[buffer];
+    one.bytes = lifetime.bytes;
+    one.first = instructions[lifetime.first];
+    one.last = instructions[lifetime.last];
+    one.call = nodes[instruction].call;
+    one.is_workspace = spec == nullptr;
+    if (spec != nullptr) one.spec = *spec;
+  };
+  for (size_t position = 0; position < schedule.order.size(); ++position) {
+    instruction = static_cast<size_t>(instructions[position]);
+    if (instruction == nodes.size()) break;
+    const Node& node = graph.nodes()[schedule.order[position]];
+    if (nodes[instruction].node != &node) continue;
+    for (ValueId id : node.outputs) note(buffers.value_buffers[id], &graph.value(id).spec);
+    note(buffers.workspace_buffers[position], nullptr);
   }
 }
 

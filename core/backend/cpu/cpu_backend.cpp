@@ -99,7 +99,8 @@ RegionLimits CpuBackend::region_limits(const Shape&) const {
           .max_inputs = 24,
           .max_outputs = 16,
           .max_ops = 96,
-          .max_constants = 96};
+          .max_constants = 96,
+          .recomputes = true};
 }
 
 std::span<const Fusion* const> CpuBackend::fusions() const { return cpu::fusions(); }

@@ -50,6 +50,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = expand_batch_norm(rooted, by_size);
   rooted = expand_cross_entropy(rooted, by_size);
   rooted = sum_before_reshapes(rooted, by_size);
+  rooted = recompute_activations(rooted, by_size);
   rooted = form_regions(rooted, by_size);
   rooted = materialize_constants(rooted);
   rooted = join_loss_gradients(rooted);  // a mean's gradient is a stored constant by now

@@ -85,6 +85,11 @@ RootedGraph expand_cross_entropy(const RootedGraph& source, const PassOptions& o
 // device forms regions of columns: they can join the region that computes it.
 RootedGraph sum_before_reshapes(const RootedGraph& source, const PassOptions& options);
 
+// What element ops computed in the forward pass from a value that is kept anyway, the backward pass
+// computes again instead of reading it, where the device gains from that: normalized values and
+// activations. They then take no memory in between. The same bits.
+RootedGraph recompute_activations(const RootedGraph& source, const PassOptions& options);
+
 // Makes groups of memory-bound nodes over one shape into regions (core/graph/region.h), as large as
 // the device's limits are. Element ops keep their bits; sums may be added up in another order.
 RootedGraph form_regions(const RootedGraph& source, const PassOptions& options = {});

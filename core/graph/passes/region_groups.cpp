@@ -62,6 +62,9 @@ RegionGroups::RegionGroups(const RootedGraph& rooted, FindRegionLimits find_limi
   for (int32_t node = 0; node < count; ++node) {
     if (roles_[node] == Role::ColumnSum) join_sums(node);
   }
+  for (int32_t node = 0; node < count; ++node) {
+    if (roles_[node] == Role::Element) join_readers(node);
+  }
 }
 
 void RegionGroups::find_readers_before_writers(const RootedGraph& rooted) {
@@ -190,6 +193,31 @@ void RegionGroups::join_operands(int32_t index) {
       roles_[index] = Role::Element;
     }
   }
+}
+
+// What is computed again for products and convolutions joins a group that reads the same kept value
+// in the backward pass anyway.
+void RegionGroups::join_readers(int32_t index) {
+  for (ValueId input : graph_.nodes()[index].inputs) {
+    if (producer(graph_, input, op_barrier) == nullptr) continue;
+    if (shape(input) != groups_[group_of(index)].domain) continue;
+    for (int32_t reader : readers_.nodes(input)) {
+      if (roles_[reader] != Role::Element || group_of(reader) == group_of(index)) continue;
+      if (leaves_regions(group_of(index)) && try_merge(group_of(reader), group_of(index))) return;
+    }
+  }
+}
+
+// Do only nodes that are in no region read what the group computes?
+bool RegionGroups::leaves_regions(int32_t group) const {
+  for (int32_t node : groups_[group].members) {
+    for (ValueId id : graph_.nodes()[node].outputs) {
+      for (int32_t reader : readers_.nodes(id)) {
+        if (group_of(reader) != group && roles_[reader] != Role::None) return false;
+      }
+    }
+  }
+  return true;
 }
 
 // Is a member's result one that an op over the domain can read within their group?
@@ -351,35 +379,61 @@ bool RegionGroups::has_producers(int32_t group) const {
   return found;
 }
 
-std::vector<RegionGroup> RegionGroups::ordered() const {
+std::vector<std::vector<int32_t>> RegionGroups::find_successors() const {
   std::vector<std::vector<int32_t>> successors(groups_.size());
-  std::vector<int32_t> waiting_for(groups_.size(), 0);
   for (size_t group = 0; group < groups_.size(); ++group) {
     std::vector<int32_t> producers;
     visit_producers(static_cast<int32_t>(group), [&](int32_t next) { producers.push_back(next); });
     std::sort(producers.begin(), producers.end());
     producers.erase(std::unique(producers.begin(), producers.end()), producers.end());
     for (int32_t producer : producers) successors[producer].push_back(static_cast<int32_t>(group));
-    waiting_for[group] = static_cast<int32_t>(producers.size());
   }
-  // As in the graph, each group at the place of its last node.
+  return successors;
+}
+
+// The groups in the order of their places as far as the successors allow.
+std::vector<int32_t> RegionGroups::sorted(const std::vector<std::vector<int32_t>>& successors,
+                                          const std::vector<int32_t>& places) const {
+  std::vector<int32_t> waiting_for(groups_.size(), 0);
+  for (const auto& next_groups : successors) {
+    for (int32_t next : next_groups) ++waiting_for[next];
+  }
   using Entry = std::pair<int32_t, int32_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
   const auto add_ready = [&](int32_t group) {
-    if (!groups_[group].members.empty()) ready.push({groups_[group].members.back(), group});
+    if (!groups_[group].members.empty()) ready.push({places[group], group});
   };
   for (size_t group = 0; group < groups_.size(); ++group) {
     if (waiting_for[group] == 0) add_ready(static_cast<int32_t>(group));
   }
-  std::vector<RegionGroup> units;
+  std::vector<int32_t> order;
   while (!ready.empty()) {
     const int32_t group = ready.top().second;
     ready.pop();
-    units.push_back(groups_[group]);
+    order.push_back(group);
     for (int32_t next : successors[group]) {
       if (--waiting_for[next] == 0) add_ready(next);
     }
   }
+  return order;
+}
+
+// As in the graph: each group is at the place of its last node, or where it is needed before that,
+// at the place of what needs it. Else others that come before it would run first, though nothing
+// waits for them, and their results would lie in memory.
+std::vector<RegionGroup> RegionGroups::ordered() const {
+  const std::vector<std::vector<int32_t>> successors = find_successors();
+  std::vector<int32_t> places(groups_.size(), 0);
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    if (!groups_[group].members.empty()) places[group] = groups_[group].members.back();
+  }
+  const std::vector<int32_t> any_order = sorted(successors, places);
+  for (size_t i = any_order.size(); i-- > 0;) {
+    int32_t& place = places[any_order[i]];
+    for (int32_t next : successors[any_order[i]]) place = std::min(place, places[next]);
+  }
+  std::vector<RegionGroup> units;
+  for (int32_t group : sorted(successors, places)) units.push_back(groups_[group]);
   return units;
 }
 

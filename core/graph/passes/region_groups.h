@@ -32,7 +32,8 @@ struct RegionGroup {
 // more than their arithmetic; but not where one would have to wait for kernels that only the other
 // has to do with, such as a step counter for the optimizer that reads it, which would hold up the
 // next step. Reductions over the last axes join in the same way and make a group one of kind rows.
-// When all nodes have their groups, reductions over columns join those of their operands.
+// When all nodes have their groups, reductions over columns join those of their operands, and what
+// is computed again for the backward pass (recompute_activations) one that reads the same.
 //
 // A group never depends on itself through nodes outside, nor on its own sums of columns, so all
 // groups and the other nodes can be put in order.
@@ -51,6 +52,8 @@ class RegionGroups {
   Role role_of(const Node& node) const;
   void join_operands(int32_t node);
   bool join_as_row(int32_t node);
+  void join_readers(int32_t node);
+  bool leaves_regions(int32_t group) const;
   void join_recent(int32_t node);
   void join_sums(int32_t node);
   void find_readers_before_writers(const RootedGraph& rooted);
@@ -62,6 +65,9 @@ class RegionGroups {
   bool fits_limits(const RegionGroup& group) const;
   bool may_read(int32_t group, int32_t other) const;
   bool has_producers(int32_t group) const;
+  std::vector<std::vector<int32_t>> find_successors() const;
+  std::vector<int32_t> sorted(const std::vector<std::vector<int32_t>>& successors,
+                              const std::vector<int32_t>& places) const;
   template <typename Visit>
   void visit_producers(int32_t group, const Visit& visit) const;
   const RegionLimits& limits(const Shape& domain) const;

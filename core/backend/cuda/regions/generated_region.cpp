@@ -258,6 +258,7 @@ RegionLimits region_limits() {
   limits.max_ops = kMostOps;
   limits.max_constants = kMostOps;
   limits.max_row = kLongestRow;
+  limits.recomputes = true;
   return limits;
 }
 
