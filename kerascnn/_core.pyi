@@ -446,13 +446,22 @@ class Body:
 
     def to_string(self) -> str: ...
 
+class ArenaMemory:
+    """Memory for intermediate results, which programs use that take turns."""
+
+    def __init__(self, device: str) -> None: ...
+
+    @property
+    def bytes(self) -> int:
+        """What is allocated at this moment."""
+
 class Program:
     """A graph made ready to run on one device."""
 
     @staticmethod
-    def compile(graph: Graph, outputs: Sequence[Value], device: str, optimize: bool = True, allow_tf32: bool = True, repeats: bool = True, is_function: bool = False, autotune: bool = False) -> Program:
+    def compile(graph: Graph, outputs: Sequence[Value], device: str, optimize: bool = True, allow_tf32: bool = True, repeats: bool = True, is_function: bool = False, autotune: bool = False, arena: ArenaMemory | None = None, allocates: bool = True) -> Program:
         """
-        `repeats`: whether runs will have several steps, which may then run side by side. `is_function`: it is for `call`. `autotune`: kernels may be timed, to take the fastest.
+        `repeats`: whether runs will have several steps, which may then run side by side. `is_function`: it is for `call`. `autotune`: kernels may be timed, to take the fastest. `arena`: the memory of programs that it takes turns with. Without `allocates` the first run allocates the memory.
         """
 
     def run(self, inputs: Sequence[Tensor], steps: int = 1, later: bool = False) -> None:

@@ -10,13 +10,16 @@ namespace {
 std::shared_ptr<Program> compile(const std::shared_ptr<Graph>& graph,
                                  const std::vector<GraphValue>& outputs, const std::string& device,
                                  bool optimize, bool allow_tf32, bool repeats, bool is_function,
-                                 bool autotune) {
+                                 bool autotune, std::shared_ptr<ArenaMemory> arena,
+                                 bool allocates) {
   return Program::compile(*graph, ids_in(graph, outputs), device_from_name(device),
                           {.optimize = optimize,
                            .allow_tf32 = allow_tf32,
                            .repeats = repeats,
                            .is_function = is_function,
-                           .autotune = autotune});
+                           .autotune = autotune,
+                           .arena = std::move(arena),
+                           .allocates = allocates});
 }
 
 std::vector<Tensor> call(Program& program, const std::vector<nb::object>& inputs) {
@@ -38,6 +41,7 @@ nb::dict stats(const Program& program) {
   nb::dict result;
   result["arena_bytes"] = stats.arena_bytes;
   result["least_arena_bytes"] = stats.least_arena_bytes;
+  result["output_bytes"] = stats.output_bytes;
   result["num_arenas"] = stats.num_arenas;
   result["constant_bytes"] = stats.constant_bytes;
   result["num_instructions"] = stats.num_instructions;
@@ -102,15 +106,26 @@ nb::list memory(const Program& program) {
 }  // namespace
 
 void bind_program(nb::module_& m) {
+  nb::class_<ArenaMemory>(m, "ArenaMemory",
+                          "Memory for intermediate results, which programs use that take turns.")
+      .def(
+          "__init__",
+          [](ArenaMemory* self, const std::string& device) {
+            new (self) ArenaMemory(device_from_name(device));
+          },
+          nb::arg("device"))
+      .def_prop_ro("bytes", &ArenaMemory::bytes, "What is allocated at this moment.");
   nb::class_<Program>(m, "Program", nb::is_weak_referenceable(),
                       "A graph made ready to run on one device.")
       .def_static(
           "compile", &compile, nb::arg("graph"), nb::arg("outputs"), nb::arg("device"),
           nb::arg("optimize") = true, nb::arg("allow_tf32") = true, nb::arg("repeats") = true,
           nb::arg("is_function") = false, nb::arg("autotune") = false,
+          nb::arg("arena").none() = nb::none(), nb::arg("allocates") = true,
           "`repeats`: whether runs will have several steps, which may then run side by "
           "side. `is_function`: it is for `call`. `autotune`: kernels may be timed, to take the "
-          "fastest.")
+          "fastest. `arena`: the memory of programs that it takes turns with. Without `allocates` "
+          "the first run allocates the memory.")
       .def("run", &Program::run, nb::arg("inputs"), nb::arg("steps") = 1, nb::arg("later") = false,
            nb::call_guard<nb::gil_scoped_release>(),
            "Runs `steps` steps with these inputs, in the order in which they were declared. With "

@@ -17,13 +17,11 @@ std::vector<size_t> sorted_indices(size_t count, auto&& less) {
   return order;
 }
 
-// Places the largest buffer first, and each into the smallest gap between the buffers placed so far
-// that live at the same time. The result is close to the lower bound for real networks, but the
-// time is quadratic.
-MemoryPlan plan_by_size(const std::vector<BufferLifetime>& buffers) {
+// Places buffers in this order, each into the smallest gap between the buffers placed so far that
+// live at the same time. The time is quadratic.
+MemoryPlan plan_in_order(const std::vector<BufferLifetime>& buffers,
+                         const std::vector<size_t>& order) {
   MemoryPlan plan{std::vector<int64_t>(buffers.size(), 0), 0};
-  const std::vector<size_t> order = sorted_indices(
-      buffers.size(), [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
   std::vector<size_t> placed;  // by offset
   for (size_t index : order) {
     const BufferLifetime& buffer = buffers[index];
@@ -47,6 +45,41 @@ MemoryPlan plan_by_size(const std::vector<BufferLifetime>& buffers) {
     placed.insert(at, index);
   }
   return plan;
+}
+
+// The most bytes that live at one time: no plan has less.
+int64_t least_bytes(const std::vector<BufferLifetime>& buffers) {
+  std::map<int64_t, int64_t> changes;
+  for (const BufferLifetime& buffer : buffers) {
+    changes[buffer.first] += align_buffer(buffer.bytes);
+    changes[buffer.last + 1] -= align_buffer(buffer.bytes);
+  }
+  int64_t live = 0, most = 0;
+  for (const auto& [time, change] : changes) most = std::max(most, live += change);
+  return most;
+}
+
+// The best of three orders: the largest first, which wastes little where buffers live for a short
+// time; those that live longest first, where lifetimes lie in one another as those of activations
+// do, whose gradients come in the opposite order; and the largest of size and time together.
+MemoryPlan plan_by_best_order(const std::vector<BufferLifetime>& buffers) {
+  const auto time = [&](size_t i) { return buffers[i].last - buffers[i].first + 1; };
+  const auto bytes = [&](size_t i) { return buffers[i].bytes; };
+  const int64_t least = least_bytes(buffers);
+  MemoryPlan best = plan_in_order(buffers, sorted_indices(buffers.size(), [&](size_t a, size_t b) {
+                                    return bytes(a) > bytes(b);
+                                  }));
+  const auto try_order = [&](auto&& less) {
+    if (best.bytes <= least) return;
+    MemoryPlan plan = plan_in_order(buffers, sorted_indices(buffers.size(), less));
+    if (plan.bytes < best.bytes) best = std::move(plan);
+  };
+  try_order([&](size_t a, size_t b) { return time(a) > time(b); });
+  try_order([&](size_t a, size_t b) {
+    return static_cast<double>(bytes(a)) * static_cast<double>(time(a)) >
+           static_cast<double>(bytes(b)) * static_cast<double>(time(b));
+  });
+  return best;
 }
 
 // The free ranges of a block of memory that grows at its end.
@@ -125,7 +158,7 @@ MemoryPlan plan_by_time(const std::vector<BufferLifetime>& buffers) {
 }
 
 MemoryPlan plan_shared(const std::vector<BufferLifetime>& buffers) {
-  return buffers.size() <= kExactLimit ? plan_by_size(buffers) : plan_by_time(buffers);
+  return buffers.size() <= kExactLimit ? plan_by_best_order(buffers) : plan_by_time(buffers);
 }
 
 }  // namespace

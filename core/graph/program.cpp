@@ -28,7 +28,7 @@ bool overlaps(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
 
 // Is the input's memory part of what the program writes?
 bool Program::Impl::is_overwritten(const Tensor& input) const {
-  for (const StoragePtr& storage : {arena, results}) {
+  for (const StoragePtr& storage : {arena->storage(), results}) {
     if (storage == nullptr) continue;
     if (overlaps(input.data(), input.bytes(), storage->data(), storage->bytes())) return true;
   }
@@ -85,24 +85,32 @@ ArenaSteps Program::Impl::arena_steps(const std::vector<void*>& inputs, char* fi
   return result;
 }
 
-ArenaSteps Program::Impl::arena_steps(const std::vector<void*>& inputs) const {
-  return arena_steps(inputs, static_cast<char*>(arena->data()), stats.num_arenas);
+char* Program::Impl::arena_memory() {
+  char* const memory = static_cast<char*>(arena->storage()->data());
+  if (bound_place != arena->num_places()) {
+    executors.clear();
+    calls.reset();
+    bound_place = arena->num_places();
+  }
+  return memory;
 }
 
 Dependencies Program::Impl::dependencies(int64_t repeats) const {
   // Inputs can be anywhere: nothing is written there.
   const std::vector<void*> nowhere(schedule.graph.inputs().size(), nullptr);
-  return find_dependencies(arena_steps(nowhere), repeats);
+  return find_dependencies(arena_steps(nowhere, kSomewhere, stats.num_arenas), repeats);
 }
 
 Executor& Program::Impl::executor_for(const std::vector<void*>& inputs) {
+  char* const memory_of_all = arena_memory();
   const auto found = std::find_if(executors.begin(), executors.end(),
                                   [&](const auto& bound) { return bound.inputs == inputs; });
   if (found != executors.end()) {
     executors.splice(executors.begin(), executors, found);
     return *executors.front().executor;
   }
-  std::unique_ptr<Executor> executor = backend(device).make_executor(arena_steps(inputs));
+  std::unique_ptr<Executor> executor =
+      backend(device).make_executor(arena_steps(inputs, memory_of_all, stats.num_arenas));
   if (executors.size() == kMaxExecutors) executors.pop_back();
   executors.push_front({inputs, std::move(executor)});
   return *executors.front().executor;
@@ -150,10 +158,11 @@ void Program::Impl::run(const std::vector<Tensor>& inputs, int64_t steps, bool l
   check_inputs(inputs);
   const std::lock_guard lock(mutex);
   if (steps == 0) return;
+  const std::lock_guard arena_lock(*arena);
   std::vector<Tensor> usable;
   Executor& executor = executor_for(bind(inputs, usable));
   // Nothing in the arena outlives a run but the outputs, which the next one writes anew.
-  if (poisons_memory()) backend(device).fill(arena->data(), kPoison, stats.arena_bytes);
+  if (poisons_memory()) backend(device).fill(arena_memory(), kPoison, stats.arena_bytes);
   note_changes();
   if (later) {
     executor.run_later(steps);
@@ -172,7 +181,7 @@ void Program::Impl::note_changes() const {
 }
 
 std::vector<Tensor> Program::Impl::call(const std::vector<CallArgument>& arguments) {
-  if (results == nullptr) {
+  if (!is_function) {
     throw ValueError("program: only what was compiled with is_function can be called; use run()");
   }
   check_count(arguments.size());
@@ -180,6 +189,8 @@ std::vector<Tensor> Program::Impl::call(const std::vector<CallArgument>& argumen
     check_input(i, arguments[i].tensor, arguments[i].is_lent);
   }
   const std::lock_guard lock(mutex);
+  const std::lock_guard arena_lock(*arena);
+  arena_memory();
   if (calls == nullptr) calls = make_calls();
   note_changes();
   return calls->call(arguments);
@@ -189,18 +200,16 @@ std::unique_ptr<CallQueue> Program::Impl::make_calls() {
   CalledProgram called;
   called.device = device;
   called.inputs = specs_of(schedule.graph, schedule.graph.inputs());
-  for (const Tensor& output : outputs) {
-    called.outputs.push_back(output.spec());
-    called.output_offsets.push_back(static_cast<char*>(output.data()) -
-                                    static_cast<char*>(results->data()));
-  }
+  called.outputs = specs_of(schedule.graph, schedule.outputs);
+  for (const Operand& place : output_places) called.output_offsets.push_back(place.offset);
   called.slot_bytes = slot_bytes;
   called.num_slots = num_slots;
   called.results = results;
-  called.arena = arena;
-  called.instructions = [this](const std::vector<void*>& inputs, int64_t slot) {
+  called.arena = arena->storage();
+  char* const first_arena = arena_memory();
+  called.instructions = [this, first_arena](const std::vector<void*>& inputs, int64_t slot) {
     const int64_t number = slot % stats.num_arenas;
-    return instructions(inputs, {static_cast<char*>(arena->data()) + number * one_arena_bytes,
+    return instructions(inputs, {first_arena + number * one_arena_bytes,
                                  static_cast<char*>(results->data()) + slot * slot_bytes});
   };
   called.is_overwritten = [this](const Tensor& tensor) { return is_overwritten(tensor); };
@@ -215,6 +224,8 @@ std::vector<std::vector<double>> Program::Impl::time_instructions(const std::vec
   }
   check_inputs(inputs);
   const std::lock_guard lock(mutex);
+  const std::lock_guard arena_lock(*arena);
+  char* const memory_of_all = arena_memory();
   Backend& device_backend = backend(device);
   const std::vector<VariablePtr>& states = schedule.graph.states();
   std::vector<Tensor> before;
@@ -228,7 +239,7 @@ std::vector<std::vector<double>> Program::Impl::time_instructions(const std::vec
   };
   std::vector<Tensor> usable;
   std::vector<std::unique_ptr<Executor>> alone;
-  ArenaSteps all = arena_steps(bind(inputs, usable));
+  ArenaSteps all = arena_steps(bind(inputs, usable), memory_of_all, stats.num_arenas);
   for (Instruction& instruction : all.front()) {
     alone.push_back(device_backend.make_executor({{std::move(instruction)}}));
   }
@@ -270,7 +281,21 @@ void Program::release_inputs() {
   impl_->bound_inputs.clear();
 }
 
-std::vector<Tensor> Program::outputs() const { return impl_->outputs; }
+std::vector<Tensor> Program::Impl::outputs() {
+  const std::lock_guard lock(*arena);
+  arena_memory();
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < output_places.size(); ++i) {
+    const Operand& place = output_places[i];
+    const TensorSpec& spec = schedule.graph.value(schedule.outputs[i]).spec;
+    const bool is_apart = place.kind == Operand::Kind::Results;
+    tensors.emplace_back(is_apart ? results : arena->storage(), spec,
+                         contiguous_strides(spec.shape), place.offset);
+  }
+  return tensors;
+}
+
+std::vector<Tensor> Program::outputs() const { return impl_->outputs(); }
 
 Device Program::device() const { return impl_->device; }
 
@@ -279,7 +304,8 @@ ProgramStats Program::stats() const { return impl_->stats; }
 ArenaSteps Program::arena_steps(const std::vector<Tensor>& inputs) const {
   std::vector<void*> pointers;
   for (const Tensor& input : inputs) pointers.push_back(input.data());
-  return impl_->arena_steps(pointers);
+  const std::lock_guard lock(*impl_->arena);
+  return impl_->arena_steps(pointers, impl_->arena_memory(), impl_->stats.num_arenas);
 }
 
 std::vector<Instruction> Program::instructions(const std::vector<Tensor>& inputs) const {

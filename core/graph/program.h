@@ -9,6 +9,7 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/dependencies.h"
+#include "core/graph/arena_memory.h"
 #include "core/graph/call_queue.h"
 #include "core/graph/graph.h"
 
@@ -17,6 +18,7 @@ namespace kerascnn {
 struct ProgramStats {
   int64_t arena_bytes = 0;        // all intermediate results and workspaces, of all arenas
   int64_t least_arena_bytes = 0;  // with one arena, where buffers share memory as far as they can
+  int64_t output_bytes = 0;       // of outputs that are not in the arena
   int64_t num_arenas = 1;         // steps in a row that share no memory for these
   int64_t constant_bytes = 0;
   int64_t num_instructions = 0;
@@ -36,7 +38,15 @@ struct CompileOptions {
   bool is_body = false;
   // May kernels be chosen by timing them (core/backend/kernel_choice.h)?
   bool autotune = false;
+  // The arena of programs that this one takes turns with. From kLeastSharedBytes on its
+  // intermediate results are there; else, and without one, it has memory of its own.
+  std::shared_ptr<ArenaMemory> arena = nullptr;
+  // Off: the arena's memory is allocated by the first run.
+  bool allocates = true;
 };
+
+// Small programs gain more from steps that run side by side than from the memory.
+constexpr int64_t kLeastSharedBytes = int64_t{16} << 20;
 
 // What one kernel call of a step is, for profiles.
 struct InstructionInfo {
@@ -61,7 +71,8 @@ struct ArenaBuffer {
 
 class Program {
  public:
-  // Throws OutOfMemoryError where the arena does not fit (nothing is changed then).
+  // Throws OutOfMemoryError where the arena does not fit (nothing is changed then; others with the
+  // same arena find memory for themselves again).
   static std::shared_ptr<Program> compile(const Graph& graph, const std::vector<ValueId>& outputs,
                                           Device device, const CompileOptions& options = {});
 
@@ -80,7 +91,7 @@ class Program {
   // Lets go of the inputs of the last run, whose memory others may then use after its steps.
   void release_inputs();
 
-  // The results of the last step: views of the arena that the next run overwrites.
+  // The results of the last step: memory that the next run of this program overwrites.
   std::vector<Tensor> outputs() const;
 
   Device device() const;

@@ -19,11 +19,15 @@ namespace kerascnn {
 // The memory of a step beside inputs and variables.
 struct StepMemory {
   char* arena = nullptr;
-  char* results = nullptr;  // of a function
+  char* results = nullptr;  // where outputs are not in the arena
 };
 
+// An arena where none is needed, to see which memory kernels share. Nothing of it is touched.
+inline char* const kSomewhere = reinterpret_cast<char*>(uintptr_t{1} << 62);
+
 // Where a kernel's argument is. Inputs are unknown until a run, intermediate results are in the
-// arena of the step, and each slot of a function has results.
+// arena of the step, and outputs in results where others use the arena too: each slot of a function
+// has some.
 struct Operand {
   enum class Kind : uint8_t { Fixed, Input, Arena, Results } kind = Kind::Fixed;
   int32_t input = -1;
@@ -64,15 +68,18 @@ struct Program::Impl {
   Device device;
   ProgramStats stats;
   Schedule schedule;
-  std::vector<Tensor> constants;  // on the device; undefined where no kernel reads it
-  StoragePtr arena;               // of all arenas, one behind the other
-  int64_t one_arena_bytes = 0;    // of each
-  StoragePtr results;             // of all slots; null where the outputs are in the arena
-  int64_t slot_bytes = 0;         // of each
+  std::vector<Tensor> constants;       // on the device; undefined where no kernel reads it
+  std::shared_ptr<ArenaMemory> arena;  // of all arenas, one behind the other; null in a body
+  bool is_arena_shared = false;        // with other programs
+  int64_t bound_place = 0;             // of the arena: where kernels were bound to it
+  int64_t one_arena_bytes = 0;         // of each
+  StoragePtr results;                  // of all slots; null where the outputs are in the arena
+  int64_t slot_bytes = 0;              // of each
   int64_t num_slots = 1;
+  bool is_function = false;  // of CompileOptions
   std::vector<PlannedNode> nodes;
   std::vector<ArenaBuffer> memory;      // of one arena
-  std::vector<Tensor> outputs;          // in the first arena or slot
+  std::vector<Operand> output_places;   // in the first arena or slot
   std::vector<int64_t> output_offsets;  // of a body: in its results
 
   // Guards what a run changes.
@@ -86,10 +93,19 @@ struct Program::Impl {
   std::list<BoundExecutor> executors;  // the one used last first
   std::unique_ptr<CallQueue> calls;    // made for the first one; goes before what it uses
 
+  Impl() = default;
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   void plan(const CompileOptions& options);
   std::vector<std::shared_ptr<Kernel>> plan_kernels(const CompileOptions& options);
   void place(std::vector<std::shared_ptr<Kernel>> kernels, const CompileOptions& options);
-  void allocate_arena(const CompileOptions& options);
+  void choose_arena(const CompileOptions& options);
+  void allocate_arena();
+  // With the arena's lock: where it is now. Kernels that are bound to another place are given up.
+  char* arena_memory();
+  std::vector<Tensor> outputs();
   std::vector<int64_t> place_results(BufferPlan& buffers, const CompileOptions& options);
   void note_memory(const BufferPlan& buffers, const MemoryPlan& places);
   void move_constants();
@@ -109,7 +125,6 @@ struct Program::Impl {
   std::vector<Instruction> instructions(const std::vector<void*>& inputs,
                                         const StepMemory& memory) const;
   ArenaSteps arena_steps(const std::vector<void*>& inputs, char* first_arena, int64_t count) const;
-  ArenaSteps arena_steps(const std::vector<void*>& inputs) const;
   Dependencies dependencies(int64_t repeats) const;
   Executor& executor_for(const std::vector<void*>& inputs);
 };

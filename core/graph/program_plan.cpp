@@ -74,6 +74,7 @@ void Program::Impl::check_states() const {
 }
 
 void Program::Impl::plan(const CompileOptions& options) {
+  is_function = options.is_function;
   check_states();
   std::vector<std::shared_ptr<Kernel>> kernels = plan_kernels(options);
   move_constants();
@@ -134,11 +135,15 @@ void Program::Impl::place(std::vector<std::shared_ptr<Kernel>> kernels,
     workspace_bytes.push_back(kernel == nullptr ? 0 : kernel->workspace_bytes());
   }
   BufferPlan buffers = plan_buffers(schedule, workspace_bytes);
+  Backend& device_backend = backend(device);
+  // What others overwrite is no place for outputs.
+  const int64_t least_bytes = options.arena == nullptr ? 0 : plan_memory(buffers.buffers).bytes;
+  is_arena_shared = options.arena != nullptr && !options.is_function && !options.is_body &&
+                    least_bytes >= kLeastSharedBytes && device_backend.max_arenas(least_bytes) == 1;
   const std::vector<int64_t> result_offsets =
-      options.is_function || options.is_body
+      options.is_function || options.is_body || is_arena_shared
           ? place_results(buffers, options)
           : std::vector<int64_t>(buffers.buffers.size(), kInArena);
-  Backend& device_backend = backend(device);
   // The kernels of a body run one after another.
   const int64_t max_unshared_bytes = options.is_body      ? 0
                                      : shuffle_seed() > 0 ? shuffled_unshared_bytes(device_backend)
@@ -197,17 +202,10 @@ void Program::Impl::place(std::vector<std::shared_ptr<Kernel>> kernels,
     return;
   }
   note_memory(buffers, memory);
-  allocate_arena(options);
+  for (ValueId id : schedule.outputs) output_places.push_back(operand(id));
+  choose_arena(options);
   stats.longest_chain = longest_chain(dependencies(1));
-
-  for (ValueId id : schedule.outputs) {
-    const int32_t buffer = buffers.value_buffers[schedule.roots[id]];
-    const TensorSpec& spec = graph.value(id).spec;
-    const Shape strides = contiguous_strides(spec.shape);
-    const bool is_result = result_offsets[buffer] != kInArena;
-    outputs.emplace_back(is_result ? results : arena, spec, strides,
-                         is_result ? result_offsets[buffer] : memory.offsets[buffer]);
-  }
+  if (options.allocates) allocate_arena();
 }
 
 void Program::Impl::note_memory(const BufferPlan& buffers, const MemoryPlan& places) {
@@ -260,39 +258,60 @@ std::vector<int64_t> Program::Impl::place_results(BufferPlan& buffers,
     slot_bytes += align_buffer(std::exchange(buffers.buffers[buffer].bytes, 0));
   }
   if (options.is_body) return offsets;
-  if (backend(device).later_runs() != nullptr && is_apart && slot_bytes <= kMostWaitingResults) {
+  if (options.is_function && backend(device).later_runs() != nullptr && is_apart &&
+      slot_bytes <= kMostWaitingResults) {
     const uint64_t calls = kNodesOfCalls / std::max<uint64_t>(schedule.order.size(), 1);
     num_slots =
         std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(calls)), 1, LaterRuns::kMostSteps);
   }
   results = allocate_storage(num_slots * slot_bytes, device);
+  stats.output_bytes = results->bytes();
   // What lies between results is copied with them, and tools look for memory that nothing wrote.
   backend(device).fill(results->data(), 0, results->bytes());
   return offsets;
 }
 
-// Gives the program as many arenas as are of use and fit.
-void Program::Impl::allocate_arena(const CompileOptions& options) {
+// Gives the program as many arenas as are of use, and a place for them.
+void Program::Impl::choose_arena(const CompileOptions& options) {
   const Backend& device_backend = backend(device);
-  if (options.repeats && one_arena_bytes > 0) {
+  if (options.repeats && one_arena_bytes > 0 && !is_arena_shared) {
     if (shuffle_seed() > 0) {
       stats.num_arenas = shuffled_arenas();
     } else if (const int64_t most = device_backend.max_arenas(one_arena_bytes); most > 1) {
       // Inputs can be anywhere: nothing is written there. Nor is anything of this touched.
       const std::vector<void*> nowhere(schedule.graph.inputs().size(), nullptr);
-      char* const somewhere = reinterpret_cast<char*>(uintptr_t{1} << 62);
-      stats.num_arenas = choose_arenas(arena_steps(nowhere, somewhere, 2),
-                                       MemoryRange{somewhere, one_arena_bytes}, most);
+      stats.num_arenas = choose_arenas(arena_steps(nowhere, kSomewhere, 2),
+                                       MemoryRange{kSomewhere, one_arena_bytes}, most);
     }
   }
+  stats.arena_bytes = stats.num_arenas * one_arena_bytes;
+  arena = is_arena_shared ? options.arena : std::make_shared<ArenaMemory>(device);
+  const std::lock_guard lock(*arena);
+  arena->add_user(stats.arena_bytes);
+}
+
+// With fewer arenas where there is not enough memory for all.
+void Program::Impl::allocate_arena() {
+  const std::lock_guard lock(*arena);
   try {
-    arena = allocate_storage(stats.num_arenas * one_arena_bytes, device);
+    arena_memory();
   } catch (const OutOfMemoryError&) {
     if (stats.num_arenas == 1) throw;
+    arena->add_user(one_arena_bytes);
+    arena->remove_user(stats.arena_bytes);
     stats.num_arenas = 1;
-    arena = allocate_storage(one_arena_bytes, device);
+    stats.arena_bytes = one_arena_bytes;
+    arena_memory();
   }
-  stats.arena_bytes = stats.num_arenas * one_arena_bytes;
+}
+
+Program::Impl::~Impl() {
+  if (arena == nullptr) return;
+  // What is bound to the memory goes before it.
+  calls.reset();
+  executors.clear();
+  const std::lock_guard lock(*arena);
+  arena->remove_user(stats.arena_bytes);
 }
 
 std::shared_ptr<Program> Program::compile(const Graph& graph, const std::vector<ValueId>& outputs,

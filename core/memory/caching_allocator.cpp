@@ -10,6 +10,8 @@ namespace kerascnn {
 namespace {
 
 constexpr int64_t kAlignment = 256;
+// What a GPU allocates is a multiple of this; of larger blocks an eighth is too much to lose.
+constexpr int64_t kLargestStep = int64_t{2} << 20;
 
 std::string readable_bytes(int64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -29,7 +31,7 @@ std::string readable_bytes(int64_t bytes) {
 
 int64_t rounded_block_size(int64_t bytes) {
   const uint64_t power = std::bit_floor(static_cast<uint64_t>(bytes));
-  const int64_t step = std::max<int64_t>(kAlignment, static_cast<int64_t>(power / 8));
+  const int64_t step = std::clamp(static_cast<int64_t>(power / 8), kAlignment, kLargestStep);
   if (bytes > std::numeric_limits<int64_t>::max() - step) return bytes;
   return (bytes + step - 1) / step * step;
 }

@@ -30,8 +30,8 @@ class RawMemory {
 };
 
 // The size that a request is rounded up to, so that nearly equal requests can use one another's
-// blocks: a multiple of 256 and, above 2 KiB, of an eighth of the power of two below (at most 12.5%
-// is lost).
+// blocks: a multiple of 256 and, above 2 KiB, of an eighth of the power of two below, at most of 2
+// MiB (up to 12.5% of a small block is lost, and next to nothing of a large one).
 int64_t rounded_block_size(int64_t bytes);
 
 // A block may be handed out again as soon as it is freed. That is right on a CPU, where work is

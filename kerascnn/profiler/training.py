@@ -1,4 +1,4 @@
-"""The kernels of a training step of a model, which stays as it is."""
+"""The kernels and the memory of a training step of a model, which stays as it is."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import numpy as np
 
 from kerascnn import _core
 from kerascnn.profiler.events import Recording, busy_shares
+from kerascnn.profiler.memory import StepMemory, values_at_peak
 from kerascnn.profiler.profile import Profile
 from kerascnn.profiler.trace import memory_of, start, stop
 from kerascnn.training.data import ArrayData, check_positive_int
 from kerascnn.training.device_arrays import tensor_of
 from kerascnn.training.sources import as_data
-from kerascnn.training.steps import TRAIN, CompiledStep, describe_source
+from kerascnn.training.steps import TRAIN, CompiledStep, compile_step, describe_source
 
 # A run has so many steps, as `fit` enqueues many at a time; it has fewer where they take long.
 _STEPS = 64
@@ -63,6 +64,37 @@ def profile_training(
     result.step_us = min(plain) * 1e6
     result.memory = memory_of(runs.device) | runs.memory()
     return result
+
+
+def plan_step_memory(
+    model: Any, x: Any, y: Any, sample_weight: Any, batch_size: int | None
+) -> StepMemory:
+    """See `Model.step_memory`."""
+    if model.run_eagerly:
+        raise ValueError(
+            "step_memory is about compiled steps, and this model was compiled with "
+            "run_eagerly=True. Compile it without."
+        )
+    data = as_data(x, y, sample_weight, prepare=model._host_preparation())
+    if not isinstance(data, ArrayData):
+        raise ValueError(f"step_memory needs arrays, not a {data.name}: pass a batch of it.")
+    if batch_size is None:
+        batch_size = min(32, data.num_samples)
+    check_positive_int("batch_size", batch_size)
+    with model._finding_parts_once():
+        state = model._prepare(TRAIN, data)
+        source = describe_source(
+            data.packed, data.unique_arrays(), batch_size, batch_size, True, batch_size
+        )
+        program = compile_step(model, TRAIN, source, state, allocates=False).program
+    stats = program.stats()
+    names = ("arena_bytes", "constant_bytes", "output_bytes")
+    return StepMemory(
+        batch_size=batch_size,
+        weights=sum(variable.value.nbytes for variable in program.states),
+        intermediate=sum(stats[name] for name in names),
+        at_peak=values_at_peak(program.memory()),
+    )
 
 
 class _Runs:
@@ -132,10 +164,11 @@ class _Runs:
     def memory(self) -> dict[str, int]:
         """What the step needs."""
         stats = self._program.stats()
-        weights = sum(len(memoryview(v.value.numpy()).cast("B")) for v in self._program.states)
         return {
-            "weights": weights,
-            "intermediate": stats["arena_bytes"] + stats["constant_bytes"],
+            "weights": sum(variable.value.nbytes for variable in self._program.states),
+            "intermediate": sum(
+                stats[name] for name in ("arena_bytes", "constant_bytes", "output_bytes")
+            ),
         }
 
     @contextlib.contextmanager

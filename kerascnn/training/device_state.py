@@ -76,6 +76,7 @@ class StepState:
     without a look at each loss by the host.
 
     Attributes:
+        arena: the memory of intermediate results, which large steps use in turns.
         ring: the memory for batches on their way to the device, once there is some.
         waiting: the route that has batches in it whose steps are not enqueued yet.
         parts: the layers of the model and what they own, where they were just looked for.
@@ -86,6 +87,7 @@ class StepState:
 
     def __init__(self, device: str):
         self.device = device
+        self.arena = _core.ArenaMemory(device)
         self.step = StagedTensor("step", (), "int64", device)
         self.finite_steps = StagedTensor("finite_steps", (), "float32", device)
         self.ring: Any = None

@@ -222,7 +222,7 @@ class StepMachinery:
             _WHAT[kind],
             source.batch_size,
             state.device,
-            lambda size: compile_step(self, kind, source.with_batch_size(size), state),
+            lambda size: compile_step(self, kind, source.with_batch_size(size), state, False),
         ) from None
 
     def _feed(

@@ -81,7 +81,7 @@ def explain(
         what: what was being made ready: "training", "evaluation" or "prediction".
         batch_size: the batch size that did not fit.
         device: the device.
-        compile_with: compiles the same step for another batch size.
+        compile_with: compiles the same step for another batch size, without allocating memory.
     """
     fitting = _fitting_batch_size(batch_size, device, compile_with)
     if fitting:
@@ -104,17 +104,21 @@ def explain(
 def _fitting_batch_size(batch_size: int, device: str, compile_with: Callable[[int], Any]) -> int:
     """From the memory that two small batches take: what a step needs grows linearly."""
     small = max(1, min(16, batch_size // 2))
-    try:
-        first = compile_with(1).program.stats()["least_arena_bytes"]
-        second = compile_with(small).program.stats()["least_arena_bytes"] if small > 1 else first
-    except _core.OutOfMemoryError:
-        return 0
+    first = _planned_bytes(compile_with(1))
+    second = _planned_bytes(compile_with(small)) if small > 1 else first
     _core.release_cached(device)
     room = _core.memory_stats(device)["available"] * _FITTING_SHARE
+    if first > room:
+        return 0
     per_sample = (second - first) / (small - 1) if small > 1 else first
     fixed = first - per_sample
     fitting = int((room - fixed) / per_sample) if per_sample > 0 else batch_size - 1
     return max(1, min(fitting, batch_size - 1))
+
+
+def _planned_bytes(step: Any) -> int:
+    stats = step.program.stats()
+    return stats["least_arena_bytes"] + stats["output_bytes"]
 
 
 def _megabytes(num_bytes: int) -> str:

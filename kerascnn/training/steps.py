@@ -162,9 +162,16 @@ class CompiledStep(Step):
 
 
 def compile_step(
-    model: StepMachinery, kind: str, source: BatchSource, state: StepState
+    model: StepMachinery,
+    kind: str,
+    source: BatchSource,
+    state: StepState,
+    allocates: bool = True,
 ) -> CompiledStep:
-    """Traces `model`'s step of this kind for batches from `source` and compiles it."""
+    """Traces `model`'s step of this kind for batches from `source` and compiles it.
+
+    Without `allocates` its first run allocates the memory of intermediate results.
+    """
     recording = StepRecording(results_on_device=model._returns_own_logs(kind))
     with (
         on_device(state.device),
@@ -199,6 +206,8 @@ def compile_step(
         allow_tf32=config.tf32(),
         repeats=source.counts,
         autotune=config.autotune(),
+        arena=state.arena,
+        allocates=allocates,
     )
     return CompiledStep(program, recording, results_structure(results), buffers)
 

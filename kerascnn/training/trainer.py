@@ -44,7 +44,7 @@ from kerascnn.training.steps import (
 from kerascnn.utils.batch_parts import unpack_x_y_sample_weight
 
 if TYPE_CHECKING:
-    from kerascnn.profiler import Profile
+    from kerascnn.profiler import Profile, StepMemory
 
 
 class Trainer(StepMachinery, StatelessTrainer):
@@ -524,6 +524,44 @@ class Trainer(StepMachinery, StatelessTrainer):
 
         self._assert_compile_called("profile")
         return profile_training(self, x, y, sample_weight, batch_size, steps)
+
+    @filter_traceback
+    def step_memory(
+        self,
+        x: Any,
+        y: Any = None,
+        batch_size: int | None = None,
+        sample_weight: Any = None,
+    ) -> StepMemory:
+        """What a training step takes on the device, known before anything of it is allocated.
+
+        The step is planned, not run: only the weights are made, where there are none yet. The
+        data is read for its shapes and dtypes, so one sample is enough for any `batch_size`.
+
+        Args:
+            x: arrays as for `fit`.
+            y: targets.
+            batch_size: samples of a step; by default 32, and at most as many as there are.
+            sample_weight: weights of the samples.
+
+        Returns:
+            A `keras.profiler.StepMemory`: print it, or take its `total`, `weights`,
+            `intermediate` and `at_peak`.
+
+        Raises:
+            ValueError: before `compile`, and for data or arguments that don't fit.
+
+        >>> model = keras.Sequential([keras.Input((1000,)), keras.layers.Dense(500)])
+        >>> model.compile("sgd", "mse")
+        >>> x, y = np.ones((1, 1000), "float32"), np.ones((1, 500), "float32")
+        >>> plan = model.step_memory(x, y, batch_size=1 << 16)
+        >>> plan.intermediate > (1 << 16) * 500 * 4
+        True
+        """
+        from kerascnn.profiler.training import plan_step_memory
+
+        self._assert_compile_called("step_memory")
+        return plan_step_memory(self, x, y, sample_weight, batch_size)
 
     @filter_traceback
     def train_on_batch(

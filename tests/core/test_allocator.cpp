@@ -63,6 +63,8 @@ TEST(block_sizes_are_rounded) {
   CHECK_EQUAL(rounded_block_size(4097), 4608);
   CHECK_EQUAL(rounded_block_size(kMiB), kMiB);
   CHECK_EQUAL(rounded_block_size(kMiB + 1), kMiB + kMiB / 8);
+  CHECK_EQUAL(rounded_block_size(16 * kMiB + 1), 18 * kMiB);
+  CHECK_EQUAL(rounded_block_size(5000 * kMiB + 1), 5002 * kMiB);  // not 5120
   const int64_t largest = std::numeric_limits<int64_t>::max();
   CHECK_EQUAL(rounded_block_size(largest), largest);
   for (int64_t bytes = 1; bytes < 100000; bytes += 37) {
