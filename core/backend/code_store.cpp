@@ -30,9 +30,9 @@ constexpr size_t kHeadBytes = kFirstLine.size() + 2 * kDigestBytes + kLengthByte
 constexpr std::string_view kSuffix = ".kernel";
 constexpr int64_t kUsualMegabytes = 256, kMostMegabytes = int64_t{1} << 30;
 constexpr size_t kMostFileBytes = size_t{64} << 20;
-// Of the room that is left, before what other processes wrote is counted too.
+// The room that is left is divided by this, before what other processes wrote is counted too.
 constexpr int64_t kPartsOfRoom = 16;
-// Whoever made an unfinished file so long ago does not go on with it.
+// A process that made an unfinished file so long ago does not go on with it.
 constexpr auto kLongAgo = std::chrono::hours(1);
 
 std::string text_of(const Digest& digest) { return {digest.begin(), digest.end()}; }
@@ -75,7 +75,7 @@ struct File {
   int64_t bytes = 0;
 };
 
-// Other processes may remove what is listed meanwhile.
+// Other processes may remove listed files meanwhile.
 template <typename Wanted>
 std::vector<File> list_files(const std::string& folder, const Wanted& wanted) {
   std::vector<File> files;
@@ -99,7 +99,8 @@ int64_t total_bytes(const std::vector<File>& files) {
   return total;
 }
 
-// Empty where files can be made in the folder, or the folder in what is there of its path.
+// Empty where files can be made in the folder, or where the folder can be made; otherwise the
+// reason.
 std::string why_not_writable(fs::path folder) {
   std::error_code failed;
   while (!fs::exists(folder, failed) && folder.has_parent_path() &&
@@ -146,7 +147,7 @@ void CodeStore::make_room() {
   if (bytes > max_bytes_) {
     std::sort(files.begin(), files.end(),
               [](const File& a, const File& b) { return a.changed < b.changed; });
-    // Some more than has to go, so that this is not done for each file.
+    // A little more is removed than has to be, so that this is not done for each file.
     const int64_t wanted = max_bytes_ - max_bytes_ / kPartsOfRoom;
     for (const File& file : files) {
       if (bytes <= wanted) break;
@@ -173,7 +174,7 @@ CodeStore::State CodeStore::state() const {
 }
 
 CodeStore& code_store() {
-  // Never destroyed: kernels may be compiled as late as when the process ends.
+  // This is never destroyed: kernels may be compiled as late as when the process ends.
   static CodeStore& store = *[] {
     const std::string home = home_folder();
     const int64_t megabytes = env_count("KERASCNN_KERNEL_CACHE_MB", kUsualMegabytes);

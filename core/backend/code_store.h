@@ -17,17 +17,18 @@ struct StoredCode {
 };
 
 // A folder with a file for each kernel, named after its key. Many processes and threads may use it
-// at a time. What can't be read, is damaged or is not what its name says is as if it were not
-// there; what can't be written is not kept. Nothing of this is ever an error.
+// at a time. A file that can't be read, is damaged or is not what its name says counts as missing;
+// code that can't be written is not kept. None of this is ever an error.
 class CodeStore {
  public:
-  // `folder` may be empty and `max_bytes` 0: nothing is kept then.
+  // Nothing is kept where `folder` is empty or `max_bytes` is 0.
   CodeStore(std::string folder, int64_t max_bytes)
       : folder_(std::move(folder)), max_bytes_(max_bytes) {}
 
-  // Whole and as its checksum says, or nothing. It counts as used now.
+  // Returns the code whole and as its checksum says, or nothing. It counts as used now.
   std::optional<StoredCode> read(const Digest& key) const;
-  // Where the folder gets larger than it may, what was not used for longest goes.
+  // If the folder gets larger than it may, the files that were not used for the longest time are
+  // removed.
   void write(const Digest& key, const StoredCode& stored);
 
   struct State {
@@ -51,7 +52,7 @@ class CodeStore {
   std::string problem_;
 };
 
-// Below KERASCNN_HOME, as large as KERASCNN_KERNEL_CACHE_MB says.
+// The store below KERASCNN_HOME, as large as KERASCNN_KERNEL_CACHE_MB says.
 CodeStore& code_store();
 
 }  // namespace kerascnn

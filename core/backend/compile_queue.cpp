@@ -16,13 +16,13 @@
 namespace kerascnn {
 namespace {
 
-// Each of them takes memory while it compiles.
+// Each thread takes memory while it compiles.
 constexpr int kMostThreads = 16;
 constexpr auto kPatience = std::chrono::seconds(5);
-// Another one for each change of what a key means.
+// This changes whenever the meaning of a key does.
 constexpr std::string_view kFormat = "kerascnn kernels 1";
 
-// Compilations that the calling thread is at.
+// How many compilations the calling thread is at.
 thread_local int num_own = 0;
 
 struct Queues {
@@ -30,13 +30,13 @@ struct Queues {
   std::vector<CompileQueue*> all;
 };
 
-// Never destroyed: a process may fork as late as when it ends.
+// These are never destroyed: a process may fork as late as when it ends.
 Queues& queues() {
   static Queues& known = *new Queues;
   return known;
 }
 
-// Two lists of texts never become one text.
+// Appends it so that two lists of texts never become one text.
 void append(std::string& text, std::string_view part) {
   text += std::to_string(part.size());
   text += ':';
@@ -94,7 +94,7 @@ CompileQueue::~CompileQueue() {
 }
 
 CompileQueue& CompileQueue::shared() {
-  // Never destroyed: kernels may be compiled as late as when the process ends.
+  // This is never destroyed: kernels may be compiled as late as when the process ends.
   static CompileQueue& queue = *[] {
     const int most = std::min(cpu::available_cores(), kMostThreads);
     const int64_t wanted = env_positive("KERASCNN_COMPILE_THREADS", most);
@@ -130,7 +130,7 @@ void CompileQueue::add_thread() {
   try {
     threads_.emplace_back([this] { loop(); });
   } catch (const std::system_error&) {
-    // The system gives none: whoever waits compiles.
+    // The system gives no thread, so whoever waits compiles.
   }
 }
 
@@ -213,7 +213,7 @@ int CompileQueue::num_threads() const {
   return static_cast<int>(threads_.size());
 }
 
-// The compiler may hold locks of its own, which nobody would give back in the child.
+// The compiler may hold locks of its own, which nothing would give back in the child.
 void CompileQueue::before_fork() {
   std::unique_lock lock(mutex_);
   is_forking_ = true;
@@ -228,7 +228,7 @@ void CompileQueue::after_fork_in_parent() {
   mutex_.unlock();
 }
 
-// Here are no threads but the one that forked.
+// The thread that forked is the only one here.
 void CompileQueue::after_fork_in_child() {
   (void)new std::list<std::thread>(std::move(threads_));  // neither joined nor destroyed
   (void)new std::vector<std::thread>(std::move(ended_));

@@ -1,5 +1,5 @@
-// Kernels that other threads compile while the caller plans on, each once in a process and, by way
-// of a CodeStore, once on a machine.
+// Kernels that other threads compile while the caller plans on. Each is compiled once in a process
+// and, by way of a CodeStore, once on a machine.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +19,7 @@
 
 namespace kerascnn {
 
-// All that the code depends on.
+// Everything that the code depends on.
 struct CompileRequest {
   std::string source;
   std::string function;
@@ -27,13 +27,13 @@ struct CompileRequest {
   std::string compiler;  // its name and version
 };
 
-// The same in every process, and another one for each other request.
+// The key is the same in every process, and another one for each other request.
 Digest key_of(const CompileRequest& request);
 
 enum class CompileState : uint8_t {
   Compiled,
-  Refused,      // by the compiler, for what is in the log
-  Unavailable,  // there is no compiler for this, for the reason in the log
+  Refused,      // by the compiler; the log says why
+  Unavailable,  // there is no compiler for this; the log says why
 };
 
 struct CompiledCode {
@@ -47,9 +47,9 @@ class CompileQueue;
 
 class Compilation {
  public:
-  // Returns when it is over; begins it where no other thread has.
+  // Returns when it is over; begins it where no other thread has done so.
   const CompiledCode& wait();
-  // For whoever has loaded the code: nobody asks for it any more.
+  // For callers that have loaded the code: nothing asks for it any more.
   void forget_code() { result_.stored.code = std::string(); }
 
  private:
@@ -61,8 +61,8 @@ class Compilation {
   Digest key_{};
   CompileRequest request_;
   Compiler compiler_;
-  Progress progress_ = Progress::Waiting;  // the queue's mutex guards it
-  CompiledCode result_;                    // written by whoever runs it, until it is over
+  Progress progress_ = Progress::Waiting;  // guarded by the queue's mutex
+  CompiledCode result_;                    // written by the thread that runs it, until it is over
 };
 
 // The threads start with the work, at most `max_threads` of them, and end when there has been none
@@ -70,24 +70,25 @@ class Compilation {
 // compiled; its child can use the queue, and starts threads of its own.
 class CompileQueue {
  public:
-  // Called by several threads at a time. What it throws is a reason why there is no compiler.
+  // Several threads call it at a time. It throws the reason where there is no compiler.
   using Compiler = Compilation::Compiler;
 
-  // The store has to outlive it.
+  // The store has to live longer than the queue.
   CompileQueue(CodeStore& store, int max_threads);
   ~CompileQueue();
   CompileQueue(const CompileQueue&) = delete;
   CompileQueue& operator=(const CompileQueue&) = delete;
 
-  // For the process, of KERASCNN_COMPILE_THREADS threads: as many as there are cores, at most 16.
+  // The queue of the process. It has KERASCNN_COMPILE_THREADS threads: by default as many as there
+  // are cores, at most 16.
   static CompileQueue& shared();
 
   // A request that is known already is not compiled again.
   std::shared_ptr<Compilation> start(CompileRequest request, const Compiler& compiler);
-  // Ends the threads, when they are done with what they have begun. What is asked for later is
-  // compiled by whoever waits for it.
+  // Ends the threads when they are done with what they have begun. Later requests are compiled by
+  // the threads that wait for them.
   void stop();
-  // The same, and nothing is compiled any more: the compiler's library is about to be closed.
+  // The same, and nothing is compiled any more, since the compiler's library is about to be closed.
   void end();
 
   int num_threads() const;
@@ -106,7 +107,7 @@ class CompileQueue {
 
   CodeStore& store_;
   const int max_threads_;
-  mutable std::mutex mutex_;  // of all that follows
+  mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable has_work_, has_changed_;
   std::map<Digest, std::shared_ptr<Compilation>> known_;
   std::deque<std::shared_ptr<Compilation>> waiting_;

@@ -9,7 +9,7 @@
 namespace kerascnn {
 namespace {
 
-// Both languages: storage of 16 bits that converts to and from float.
+// In both languages: storage of 16 bits that converts to and from float.
 constexpr const char* kCudaPrelude = R"(
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
@@ -181,7 +181,7 @@ std::map<Place, std::string> numbered_lines(const std::string& text) {
     if (line.starts_with("#line ") && quote != std::string::npos) {
       at = {line.substr(quote + 1, line.rfind('"') - quote - 1), std::atoi(line.c_str() + 6)};
     } else {
-      // What closes an expression bears its last line's number, and comes after it.
+      // The end of an expression has its last line's number, and comes after it.
       lines.emplace(at, line);
       ++at.line;
     }

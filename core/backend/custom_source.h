@@ -1,4 +1,4 @@
-// The sources of users' kernels made ready for a compiler, and what it says of them made ready for
+// Makes the sources of users' kernels ready for a compiler, and the compiler's messages ready for
 // the users.
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace kerascnn {
 
-// In front of the user's source: the types float16 and bfloat16, of each input and output x its
-// element type x_t, and `real`, in which elements are computed (float, or double where the first
-// input is float64).
+// This comes before the user's source: the types float16 and bfloat16, for each input and output x
+// its element type x_t, and `real`, in which elements are computed (float, or double where the
+// first input is float64).
 std::string compose_cuda_source(const CustomOp& op, Specs inputs, Specs outputs);
 
 // The same in C++. At the end there is `extern "C" const char* kerascnn_call(const void* const*

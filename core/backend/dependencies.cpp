@@ -22,7 +22,7 @@ bool overlaps(const MemoryRange& a, const MemoryRange& b) {
          address(b) < address(a) + length(a);
 }
 
-// All ranges cut at one another's ends, so that two of them either share a piece or nothing.
+// All ranges, cut at one another's ends, so that two of them share whole pieces or nothing.
 class Memory {
  public:
   explicit Memory(std::span<const std::span<const Instruction>> arenas) {
@@ -61,7 +61,7 @@ class Memory {
   std::vector<uintptr_t> ends_;
 };
 
-// What happened last to a piece of memory.
+// The last accesses to a piece of memory.
 struct PieceState {
   bool is_ever_written = false;
   int32_t writer = -1;
@@ -132,7 +132,8 @@ class DependencyFinder {
     for_each_piece(instruction.reads, [&](PieceState& piece) {
       if (piece.is_ever_written) piece.readers.push_back(index);
     });
-    // What it reads and writes counts as written: whoever waits for the writer waits for it.
+    // What the instruction reads and writes counts as written: whoever waits for the writer waits
+    // for the readers too.
     for_each_piece(instruction.writes, [&](PieceState& piece) {
       piece.writer = index;
       piece.readers.clear();
@@ -140,8 +141,8 @@ class DependencyFinder {
     if (instruction.kernel->keeps_state()) last_runs_[instruction.kernel] = index;
   }
 
-  // Leaves out what another one waits for, and marks all that is before the instruction. The latest
-  // come first, as nothing waits for a later one.
+  // Leaves out instructions that another one waits for, and marks all that is before this
+  // instruction. The latest come first, as nothing waits for a later one.
   std::vector<int32_t> reduced(int32_t index, std::vector<int32_t> candidates) {
     std::sort(candidates.begin(), candidates.end(), std::greater<>());
     uint64_t* before = &before_[static_cast<size_t>(index) * words_];
@@ -266,7 +267,7 @@ uint32_t settled_inputs(const Instruction& instruction,
   uint32_t settled = 0;
   const size_t count = std::min<size_t>(instruction.inputs.size(), 32);
   for (size_t i = 0; i < count; ++i) {
-    // Where the extent of the memory is not known, nothing can be said of it.
+    // Nothing is known of memory without an extent.
     bool is_settled = false;
     for (const MemoryRange& range : instruction.reads) {
       if (range.data != instruction.inputs[i]) continue;

@@ -17,12 +17,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kNameDigits = 16;
-// Of one folder. A fault in one kernel is one in all its shapes.
+// The most files of one folder. A fault in one kernel is one in all its shapes.
 constexpr size_t kMostFiles = 32;
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Room for one more, if there are too many: the oldest one's.
+// Makes room for one more by removing the oldest files, if there are too many.
 void make_room(const fs::path& folder) {
   std::error_code failed;
   size_t count = 0;

@@ -10,9 +10,9 @@ namespace kerascnn {
 // KERASCNN_CHECK_KERNELS, read once: is each launch checked?
 bool checks_kernels();
 
-// A kernel that runs `kernel` with outputs and workspace of its own, between guards, waits for it
-// and throws DeviceError that names the output where a guard was changed. What was not written at
-// all comes out as NaN. Not for CUDA graphs.
+// Runs `kernel` with outputs and workspace of its own between guards, waits for it, and throws
+// DeviceError, which names the output, where a guard was changed. Memory that was not written at
+// all comes out as NaN. This can't be used in CUDA graphs.
 std::unique_ptr<Kernel> make_guarded_kernel(Backend& backend, std::unique_ptr<Kernel> kernel,
                                             const PlanRequest& request);
 

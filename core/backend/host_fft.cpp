@@ -9,7 +9,7 @@ namespace {
 
 struct Registered {
   HostFft functions;
-  // Why there are no functions; empty where there are.
+  // Why there are no functions; empty where there are some.
   std::string reason =
       "this process has not loaded kerascnn's Python package, which brings those of NumPy";
 };

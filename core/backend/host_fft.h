@@ -1,5 +1,5 @@
-// Where the CPU's Fourier transforms come from. libkerascnn has none of its own: whoever loads it
-// may bring those of a library, as the Python bindings bring NumPy's.
+// Where the CPU's Fourier transforms come from. libkerascnn has none of its own. A program that
+// loads it may bring those of a library, as the Python bindings bring NumPy's.
 #pragma once
 
 #include <cstdint>
@@ -36,11 +36,11 @@ struct HostFft {
   HostFftLoops of_double;
 };
 
-// Once, before anything is planned.
+// To be called once, before anything is planned.
 void set_host_fft(HostFft functions);
 // The same where there are none, with the reason.
 void set_no_host_fft(std::string reason);
-// Throws LibraryError with the reason, beginning with the op's name, where there are none.
+// Where there are none, throws LibraryError with the reason, which begins with the op's name.
 const HostFft& host_fft(std::string_view op);
 
 }  // namespace kerascnn

@@ -14,7 +14,8 @@
 namespace kerascnn {
 namespace {
 
-// Times vary: so much faster than the first candidate is faster.
+// Times vary: a kernel is faster than the first candidate if it takes this part of its time or
+// less.
 constexpr double kClearly = 0.97;
 constexpr const char* kFirstLine = "kerascnn kernel choice 1";
 
@@ -95,7 +96,7 @@ std::unique_ptr<Kernel> KernelChooser::time_all(KernelChoice& choice,
     try {
       kernel = candidate.plan();
     } catch (const LibraryError&) {
-      // Its library fails; another one may do.
+      // The library of this candidate fails; another one may work.
     }
     if (kernel == nullptr) continue;
     const double seconds = timer(*kernel);
@@ -149,7 +150,7 @@ void KernelChooser::write(const KernelChoice& choice) const {
 }
 
 KernelChooser& kernel_chooser() {
-  // Never destroyed: programs may be compiled as late as when the process ends.
+  // This is never destroyed: programs may be compiled as late as when the process ends.
   static KernelChooser& chooser = *[] {
     const std::string home = home_folder();
     return new KernelChooser(home.empty() ? ""

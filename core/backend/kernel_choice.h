@@ -20,11 +20,11 @@ struct KernelCandidate {
   std::function<std::unique_ptr<Kernel>()> plan;
 };
 
-// Is no number farther from the one expected than this part of the largest? NaN agrees with
+// Is every number as close to the expected one as this part of the largest? NaN agrees with
 // nothing.
 bool agree(const std::vector<float>& numbers, const std::vector<float>& expected, double tolerance);
 
-// The first one that takes the call; null where none does.
+// Plans the first candidate that takes the call; null where none does.
 std::unique_ptr<Kernel> first_of(const std::vector<KernelCandidate>& candidates);
 
 struct KernelChoice {
@@ -37,15 +37,15 @@ struct KernelChoice {
 
 class KernelChooser {
  public:
-  // Seconds of a run; infinity where the kernel turns out not to do.
+  // The seconds of a run; infinity where the kernel turns out not to work.
   using Timer = std::function<double(Kernel&)>;
 
-  // `folder` may be empty: nothing is kept on disk then.
+  // If `folder` is empty nothing is kept on disk.
   explicit KernelChooser(std::string folder) : folder_(std::move(folder)) {}
 
-  // The kernel that was found to be the fastest, or is now. The first candidate stays where no
-  // other is clearly faster. Null where none does. What can't be read or written on disk is as if
-  // it were not there. Planning a candidate may choose kernels for its parts.
+  // Returns the kernel that was found to be the fastest, or finds it now. The first candidate stays
+  // where no other is clearly faster. Null where none takes the call. What can't be read from disk
+  // or written to it counts as missing. Planning a candidate may choose kernels for its parts.
   std::unique_ptr<Kernel> choose(const std::string& machine, const std::string& call,
                                  const std::vector<KernelCandidate>& candidates,
                                  const Timer& timer);
@@ -62,7 +62,7 @@ class KernelChooser {
   void write(const KernelChoice& choice) const;
 
   std::string folder_;
-  // One choice at a time: kernels are not timed beside others that are.
+  // One choice is made at a time: kernels are not timed beside others that are.
   mutable std::recursive_mutex mutex_;
   std::vector<KernelChoice> choices_;
   std::unordered_map<std::string, size_t> places_;  // in choices_, by machine and call
@@ -71,7 +71,7 @@ class KernelChooser {
 // The one object of the process; it uses the folder "kernels" of home_folder().
 KernelChooser& kernel_chooser();
 
-// How a choice knows a call: op, attributes, specs, whether TF32 is allowed.
+// A call's name among the choices: op, attributes, specs, whether TF32 is allowed.
 std::string call_text(const PlanRequest& request);
 
 }  // namespace kerascnn

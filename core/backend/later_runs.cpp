@@ -17,15 +17,15 @@ void LaterRuns::add(Executor& executor, int64_t steps) {
   if (is_stopped_ || steps_ >= kMostSteps) {
     flush();
   } else if (before_->passed() && (steps_ >= last_steps_ || last_->passed())) {
-    // The device is at its last run, or idle. Powers of two, so that there are few numbers of steps
-    // that a program is made ready for.
+    // The device is at its last run, or idle. The numbers are powers of two, so that a program is
+    // made ready for few numbers of steps.
     start(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(steps_))));
   }
 }
 
 void LaterRuns::flush_waiting() {
   const std::lock_guard lock(mutex_);
-  // What the executor does asks for a flush as well: to it none of these steps waits any more.
+  // The executor's work asks for a flush as well: for it none of these steps waits any more.
   if (is_starting_) return;
   if (failure_ != nullptr) {
     is_waiting_ = false;
@@ -52,7 +52,7 @@ void LaterRuns::stop() {
   is_stopped_ = true;
 }
 
-// Other threads find steps waiting until they are on the device.
+// For other threads the steps wait until they are on the device.
 void LaterRuns::start(int64_t steps) {
   const int64_t left = steps_ - steps;
   is_starting_ = true;

@@ -1,12 +1,11 @@
-// Runs of a program that nobody has looked at yet, collected so that many are started at once.
+// Runs of a program whose results are not wanted yet, collected so that many are started at once.
 //
 // A step of a small network takes a GPU less time than to start it by itself. Where Python takes
-// them one by one, such as between hooks of batches, each run is noted first, and those that came
+// steps one by one, such as between hooks of batches, each run is noted first, and those that came
 // together start as one while the device is busy with the ones before.
 //
-// Nobody can notice the delay: code that is about to put other work on the device, or to look at
-// what is there, calls flush() before. Steps and what is done between them keep their order in this
-// way.
+// The delay can't be noticed: code that is about to put other work on the device, or to look at
+// results, calls flush() before. So steps and the work between them keep their order.
 #pragma once
 
 #include <atomic>
@@ -21,7 +20,7 @@ namespace kerascnn {
 
 class LaterRuns {
  public:
-  // This many steps hide what a start costs; more would keep the device waiting where the host is
+  // So many steps hide what a start costs; more would keep the device waiting where the host is
   // slow.
   static constexpr int64_t kMostSteps = 16;
 
@@ -32,14 +31,13 @@ class LaterRuns {
   // to do, and where it is at the last run and as many wait as that has. The executor must live
   // until flush().
   void add(Executor& executor, int64_t steps);
-  // Starts all that wait; returns when they are on the device, whichever thread starts them.
+  // Starts all waiting steps; returns when they are on the device, whichever thread starts them.
   void flush() {
     if (is_waiting_) flush_waiting();
   }
-  // The same for whoever can't report that it failed: the next add() or flush() throws what was
-  // thrown.
+  // The same for callers that can't report a failure: the next add() or flush() throws it.
   void flush_quietly() noexcept;
-  // From now on steps are started when they are noted, because others look at memory without
+  // Steps are started when they are noted from now on, because others look at memory without
   // asking.
   void stop();
   bool is_stopped() const { return is_stopped_; }
@@ -50,7 +48,7 @@ class LaterRuns {
   void settle(int64_t left);
 
   std::recursive_mutex mutex_;
-  std::atomic<bool> is_waiting_{false};  // steps, or a failure that somebody has to be told of
+  std::atomic<bool> is_waiting_{false};  // steps, or a failure that is not reported yet
   std::exception_ptr failure_;
   std::atomic<bool> is_stopped_{false};
   bool is_starting_ = false;      // by the thread that has the lock

@@ -23,7 +23,7 @@ std::vector<LoopRun> LoopSizes::plan(int64_t steps) {
   if (sizes_.size() == kMaxSizes || total_turns(runs) < least + kManyTurns) return runs;
   if (steps < 2 * most_ && ++occasions_ < 2) return runs;
   occasions_ = 0;
-  // What the larger sizes leave over, where that is much; else the whole.
+  // The steps that the larger sizes leave over, where these are many; otherwise all of them.
   const int64_t left = runs.back().size == 1 ? runs.back().turns : 0;
   const int64_t size = best_size(left > kManyTurns ? left : steps);
   const auto at = std::lower_bound(sizes_.begin(), sizes_.end(), size, std::greater<>());
@@ -41,7 +41,7 @@ std::vector<LoopRun> LoopSizes::split(int64_t steps) const {
   return runs;
 }
 
-// The one with the fewest turns, those of single steps for the rest included.
+// The size with the fewest turns, counting those of single steps for the rest.
 int64_t LoopSizes::best_size(int64_t steps) const {
   if (steps <= most_) return steps;
   int64_t best = most_;

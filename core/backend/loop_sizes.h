@@ -1,6 +1,6 @@
-// How many steps a turn of a loop has that runs on the device.
+// How many steps a turn has in a loop that runs on the device.
 //
-// A turn costs something by itself, and steps of different turns never run side by side: large
+// A turn itself costs something, and steps of different turns never run side by side, so large
 // turns are better. But each size is a graph of its own, whose capture costs as much as many steps.
 #pragma once
 
@@ -18,11 +18,11 @@ struct LoopRun {
 
 class LoopSizes {
  public:
-  // `most`: the largest size.
+  // `most` is the largest size.
   explicit LoopSizes(int64_t most) : most_(most) {}
 
-  // What to run for so many steps, larger sizes first. A size that these steps are short of is
-  // added at once where they are many, else when it would have served for the second time.
+  // The runs for so many steps, larger sizes first. A size that these steps lack is added at once
+  // where they are many, and otherwise when it would have served for the second time.
   std::vector<LoopRun> plan(int64_t steps);
 
  private:

@@ -1,5 +1,5 @@
-// Which backends there are. The CUDA library is looked for beside this one, and only when somebody
-// asks for a GPU or for the list of devices.
+// Which backends there are. The CUDA library is looked for beside this one, and only when a GPU or
+// the list of devices is asked for.
 #include <dlfcn.h>
 
 #include <array>
@@ -42,8 +42,7 @@ std::string missing_library_reason(const std::filesystem::path& path) {
                  path.parent_path().string(), "; reinstall kerascnn");
 }
 
-// dlerror names the library that could not be found; those of CUDA come with an extra of the
-// package.
+// dlerror names the library that could not be found; an extra of the package brings those of CUDA.
 std::string load_failure_reason(const std::string& error) {
   for (const char* library :
        {"libcudart", "libcudnn", "libcublas", "libnvrtc", "libcupti", "libnvJitLink"}) {
@@ -78,7 +77,7 @@ const LoadedPlugin& cuda_plugin() {
   return loaded;
 }
 
-// Empty where the device is there.
+// Empty where the device is there, otherwise the reason.
 std::string cuda_unavailable_reason() {
   const LoadedPlugin& loaded = cuda_plugin();
   if (loaded.plugin == nullptr) return loaded.reason;
@@ -105,7 +104,7 @@ Backend& cuda_backend(Device device) {
 
 Backend& backend(Device device) {
   if (device.type == DeviceType::Cpu) return cpu_backend();
-  // Asked for with each tensor that is made, and the driver takes longer to answer than that.
+  // Every tensor that is made asks for this, and the driver takes longer to answer than that.
   static std::array<std::atomic<Backend*>, 64> known{};
   const auto index = static_cast<size_t>(device.index);
   if (index >= known.size()) return cuda_backend(device);

@@ -60,7 +60,7 @@ class ShuffledExecutor : public Executor {
   std::map<int64_t, Dependencies> dependencies_;  // by steps
 };
 
-// Counts up with each draw, so that no two programs and executors of a process are alike.
+// The seed counts up with each draw, so that no two programs and executors of a process are alike.
 std::mt19937 next_random(int64_t seed) {
   static std::atomic<uint32_t> draws{0};
   std::seed_seq sequence{static_cast<uint32_t>(seed), ++draws};

@@ -11,7 +11,7 @@
 namespace kerascnn {
 namespace {
 
-// More copy no faster: by then the memory is the limit.
+// More threads don't copy faster: with these the memory is the limit.
 constexpr int kMostThreads = 3;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Threads that take slices of work while the calling thread does something else: copies to
-// page-locked memory, which one thread does at a fraction of what the memory could.
+// Threads that take slices of work while the calling thread does something else, such as copies to
+// page-locked memory, which one thread does at a fraction of the memory's speed.
 #pragma once
 
 #include <atomic>
@@ -16,17 +16,19 @@ namespace kerascnn {
 // Work in slices of which any thread may take the next one.
 class SlicedWork {
  public:
-  // `run` is called once for each slice from 0 on, by several threads at a time; `at_end` once,
-  // after all of them and before wait() returns, unless a slice failed or the work was cancelled.
+  // `run` is called once for each slice from 0 on, by several threads at a time. `at_end` is called
+  // once, after all of them and before wait() returns, unless a slice failed or the work was
+  // cancelled.
   SlicedWork(int64_t slices, std::function<void(int64_t)> run, std::function<void()> at_end);
   SlicedWork(const SlicedWork&) = delete;
   SlicedWork& operator=(const SlicedWork&) = delete;
 
-  // Runs the next slice; false where all are taken.
+  // Runs the next slice; returns false where all are taken.
   bool take_one();
   // Takes slices too, then waits for those that others have taken. Rethrows the first error.
   void wait();
-  // Begins no further slice, and returns when nobody is at one. Whether the work was done by then.
+  // Begins no further slice, and returns when none is running. The result says whether the work was
+  // done by then.
   bool cancel();
 
  private:
@@ -38,7 +40,7 @@ class SlicedWork {
   std::atomic<int64_t> next_{0};
   std::atomic<int64_t> left_;  // slices that are not over
   std::atomic<bool> is_cancelled_{false}, has_ended_{false}, is_over_{false};
-  std::mutex mutex_;  // of the error
+  std::mutex mutex_;  // guards the error
   std::exception_ptr error_;
 };
 

@@ -1,4 +1,4 @@
-// Whether steps of a program gain from places of their own for their intermediate results.
+// Decides whether a program gains from several arenas.
 #pragma once
 
 #include "core/backend/backend.h"
@@ -10,7 +10,7 @@ namespace kerascnn {
 // side by side for several steps. In training nearly all of them depend on the weights, and so on
 // the step before; in a prediction only the count of the batches does.
 //
-// `arenas` has two arenas, the memory of the first is `memory` and that of the second is elsewhere.
+// There are two arenas; the memory of the first is `memory`, and that of the second is elsewhere.
 double independent_share(const ArenaSteps& arenas, const MemoryRange& memory);
 
 // Returns `most` where at least half of a step is independent, else 1.

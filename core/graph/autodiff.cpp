@@ -1,6 +1,6 @@
-// Reverse-mode differentiation: one walk over the nodes from the loss back, so that depth costs no
-// stack. Gradients of a value that several nodes read are added in the order of the walk, which is
-// fixed.
+// Reverse-mode differentiation: one walk over the nodes from the loss back, so that deep graphs
+// need no stack. Gradients of a value that several nodes read are added in the order of the walk,
+// which is fixed.
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
@@ -40,8 +40,8 @@ void check_own_gradients(const Graph& graph, const std::vector<ValueId>& inputs,
   }
 }
 
-// Gives the graph another stack of scopes for a while, of the backward pass, also when an exception
-// passes.
+// Gives the graph another stack of scopes, that of the backward pass, until this object goes, also
+// when an exception passes.
 class ScopesGuard {
  public:
   ScopesGuard(Graph& graph, std::vector<std::string>& scopes)
@@ -129,8 +129,8 @@ class GraphWalk {
   void add(ValueId id, ValueId addend) {
     const auto found = sources_of_.find(id);
     if (found == sources_of_.end()) return add_to(gradient_[id], addend);
-    // Readings of variables begin something: nothing goes on from them, so that it is enough to
-    // add to the sum of all readings at once.
+    // Nothing goes on from the reading of a variable, so it is enough to add to the sum of all its
+    // readings at once.
     if (graph_.value(id).same_as == kNoValue) add_to(gradient_[id], addend);
     for (const size_t source : found->second) add_to(sums_[source], addend);
   }
@@ -140,10 +140,10 @@ class GraphWalk {
 
   void run() {
     for (size_t index = num_nodes_; index-- > 0;) {
-      // A copy: applying ops may move the graph's nodes.
+      // This is a copy, since applying ops may move the graph's nodes.
       const Node node = graph_.nodes()[index];
-      // Calls with a gradient of their own have one node for each output: the first of them stands
-      // for the call, and is reached when the gradients of all of its outputs are known.
+      // Calls with a gradient of their own have one node for each output. The first of them stands
+      // for the call; the walk reaches it when the gradients of all outputs are known.
       if (node.own_gradient >= 0 && node.own_output > 0) continue;
       if (is_recorded_[index]) visit(node);
     }
@@ -164,12 +164,12 @@ class GraphWalk {
     sum = sum == kNoValue ? addend : graph_.apply("add", {sum, addend})[0];
   }
 
-  // Was the value followed when the call was recorded?
+  // Did the tape follow the value when the call was recorded?
   bool follows(const Node& node, ValueId input) const {
     return followed_since_[input] <= node.outputs.front();
   }
 
-  // Which calls the tape recorded: those in its spans with an input that it followed.
+  // Finds the calls that the tape recorded: those in its spans with an input that it followed.
   void find_recorded(const GraphTape& tape) {
     for (const GraphTape::Watched& watched : tape.watched) {
       ValueId& since = followed_since_.at(watched.value);
@@ -194,8 +194,8 @@ class GraphWalk {
     }
   }
 
-  // Which values a small change of the sources can change, and by a small amount: dependence ends
-  // at integers and bools.
+  // Finds the values that a small change of the sources can change by a small amount: dependence
+  // ends at integers and bools.
   void find_dependent(const std::vector<std::vector<ValueId>>& sources) {
     for (size_t source = 0; source < sources.size(); ++source) {
       for (const ValueId id : sources[source]) {
@@ -220,7 +220,7 @@ class GraphWalk {
   }
 
   void visit(const Node& node) {
-    // Copies, as above.
+    // These are copies, as above.
     const std::vector<ValueId> inputs = inputs_of(node);
     std::vector<ValueId> output_gradients;
     for (const ValueId id : outputs_of(node)) {
@@ -257,7 +257,7 @@ class GraphWalk {
   std::vector<ValueId> followed_since_;  // by value
   std::vector<bool> dependent_;
   std::vector<ValueId> gradient_;
-  std::unordered_map<ValueId, std::vector<size_t>> sources_of_;  // that a value belongs to
+  std::unordered_map<ValueId, std::vector<size_t>> sources_of_;  // sources of a value
   std::vector<ValueId> sums_;                                    // by source
 };
 

@@ -1,5 +1,5 @@
-// A graph that a node owns: what a loop runs in each step, a branch of a choice, or the nodes that
-// one kernel stands for (fusion.h).
+// A graph that a node owns: the step of a loop, a branch of a choice, or the nodes that one kernel
+// computes (fusion.h).
 //
 // It is recorded in a graph of its own, whose parent is the graph with the node. Values of the
 // parent that it reads are its inputs (Graph::capture). The graph may grow later, by the nodes of
@@ -21,7 +21,7 @@ struct Body {
   // Which of the graph's inputs the node's values stand for; kNoValue for one that is not read.
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
-  // Of a fused node: what its device planned for the whole.
+  // For a fused node: the kernel that its device planned for all of it.
   std::shared_ptr<Kernel> kernel = nullptr;
 
   const TensorSpec& output_spec(size_t index) const { return graph->value(outputs[index]).spec; }
@@ -32,7 +32,7 @@ struct Body {
 void check_body_inputs(std::string_view what, const Body& body,
                        const std::vector<TensorSpec>& given);
 
-// Whether each value of a graph is needed for these. `for_gradients`: also for their gradients,
+// For each value of a graph: do these need it? With `for_gradients` their gradients count too,
 // which calls with gradients of their own may hand to values that nothing is computed from.
 std::vector<bool> needed_values(const Graph& graph, const std::vector<ValueId>& values,
                                 bool for_gradients = false);

@@ -1,4 +1,4 @@
-// A body (body.h) planned for a device, in memory that whoever runs it gives.
+// A body (body.h) that is planned for a device, in memory that its caller gives.
 #pragma once
 
 #include <memory>
@@ -12,20 +12,20 @@ namespace kerascnn {
 
 class BodyProgram {
  public:
-  // `inputs`: the specs of the node's values that the body is given. Without `optimize` each node
-  // of the body runs by itself.
+  // `inputs` are the specs of the node's values that the body is given. Without `optimize` each
+  // node of the body runs by itself.
   BodyProgram(const Body& body, const std::vector<TensorSpec>& inputs, Device device,
               const PlanRequest& node, bool optimize = true);
 
-  // How much memory intermediate results and outputs need, from an address on that is a multiple of
+  // How much memory intermediate results and outputs need. It begins at a multiple of
   // kBufferAlignment.
   int64_t workspace_bytes() const;
-  // Where an output is found after a run, in that memory; several may be in one place.
+  // Where an output is found in that memory after a run; several outputs may be in one place.
   int64_t output_offset(size_t index) const;
   int64_t output_bytes(size_t index) const { return output_bytes_[index]; }
 
-  // The kernel calls with the inputs at these addresses, null for those that the body does not
-  // read. The inputs are left as they are.
+  // The kernel calls with the inputs at these addresses, which are null for inputs that the body
+  // does not read. The inputs are left as they are.
   std::vector<Instruction> instructions(const std::vector<const void*>& inputs,
                                         void* workspace) const;
 

@@ -66,7 +66,8 @@ class BufferPlanner {
     }
   }
 
-  // The buffer of an input that ends here and that the op may overwrite with this output.
+  // The buffer of an input whose last use is this op, and that the op may overwrite with this
+  // output.
   int32_t find_in_place(const Node& node, int64_t position, size_t output,
                         const std::vector<InPlace>& pairs,
                         const std::vector<int32_t>& taken) const {
@@ -81,7 +82,7 @@ class BufferPlanner {
     return kNoBuffer;
   }
 
-  // May every input of the node that lies in this buffer be overwritten by the output?
+  // May the output overwrite every input of the node that lies in this buffer?
   bool is_read_only_through(const Node& node, int32_t buffer, size_t output,
                             const std::vector<InPlace>& pairs) const {
     const TensorSpec& spec = graph_.value(node.outputs[output]).spec;
@@ -98,7 +99,7 @@ class BufferPlanner {
   const Schedule& schedule_;
   const Graph& graph_;
   const std::vector<int64_t>& workspace_bytes_;
-  std::vector<int64_t> last_uses_;  // by root value; -1 where nobody reads it
+  std::vector<int64_t> last_uses_;  // by root value; -1 where nothing reads it
   BufferPlan plan_;
 };
 

@@ -11,12 +11,12 @@
 namespace kerascnn {
 namespace {
 
-// A larger tensor that comes from another place each time is read where it is.
+// A larger tensor that comes from another place each time is read from there.
 constexpr int64_t kMostCopiedBytes = 4 << 20;
-// What calls that wait copy goes to the device at once, by a copy that must not wait for the device
+// Waiting calls copy so much to the device at once, by a copy that must not wait for the device
 // (Backend::kMostStagedBytes).
 constexpr int64_t kMostWaitingBytes = Backend::kMostStagedBytes;
-// A few numbers of calls at a time, for a few places of the inputs.
+// Some numbers of calls at a time, for some places of the inputs.
 constexpr size_t kMostExecutors = 10;
 
 }  // namespace
@@ -38,7 +38,7 @@ std::vector<Tensor> CallQueue::call(const std::vector<CallArgument>& arguments) 
   bool waits = num_slots_ > 1 && !later_->is_stopped();
   for (const auto& [tensor, is_lent] : arguments) {
     if (is_lent) continue;
-    // What a call that waits returned is not there yet, and may be copied from now on.
+    // The result of a waiting call is not there yet; it may be copied after this.
     if (is_result(tensor)) settle();
     waits = waits && !program_.is_overwritten(tensor);
   }
@@ -63,7 +63,7 @@ std::vector<Tensor> CallQueue::call(const std::vector<CallArgument>& arguments) 
   try {
     waits ? later_->add(*this, 1) : run(1);
   } catch (...) {
-    begin_anew();  // whatever waited was given up
+    begin_anew();  // the waiting calls were given up
     throw;
   }
   if (!waits) calls_[slot] = {};
@@ -80,7 +80,8 @@ bool CallQueue::has_to_be_copied(size_t index, const CallArgument& argument) con
   return is_copied_[index] || (before.defined() && before.data() != tensor.data());
 }
 
-// What had to be copied once mostly always is, so that the kernels find it at one address.
+// What had to be copied once is always copied from then on, so that the kernels find it at one
+// address.
 void CallQueue::choose_copies(const std::vector<CallArgument>& arguments) {
   std::vector<bool> is_copied;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -100,7 +101,7 @@ void CallQueue::choose_copies(const std::vector<CallArgument>& arguments) {
   }
 }
 
-// Nothing waits here. Everything stays as it is where memory is missing.
+// No call may be waiting here. Everything stays as it is where there is not enough memory.
 void CallQueue::lay_out(std::vector<bool> is_copied) {
   std::vector<int64_t> offsets;
   int64_t slot_bytes = 0;
@@ -129,14 +130,15 @@ void CallQueue::lay_out(std::vector<bool> is_copied) {
   num_made_ = num_started_ = 0;
 }
 
-// Takes the slots of calls that were started. Not when they are: what they hold may ask for locks
-// when it goes, such as Python's, which whoever starts calls must not wait for.
+// Frees the slots of calls that were started. This is not done when they start, because what they
+// hold may ask for locks when it goes, such as Python's, for which a thread that starts calls must
+// not wait.
 void CallQueue::begin_anew() {
   calls_.assign(num_slots_, {});
   num_made_ = num_started_ = 0;
 }
 
-// Starts what waits.
+// Starts the waiting calls.
 void CallQueue::settle() {
   if (later_ != nullptr) later_->flush();
 }
@@ -162,7 +164,7 @@ std::vector<Tensor> CallQueue::results_of(int64_t slot) const {
       results.push_back(Tensor::empty(spec, program_.device));
       continue;
     }
-    // A storage for each: what becomes of one result, and who else uses it, does not touch others.
+    // Each result has a storage of its own, so that nothing that happens to one touches the others.
     auto own =
         std::make_shared<Storage>(static_cast<char*>(results_.data()) + offset, num_bytes(spec),
                                   program_.device, [all = results_.storage()] {});
@@ -181,7 +183,7 @@ bool CallQueue::is_result(const Tensor& tensor) const {
 void CallQueue::run(int64_t steps) {
   int64_t first = num_started_;
   num_started_ += steps;
-  // Powers of two, so that there are few numbers of calls to bind kernels for.
+  // These are powers of two, so that there are few numbers of calls to bind kernels for.
   while (steps > 0) {
     const auto count = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(steps)));
     start(first, count);
@@ -193,7 +195,7 @@ void CallQueue::run(int64_t steps) {
 void CallQueue::start(int64_t first, int64_t count) {
   copy_inputs(first, count);
   if (poisons_memory()) {
-    // Nothing in them outlives a start.
+    // Nothing in this memory outlives a start.
     for (const StoragePtr& storage : {program_.arena, program_.results}) {
       backend_.fill(storage->data(), kPoison, storage->bytes());
     }

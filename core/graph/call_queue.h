@@ -1,10 +1,10 @@
 // A program as a function: each call is one step, takes inputs that can be anywhere, and gives
 // results of its own.
 //
-// On a GPU a step of a small network takes less time than to start it by itself. A call there
-// takes a slot: a place for what has to be copied to the device, and one for its results. It
-// notes what is to be done and returns; calls that came together start as one, as
-// core/backend/later_runs.h has it, by kernels that were bound to the slots once and for all.
+// On a GPU a step of a small network takes less time than to start it by itself. So a call takes a
+// slot: a place for what has to be copied to the device, and one for its results. It notes what is
+// to be done and returns. Calls that came together start as one (core/backend/later_runs.h), by
+// kernels that were bound to the slots once and for all.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace kerascnn {
 
 // An argument of a call: a tensor on the program's device, or memory of the host that is only lent
-// for as long as the call takes.
+// for the time of the call.
 struct CallArgument {
   Tensor tensor;
   bool is_lent = false;
@@ -45,23 +45,23 @@ struct CalledProgram {
 
 class CallQueue final : public Executor {
  public:
-  // `later` may be null: no call waits then.
+  // `later` may be null; then no call waits.
   CallQueue(CalledProgram program, LaterRuns* later);
-  ~CallQueue() override;  // starts what waits
+  ~CallQueue() override;  // starts the waiting calls
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
-  // Only one thread at a time may use it. The arguments are of the program's input specs.
+  // Only one thread at a time may use it. The arguments have the program's input specs.
   std::vector<Tensor> call(const std::vector<CallArgument>& arguments);
 
-  // Starts the calls that were made first of those that wait: from LaterRuns, with its lock, or
-  // from call() when nothing waits.
+  // Starts the first `steps` of the waiting calls: from LaterRuns, with its lock, or from call()
+  // when nothing waits.
   void run(int64_t steps) override;
 
  private:
   // A call, from when it is made until its slot is taken again.
   struct Call {
-    std::vector<Tensor> sources;  // of the inputs that are copied; undefined for others
+    std::vector<Tensor> sources;  // of the inputs that are copied; else undefined
     std::vector<Tensor> results;  // where they are wanted, one by one; empty where in `results_`
   };
   struct Bound {
@@ -88,20 +88,20 @@ class CallQueue final : public Executor {
   LaterRuns* later_;
   Backend& backend_;
 
-  // For each input: one that is always at one address is read there; the kernels would have to be
-  // bound anew to another one.
+  // For each input: an input that is always at one address is read there, since the kernels would
+  // have to be bound anew to another one.
   std::vector<bool> is_copied_;
   std::vector<Tensor> in_place_;
   std::vector<int64_t> offsets_;  // in a slot
-  int64_t slot_bytes_ = 0;        // of what is copied
+  int64_t slot_bytes_ = 0;        // of the copied inputs
   int64_t num_slots_ = 1;
   StoragePtr slots_;        // on the device
-  std::vector<char> host_;  // what was lent, slot by slot
+  std::vector<char> host_;  // what callers lent, slot by slot
 
   std::vector<Call> calls_;  // by slot
   int64_t num_made_ = 0;     // calls with a slot
   int64_t num_started_ = 0;
-  Tensor results_;  // of all slots, for whoever called; anew when the first slot is taken
+  Tensor results_;              // of all slots, for callers; new when the first slot is taken
   std::list<Bound> executors_;  // the one used last first
 };
 

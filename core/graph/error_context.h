@@ -1,4 +1,5 @@
-// Adds to an error's message where in the user's model it arose; the type of the error stays.
+// Adds to an error's message the place in the user's model where it arose; the type of the error
+// stays.
 #pragma once
 
 #include <string>

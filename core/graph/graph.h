@@ -1,5 +1,5 @@
-// A traced computation: nodes in order of execution over values, each with a static shape. Purely
-// functional; variables are read as values and written at the end of a step (assign).
+// A traced computation: nodes in order of execution over values, each with a static shape. It is
+// purely functional: variables are read as values and written at the end of a step (assign).
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,8 @@ struct Assignment {
 
 // What a tape saw of a graph. Values have growing numbers, which serve as the time.
 struct GraphTape {
-  // It recorded the calls whose first result is in one of these, [first, last), in growing order.
+  // It recorded the calls whose first result is in one of these spans, [first, last), in growing
+  // order.
   struct Span {
     ValueId first;
     ValueId last;
@@ -85,8 +86,8 @@ class Graph {
   std::vector<ValueId> apply(std::string_view op, const std::vector<ValueId>& inputs,
                              const Attributes& attributes = {});
 
-  // The variable's value at this point of the trace: what was last assigned to it, else what it
-  // holds when the step starts.
+  // The variable's value at this point of the trace: what was last assigned to it, or what it holds
+  // when the step starts.
   ValueId read(const VariablePtr& variable);
   // The same as a value of its own: gradients by it are those of what is computed from this
   // reading, and end here also where the variable was assigned something computed.
@@ -99,11 +100,11 @@ class Graph {
   // In a body: the input that stands for a value of its parent, or of a graph around that. Throws
   // ValueError for a value of any other graph, and where the parent is gone.
   ValueId capture(const std::shared_ptr<Graph>& owner, ValueId id);
-  // From now on the value that a variable has before the body is this value of the parent. By
-  // default it is what the parent reads.
+  // From now on, this value of the parent is what the variable has before the body. By default it
+  // is what the parent reads.
   void bind(const VariablePtr& variable, ValueId outer);
   bool knows(const VariablePtr& variable) const { return state_index_.contains(variable.get()); }
-  // What a body's inputs stand for: value of the parent, input of this graph.
+  // What a body's inputs stand for: a value of the parent, and an input of this graph.
   struct Captured {
     ValueId outer;
     ValueId inner;
@@ -142,16 +143,16 @@ class Graph {
   // The inputs of such a call, given a node that belongs to it; none for other nodes.
   const std::vector<ValueId>& own_gradient_inputs(const Node& node) const;
 
-  // When the trace ends: such functions may hold what holds the graph. A body lets go of its
+  // For the end of the trace: such functions may hold what holds the graph. A body lets go of its
   // parent.
   void forget_own_gradients();
 
-  // The layer that the nodes to come belong to, within those that were pushed before.
+  // The layer that later nodes belong to, within those that were pushed before.
   void push_scope(std::string name) { scopes_.push_back(std::move(name)); }
   void pop_scope() { scopes_.pop_back(); }
   bool in_scope() const { return !scopes_.empty(); }
-  // The part of the step that they belong to. In an update the scope only names what has none:
-  // other nodes belong to the layers whose weights or gradients they read.
+  // The part of the step that later nodes belong to. In an update the scope only names nodes that
+  // have no other: the rest belong to the layers whose weights or gradients they read.
   Phase phase() const { return phase_; }
   void set_phase(Phase phase) { phase_ = phase; }
   void set_scope(int32_t node, Scope scope) { nodes_[node].scope = std::move(scope); }
@@ -180,7 +181,7 @@ class Graph {
   Scope current_scope() const;
   // The layers whose weights are among the inputs of an update.
   Scope weight_layers(const std::vector<ValueId>& inputs) const;
-  // The same, or else those whose gradients are among them, or else `own`.
+  // The same; where there are none, the layers whose gradients are among them, or else `own`.
   Scope updated_layers(const std::vector<ValueId>& inputs, const Scope& own) const;
   struct OwnCall {
     std::vector<ValueId> inputs;
@@ -210,13 +211,14 @@ class Graph {
   std::vector<ValueId> outer_states_;                    // by state
 };
 
-// Applies the gradient rule of a call whose values are in the graph: one gradient for each of its
-// inputs, kNoValue where there is none. Throws ValueError where the op is not differentiable.
+// Applies the gradient rule of a call whose values are in the graph. It gives one gradient for each
+// of the call's inputs, kNoValue where there is none. Throws ValueError where the op is not
+// differentiable.
 std::vector<ValueId> differentiate(Graph& graph, const Node& node,
                                    const std::vector<ValueId>& output_gradients);
 
-// What the outputs need of the nodes from `first_node` on, as a graph of its own. Its inputs are
-// the values that it needs of what was there before; constants are in it.
+// The nodes from `first_node` on that the outputs need, as a graph of its own. Its inputs are the
+// values that it needs from before that node; it has constants of its own.
 struct GraphPart {
   Graph graph;
   std::vector<ValueId> inputs;   // of the whole graph

@@ -73,7 +73,7 @@ std::vector<TensorSpec> infer_loop(const Attributes& attributes, Specs inputs) {
 OpCost loop_cost(const Attributes& attributes, Specs inputs, Specs, OpCost usual) {
   const LoopShape shape = loop_shape(attributes, inputs.size());
   const OpCost step = body_cost(*shape.body);
-  const int64_t steps = std::max<int64_t>(shape.length, 1);  // of an unknown number, one
+  const int64_t steps = std::max<int64_t>(shape.length, 1);  // an unknown number counts as one
   return {step.flop * steps, usual.bytes + step.bytes * steps};
 }
 
@@ -101,7 +101,7 @@ std::vector<TensorSpec> infer_switch(const Attributes& attributes, Specs inputs)
   return outputs;
 }
 
-// Of the branch that costs most.
+// The cost is that of the branch that costs most.
 OpCost switch_cost(const Attributes& attributes, Specs, Specs, OpCost usual) {
   OpCost most;
   for (const BodyPtr& body : attributes.get_bodies("bodies")) {

@@ -1,11 +1,11 @@
 // A loop's gradient is a loop over the same rows in the opposite order. Its body computes the step
 // again from the carry that it began with, which the first loop saves, and takes the gradient. It
-// carries the gradients of the carries and the sums of those of what all steps read, and leaves
-// those of slices as stacks. So what is kept of a loop are its carries, not what a step computes in
-// between.
+// carries the gradients of the carries and the sums of the gradients of what all steps read, and
+// leaves the gradients of slices as stacks. So a loop keeps its carries, not what a step computes
+// in between.
 //
-// The gradients are added to the graph that the body was recorded in: what was told there of
-// gradients by hand still holds, and this loop has a gradient like any other.
+// The gradients are added to the graph that the body was recorded in. So gradients that were given
+// by hand there still hold, and this loop has a gradient like any other.
 #include "core/graph/loop_gradient.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ bool is_floating_value(const Graph& graph, ValueId id) {
   return id != kNoValue && is_floating(graph.value(id).spec.dtype);
 }
 
-// The phase of what is added to a body's graph, for as long as this lives.
+// The phase of nodes that are added to a body's graph while this object lives.
 class BackwardPhase {
  public:
   explicit BackwardPhase(Graph& graph) : graph_(graph), before_(graph.phase()) {
@@ -36,8 +36,8 @@ class BackwardPhase {
   Phase before_;
 };
 
-// Gradients of the outputs of a body with these targets by those of its inputs that are floating;
-// kNoValue for others.
+// Gradients of the outputs of a body with these targets, with respect to those of its inputs that
+// are floating; kNoValue for others.
 std::vector<ValueId> body_gradients(Graph& graph, const Body& body,
                                     const std::vector<ValueId>& targets,
                                     const std::vector<ValueId>& seeds) {
@@ -54,8 +54,8 @@ std::vector<ValueId> body_gradients(Graph& graph, const Body& body,
   return result;
 }
 
-// What a body reads of its graph's inputs besides those that it is known to be given: values of
-// the graph around that a gradient by hand brought in.
+// What a body reads besides the inputs that it is known to be given: values of the graph around it
+// that a gradient by hand brought in.
 std::vector<Graph::Captured> further_captures(const Body& body, const std::vector<bool>& needed,
                                               const std::vector<ValueId>& known) {
   std::vector<Graph::Captured> result;
@@ -88,8 +88,8 @@ class LoopGradient {
       const bool is_saved = context_.output_gradient(shape_.first_saved() + i) != kNoValue;
       if (is_saved || context_.output_gradient(i) != kNoValue) add_carry_seed(i);
     }
-    // A carry's gradient reaches others by the next step: until there is none that it has not
-    // reached.
+    // The gradient of one carry reaches others by the next step, so this is repeated until it
+    // reaches no new one.
     std::vector<ValueId> gradients;
     do {
       gradients = body_gradients(graph_, body_, targets_, seeds_);
@@ -100,7 +100,7 @@ class LoopGradient {
 
  private:
   ValueId input(std::string name, const TensorSpec& spec) {
-    const TensorSpec copy = spec;  // the graph's own may move
+    const TensorSpec copy = spec;  // a copy: the graph may move its own
     return graph_.input(std::move(name), copy);
   }
 
@@ -135,7 +135,8 @@ class LoopGradient {
 
   ValueId zeros(ValueId like) { return graph_.full(TensorSpec(graph_.value(like).spec), 0.0); }
 
-  // The outputs of the new body: next carries, then rows; for each the input that it is of.
+  // The outputs of the new body: next carries, then rows; with the input that each is the gradient
+  // of.
   void collect(const std::vector<ValueId>& gradients) {
     for (size_t i = 0; i < active_.size(); ++i) {
       const ValueId found = with_saved(active_[i], gradients[active_[i]]);
@@ -159,7 +160,7 @@ class LoopGradient {
     }
   }
 
-  // A saved carry is one that a step began with: what reads it adds to that carry's gradient.
+  // A saved carry is the one that a step began with: its readers add to that carry's gradient.
   ValueId with_saved(size_t carry, ValueId gradient) {
     const ValueId given = context_.output_gradient(shape_.first_saved() + carry);
     if (given == kNoValue) return gradient;
@@ -168,7 +169,7 @@ class LoopGradient {
     return gradient == kNoValue ? row : graph_.apply("add", {gradient, row})[0];
   }
 
-  // What the gradient of a carry begins with, after the last step.
+  // The gradient of a carry begins with this, after the last step.
   ValueId seed_of(size_t carry) {
     const ValueId given = context_.output_gradient(carry);
     return given != kNoValue ? given : context_.full_like(context_.output(carry), 0.0);
@@ -209,7 +210,7 @@ class LoopGradient {
     return result;
   }
 
-  // What the new body reads of the inputs of the step that it differentiates.
+  // The inputs of the step that it differentiates, as far as the new body reads them.
   void add_forward_values(const std::vector<bool>& needed, const Body& body) {
     std::vector<ValueId> known;
     const size_t first_other = shape_.num_carries + shape_.num_slices;
@@ -234,14 +235,14 @@ class LoopGradient {
   const LoopShape shape_;
   const Body& body_;
   Graph& graph_;
-  // Outputs of the body that have a gradient, and the inputs that stand for that.
+  // The outputs of the body that have a gradient, and the inputs that stand for these gradients.
   std::vector<ValueId> targets_, seeds_;
   std::vector<size_t> active_;  // carries
   std::vector<ValueId> active_seeds_;
-  // Of the new loop: values of the graph with the node, and the body's inputs.
+  // For the new loop: values of the graph with the node, and the inputs of the body.
   std::vector<Graph::Captured> carries_, slices_, others_;
   std::vector<ValueId> next_, rows_;
-  std::vector<size_t> carry_places_, row_places_;  // inputs of the node that they are gradients of
+  std::vector<size_t> carry_places_, row_places_;  // the node's inputs that they are gradients of
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// What the kernels of loops and choices share on all devices: their bodies planned, and everything
-// laid out in the node's workspace. A body's kernels have the same arguments in each step. Before
-// it, rows of the slices are copied to where it reads them; after it, its outputs to the carries
+// What the kernels of loops and choices share on all devices: their planned bodies, and the layout
+// of the node's workspace. A body's kernels have the same arguments in each step. Before it, rows
+// of the slices are copied to where it reads them; after it, its outputs are copied to the carries
 // and to the rows of the stacks. So one list of kernel calls is the loop, however long it is.
 #pragma once
 
@@ -14,7 +14,8 @@
 
 namespace kerascnn {
 
-// Copies `bytes`; from row r of rows of that many bytes, or to it, where `from_row` or `to_row`.
+// Copies `bytes`. With `from_row` or `to_row` it copies from or to row r of rows of that many
+// bytes.
 struct RowCopy {
   const void* from = nullptr;
   void* to = nullptr;
@@ -33,8 +34,8 @@ struct BoundLoop {
   std::vector<RowCopy> end;              // after the last one
   std::vector<MemoryRange> zeroed;       // before the first step
   std::vector<Instruction> condition, body;
-  const bool* goes_on = nullptr;  // what the condition leaves; null where there is none
-  int64_t* count = nullptr;       // where the number of steps is wanted; null where it is not
+  const bool* goes_on = nullptr;  // the condition leaves it here; null where there is none
+  int64_t* count = nullptr;       // for the number of steps; null where nothing wants it
   int64_t* counters = nullptr;    // kLoopCounters of the device's own
 };
 

@@ -7,7 +7,7 @@
 namespace kerascnn {
 namespace {
 
-// Up to this many buffers, each is compared with every other.
+// Up to so many buffers, each is compared with every other.
 constexpr size_t kExactLimit = 4096;
 
 std::vector<size_t> sorted_indices(size_t count, auto&& less) {

@@ -43,23 +43,23 @@ struct Region {
   RegionKind kind = RegionKind::Map;
   BodyPtr body;
   Shape domain;
-  // The domain as a matrix. Map and Columns: columns is the last axis, 1 for a scalar domain. Rows:
-  // the product of the axes that are reduced.
+  // The domain as a matrix. For Map and Columns `columns` is the last axis, and 1 for a scalar
+  // domain. For Rows it is the product of the axes that are reduced.
   int64_t rows = 1;
   int64_t columns = 1;
   std::optional<bool> generated;
 
-  // Has a value of this shape one element for each row? With 1 for the other axes (`kept`), or
-  // without them.
+  // Does a value of this shape have one element for each row? With `kept` it has 1 for the other
+  // axes, otherwise it lacks them.
   bool is_row_shape(const Shape& shape, bool kept) const;
 };
 
-// Throws ValueError where the attributes are none of a region.
+// Throws ValueError where the attributes are not those of a region.
 Region read_region(const Attributes& attributes);
 // The attributes of a node; `rows` is left out, as it follows from the others.
 Attributes region_attributes(const Region& region);
 
-// What its ops are, in order: "multiply+relu".
+// The names of its ops, in order: "multiply+relu".
 std::string region_name(const Region& region);
 
 }  // namespace kerascnn

@@ -46,7 +46,7 @@ class ProgramBuilder {
   }
 
  private:
-  // Broadcasting is the kernels' way of reading.
+  // Kernels read broadcast values without a node for it.
   ValueId read(ValueId id) const {
     while (const Node* node = producer(graph_, id, op_broadcast_to)) id = node->inputs[0];
     return id;
@@ -60,7 +60,7 @@ class ProgramBuilder {
     }
   }
 
-  // In the order in which they are first read.
+  // Constants are found in the order in which they are first read.
   void find_constants() {
     for (const Node* node : instructions_) {
       for (ValueId id : node->inputs) {

@@ -8,7 +8,7 @@
 
 namespace kerascnn {
 
-// Input i of the program is input i of the node, its outputs come in the node's order. None for
+// Input i of the program is input i of the node; its outputs come in the node's order. Empty for
 // other kinds, and for a region that is larger than a program may be.
 std::optional<ElementProgram> element_program(const Region& region);
 

@@ -1,4 +1,4 @@
-// A graph together with what is asked of it: the form that passes work on.
+// A graph together with the values that are wanted of it: the form that passes work on.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace kerascnn {
 
-// The values whose computation is asked for. The graph's assignments are to be carried out as well.
+// The values that are wanted. The graph's assignments are to be carried out as well.
 struct RootedGraph {
   Graph graph;
   std::vector<ValueId> outputs;

@@ -48,7 +48,7 @@ class Scheduler {
     return result;
   }
 
-  // What computed the value belongs to, or the reason where it was there before.
+  // The scope of what computed the value, or the reason where the value was there before.
   Scope scope_of_copy(ValueId value, const std::string& reason) const {
     const Value& source = schedule_.graph.value(value);
     if (source.kind != ValueKind::Result) return {.path = reason};
@@ -136,7 +136,8 @@ class Scheduler {
     }
   }
 
-  // False where the writing kernel itself reads the variable, but not element by element.
+  // False where the writing kernel itself reads the variable in another way than element by
+  // element.
   bool may_overwrite(const Assignment& write) const {
     const Graph& graph = schedule_.graph;
     const Value& target = graph.value(root(write.value));
@@ -193,7 +194,7 @@ class Scheduler {
     add_write_edges({write.state, result});
   }
 
-  // The traced order as far as the edges allow.
+  // The nodes in the traced order, as far as the edges allow.
   std::vector<int32_t> sorted_nodes() const {
     const Graph& graph = schedule_.graph;
     std::vector<int32_t> waiting_for(successors_.size(), 0);
@@ -217,7 +218,7 @@ class Scheduler {
     return order;
   }
 
-  // A circle would leave nodes out, which must never go unnoticed.
+  // A circle would leave nodes out, so this is checked.
   void check_complete() const {
     const std::vector<Node>& nodes = schedule_.graph.nodes();
     const auto kernels = std::count_if(nodes.begin(), nodes.end(),

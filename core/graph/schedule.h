@@ -10,8 +10,8 @@
 namespace kerascnn {
 
 struct Schedule {
-  // The graph with copies added where a variable or an output can't be had without; every output is
-  // the result of a kernel, and no output shares memory with a variable or an input.
+  // The graph, with copies added where a variable or an output needs one; every output is the
+  // result of a kernel, and no output shares memory with a variable or an input.
   Graph graph;
   std::vector<ValueId> outputs;
   // For each value: the value whose memory it has, which is another one for results of view ops.
@@ -34,7 +34,7 @@ struct BufferPlan {
 };
 
 // Gives each result a buffer and its lifetime; a result takes over an input's buffer where the op
-// allows it and nobody reads that input later. Optional outputs that nobody reads get none.
+// allows it and nothing reads that input later. Optional outputs that nothing reads get no buffer.
 BufferPlan plan_buffers(const Schedule& schedule, const std::vector<int64_t>& workspace_bytes);
 
 }  // namespace kerascnn

@@ -1,5 +1,5 @@
 // Activations and their gradients. A gradient op takes (gy, y) where the slope follows from the
-// output, so that the input need not be kept; (gy, x) for gelu, silu and softplus.
+// output, so that the input need not be kept; for gelu, silu and softplus it takes (gy, x).
 #include <cmath>
 #include <numbers>
 

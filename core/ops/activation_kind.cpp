@@ -9,7 +9,7 @@
 namespace kerascnn {
 namespace {
 
-// In the order of the enumeration.
+// The rows are in the order of the enumeration.
 struct ActivationInfo {
   const char* name;
   const char* parameter;
@@ -26,8 +26,8 @@ const ActivationInfo& info(Activation activation) {
   return kActivations[static_cast<size_t>(activation)];
 }
 
-// The gradients of these three read the side of 0 (or of max_value) off the output, which needs
-// these limits.
+// The gradients of these three read off the output on which side of 0 (or of max_value) the input
+// was, which needs these limits.
 void check_alpha(std::string_view op, const ActivationCall& call) {
   const bool needs_non_negative =
       call.kind == Activation::LeakyRelu || call.kind == Activation::Elu;

@@ -1,4 +1,4 @@
-// The positions of an axis' elements in order.
+// argsort gives the positions of an axis' elements in the order of the elements.
 #include "core/ops/definitions.h"
 #include "core/ops/geometry.h"
 

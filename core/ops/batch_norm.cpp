@@ -1,5 +1,5 @@
-// Batch normalization over all axes but the last, in training: statistics of this batch; and the
-// statistics by themselves.
+// Batch normalization over all axes but the last, in training, with the statistics of this batch;
+// and these statistics alone.
 #include <numeric>
 
 #include "core/ops/cost.h"
@@ -9,7 +9,7 @@
 namespace kerascnn {
 namespace {
 
-// What both ops ask of x.
+// Checks what both ops require of x.
 void check_normalized(std::string_view op, const TensorSpec& x) {
   check_floating(op, "the input", x);
   if (x.shape.size() < 2) {
@@ -64,12 +64,12 @@ std::vector<TensorSpec> infer_batch_norm_grad(const Attributes&, Specs inputs) {
   return {inputs[1], channels, channels};
 }
 
-// Rows that a statistic is made of.
+// How many rows a statistic is made of.
 double num_rows(const Shape& shape) {
   return static_cast<double>(num_elements(shape) / shape.back());
 }
 
-// Over all axes but the last.
+// Sums over all axes but the last.
 Expression sum_rows(Expression x) {
   Shape axes(x.context->spec(x.id).shape.size() - 1);
   std::iota(axes.begin(), axes.end(), 0);
@@ -80,7 +80,8 @@ void add_to(Expression& sum, Expression addend) {
   sum = sum.id == kNoValue ? addend : sum + addend;
 }
 
-// Through mean and variance: dv / dx = 2 (x - m) / n. No value where nothing depends on them.
+// The gradient through mean and variance: dv / dx = 2 (x - m) / n. It has no value where nothing
+// depends on them.
 Expression through_moments(GradientContext& context, Expression mean, Expression by_mean,
                            Expression by_variance) {
   const Expression x{&context, context.input(0)};
@@ -129,8 +130,9 @@ std::vector<ValueId> batch_norm_gradient(GradientContext& context) {
 }
 
 // With z = (x - m) i the op gives gx = gamma i (gy - sum(gy) / n - z sum(gy z) / n), ggamma =
-// sum(gy z) and gbeta = sum(gy). Gradients a, b and c of the three are taken back: by gy the first
-// is the op itself of a, as it is symmetric. The mean and the inverse deviation are inputs here.
+// sum(gy z) and gbeta = sum(gy). This takes the gradients a, b and c of the three back. The op is
+// symmetric in gy, so the first of them gives the op itself, applied to a. The mean and the inverse
+// deviation are inputs here.
 std::vector<ValueId> batch_norm_grad_gradient(GradientContext& context) {
   const auto value = [&](ValueId id) { return Expression{&context, id}; };
   const Expression gy = value(context.input(0)), x = value(context.input(1));

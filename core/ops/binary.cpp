@@ -19,8 +19,8 @@ std::vector<TensorSpec> infer_divide(const Attributes& attributes, Specs inputs)
   return outputs;
 }
 
-// Both gradients are of the output's shape; where an input was broadcast, its copies' gradients add
-// up.
+// Both gradients have the output's shape; where an input was broadcast, the gradients of its copies
+// are summed.
 std::vector<ValueId> reduced(GradientContext& context, Expression a, Expression b) {
   return {context.sum_to_shape_of(a.id, context.input(0)),
           context.sum_to_shape_of(b.id, context.input(1))};
@@ -103,7 +103,7 @@ std::vector<ValueId> arctan2_gradient(GradientContext& context) {
   return reduced(context, share * v.b, -(share * v.a));
 }
 
-// a - b * floor(a / b), whose floor is constant almost everywhere.
+// mod is a - b * floor(a / b), whose floor is constant almost everywhere.
 std::vector<ValueId> mod_gradient(GradientContext& context) {
   const Operands v(context);
   return reduced(context, v.gy, -(v.gy * v.a.call("floor_divide", v.b)));

@@ -1,5 +1,5 @@
-// Many float32 tensors in a 16-bit dtype, in one call: a step in mixed precision reads its weights
-// so, and one kernel for all of them has the time of one launch.
+// Many float32 tensors in a 16-bit dtype, in one call. A step in mixed precision reads its weights
+// in this way, and one kernel for all of them costs one launch.
 #include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 

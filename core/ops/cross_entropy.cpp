@@ -1,5 +1,5 @@
 // Cross-entropy with integer labels. A label outside [0, classes) makes its row's loss NaN: kernels
-// can't raise, whoever has the labels on the host checks them before.
+// can't raise, so labels on the host are checked before.
 #include "core/ops/cost.h"
 #include "core/ops/definitions.h"
 #include "core/ops/gradient_expression.h"
@@ -31,8 +31,8 @@ void check_scores(std::string_view op, std::string_view argument, const TensorSp
   }
 }
 
-// If the loss's gradient is a third input, the gradient of the logits is a third output. Where the
-// loss's gradient is known before the loss, as for a mean, that saves a kernel.
+// If the loss's gradient is a third input, the gradient of the logits is a third output. That saves
+// a kernel where the loss's gradient is known before the loss, as for a mean.
 template <OpName name>
 std::vector<TensorSpec> infer_cross_entropy(const Attributes& attributes, Specs inputs) {
   constexpr bool is_softmax = std::string_view(name) == "sparse_softmax_cross_entropy";
@@ -71,8 +71,8 @@ std::vector<ValueId> cross_entropy_gradient(GradientContext& context) {
           kNoValue};
 }
 
-// A call of one of the gradient ops, which gives g * slope: g of the loss in a column, the slopes
-// by the scores in rows. `upstream` is the gradient of what it gave.
+// A call of one of the gradient ops, which gives g * slope: g of the loss is a column, the slopes
+// by the scores are rows. `upstream` is the gradient of what it gave.
 struct LossGradient {
   Expression g;
   Expression scores;
@@ -97,13 +97,13 @@ Expression row_sum(Expression x, bool keepdims = true) {
   return x.call("reduce_sum", {{"axes", Shape{1}}, {"keepdims", keepdims}});
 }
 
-// The gradient by g, in which the op is linear.
+// The gradient by g. The op is linear in g.
 ValueId by_gradient(const LossGradient& call) {
   return row_sum(call.upstream * call.slope, false).id;
 }
 
-// A column: 1, but 0 where the label's probability is clipped and no slope is left, and NaN where
-// there is no such label.
+// A column of ones. It has 0 where the label's probability is clipped and no slope is left, and NaN
+// where there is no such label.
 Expression passes(const LossGradient& call, bool is_clipped) {
   const Attributes by_row = {{"axes", Shape{1}}, {"keepdims", true}};
   const Expression largest = call.slope.call("absolute").call("reduce_max", by_row);
@@ -135,8 +135,8 @@ std::vector<ValueId> cross_entropy_grad_gradient(GradientContext& context) {
   return {by_gradient(call), by_scores, kNoValue};
 }
 
-// Through the loss, through the gradient that may be computed with it, and where the probabilities
-// are used as well, through the softmax.
+// The gradient goes through the loss, through the gradient that may be computed with it, and, where
+// the probabilities are used as well, through the softmax.
 std::vector<ValueId> softmax_cross_entropy_gradient(GradientContext& context) {
   constexpr std::string_view kGradient = "sparse_softmax_cross_entropy_grad";
   const ValueId labels = context.input(1), probabilities = context.output(1);

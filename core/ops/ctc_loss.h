@@ -45,7 +45,7 @@ KERASCNN_HOST_DEVICE T log_sum_exp(T a, T b, T c) {
   T most = a;
   if (b > most) most = b;
   if (c > most) most = c;
-  // The sum, so that a NaN beside it is not lost.
+  // Returns the sum, so that a NaN beside it is not lost.
   if (most == static_cast<T>(-INFINITY)) return a + b + c;
   return most + std::log(std::exp(a - most) + std::exp(b - most) + std::exp(c - most));
 }

@@ -14,7 +14,7 @@ struct Registry {
   std::unordered_map<std::string, std::shared_ptr<CustomOp>> ops;
 };
 
-// Never destroyed: functions in it may belong to a language that has ended by then.
+// This is never destroyed: functions in it may belong to a language that has ended by then.
 Registry& registry() {
   static Registry& instance = *new Registry;
   return instance;

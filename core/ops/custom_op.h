@@ -32,7 +32,7 @@ struct CustomSource {
   std::string text;      // empty where there is none
   std::string function;  // "scale", or an instance of a template: "scale<x_t>"
   std::string label;     // what the compiler calls the source in its messages
-  // Not for elementwise ops.
+  // Elementwise ops don't have this.
   std::function<CustomLaunch(Specs inputs, Specs outputs)> launch;
 };
 
@@ -49,10 +49,10 @@ struct CustomOp {
   // for each input 1, or 0 where it has one element. C++ functions are another kind of function
   // here: see core/backend/cpu/custom_op.cpp.
   bool is_elementwise = false;
-  // The result never falls where the input, the only one, grows.
+  // The result never gets smaller where the input, the only one, grows.
   bool is_increasing = false;
-  // Otherwise: the outputs' specs. If it is empty, they are those of the first `num_differentiated`
-  // inputs that are floating.
+  // For other ops: the outputs' specs. If it is empty, they are those of the first
+  // `num_differentiated` inputs that are floating.
   std::function<std::vector<TensorSpec>(Specs inputs)> infer;
   size_t num_differentiated = 0;
 
@@ -62,7 +62,7 @@ struct CustomOp {
   std::function<void(const KernelArgs& args, Specs inputs, Specs outputs)> run_on_cpu;
 
   // The key of the op that computes the gradients of the floating inputs, in order, from all
-  // inputs, all outputs, and the gradients of the floating outputs. Empty: there is none.
+  // inputs, all outputs, and the gradients of the floating outputs. If it is empty there is none.
   std::string gradient;
 };
 
@@ -77,10 +77,10 @@ CustomOpPtr custom_op_of(const Attributes& attributes);
 // The beginning of each message: "custom_op softsign".
 std::string custom_op_title(const CustomOp& op);
 
-// How messages name an input or output: "input x".
+// The name of an input or output in messages: "input x".
 std::string custom_input_title(const CustomOp& op, size_t index);
 
-// Lets go of all functions of definitions, which afterwards throw. Call it at the end of the
+// Lets go of all functions of definitions, which throw afterwards. It is for the end of the
 // process, before what the functions call goes away.
 void forget_custom_functions();
 

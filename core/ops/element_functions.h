@@ -39,7 +39,8 @@ inline constexpr bool is_float<float> = true;
 template <>
 inline constexpr bool is_float<double> = true;
 
-// Where integers are added and multiplied, so that overflow wraps instead of being undefined.
+// The type in which integers are added and multiplied, so that overflow wraps instead of being
+// undefined.
 template <typename T>
 struct Arithmetic {
   using type = unsigned long long;
@@ -94,8 +95,8 @@ KERASCNN_HOST_DEVICE T divide(T a, T b) {
   }
 }
 
-// Integers: by squaring; a negative exponent gives the exact quotient truncated (0 but for bases 1,
-// -1).
+// For integers, by squaring; a negative exponent gives the exact quotient, truncated (0 but for
+// bases 1 and -1).
 template <typename T>
 KERASCNN_HOST_DEVICE T power(T a, T b) {
   if constexpr (is_float<T>) {
@@ -111,7 +112,7 @@ KERASCNN_HOST_DEVICE T power(T a, T b) {
   }
 }
 
-// Two choices one after another, which compilers vectorize, unlike a condition of two parts.
+// Two choices one after another: compilers vectorize these, but not a condition of two parts.
 template <typename T>
 KERASCNN_HOST_DEVICE T maximum(T a, T b) {
   const T larger = a >= b ? a : b;
@@ -408,7 +409,7 @@ KERASCNN_HOST_DEVICE T silu(T a) {
   return multiply(a, sigmoid(a));
 }
 
-// In two parts, for loops that compilers vectorize one by one only.
+// The function has two parts, for loops that compilers vectorize one by one only.
 template <typename T>
 KERASCNN_HOST_DEVICE T softplus_tail(T a) {
   return exp(negative(absolute(a)));
@@ -429,9 +430,9 @@ constexpr double kInverseSqrtTwoPi = 0.39894228040143267794;  // 1/sqrt(2 pi)
 constexpr double kSqrtTwoOverPi = 0.79788456080286535588;     // sqrt(2/pi)
 constexpr double kGeluCubic = 0.044715;
 
-// approximate != 0: the tanh formula of Hendrycks and Gimpel (arXiv:1606.08415), else the exact
-// one. Both are x times a probability, which erfc and sigmoid give to full relative precision where
-// it is small; 1 + erf and 1 + tanh would cancel there.
+// With approximate != 0 this is the tanh formula of Hendrycks and Gimpel (arXiv:1606.08415),
+// otherwise the exact one. Both are x times a probability, which erfc and sigmoid give to full
+// relative precision where it is small; 1 + erf and 1 + tanh would cancel there.
 template <typename T>
 KERASCNN_HOST_DEVICE T gelu(T a, T approximate) {
   if constexpr (is_float<T>) {
@@ -528,7 +529,7 @@ KERASCNN_HOST_DEVICE element_result_t<op, T> element_apply(T a, T b = T(), T c =
   if constexpr (op == ElementOp::cast) {
     return a;
   }
-  // How an op is called follows from its number of operands and of parameters.
+  // The number of operands and of parameters says how an op is called.
 #define KERASCNN_CALL_1_0(name) element::name(a)
 #define KERASCNN_CALL_1_1(name) element::name(a, p0)
 #define KERASCNN_CALL_1_2(name) element::name(a, p0, p1)

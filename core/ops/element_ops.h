@@ -8,7 +8,7 @@
 
 namespace kerascnn {
 
-// What an op takes and gives. The first three give what they take.
+// What an op takes and gives. Ops of the first three kinds give what they take.
 enum class ElementKind : unsigned char {
   Number,     // integers and floating point
   Floating,   // floating point only
@@ -51,7 +51,7 @@ enum class ElementKind : unsigned char {
   OP(right_shift, 2, 0, Integer)
 // clang-format on
 
-// ElementOp::add, ElementOp::relu_grad, ...: the op's own name.
+// ElementOp::add, ElementOp::relu_grad, ... have the names of the ops.
 enum class ElementOp : unsigned char {
 #define KERASCNN_ENUMERATOR(name, operands, parameters, kind) name,
   KERASCNN_ELEMENT_OP_LIST(KERASCNN_ENUMERATOR)

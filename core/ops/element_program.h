@@ -1,12 +1,13 @@
-// A register program over single elements: what ready-made kernels run of a region of kind map
+// A register program over single elements, which ready-made kernels run for a region of kind map
 // (core/graph/region_program.h).
 //
-// Registers, numbered from 0: the inputs, then the constants, then one result for each instruction.
-// Every register is written once. Inputs broadcast to the shape of the outputs.
+// Registers are numbered from 0: the inputs, then the constants, then one result for each
+// instruction. Every register is written once. Inputs broadcast to the shape of the outputs.
 //
 // Every result is rounded to its dtype (float16, bfloat16) or wrapped (integers) at once, so a
 // program gives the same bits as its ops one by one. A kernel loads all inputs of an element before
-// it stores any of its outputs: an output may have the memory of any input of its dtype and shape.
+// it stores any of its outputs, so an output may have the memory of any input of its dtype and
+// shape.
 #pragma once
 
 #include <cstdint>
@@ -145,8 +146,8 @@ KERASCNN_HOST_DEVICE ElementValue evaluate_element(const ElementInstruction& ins
                                     element::cast<int64_t>(p[1])));
 }
 
-// The whole program on one element. The first num_inputs registers are set; the others are filled
-// in.
+// Runs the whole program on one element. The first num_inputs registers are set; this fills in the
+// others.
 template <typename Rounding>
 KERASCNN_HOST_DEVICE void evaluate_elements(const ElementProgram& program,
                                             ElementValue* registers) {

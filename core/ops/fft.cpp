@@ -79,7 +79,7 @@ std::vector<TensorSpec> infer_irfft(const Attributes& attributes, Specs inputs) 
   return {with_last_axis(inputs[0], length)};
 }
 
-// The gradients of both parts of a complex output, zeros where nothing depends on one.
+// The gradients of both parts of a complex output. A part that nothing depends on has zeros.
 std::vector<ValueId> both_gradients(GradientContext& context) {
   std::vector<ValueId> gradients;
   for (size_t i = 0; i < 2; ++i) {
@@ -110,7 +110,7 @@ std::vector<ValueId> irfft_gradient(GradientContext& context) {
       {{"scale", attributes.get_double("scale")}, {"middle", attributes.get_double("middle") * 2}});
 }
 
-// 5 n log2(n) operations for a transform of n complex numbers, half of them for one of real ones.
+// A transform of n complex numbers has 5 n log2(n) operations, one of real numbers half of them.
 template <int64_t twice_operations>
 OpCost cost_of_transform(const Attributes&, Specs inputs, Specs outputs, OpCost usual) {
   const int64_t width = inputs[0].shape.back();

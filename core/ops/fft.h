@@ -10,7 +10,8 @@ namespace kerascnn {
 struct FftSizes {
   int64_t lines = 0;   // transforms
   int64_t length = 0;  // of each of them
-  // Elements of the first half of a transform of real numbers: the others are their conjugates.
+  // The number of elements in the first half of a transform of real numbers: the others are their
+  // conjugates.
   int64_t half() const { return length / 2 + 1; }
   // Is element k of that half its own conjugate, and so real? It stands for itself alone; any other
   // one stands for two.

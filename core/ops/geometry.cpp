@@ -110,7 +110,8 @@ ReduceGeometry reduce_geometry(const Shape& shape, const std::vector<int64_t>& a
   ReduceGeometry geometry;
   const Shape strides = contiguous_strides(shape);
   std::vector<Shape> kept(1), reduced(1);
-  // Counts changes between kept and reduced axes: at most one stretch of reduced axes is simple.
+  // This counts the changes between kept and reduced axes: at most one stretch of reduced axes is
+  // simple.
   int stretches = 0;
   bool inside = false;
   for (size_t i = 0; i < shape.size(); ++i) {

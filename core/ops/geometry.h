@@ -1,5 +1,5 @@
-// Shapes seen as kernels want them: few, long axes with strides. Device-independent; both backends
-// plan with it.
+// Shapes in the form that kernels need: few, long axes with strides. They don't depend on a device;
+// both backends plan with them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace kerascnn {
 
 // One axis singled out: element (o, i, r) of a row-major array is at (o * length + i) * inner + r.
-// Softmax, argmax, gather, concatenate (each input has its own length).
+// Softmax, argmax, gather and concatenate use it (each input of the last has its own length).
 struct AxisGeometry {
   int64_t outer = 1;
   int64_t length = 1;
@@ -36,8 +36,8 @@ struct BroadcastGeometry {
 BroadcastGeometry broadcast_geometry(const Shape& output, Specs inputs);
 
 // A strided reading of one contiguous array: output element `index` is at offset + sum(index[d] *
-// strides[d]). Merged like BroadcastGeometry. transpose and slice read through it, slice_grad
-// writes through it.
+// strides[d]). Axes are merged as in BroadcastGeometry. transpose and slice read through it,
+// slice_grad writes through it.
 struct StridedGeometry {
   Shape extents;
   Shape strides;
@@ -49,9 +49,9 @@ StridedGeometry slice_geometry(const Shape& shape, const std::vector<int64_t>& s
                                const std::vector<int64_t>& sizes,
                                const std::vector<int64_t>& strides);
 
-// A reduction of a row-major array. Where the reduced axes are neighbours (is_simple) it is
-// (outer, reduce, inner) -> (outer, inner). In any case output element o (row-major over
-// kept_extents) starts at sum(o[d] * kept_strides[d]) and reads reduce elements at + sum(r[d] *
+// A reduction of a row-major array. Where the reduced axes are neighbours (is_simple) it is (outer,
+// reduce, inner) -> (outer, inner). In any case output element o (row-major over kept_extents)
+// starts at sum(o[d] * kept_strides[d]) and reads reduce elements from there, at + sum(r[d] *
 // reduced_strides[d]).
 struct ReduceGeometry {
   bool is_simple = true;

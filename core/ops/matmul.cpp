@@ -38,8 +38,8 @@ std::vector<TensorSpec> infer_matmul(const Attributes& attributes, Specs inputs)
   return {{inputs[0].dtype, product_shape("matmul", attributes, inputs)}};
 }
 
-// Sums of products of bytes, in 32 bits: exact for inner extents below 2^17, beyond that they may
-// wrap around as NumPy's do.
+// Sums of products of bytes, in 32 bits. They are exact for inner extents below 2^17; beyond that
+// they may wrap around as NumPy's do.
 std::vector<TensorSpec> infer_integer_matmul(const Attributes& attributes, Specs inputs) {
   check_num_inputs("integer_matmul", inputs, 2);
   for (const TensorSpec& input : inputs) {

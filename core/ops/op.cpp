@@ -8,7 +8,8 @@
 namespace kerascnn {
 namespace {
 
-// The attribute's own message, under the op's name: "concatenate: ...", "custom_op softsign: ...".
+// Puts the op's name before the attribute's own message: "concatenate: ...", "custom_op softsign:
+// ...".
 std::string with_op_name(std::string_view op, const std::string& text) {
   const bool is_named = text.starts_with(message(op, ":")) || text.starts_with(message(op, " "));
   return is_named ? text : message(op, ": ", text);

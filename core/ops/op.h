@@ -1,5 +1,5 @@
-// What an op is: shape rule, gradient and a few facts that planning needs. No device code. Adding
-// one is described in docs/adding_an_op.md; the one list of all ops is op_list.h.
+// What an op is: shape rule, gradient and a few facts that planning needs, without device code.
+// docs/adding_an_op.md describes how to add one; op_list.h is the one list of all ops.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +77,7 @@ class GradientContext {
                                         const Attributes& attributes) = 0;
   virtual ValueId add_constant(const TensorSpec& spec, double value) = 0;
 
-  // Copies: adding nodes may move the graph's.
+  // These are copies, since adding nodes may move the graph's.
   std::vector<ValueId> inputs_;
   std::vector<ValueId> outputs_;
   std::vector<ValueId> output_gradients_;
@@ -88,8 +88,8 @@ class GradientContext {
 using GradientFunction = std::vector<ValueId> (*)(GradientContext& context);
 
 // A pair (output, input) that may share memory: the kernel reads each input element before it
-// writes there. The planner uses it only where both specs are equal and nobody else reads the input
-// afterwards.
+// writes there. The planner uses it only where both specs are equal and nothing else reads the
+// input afterwards.
 struct InPlace {
   size_t output;
   size_t input;
@@ -116,16 +116,17 @@ struct OpDef {
   InPlaceFunction in_place = nullptr;
   // Output 0 is the memory of input 0 under another shape: no kernel runs.
   bool is_view = false;
-  // A function of each element alone (after broadcasting): may join a region (core/graph/region.h).
+  // It is a function of each element alone (after broadcasting), so it may join a region
+  // (core/graph/region.h).
   bool is_elementwise = false;
-  // Equal inputs and attributes need not be evaluated only once or at compile time.
+  // Calls with equal inputs and attributes are neither merged nor evaluated at compile time.
   bool is_stateful = false;
-  // What runs is not kerascnn's own: nothing is evaluated while a program is compiled.
+  // It runs code that is not kerascnn's own, so it is not evaluated while a program is compiled.
   bool runs_user_code = false;
   // It runs graphs of its own, which may take any time: it is not evaluated while a program is
   // compiled either.
   bool has_bodies = false;
-  // Outputs from this index on may be left out: the kernel gets null where nobody reads one.
+  // Outputs from this index on may be left out: the kernel gets null where nothing reads one.
   size_t first_optional_output = SIZE_MAX;
   // Set where the cost is not the usual one (core/ops/cost.h).
   CostFunction cost = nullptr;
@@ -134,7 +135,7 @@ struct OpDef {
 // Calls op.infer; a missing or mistyped attribute is reported under the op's name too.
 std::vector<TensorSpec> infer_outputs(const OpDef& op, const Attributes& attributes, Specs inputs);
 
-// The cost of a call with these specs; leave outputs out that nobody reads.
+// The cost of a call with these specs; outputs that nothing reads are left out of `outputs`.
 OpCost op_cost(const OpDef& op, const Attributes& attributes, Specs inputs, Specs outputs);
 
 const std::vector<const OpDef*>& all_ops();

@@ -133,7 +133,7 @@ Expression chosen_elements(GradientContext& context, const Pool2DGeometry& g, Va
   const int64_t skipped = (g.input_width - g.window_width) * g.channels;
   const Expression in_window =
       static_cast<double>(g.channels) * at + static_cast<double>(skipped) * row_in_window;
-  // Windows may begin in the padding, what they choose lies in the input.
+  // Windows may begin in the padding, but the elements that they choose lie in the input.
   const Expression window = steps_along(at, 0, g.batch, g.input_height * row) +
                             steps_along(at, 1, g.output_height, g.stride_height * row) +
                             steps_along(at, 2, g.output_width, g.stride_width * g.channels) +
@@ -142,8 +142,8 @@ Expression chosen_elements(GradientContext& context, const Pool2DGeometry& g, Va
   return in_window + window + static_cast<double>(-before);
 }
 
-// The op moves each element of the gradient to where its maximum was; back, the elements of these
-// places are picked.
+// The op moves each element of the gradient to where its maximum was. On the way back the elements
+// of these places are picked.
 std::vector<ValueId> max_pool2d_grad_gradient(GradientContext& context) {
   const Attributes& attributes = context.attributes();
   const Pool2DGeometry g =

@@ -27,7 +27,7 @@ struct Pool2DGeometry {
 
   Shape input_shape() const { return {batch, input_height, input_width, channels}; }
   Shape output_shape() const { return {batch, output_height, output_width, channels}; }
-  // Two windows may share an input element, so that a gradient has several sources.
+  // If two windows share an input element, its gradient has several sources.
   bool windows_overlap() const {
     return stride_height < window_height || stride_width < window_width;
   }

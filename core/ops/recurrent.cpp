@@ -25,7 +25,7 @@ constexpr std::string_view kNoSecondRecurrence =
     "it is itself the gradient of a recurrent layer over a whole sequence, whose derivative is not "
     "defined; for second derivatives give the layer unroll=True";
 
-// Units, of a recurrent kernel (units, gates * units).
+// The units of a recurrent kernel (units, gates * units).
 int64_t check_kernel(std::string_view op, const TensorSpec& kernel, int64_t gates) {
   check_floating(op, "the recurrent kernel", kernel);
   check_rank(op, "the recurrent kernel", kernel, 2);
@@ -55,7 +55,7 @@ void check_dtype(std::string_view op, Specs inputs, const TensorSpec& kernel) {
   }
 }
 
-// (batch, time, gates * units) with the sizes of the kernel.
+// Checks for (batch, time, gates * units) with the sizes of the kernel.
 void check_sequence(std::string_view op, std::string_view argument, const TensorSpec& spec,
                     int64_t columns) {
   check_rank(op, argument, spec, 3);
@@ -154,7 +154,7 @@ std::vector<TensorSpec> infer_gru_grad(const Attributes& attributes, Specs input
   return infer_backward("gru_grad", false, attributes, inputs);
 }
 
-// Outputs from `first` on are there for the gradient alone.
+// Outputs from `first` on are for the gradient alone.
 void check_no_gradient(const GradientContext& context, std::string_view op, size_t first,
                        size_t count) {
   for (size_t i = first; i < count; ++i) {
@@ -172,7 +172,8 @@ ValueId rows_of(GradientContext& context, ValueId value) {
   return context.apply("reshape", {value}, {{"shape", Shape{shape[0] * shape[1], shape[2]}}});
 }
 
-// Applies the gradient op to `inputs`, the mask and those gradients of outputs that there are.
+// Applies the gradient op to `inputs`, the mask and the gradients of outputs, as far as there are
+// any.
 std::vector<ValueId> apply_gradient_op(GradientContext& context, std::string_view op,
                                        std::vector<ValueId> inputs, size_t mask) {
   const bool is_lstm = op == "lstm_grad";
@@ -197,7 +198,7 @@ std::vector<ValueId> with_mask(const GradientContext& context, std::vector<Value
   return gradients;
 }
 
-// a^T b, of the rows of two sequences.
+// a^T b, for the rows of two sequences.
 ValueId sum_of_products(GradientContext& context, ValueId a, ValueId b) {
   return context.apply("matmul", {rows_of(context, a), rows_of(context, b)},
                        {{"transpose_a", true}, {"transpose_b", false}});
@@ -224,7 +225,7 @@ std::vector<ValueId> gru_gradient(GradientContext& context) {
 
 OpCost cost(const TensorSpec& kernel, const TensorSpec& sequence, OpCost usual) {
   const int64_t rows = sequence.shape[0] * sequence.shape[1];
-  // Some 30 operations for the functions of each unit.
+  // The functions of each unit take about 30 operations.
   return {product_flop(rows, kernel.shape[0], kernel.shape[1]) + 30 * rows * kernel.shape[0],
           usual.bytes};
 }

@@ -33,7 +33,8 @@ struct RecurrentSizes {
 // The sizes of a call of lstm, gru, lstm_grad or gru_grad.
 RecurrentSizes recurrent_sizes(const OpDef& op, const Attributes& attributes, Specs inputs);
 
-// Places of the inputs of lstm_grad and gru_grad that a call may lack, -1 there.
+// Where lstm_grad and gru_grad have those inputs that a call may lack; -1 for one that is not
+// there.
 struct RecurrentGradientInputs {
   int mask = -1;
   int last_h = -1;
@@ -43,7 +44,7 @@ struct RecurrentGradientInputs {
 };
 RecurrentGradientInputs recurrent_gradient_inputs(const OpDef& op, const Attributes& attributes);
 
-// The buffers of a call; null where there is none, or nobody reads it.
+// The buffers of a call; null where there is none, or nothing reads it.
 template <typename T>
 struct RecurrentForward {
   const T* x = nullptr;   // (batch, time, gates * units)

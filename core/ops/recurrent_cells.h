@@ -13,7 +13,7 @@ inline namespace KERASCNN_SIMD {
 
 namespace recurrent {
 
-// The gates' activations i, f, c, o are given: the new cell and hidden state.
+// Computes the new cell and hidden state from the gates' activations i, f, c, o.
 template <typename T>
 KERASCNN_HOST_DEVICE void lstm_state(const T (&gates)[4], T& c, T& h) {
   c = gates[1] * c + gates[0] * gates[2];
@@ -28,8 +28,8 @@ KERASCNN_HOST_DEVICE void gru_state(T (&gates)[4], T& h) {
   h = gates[0] * h + (T(1) - gates[0]) * gates[2];
 }
 
-// The gradients of the sums of the gates, of a step with the gradients gh and gc of its states. gc
-// becomes that of the cell state before, gh what does not go through the gates.
+// The gradients of the sums of the gates, for a step with the gradients gh and gc of its states. gc
+// becomes the gradient of the cell state before, gh the part that does not go through the gates.
 template <typename T>
 KERASCNN_HOST_DEVICE void lstm_gradient(const T (&gates)[4], T cell, T cell_before, T& gh, T& gc,
                                         T (&gradients)[4]) {

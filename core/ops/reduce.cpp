@@ -77,7 +77,7 @@ std::vector<TensorSpec> infer_argmax(const Attributes& attributes, Specs inputs)
   return {{DType::Int32, shape}};
 }
 
-// `value` has the reduction's output shape; reshaped so that it broadcasts against the input.
+// `value` has the reduction's output shape; it is reshaped so that it broadcasts against the input.
 Expression against_input(GradientContext& context, ValueId value) {
   const Shape input = context.spec(context.input(0)).shape;
   const Shape kept = reduced_shape("reduce", context.attributes().get_ints("axes"), input, true);

@@ -115,7 +115,7 @@ std::vector<ValueId> concatenate_gradient(GradientContext& context) {
   return gradients;
 }
 
-// The attributes of slice and slice_grad against the shape that is sliced.
+// Checks the attributes of slice and slice_grad against the shape that is sliced.
 void check_slice(std::string_view op, const Attributes& attributes, const Shape& shape) {
   const auto& starts = check_ints(op, attributes, "starts", shape.size(), 0);
   const auto& sizes = check_ints(op, attributes, "sizes", shape.size(), 0);
@@ -177,7 +177,8 @@ const OpDef op_stop_gradient = {
     .is_view = true,
 };
 
-// The same value, which no pass takes for the same: what is computed from it is computed again.
+// The same value, but no pass knows that it is the same: what is computed from it is computed
+// again.
 const OpDef op_barrier = {
     .name = "barrier",
     .infer = infer_barrier,

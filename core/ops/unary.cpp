@@ -52,7 +52,7 @@ std::vector<ValueId> absolute_gradient(GradientContext& context) {
   return {(gradient_of(context) * input_of(context).call("sign")).id};
 }
 
-// sign, floor, ceil and round: constant almost everywhere.
+// sign, floor, ceil and round are constant almost everywhere.
 std::vector<ValueId> zero_gradient(GradientContext& context) {
   return {context.full_like(context.input(0), 0.0)};
 }
@@ -86,7 +86,7 @@ std::vector<ValueId> log1p_gradient(GradientContext& context) {
   return {(gradient_of(context) / (input_of(context) + 1.0)).id};
 }
 
-// The limits belong to the inside.
+// The limits count as inside.
 std::vector<ValueId> clip_gradient(GradientContext& context) {
   const Expression gy = gradient_of(context);
   const Expression x = input_of(context);
@@ -97,7 +97,7 @@ std::vector<ValueId> clip_gradient(GradientContext& context) {
   return {context.apply("where", {inside.id, gy.id, gy.number(0.0).id})};
 }
 
-// Between floating dtypes; integers and bool carry no gradient.
+// Gradients go between floating dtypes; integers and bool carry none.
 std::vector<ValueId> cast_gradient(GradientContext& context) {
   const DType from = context.spec(context.input(0)).dtype;
   if (!is_floating(from) || !is_floating(context.spec(context.output(0)).dtype)) return {kNoValue};

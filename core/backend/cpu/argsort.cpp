@@ -1,4 +1,4 @@
-// argsort: each line by itself, on one thread.
+// argsort sorts each line by itself, on one thread.
 #include "core/ops/argsort.h"
 
 #include <algorithm>

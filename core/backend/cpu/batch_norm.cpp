@@ -56,7 +56,7 @@ void for_each_row_range(const Columns& columns, const Body& body) {
   parallel_for(columns.rows, grain, body);
 }
 
-// Mean and biased variance of each channel, in the workspace one behind the other.
+// The mean and the biased variance of each channel, one after the other in the workspace.
 struct Moments {
   double* mean;
   double* variance;

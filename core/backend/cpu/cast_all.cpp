@@ -1,4 +1,4 @@
-// Many tensors rounded to 16 bits: their elements are cut into ranges that threads share.
+// Rounds many tensors to 16 bits: their elements are cut into ranges that threads share.
 #include <algorithm>
 
 #include "core/backend/cpu/float_kernels.h"

@@ -135,8 +135,8 @@ std::unique_ptr<Kernel> make_generic_conv2d_dgrad(const Conv2DGeometry& g) {
 template <typename T>
 std::unique_ptr<Kernel> make_generic_conv2d_wgrad(const Conv2DGeometry& g) {
   const Patches patches(g);
-  // Images are summed in this many parts whatever the number of threads, so that the result is the
-  // same.
+  // Images are summed in this many parts whatever the number of threads, so that the result is
+  // always the same.
   const int64_t parts = std::clamp<int64_t>(g.batch, 1, 8);
   const int64_t kernel_size = patches.length * g.output_channels;
   return make_kernel(

@@ -1,5 +1,5 @@
-// Convolution for every geometry, for float and double, by unfolding patches (im2col) and matrix
-// products.
+// Convolution for every geometry, for float and double. It unfolds patches (im2col) and multiplies
+// matrices.
 #pragma once
 
 #include "core/backend/backend.h"

@@ -7,10 +7,10 @@
 
 namespace kerascnn::cpu {
 
-// Whether it is taken before oneDNN, whose kernels leave most of a vector empty where the image has
-// few channels.
+// Is it faster than oneDNN, whose kernels leave most of a vector empty where the image has few
+// channels?
 bool scatters_better(const Conv2DGeometry& geometry);
-// One group, no dilation.
+// For one group and no dilation.
 std::unique_ptr<Kernel> make_scatter_conv2d_dgrad(const Conv2DGeometry& geometry);
 
 }  // namespace kerascnn::cpu

@@ -92,7 +92,7 @@ void softmax_loss_row(const T* logits, int64_t label, const Rows& rows, T* loss,
   }
   C sum = 0;
   const bool has_label = label >= 0 && label < rows.classes;
-  // Read now: the probabilities may be written over the logits.
+  // This is read now, because the probabilities may be written over the logits.
   const C shifted = has_label ? static_cast<C>(logits[label]) - largest : C(0);
   if constexpr (std::is_same_v<T, float>) {
     sum = float_kernels().sum_exp(logits, largest, probabilities, rows.classes);
@@ -136,7 +136,7 @@ void softmax_loss_grad_row(compute_t<T> gy, const T* probabilities, int64_t labe
   }
 }
 
-// Both dispatches, on the floating type of `values` and the integer type of `labels`.
+// Dispatches on both the floating type of `values` and the integer type of `labels`.
 template <typename Function>
 std::unique_ptr<Kernel> dispatch_loss(const PlanRequest& request, DType values, DType labels,
                                       const Function& function) {

@@ -1,5 +1,5 @@
-// CTC loss and its gradient: forward and backward recurrences over the states of a sample's labels,
-// one sample for each thread at a time.
+// CTC loss and its gradient: forward and backward recurrences over the states of a sample's labels.
+// Each thread takes one sample at a time.
 //
 // Both dtypes are computed in double: the recurrences add up as many logarithms as there are
 // frames, and the gradient is the exponential of such sums, whose error would be that of their
@@ -19,10 +19,10 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 // A state of a frame takes four logarithms and exponentials, which simple functions of an element
-// do not.
+// don't take.
 constexpr int64_t kStateGrain = kElementGrain / 16;
 
-// What a thread computes in, cut out of the workspace.
+// The memory that a thread computes in, which is a part of the workspace.
 struct Scratch {
   double* norms;  // of each frame the largest logit, and the logarithm of the sum over the others
   double* alpha;  // (frames, states)
@@ -70,8 +70,8 @@ void find_norms(const T* logits, int64_t frames, int64_t classes, double* norms)
   }
 }
 
-// alpha(t, s): the logarithm of the probability of all paths that are in s in frame t. Keeps all
-// rows, or the last two in turn. Returns the logarithm of the probability of the labels.
+// alpha(t, s) is the logarithm of the probability of all paths that are in s in frame t. It keeps
+// all rows, or the last two in turn, and returns the logarithm of the probability of the labels.
 template <typename T, typename Label>
 double forward(const Sample<T, Label>& sample, double* alpha, bool keep) {
   const int64_t states = sample.states;
@@ -90,7 +90,7 @@ double forward(const Sample<T, Label>& sample, double* alpha, bool keep) {
   return log_sum_exp(row[states - 1], states > 1 ? row[states - 2] : -kInfinity, -kInfinity);
 }
 
-// beta(t, s): the logarithm of the probability of the frames after t for paths that are in s in
+// beta(t, s) is the logarithm of the probability of the frames after t for paths that are in s in
 // frame t.
 template <typename T, typename Label>
 void backward_row(const Sample<T, Label>& sample, int64_t t, const double* after, double* row) {

@@ -16,8 +16,9 @@ using CallFunction = const char* (*)(const void* const*, void* const*, const int
 using ElementsFunction = void (*)(const void* const*, void* const*, const int64_t*, int64_t,
                                   int64_t);
 
-// Parts for threads begin at multiples of this, more than any vector holds: what is left over at
-// their ends, and may be computed by other functions, then doesn't depend on the number of threads.
+// Parts for threads begin at multiples of this, which is more than any vector holds. So the
+// elements left over at their ends, which other functions may compute, don't depend on the number
+// of threads.
 constexpr int64_t kElementsTogether = 64;
 
 void* compiled_function(const CustomOp& op, const std::string& source, const char* function) {

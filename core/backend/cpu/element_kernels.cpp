@@ -26,7 +26,7 @@ struct FloatBinary {
   }
 };
 
-// A block of an operand as neighbouring float32; one element where the step is 0.
+// Brings a block of an operand side by side as float32; it is one element where the step is 0.
 template <typename T>
 void widen_block(const T* from, int64_t step, float* to, int64_t count) {
   if (step == 1) {

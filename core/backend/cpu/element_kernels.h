@@ -1,5 +1,5 @@
-// Kernels around the loops of ops of one and of two operands. What is the same for every op is
-// compiled once, here, instead of once for each op and dtype.
+// Kernels around the loops of ops of one and of two operands. The parts that are the same for every
+// op are compiled once, here, instead of once for each op and dtype.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ using BinaryLoop = void (*)(const void* a, int64_t a_step, const void* b, int64_
 // Operands are broadcast.
 std::unique_ptr<Kernel> make_binary_kernel(const PlanRequest& request, BinaryLoop loop,
                                            double parameter);
-// For float32, and for 16-bit types, which use the loop of float32 too. `contiguous`, unless it is
-// null, is used where both steps are 1.
+// For float32, and for 16-bit types, which use the loop of float32 too. `contiguous` is used where
+// both steps are 1, unless it is null.
 std::unique_ptr<Kernel> make_float_binary_kernel(const PlanRequest& request, BinaryLoop loop,
                                                  ElementLoop contiguous, double parameter);
 

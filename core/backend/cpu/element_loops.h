@@ -15,7 +15,7 @@ namespace kerascnn::cpu {
 using ElementLoop = void (*)(const float* a, const float* b, float* out, int64_t count, float p0,
                              float p1);
 
-// Null for ops whose result is not a float32, and for those that call the library for each element.
+// Null for ops whose result is not float32, and for those that call the library for each element.
 ElementLoop element_loop(ElementOp op);
 
 // The same for elements of type T: float, or a 16-bit type, which is widened block by block and
@@ -38,11 +38,11 @@ void run_element_loop(ElementLoop loop, const T* a, const T* b, T* out, int64_t 
   }
 }
 
-// Comparisons and other ops whose result is a truth value, 0 or 1: as 64-bit integers, which is how
-// fused groups keep them.
+// Comparisons and other ops whose result is a truth value, 0 or 1. It is a 64-bit integer, as fused
+// groups keep them.
 using ConditionLoop = void (*)(const float* a, const float* b, int64_t* out, int64_t count);
 
-// The loops are indexed by the op's number; an op without such a loop has null.
+// The loops are indexed by the op's number; an op that has no such loop has null.
 struct ElementLoops {
   ElementLoop of[kNumElementOps];
   ConditionLoop conditions[kNumElementOps];

@@ -15,7 +15,7 @@ namespace {
 
 constexpr bool has_element_loop(ElementOp op) {
   switch (op) {
-    // A call of the library for each element.
+    // These call the library for each element.
     case ElementOp::power:
     case ElementOp::sin:
     case ElementOp::cos:
@@ -42,7 +42,7 @@ template <ElementOp op>
 KERASCNN_INLINE void run_each(const float* a, const float* b, float* out, int64_t count, float p0,
                               float p1) {
   constexpr bool is_unary = element_num_operands(op) == 1;
-  // The result may share the memory of an operand; the same element only, which ivdep promises.
+  // The result may share the memory of an operand, but only the same element, which ivdep promises.
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     out[i] = element_apply<op, float>(a[i], is_unary ? 0.0f : b[i], 0.0f, p0, p1);
@@ -63,7 +63,7 @@ void run_softplus(const float* a, float* out, int64_t count) {
 template <ElementOp op>
 void run_loop(const float* a, const float* b, float* out, int64_t count, float p0, float p1) {
   if constexpr (op == ElementOp::gelu || op == ElementOp::gelu_grad) {
-    // One of its two formulas, not both for each element.
+    // This computes one of its two formulas rather than both for each element.
     if (p0 != 0.0f) return run_each<op>(a, b, out, count, 1.0f, p1);
     p0 = 0.0f;
   }

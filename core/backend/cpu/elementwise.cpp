@@ -1,4 +1,4 @@
-// Every op of one element at a time: one kernel for each row of element_ops.h.
+// Every op on one element at a time: each row of element_ops.h has a kernel.
 #include <limits>
 
 #include "core/backend/cpu/binary.h"
@@ -26,7 +26,7 @@ auto dispatch_kind(const PlanRequest& request, DType dtype, Function&& function)
   }
 }
 
-// A limit of clip in T; one outside T's range clips nothing.
+// A limit of clip in T. A limit outside T's range clips nothing.
 template <typename T>
 T saturate(double value) {
   if (value <= static_cast<double>(std::numeric_limits<T>::lowest())) {

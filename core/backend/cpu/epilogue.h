@@ -21,7 +21,7 @@ void apply_activation(const ActivationCall& call, T* values, int64_t count) {
   });
 }
 
-// values (rows, columns): bias, which may be null, then the activation.
+// Adds the bias, which may be null, to values (rows, columns), then applies the activation.
 template <typename T>
 void apply_epilogue(const T* bias, const ActivationCall& call, T* values, int64_t rows,
                     int64_t columns) {

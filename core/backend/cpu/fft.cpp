@@ -15,7 +15,7 @@
 namespace kerascnn::cpu {
 namespace {
 
-// A transform costs some ten times as much as a simple function of its elements.
+// A transform costs about ten times as much as a simple function of its elements.
 int64_t grain_of(const FftSizes& sizes) { return kElementGrain / 8 / sizes.length + 1; }
 
 template <typename C>
@@ -25,7 +25,7 @@ const HostFftLoops& loops_of(std::string_view op) {
   return functions.of_float;
 }
 
-// A NaN that no computation gives. If it is still in a result, nothing has been computed.
+// A NaN that no computation gives. If a result still has it, nothing has been computed.
 template <typename C>
 C untouched() {
   if constexpr (std::is_same_v<C, double>) {
@@ -35,7 +35,7 @@ C untouched() {
   }
 }
 
-// Lines of so many elements of `reals` numbers: 1 for real ones, 2 for complex ones.
+// Lines of `length` elements, each of `reals` numbers: 1 for real ones, 2 for complex ones.
 template <typename C>
 struct Lines {
   C* data;
@@ -112,7 +112,7 @@ auto no_factor() {
   return [](int64_t) { return C(1); };
 }
 
-// `middle` for the elements of a half that stand for two.
+// The factor `middle` of the elements of a half that stand for two.
 template <typename C>
 auto half_factor(const FftSizes& sizes, double middle) {
   return [sizes, middle = static_cast<C>(middle)](int64_t k) {

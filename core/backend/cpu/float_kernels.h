@@ -47,7 +47,8 @@ struct FloatKernels {
   // y (pixels, channels) = maxima of the windows; index, where not null, their positions in the
   // window.
   void (*max_pool)(const PoolRow& row, const float* x, float* y, uint8_t* index);
-  // The windows don't overlap: writes every element of each of them, gy at the index, else 0.
+  // The windows don't overlap. Every element of each window is written: gy at the index, 0
+  // elsewhere.
   void (*max_pool_grad)(const PoolRow& row, const float* gy, const uint8_t* index, float* gx);
   // totals (width) += the sums of the columns of x (rows, width).
   void (*sum_columns)(const float* x, int64_t rows, int64_t width, double* totals);
@@ -58,7 +59,7 @@ struct FloatKernels {
                    int64_t count, const MomentumStep& step);
   void (*widen_half)(const Half* from, float* to, int64_t count);
   void (*widen_bfloat16)(const BFloat16* from, float* to, int64_t count);
-  // Round to the nearest, as half.h does.
+  // These round to the nearest, as half.h does.
   void (*narrow_half)(const float* from, Half* to, int64_t count);
   void (*narrow_bfloat16)(const float* from, BFloat16* to, int64_t count);
   // The result is NaN where an element is. Without elements it is 0, -infinity or infinity.
@@ -67,7 +68,8 @@ struct FloatKernels {
   float (*minimum)(const float* x, int64_t count);
   // Sum of exp(x - shift). y, where not null, gets the summands, and may be x.
   float (*sum_exp)(const float* x, float shift, float* y, int64_t count);
-  // The bits of the largest |x|: infinity is above all numbers, and NaN above infinity.
+  // The bits of the largest |x|. Infinity counts as larger than all numbers, and NaN as larger than
+  // infinity.
   uint32_t (*largest_magnitude)(const float* x, int64_t count);
   // gx += the data gradient; gy (rows, columns, filters), kernel (kernel_rows, filters, run). gx
   // has room for kScatterAlignment elements behind its last one.

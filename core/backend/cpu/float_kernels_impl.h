@@ -262,7 +262,7 @@ double sum(const float* x, int64_t count) {
   return combine_partials(partials, [](double a, double b) { return a + b; });
 }
 
-// `combine` gives the one of two vectors' elements that wins, or NaN where there is one.
+// `combine` gives that element of two vectors which wins, or NaN where there is one.
 template <typename Combine>
 KERASCNN_INLINE float find_extreme(const float* x, int64_t count, float initial,
                                    const Combine& combine) {
@@ -370,7 +370,7 @@ KERASCNN_INLINE void scatter_some(int64_t count, const ScatterConvolution& s, co
 template <int vectors>
 KERASCNN_INLINE void scatter_row(const ScatterConvolution& s, const float* gy, const float* kernel,
                                  float* gx) {
-  // Blocks of nearly equal size: a last one of a single pixel would leave most registers idle.
+  // Blocks have nearly equal sizes: a last one of a single pixel would leave most registers idle.
   const int64_t blocks = (s.columns + kMostPixels - 1) / kMostPixels;
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t first = s.columns * block / blocks;

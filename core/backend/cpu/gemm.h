@@ -1,5 +1,5 @@
-// Matrix products in plain C++ for float and double: what runs where neither oneDNN nor a vector
-// kernel fits, and the float64 that tests compare with.
+// Matrix products in plain C++ for float and double. They run where neither oneDNN nor a vector
+// kernel fits, and tests compare with the float64 ones.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@ struct MatrixView {
   const T& at(int64_t i, int64_t j) const { return data[i * row_step + j * column_step]; }
 };
 
-// c (m, n), rows c_step apart, = a (m, k) b (k, n), or += where `accumulate`. Single-threaded.
-// Blocks of b are packed so that the inner loop runs along contiguous memory whatever b's steps
-// are.
+// c (m, n) = a (m, k) b (k, n), or += where `accumulate`; rows of c are c_step apart. It runs on a
+// single thread. Blocks of b are packed, so that the inner loop runs along contiguous memory
+// whatever b's steps are.
 template <typename T>
 void gemm(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, int64_t c_step,
           bool accumulate) {

@@ -64,7 +64,7 @@ bool is_on_path(const std::string& program) {
   return false;
 }
 
-// The compiler with the options that belong to it: CXX where it is set.
+// The compiler with the options that belong to it. It is CXX where that is set.
 std::vector<std::string> find_compiler() {
   const char* wanted = std::getenv("CXX");
   std::istringstream words(wanted != nullptr ? wanted : "");
@@ -78,7 +78,7 @@ std::vector<std::string> find_compiler() {
   return {};
 }
 
-// The result must not depend on how the compiler vectorizes, hence no contraction.
+// There is no contraction, because the result must not depend on how the compiler vectorizes.
 std::vector<std::string> compile_command(std::vector<std::string> compiler, const fs::path& source,
                                          const fs::path& library) {
 #if defined(__aarch64__)
@@ -97,7 +97,8 @@ std::vector<std::string> compile_command(std::vector<std::string> compiler, cons
   return compiler;
 }
 
-// What is preloaded into this process (an allocator, a sanitizer) is not meant for the compiler.
+// Libraries that are preloaded into this process (an allocator, a sanitizer) are not meant for the
+// compiler.
 std::vector<char*> compiler_environment() {
   std::vector<char*> kept;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -107,7 +108,7 @@ std::vector<char*> compiler_environment() {
   return kept;
 }
 
-// The exit status; what the command prints goes into the file.
+// Returns the exit status; the file gets what the command prints.
 int run(const std::vector<std::string>& command, const fs::path& log) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -173,7 +174,8 @@ CompiledLibrary compile(const std::string& source, const std::string& title,
 const CompiledLibrary& compile_and_load(const std::string& source, const std::string& title,
                                         const std::string& remedy) {
   static std::mutex& mutex = *new std::mutex;
-  // Never destroyed: kernels that outlive static objects call into these libraries.
+  // These are never destroyed: kernels that live longer than static objects call into the
+  // libraries.
   static auto& known = *new std::map<std::string, std::unique_ptr<CompiledLibrary>>;
   const std::lock_guard lock(mutex);
   std::unique_ptr<CompiledLibrary>& library = known[source];

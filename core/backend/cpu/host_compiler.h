@@ -1,4 +1,4 @@
-// Users' C++ sources, compiled with the compiler of this machine and loaded.
+// Users' C++ sources, which the compiler of this machine compiles, and which are loaded.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ struct CompiledLibrary {
   std::string log;         // the compiler's messages
 };
 
-// Once for each text; the library stays loaded. Throws DeviceError where there is no compiler or
-// what it made can't be loaded; `remedy` ends that message.
+// Each text is compiled once; the library stays loaded. Throws DeviceError where there is no
+// compiler or where its result can't be loaded; `remedy` ends that message.
 const CompiledLibrary& compile_and_load(const std::string& source, const std::string& title,
                                         const std::string& remedy);
 

@@ -17,14 +17,14 @@ namespace kerascnn::cpu::KERASCNN_SIMD {
 
 namespace {
 
-// Unsigned, because sums may wrap around.
+// The words are unsigned, because sums may wrap around.
 typedef uint32_t WordVec __attribute__((vector_size(kWidth * 4)));
 typedef uint32_t LooseWordVec __attribute__((vector_size(kWidth * 4), aligned(4), may_alias));
 
 constexpr int64_t kPanel = 2 * kWidth;
 constexpr int64_t kRows = 6;  // with two vectors of each in registers
 
-// In each word, the sum of the products of its two halves.
+// Each word gets the sum of the products of its two halves.
 KERASCNN_INLINE WordVec multiply_pairs(WordVec a, WordVec b) {
 #if defined(__AVX512BW__)
   return reinterpret_cast<WordVec>(

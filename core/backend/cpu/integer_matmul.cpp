@@ -1,4 +1,5 @@
-// integer_matmul: oneDNN where the processor adds products of bytes in 32 bits, else own kernels.
+// integer_matmul: oneDNN computes it where the processor adds products of bytes in 32 bits, own
+// kernels elsewhere.
 #include "core/backend/cpu/cpu_features.h"
 #include "core/backend/cpu/integer_kernels.h"
 #include "core/backend/cpu/kernel_util.h"

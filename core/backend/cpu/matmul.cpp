@@ -27,7 +27,8 @@ MatmulSizes matmul_sizes(const PlanRequest& request) {
 
 namespace {
 
-// Rows of one batch entry are shared out in blocks, so that one large product uses all threads too.
+// Threads share the rows of one batch entry in blocks, so that one large product uses all threads
+// too.
 constexpr int64_t kBlockRows = 16;
 
 template <typename T>

@@ -21,13 +21,14 @@ struct Parameter {
   DType gradient_dtype;
 };
 
-// The parameters are the inputs from `first` on, their gradients the `count` after them.
+// The parameters are the inputs from `first` on, and their gradients are the `count` inputs after
+// them.
 std::vector<Parameter> parameters_of(const PlanRequest& request, size_t first, size_t count) {
   std::vector<Parameter> parameters;
   int64_t total = 0;
   for (size_t i = 0; i < count; ++i) {
     const TensorSpec& spec = request.inputs[first + i];
-    // Throws here, at planning, for a dtype that the kernel does not take.
+    // This throws at planning for a dtype that the kernel does not take.
     dispatch_floating(request, spec.dtype, []<typename T>(Type<T>) {});
     const TensorSpec& gradient = request.inputs[first + count + i];
     const int64_t copies = gradient_copies(gradient.shape, spec.shape);

@@ -14,8 +14,8 @@ namespace kerascnn::cpu {
 
 namespace {
 
-// CPUs' worth of time that the container may use, 0 where there is no limit. Reads cgroup version
-// 2, then 1.
+// The number of CPUs whose time the container may use, 0 where there is no limit. Reads cgroup
+// version 2, then 1.
 int quota_threads() {
   double quota = 0;
   double period = 0;

@@ -1,4 +1,4 @@
-// Work shared among OpenMP threads. Partitions are fixed by sizes, never by timing.
+// Work that OpenMP threads share. Sizes decide how it is cut into parts, never timing.
 #pragma once
 
 #include <algorithm>
@@ -10,16 +10,16 @@
 
 namespace kerascnn::cpu {
 
-// Threads that kernels use: KERASCNN_NUM_THREADS where it is set, else what OpenMP offers
-// (OMP_NUM_THREADS and the process' affinity), in both cases not more than the container's CPU
+// How many threads kernels use: KERASCNN_NUM_THREADS where it is set, otherwise what OpenMP offers
+// (OMP_NUM_THREADS and the process' affinity); in both cases not more than the container's CPU
 // quota.
 int num_threads();
 
-// CPUs that the process may use: its affinity, and the container's quota.
+// How many CPUs the process may use, by its affinity and the container's quota.
 int available_cores();
 
-// Elements that are worth a thread of their own for a simple function of each element: waking a
-// thread costs a few microseconds.
+// With so many elements, a simple function of each is worth a thread of its own: waking a thread
+// costs a few microseconds.
 constexpr int64_t kElementGrain = 16384;
 
 // Calls body(begin, end) on ranges that cover [0, count), each of at least `grain` where there are
@@ -45,8 +45,8 @@ void parallel_for(int64_t count, int64_t grain, const Body& body) {
   body(0, count);
 }
 
-// Calls body(task, thread) for each task in [0, count), tasks handed out in turn; thread <
-// num_threads() and no two tasks that run at the same time have the same one, so it can name a
+// Calls body(task, thread) for each task in [0, count). Threads take tasks in turn; thread <
+// num_threads(), and no two tasks that run at the same time have the same one, so it can name a
 // scratch buffer.
 template <typename Body>
 void parallel_tasks(int64_t count, const Body& body) {

@@ -43,7 +43,7 @@ void for_each_output_row(const Pool2DGeometry& g, const Body& body) {
   });
 }
 
-// Calls body(image) in parallel; gradients of one image are added by one thread, in order.
+// Calls body(image) in parallel; one thread adds all gradients of an image, in order.
 template <typename Body>
 void for_each_image(const Pool2DGeometry& g, const Body& body) {
   const int64_t image_elements = g.input_height * g.input_width * g.channels;
@@ -53,7 +53,7 @@ void for_each_image(const Pool2DGeometry& g, const Body& body) {
   });
 }
 
-// Channels are handled in pieces of this many, so that the loops over them vectorize.
+// Channels are handled in pieces of so many, so that the loops over them vectorize.
 constexpr int64_t kPiece = 64;
 
 template <typename T, typename Index>
@@ -71,7 +71,7 @@ void max_pool_pixel(const Pool2DGeometry& g, const WindowPart& part, const T* im
         const bool is_first = i == part.row_begin && j == part.column_begin;
         for (int64_t c = 0; c < count; ++c) {
           const C value = static_cast<C>(from[c]);
-          // NaN wins over everything, the first of equal maxima over the others.
+          // NaN wins over everything, and the first of equal maxima over the others.
           const bool take =
               is_first || value > largest[c] || (value != value && largest[c] == largest[c]);
           largest[c] = take ? value : largest[c];
@@ -153,8 +153,8 @@ std::unique_ptr<Kernel> make_float_max_pool(const Pool2DGeometry& g) {
       });
 }
 
-// Windows that don't overlap: each output row owns its rows of the input, whose elements outside
-// all windows become 0.
+// For windows that don't overlap: each output row owns its rows of the input, whose elements
+// outside all windows become 0.
 std::unique_ptr<Kernel> make_float_max_pool_grad(const Pool2DGeometry& g) {
   const FloatKernels& kernels = float_kernels();
   // With padding, the last window may end before the input even if their sizes are a multiple.
@@ -168,8 +168,8 @@ std::unique_ptr<Kernel> make_float_max_pool_grad(const Pool2DGeometry& g) {
           const int64_t row_size = g.input_width * g.channels;
           float* gx = output<float>(args, 0) + image * g.input_height * row_size;
           if (has_gaps) {
-            // Covers the input rows from the end of the previous output row's to the end of this
-            // one's.
+            // Covers the input rows from the end of the previous output row's windows to the end of
+            // this row's.
             const auto end_of = [&](int64_t r) {
               return r == g.output_height - 1
                          ? g.input_height
@@ -264,7 +264,7 @@ std::unique_ptr<Kernel> make_max_pool_grad(const Pool2DGeometry& g) {
   });
 }
 
-// Each input pixel collects from the windows whose maximum it is: nothing is accumulated in 16
+// Each input pixel collects from the windows whose maximum it is, so nothing is accumulated in 16
 // bits.
 template <typename T, typename Index>
 std::unique_ptr<Kernel> make_half_max_pool_grad(const Pool2DGeometry& g) {
@@ -296,7 +296,7 @@ std::unique_ptr<Kernel> make_half_max_pool_grad(const Pool2DGeometry& g) {
   });
 }
 
-// Each input pixel collects from the windows that hold it: nothing is accumulated in 16 bits.
+// Each input pixel collects from the windows that hold it, so nothing is accumulated in 16 bits.
 template <typename T>
 void avg_pool_grad_pixel(const Pool2DGeometry& g, int64_t row, int64_t column, const T* gy, T* gx) {
   using C = compute_t<T>;

@@ -1,4 +1,4 @@
-// Random numbers: Philox, counted by the state {seed, counter}, so that a call gives the same
+// Random numbers by Philox, counted by the state {seed, counter}, so that a call gives the same
 // numbers whatever the number of threads.
 #include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernel_util.h"

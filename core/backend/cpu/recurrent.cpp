@@ -1,4 +1,4 @@
-// LSTMs and GRUs over whole sequences, each thread with its own rows of the batch.
+// LSTMs and GRUs over whole sequences. Each thread has its own rows of the batch.
 #include "core/ops/recurrent.h"
 
 #include "core/backend/cpu/kernel_util.h"
@@ -11,7 +11,7 @@
 namespace kerascnn::cpu {
 namespace {
 
-// Products that are worth a thread of their own.
+// So many products are worth a thread of their own.
 constexpr int64_t kProductGrain = 1 << 17;
 
 int64_t row_grain(const RecurrentSizes& s) {
@@ -40,8 +40,8 @@ struct ScratchLayout {
   }
 };
 
-// `pack` and `steps` are members of RecurrentKernels, `buffers` makes the steps' buffers of a
-// call's.
+// `pack` and `steps` are members of RecurrentKernels; `buffers` gives the buffers of the steps for
+// those of a call.
 template <typename Pack, typename Steps, typename Buffers>
 std::unique_ptr<Kernel> plan_vectors(const RecurrentSizes& s, bool is_gradient, Pack pack,
                                      Steps steps, const Buffers& buffers) {

@@ -1,4 +1,4 @@
-// Recurrent cells row by row in plain C++: the float64 that tests compare with.
+// Recurrent cells row by row in plain C++, for float64, which tests compare with.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace kerascnn::cpu {
 
-// One row of the batch at a time, in its own scratch memory.
+// Takes one row of the batch at a time, in its own scratch memory.
 class GenericRecurrence {
  public:
   static int64_t scratch_size(const RecurrentSizes& s) { return 7 * s.units; }
@@ -73,7 +73,7 @@ class GenericRecurrence {
     }
   }
 
-  // The hidden state of a unit behind the step.
+  // The hidden state of a unit after the step.
   double cell(const RecurrentForward<double>& b, int64_t time, int64_t j, bool counts) {
     const int64_t units = s_.units;
     const double* x = b.x + time * s_.gates() * units + j;

@@ -1,7 +1,7 @@
 // Recurrent cells over whole sequences on float32, for the widest vectors of the machine.
 //
-// A call works on rows of the batch from the first step to the last one, and on no other rows:
-// threads that share out the batch need not wait for each other in between.
+// A call works on rows of the batch from the first step to the last one, and on no other rows, so
+// threads that share the batch need not wait for each other in between.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline int64_t gradient_row(const RecurrentSizes& sizes) {
   return sizes.gates() * sizes.units + 2 * kUnitAlignment;
 }
 
-// Memory for the states of all rows, (batch, padded units) each but for the last.
+// Memory for the states of all rows. Each array but the last has (batch, padded units) numbers.
 struct RecurrentScratch {
   const float* packed;  // the recurrent kernel as `pack` or `pack_transposed` wrote it
   float* h[2];          // the hidden state, in turn; its gradient is in the first

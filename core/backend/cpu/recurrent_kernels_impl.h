@@ -38,7 +38,8 @@ KERASCNN_INLINE Vec at_least(Vec x, float low) {
 }
 KERASCNN_INLINE Vec at_most(Vec x, float high) { return x > splat(high) ? splat(high) : x; }
 
-// 2^n, and exp(x - n ln(2)) - 1, of x within [-88, 88] or NaN; host_math.h has the constants' why.
+// Gives 2^n, and exp(x - n ln(2)) - 1, for x within [-88, 88] or NaN; host_math.h explains the
+// constants.
 struct Exponential {
   Vec power;
   Vec rest;
@@ -119,7 +120,7 @@ void pack_transposed(const RecurrentSizes& s, const float* kernel, float* packed
   }
 }
 
-// Where a step's row and vector of units is in the buffers.
+// Where the row and vector of units of a step are in the buffers.
 struct Place {
   int64_t row, time, unit, count;  // of units; `time` is row * time + position
   bool counts;                     // what the mask says
@@ -140,7 +141,7 @@ KERASCNN_INLINE void write_gates(const RecurrentSizes& s, const RecurrentForward
   for (int gate = 0; gate < count; ++gate) store_some(to + gate * s.units, values[gate], p.count);
 }
 
-// One row's states from the sums of its gates: the new hidden state.
+// The new hidden state of one row, from the sums of its gates.
 KERASCNN_INLINE Vec lstm_cell(const RecurrentSizes& s, const RecurrentForward<float>& b,
                               const Place& p, const Vec (&sums)[4], Vec before, float* cell) {
   const Vec gates[4] = {sigmoid(sums[0]), sigmoid(sums[1]), tanh(sums[2]), sigmoid(sums[3])};
@@ -167,7 +168,7 @@ KERASCNN_INLINE Vec gru_cell(const RecurrentSizes& s, const RecurrentForward<flo
   return p.counts ? h : before;
 }
 
-// Which gates' sums begin with x: the candidate of a GRU takes it behind the reset.
+// The gates whose sums begin with x: the candidate of a GRU takes it after the reset.
 template <int gates, int rows>
 KERASCNN_INLINE void begin_sums(const RecurrentSizes& s, const RecurrentForward<float>& b,
                                 const Place (&places)[rows], Vec (&sums)[rows][gates]) {
@@ -272,8 +273,8 @@ void forward(const RecurrentSizes& s, const RecurrentForward<float>& b,
   write_rows(s, scratch.h[s.time % 2], b.last_h, first, last);
 }
 
-// The gradients of the sums of a row's gates. What of h's gradient does not go through the gates
-// stays in h, and c is left with the gradient of the cell before.
+// The gradients of the sums of a row's gates. The part of h's gradient that does not go through the
+// gates stays in h, and c is left with the gradient of the cell before.
 KERASCNN_INLINE void lstm_cell_gradient(const RecurrentSizes& s, const RecurrentBackward<float>& b,
                                         const Place& p, bool is_first, float* h, float* c,
                                         Vec (&gradients)[4]) {
@@ -350,7 +351,7 @@ KERASCNN_INLINE void gate_gradients(const RecurrentSizes& s, const RecurrentBack
   }
 }
 
-// h += the gates' gradients times the transposed kernel, `vectors` vectors of units.
+// h += the gates' gradients times the transposed kernel, for `vectors` vectors of units.
 template <int vectors, int rows>
 KERASCNN_INLINE void backward_tile(const RecurrentSizes& s, const RecurrentScratch& scratch,
                                    int64_t row, int64_t unit) {

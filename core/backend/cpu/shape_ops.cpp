@@ -1,5 +1,5 @@
-// transpose, broadcast_to, concatenate, slice and its adjoint: they move elements, whatever their
-// dtype.
+// transpose, broadcast_to, concatenate, slice and its adjoint, which only move elements, whatever
+// their dtype.
 #include <cstring>
 
 #include "core/backend/cpu/broadcast.h"
@@ -44,8 +44,8 @@ std::unique_ptr<Kernel> make_gathering_kernel(DType dtype, const BroadcastGeomet
   });
 }
 
-// The axis along which neighbours of the input are neighbours, where it is not the last of the
-// output: -1 where there is none, or too little along one of both to gain from tiles.
+// The axis of the output along which neighbours of the input are neighbours, where it is not the
+// last. -1 where there is none, or where one of the two axes is too short to gain from tiles.
 int crossing_axis(const StridedGeometry& geometry) {
   constexpr int64_t kLeast = 4;
   const int last = static_cast<int>(geometry.extents.size()) - 1;
@@ -56,8 +56,8 @@ int crossing_axis(const StridedGeometry& geometry) {
   return -1;
 }
 
-// A transposition whose output's last axis is not the input's, in square tiles: what is read of the
-// input's cache lines is used before they are gone.
+// A transposition whose output's last axis is not the input's, in square tiles: the parts of the
+// input's cache lines that are read are used before they are gone.
 std::unique_ptr<Kernel> make_tiled_transpose(DType dtype, const StridedGeometry& geometry,
                                              int axis) {
   constexpr int64_t kTile = 16;
@@ -158,7 +158,7 @@ std::unique_ptr<Kernel> plan_concatenate(const PlanRequest& request) {
   const int64_t axis = normalize_axis("concatenate", request.attributes.get_int("axis"),
                                       static_cast<int64_t>(shape.size()));
   const int64_t item = static_cast<int64_t>(itemsize(request.outputs[0].dtype));
-  // One input's contiguous bytes for each index of the axes before `axis`.
+  // For each input: its contiguous bytes for each index of the axes before `axis`.
   std::vector<int64_t> widths;
   int64_t outer = 1;
   for (const TensorSpec& spec : request.inputs) {

@@ -100,7 +100,7 @@ KERASCNN_INLINE void store_bytes(uint8_t* to, ByteVec value, int64_t count) {
 #endif
 }
 
-// NaN wins over everything, the first of equal maxima over the others.
+// NaN wins over everything, and the first of equal maxima over the others.
 KERASCNN_INLINE void take_larger(Vec value, IntVec position, Vec& largest, IntVec& best) {
   const IntVec take = ~(value <= largest) & (largest == largest);
   largest = take ? value : largest;

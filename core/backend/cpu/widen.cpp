@@ -8,8 +8,8 @@ namespace kerascnn::cpu {
 
 namespace {
 
-// Where float32 copies of the floating tensors among `specs`, which become float32, are in the
-// workspace behind its first `bytes` bytes; -1 for the others.
+// Where the workspace, after its first `bytes` bytes, has float32 copies of the floating tensors
+// among `specs`, which become float32; -1 for other tensors.
 std::vector<int64_t> place_copies(std::vector<TensorSpec>& specs, int64_t& bytes) {
   std::vector<int64_t> offsets;
   for (TensorSpec& spec : specs) {

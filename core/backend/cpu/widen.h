@@ -6,8 +6,8 @@
 
 namespace kerascnn::cpu {
 
-// `plan` is the op's own plan function, called again with every floating spec float32. All outputs
-// are floating.
+// `plan` is the op's own plan function, which is called again with every floating spec as float32.
+// All outputs are floating.
 std::unique_ptr<Kernel> plan_in_float32(const PlanRequest& request, PlanFunction plan);
 
 }  // namespace kerascnn::cpu

@@ -1,6 +1,6 @@
-// Kernels of regions of kind columns. Threads keep to a few columns, go down the rows of a split
-// and add up; a block adds up what its threads have, and the last block of some columns to come
-// what the splits left in the workspace, in the order of the splits.
+// Kernels of regions of kind columns. Each thread keeps to a few columns, goes down the rows of a
+// split and adds up. A block adds up what its threads have, and the last block of some columns to
+// finish adds up what the splits left in the workspace, in the order of the splits.
 #include <algorithm>
 
 #include "core/backend/regions/region_source.h"
@@ -40,7 +40,7 @@ class ColumnsText {
     return message("#pragma unroll\nfor (int k = 0; k < ", source_.width, "; ++k) {\n", body,
                    "}\n");
   }
-  // sum<i>[k]: what a thread has of reduction i, of this type.
+  // sum<i>[k] is what a thread has of reduction i; it is of this type.
   std::string sum_type(size_t i) const {
     const RegionReduction& each = code_.reductions[i];
     const std::string type = region_sum_type(each.dtype);
@@ -88,8 +88,9 @@ class ColumnsText {
     return std::any_of(code_.reductions.begin(), code_.reductions.end(), is_moments);
   }
 
-  // terms<i>[u][k]: what reduction i reads of row u. Moments take the rows of a turn together,
-  // for one division and one chain of dependent operations in a turn rather than in each row.
+  // terms<i>[u][k] is what reduction i reads of row u. Moments take the rows of a turn together:
+  // that is one division and one chain of dependent operations for each turn rather than for each
+  // row.
   std::string declare_terms() const {
     std::string text;
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
@@ -138,7 +139,7 @@ class ColumnsText {
     return text + "}\n";
   }
 
-  // The sums of a block's threads, together in all threads of a column.
+  // Merges the sums of a block's threads; all threads of a column have the result.
   std::string merge() const {
     const int group = std::min(source_.width, kMergedAtOnce);
     std::string text;
@@ -160,7 +161,7 @@ class ColumnsText {
                    "};\n");
   }
 
-  // One number of reduction i, as `split` left it.
+  // One number of reduction i, where `split` left it.
   std::string cell(size_t i, int number) const {
     return message("static_cast<", region_sum_type(code_.reductions[i].dtype),
                    "*>(static_cast<void*>(cells + ((", number,

@@ -6,7 +6,7 @@
 namespace kerascnn {
 namespace {
 
-// Threads keep to `width` columns and go down the rows.
+// Each thread keeps to `width` columns and goes down the rows.
 std::string by_column(const RegionText& text, const ElementNeeds& needs, const RegionSource& s) {
   const std::string slots = message('[', s.depth, ']');
   return message(
@@ -33,7 +33,7 @@ std::string by_column(const RegionText& text, const ElementNeeds& needs, const R
       "}\n}\n}\n");
 }
 
-// Elements one after another, whatever columns they are in.
+// Threads take elements one after another, whatever columns these are in.
 std::string in_a_row(const RegionText& text, const ElementNeeds& needs, const RegionSource& s,
                      bool has_tail) {
   const std::string slots = message('[', s.depth, ']');

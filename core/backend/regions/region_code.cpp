@@ -23,7 +23,8 @@ Level join(Level a, Level b) {
 }
 
 // Ops whose results may be a product that an addition takes in, and that may begin with such an
-// addition: not those of which the text rounds each step by itself, or that only choose.
+// addition. Left out are ops that only choose, and those of which the text rounds each step by
+// itself.
 bool may_contract(ElementOp op) {
   switch (op) {
     case ElementOp::add:
@@ -113,8 +114,8 @@ class Lowering {
     return found != values_.end() && found->second.source == RegionValue::Source::Reduction;
   }
 
-  // How many axes a value of this shape lacks: those that are reduced, where it is a row value
-  // without them.
+  // How many axes a value of this shape lacks: the reduced ones, for a row value that does not keep
+  // them.
   size_t left_out(const Shape& result) const {
     const bool is_short = region_.kind == RegionKind::Rows &&
                           result.size() < region_.domain.size() &&
@@ -122,7 +123,7 @@ class Lowering {
     return is_short ? region_.domain.size() - result.size() : 0;
   }
 
-  // `left_out`: of an input, the axes behind its own.
+  // For an input, `left_out` counts the axes behind its own.
   RegionValue value_of(ValueId id, size_t left_out) {
     if (const auto found = values_.find(id); found != values_.end()) return found->second;
     if (const auto found = input_of_.find(id); found != input_of_.end()) {
@@ -186,7 +187,7 @@ class Lowering {
       load.reading = RegionReading::Strided;
       load.extents = g.extents;
       load.strides = g.strides[0];
-      // The same along a row, which is whole in the last of the merged axes.
+      // The value is the same along a row, which is whole in the last of the merged axes.
       if (has_rows && g.strides[0].back() == 0 && g.extents.back() % region_.columns == 0) {
         load.level = Level::Row;
       }

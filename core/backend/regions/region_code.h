@@ -1,6 +1,6 @@
-// A region (core/graph/region.h) made ready for source text: which values are computed once, once
-// for each column or row, or for each element, how inputs are read, and between which reductions
-// what is needed. No text and no device yet.
+// A region (core/graph/region.h) made ready for source text: which values are computed once, which
+// once for each column or row, and which for each element; how inputs are read; between which
+// reductions each value is needed. It has no text and knows no device yet.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace kerascnn {
 
-// How often a value is computed. What depends on a column and on a row depends on the element.
+// How often a value is computed. A value that depends on a column and on a row depends on the
+// element.
 enum class Level : uint8_t { Once, Column, Row, Element };
 
 // Where an input has the value of an element: at its own place, always at 0, at its column, at its
@@ -26,7 +27,8 @@ struct RegionLoad {
   DType dtype = DType::Float32;
   RegionReading reading = RegionReading::InOrder;
   Level level = Level::Element;
-  // Strided: position `at` of the domain, over these extents, is at sum(index * stride).
+  // For strided readings: position `at` of the domain, over these extents, is at sum(index *
+  // stride).
   Shape extents;
   Shape strides;
   // Drawn: which constants have the stream and the threshold (core/ops/philox.h).
@@ -34,7 +36,7 @@ struct RegionLoad {
   size_t threshold = 0;
 };
 
-// A value by what gives it: constant, load, statement or reduction of that number.
+// A value, given by what computes it: the constant, load, statement or reduction of that number.
 struct RegionValue {
   enum class Source : uint8_t { Constant, Load, Statement, Reduction };
   Source source = Source::Constant;
@@ -51,7 +53,7 @@ struct RegionStatement {
   std::vector<RegionValue> operands;
   ElementParameters parameters;
   Level level = Level::Once;
-  int stage = 0;           // how many reductions one after another it has to wait for
+  int stage = 0;           // how many reductions one after another it waits for
   bool is_sealed = false;  // see RegionText
 };
 
@@ -66,14 +68,14 @@ struct RegionReduction {
 
 struct RegionCode {
   RegionKind kind = RegionKind::Map;
-  // Kinds map and columns: threads keep to columns, whose values they hold.
+  // In kinds map and columns threads keep to columns, whose values they hold.
   bool by_column = false;
   int64_t rows = 1;
   int64_t columns = 1;
   int num_stages = 0;               // of reductions
   std::vector<uint64_t> constants;  // the bits of each
   std::vector<DType> constant_dtypes;
-  std::vector<DType> inputs;  // of all inputs, also those that nobody reads
+  std::vector<DType> inputs;  // of all inputs, also of those that nothing reads
   std::vector<RegionLoad> loads;
   std::vector<RegionStatement> statements;  // in an order in which they can be computed
   std::vector<RegionReduction> reductions;
@@ -81,11 +83,11 @@ struct RegionCode {
   std::vector<Level> output_levels;  // where an output has an element: each row, column, element
 };
 
-// Throws ValueError where the body has something that no region has. `inputs`: the specs of the
+// Throws ValueError where the body has something that no region has. `inputs` are the specs of the
 // node's values.
 RegionCode region_code(const Region& region, Specs inputs);
 
-// Of every load and statement that lies on an element's level, whether these values need it.
+// For every load and statement on an element's level: do these values need it?
 struct ElementNeeds {
   std::vector<bool> loads;
   std::vector<bool> statements;

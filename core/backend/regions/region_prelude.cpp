@@ -4,7 +4,7 @@
 namespace kerascnn {
 namespace {
 
-// Elements are held in registers of `Value`, and rounded to the dtype by way of their bits.
+// Registers hold elements as `Value`, which is rounded to the dtype by way of its bits.
 constexpr const char* kTypes = R"(
 namespace kerascnn {
 namespace region {
@@ -123,7 +123,7 @@ struct Pack {
       return T::value((typename T::Bits)(words[k / kPerWord] >> (k % kPerWord * kStep)));
     }
   }
-  // Each element once, in order.
+  // Calls it for each element once, in order.
   __device__ __forceinline__ void put(int k, typename T::Bits bits) {
     if constexpr (sizeof(typename T::Bits) == 8) {
       words[2 * k] = (Word)bits;
@@ -140,7 +140,7 @@ struct Pack {
   }
 };
 
-// `whole`: all elements are there, and lie where one access can take them.
+// `whole` says that all elements are there, and lie where one access can take them.
 template <typename T, int N>
 __device__ __forceinline__ Pack<T, N> load(const void* data, long long at, int count, bool whole) {
   const typename T::Bits* from = static_cast<const typename T::Bits*>(data) + at;
@@ -254,7 +254,7 @@ struct Minimum {
   __device__ __forceinline__ A operator()(A a, A b) const { return element::minimum(a, b); }
 };
 
-// Mean and sum of squared deviations, merged as Chan, Golub and LeVeque do (see
+// Mean and sum of squared deviations, which are merged as Chan, Golub and LeVeque do (see
 // normalization/batch_norm.cu).
 template <typename A>
 struct Moments {
@@ -300,7 +300,8 @@ __device__ __forceinline__ void add_terms(Moments<A> (&sums)[kWidth],
   }
 }
 
-// The values of threads with equal threadIdx.x % lanes, together in all of them.
+// Merges the values of threads with equal threadIdx.x % lanes; all of these threads have the
+// result.
 template <int kThreads, int N, typename A, typename Combine>
 __device__ __forceinline__ void merge_rows(A (&values)[N], A* shared, int lanes, Combine combine) {
   const int own = (int)threadIdx.x;
@@ -322,7 +323,7 @@ __device__ __forceinline__ void merge_rows(A (&values)[N], A* shared, int lanes,
   __syncthreads();
 }
 
-// Tells the last block of `count` to come that it is last (see device/block.cuh).
+// Tells the last block of `count` to arrive that it is last (see device/block.cuh).
 __device__ __forceinline__ bool is_last_block(unsigned* ticket, unsigned count) {
   __shared__ bool last;
   __threadfence();
@@ -333,7 +334,7 @@ __device__ __forceinline__ bool is_last_block(unsigned* ticket, unsigned count) 
   return last;
 }
 
-// Across kLanes neighbouring threads, a power of two, or all threads of a block of so many.
+// Reduces across kLanes neighbouring threads, a power of two, or all threads of a block of so many.
 template <int kLanes, typename A, typename Combine>
 __device__ __forceinline__ A merge_lanes(A value, Combine combine) {
 #pragma unroll

@@ -10,10 +10,10 @@ namespace {
 
 constexpr int kAccessBytes = 16;
 constexpr int kMaxWidth = 8;
-// 32-bit words in registers that wait for memory.
+// So many 32-bit words may wait for memory in registers.
 constexpr int kMostWords = 32;
 constexpr int kMostDepth = 4;
-// Positions of 32 bits, with room for the step of a whole grid.
+// Up to this size positions have 32 bits, with room for the step of a whole grid.
 constexpr int64_t kMostNarrowSize = int64_t{1} << 30;
 
 }  // namespace

@@ -28,7 +28,7 @@ struct RegionSource {
   bool by_column = false;
   int threads = 256;      // of a block
   int width = 1;          // neighbouring elements that a thread takes at once
-  int depth = 1;          // how often it does before it computes: of rows, or of pieces of one
+  int depth = 1;          // how many rows, or pieces of a row, it loads before it computes
   int lanes = 1;          // rows: threads that share a row
   bool holds_row = true;  // rows: inputs are read once, and stay in registers
   int num_cells = 0;      // columns: numbers for each column and split, of 8 bytes
@@ -39,19 +39,20 @@ inline constexpr const char* kRegionFunction = "region_kernel";
 inline constexpr int kRegionElementThreads = 256;
 inline constexpr int kRegionColumnThreads = 512;
 
-// `max_width`: for kernels that would need more registers than there are.
+// `max_width` is for kernels that would need more registers than there are.
 RegionSource region_source(const RegionCode& code, int max_width = 8);
 
-// For each kind; region_source chooses.
+// One for each kind; region_source chooses.
 RegionSource map_source(const RegionCode& code, int max_width);
 RegionSource columns_source(const RegionCode& code, int max_width);
 RegionSource rows_source(const RegionCode& code, int max_width);
 
-// Neighbouring elements that make 16 bytes of the smallest dtype that is read or written in order.
+// How many neighbouring elements make 16 bytes of the smallest dtype that is read or written in
+// order.
 int region_width(const RegionCode& code, int max_width);
-// How many packs of all inputs a thread loads before it computes.
+// A thread loads so many packs of all inputs before it computes.
 int region_depth(const RegionCode& code, const ElementNeeds& needs, int width);
-// In front of the kernel: the prelude and the type of positions.
+// The prelude and the type of positions, which come before the kernel.
 std::string region_head(const RegionCode& code);
 
 }  // namespace kerascnn

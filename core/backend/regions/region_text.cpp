@@ -17,7 +17,7 @@ std::string hexadecimal(uint64_t bits, const char* suffix) {
   return text;
 }
 
-// The very number, whatever it is.
+// The exact number, whatever it is.
 std::string literal(double value, DType dtype) {
   if (dtype == DType::Float64) {
     return "__longlong_as_double((long long)" + hexadecimal(std::bit_cast<uint64_t>(value), "ull") +
@@ -157,7 +157,7 @@ std::string RegionText::expression(const RegionStatement& s) const {
   return s.is_sealed ? message("exact::multiply(", text, ", (", type, ")one)") : text;
 }
 
-// `place`: "" where the value is declared here, else "[k]".
+// `place` is "" where the value is declared here, otherwise "[k]".
 std::string RegionText::statement(size_t index, const std::string& place) const {
   const RegionStatement& s = code_.statements[index];
   const std::string text = expression(s);
@@ -298,7 +298,7 @@ std::string RegionText::element(const ElementNeeds& needs, const std::string& sl
   for (size_t i = 0; i < code_.loads.size(); ++i) {
     const RegionLoad& load = code_.loads[i];
     if (!needs.loads[i] && load.level != Level::Column) continue;
-    // Columns' packs are no arrays.
+    // The packs of columns are no arrays.
     const bool is_column = load.reading == RegionReading::PerColumn;
     text += message("const ", region_type(load.dtype), " x", i, " = p", i, is_column ? "" : slot,
                     ".get(", is_single(load) ? "0" : "k", ");\n");

@@ -1,6 +1,6 @@
-// Kernels of regions of kind rows: some lanes of a warp, a warp or a block share a row. Its inputs
-// stay in registers, and what is computed of them is computed again between the reductions; where
-// they have no room there, they are read again.
+// Kernels of regions of kind rows: some lanes of a warp, a warp or a block share a row. The inputs
+// of the row stay in registers, and values are computed from them again between the reductions.
+// Where registers have no room for the inputs, these are read again.
 #include <algorithm>
 
 #include "core/backend/regions/region_source.h"
@@ -15,7 +15,7 @@ constexpr int kWarp = 32;
 constexpr int kMostThreads = 1024;
 constexpr int kUsualThreads = 256;
 constexpr int kLongThreads = 512;  // of rows that are read again
-// 32-bit words of a row's inputs in a thread.
+// A thread may have so many 32-bit words of a row's inputs.
 constexpr int kMostWords = 64;
 constexpr int kMostWordsOfLargeBlocks = 32;
 constexpr double kMostWaste = 1.2;  // places in the threads' registers for each element
@@ -44,7 +44,7 @@ RowGeometry geometry_of_width(int64_t columns, int width) {
   return g;
 }
 
-// The widest whose pieces fill the lanes well.
+// The widest geometry whose pieces fill the lanes well.
 RowGeometry row_geometry(int64_t columns, int width) {
   while (columns % width != 0) width /= 2;
   RowGeometry best = geometry_of_width(columns, width);
@@ -73,7 +73,7 @@ class RowsText {
     held_ = needs_;
     int words = 0;
     for (size_t i = 0; i < code.loads.size(); ++i) {
-      // What belongs to columns is the same for all rows: the cache holds it.
+      // Inputs of columns are the same for all rows, so the cache holds them.
       if (code.loads[i].reading == RegionReading::PerColumn) held_.loads[i] = false;
       const int bytes = g.width * g.depth * static_cast<int>(itemsize(code.loads[i].dtype));
       if (held_.loads[i]) words += std::max(g.depth, bytes / 4);
@@ -112,7 +112,7 @@ class RowsText {
   }
 
  private:
-  // For each piece of the row that the thread has.
+  // Writes the body for each piece of the row that the thread has.
   std::string pieces(const std::string& body) const {
     const std::string piece = message(source_.lanes * source_.width);
     const std::string end = source_.holds_row ? message("j < ", source_.depth)
@@ -131,7 +131,7 @@ class RowsText {
                    text_.element(needs, slot), behind, "}\n");
   }
 
-  // What these need and no register holds.
+  // Loads that these need and no register holds.
   std::string loads(ElementNeeds needs) const {
     for (size_t i = 0; source_.holds_row && i < needs.loads.size(); ++i) {
       if (held_.loads[i]) needs.loads[i] = false;
@@ -144,7 +144,7 @@ class RowsText {
     return kind == RegionSum::Minimum ? "Minimum()" : "Add()";
   }
 
-  // What changes nothing.
+  // The value that changes nothing.
   static std::string neutral(const RegionReduction& each) {
     if (each.kind == RegionSum::Sum || each.kind == RegionSum::Mean) return "0";
     const bool is_max = each.kind == RegionSum::Maximum;

@@ -25,9 +25,9 @@ class BatchNormExpansion : Expansion {
     return {narrow(y), narrow(mean), narrow(variance), narrow(inverse)};
   }
 
-  // gy, x, gamma, mean, inverse deviation -> gx, ggamma, gbeta. With z = (x - mean) inverse:
-  // gx = gamma inverse (gy - gbeta / n - z ggamma / n). z is there twice, once for the sums and
-  // once for what is computed with them, so that it need not be stored.
+  // gy, x, gamma, mean, inverse deviation -> gx, ggamma, gbeta. With z = (x - mean) inverse: gx =
+  // gamma inverse (gy - gbeta / n - z ggamma / n). There are two nodes for z, one for the sums and
+  // one for what is computed with them, so that z need not be stored.
   std::vector<ValueId> backward(const std::vector<ValueId>& inputs) {
     std::vector<ValueId> values;
     for (ValueId id : inputs) values.push_back(wide(id));

@@ -1,5 +1,5 @@
-// Cross-entropy of logits that were rounded to 16 bits. Their casts, and that of their gradient,
-// would be kernels of their own.
+// Cross-entropy of logits that were rounded to 16 bits. Otherwise their casts, and that of their
+// gradient, would be kernels of their own.
 #include <limits>
 #include <numeric>
 
@@ -12,7 +12,8 @@ namespace {
 
 const Shape kClasses = {1};  // the axis
 
-// The two ops as reductions over rows and element ops. What belongs to a row has the shape (n, 1).
+// Writes the two ops as reductions over rows and element ops. What belongs to a row has the shape
+// (n, 1).
 class CrossEntropyExpansion : Expansion {
  public:
   CrossEntropyExpansion(GraphRewriter& rewriter, const Node& node, const TensorSpec& scores)
@@ -84,8 +85,8 @@ class CrossEntropyExpansion : Expansion {
                                call("greater", {probability, number(1.0 - epsilon_)})});
   }
 
-  // NaN in rows whose label is no class. That is found out by a reduction, so that it belongs to
-  // the region of the others.
+  // Gives NaN in rows whose label is no class. A reduction finds this out, so that it belongs to
+  // the region of the other nodes.
   ValueId or_nan(ValueId is_label, ValueId values) {
     const ValueId has_label = call("greater", {row("reduce_sum", wide(is_label)), number(0.0)});
     return call("where", {has_label, values, number(std::numeric_limits<double>::quiet_NaN())});
@@ -125,7 +126,7 @@ RootedGraph expand_cross_entropy(const RootedGraph& source, const PassOptions& o
     if (is_forward || is_gradient) scores = &graph.value(node.inputs[is_gradient ? 1 : 0]).spec;
     const RegionLimits limits =
         scores != nullptr ? options.region_limits(scores->shape) : RegionLimits{};
-    // A row of one element is no row that a region could tell from its reductions.
+    // A region could not tell a row of one element from the result of its reductions.
     if (!limits.rows || scores->shape[1] == 1 || scores->shape[1] > limits.max_row) {
       rewriter.copy(node);
       continue;

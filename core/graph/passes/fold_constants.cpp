@@ -10,7 +10,7 @@
 namespace kerascnn {
 namespace {
 
-// Larger results would cost more memory than evaluating them in each step costs time.
+// Evaluating a larger result in each step costs less time than keeping it costs memory.
 constexpr int64_t kMaxFoldedBytes = 1 << 16;
 
 // Element ops of several inputs, which broadcast against each other; those of gradients don't.
@@ -91,13 +91,13 @@ class Folder {
     return becomes(node, op_transpose, input, {{"permutation", permutation}});
   }
 
-  // What broadcast_to was applied to, or the value itself.
+  // The value that broadcast_to was applied to, or the value itself.
   ValueId narrow(ValueId value) const {
     while (const Node* node = producer(graph_, value, op_broadcast_to)) value = node->inputs[0];
     return value;
   }
 
-  // op(broadcast(a), broadcast(b)) is broadcast(op(a, b)), on fewer elements.
+  // Makes op(broadcast(a), broadcast(b)) to broadcast(op(a, b)), which has fewer elements.
   bool hoist_broadcast(const Node& node, const std::vector<ValueId>& inputs) {
     if (!node.op->is_elementwise || !(inputs.size() == 1 || broadcasts(*node.op))) return false;
     std::vector<ValueId> narrowed;
@@ -156,7 +156,7 @@ class Folder {
       if (value.kind != ValueKind::Constant) return std::nullopt;
       tensors.push_back(graph_.constants()[value.source].to(Device{}));
     }
-    // Copies: `node` may lie in the graph that is added to.
+    // These are copies: `node` may lie in the graph that is added to.
     const OpDef& op = *node.op;
     const Attributes attributes = node.attributes;
     std::vector<ValueId> constants;

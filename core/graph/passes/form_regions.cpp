@@ -23,12 +23,12 @@ bool broadcasts_to(const Shape& shape, const Shape& target) {
   return shape.size() <= target.size() && broadcast_shapes("region", shape, target) == target;
 }
 
-// A value is small beside a domain of so many times its elements.
+// A value is small beside a domain that has so many times its elements.
 constexpr int64_t kSmallShare = 4;
-// Ops that a region computes again rather than to read their result.
+// A region computes up to so many ops again rather than read their result.
 constexpr size_t kMostRecomputed = 8;
 
-// Finds what each region computes and which values go from one to the other.
+// Finds what each region computes and which values one region hands to another.
 class Units {
  public:
   Units(const RootedGraph& rooted, const FindRegionLimits& find_limits)
@@ -53,7 +53,7 @@ class Units {
     return find_limits_ ? find_limits_(unit.group.domain) : RegionLimits{};
   }
 
-  // Which values others than their unit read, and how many of each unit.
+  // Finds the values that are read outside of their unit, and how many each unit has.
   void find_leaving() {
     unit_of_.resize(graph_.nodes().size(), -1);
     leaves_.resize(graph_.values().size(), false);
@@ -94,7 +94,7 @@ class Units {
     return true;
   }
 
-  // What these nodes read of others, without what they have as constants of their own.
+  // What these nodes read from others; constants that they have as their own are left out.
   std::set<ValueId> inputs_of(const std::set<int32_t>& nodes, int* num_constants = nullptr) const {
     std::set<ValueId> inputs, constants;
     for (int32_t node : nodes) {
@@ -119,9 +119,9 @@ class Units {
            num_constants <= most.max_constants;
   }
 
-  // What a region reads from wide memory although it could compute it from something narrower, it
-  // computes again: a 16-bit image takes half the time to read of what it was cast to, or of what
-  // it was normalized to in float32, and the wide one need not be stored. So it does with
+  // A region computes again what it would read from wide memory although it can compute it from
+  // something narrower. A 16-bit image takes half the time to read of what it was cast to, or of
+  // what it was normalized to in float32, and the wide one need not be stored. The same holds for
   // broadcasts.
   void take_in_readings(Unit& unit) {
     const RegionLimits most = limits(unit);
@@ -141,7 +141,7 @@ class Units {
     unit.nodes.assign(nodes.begin(), nodes.end());
   }
 
-  // The nodes that compute the value from what is narrower; none where there is no such way.
+  // The nodes that compute the value from narrower ones; none where there is no such way.
   std::set<int32_t> recomputed(ValueId id, const Shape& domain,
                                const std::set<int32_t>& inside) const {
     if (const Node* node = producer(graph_, id, op_broadcast_to)) {
@@ -158,7 +158,7 @@ class Units {
   }
 
   // Collects the nodes that compute `id`, and the `narrow` values of the shape of `wide` that they
-  // begin with; values that are small beside these are left out.
+  // begin with. Values that are small beside these are left out.
   bool follow(ValueId id, const TensorSpec& wide, const std::set<int32_t>& inside,
               std::set<int32_t>& chain, std::set<ValueId>& narrow) const {
     const int32_t source = producer_index(graph_, id);
@@ -179,8 +179,8 @@ class Units {
     });
   }
 
-  // From the last unit to the first: which nodes are left, and which of their values leave the
-  // unit.
+  // Goes from the last unit to the first and finds which nodes are left, and which of their values
+  // leave the unit.
   void leave_out_what_nobody_needs() {
     std::vector<bool> needed(graph_.values().size(), false);
     for (ValueId id : rooted_.outputs) needed[id] = true;
@@ -226,7 +226,8 @@ class Units {
   }
 
  public:
-  // A single node stays what it is, but for statistics, of which every input is read once.
+  // A single node stays as it is. The exception are statistics, because a region reads each of
+  // their inputs once.
   bool is_region(const Unit& unit) const {
     if (!unit.group.is_candidate) return false;
     return unit.nodes.size() > 1 ||
@@ -249,8 +250,8 @@ bool is_generated(const FindRegionLimits& find_limits, const Shape& domain) {
   return limits.rows || limits.columns;
 }
 
-// Are kernels generated for any op of the program? Then the small regions' are generated too: what
-// a program of large tensors takes to compile does not grow much by them, and an interpreter of
+// Are kernels generated for any op of the program? Then those of small regions are generated too:
+// the time for compiling a program of large tensors hardly grows by them, and an interpreter of
 // element programs takes five times as long for each.
 bool generates_any(const Graph& graph, const FindRegionLimits& find_limits) {
   std::set<Shape> domains;
@@ -276,7 +277,7 @@ class BodyBuilder {
     region_.generated = generated;
   }
 
-  // The node in the target, in place of the unit.
+  // Adds the node to the target, in place of the unit.
   void apply(GraphRewriter& rewriter, const Unit& unit) const {
     const std::vector<ValueId> results =
         rewriter.apply("region", rewriter.map(inputs_), region_attributes(region_),

@@ -69,7 +69,7 @@ void GroupDependencies::add(int32_t node) {
   order_.push_back(node);
 }
 
-// Is the node there on a way from the one to the other, and in another group?
+// Is the node there on a way from the one group to the other, and in another group?
 bool GroupDependencies::is_between(int32_t place_on_chain, int32_t group, int32_t target) const {
   const int32_t found = group_of_[chain_[place_on_chain]];
   return found != group && found != target;
@@ -85,8 +85,8 @@ bool GroupDependencies::depends_on(int32_t group, int32_t target) {
   return depends_by_chain(group, target) || search(group, target);
 }
 
-// Goes from a group to what it depends on, but for the target, as far as the target's place. Finds
-// all of that, or stops at the first one that reads the target.
+// Goes from a group to what it depends on, except for the target, as far back as the target's
+// place. Finds all of these groups, or stops at the first one that reads the target.
 bool GroupDependencies::search(int32_t group, int32_t target) {
   ++search_;
   found_.clear();
@@ -109,7 +109,8 @@ bool GroupDependencies::search(int32_t group, int32_t target) {
   return false;
 }
 
-// What the later one depends on goes before the earlier one, at whose place both are from then on.
+// Groups that the later one depends on go before the earlier one; both are at its place from then
+// on.
 void GroupDependencies::merge(int32_t group, int32_t other) {
   const bool is_later = groups_[group].place > groups_[other].place;
   const int32_t early = is_later ? other : group, late = is_later ? group : other;

@@ -8,25 +8,24 @@
 
 namespace kerascnn {
 
-// A group has the number of one of its nodes. What is asked most, for nodes far apart, is known
-// without a search: a node of the loss' gradient depends on the forward pass by way of the longest
-// chain of the graph. Other searches stay between the two groups, in an order of the groups that
-// respects what depends on what and is kept while groups merge.
+// A group has the number of one of its nodes. The most frequent question, about nodes far apart, is
+// answered without a search: a node of the loss' gradient depends on the forward pass by way of the
+// longest chain of the graph. Other searches stay between the two groups, in an order of the groups
+// that respects their dependencies and is kept while groups merge.
 class GroupDependencies {
  public:
   explicit GroupDependencies(const Graph& graph);
 
-  // The node becomes a group of its own. Nodes come in the order of the graph, each once.
+  // Makes the node a group of its own. Nodes come in the order of the graph, each once.
   void add(int32_t node);
   int32_t group_of(int32_t node) const { return group_of_[node]; }
 
   // Does `group` depend on `target` through at least one other group?
   bool depends_on(int32_t group, int32_t target);
-  // The nodes of `other` become ones of `group`. Neither may depend on the other through another
-  // group.
+  // Moves the nodes of `other` into `group`. Neither may depend on the other through another group.
   void merge(int32_t group, int32_t other);
 
-  // Groups that all searches have come to.
+  // How many groups all searches have come to.
   int64_t num_visited() const { return num_visited_; }
 
  private:
@@ -34,8 +33,8 @@ class GroupDependencies {
     std::vector<int32_t> members;
     std::vector<int32_t> producers;  // nodes that the members read, members included
     int32_t place = 0;               // in order_
-    int32_t first_on_chain = 0;      // what depends on the group, or is of it
-    int32_t last_on_chain = 0;       // what the group depends on, or is of it
+    int32_t first_on_chain = 0;      // the first that depends on the group, or is in it
+    int32_t last_on_chain = 0;       // the last that the group depends on, or is in it
   };
 
   void find_chain();

@@ -1,5 +1,5 @@
-// What mixed precision costs in small kernels: each weight rounded to 16 bits before the step, and
-// each gradient widened after it.
+// Joins the small kernels that mixed precision costs: each weight is rounded to 16 bits before the
+// step, and each gradient is widened after it.
 #include <algorithm>
 #include <map>
 
@@ -39,7 +39,8 @@ class CastJoiner {
   }
 
  private:
-  // Element ops round what they read by themselves, at no cost. Others need the weight in memory.
+  // Element ops round what they read themselves, at no cost. Other ops need the rounded weight in
+  // memory.
   bool is_cast_of_weight(const Node& node) const {
     if (node.op != &op_cast) return false;
     const Value& from = graph_.value(node.inputs[0]);

@@ -39,7 +39,7 @@ class LossGradientJoiner {
     const bool same_call =
         loss->outputs[1] == gradient.inputs[1] && loss->inputs[1] == gradient.inputs[2] &&
         loss->attributes.get_double("epsilon") == gradient.attributes.get_double("epsilon");
-    // What was computed before the loss does not depend on it.
+    // A value that was computed before the loss does not depend on it.
     const bool is_known = node_index(gradient.inputs[0]) < loss_index;
     if (same_call && is_known && gradient_of_[loss_index] < 0) gradient_of_[loss_index] = index;
   }

@@ -6,7 +6,7 @@
 namespace kerascnn {
 namespace {
 
-// What a copy of this size costs in memory is less than a kernel launch in each step.
+// Up to this size, the memory for a copy costs less than a kernel launch in each step.
 constexpr int64_t kMaxMaterializedBytes = 1 << 18;
 
 }  // namespace

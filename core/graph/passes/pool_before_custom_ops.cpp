@@ -6,7 +6,7 @@
 namespace kerascnn {
 namespace {
 
-// A custom op, the pooling of its result, and where there are gradients, the nodes that take them
+// A custom op, the pooling of its result, and, where there are gradients, the nodes that take them
 // back through both.
 struct Pair {
   int32_t op = -1;

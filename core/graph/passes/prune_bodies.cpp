@@ -36,7 +36,7 @@ void mark_needed(const Body& body, const std::vector<ValueId>& outputs, std::vec
   }
 }
 
-// What is kept of a node: inputs and outputs of its body, and outputs of the node.
+// What stays of a node: inputs and outputs of its body, and outputs of the node.
 class LoopPruning {
  public:
   LoopPruning(const Node& node, const std::vector<bool>& is_read)
@@ -86,7 +86,7 @@ class LoopPruning {
   }
 
  private:
-  // A carry that something needs is needed from step to step, so its next value is.
+  // If anything needs a carry, the next step does too, so its next value is needed.
   bool mark() {
     const std::vector<bool> before = outputs_;
     std::fill(inputs_.begin(), inputs_.end(), false);

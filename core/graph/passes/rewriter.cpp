@@ -104,7 +104,7 @@ std::vector<ValueId> GraphRewriter::apply(OpRef op, const std::vector<ValueId>& 
   for (ValueId id : target_inputs) specs.push_back(target_.value(id).spec);
   std::vector<TensorSpec> output_specs =
       with_scope(scope.path, [&] { return infer_outputs(*op, attributes, specs); });
-  // An update may have been split.
+  // The update may be a part of a larger one that was split.
   const Scope weights =
       find_update_groups(*op, attributes) ? target_.weight_layers(target_inputs) : Scope{};
   std::vector<ValueId> outputs = target_.add_node(
@@ -119,7 +119,7 @@ void GraphRewriter::replace(ValueId source_value, ValueId target_value) {
 }
 
 // A new node belongs to all layers of the nodes that it stands for: those that led to the value it
-// replaces and have not come to the target themselves.
+// replaces and have not been copied to the target themselves.
 void GraphRewriter::join_scopes(ValueId source_value, ValueId target_value) {
   Value made = target_.value(target_value);
   while (made.kind == ValueKind::Result && target_.nodes_[made.source].op->is_view) {
@@ -127,7 +127,7 @@ void GraphRewriter::join_scopes(ValueId source_value, ValueId target_value) {
   }
   if (made.kind != ValueKind::Result) return;
   Node& node = target_.nodes_[made.source];
-  // What an update belongs to follows from what it reads (Graph::weight_layers).
+  // The layers of an update follow from what it reads (Graph::weight_layers).
   const bool is_update = find_update_groups(*node.op, node.attributes).has_value();
   if (!is_new_.contains(node.outputs[0]) || is_update) return;
   std::set<int32_t> stood_for;

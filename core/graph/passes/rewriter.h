@@ -18,16 +18,17 @@ class GraphRewriter {
   const Graph& source() const { return source_.graph; }
   const Graph& target() const { return target_; }
 
-  // The target's value for one of the source, whose node was copied or replaced before. Constants
-  // are taken over when they are first asked for.
+  // The target's value for one of the source, whose node was copied or replaced before. A constant
+  // is taken over when it is first asked for.
   ValueId map(ValueId source_value);
   std::vector<ValueId> map(const std::vector<ValueId>& source_values);
   void replace(ValueId source_value, ValueId target_value);
 
   void copy(const Node& node);
-  // The node with other inputs, which are values of the target; its outputs keep their specs.
+  // Copies the node with other inputs, which are values of the target; its outputs keep their
+  // specs.
   void copy_with_inputs(const Node& node, const std::vector<ValueId>& target_inputs);
-  // A new node in the target; checks it as tracing does.
+  // Adds a new node to the target; it is checked as in tracing.
   std::vector<ValueId> apply(OpRef op, const std::vector<ValueId>& target_inputs,
                              const Attributes& attributes, const Scope& scope);
   ValueId constant(const Tensor& tensor) { return target_.constant(tensor); }
@@ -45,12 +46,12 @@ class GraphRewriter {
   std::unordered_set<ValueId> is_new_;  // first outputs of the nodes that apply() made
 };
 
-// Who reads each value of a graph.
+// The nodes that read each value of a graph.
 class Readers {
  public:
   explicit Readers(const RootedGraph& rooted);
 
-  // Indices of nodes in order; a node that reads the value twice is there twice.
+  // Indices of nodes in order; a node that reads the value twice is in the list twice.
   const std::vector<int32_t>& nodes(ValueId value) const { return nodes_[value]; }
   // Is the value an output or assigned to a variable?
   bool is_root(ValueId value) const { return is_root_[value]; }
@@ -71,7 +72,8 @@ const Node* producer(const Graph& graph, ValueId value, std::string_view op);
 // Was the value cast from a dtype of fewer bytes?
 bool is_widened(const Graph& graph, ValueId value);
 
-// Its index; -1 for inputs, variables and constants, which are there before the first node.
+// The index of that node; -1 for inputs, variables and constants, which are there before the first
+// node.
 int32_t producer_index(const Graph& graph, ValueId value);
 
 // The one element of a constant, or of a broadcast constant, where a double holds it exactly.

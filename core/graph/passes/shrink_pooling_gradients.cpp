@@ -49,7 +49,7 @@ class PoolingGradientShrinker {
              std::find(axes.begin(), axes.end(), axis - 4) != axes.end();
     };
     if (!axes.empty() && !(has(1) && has(2))) return false;
-    // It looks in the target, where activations have changed places with the pooling already.
+    // The search is in the target, where activations have changed places with the pooling already.
     const Node* spread =
         producer(rewriter_.target(), rewriter_.map(node.inputs[0]), op_max_pool2d_grad);
     if (spread == nullptr) return false;

@@ -7,7 +7,7 @@
 namespace kerascnn {
 namespace {
 
-// For each value, how many kernels have to run one after another before it is known.
+// For each value: how many kernels have to run one after another before it is known?
 std::vector<int32_t> find_depths(const Graph& graph) {
   std::vector<int32_t> depths(graph.values().size(), 0);
   for (const Node& node : graph.nodes()) {

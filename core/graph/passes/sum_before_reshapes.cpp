@@ -8,8 +8,8 @@
 namespace kerascnn {
 namespace {
 
-// The value that a sum of columns could be taken of, before it was reshaped; kNoValue where there
-// is none. Its last axis is that of the sum.
+// The value before it was reshaped, where a sum of columns can be taken of it; otherwise kNoValue.
+// Its last axis is that of the sum.
 ValueId unshaped_operand(const Graph& graph, const Node& node) {
   if (node.op != &op_reduce_sum && node.op != &op_reduce_mean) return kNoValue;
   const Node* reshape = producer(graph, node.inputs[0], op_reshape);

@@ -16,7 +16,7 @@ namespace kerascnn::cpu::onednn {
 
 namespace {
 
-// The largest |value|, NaN where there is one.
+// The largest |value|, or NaN where there is one.
 double largest_magnitude(const float* values, int64_t count) {
   const auto& kernel = *float_kernels().largest_magnitude;
   std::atomic<uint32_t> largest{0};
@@ -68,7 +68,8 @@ class ChoiceByRange final : public Kernel {
 
  private:
   bool is_safe(const KernelArgs& args) const {
-    // Room for the roundings of partial sums, each of which is below 2^-23 of their bound.
+    // This leaves room for the roundings of partial sums, each of which is below 2^-23 of their
+    // bound.
     constexpr double kLimit = std::numeric_limits<float>::max() / 4.0;
     double bound = largest_magnitude(input<float>(args, 0), sizes_[0]) *
                    largest_magnitude(input<float>(args, 1), sizes_[1]) * products_;

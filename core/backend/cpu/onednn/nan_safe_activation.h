@@ -12,14 +12,14 @@
 
 namespace kerascnn::cpu::onednn {
 
-// `linear`, then the activation in a pass over its float32 output: for few outputs.
+// Runs `linear`, then the activation in a pass over its float32 output: for few outputs.
 std::unique_ptr<Kernel> add_activation(std::unique_ptr<Kernel> linear, int64_t outputs,
                                        const ActivationCall& activation);
 
-// The same result without the pass: `fused`, which ends in oneDNN's activation, runs as long as no
-// sum can become NaN or infinite, which the largest numbers of the inputs prove. `sizes` are the
-// elements of each input, x, the kernel, and the bias where there is one; `products` is how many
-// products a sum has.
+// The same result without the pass: `fused`, which ends in oneDNN's activation, runs as long as the
+// largest numbers of the inputs prove that no sum can become NaN or infinite. `sizes` are the
+// numbers of elements of each input: x, the kernel, and the bias where there is one. A sum has
+// `products` products.
 std::unique_ptr<Kernel> choose_by_range(std::unique_ptr<Kernel> fused,
                                         std::unique_ptr<Kernel> with_pass,
                                         std::vector<int64_t> sizes, int64_t products);

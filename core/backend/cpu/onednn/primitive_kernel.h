@@ -19,8 +19,8 @@ const dnnl::engine& engine();
 std::string call_string(const PlanRequest& request);
 [[noreturn]] void throw_library_error(const std::string& call, const dnnl::error& error);
 
-// The activation as a post-op. Throws nothing: every Activation has one. Some turn NaN
-// into a number, see nan_safe_activation.h.
+// The activation as a post-op. This throws nothing, since every Activation has one. Some turn NaN
+// into a number; see nan_safe_activation.h.
 dnnl::primitive_attr make_attributes(const ActivationCall& activation);
 
 dnnl::memory::desc plain(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag,
@@ -62,7 +62,7 @@ class PrimitiveKernel final : public Kernel {
   int64_t workspace_ = 0;
   std::vector<Bound> bound_;
   std::unordered_map<int, dnnl::memory> map_;
-  std::mutex mutex_;  // the memory objects hold the pointers of one call at a time
+  std::mutex mutex_;  // the memory objects hold the pointers of one call
 };
 
 }  // namespace kerascnn::cpu::onednn

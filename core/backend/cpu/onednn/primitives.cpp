@@ -57,7 +57,8 @@ struct ConvolutionSizes {
       kernel = plain(dims, Tag::hwio);
       any_kernel = any_layout(dims);
     } else {
-      // (kh, kw, c / groups, groups * k): the group is the slower half of the last axis.
+      // The dimensions are those of (kh, kw, c / groups, groups * k): the group is the slower half
+      // of the last axis.
       const memory::dims dims{g.groups, k, c, g.kernel_height, g.kernel_width};
       const int64_t row = g.output_channels;
       const memory::dims steps{k, 1, row, g.kernel_width * c * row, c * row};
@@ -221,7 +222,8 @@ std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
     const bool hides_nan =
         activation.kind == Activation::Relu || activation.kind == Activation::ClippedRelu;
     if (!hides_nan) return make_dense(request, activation);
-    // Next to the weights the outputs are few: a pass over them is cheaper than a look at those.
+    // There are few outputs in comparison with the weights, so a pass over them is cheaper than a
+    // look at those.
     return add_activation(make_dense(request, {}), num_elements(request.outputs[0].shape),
                           activation);
   });

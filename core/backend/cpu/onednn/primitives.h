@@ -1,6 +1,6 @@
-// Kernels on oneDNN, of float32 but for integer_matmul: primitives, memory objects and reorders are
-// made when planned; running sets data handles. Activations are plain NHWC, weights HWIO or (k, m)
-// outside; where oneDNN prefers another weight layout, a reorder runs inside the kernel.
+// Kernels on oneDNN, of float32 but for integer_matmul. Primitives, memory objects and reorders are
+// made when they are planned; a run sets data handles. Activations are plain NHWC, weights are HWIO
+// or (k, m) outside; where oneDNN prefers another weight layout, a reorder runs inside the kernel.
 #pragma once
 
 #include "core/backend/backend.h"
@@ -10,11 +10,11 @@
 
 namespace kerascnn::cpu::onednn {
 
-// All throw LibraryError naming op, shapes and oneDNN's version where oneDNN can't make the
-// primitive.
+// All of them throw LibraryError, which names op, shapes and oneDNN's version, where oneDNN can't
+// make the primitive.
 std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request, const MatmulSizes& sizes);
 // Null where oneDNN has no fast kernel that is exact: without VNNI it adds pairs of products in 16
-// bits, which they may exceed.
+// bits, where they may overflow.
 std::unique_ptr<Kernel> plan_integer_matmul(const PlanRequest& request, const MatmulSizes& sizes);
 std::unique_ptr<Kernel> plan_dense(const PlanRequest& request);
 std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request, const Conv2DGeometry& geometry,

@@ -1,8 +1,8 @@
 // What the convolutions with pooling share that multiply cells of 2 x 2 pixels on tensor cores.
 //
 // A warp takes 8 cells, which are the 32 rows of its products: row 8 * p + g is pixel p of cell g.
-// So each thread holds all four pixels of its cell, and a patch of the source that it has read
-// serves every tap and pixel that needs it.
+// So each thread holds all four pixels of its cell, and it uses a patch of the source that it has
+// read for every tap and pixel that needs it.
 #pragma once
 
 #include "core/backend/cuda/convolution/conv_pool.cuh"
@@ -24,17 +24,18 @@ struct CellSource {
       : rows(2 * cell_rows + kernel - 1),
         columns(2 * cell_columns + kernel - 1),
         channels((source_channels + 7) / 8 * 8),
-        // Pairs of floats of cells that are neighbours, two pixels apart, fall into banks of their
-        // own: their distance is 8 or 24 more than a multiple of 32.
+        // Threads load pairs of floats of neighbouring cells, which are two pixels apart. That
+        // distance is 8 or 24 more than a multiple of 32, so that these loads fall into different
+        // banks.
         pixel(channels + 4) {}
 
   __host__ __device__ int64_t floats() const { return int64_t{rows} * columns * pixel; }
 };
 
-// A thread of a fragment sums over two of eight channels, which one load brings. Paired: channels
-// `member` and `member` + 4 were put side by side, and have been through unbiased_tf32(). Raw: the
-// source is as it was in memory; the thread takes channels 2 * `member` and the next, and the rows
-// of the weights change places instead.
+// A thread of a fragment sums over two of eight channels, which it gets with one load. Paired:
+// channels `member` and `member` + 4 were put side by side, and have been through unbiased_tf32().
+// Raw: the source is as it was in memory; the thread takes channels 2 * `member` and the next, and
+// the rows of the weights change places instead.
 enum class SourceForm { Paired, Raw };
 
 template <SourceForm kForm>
@@ -48,7 +49,7 @@ template <int kTiles>
 struct WeightPlaces {
   static constexpr int kOfEight = 8 * kTiles * 8;
 
-  // The place of channel `channel` and column `column`, counted from the tap's first float on.
+  // Where channel `channel` and column `column` are, counted from the tap's first float.
   __device__ __forceinline__ static int at(int channel, int column) {
     return channel / 8 * kOfEight + place_in_factor(channel % 8, column, kTiles * 8);
   }
@@ -62,7 +63,7 @@ __device__ __forceinline__ void multiply_cells(const float* source, const float*
                                                const CellSource& t, int first_depth, int depth_step,
                                                float (&sums)[2][kTiles][4]) {
   using Places = WeightPlaces<kTiles>;
-  // There are not enough registers for more rows of a larger kernel.
+  // A larger kernel leaves no registers for products of more rows.
   constexpr int kUnderWay = kKernel <= 3 ? 1 : 0;
   const int row_pitch = t.columns * t.pixel;
   const int tap_pitch = t.channels / 8 * Places::kOfEight;
@@ -83,7 +84,7 @@ __device__ __forceinline__ void multiply_cells(const float* source, const float*
     load_row(0);
 #pragma unroll
     for (int r = 0; r < kKernel; ++r) {
-      // The products of the row before may be under way; those before them have read what is
+      // The products of the row before may still be under way; those before them have read what is
       // replaced now.
       if constexpr (kWarpgroups) wait_for_products<kUnderWay>();
       load_row(r + 1);
@@ -130,7 +131,7 @@ struct WeightColumn {
 };
 
 // A thread's items are columns of one channel. Each thread starts with a different column, so that
-// few threads write to one bank.
+// few threads write to the same bank.
 struct ColumnsOfWeights : WeightColumn {
   int turn;
 
@@ -164,7 +165,7 @@ __device__ __forceinline__ void load_weights(const float* kernel, float* weights
 }
 
 // Activates the sums of a cell's four pixels, channels `at` and the next, and stores their maxima,
-// and where these are if somebody wants to know.
+// and where these are if the caller wants to know.
 template <bool kSimple, bool kIndex = true>
 __device__ __forceinline__ void store_maxima(const ConvPool& c, const float (&sums)[2][4],
                                              const float (&bias)[2], int64_t at, float* y,

@@ -42,7 +42,8 @@ class CudnnConvolution {
  public:
   explicit CudnnConvolution(const Conv2DCall& call);
 
-  // False where no engine takes the call, or not the one at this place of the heuristics' list.
+  // Returns false where no engine takes the call, or not the one at this place of the heuristics'
+  // list.
   bool build(std::optional<int> place);
   void run(const void* x, const void* kernel, const void* y, void* workspace,
            cudaStream_t stream) const;
@@ -147,10 +148,10 @@ bool CudnnConvolution::build(std::optional<int> place) {
   const Conv2DGeometry& g = call_.geometry;
   std::vector<std::string> unwanted_engines;  // of cuDNN 9.19
   if (call_.op == "conv2d_wgrad") {
-    // This one takes the padding before for the padding after as well.
+    // This engine takes the padding before for the padding after as well.
     if (g.pad_top != g.pad_bottom || g.pad_left != g.pad_right) unwanted_engines.push_back("eng1_");
-    // This one says of itself that it computes in float32, but is off by up to 6e-3 of the largest
-    // result with 5x5 kernels, by 2.5e-5 with 3x3 ones; others by some 1e-6.
+    // This engine says that it computes in float32, but it is off by up to 6e-3 of the largest
+    // result with 5x5 kernels, by 2.5e-5 with 3x3 ones; others are off by some 1e-6.
     if (call_.dtype == DType::Float32) unwanted_engines.push_back("eng17_");
   }
   graph_.deselect_engines(unwanted_engines);
@@ -170,7 +171,7 @@ bool CudnnConvolution::build(std::optional<int> place) {
 
 void CudnnConvolution::run(const void* x, const void* kernel, const void* y, void* workspace,
                            cudaStream_t stream) const {
-  // The frontend takes all pointers as writable; the operation writes its result only.
+  // The frontend takes all pointers as writable, but the operation writes its result only.
   std::unordered_map<TensorAttributes, void*> buffers = {
       {x_, const_cast<void*>(x)}, {kernel_, const_cast<void*>(kernel)}, {y_, const_cast<void*>(y)}};
   const int64_t result_bytes = result_->get_volume() * static_cast<int64_t>(itemsize(call_.dtype));
@@ -198,13 +199,13 @@ std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<
   const int64_t kernel_bytes =
       align(num_elements(g.kernel_shape()) * static_cast<int64_t>(itemsize(call.dtype)));
   const int64_t workspace_bytes = kernel_bytes + convolution->workspace_bytes();
-  // Workspace: the kernel in cuDNN's order, then cuDNN's own.
+  // The workspace holds the kernel in cuDNN's order, then what cuDNN itself needs.
   auto parts = [kernel_bytes](const KernelArgs& args) {
     char* base = static_cast<char*>(args.workspace);
     return std::pair<void*, void*>(base, base + kernel_bytes);
   };
 
-  constexpr bool keeps_state = true;  // for all that is known of a plan of cuDNN
+  constexpr bool keeps_state = true;  // nothing is known of what a plan of cuDNN keeps
   if (call.op == "conv2d_wgrad") {
     return make_kernel(
         convolution->description(),

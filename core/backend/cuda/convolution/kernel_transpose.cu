@@ -11,12 +11,13 @@ namespace {
 constexpr int kTile = 32;
 constexpr int kTileRows = kThreads / kTile;
 
-// Through a tile in shared memory, so that reads and writes are both of neighbouring elements.
+// Elements go through a tile in shared memory, so that reads and writes are both of neighbouring
+// elements.
 template <typename T>
 __global__ void transpose_kernel(const T* __restrict__ x, T* __restrict__ y, int64_t rows,
                                  int64_t columns, int64_t tiles_across, int64_t tiles) {
   begin_kernel();
-  __shared__ T tile[kTile][kTile + 1];  // + 1: a column of the tile lies in different banks
+  __shared__ T tile[kTile][kTile + 1];  // + 1: the elements of a column lie in different banks
   const int lane = threadIdx.x % kTile;
   const int line = threadIdx.x / kTile;
   for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {

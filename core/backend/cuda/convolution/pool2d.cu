@@ -10,8 +10,8 @@
 namespace kerascnn::cuda {
 namespace {
 
-// The geometry in 32 bits: index arithmetic per element is most of these kernels' work. Positions
-// inside one image always fit; whole tensors may not, so offsets are 64-bit.
+// The geometry in 32 bits, because index arithmetic per element is most of these kernels' work.
+// Positions inside one image always fit; whole tensors may not, so offsets are 64-bit.
 struct Pool {
   int input_height, input_width, channels, output_height, output_width;
   int window_height, window_width, stride_height, stride_width, pad_top, pad_left;
@@ -32,7 +32,7 @@ struct Pool {
         batch(g.batch) {}
 };
 
-// Where an element is: image n, row, column and the channels from channel on.
+// Where an element is: in image n, at row and column, with the channels from `channel` on.
 struct Position {
   int64_t n;
   int row, column, channel;
@@ -59,7 +59,7 @@ struct Position {
   }
 };
 
-// The windows that cover position p of an axis: first .. last - 1.
+// The windows that cover position p of an axis are first .. last - 1.
 __device__ __forceinline__ void covering_windows(int p, int pad, int window, int stride,
                                                  int outputs, int* first, int* last) {
   const int shifted = p + pad;
@@ -145,7 +145,7 @@ __global__ void max_pool_grad_kernel(const T* __restrict__ gy, const Index* __re
   }
 }
 
-// Elements of the input inside the window that starts at `start`.
+// How many elements of the input are inside the window that starts at `start`.
 __device__ __forceinline__ int inside(int start, int window, int extent) {
   return min(start + window, extent) - max(start, 0);
 }
@@ -201,7 +201,8 @@ __global__ void avg_pool_grad_kernel(const T* __restrict__ gy, T* __restrict__ g
   }
 }
 
-// Channels are taken four at a time where they divide; every buffer is aligned to 256 bytes.
+// Channels are taken four at a time where their number divides by four; every buffer is aligned to
+// 256 bytes.
 template <typename T, typename Function>
 auto with_vector_width(const Pool2DGeometry& g, Function&& function) {
   if (g.channels % 4 == 0) return function(std::integral_constant<int, 4>());

@@ -11,12 +11,12 @@
 
 namespace kerascnn::cuda {
 
-// The beginning of every kernel that make_early_kernel or make_summing_kernel launches first or
-// launch_waiting launches, before it touches memory: waits until all kernels that the launch
-// depends on have ended and their writes can be seen; returns at once where the launch was an
-// ordinary one. Then lets the next kernel start, and wait in turn. The order of these two matters:
-// a kernel that still reads what this one overwrites has ended before the next one starts, so that
-// no cache of a multiprocessor can hold old values for it.
+// Every kernel that make_early_kernel or make_summing_kernel launches first, or that launch_waiting
+// launches, begins with this, before it touches memory. It waits until all kernels that the launch
+// depends on have ended and their writes can be seen; where the launch was an ordinary one it
+// returns at once. Then it lets the next kernel start, and wait in turn. The order of these two
+// matters: a kernel that still reads what this one overwrites has ended before the next one starts,
+// so that no cache of a multiprocessor can hold old values for it.
 __device__ __forceinline__ void begin_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -24,9 +24,9 @@ __device__ __forceinline__ void begin_kernel() {
 #endif
 }
 
-// The same, with loads around it: number i comes before the wait where bit i of `settled` says that
-// nothing which may still run writes what it reads, else behind. What is loaded early costs no time
-// of the chain of kernels.
+// The same, with loads around it: load number i comes before the wait where bit i of `settled` says
+// that nothing which may still run writes what it reads, else after it. Loads before the wait do
+// not lengthen the chain of kernels.
 template <typename... Loads>
 __device__ __forceinline__ void begin_kernel(uint32_t settled, Loads... loads) {
 #pragma unroll 1  // code once, whenever it runs
@@ -54,7 +54,7 @@ void launch_waiting(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t st
   check(cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...), "cudaLaunchKernelEx");
 }
 
-// The same, early wherever the device allows it.
+// The same; the kernel starts early wherever the device allows it.
 template <typename... P, typename... A>
 void launch_early(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stream, A&&... args) {
   launch_waiting(kernel, grid, block, stream, Context::current().allows_early_starts(),

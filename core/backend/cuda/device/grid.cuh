@@ -12,8 +12,8 @@ __device__ __forceinline__ int64_t item_step() {
   return static_cast<int64_t>(gridDim.x) * blockDim.x;
 }
 
-// Quotient and remainder of sizes that are not negative; in 32 bits, which is several times faster,
-// where they fit.
+// Quotient and remainder of sizes that are not negative. Where they fit they are divided in 32
+// bits, which is several times faster.
 struct Division {
   int64_t quotient;
   int64_t remainder;

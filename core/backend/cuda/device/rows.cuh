@@ -42,7 +42,8 @@ struct RowThreads {
   }
 };
 
-// The larger one; passes over NaN, so that a row's NaN shows in its sum of exponentials instead.
+// Takes the larger one. It passes over NaN, so that a row's NaN shows in its sum of exponentials
+// instead.
 struct Largest {
   template <typename T>
   __device__ __forceinline__ T operator()(T a, T b) const {

@@ -1,11 +1,11 @@
-// Kernels over many tensors: a table of entries goes along as an argument, and blocks are dealt out
-// to stretches of the tensors.
+// Kernels over many tensors. They take a table of entries as an argument, and each block takes some
+// stretches of the tensors.
 #pragma once
 
 namespace kerascnn::cuda {
 
 // The number of the tensor that a stretch belongs to: the last one whose `first_stretch` is not
-// behind it. Tensors without elements have no stretches and are passed over.
+// behind it. This passes over tensors without elements, which have no stretches.
 template <typename Table>
 __device__ __forceinline__ int find_tensor(const Table& table, int stretch) {
   int low = 0, high = table.count;

@@ -14,7 +14,7 @@
 
 namespace kerascnn::cuda {
 
-// What a kernel computes in: float for the 16-bit types, the type itself else.
+// The type a kernel computes in: float for the 16-bit types, otherwise the type itself.
 template <typename T>
 struct Compute {
   using type = T;
@@ -125,7 +125,7 @@ decltype(auto) dispatch_index(std::string_view op, DType dtype, Function&& funct
   }
 }
 
-// For ops that only move elements: the unsigned type of the element's size.
+// For ops that only move elements: calls it with the unsigned type of the element's size.
 template <typename Function>
 decltype(auto) dispatch_size(DType dtype, Function&& function) {
   switch (itemsize(dtype)) {

@@ -20,7 +20,7 @@ __device__ __forceinline__ T activate(Activation activation, T x, T alpha) {
 }
 
 // The gradient before the activation, from the gradient g behind it and the activation's output y.
-// Only for activations whose gradient follows from their output.
+// This is only for activations whose gradient follows from their output.
 template <typename T>
 __device__ __forceinline__ T activation_gradient(Activation activation, T g, T y, T alpha) {
   switch (activation) {

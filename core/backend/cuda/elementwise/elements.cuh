@@ -53,7 +53,7 @@ struct ElementParams {
   Constant constants[kMaxElementConstants] = {};
   Instruction instructions[kMaxElementInstructions];
 
-  // Where a strided input has element `position` of the result.
+  // Where a strided input has the element at `position` of the result.
   __device__ __forceinline__ int64_t offset(int input, int64_t position) const {
     int64_t result = 0;
     for (int axis = axes - 1; axis > 0; --axis) {
@@ -80,8 +80,8 @@ struct DeviceRounding {
 
 using Floats = Vector<float, kWidth>;
 
-// Four elements of up to 32 bits as they lie in memory, packed. Conversion waits until all loads of
-// a thread are under way.
+// Four elements of up to 32 bits as they lie in memory, packed. They are converted only after all
+// loads of a thread are under way.
 struct Packed {
   uint32_t words[kWidth];
 };

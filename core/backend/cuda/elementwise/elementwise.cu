@@ -1,7 +1,7 @@
-// Every op of one element at a time, and fused groups of them: an interpreter of element programs.
+// Every op on one element at a time, and fused groups of them: an interpreter of element programs.
 // A program whose numbers all fit float runs on four elements a thread with registers of float; any
-// other, on one element a thread with registers of any dtype. Single ops on float32 have kernels of
-// their own (elementwise_single.cu).
+// other runs on one element a thread with registers of any dtype. Single ops on float32 have
+// kernels of their own (elementwise_single.cu).
 #include "core/backend/cuda/elementwise/elementwise.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@ namespace {
 constexpr int kElementThreads = 128;
 constexpr int kWarp = 32;
 
-// Ops of a few machine instructions. A kernel that knows only these is small enough to stay in the
-// instruction cache, which is worth more to a short program than anything else: the full
+// These ops take a few machine instructions. A kernel that knows only these is small enough to stay
+// in the instruction cache, which is worth more to a short program than anything else: the full
 // interpreter's code is fetched anew between the other kernels of a training step.
 KERASCNN_HOST_DEVICE constexpr bool is_compact(ElementOp op) {
   switch (op) {
@@ -142,7 +142,7 @@ __device__ __forceinline__ T apply_compact(ElementOp op, T a, T b) {
   return T();
 }
 
-// evaluate_element for programs of compact ops without float64.
+// This is evaluate_element for programs of compact ops without float64.
 __device__ __forceinline__ ElementValue evaluate_compact(const ElementInstruction& instruction,
                                                          const ElementValue* registers) {
   const ElementValue a = registers[instruction.operands[0]];
@@ -187,9 +187,9 @@ __global__ void __launch_bounds__(kElementThreads)
   }
 }
 
-// Programs on single elements, as metrics and losses end with. The lanes of one warp take an input,
-// an instruction and an output each, so that these come together, and the code is short: the
-// interpreters above spend more time on jumps through theirs than on one element.
+// Programs on single elements, such as metrics and losses end with. Each lane of one warp takes an
+// input, an instruction and an output, so that these come together, and the code is short: the
+// interpreters above would spend more time on jumps through their code than on one element.
 __global__ void __launch_bounds__(kWarp)
     interpret_scalars(const __grid_constant__ GeneralParams params) {
   static_assert(std::max({kMaxElementInputs, kMaxElementConstants, kMaxElementInstructions,
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kWarp)
   __shared__ ElementInstruction code[kMaxElementInstructions];
   const int lane = threadIdx.x;
   const int first_result = params.num_inputs + params.num_constants;
-  // Arguments are no memory that others write: they need not wait.
+  // Nothing writes a kernel's arguments, so reading them need not wait.
   if (lane < params.num_instructions) code[lane] = params.instructions[lane];
   if (lane < params.num_constants) registers[params.num_inputs + lane] = params.constants[lane];
   begin_kernel();
@@ -260,7 +260,7 @@ bool has_compact_ops(const ElementProgram& program) {
   return true;
 }
 
-// The element at every index of the result is the next one in memory.
+// Is the element at every index of the result the next one in memory?
 bool is_in_order(const BroadcastGeometry& g, size_t input) {
   int64_t expected = 1;
   for (size_t axis = g.extents.size(); axis-- > 0;) {
@@ -308,7 +308,7 @@ Params common_params(const PlanRequest& request, const ElementProgram& program,
   return params;
 }
 
-// Constants as their dtype rounds or wraps them.
+// Constants are rounded or wrapped as their dtype does.
 ElementValue constant_value(const ElementProgram& program, int i) {
   return make_element<DeviceRounding>(program.register_dtypes[program.first_constant() + i],
                                       program.constants[i]);
@@ -363,8 +363,8 @@ void set_buffers(const KernelArgs& args, Params& params) {
   }
 }
 
-// Kernels that wait by themselves start early where they are launched one by one as well: the
-// driver takes a sixth less time for it. In a graph the edges say which kernels do.
+// Kernels that wait by themselves also start early where they are launched one by one: the driver
+// takes a sixth less time for it. In a graph the edges say which kernels do.
 class EagerStart {
  public:
   bool on(cudaStream_t stream) const { return is_allowed_ && context_->is_own(stream); }
@@ -402,7 +402,7 @@ std::unique_ptr<Kernel> make_single(SingleElementLaunch launch, const FloatParam
   return make_early_kernel(std::move(description), run);
 }
 
-// A program of one instruction whose operands are the inputs in order.
+// Finds the launch for a program of one instruction whose operands are the inputs in order.
 SingleElementLaunch find_launch(const ElementProgram& program, const FloatParams& params) {
   if (program.num_instructions != 1 || program.num_outputs != 1 || program.num_constants != 0 ||
       params.axes != 0 || program.outputs[0] != program.first_result()) {
@@ -434,7 +434,7 @@ bool is_scaled_cast(const ElementProgram& program, const FloatParams& params) {
          program.outputs[0] == result + 1;
 }
 
-// A kernel compiled for this one program; null where there is none.
+// A kernel that is compiled for this one program; null where there is none.
 std::unique_ptr<Kernel> plan_compiled(const ElementProgram& program, FloatParams params,
                                       const std::string& description) {
   if (is_scaled_cast(program, params)) {

@@ -1,4 +1,4 @@
-// Element functions that are compiled for one op each: the ones that training runs most.
+// Element functions that are compiled for one op each: those that training runs most.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,7 +25,8 @@ struct SingleElementOp {
 // `early`: may it start before the kernel launched before it has ended?
 using SingleElementLaunch = void (*)(const SingleElementOp& call, cudaStream_t stream, bool early);
 
-// Null where there is none for these dtypes; the interpreter of element programs runs those.
+// Returns null where there is none for these dtypes; then the interpreter of element programs runs
+// the op.
 SingleElementLaunch find_single_element_launch(ElementOp op, DType operand, DType result);
 
 // A byte cast to float32 and multiplied by parameters[0].

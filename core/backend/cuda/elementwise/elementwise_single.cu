@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kElementThreads)
   }
 }
 
-// What images go through first: bytes to floats, scaled.
+// Images go through this first: bytes become floats and are scaled.
 __global__ void __launch_bounds__(kElementThreads)
     scaled_cast(const __grid_constant__ SingleElementOp call) {
   begin_kernel();

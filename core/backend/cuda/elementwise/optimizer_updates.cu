@@ -1,10 +1,10 @@
-// SGD and Adam over many parameters in one launch: a table of pointers goes along as the kernel's
-// argument, and blocks are dealt out to stretches of the tensors. More tensors than the largest
-// table has take several launches.
+// SGD and Adam over many parameters in one launch: a table of pointers is the kernel's argument,
+// and each block takes some stretches of the tensors. More tensors than the largest table has take
+// several launches.
 //
 // A gradient may be a stack of partial sums. Then threads above one another in a block add up
 // different copies, so that all loads are under way at once, and the sums are added from the top to
-// the bottom: always in the same order.
+// the bottom, which is always the same order.
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/ops/optimizer_updates.h"
 
@@ -24,14 +24,14 @@ namespace {
 constexpr int kUpdateThreads = 128;
 constexpr int kWidth = 4;  // elements that a thread loads at once
 constexpr int64_t kStretch = kUpdateThreads * kWidth;
-// How many threads take the copies of a stack: at least so many that each of them has one element
-// of the sum to update, at most so many that a row is a whole sector of memory.
+// How many threads take the copies of a stack. Each of them should have at least one element of the
+// sum to update, and a row of threads at least a whole sector of memory.
 constexpr int kLeastRows = kWidth;
 constexpr int kMostRows = 32;
 constexpr int kAhead = 4;  // loads of a stack that a thread has under way together
 constexpr int64_t kMostCopies = int64_t{1} << 30;
 // The larger table stays under 4 KiB, the limit for kernel arguments that every driver has; a short
-// one is faster to pass.
+// table is faster to pass.
 constexpr int kFewTensors = 8;
 constexpr int kMostTensors = 48;
 
@@ -107,8 +107,8 @@ __device__ __forceinline__ void load_gradient(const UpdateEntry<kSlots>& entry, 
   load_elements<T>(entry.gradient, at, entry.size, entry.vectorized, values);
 }
 
-// Each rule changes one element: values[0] is the parameter, the others its slots. read() gives
-// what lies in device memory and all elements share; prepare() computes from that, after the
+// Each rule changes one element: values[0] is the parameter, the others are its slots. read() gives
+// what lies in device memory and all elements share; prepare() computes from that after the
 // elements have been asked for, so that one does not wait for the other.
 template <typename C>
 struct Sgd {
@@ -153,8 +153,8 @@ struct Adam {
   C epsilon;
 
   __device__ __forceinline__ Inputs read() const { return {*learning_rate, *iterations}; }
-  // The step's factor. 1 - beta^t as -expm1(t log beta): the difference itself would lose most
-  // digits in the first steps.
+  // The step's factor. It takes 1 - beta^t as -expm1(t log beta), since the difference itself would
+  // lose most digits in the first steps.
   __device__ __forceinline__ C prepare(const Inputs& inputs) const {
     const C t = static_cast<C>(inputs.iterations + 1);
     const C correction_1 = -element::expm1(t * log_beta_1);
@@ -168,7 +168,7 @@ struct Adam {
   }
 };
 
-// The loads that may come before the wait, for begin_kernel().
+// These loads may come before the wait; see begin_kernel().
 constexpr uint32_t kRuleSettled = 1, kOldSettled = 2;
 
 template <typename T, typename Rule>
@@ -206,8 +206,8 @@ __device__ __forceinline__ void update_plain(const UpdateEntry<Rule::kSlots>& en
   }
 }
 
-// kWidth neighbouring elements of the copies first, first + rows, ...; beyond the last one what
-// changes no sum.
+// kWidth neighbouring elements of the copies first, first + rows, ...; beyond the last copy it
+// gives what changes no sum.
 template <typename T, int kSlots>
 __device__ __forceinline__ void load_copies(const UpdateEntry<kSlots>& entry, int64_t at, int first,
                                             compute_t<T> (&parts)[kAhead][kWidth]) {
@@ -297,7 +297,7 @@ template <typename T, typename Rule, typename Table>
 __global__ void __launch_bounds__(kUpdateThreads)
     update_tensors(const __grid_constant__ Table table, const __grid_constant__ Rule rule,
                    uint32_t settled) {
-  // Arguments are no memory that others write: reading them need not wait.
+  // Nothing writes a kernel's arguments, so reading them need not wait.
   const auto& entry = table.entries[find_tensor(table, blockIdx.x)];
   const int stretch = blockIdx.x - entry.first_stretch;
   if (entry.rows == 0) {
@@ -307,7 +307,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   }
 }
 
-// Where the buffers of tensor i are; the same numbering for both optimizers.
+// Where the buffers of tensor i are. Both optimizers number them in the same way.
 struct UpdateLayout {
   size_t count = 0;
   size_t parameter = 0;      // input of the first parameter
@@ -323,7 +323,8 @@ struct UpdateLayout {
   size_t new_output(int slot, size_t i) const { return static_cast<size_t>(slot) * count + i; }
 };
 
-// One turn of a thread's loads takes all copies, as far as the rows go; 0 for a plain gradient.
+// With so many rows one turn of a thread's loads takes all copies, as far as the rows go; 0 for a
+// plain gradient.
 int rows_for(int copies) {
   if (copies == 1) return 0;
   int rows = kLeastRows;

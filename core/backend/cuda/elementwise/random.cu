@@ -1,5 +1,5 @@
 // Random numbers (Philox, counted by the state {seed, counter}) and dropout. A thread takes one
-// Philox block, which is four elements.
+// Philox block, which gives four elements.
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/grid.cuh"
 #include "core/backend/cuda/device/types.cuh"

@@ -1,6 +1,6 @@
-// Many tensors rounded to 16 bits in one launch: a table of pointers goes along as the kernel's
-// argument, and blocks are dealt out to stretches of the tensors. More tensors than a table has
-// take several launches.
+// Many tensors are rounded to 16 bits in one launch: a table of pointers is the kernel's argument,
+// and each block takes some stretches of the tensors. More tensors than a table has take several
+// launches.
 #include <algorithm>
 
 #include "core/backend/cuda/device/begin.cuh"
@@ -39,7 +39,7 @@ static_assert(sizeof(CastTable) < 3968);
 template <typename T>
 __global__ void __launch_bounds__(kCastThreads)
     cast_tensors(const __grid_constant__ CastTable table) {
-  // Arguments are no memory that others write: reading them need not wait.
+  // Nothing writes a kernel's arguments, so reading them need not wait.
   const CastEntry& entry = table.entries[find_tensor(table, static_cast<int>(blockIdx.x))];
   begin_kernel();
   T* to = static_cast<T*>(entry.to);

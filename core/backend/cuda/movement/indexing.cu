@@ -16,15 +16,15 @@ namespace {
 
 constexpr int kCopyThreads = 128;  // batches are small: more blocks reach more of the GPU
 
-// Rows of `batch` become rows step * batch_size, ... of `out`, as far as there are such; rows of
-// `words` words. In place, only these rows are touched; otherwise the rest is copied from `buffer`.
-// It is one launch either way.
+// The rows of `batch` become rows step * batch_size, ... of `out`, as far as it has such rows; a
+// row has `words` words. In place, only these rows are touched; otherwise the rest is copied from
+// `buffer`. It is one launch either way.
 template <typename Word>
 __global__ void put_batch(const Word* buffer, const Word* __restrict__ batch,
                           const int64_t* __restrict__ step, Word* out, int64_t batch_size,
                           int64_t words, int64_t rows) {
   begin_kernel();
-  // Compared before it is multiplied: no step is too large.
+  // `step` is compared before it is multiplied, so no step is too large.
   const bool is_inside = batch_size > 0 && *step >= 0 && *step <= (rows - 1) / batch_size;
   const int64_t start = is_inside ? *step * batch_size * words : rows * words;
   const int64_t end = min(start + batch_size * words, rows * words);
@@ -54,8 +54,8 @@ __global__ void gather(const Word* __restrict__ x, const Index* __restrict__ ind
 
 constexpr int kSums = 4;  // sums that a thread of gather_grad carries
 
-// gy (outer, count, inner) is added up into gx (outer, length, inner), which is zero before. The
-// block of the first position that names a row adds up all of the row's gradients, in order: no two
+// Adds gy (outer, count, inner) up into gx (outer, length, inner), which is zero before. The block
+// of the first position that names a row adds up all of the row's gradients, in order: no two
 // blocks write one element.
 template <typename T, typename Index>
 __global__ void __launch_bounds__(kThreads)
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A row of zeros for an index outside [0, depth), as in Keras.
+// An index outside [0, depth) gives a row of zeros, as in Keras.
 template <typename Word, typename Index>
 __global__ void one_hot(const Index* __restrict__ indices, Word* __restrict__ y, int64_t size,
                         int64_t depth, Word one) {
@@ -158,7 +158,7 @@ AxisGeometry gathered_axis(const PlanRequest& request, const Shape& shape) {
                             static_cast<int64_t>(shape.size())));
 }
 
-// The word to copy with: `widest` where both buffers are aligned to it.
+// The word to copy with is `widest` where both buffers are aligned to it.
 int64_t word_for(const KernelArgs& args, int64_t widest, int64_t item) {
   const bool aligned = is_aligned(args.inputs[0], widest) && is_aligned(args.outputs[0], widest);
   return aligned ? widest : item;
@@ -225,7 +225,7 @@ std::unique_ptr<Kernel> plan_one_hot(const PlanRequest& request) {
   });
 }
 
-// buffer (n, ...), batch (m, ...), step int64 () -> the buffer
+// (buffer (n, ...), batch (m, ...), step int64 ()) -> the buffer
 std::unique_ptr<Kernel> plan_put_batch(const PlanRequest& request) {
   const TensorSpec& buffer = request.inputs[0];
   const int64_t rows = buffer.shape[0];

@@ -1,5 +1,5 @@
-// transpose, broadcast_to, concatenate, slice and slice_grad: they move elements, whatever their
-// dtype.
+// transpose, broadcast_to, concatenate, slice and slice_grad, which only move elements, whatever
+// their dtype.
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/grid.cuh"
 #include "core/backend/cuda/device/types.cuh"
@@ -48,7 +48,7 @@ std::unique_ptr<Kernel> plan_strided(const char* op, DType dtype, StridedGeometr
   };
   const StridedReading narrow = reading(static_cast<int64_t>(itemsize(dtype)));
   int64_t bytes = narrow.bytes;
-  // Two neighbours that always move together are one element of twice the size.
+  // Two neighbours that always move together count as one element of twice the size.
   while (bytes < kWidestWord && can_halve(g)) {
     bytes *= 2;
     g.size /= 2;
@@ -100,7 +100,7 @@ __global__ void transpose_tiles(const T* __restrict__ x, T* __restrict__ y, int6
   }
 }
 
-// Transposed matrices, one or a batch of them, as a merged geometry shows them.
+// Is it a transposed matrix, or a batch of them, as a merged geometry shows it?
 bool is_batched_transpose(const StridedGeometry& g) {
   const size_t axes = g.extents.size();
   if (axes != 2 && axes != 3) return false;
@@ -151,7 +151,7 @@ __global__ void concatenate_parts(Word* __restrict__ y,
   }
 }
 
-// widths: each input's contiguous bytes per row. One launch for every kMaxParts inputs.
+// widths: each input's contiguous bytes per row. Every kMaxParts inputs take one launch.
 template <typename Word>
 void launch_concatenate(const KernelArgs& args, const std::vector<int64_t>& widths, int64_t outer,
                         int64_t row_bytes) {
@@ -191,7 +191,7 @@ struct SliceGradient {
   int64_t size = 0;
 };
 
-// One pass over gx: each element finds its place in gy, or is zero.
+// One pass over gx, in which each element finds its place in gy, or is zero.
 template <typename T>
 __global__ void slice_grad(const T* __restrict__ gy, T* __restrict__ gx,
                            const __grid_constant__ SliceGradient g) {

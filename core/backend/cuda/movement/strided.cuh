@@ -35,7 +35,8 @@ struct StridedIndex {
   __device__ __forceinline__ int64_t operator()(int64_t position) const {
     int64_t result = offset;
     for (int axis = axes - 1; axis > 0; --axis) {
-      // 32-bit division where it fits: several times faster, and nearly always enough.
+      // A 32-bit division where the numbers fit, which is nearly always: it is several times
+      // faster.
       int64_t quotient;
       if (((position | extents[axis]) >> 32) == 0) {
         quotient = static_cast<uint32_t>(position) / static_cast<uint32_t>(extents[axis]);

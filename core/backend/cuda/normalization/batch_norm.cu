@@ -19,10 +19,10 @@ namespace {
 
 constexpr int kColumnThreads = 1024;
 constexpr int kBatch = 8;  // rows that a thread loads before it uses them
-constexpr int kWidth = 4;  // channels that a thread of the second launch takes where they divide
+constexpr int kWidth = 4;  // channels of a thread of the second launch, where they divide
 
-// `lanes` threads side by side, a power of two, take neighbouring channels; the others take other
-// rows.
+// `lanes` threads side by side, a power of two, take neighbouring channels; the other threads take
+// other rows.
 struct ColumnGeometry {
   int64_t rows = 0;
   int64_t channels = 0;
@@ -43,7 +43,7 @@ ColumnGeometry column_geometry(const TensorSpec& x) {
   g.rows = g.channels > 0 ? num_elements(x.shape) / g.channels : 0;
   g.lanes = lanes_for(g.channels);
   g.tiles = std::max<int64_t>(1, ceil_div(g.channels, g.lanes));
-  // One block for each multiprocessor, each with at least one full batch of loads.
+  // There is one block for each multiprocessor, and each has at least one full batch of loads.
   const int64_t wanted = ceil_div(Context::current().multiprocessors(), g.tiles);
   const int64_t most = g.rows / (kColumnThreads / g.lanes * kBatch);
   g.splits = std::max<int64_t>(1, std::min(wanted, most));
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * g.lanes + lane;
   const bool is_inside = channel < g.channels;
 
-  // The values of one channel's rows, together in the thread of row 0.
+  // Merges the values of one channel's rows; the thread of row 0 has the result.
   const auto merge_rows = [&](const Value& value) {
     shared[threadIdx.x] = value;
     __syncthreads();
@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(kColumnThreads)
 }
 
 // Mean and sum of squared deviations, merged as Chan, Golub and LeVeque do ("Updating formulae and
-// a pairwise algorithm for computing sample variances", 1979): exact where a plain sum of squares
-// would cancel.
+// a pairwise algorithm for computing sample variances", 1979). This is exact where a plain sum of
+// squares would cancel.
 template <typename T>
 struct Statistics {
   using C = compute_t<T>;
@@ -226,8 +226,8 @@ struct GradientSums {
 };
 
 // A Map has channel(c), which loads what a channel's elements share, and apply(shared, at, result),
-// which computes kVector neighbouring elements. Blocks of kThreads; lanes as in ColumnGeometry, of
-// vectors.
+// which computes kVector neighbouring elements. Blocks have kThreads threads; their lanes are those
+// of ColumnGeometry, of vectors.
 template <typename T, int kVector, typename Map>
 __global__ void __launch_bounds__(kThreads)
     map_columns(const __grid_constant__ Map map, T* __restrict__ y, int64_t rows, int64_t channels,
@@ -332,7 +332,7 @@ void launch_map(const Map& map, T* y, const ColumnGeometry& g, bool aligned, cud
   }
 }
 
-// What a planned reduction keeps: tickets of its blocks, and a workspace of two rows of channel
+// A planned reduction keeps the tickets of its blocks, and its workspace has two rows of channel
 // results and the parts of the splits.
 template <typename Reduction>
 struct ColumnPlan {

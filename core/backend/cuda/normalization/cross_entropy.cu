@@ -1,5 +1,5 @@
-// Cross-entropy of integer labels with probabilities or logits, and the gradients: a warp or a
-// block per row.
+// Cross-entropy of integer labels with probabilities or logits, and the gradients; each row has a
+// warp or a block.
 //
 // A label outside [0, classes) gives NaN in its row's loss and gradient; nothing is read out of
 // bounds.
@@ -89,8 +89,9 @@ __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
   }
 }
 
-// `exact`: the log-softmax itself, not the logarithm of a clipped probability. With the loss's
-// gradient `gy` it makes the gradient of the logits too, from the probabilities as they are stored.
+// With `exact` the loss is the log-softmax itself, not the logarithm of a clipped probability. With
+// the loss's gradient `gy` the kernel makes the gradient of the logits too, from the probabilities
+// as they are stored.
 template <typename T, typename Label, int kLanes>
 __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
     sparse_softmax_cross_entropy(const T* logits, const Label* __restrict__ labels,
@@ -136,7 +137,7 @@ __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
   }
 }
 
-// One thread per element.
+// Each thread has one element.
 template <typename T, typename Label>
 __global__ void sparse_softmax_cross_entropy_grad(const T* __restrict__ gy, const T* probabilities,
                                                   const Label* __restrict__ labels, T* gradient,

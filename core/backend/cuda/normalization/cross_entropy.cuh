@@ -1,5 +1,5 @@
-// Softmax, its cross-entropy with a label and the gradient of the logits, of a row of up to 32
-// classes that eight threads have.
+// Softmax, its cross-entropy with a label and the gradient of the logits, for a row of up to 32
+// classes that eight threads share.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct CrossEntropyColumns {
 
 struct CrossEntropy {
   float low, high;  // probabilities are clipped to these
-  bool exact;       // the log-softmax itself, not the logarithm of a clipped probability
+  bool exact;       // the loss is the log-softmax itself, not the log of a clipped probability
 
   explicit CrossEntropy(double epsilon)
       : low(static_cast<float>(epsilon)),
@@ -28,8 +28,8 @@ struct CrossEntropy {
         exact(epsilon == 0.0) {}
 
   // Eight neighbouring threads, at multiples of eight, call this together, each with four
-  // neighbouring columns; what lies in columns from `classes` on does not matter. `gy` is the
-  // gradient of the loss. NaN for a label that is none of the classes.
+  // neighbouring columns; the content of columns from `classes` on does not matter. `gy` is the
+  // gradient of the loss. A label that is none of the classes gives NaN.
   __device__ __forceinline__ CrossEntropyColumns operator()(const float (&logits)[4], int column,
                                                             int classes, int64_t label,
                                                             float gy) const {
@@ -45,7 +45,7 @@ struct CrossEntropy {
     largest = reduce(lanes, largest, Largest());
     CrossEntropyColumns result;
     float total = 0.0f;
-    float at_label = 0.0f, power_at_label = 0.0f;  // in the thread that has the label's column
+    float at_label = 0.0f, power_at_label = 0.0f;  // for the column of the label
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       float& power = result.probabilities[j];

@@ -1,9 +1,10 @@
-// CTC loss and its gradient in three launches: what normalizes each frame's logits; the forward and
-// the backward recurrence, a block each for a sample; and the gradient, a warp for each frame.
+// CTC loss and its gradient in three launches: the first normalizes each frame's logits; the second
+// is the forward and the backward recurrence, with a block for each sample; the third is the
+// gradient, with a warp for each frame.
 //
-// Every sum has one order, and no thread writes what another one adds to: the same input gives the
-// same bits. A length or a counted label that is out of range makes its sample's loss and gradient
-// NaN; nothing is read out of bounds.
+// Every sum has one order, and no thread writes what another one adds to, so the same input gives
+// the same bits. A length or a counted label that is out of range makes its sample's loss and
+// gradient NaN; nothing is read out of bounds.
 #include "core/ops/ctc_loss.h"
 
 #include <limits>
@@ -20,7 +21,7 @@ namespace kerascnn::cuda {
 namespace {
 
 constexpr int64_t kMaxThreads = 512;
-// Two rows of states in shared memory, which every kernel can have without asking.
+// Two rows of states in shared memory; every kernel can have that much without asking.
 constexpr int64_t kMaxSharedBytes = 48 * 1024;
 
 template <typename T>
@@ -78,7 +79,7 @@ struct Sample {
   }
 };
 
-// The same answer in all of a block's threads.
+// All of a block's threads get the same answer.
 template <typename T, typename Label>
 __device__ bool is_valid(const CtcArguments<T, Label>& a, const Sample<T, Label>& sample) {
   if (sample.length < 0 || sample.length > a.sizes.labels || sample.frames < 0 ||
@@ -115,8 +116,8 @@ __global__ void __launch_bounds__(RowThreads<32>::kBlock)
   }
 }
 
-// alpha(t, s): the logarithm of the probability of all paths that are in s in frame t. `rows` are
-// two rows in turn, `all` keeps every row where it is not null.
+// alpha(t, s) is the logarithm of the probability of all paths that are in s in frame t. `rows` are
+// two rows that are used in turn; `all` keeps every row where it is not null.
 template <typename T, typename Label>
 __device__ T forward(const Sample<T, Label>& sample, T* rows, T* all, int64_t stride) {
   const int64_t states = sample.states();
@@ -135,7 +136,7 @@ __device__ T forward(const Sample<T, Label>& sample, T* rows, T* all, int64_t st
       row[s] = value;
       if (all != nullptr) all[t * stride + s] = value;
     }
-    // One is enough: the row that is written next was last read before this.
+    // One barrier is enough: the row that is written next was last read before this.
     __syncthreads();
   }
   const T* last = rows + (sample.frames - 1) % 2 * stride;
@@ -143,7 +144,7 @@ __device__ T forward(const Sample<T, Label>& sample, T* rows, T* all, int64_t st
                      -infinity<T>());
 }
 
-// beta(t, s): the logarithm of the probability of the frames after t for paths that are in s in
+// beta(t, s) is the logarithm of the probability of the frames after t for paths that are in s in
 // frame t. The rows hold beta with the emission of their own frame.
 template <typename T, typename Label>
 __device__ void backward(const Sample<T, Label>& sample, T* rows, T* all, int64_t stride) {
@@ -165,7 +166,8 @@ __device__ void backward(const Sample<T, Label>& sample, T* rows, T* all, int64_
   }
 }
 
-// A block for each sample and direction (blockIdx.y): forward, and backward for the gradient.
+// There is a block for each sample and direction (blockIdx.y): forward, and backward for the
+// gradient.
 template <typename T, typename Label>
 __global__ void __launch_bounds__(kMaxThreads) recurrences(const CtcArguments<T, Label> a) {
   extern __shared__ double shared[];
@@ -193,8 +195,8 @@ __global__ void __launch_bounds__(kMaxThreads) recurrences(const CtcArguments<T,
   }
 }
 
-// A warp's share in the gradient of one frame: each lane adds up the states of its own classes, a
-// class belonging to the first label that names it.
+// A warp's share in the gradient of one frame: each lane adds up the states of its own classes. A
+// class belongs to the first label that names it.
 template <typename T, typename Label>
 __device__ void subtract_paths(const Sample<T, Label>& sample, const T* alpha, const T* beta,
                                T likelihood, T* gradient) {
@@ -219,7 +221,7 @@ __device__ void subtract_paths(const Sample<T, Label>& sample, const T* alpha, c
   }
 }
 
-// A warp for each frame: the probability of each class, less its share in the paths.
+// A warp computes each frame: the probability of each class, less its share in the paths.
 template <typename T, typename Label>
 __global__ void __launch_bounds__(RowThreads<32>::kBlock)
     frame_gradients(const CtcArguments<T, Label> a) {
@@ -232,7 +234,7 @@ __global__ void __launch_bounds__(RowThreads<32>::kBlock)
     const int64_t frame = at.remainder;
     const T likelihood = a.outcome[at.quotient];
     T* gradient = a.gradient + row * classes;
-    // The lengths of a sample out of range are not to be relied on: it is NaN in every frame.
+    // The lengths of a sample out of range can't be relied on, so it is NaN in every frame.
     const bool is_out_of_range = likelihood == infinity<T>();
     const bool counts = is_out_of_range || frame < sample.frames;
     const bool has_paths = !is_out_of_range && likelihood > -infinity<T>();

@@ -13,7 +13,7 @@
 namespace kerascnn::cuda {
 namespace {
 
-// Rows that fit into registers: each lane holds kItems elements, so x is read once. y may be x.
+// For rows that fit into registers: each lane holds kItems elements, so x is read once. y may be x.
 template <typename T, bool kLog, int kItems>
 __global__ void __launch_bounds__(RowThreads<32>::kBlock)
     softmax_short_rows(const T* x, T* y, int64_t rows, int length) {
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(RowThreads<kLanes>::kBlock)
   }
 }
 
-// Lines along an axis that is not the last: neighbouring threads take neighbouring lines.
+// For lines along an axis that is not the last: neighbouring threads take neighbouring lines.
 template <typename T, bool kLog>
 __global__ void softmax_lines(const T* x, T* y, AxisGeometry g) {
   begin_kernel();
@@ -148,7 +148,7 @@ __global__ void softmax_grad_lines(const T* gy, const T* y, T* gx, AxisGeometry 
 }
 
 constexpr int kLineThreads =
-    64;  // small blocks: lines are few and long, so they spread over the GPU
+    64;  // small blocks: lines are few and long, so they should spread over the GPU
 
 AxisGeometry softmax_geometry(const PlanRequest& request) {
   const Shape& shape = request.outputs[0].shape;

@@ -1,5 +1,5 @@
-// y (rows, channels) = activation(y + bias), in place: the end of a product or convolution whose
-// library has no epilogue for it.
+// y (rows, channels) = activation(y + bias), in place. It ends a product or convolution whose
+// library has no epilogue for that.
 #pragma once
 
 #include <cuda_runtime_api.h>

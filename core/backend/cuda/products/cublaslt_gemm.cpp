@@ -32,7 +32,7 @@ cudaDataType_t data_type(const std::string& op, DType dtype) {
 
 DType result_dtype(DType dtype) { return dtype == DType::Int8 ? DType::Int32 : dtype; }
 
-// The factors 1 and 0 are of the type that products are summed in.
+// The factors 1 and 0 have the type that products are summed in.
 DType scale_dtype(DType dtype) {
   const bool is_float = dtype == DType::Float16 || dtype == DType::BFloat16;
   return is_float ? DType::Float32 : result_dtype(dtype);
@@ -125,7 +125,7 @@ void CublasLtGemm::choose_algorithm(int rank) {
   const std::string call =
       message(op_, ": cublasLtMatmulAlgoGetHeuristic for (", shape_.m, ", ", shape_.k, ") @ (",
               shape_.k, ", ", shape_.n, "), batch ", shape_.batch);
-  // Which sizes of integers it takes is for the library to say; there is an own kernel for others.
+  // The library says which sizes of integers it takes; there is an own kernel for others.
   const bool is_refused = status == CUBLAS_STATUS_NOT_SUPPORTED || found == 0;
   if (scale_dtype_ == DType::Int32 && is_refused) return;
   check(status, call);

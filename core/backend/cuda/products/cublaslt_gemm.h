@@ -1,5 +1,6 @@
-// One planned matrix product through cuBLASLt: row-major matrices, optional bias in the epilogue.
-// Products of int8 are summed in int32. Its relu is not used: a maximum with 0 turns NaN into 0.
+// One planned matrix product through cuBLASLt, of row-major matrices, with an optional bias in the
+// epilogue. Products of int8 are summed in int32. Its relu is not used, since a maximum with 0
+// turns NaN into 0.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,7 @@ class CublasLtGemm {
   void run(const void* a, const void* b, const void* bias, void* c, void* workspace,
            cudaStream_t stream);
   // False where the heuristics' list is shorter than the rank, or has nothing for a product of
-  // integers: nothing can be run then.
+  // integers. Then there is nothing to run.
   bool has_algorithm() const { return has_algorithm_; }
   int64_t workspace_bytes() const { return workspace_bytes_; }
   std::string description() const;

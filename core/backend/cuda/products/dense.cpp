@@ -1,5 +1,6 @@
-// dense = activation(x @ w + bias): an own kernel where the product is small or has few columns,
-// else one cuBLASLt product, with the bias in its epilogue where nothing else follows.
+// dense = activation(x @ w + bias). An own kernel computes it where the product is small or has few
+// columns, otherwise one cuBLASLt product, with the bias in its epilogue where nothing else
+// follows.
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/plans.h"
 #include "core/backend/cuda/products/bias_activation.h"
@@ -31,8 +32,8 @@ std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
     });
   }
 
-  // cuBLASLt's epilogues don't exist for float64, and its relu gives 0 for NaN: bias and activation
-  // follow in a kernel of their own.
+  // cuBLASLt's epilogues don't exist for float64, and its relu gives 0 for NaN. There bias and
+  // activation follow in a kernel of their own.
   const bool in_epilogue =
       has_bias && dtype != DType::Float64 && activation.kind == Activation::Linear;
   const bool finishes = !in_epilogue && (has_bias || activation.kind != Activation::Linear);

@@ -14,8 +14,8 @@ constexpr int kPerThread = 4;  // rows and columns, 16 apart
 constexpr int kAcross = kTile / kPerThread;
 static_assert(kAcross * kAcross == kThreads);
 
-// A matrix of `lines` lines (rows of the first one, columns of the second) along which products
-// are summed: element k of a line is at line * line_step + k * k_step. One of the steps is 1.
+// A matrix of `lines` lines (rows of the first one, columns of the second) along which products are
+// summed: element k of a line is at line * line_step + k * k_step. One of the steps is 1.
 struct Lines {
   const int8_t* data;
   int64_t count;
@@ -23,7 +23,7 @@ struct Lines {
   int64_t k_step;
 };
 
-// Four neighbours along the summed axis as one word; what lies beyond the matrix is 0.
+// Loads four neighbours along the summed axis as one word; elements beyond the matrix are 0.
 __device__ __forceinline__ uint32_t load_word(const Lines& from, int64_t line, int64_t k,
                                               int64_t k_size) {
   if (line >= from.count || k >= k_size) return 0;
@@ -39,8 +39,8 @@ __device__ __forceinline__ uint32_t load_word(const Lines& from, int64_t line, i
   return word;
 }
 
-// One tile of both matrices, word by line. Neighbouring threads read neighbouring memory: words of
-// one line where a line is contiguous, else one word of neighbouring lines.
+// Loads one tile of both matrices, word by line. Neighbouring threads read neighbouring memory:
+// words of one line where a line is contiguous, otherwise one word of neighbouring lines.
 __device__ __forceinline__ void load_tile(uint32_t (&tile)[kWords][kTile + 1], const Lines& from,
                                           int64_t first, int64_t k, int64_t k_size) {
 #pragma unroll

@@ -1,4 +1,4 @@
-// Products of int8 matrices with an own kernel: any sizes, either matrix transposed.
+// Products of int8 matrices by an own kernel, for any sizes; either matrix may be transposed.
 #pragma once
 
 #include <memory>

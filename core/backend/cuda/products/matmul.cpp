@@ -1,5 +1,6 @@
-// matmul: own kernels where the product is small or a matrix has few columns, else cuBLASLt.
-// integer_matmul: cuBLASLt where it takes the sizes, else an own kernel.
+// matmul: own kernels compute it where the product is small or a matrix has few columns, cuBLASLt
+// otherwise. integer_matmul: cuBLASLt computes it where it takes the sizes, an own kernel
+// otherwise.
 #include "core/backend/cuda/convolution/kernel_transpose.h"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/plans.h"
@@ -36,7 +37,7 @@ std::unique_ptr<Kernel> make_zero_fill(int64_t bytes) {
 }
 
 // cuBLASLt multiplies integers only where both matrices are contiguous along the summed axis, and
-// in words of 4: a second matrix that lies the other way is transposed first.
+// in words of 4. A second matrix that lies the other way is transposed first.
 std::unique_ptr<Kernel> plan_integer_gemm(const GemmShape& given, int rank) {
   if (given.transpose_a || given.k % 4 != 0 || given.n % 4 != 0) return nullptr;
   if (given.batch > 1 && !given.transpose_b) return nullptr;
@@ -95,7 +96,7 @@ std::unique_ptr<Kernel> plan_integer_matmul(const PlanRequest& request) {
   const KernelCandidate own{"kerascnn integer product",
                             [&] { return plan_own_integer_matmul(shape); }};
   std::vector<KernelCandidate> candidates;
-  // The library's transposition and start are not worth it for few products.
+  // For few products, the library's transposition and start are not worth it.
   if (shape.num_products() < kFewProducts) candidates.push_back(own);
   add_gemm_candidates(candidates, [&](int rank) { return plan_integer_gemm(shape, rank); });
   if (shape.num_products() >= kFewProducts) candidates.push_back(own);

@@ -1,7 +1,7 @@
-// What the small products do with their sums: an end gets four neighbouring columns of a row at a
+// What the small products do with their sums. An end gets four neighbouring columns of a row at a
 // time. Eight neighbouring threads, at multiples of eight, have a row's 32 columns and call it
 // together. An end with `store_column_sum` also gets the sums over the rows of the second factor,
-// each once.
+// each of them once.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ __device__ __forceinline__ void add_bias(float (&values)[4], const float* __rest
 }
 
 // activation(sum + bias). The rare activations would be most of the kernel's code, in the way of
-// the rest, and have a kernel of their own (kAny).
+// the rest, so they have a kernel of their own (kAny).
 template <bool kAny>
 struct ActivationEnd {
   float* y;
@@ -66,7 +66,7 @@ struct ActivationEnd {
   }
 };
 
-// The sum is a gradient behind an activation with these outputs; before it goes to y.
+// The sum is a gradient behind an activation with these outputs; y gets the gradient before it.
 template <bool kAny>
 struct ActivationGradientEnd {
   float* y;

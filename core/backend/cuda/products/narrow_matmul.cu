@@ -11,8 +11,8 @@ namespace {
 constexpr int kMaxNarrow = 16;
 constexpr int64_t kMaxRows = 4096;  // of the sum over a batch that one block takes
 
-// y (m, n) = activation(a (m, k) @ b (k, n) + bias). A block makes one row; its threads share the
-// sum over k.
+// y (m, n) = activation(a (m, k) @ b (k, n) + bias). A block computes one row; its threads share
+// the sum over k.
 template <int kN>
 __global__ void __launch_bounds__(kThreads)
     narrow_product(const float* __restrict__ a, const float* __restrict__ b,
@@ -51,7 +51,7 @@ constexpr int kColumns = 32;  // of a, per block
 constexpr int kGroups = kThreads / kColumns;
 constexpr int kChunk = 128;  // rows of b in shared memory at a time
 
-// y (m, n) = a^T @ b of a (k, m), b (k, n). A thread takes one column of a and an eighth of the
+// y (m, n) = a^T @ b for a (k, m), b (k, n). A thread takes one column of a and an eighth of the
 // rows.
 template <int kN>
 __global__ void __launch_bounds__(kThreads)
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
   begin_kernel();
   __shared__ float rows[kChunk * kN];
   __shared__ float shared[kGroups][kColumns]
-                         [kN + 1];  // + 1: neighbouring columns in different banks
+                         [kN + 1];  // + 1: neighbouring columns are in different banks
   const int lane = threadIdx.x % kColumns;
   const int group = threadIdx.x / kColumns;
   const int64_t column = blockIdx.x * static_cast<int64_t>(kColumns) + lane;
@@ -97,8 +97,8 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr int kRowsPerBlock = 8;
 
-// y (m, n) = a (m, k) @ b^T of b (n, k) with a short k. A thread keeps one row of b and makes one
-// column of y.
+// y (m, n) = a (m, k) @ b^T for b (n, k) with a short k. A thread keeps one row of b and computes
+// one column of y.
 template <int kK>
 __global__ void __launch_bounds__(kThreads)
     short_product(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ y,
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Calls function with the smallest compiled width that holds `n`; ten classes are the commonest.
+// Calls function with the smallest compiled width that holds `n`; ten classes are the most common.
 template <typename Function>
 auto with_width(int64_t n, Function&& function) {
   if (n <= 4) return function(std::integral_constant<int, 4>());

@@ -1,5 +1,5 @@
 // Products of float32 matrices of which one has only a few columns: the classifier at a network's
-// end, and its two gradients. One launch each, where cuBLASLt splits the sum over two.
+// end, and its two gradients. Each takes one launch, while cuBLASLt splits the sum over two.
 #pragma once
 
 #include <memory>

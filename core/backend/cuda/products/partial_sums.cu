@@ -9,7 +9,7 @@ namespace kerascnn::cuda {
 namespace {
 
 // kLanes threads side by side take neighbouring elements. The rows of a block share an element's
-// splits: a chain of dependent additions costs more than their number.
+// splits, because a chain of dependent additions costs more than their number.
 template <typename T, int kLanes>
 __global__ void sum_partials_kernel(const compute_t<T>* __restrict__ partial, T* __restrict__ y,
                                     T* __restrict__ rest, int64_t first_rest, int splits,
@@ -54,7 +54,7 @@ void launch_sum_partials(DType dtype, const void* partial, void* y, int64_t spli
                    static_cast<const compute_t<T>*>(partial), static_cast<T*>(y),
                    static_cast<T*>(rest), size, static_cast<int>(splits), total);
     };
-    // Many partial results want many rows; 8 floats are still a whole memory sector.
+    // Many partial results need many rows; 8 floats are still a whole memory sector.
     if (splits > 64) {
       launch(std::integral_constant<int, 8>());
     } else {

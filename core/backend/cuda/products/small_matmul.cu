@@ -1,9 +1,9 @@
-// Small matrix products are bound by latency: how many dependent trips to memory one after another,
-// not how much arithmetic. So every warp takes a 32 x 32 tile of the result and a short piece of
-// the sum, loads all of that straight into the registers of its tensor-core fragments, and the
-// pieces are added up over a block's warps and then over the blocks that share the tile: a cluster
-// of them through shared memory, or, where the device has no clusters, the last one to finish.
-// Both add in a fixed order.
+// Latency limits small matrix products: the number of dependent trips to memory counts, not the
+// arithmetic. So every warp takes a 32 x 32 tile of the result and a short piece of the sum, and
+// loads all of that straight into the registers of its tensor-core fragments. The pieces are added
+// up over a block's warps and then over the blocks that share the tile: by a cluster of them
+// through shared memory, or, where the device has no clusters, by the last one to finish. Both add
+// in a fixed order.
 #include "core/backend/cuda/products/small_matmul.h"
 
 #include "core/backend/cuda/device/begin.cuh"
@@ -24,7 +24,7 @@ constexpr int kUnit = 16;       // of the summed axis, loaded by a warp at once
 constexpr int kUnits = 2;       // that a warp loads at once
 constexpr int kMaxWarps = 8;    // of a block; they share the sum
 constexpr int kMaxSplits = 16;  // blocks that share a tile: the largest cluster
-// A tile as 256 vectors of 4. In shared memory the vectors lie as the fragments have them, 8 rows
+// A tile is 256 vectors of 4. In shared memory the vectors lie as the fragments have them, 8 rows
 // of one vector per lane, padded so that pairs of rows fall into different banks.
 constexpr int kVectors = kTile * kTile / 4;
 constexpr int kPaddedLanes = 36;
@@ -42,15 +42,15 @@ size_t shared_bytes(int warps) {
 }
 
 // What a lane needs of a matrix for one unit: values[i][e] is row 4 * group + i at k = 4 * member +
-// e. The fragments' own orders of rows and of the summed axis are free as long as both matrices
-// agree; this one makes every load a vector, whichever axis is contiguous (`kRows`: the rows').
+// e. Any order of rows and of the summed axis is right as long as both matrices have the same; this
+// one makes every load a vector, whichever axis is contiguous (the rows' with `kRows`).
 template <bool kRows>
 __device__ __forceinline__ void load_unit(float (&values)[4][4], const float* __restrict__ matrix,
                                           int row, int rows, int k, int k_end, int k_size,
                                           bool vector) {
 #pragma unroll
   for (int outer = 0; outer < 4; ++outer) {
-    // `outer` steps along the axis that is not contiguous.
+    // `outer` counts steps along the axis that is not contiguous.
     const int r = kRows ? row : row + outer;
     const int at = kRows ? k + outer : k;
     const float* from = matrix + (kRows ? at * rows + r : r * k_size + at);
@@ -76,7 +76,7 @@ __device__ __forceinline__ void load_unit(float (&values)[4][4], const float* __
   }
 }
 
-// sums[p][j]: rows 4 * group + 2 * p + (0, 1), columns 8 * member + j + (0, 4).
+// sums[p][j] are those of rows 4 * group + 2 * p + (0, 1), columns 8 * member + j + (0, 4).
 __device__ __forceinline__ void multiply_unit(float (&sums)[2][4][4], const float (&a)[4][4],
                                               const float (&b)[4][4]) {
 #pragma unroll
@@ -101,25 +101,26 @@ __device__ __forceinline__ float4 add(float4 a, float4 b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
-// Vector x of a tile: eight neighbouring ones are a row.
+// Where vector x of a tile is: eight neighbouring ones are a row.
 struct Position {
   int row, column;
   __device__ __forceinline__ explicit Position(int x)
       : row(x / 8 % 8 * 4 + x / 64), column(x % 8 * 4) {}
-  // Where fragments leave it in shared memory: by row % 4 and half of 8 columns, then by lane.
+  // Where fragments leave the vector in shared memory: by row % 4 and half of 8 columns, then by
+  // lane.
   __device__ __forceinline__ static int in_part(int x) {
     return (x / 64 * 2 + x % 2) * kPaddedLanes + x / 2 % 32;
   }
 };
 
-// The tile's part that the block has summed, its thread's vectors in registers.
+// The part of the tile that the block has summed; each thread has its vectors in registers.
 struct BlockSums {
   float4 vectors[2];  // of thread and thread + blockDim.x; the second only where warps are few
 };
 
 // Sums over the second matrix's rows, for ends that take them with `store_column_sum`: every block
-// reads all of its columns anyway. The sums are of float32, not rounded as the product's factors
-// are. Nothing for other ends.
+// reads all of its columns anyway. The sums are of float32 numbers, which are not rounded as the
+// product's factors are. Other ends get nothing.
 template <typename End>
 constexpr bool kSumsColumns =
     requires(const End& end, const ProductShape& p, float sum) { end.store_column_sum(p, 0, sum); };
@@ -133,19 +134,19 @@ struct ColumnSums {
 
 template <>
 struct ColumnSums<true> {
-  bool is_wanted;  // the same for all of a block
+  bool is_wanted;  // all threads of a block have the same
   float sums[4] = {};
 
   __device__ __forceinline__ explicit ColumnSums(bool wanted) : is_wanted(wanted) {}
 
-  // b as load_unit leaves it; what lies beyond its end is 0.
+  // b is as load_unit leaves it; what lies beyond its end is 0.
   __device__ __forceinline__ void add_unit(const float (&b)[4][4]) {
     if (!is_wanted) return;
 #pragma unroll
     for (int i = 0; i < 4; ++i) sums[i] += (b[i][0] + b[i][1]) + (b[i][2] + b[i][3]);
   }
 
-  // Leaves what the warp has in shared memory, kTile sums per warp.
+  // Leaves the warp's sums in shared memory, kTile of them for each warp.
   __device__ __forceinline__ void share(float* of_block) const {
     if (!is_wanted) return;
     const int lane = threadIdx.x % 32;
@@ -176,8 +177,8 @@ __device__ __forceinline__ float sum_of_column(const float* of_block, int column
   return sum;
 }
 
-// Begins the kernel and sums the warp's share. kVectorLoads: both matrices can be read in vectors,
-// which gives the common case short code.
+// Begins the kernel and sums the warp's share. With kVectorLoads both matrices can be read in
+// vectors, which gives the common case short code.
 template <bool kTransposeA, bool kTransposeB, bool kVectorLoads, typename Columns>
 __device__ __forceinline__ void sum_in_warp(float (&sums)[2][4][4], Columns& columns,
                                             const float* __restrict__ a,
@@ -266,11 +267,11 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 2)
   const int first_column = tile % p.tiles_across * kTile;
   const int k_begin = split * p.k_per_split;
   const int k_end = min(k_begin + p.k_per_split, p.k);
-  // Others may write into this block's shared memory once it runs.
+  // Other blocks may write into this block's shared memory once it runs.
   if constexpr (kCluster) arrive_in_cluster();
 
   float sums[2][4][4] = {};
-  // Among the blocks that share columns, the first one takes their sums.
+  // The first one of the blocks that share columns takes their sums.
   ColumnSums<kSumsColumns<End>> columns(first_row == 0);
   if (p.vector_a && p.vector_b) {
     sum_in_warp<kTransposeA, kTransposeB, true>(sums, columns, a, b, p, first_row, first_column,
@@ -350,7 +351,7 @@ struct Launch {
   unsigned cluster = 0;  // 0: blocks without clusters
 };
 
-// Two units per warp: enough loads in flight, and one trip to memory for all of them.
+// Two units per warp put enough loads under way, and all of them take one trip to memory.
 Launch make_launch(const GemmShape& g, int64_t multiprocessors) {
   Launch launch;
   Product& p = launch.product;
@@ -419,8 +420,8 @@ std::unique_ptr<Kernel> plan(const std::string& op, const GemmShape& g,
       workspace, tickets != nullptr);
 }
 
-// Every 32 x 32 tile reads its rows and columns for itself: beyond about 16 MiB of that, tiles as
-// large as cuBLASLt's count for more than its second launch.
+// Every 32 x 32 tile reads its rows and columns for itself. Beyond about 16 MiB of that, the larger
+// tiles of cuBLASLt save more than its second launch costs.
 bool is_small(const GemmShape& g) {
   constexpr int64_t kMaxProducts = int64_t{1} << 26;
   return g.m <= kMaxProducts && g.n <= kMaxProducts && g.k <= kMaxProducts &&

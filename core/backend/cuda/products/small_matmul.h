@@ -1,5 +1,5 @@
-// Products of small float32 matrices on tensor cores (TF32), in one launch with what follows them,
-// where cuBLASLt takes one for the product's parts and one for their sum.
+// Products of small float32 matrices on tensor cores (TF32), in one launch with what follows them.
+// cuBLASLt takes one launch for the product's parts and one for their sum.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace kerascnn::cuda {
 
-// Does the call fit? Not with another dtype than float32, TF32 not allowed, a batch, no elements,
-// or so many that cuBLASLt is better.
+// Does the call fit? It does not if the dtype is not float32, if TF32 is not allowed, if there is a
+// batch, if there are no elements, or so many that cuBLASLt is faster.
 bool takes_small_matmul(DType dtype, const GemmShape& shape, bool allow_tf32);
 
 // y (m, n) = activation(op(a) (m, k) @ op(b) (k, n) + bias (n,)); the kernel's third input is the
@@ -23,21 +23,21 @@ std::unique_ptr<Kernel> plan_small_matmul(const std::string& op, DType dtype,
                                           bool has_bias = false,
                                           const ActivationCall& activation = {});
 
-// The fusion matmul_activation_grad; only with b transposed, as the gradient of a dense layer has
-// it.
+// The fusion matmul_activation_grad. It takes only a transposed b, which the gradient of a dense
+// layer has.
 bool takes_small_matmul_activation_grad(DType dtype, const GemmShape& shape, bool allow_tf32);
 std::unique_ptr<Kernel> plan_small_matmul_activation_grad(const std::string& op,
                                                           const GemmShape& shape,
                                                           const ActivationCall& activation);
 
-// The fusion dense_sparse_softmax_cross_entropy of up to 32 classes.
+// The fusion dense_sparse_softmax_cross_entropy, for up to 32 classes.
 bool takes_small_dense_loss(DType dtype, const GemmShape& shape, bool allow_tf32);
 std::unique_ptr<Kernel> plan_small_dense_loss(const std::string& op, const GemmShape& shape,
                                               DType label_dtype,
                                               const DenseLossArguments& arguments, double epsilon);
 
-// The fusion dense_wgrad, where one block has all samples of its columns: a batch of up to 256, or
-// more where the layer alone fills the device.
+// The fusion dense_wgrad, where one block has all samples of its columns: for a batch of up to 256,
+// or more where the layer alone fills the device.
 bool takes_small_dense_wgrad(DType dtype, const GemmShape& shape, bool allow_tf32);
 std::unique_ptr<Kernel> plan_small_dense_wgrad(const std::string& op, const GemmShape& shape);
 

@@ -1,4 +1,4 @@
-// LSTMs and GRUs over whole sequences, of any size and dtype: a launch for each step, which makes
+// LSTMs and GRUs over whole sequences, of any size and dtype. Each step is a launch, which computes
 // the products of the step and what follows them. States are float32 also for 16-bit dtypes.
 #include "core/backend/cuda/recurrent/recurrent.h"
 
@@ -13,17 +13,17 @@
 namespace kerascnn::cuda {
 namespace {
 
-// A block computes a tile of kTile rows by kTile units, a thread one of them; products go by
-// pieces of kTile summands.
+// A block computes a tile of kTile rows by kTile units, and each thread computes one element;
+// products are computed in pieces of kTile summands.
 constexpr int kTile = 16;
 
-// What one step reads and writes; pointers with a batch of states are (batch, units).
+// What one step reads and writes; pointers to a batch of states are to (batch, units) numbers.
 template <typename T>
 struct ForwardStep {
   RecurrentSizes sizes;
   RecurrentForward<T> buffers;
   int64_t step;
-  const compute_t<T>* h;  // before the step, and behind it
+  const compute_t<T>* h;  // before the step, and after it
   compute_t<T>* next;
   compute_t<T>* c;
 };
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kTile* kTile)
   }
 }
 
-// sums[gate] = h[row] . kernel[:, gate * units + unit], of this thread's row and unit.
+// sums[gate] = h[row] . kernel[:, gate * units + unit], for this thread's row and unit.
 template <typename T, int gates>
 __device__ void multiply_states(const ForwardStep<T>& p, int64_t first_row, int64_t first_unit,
                                 compute_t<T> (&sums)[4]) {
@@ -131,8 +131,8 @@ __global__ void __launch_bounds__(kTile* kTile) forward_step(const ForwardStep<T
   }
 }
 
-// A step of the gradient: of the states behind it, from the gates of the step after it, then of
-// its own gates. Step -1 stands for the first states.
+// A step of the gradient: first of the states after it, from the gates of the step after it, then
+// of its own gates. Step -1 stands for the first states.
 template <typename T>
 struct BackwardStep {
   RecurrentSizes sizes;
@@ -140,11 +140,11 @@ struct BackwardStep {
   int64_t step;
   const compute_t<T>* gradients;  // (batch, gates * units), of the step after this one
   compute_t<T>* next;             // of this one
-  compute_t<T>* h;                // what has not gone through the gates
+  compute_t<T>* h;                // the part that has not gone through the gates
   compute_t<T>* c;
 };
 
-// The sum over all gates of gradients[row] . kernel[unit], of this thread's row and unit.
+// The sum over all gates of gradients[row] . kernel[unit], for this thread's row and unit.
 template <typename T, int gates>
 __device__ compute_t<T> multiply_gradients(const BackwardStep<T>& p, int64_t first_row,
                                            int64_t first_unit) {
@@ -295,8 +295,8 @@ std::unique_ptr<Kernel> plan_gradient_steps(const PlanRequest& request) {
   });
 }
 
-// The first of them that takes the request. From 128 units on TF32 makes up for the longer way of
-// the sums through shared memory.
+// Plans the first of them that takes the request. From 128 units on, TF32 makes up for the longer
+// way of the sums through shared memory.
 std::unique_ptr<Kernel> plan_first(const PlanRequest& request, PlanFunction rows,
                                    PlanFunction tiles, PlanFunction steps) {
   const RecurrentSizes s = recurrent_sizes(request.op, request.attributes, request.inputs);

@@ -1,6 +1,6 @@
-// The gradient of LSTMs and GRUs over whole sequences, by clusters of blocks: every block sums over
-// the gates of its own units, which is its share in the gradient of all of h; each block gets its
-// part of the shares.
+// The gradient of LSTMs and GRUs over whole sequences, by clusters of blocks. Every block sums over
+// the gates of its own units, which gives its share in the gradient of all of h; then each block
+// gets its part of the shares.
 #pragma once
 
 #include "core/backend/cuda/recurrent/recurrent_cluster.cuh"
@@ -20,7 +20,7 @@ class BackwardCluster {
   static constexpr int kUnits = Product::kUnits, kBlocks = Product::kBlocks;
   static constexpr int kGates = Product::kGates, kThreads = Product::kThreads;
 
-  // What the gradient of one row and unit is computed from.
+  // The gradient of one row and unit is computed from these.
   struct Saved {
     T gates[kSavedGates];
     T state, before;  // cells of an LSTM; `before` is h of a GRU
@@ -102,8 +102,8 @@ class BackwardCluster {
     saved.counts = b_.mask == nullptr || b_.mask[time];
   }
 
-  // The gradient of h behind the step without what comes from its output: the sum of the blocks'
-  // shares in their order.
+  // The gradient of h after the step without what comes from its output: the sum of the blocks'
+  // shares, in their order.
   __device__ __forceinline__ float total(int64_t step, int item) const {
     float sum = h_[item];
     if (step + 1 < s_.time) {
@@ -115,7 +115,7 @@ class BackwardCluster {
     return sum;
   }
 
-  // `first` is what belongs to this thread's first item.
+  // `first` belongs to this thread's first item.
   __device__ __forceinline__ void finish_gates(int64_t step, const Saved& first) {
     for (int item = static_cast<int>(threadIdx.x); item < items(); item += kThreads) {
       Saved saved = first;

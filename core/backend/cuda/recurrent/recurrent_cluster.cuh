@@ -1,9 +1,10 @@
-// What all kernels share that compute LSTMs and GRUs over whole sequences in one launch: a cluster
+// What all kernels share that compute LSTMs and GRUs over whole sequences in one launch. A cluster
 // of blocks takes some rows of the batch from the first step to the last one. Every block has a
-// part of the units and keeps their columns of the recurrent kernel on its multiprocessor; what a
-// step makes goes to the other blocks' shared memory, and one barrier of the cluster ends the step.
+// part of the units and keeps their columns of the recurrent kernel on its multiprocessor. The
+// results of a step go to the other blocks' shared memory, and one barrier of the cluster ends the
+// step.
 //
-// recurrent_rows.*.cu multiply float32 numbers one by one, recurrent_tiles.*.cu on tensor cores.
+// recurrent_rows*.cu multiply float32 numbers one by one, recurrent_tiles*.cu on tensor cores.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@
 
 namespace kerascnn::cuda::recurrent_cluster {
 
-// Rows that a cluster takes at the most; more of them wait for their turn.
+// A cluster takes so many rows at the most; more of them wait for their turn.
 constexpr int64_t kMostRows = 32;
 constexpr int64_t kMostBlocks = INT32_MAX;
 
@@ -42,7 +43,7 @@ __device__ __forceinline__ int64_t first_row_of_cluster(const Job& job) {
   return static_cast<int64_t>(blockIdx.x) / kBlocks * job.rows;
 }
 
-// The end of a step in two halves: whoever has passed it sees what all blocks wrote before.
+// The end of a step, in two halves: a thread that has passed it sees what all blocks wrote before.
 template <int kBlocks>
 __device__ __forceinline__ void arrive() {
   if constexpr (kBlocks > 1) {
@@ -68,8 +69,8 @@ __device__ __forceinline__ void store_at(V* shared, unsigned rank, V value) {
   }
 }
 
-// sigmoid(x) = tanh(x / 2) / 2 + 1 / 2: one function for all gates. The sums of a GRU's candidate
-// stay as they are.
+// sigmoid(x) = tanh(x / 2) / 2 + 1 / 2, so that all gates need one function. The sums of a GRU's
+// candidate stay as they are.
 template <int kGates>
 __device__ __forceinline__ float activated(int gate, float x) {
   if (kGates == 3 && gate >= 2) return x;
@@ -78,7 +79,7 @@ __device__ __forceinline__ float activated(int gate, float x) {
   return is_candidate ? t : fmaf(0.5f, t, 0.5f);
 }
 
-// What a step makes of one row and unit.
+// The results of a step for one row and unit.
 struct Finished {
   float gates[kSavedGates];
   float h, c, before;
@@ -121,8 +122,8 @@ __device__ __forceinline__ void write_step(const RecurrentForward<T>& b, int64_t
   if (copy == 2 % kCopies && b.cells != nullptr) b.cells[at] = store<T>(f.c);
 }
 
-// Clusters that the device runs at a time, at most one block to a multiprocessor; 0 where it runs
-// none.
+// How many clusters the device runs at a time, with at most one block on a multiprocessor; 0 where
+// it runs none.
 template <typename... P>
 int64_t most_clusters(void (*kernel)(P...), unsigned blocks, unsigned threads, int64_t bytes) {
   const auto& properties = Context::current().properties();
@@ -153,8 +154,8 @@ struct Launch {
   }
 };
 
-// As few rows for each cluster as give all of them work at once. `bytes` tells the shared memory
-// for so many rows; kernels for few rows come first.
+// Takes as few rows for each cluster as give all of them work at once. `bytes` tells the shared
+// memory for so many rows; kernels for few rows come first.
 template <typename Buffers, typename Bytes>
 Launch<Buffers> make_launch(const RecurrentSizes& s, unsigned blocks, unsigned threads,
                             std::initializer_list<Variant<Buffers>> variants, const Bytes& bytes) {
@@ -166,7 +167,7 @@ Launch<Buffers> make_launch(const RecurrentSizes& s, unsigned blocks, unsigned t
     }
     return count;
   };
-  // What is wider needs more shared memory, and may find no room.
+  // A wider kernel needs more shared memory, and there may not be enough.
   const int64_t widest = (variants.end() - 1)->step;
   int64_t most = kMostRows, clusters = clusters_with(most);
   while (clusters == 0 && most > widest) clusters = clusters_with(most -= widest);
@@ -186,7 +187,7 @@ inline bool has_clusters(const PlanRequest& request) {
   return num_elements(request.outputs[0].shape) > 0 && Context::current().properties().major >= 9;
 }
 
-// Null where there is no launch. `buffers` finds those of a call.
+// Returns null where there is no launch. `buffers` finds the buffers of a call.
 template <typename Buffers, typename MakeBuffers>
 std::unique_ptr<Kernel> make_kernel_of(std::string name, const Launch<Buffers>& launch,
                                        const MakeBuffers& buffers) {

@@ -1,14 +1,14 @@
 // Products of float32 numbers one by one in the clusters of recurrent_cluster.cuh: every thread
 // holds some numbers of the recurrent kernel in registers.
 //
-// Arithmetic is float32 throughout, in an order that depends on the sizes alone.
+// All arithmetic is float32, in an order that depends on the sizes alone.
 #pragma once
 
 #include "core/backend/cuda/recurrent/recurrent_cluster.cuh"
 
 namespace kerascnn::cuda::recurrent_cluster {
 
-// Numbers of the kernel that a thread holds for each of four columns.
+// A thread holds so many numbers of the kernel for each of four columns.
 constexpr int kDepth = 16;
 constexpr int kFewRows = 2;
 constexpr int kManyRows = 4;
@@ -22,8 +22,8 @@ struct Split {
   static constexpr int kThreads = units * kAllUnits / kDepth;
 };
 
-// Adds up v over kLanes neighbouring lanes. Lane l is left with the sums number
-// l / kRepeats * kHeld and following, kRepeats lanes having the same ones.
+// Adds up v over kLanes neighbouring lanes. Lane l keeps the sums number l / kRepeats * kHeld and
+// following; kRepeats lanes have the same ones.
 template <int kCount, int kLanes>
 struct Reduction {
   static constexpr int kHeld = kCount > kLanes ? kCount / kLanes : 1;
@@ -33,7 +33,7 @@ struct Reduction {
   static __device__ __forceinline__ void run(float (&v)[kCount], int lane) {
     if constexpr (distance > 0) {
       if constexpr (count > 1) {
-        // A lane passes on the half that it won't hold.
+        // A lane passes on the half that it won't keep.
         const bool upper = (lane & distance) != 0;
 #pragma unroll
         for (int i = 0; i < count / 2; ++i) {
@@ -50,8 +50,8 @@ struct Reduction {
   }
 };
 
-// sums[row * 4 + i] += values[row] . weights[i], of this lane's share of the summands: of each
-// kLanes * 4 the four that begin at lane * 4.
+// sums[row * 4 + i] += values[row] . weights[i], for this lane's share of the summands: of each
+// kLanes * 4 it has the four that begin at lane * 4.
 template <int kRows, int kLanes, int kColumns>
 __device__ __forceinline__ void multiply_rows(const float* values, int row_step, int lane,
                                               const float (&weights)[kColumns][kDepth],

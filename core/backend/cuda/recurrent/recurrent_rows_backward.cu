@@ -1,5 +1,5 @@
 // Gradients of LSTMs and GRUs of up to 256 units over whole sequences in float32
-// (device/recurrent_rows.cuh).
+// (recurrent_rows.cuh).
 #include "core/backend/cuda/recurrent/recurrent_backward.cuh"
 #include "core/backend/cuda/recurrent/recurrent_rows.cuh"
 
@@ -7,12 +7,12 @@ namespace kerascnn::cuda {
 namespace recurrent_cluster {
 namespace {
 
-// The product of BackwardCluster. A thread holds four units' numbers of the kernel, of some gates.
-// In shared memory are the gradients of the gates, (rows, 4 units), and shares in the gradient of
-// h, twice, of each block (rows, units).
+// The product of BackwardCluster. A thread holds four units' numbers of the kernel, for some gates.
+// In shared memory are the gradients of the gates, (rows, 4 units), and, twice, each block's shares
+// in the gradient of h, (rows, units).
 template <typename S, int gates, int kRows>
 class RowProduct {
-  // That have the same four units, and different gates.
+  // These lanes have the same four units, and different gates.
   static constexpr int kLanes = S::kUnits * 4 / kDepth;
   using Sums = Reduction<4 * kRows, kLanes>;
 

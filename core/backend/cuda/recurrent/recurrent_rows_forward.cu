@@ -1,4 +1,4 @@
-// LSTMs and GRUs of up to 256 units over whole sequences in float32 (device/recurrent_rows.cuh).
+// LSTMs and GRUs of up to 256 units over whole sequences in float32 (recurrent_rows.cuh).
 #include "core/backend/cuda/recurrent/recurrent_rows.cuh"
 
 namespace kerascnn::cuda {
@@ -77,7 +77,8 @@ class ForwardCluster {
     return (first_row_ + row) * s_.time + s_.position(step);
   }
   __device__ __forceinline__ bool has_row(int row) const { return first_row_ + row < s_.batch; }
-  // The row number `own` of a group's that this lane finishes, and which of its copies it is.
+  // The number of the row of a group that this lane finishes as its `own`-th, and which of the
+  // row's copies it is.
   __device__ __forceinline__ int own_row(int own) const {
     return lane_ % kRows + own * Lanes::kLanes;
   }
@@ -122,13 +123,13 @@ class ForwardCluster {
     __syncthreads();
   }
 
-  // The number, row * 4 + gate of the group, of one of the sums that this lane is left with.
+  // The number, row * 4 + gate of the group, of one of the sums that this lane keeps.
   __device__ __forceinline__ int number(int held) const {
     return lane_ / Sums::kRepeats * kHeld + held;
   }
 
-  // What the sums of a step begin with, and whether it counts; the fourth of a GRU is its
-  // candidate's part.
+  // Reads what the sums of a step begin with, and whether the step counts. The fourth sum of a GRU
+  // is its candidate's part.
   __device__ __forceinline__ void read_sequence(int64_t step, int group) {
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
@@ -161,7 +162,7 @@ class ForwardCluster {
     bool counts[Lanes::kOwnRows];
 #pragma unroll
     for (int own = 0; own < Lanes::kOwnRows; ++own) counts[own] = counts_[own];
-    // The next ones, which are not needed before the next product is done.
+    // These are the next ones, which are not needed before the next product is done.
     const bool is_last = group + kRows >= rows_;
     if (!is_last || step + 1 < s_.time) {
       read_sequence(is_last ? step + 1 : step, is_last ? 0 : group + kRows);

@@ -20,8 +20,8 @@ constexpr int kChunk = 16;        // words of two tiles side by side
 constexpr int kTileWeights = 4;   // words that a lane has of a tile of weights
 constexpr int kMostWeights = 64;  // such words in registers
 
-// The kinds of numbers: of which dtype T they come from, how many a word has, what memory of the
-// second factor holds of each, and the product of tiles.
+// The kinds of numbers. Each says which dtype T they come from, how many of them a word has, what
+// memory holds of each number of the second factor, and how tiles are multiplied.
 template <typename Half>
 struct HalfNumbers {
   using T = Half;
@@ -63,8 +63,9 @@ struct Tf32Numbers {
   }
 };
 
-// Float32 where TF32 is not allowed: a number is the sum of one of TF32 and a rest, and of their
-// products only that of the rests is left out, 2^-22 of the whole at the most. Infinities make NaN.
+// For float32 where TF32 is not allowed: a number is the sum of one of TF32 and a rest. Of their
+// products only that of the rests is left out, which is 2^-22 of the whole at the most. Infinities
+// make NaN.
 struct SplitNumbers {
   using T = float;
   using Stored = uint32_t;
@@ -84,7 +85,7 @@ struct SplitNumbers {
   }
 
  private:
-  // Rounded to the nearest. NaN may get lost here, and is in the rest then.
+  // Rounds to the nearest. A NaN may get lost here, but then it is in the rest.
   static __device__ __forceinline__ uint32_t upper(uint32_t bits) {
     return (bits + 0x1000u) & 0xffffe000u;
   }
@@ -93,8 +94,8 @@ struct SplitNumbers {
   }
 };
 
-// From one row of a second factor of so many words to the next one, so that the rows that lanes
-// read at a time are in different banks.
+// The distance from one row to the next of a second factor of so many words. With it the rows that
+// lanes read at a time are in different banks.
 __host__ __device__ constexpr int row_stride(int words) {
   return words % 32 == kChunk ? words : words + kChunk;
 }
@@ -110,7 +111,7 @@ class Weights {
   // How much shared memory each warp needs.
   static constexpr int kFloats = kRest * tiles * 2 * 32 * kTileWeights;
 
-  // number(row, k) tells those of the factor.
+  // number(row, k) gives the numbers of the factor.
   template <typename Number>
   __device__ __forceinline__ void read(float* shared, int lane, const Number& number) {
     rest_ = reinterpret_cast<uint4*>(shared) + lane;
@@ -120,7 +121,7 @@ class Weights {
       for (int part = 0; part < 2 * kHeld; ++part) {
         held_[tile][part] = read_fragment(lane, number, tile, part);
       }
-#pragma unroll 1  // else all are read before the first one is stored
+#pragma unroll 1  // otherwise all are read before the first one is stored
       for (int part = 2 * kHeld; part < 2 * chunks; ++part) {
         rest_[(tile * 2 * kRest + part - 2 * kHeld) * 32] = read_fragment(lane, number, tile, part);
       }
@@ -187,7 +188,8 @@ struct TileSplit {
   static constexpr int kAllUnits = units * blocks;  // filled up
 };
 
-// Calls function(numbers, split) with those for the dtype and the units; null where there are none.
+// Calls function(numbers, split) with the numbers for the dtype and the split for the units; null
+// where there are none.
 template <typename Function>
 std::unique_ptr<Kernel> with_tiles(const PlanRequest& request, int64_t units,
                                    const Function& function) {

@@ -1,6 +1,6 @@
 // Gradients of LSTMs and GRUs of up to 512 units over whole sequences on tensor cores
-// (device/recurrent_tiles.cuh). The gradients of the gates are rounded for the product, as what the
-// op gives of them is; the states' are float32.
+// (recurrent_tiles.cuh). The gradients of the gates are rounded for the product, as they are in
+// what the op gives; those of the states are float32.
 #include "core/backend/cuda/recurrent/recurrent_backward.cuh"
 #include "core/backend/cuda/recurrent/recurrent_tiles.cuh"
 
@@ -15,7 +15,7 @@ template <typename N, typename S, int gates>
 class TileProduct {
   static constexpr int kWords = gates * S::kUnits / N::kPerWord;
   static constexpr int kAllTiles = S::kAllUnits / 16;
-  // At most 16 warps, and 8 where they hold all weights in registers.
+  // There are at most 16 warps, and at most 8 where they hold all weights in registers.
   static constexpr int kTiles = kAllTiles > 16 || (kAllTiles == 16 && kWords <= 64) ? 2 : 1;
   static constexpr int kWarps = kAllTiles / kTiles;
   static constexpr int kStride = row_stride(kWords);
@@ -80,7 +80,7 @@ class TileProduct {
   }
 
  private:
-  // Where the share of a block in a unit's gradient is, of 8 rows.
+  // Where the share of a block in the gradients of a unit is, for 8 rows.
   __device__ __forceinline__ float* place(int parity, int rank, int tile_rows, int unit) const {
     const int tile = (parity * kBlocks + rank) * tiles_ + tile_rows;
     return shares_ + (tile * kUnits + unit) * kShareStride;

@@ -1,14 +1,15 @@
-// LSTMs and GRUs of up to 512 units over whole sequences on tensor cores
-// (device/recurrent_tiles.cuh). States and all that is made of the sums are float32; in the
-// products states are rounded as the weights are.
+// LSTMs and GRUs of up to 512 units over whole sequences on tensor cores (recurrent_tiles.cuh).
+// States and all that is made of the sums are float32; for the products, states are rounded as the
+// weights are.
 #include "core/backend/cuda/recurrent/recurrent_tiles.cuh"
 
 namespace kerascnn::cuda {
 namespace recurrent_cluster {
 namespace {
 
-// Who computes what. A warp multiplies two tiles of columns, gate by gate of the block's units, and
-// a slice of the summands; then a thread has one row of the batch and one unit, and some have none.
+// Who computes what: a warp multiplies two tiles of columns, gate by gate of the block's units, and
+// a slice of the summands. Then a thread has one row of the batch and one unit; some threads have
+// none.
 template <typename N, typename S, int gates>
 struct Parts {
   static constexpr int kColumns = gates * S::kUnits;
@@ -107,7 +108,7 @@ class ForwardTiles {
   __device__ __forceinline__ int64_t time_of(int64_t step, int row) const {
     return (first_row_ + row) * s_.time + s_.position(step);
   }
-  // Has this thread a row of a tile's?
+  // Does this thread have a row of a tile?
   __device__ __forceinline__ bool is_finishing() const { return own_row_ < kTileRows; }
   __device__ __forceinline__ float* factor_row(int64_t step, int row) const {
     return memory_.factor + (static_cast<int>(step % 2) * rows_ + row) * P::kStride;
@@ -149,7 +150,7 @@ class ForwardTiles {
     __syncthreads();
   }
 
-  // What the sums of a step begin with, and whether it counts.
+  // Reads what the sums of a step begin with, and whether the step counts.
   __device__ __forceinline__ void read_sequence(int64_t step, int group) {
     const int row = group + own_row_;
     const bool is_read = is_finishing() && has_row(row) && has_unit();
@@ -168,7 +169,7 @@ class ForwardTiles {
     float gates[4];
     find_gates(gates);
     const bool counts = counts_;
-    // The next ones, which are not needed before the next product is done.
+    // These are the next ones, which are not needed before the next product is done.
     const bool is_last = group + kTileRows >= rows_;
     if (!is_last || step + 1 < s_.time) {
       read_sequence(is_last ? step + 1 : step, is_last ? 0 : group + kTileRows);
@@ -180,7 +181,7 @@ class ForwardTiles {
     share(factor_row(step + 1, group + own_row_), finished.h);
   }
 
-  // This warp's part of the sums of all gates.
+  // Multiplies this warp's part of the sums of all gates.
   __device__ __forceinline__ void multiply(const float* factor) {
     const int slice = warp_ / P::kPairs, column = warp_ % P::kPairs * 32 + lane_ / 4;
     float sums[2][4];
@@ -196,7 +197,8 @@ class ForwardTiles {
     }
   }
 
-  // Activations; the last two of a GRU are its candidate's sums from x and from h.
+  // Applies the activations; the last two sums of a GRU are those of its candidate, from x and from
+  // h.
   __device__ __forceinline__ void find_gates(float (&gates)[4]) const {
     const float* sums = memory_.sums + own_row_ * P::kSumStride + own_unit_;
     float found[kGates];

@@ -1,5 +1,6 @@
-// argsort by bitonic sorting networks, which have no data-dependent order of work: the same result
-// in every run. Each line's positions are filled up to a power of two with ones behind the end.
+// argsort by bitonic sorting networks. Their order of work does not depend on data, so the result
+// is the same in every run. Each line's positions are filled up to a power of two with positions
+// behind the end.
 #include "core/ops/argsort.h"
 
 #include <bit>
@@ -23,8 +24,8 @@ __device__ __forceinline__ bool is_before(const T* line, const AxisGeometry& g, 
   return comes_before(load(line[i * g.inner]), i, load(line[j * g.inner]), j, descending);
 }
 
-// One exchange of the network: positions `at` and `at + distance`, within runs of `run` that go up
-// and down in turn.
+// One exchange of the network, between the positions `at` and `at + distance`. They are within runs
+// of `run` positions, which go up and down in turn.
 template <typename T>
 __device__ __forceinline__ void exchange(const T* line, const AxisGeometry& g, int* order, int pair,
                                          int distance, int run, bool descending) {
@@ -44,7 +45,7 @@ __device__ __forceinline__ const T* line_of(const T* x, const AxisGeometry& g, i
   return x + at.quotient * g.length * g.inner + at.remainder;
 }
 
-// A block for each line of up to kSharedLength elements; `padded` is a power of two.
+// Each line of up to kSharedLength elements has a block; `padded` is a power of two.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     argsort_shared(const T* __restrict__ x, int32_t* __restrict__ y, AxisGeometry g, int padded,
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Longer lines: their orders are in `orders` (lines, padded), and each step is a launch.
+// For longer lines the orders are in `orders` (lines, padded), and each step is a launch.
 __global__ void start_orders(int* orders, int64_t size, int padded) {
   for (int64_t i = first_item(); i < size; i += item_step()) {
     orders[i] = static_cast<int>(i & (padded - 1));

@@ -1,7 +1,8 @@
 // reduce_sum, reduce_mean, reduce_max, reduce_min, argmax.
 //
-// A block reduces a tile of outputs; long reductions are split over several blocks, whose partial
-// results the last block to finish combines in a fixed order. So results don't depend on timing.
+// A block reduces a tile of outputs. Long reductions are split over several blocks, and the last
+// block to finish combines their partial results in a fixed order, so results don't depend on
+// timing.
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/block.cuh"
 #include "core/backend/cuda/device/types.cuh"
@@ -15,7 +16,7 @@
 namespace kerascnn::cuda {
 namespace {
 
-// Integers are summed in 64 bits, as the result's dtype holds what fits.
+// Integers are summed in 64 bits, which agree with the result's dtype in what it holds.
 template <typename T>
 struct Accumulate {
   using type = compute_t<T>;
@@ -81,8 +82,8 @@ struct ReduceParams {
   }
 };
 
-// Combines what the threads of a block have for the same output; the first `filled` rows of
-// threads have something, and at least one. The result is right in the first row.
+// Combines what the threads of a block have for the same output. The first `filled` rows of
+// threads, at least one, have something. The result is right in the first row.
 template <int kLanes, typename A, typename Combine>
 __device__ __forceinline__ A combine_rows(A* shared, A value, int filled, Combine combine) {
   static_assert(kLanes == 1 || kLanes == 32);
@@ -108,8 +109,9 @@ __device__ __forceinline__ A combine_rows(A* shared, A value, int filled, Combin
   return value;
 }
 
-// Combines element(r) for r = first, first + step, ... below `end`, and at least the first. Loads
-// of a batch are under way at the same time: one trip to memory for the sums of small networks.
+// Combines element(r) for r = first, first + step, ... below `end`, and at least for the first.
+// Loads of a batch are under way at the same time, so the sums of small networks take one trip to
+// memory.
 template <typename A, typename Element, typename Combine>
 __device__ __forceinline__ A combine_elements(int64_t first, int64_t end, int step, Element element,
                                               Combine combine) {
@@ -180,7 +182,7 @@ template <typename T, int kLanes, typename Combine>
 std::unique_ptr<Kernel> plan_lanes(const ReduceGeometry& g, bool mean) {
   using A = typename Accumulate<T>::type;
   const int64_t tiles = ceil_div(g.outputs, kLanes);
-  // Enough blocks for two per multiprocessor, each with at least eight turns of its loop.
+  // There are enough blocks for two per multiprocessor, each with at least eight turns of its loop.
   const int64_t wanted = ceil_div(2 * Context::current().multiprocessors(), tiles);
   const int64_t most = std::max<int64_t>(1, g.reduce / (8 * kThreads / kLanes));
   constexpr int64_t kMaxSplits = 128;  // the last block has to combine them
@@ -223,7 +225,8 @@ std::unique_ptr<Kernel> plan_reduce(const PlanRequest& request, bool mean) {
   const ReduceGeometry g =
       reduce_geometry(request.inputs[0].shape, request.attributes.get_ints("axes"));
   auto plan = [&]<typename T>(Type<T>) -> std::unique_ptr<Kernel> {
-    // Neighbouring threads read neighbouring elements: along the outputs, or along the reduction.
+    // Neighbouring threads read neighbouring elements, either along the outputs or along the
+    // reduction.
     const bool rows = g.is_simple && g.inner == 1 && g.reduce > 32;
     return rows ? plan_lanes<T, 1, Combine>(g, mean) : plan_lanes<T, 32, Combine>(g, mean);
   };
@@ -242,7 +245,7 @@ __global__ void argmax_kernel(const T* __restrict__ x, int32_t* __restrict__ y, 
     int32_t index = 0;
     for (int64_t j = 1; j < g.length; ++j) {
       const compute_t<T> value = load(row[j * g.inner]);
-      // The first maximum; the first NaN counts as one.
+      // The result is the first maximum; the first NaN counts as one.
       if (value > best || (value != value && best == best)) {
         best = value;
         index = static_cast<int32_t>(j);

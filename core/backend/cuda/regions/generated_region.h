@@ -8,11 +8,12 @@
 
 namespace kerascnn::cuda {
 
-// What a region of a program may have whose kernels are generated (KERASCNN_CUDA_REGIONS).
+// The limits of regions of a program whose kernels are generated (KERASCNN_CUDA_REGIONS).
 RegionLimits region_limits();
-// How large the largest op of a program is at the least that has such kernels.
+// The largest op of a program must have at least so many elements for the program to have such
+// kernels.
 int64_t least_generated_size();
-// Is the kernel of a region over this domain generated that belongs to no program?
+// Is a kernel generated for a region over this domain that belongs to no program?
 bool generates_region(const Shape& domain);
 
 // Compiling begins at once and ends in finish_planning(). Where it fails there is a warning, and

@@ -33,9 +33,9 @@ Event make_timing_event() {
   return Event(event);
 }
 
-// Random multiples of 1/8 from -1 to 1, the same ones again after some. Their products are exact in
-// every dtype, with TF32 too, and so are sums of up to 2^18 of these in float32: kernels that are
-// right agree whatever the order in which they add, but for the rounding of results and what
+// Random multiples of 1/8 from -1 to 1, which repeat after a while. Their products are exact in
+// every dtype, with TF32 too, and so are sums of up to 2^18 of these in float32. So kernels that
+// are right agree whatever the order in which they add, but for the rounding of results and what
 // Winograd's transforms lose.
 template <typename T>
 Tensor test_numbers(const TensorSpec& spec, Device device, std::minstd_rand& random) {
@@ -49,7 +49,7 @@ Tensor test_numbers(const TensorSpec& spec, Device device, std::minstd_rand& ran
   return Tensor::from_host(numbers.data(), spec, device);
 }
 
-// Integers are labels and places: 0 is always one.
+// Integers are labels and places, where 0 is always a valid one.
 Tensor test_numbers(const TensorSpec& spec, Device device, std::minstd_rand& random) {
   switch (spec.dtype) {
     case DType::Float16:
@@ -75,7 +75,7 @@ std::vector<float> on_host(const Tensor& tensor) {
   return result;
 }
 
-// Nothing of integers: where numbers are equal, kernels may give other places.
+// Integers are left out: where numbers are equal, kernels may give other places.
 std::vector<float> on_host(const Tensor& tensor) {
   switch (tensor.dtype()) {
     case DType::Float16:
@@ -116,14 +116,15 @@ class KernelTrial {
     }
   }
 
-  // Seconds of a run in a CUDA graph of several, as programs run it: what launches cost the host
-  // does not count. Infinity where the kernel fails, or computes other results than the first one.
+  // The seconds that a run takes in a CUDA graph of several runs, as programs run it; what launches
+  // cost the host does not count. Infinity where the kernel fails, or computes other results than
+  // the first one.
   double operator()(Kernel& kernel) {
     try {
       const Tensor workspace = Tensor::empty({DType::UInt8, {kernel.workspace_bytes()}}, device_);
       const CudaGraph graph = capture(kernel, workspace.data());
       for (const Tensor& output : outputs_) {
-        // NaN wherever the kernel does not write.
+        // The output is NaN wherever the kernel does not write.
         check(cudaMemsetAsync(output.data(), 0xff, static_cast<size_t>(output.bytes()),
                               context_.stream()),
               "cudaMemsetAsync");
@@ -134,7 +135,7 @@ class KernelTrial {
       return kInfinity;
     } catch (const OutOfMemoryError&) {
       if (expected_.empty()) throw;
-      return kInfinity;  // others may need less
+      return kInfinity;  // other kernels may need less
     }
   }
 
@@ -181,7 +182,7 @@ class KernelTrial {
     std::vector<std::vector<float>> results;
     for (const Tensor& output : outputs_) results.push_back(on_host(output));
     if (expected_.empty()) {
-      // Nothing is like NaN, not even itself: where it is left, something was not written.
+      // A NaN equals nothing, not even itself: where it is left, something was not written.
       for (const std::vector<float>& result : results) {
         if (!agree(result, result, 0)) return false;
       }
@@ -201,10 +202,10 @@ class KernelTrial {
   std::vector<Tensor> inputs_, outputs_;
   std::vector<const void*> input_data_;
   std::vector<void*> output_data_;
-  std::vector<std::vector<float>> expected_;  // what the first kernel computed
+  std::vector<std::vector<float>> expected_;  // the results of the first kernel
 };
 
-// In profiles, what trials launch does not count as the layers' work.
+// In profiles, launches of trials do not count as the layers' work.
 CallInfoPtr trial_call(const PlanRequest& request, Device device) {
   CallInfo info = make_call_info(request.op, request.attributes, request.inputs, request.outputs);
   info.op = std::string(request.op.name);
@@ -234,7 +235,7 @@ std::unique_ptr<Kernel> choose_fastest(const PlanRequest& request, int64_t num_p
                                           candidates, time);
     if (kernel != nullptr) return kernel;
   } catch (const OutOfMemoryError&) {
-    // There is no choice to find out. What the trial holds goes back before others are planned.
+    // Every choice is known already. The trial's memory goes back before others are planned.
   }
   trial.reset();
   return first_of(candidates);

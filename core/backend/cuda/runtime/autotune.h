@@ -9,8 +9,8 @@
 
 namespace kerascnn::cuda {
 
-// Kernels of so few multiplications end before the next one is launched, so that times say nothing:
-// the host's rules choose better there.
+// Kernels of so few multiplications end before the next one is launched, so their times say
+// nothing; the host's rules choose better there.
 constexpr int64_t kFewProducts = int64_t{1} << 24;
 
 // Does choose_fastest time the candidates of such a call?
@@ -18,9 +18,9 @@ inline bool is_timed(const PlanRequest& request, int64_t num_products) {
   return request.autotune && num_products > kFewProducts;
 }
 
-// Where the request allows it and there are many products, the candidate that is the fastest on the
-// current device and computes what the first one does; else, and where memory is missing to find
-// out, the first that takes the call. Null where none does.
+// Where the request allows it and there are many products, returns the candidate that is the
+// fastest on the current device and computes what the first one does. Otherwise, and where there is
+// not enough memory to find out, returns the first one that takes the call. Null where none does.
 std::unique_ptr<Kernel> choose_fastest(const PlanRequest& request, int64_t num_products,
                                        const std::vector<KernelCandidate>& candidates);
 

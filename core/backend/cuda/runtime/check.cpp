@@ -5,7 +5,7 @@
 namespace kerascnn::cuda {
 namespace {
 
-// Faults that leave the context unusable: every later call fails the same way.
+// After such faults the context is unusable: every later call fails the same way.
 bool is_sticky(cudaError_t status) {
   return status == cudaErrorIllegalAddress || status == cudaErrorLaunchFailure ||
          status == cudaErrorMisalignedAddress || status == cudaErrorAssert ||

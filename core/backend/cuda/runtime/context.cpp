@@ -21,8 +21,8 @@ Context::Context(int index) : index_(index) {
 
 Context& Context::of_device(int index) {
   static std::mutex mutex;
-  // Never destroyed: at process exit the driver may be gone before this library's static objects
-  // are.
+  // These are never destroyed: at process exit the driver may be gone before this library's static
+  // objects are.
   static auto* contexts = new std::map<int, std::unique_ptr<Context>>();
   std::lock_guard lock(mutex);
   auto& context = (*contexts)[index];

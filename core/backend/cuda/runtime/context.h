@@ -30,13 +30,13 @@ class Context {
   int multiprocessors() const { return properties_.multiProcessorCount; }
   const cudaDeviceProp& properties() const { return properties_; }
   int compute_capability() const { return properties_.major * 10 + properties_.minor; }
-  // Use it to put work on, or to wait for it: all earlier work is on it already.
+  // For putting work on it, or waiting for it: all earlier work is on it already.
   cudaStream_t stream() {
     later_runs_->flush();
     return stream_.get();
   }
-  // The same for whoever can't report that steps which waited could not be started: the next call
-  // of stream() does.
+  // The same for callers that can't report that waiting steps could not be started: the next call
+  // of stream() reports it.
   cudaStream_t quiet_stream() noexcept {
     later_runs_->flush_quietly();
     return stream_.get();
@@ -45,7 +45,8 @@ class Context {
   LaterRuns& later_runs() { return *later_runs_; }
   // For copies from the host that run beside the work of the stream above.
   cudaStream_t copy_stream();
-  // For capturing graphs, by one thread at a time: others go on putting work on the stream above.
+  // For capturing graphs, by one thread at a time; other threads go on putting work on the stream
+  // above.
   cudaStream_t capture_stream();
   std::mutex& capturing() { return capturing_; }
   // May kernels start before what they wait for has ended (sm_90 and newer,
@@ -75,7 +76,7 @@ class Context {
   CudnnHandle cudnn_;
 };
 
-// 13000 as "13.0".
+// Writes 13000 as "13.0".
 std::string version_text(int version);
 // "CUDA runtime 13.0, driver 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0, cuFFT 12.0.0"
 std::string library_versions();

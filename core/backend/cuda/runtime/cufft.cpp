@@ -119,7 +119,7 @@ CufftPlan::CufftPlan(std::string op, cufftType type, int64_t length, int64_t lin
     : op_(std::move(op)), type_(type) {
   check(cufft().create(&handle_), op_, "cufftCreate");
   try {
-    // The program's workspace serves instead of memory that each plan would hold.
+    // A plan uses the program's workspace instead of holding memory of its own.
     check(cufft().set_auto_allocation(handle_, 0), op_, "cufftSetAutoAllocation");
     long long int size = length;
     size_t bytes = 0;

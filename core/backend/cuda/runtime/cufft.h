@@ -1,4 +1,5 @@
-// Plans of cuFFT. Its library is opened with the first one: whoever transforms nothing needs none.
+// Plans of cuFFT. Its library is opened with the first plan, so that programs without transforms
+// don't need it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,15 +15,15 @@ namespace kerascnn::cuda {
 // Transforms of `lines` contiguous lines of `length` elements.
 class CufftPlan {
  public:
-  // `op` is for errors. Throws LibraryError, with the remedy where there is no cuFFT.
+  // `op` is for errors. Throws LibraryError where there is no cuFFT, and names the remedy.
   CufftPlan(std::string op, cufftType type, int64_t length, int64_t lines);
   ~CufftPlan();
   CufftPlan(const CufftPlan&) = delete;
   CufftPlan& operator=(const CufftPlan&) = delete;
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
-  // `inverse` counts where input and output are complex, which may then be the same memory. Neither
-  // direction has a factor. May overwrite complex input.
+  // `inverse` matters where input and output are complex; these may then be the same memory.
+  // Neither direction has a factor. Complex input may be overwritten.
   void run(void* input, void* output, bool inverse, void* workspace, cudaStream_t stream);
 
  private:

@@ -48,7 +48,7 @@ struct Cupti {
 #undef KERASCNN_DECLARE
 };
 
-// The wheel's library lies beside the CUDA runtime, that of a system's CUDA below it.
+// A wheel has the library beside the CUDA runtime, a system's CUDA below it.
 std::vector<std::string> library_paths() {
   std::vector<std::string> paths = {kLibrary};
   Dl_info info{};
@@ -143,7 +143,7 @@ const CallInfoPtr& CuptiTracer::call_of(const Record& record) {
 
 #ifdef KERASCNN_WITH_CUPTI
 
-// Called by CUPTI, in threads of its own too.
+// CUPTI calls these, in threads of its own too.
 struct CuptiCallbacks {
   static void CUPTIAPI request_buffer(uint8_t** buffer, size_t* size, size_t* max_records) {
     *size = kBufferBytes;
@@ -165,7 +165,7 @@ struct CuptiCallbacks {
 
   static uint64_t CUPTIAPI now() { return static_cast<uint64_t>(profile_clock()); }
 
-  // What the thread launches or adds to a graph is for its current call.
+  // What the thread launches or adds to a graph belongs to its current call.
   static void CUPTIAPI notice(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id,
                               const void* data) {
     if (domain == CUPTI_CB_DOMAIN_DRIVER_API) {
@@ -277,7 +277,7 @@ void CuptiTracer::stop() {
 }
 
 void CuptiTracer::finish() {
-  (void)cudaDeviceSynchronize();  // its error is reported by who waits for the device
+  (void)cudaDeviceSynchronize();  // whoever waits for the device reports its error
   const CUptiResult flushed = cupti().ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   stop();
   std::vector<Record> records;
@@ -346,7 +346,8 @@ std::string short_kernel_name(const std::string& mangled) {
       name.erase(at, noise.size());
     }
   }
-  // Up to the parameters: the first parenthesis outside of template arguments.
+  // The name ends at the parameters, which begin with the first parenthesis outside of template
+  // arguments.
   int depth = 0;
   size_t end = 0;
   for (; end < name.size(); ++end) {

@@ -1,5 +1,5 @@
 // What NVIDIA's profiling library, CUPTI, saw on the GPUs, for the log of calls. It is opened when
-// somebody profiles; nothing links to it.
+// profiling starts; nothing links to it.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ class CuptiTracer final : public DeviceTracer {
  public:
   static CuptiTracer& get();
 
-  // What belongs to the recording that is going on. Throws DeviceError with the remedy where CUPTI
-  // is missing, or serves another profiler.
+  // Starts what belongs to the recording that is going on. Throws DeviceError, with the remedy,
+  // where CUPTI is missing or serves another profiler.
   void ensure_started();
   void finish() override;
 
  private:
   friend struct CuptiCallbacks;
   struct Record {
-    std::string name;  // mangled; of copies and fills what they are
+    std::string name;  // mangled; for copies and fills what they are
     bool is_kernel;
     uint32_t stream;
     uint32_t correlation;
@@ -41,18 +41,18 @@ class CuptiTracer final : public DeviceTracer {
   int64_t session_ = 0;  // the recording that it was started for
   void* subscriber_ = nullptr;
   std::vector<Record> records_;
-  std::unordered_map<uint64_t, CallInfoPtr> by_node_;  // of graphs captured in this recording
+  std::unordered_map<uint64_t, CallInfoPtr> by_node_;  // for graphs captured in this recording
   std::unordered_map<uint32_t, CallInfoPtr> by_correlation_;  // launched one by one
-  std::unordered_map<std::string, CallInfoPtr> others_;       // what belongs to no call
+  std::unordered_map<std::string, CallInfoPtr> others_;       // for what belongs to no call
 };
 
 // Are launches named for tools that show NVTX ranges (KERASCNN_NVTX)?
 bool names_ranges();
 
-// Is anybody interested in whose kernels are launched?
+// Does anything record whose kernels are launched?
 inline bool traces_calls() { return is_profiling() || names_ranges(); }
 
-// While it lives, what this thread launches or captures is for the call.
+// While this object lives, what this thread launches or captures belongs to the call.
 class TracedCall {
  public:
   explicit TracedCall(const CallInfoPtr& call);

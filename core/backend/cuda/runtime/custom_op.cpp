@@ -71,7 +71,7 @@ void check_launch_limits(const CustomOp& op, const CustomLaunch& launch,
   }
 }
 
-// The widths of the kernel's parameters after the pointers: of integers of 4 or 8 bytes.
+// The widths of the kernel's parameters after the pointers, which are integers of 4 or 8 bytes.
 void check_parameters(const CustomOp& op, const void* kernel, size_t num_pointers,
                       const std::vector<int64_t>& sizes) {
   const size_t expected = num_pointers + sizes.size();
@@ -147,7 +147,7 @@ class CustomKernel final : public Kernel {
           custom_op_title(*op_));
   }
 
-  // Sources of elements are written by kerascnn, and begin with the wait.
+  // kerascnn writes the sources of element kernels, which begin with the wait.
   bool starts_early() const override { return op_->is_elementwise; }
   std::string description() const override { return message("custom ", op_->name, " (NVRTC)"); }
 

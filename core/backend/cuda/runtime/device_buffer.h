@@ -1,5 +1,5 @@
 // A small piece of device memory that belongs to a planned kernel (tickets, tables), zeroed at
-// creation. A kernel that writes one keeps state: make_kernel has to be told.
+// creation. A kernel that writes to one keeps state, which make_kernel has to be told.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Fourier transforms by cuFFT. It wants complex numbers as pairs: real and imaginary parts are
+// Fourier transforms by cuFFT. It takes complex numbers as pairs, so real and imaginary parts are
 // brought together and taken apart in the workspace.
 #include "core/ops/fft.h"
 
@@ -22,7 +22,7 @@ constexpr bool is_narrow = !std::is_same_v<T, compute_t<T>>;
 template <typename T>
 constexpr bool is_double = std::is_same_v<T, double>;
 
-// What element k of a line is multiplied by: of a half, elements that stand for two have a factor
+// The factor of element k of a line. In a half transform, elements that stand for two have a factor
 // of their own.
 template <typename C>
 struct Factors {
@@ -47,8 +47,7 @@ Factors<C> half_factors(const FftSizes& sizes, const Attributes& attributes) {
           static_cast<C>(scale * attributes.get_double("middle"))};
 }
 
-// What stands for itself alone in a half is real: cuFFT is not asked what it makes of anything
-// else.
+// An element of a half that stands for itself alone is real; cuFFT never sees anything else there.
 template <typename T>
 __global__ void interleave(const T* __restrict__ real, const T* __restrict__ imaginary,
                            Pair<compute_t<T>>* __restrict__ pairs, int64_t count,
@@ -177,7 +176,7 @@ std::unique_ptr<Kernel> plan_rfft(const PlanRequest& request) {
         "cuFFT real to complex",
         [=](const KernelArgs& args) {
           if (!transform.plan) return;
-          // It only reads real numbers.
+          // cuFFT only reads real numbers.
           void* from = const_cast<T*>(input<T>(args, 0));
           if constexpr (is_narrow<T>) {
             widen<T><<<grid_for(transform.reals), kThreads, 0,

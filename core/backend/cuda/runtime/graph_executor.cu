@@ -14,15 +14,16 @@
 namespace kerascnn::cuda {
 namespace {
 
-// Nodes in a turn of the loop, about. A turn costs the device a few microseconds on top of its
-// kernels, and the kernels of two turns don't run side by side, which matters beside steps of some
-// ten kernels; more than this gains little and makes capture slower.
+// The number of nodes in a turn of the loop, about. A turn costs the device a few microseconds on
+// top of its kernels, and the kernels of two turns don't run side by side, which matters where a
+// step has about ten kernels. More nodes gain little and make capture slower.
 constexpr int64_t kNodesOfTurn = 512;
 constexpr int64_t kLeastOfTurn = 4, kMostOfTurn = 64;  // steps
 // Steps with several arenas get this many times as much: there whole steps run side by side.
 constexpr int64_t kTimesWithArenas = 2;
-// This many runs of one step are left to the loop, such as those of each epoch's last batch. Then
-// it is clear that somebody looks up after each step, and a graph of its own is worth its capture.
+// So many runs of one step are left to the loop, such as those of each epoch's last batch. After
+// that it is clear that the host looks at the results of each step, and a graph of its own is worth
+// its capture.
 constexpr int64_t kSingleRunsInLoop = 32;
 
 __global__ void set_turns(int64_t* remaining, int64_t turns) { *remaining = turns; }
@@ -33,7 +34,7 @@ __global__ void count_turn(int64_t* remaining, cudaGraphConditionalHandle anothe
   cudaGraphSetConditional(another_turn, *remaining > 0 ? 1 : 0);
 }
 
-// A power of two, as numbers of steps often are multiples of one.
+// The result is a power of two, as numbers of steps often are multiples of one.
 int64_t steps_of_turn(int64_t instructions, bool has_arenas) {
   const int64_t nodes = has_arenas ? kTimesWithArenas * kNodesOfTurn : kNodesOfTurn;
   const int64_t steps = nodes / std::max<int64_t>(instructions, 1);
@@ -87,7 +88,7 @@ class CaptureGuard {
 // Nodes of a graph that is being captured, and how to wait for each.
 class Front {
  public:
-  // What the next node captured on the stream would wait for.
+  // These nodes are what the next node captured on the stream would wait for.
   static Front of(cudaStream_t stream) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const cudaGraphNode_t* nodes = nullptr;
@@ -102,7 +103,7 @@ class Front {
 
   bool operator==(const Front& other) const { return nodes_ == other.nodes_; }
 
-  // `early`: the next node waits by itself and may start while these kernels run.
+  // With `early` the next node waits by itself and may start while these kernels run.
   void add(const Front& other, bool early = false) {
     for (cudaGraphNode_t node : other.nodes_) add(node, early && is_kernel(node));
   }
@@ -133,7 +134,7 @@ class Front {
   // Instructions that launch nothing pass on what they wait for, so a node can come twice.
   void add(cudaGraphNode_t node, bool early) {
     if (std::find(nodes_.begin(), nodes_.end(), node) != nodes_.end()) return;
-    cudaGraphEdgeData edge{};  // waits for the node's end
+    cudaGraphEdgeData edge{};  // it waits for the node's end
     if (early) {
       edge.from_port = cudaGraphKernelNodePortProgrammatic;
       edge.type = cudaGraphDependencyTypeProgrammatic;
@@ -179,19 +180,19 @@ GraphExecutor::~GraphExecutor() {
   (void)cudaFree(remaining_turns_);
 }
 
-// Captures the instructions `steps` times. What comes next on the stream waits for all of them.
+// Captures the instructions `steps` times. The next work on the stream waits for all of them.
 std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t steps,
                                                                  cudaStream_t stream) {
   const Dependencies dependencies =
       uses_branches() ? find_dependencies(arenas_, steps) : chain_dependencies(size() * steps);
-  // Each kernel lets one other start early, the one that most depends on it: with more, kernels
-  // that wait take the place of those that could run. A fill, which does not wait by itself, comes
-  // first where memory is poisoned.
+  // Each kernel lets one other start early, the one that depends on it the most: with more, kernels
+  // that wait would take the place of those that could run. Where memory is poisoned, a fill comes
+  // first, which does not wait by itself.
   const bool any_early = context_.allows_early_starts() && !poisons_memory();
   const std::vector<int32_t> critical = critical_successors(dependencies);
   struct Captured {
     Front front;                               // the last nodes
-    std::vector<const Instruction*> launched;  // whose nodes they are
+    std::vector<const Instruction*> launched;  // the instructions that these nodes belong to
   };
   std::vector<Captured> captured;
   captured.reserve(dependencies.size());
@@ -212,7 +213,7 @@ std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t steps,
       if (is_early) running.insert(running.end(), other.launched.begin(), other.launched.end());
     }
     front.set_on(stream);
-    // All that came before those that may still be running has ended: they have waited for it
+    // All kernels before those that may still be running have ended: the latter waited for them
     // before they let this one start.
     run_one(instruction, stream, settled_inputs(instruction, running));
     Front after = Front::of(stream);
@@ -248,7 +249,8 @@ GraphExecutor::Captured GraphExecutor::capture_loop(int64_t steps) {
 
   const std::lock_guard capturing(context_.capturing());
   const cudaStream_t stream = context_.capture_stream();
-  // Relaxed: a kernel's first launch may load its module, which the stricter modes forbid.
+  // The mode is relaxed because a kernel's first launch may load its module, which the stricter
+  // modes forbid.
   check(cudaStreamBeginCaptureToGraph(stream, params.conditional.phGraph_out[0], nullptr, nullptr,
                                       0, cudaStreamCaptureModeRelaxed),
         "cudaStreamBeginCaptureToGraph");
@@ -260,7 +262,7 @@ GraphExecutor::Captured GraphExecutor::capture_loop(int64_t steps) {
     (void)guard.end();
     set_priorities(kernels);
   } catch (...) {
-    // Destroying a graph whose body could not be captured crashes inside the driver (580): a few
+    // Destroying a graph whose body could not be captured crashes inside the driver (580), so a few
     // kilobytes are left behind instead.
     (void)loop.graph.release();
     throw;
@@ -320,8 +322,8 @@ void GraphExecutor::run(int64_t steps) {
   }
 }
 
-// Does what run() does, but the host repeats the turns: CUPTI does not know the kernels in a loop's
-// body.
+// Does the same as run(), but the host repeats the turns, because CUPTI does not know the kernels
+// in a loop's body.
 void GraphExecutor::run_profiled(int64_t steps) {
   CuptiTracer::get().ensure_started();
   if (profile_session_ != profile_session()) {

@@ -1,9 +1,9 @@
 // Runs a program as a CUDA graph whose loop over steps is on the device, so that any number of
 // steps is a few launches from the host. In the graph a kernel waits only for those whose results
-// or memory it needs (dependencies.h), so that small kernels run side by side, those of the next
-// step beside the last ones of the step before, and where there are arenas whole steps. On the
+// or memory it needs (dependencies.h). So small kernels run side by side, and those of the next
+// step run beside the last ones of the step before; with several arenas whole steps do. On the
 // longest path a kernel starts while the one before still runs, and waits for its end by itself
-// (device/begin.cuh), which hides what a start costs.
+// (device/begin.cuh), which hides the cost of a start.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ namespace kerascnn::cuda {
 // May kernels of a graph run side by side (KERASCNN_CUDA_BRANCHES)?
 bool uses_branches();
 
-// Shared by the executors of one device: what the host has launched.
+// Counts what the host has launched; the executors of one device share it.
 struct LaunchCounters {
   int64_t kernel_launches = 0;
   int64_t graph_launches = 0;
@@ -32,7 +32,7 @@ struct PrioritizedNode {
 
 class GraphExecutor : public Executor {
  public:
-  // `single_steps`: runs will have one step each, which get a graph without a loop at once.
+  // `single_steps` says that runs will have one step each; they get a graph without a loop at once.
   GraphExecutor(Context& context, ArenaSteps arenas, LaunchCounters& counters, bool single_steps);
   ~GraphExecutor() override;
 
@@ -63,16 +63,16 @@ class GraphExecutor : public Executor {
   bool uses_loops_;                     // KERASCNN_CUDA_LOOPS
   int64_t* remaining_turns_ = nullptr;  // on the device: what a loop counts down
   std::map<int64_t, Captured> loops_;   // by the steps of a turn
-  // Graphs without a loop: the cost of a loop shows where steps come one by one.
+  // Graphs without a loop, since a loop's cost shows where steps come one by one.
   std::map<int64_t, Captured> straight_;  // by their steps
   int64_t single_runs_;
-  // Turns without loops, of the recording that goes on: only such graphs' kernels are known by the
-  // nodes that they were captured as.
+  // Turns without loops, for the recording that goes on: a kernel is known by the node that it was
+  // captured as in such graphs only.
   std::map<int64_t, Captured> profiled_;
   int64_t profile_session_ = 0;
 };
 
-// Runs the instructions one by one, without graphs: for finding the kernel that fails
+// Runs the instructions one by one, without graphs, which shows which kernel fails
 // (KERASCNN_CUDA_GRAPHS=0).
 class LaunchExecutor : public Executor {
  public:

@@ -28,7 +28,7 @@ class UniqueHandle {
   Handle release() noexcept { return std::exchange(handle_, nullptr); }
 
   void reset() noexcept {
-    // A failure to destroy (the driver is shutting down at process exit) can't be acted upon.
+    // Nothing can be done about a failure to destroy (the driver is shutting down at process exit).
     if (handle_ != nullptr) (void)Destroy(std::exchange(handle_, nullptr));
   }
 

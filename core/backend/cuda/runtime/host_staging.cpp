@@ -30,8 +30,9 @@ HostStaging::HostStaging(Backend& backend, Context& context)
     : backend_(backend), context_(context), halves_{Half(context), Half(context)} {}
 
 bool HostStaging::copy(void* destination, const void* source, int64_t bytes) {
-  if (bytes > Backend::kMostStagedBytes) return false;  // twice through memory takes too long
-  // This comes before the lock: steps that wait for the stream may have copies of their own.
+  if (bytes > Backend::kMostStagedBytes) return false;  // copying it twice in memory takes too long
+  // This comes before the lock, because steps that wait for the stream may have copies of their
+  // own.
   const cudaStream_t stream = context_.stream();
   const std::lock_guard lock(mutex_);
   if (!make_room(bytes, stream)) return false;
@@ -45,7 +46,7 @@ bool HostStaging::copy(void* destination, const void* source, int64_t bytes) {
   return true;
 }
 
-// Makes the current half one with so many bytes free.
+// Makes a half with so many free bytes the current one.
 bool HostStaging::make_room(int64_t bytes, cudaStream_t stream) {
   const Half& last = halves_[current_];
   if (last.memory && last.used + bytes <= last.memory->bytes()) return true;

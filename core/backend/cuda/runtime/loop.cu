@@ -1,9 +1,9 @@
 // Loops and choices on a GPU. In a graph that is being captured a loop is a WHILE node and a choice
-// a SWITCH node, whose bodies are captured once: the device decides how often, and which. What a
-// step copies to and from rows reads the number of the row from device memory, so that all steps
-// are the same launches. A turn of a WHILE node costs several launches, so that one of a loop whose
-// length is known makes several steps. Outside of captures, which is for finding faults, the host
-// decides.
+// is a SWITCH node, whose bodies are captured once: the device decides how often they run, and
+// which one. The copies of a step to and from rows read the number of the row from device memory,
+// so that all steps are the same launches. A turn of a WHILE node costs as much as several
+// launches, so a turn of a loop whose length is known makes several steps. Outside of captures,
+// which is for finding faults, the host decides.
 #include "core/graph/loop_plan.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ __global__ void copy_rows(CopyBatch batch, const int64_t* counters) {
   }
 }
 
-// `another`: the handle of the WHILE node, where `decides`.
+// `another` is the handle of the WHILE node, where `decides`.
 struct Decision {
   cudaGraphConditionalHandle another = 0;
   bool decides = false;
@@ -143,7 +143,7 @@ bool is_capturing(cudaStream_t stream) {
   return status == cudaStreamCaptureStatusActive;
 }
 
-// A conditional node in the graph that a stream is captured into.
+// A conditional node in the graph that is being captured from a stream.
 class ConditionalNode {
  public:
   // A handle of the graph. Nodes that set its value come before the node.
@@ -157,7 +157,7 @@ class ConditionalNode {
   cudaGraphConditionalHandle handle() const { return handle_; }
 
   // Adds the node behind what was captured up to now, with a body for each of `bodies`, which are
-  // captured on `inner`. What is captured on the stream afterwards waits for it.
+  // captured on `inner`. Later captures on the stream wait for it.
   void add(cudaGraphConditionalNodeType type, cudaStream_t inner,
            const std::vector<std::function<void(cudaStream_t)>>& bodies) {
     const cudaGraphNode_t* nodes = nullptr;
@@ -255,8 +255,8 @@ class LoopKernel final : public Kernel {
     check_launch("end_step");
   }
 
-  // How many steps a turn makes. Bodies that are captured with loops or choices in them stay one:
-  // each would be captured as often.
+  // How many steps a turn makes. Bodies with loops or choices in them make one step, because each
+  // step would capture these again.
   static int64_t steps_of_turn(const BoundLoop& loop);
 
   static void capture_known(const BoundLoop& loop, cudaStream_t stream, cudaStream_t inner_stream,
@@ -304,7 +304,7 @@ class LoopKernel final : public Kernel {
   }
 
   LoopPlan plan_;
-  Stream inner_;  // what the body is captured on
+  Stream inner_;  // bodies are captured on this one
 };
 
 class SwitchKernel final : public Kernel {

@@ -36,18 +36,18 @@ struct Nvrtc {
   decltype(&nvrtcGetSupportedArchs) archs;
   decltype(&nvrtcGetErrorString) error_string;
   std::string version;   // "NVRTC 13.0"
-  std::string identity;  // differs where other code may come out
+  std::string identity;  // differs where the compiler may give other code
 };
 
-// Where a library's function was loaded from; empty where nobody knows.
+// The path that a library's function was loaded from; empty where it is not known.
 std::filesystem::path path_of_library(void* function) {
   Dl_info info{};
   if (dladdr(function, &info) == 0 || info.dli_fname == nullptr) return {};
   return info.dli_fname;
 }
 
-// NVRTC looks for the library of its built-in functions in the system's folders only; a wheel has
-// it beside NVRTC. Where it is open already it is found.
+// NVRTC looks for the library of its built-in functions in the system's folders only, while a wheel
+// has it beside NVRTC. NVRTC finds it where it is open already.
 void open_builtins(const std::filesystem::path& folder) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
@@ -56,7 +56,7 @@ void open_builtins(const std::filesystem::path& folder) {
   }
 }
 
-// Of one version there are several builds, of different sizes.
+// There are several builds of one version, of different sizes.
 void identify(Nvrtc& nvrtc, const std::filesystem::path& path) {
   int major = 0, minor = 0;
   if (nvrtc.get_version(&major, &minor) != NVRTC_SUCCESS) {
@@ -117,8 +117,8 @@ class Source {
   nvrtcProgram program_ = nullptr;
 };
 
-// The option for machine code where NVRTC knows the device, else for PTX of the newest kind before
-// it, which the driver translates.
+// The option for machine code where NVRTC knows the device; otherwise for PTX of the newest kind
+// before it, which the driver translates.
 std::string target_of(int compute_capability) {
   int count = 0;
   check_nvrtc(nvrtc().num_archs(&count), "nvrtcGetNumSupportedArchs");
@@ -157,7 +157,7 @@ std::string code_of(nvrtcProgram program, bool is_ptx) {
   return code;
 }
 
-// With the options of the request, of which the first one is the target.
+// Compiles with the options of the request, of which the first one is the target.
 CompiledCode compile(const CompileRequest& request) {
   const Source source(request.source);
   const nvrtcResult named = nvrtc().add_name_expression(source.get(), request.function.c_str());
@@ -186,7 +186,7 @@ RuntimeKernel load(const CompiledCode& compiled) {
   RuntimeKernel loaded{compiled.state, nullptr, compiled.log};
   if (compiled.state != CompileState::Compiled) return loaded;
   try {
-    // Never unloaded: a plan or a graph may run it until the process ends.
+    // This is never unloaded: a plan or a graph may run it until the process ends.
     cudaLibrary_t library = nullptr;
     check(cudaLibraryLoadData(&library, compiled.stored.code.data(), nullptr, nullptr, 0, nullptr,
                               nullptr, 0),
@@ -227,8 +227,8 @@ const RuntimeKernel& PendingKernel::get() const { return impl_->get(); }
 std::shared_ptr<Compilation> start_compile_for(int compute_capability, const std::string& source,
                                                const std::string& function,
                                                const std::vector<std::string>& options) {
-  // NVRTC's own cache is left out: ours does its work, and threads would wait for one another
-  // there.
+  // NVRTC's own cache is switched off: the code store does its work, and threads would wait for one
+  // another in it.
   CompileRequest request{
       source, function, {target_of(compute_capability), "--std=c++17", "--no-cache"}, ""};
   request.options.insert(request.options.end(), options.begin(), options.end());

@@ -1,4 +1,5 @@
-// Libraries of CUDA that are opened on first use, so that whoever needs none can do without.
+// Libraries of CUDA that are opened on first use, so that programs that don't need one can do
+// without.
 #pragma once
 
 #include <string>
@@ -7,8 +8,8 @@ namespace kerascnn::cuda {
 
 class OpenedLibrary {
  public:
-  // Opens "lib<name>.so.<version>". Throws LibraryError that begins with what can't be done without
-  // it and ends with the remedy. It stays open until the process ends.
+  // Opens "lib<name>.so.<version>". Throws LibraryError, which begins with what can't be done
+  // without it and ends with the remedy. The library stays open until the process ends.
   OpenedLibrary(std::string name, int version, const std::string& what_fails);
 
   // Throws LibraryError where the library has no such function.

@@ -50,7 +50,7 @@ std::string unavailable_reason() {
 
 Backend& backend_of(int index) {
   static std::mutex mutex;
-  // Never destroyed: see Context::of_device.
+  // These are never destroyed: see Context::of_device.
   static auto* backends = new std::map<int, std::unique_ptr<CudaBackend>>();
   std::lock_guard lock(mutex);
   auto& backend = (*backends)[index];

@@ -5,7 +5,7 @@
 
 namespace kerascnn::cuda {
 
-// Allows launches with as much as a block can have. Not with what one plan needs: the permission
+// Allows launches with as much as a block can have, rather than what one plan needs: the permission
 // belongs to the function, and a later plan that needs less would take it from an earlier one.
 template <typename Function>
 void allow_most_shared_memory(Function* kernel) {

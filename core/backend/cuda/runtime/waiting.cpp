@@ -5,7 +5,7 @@
 namespace kerascnn::cuda {
 namespace {
 
-// Whether a query says that the work is done; throws for what is neither "done" nor "not yet".
+// Does the query say that the work is done? Throws for what is neither "done" nor "not yet".
 bool is_done(cudaError_t status, const char* call) {
   if (status == cudaErrorNotReady) {
     (void)cudaGetLastError();  // no error: the next check must not find it
@@ -15,7 +15,7 @@ bool is_done(cudaError_t status, const char* call) {
   return true;
 }
 
-// Whether `done` came true within so many seconds.
+// Did `done` come true within so many seconds?
 template <typename Done>
 bool spin_until(Done done, double seconds) {
   using Clock = std::chrono::steady_clock;

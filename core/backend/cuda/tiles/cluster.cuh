@@ -11,7 +11,7 @@
 
 namespace kerascnn::cuda {
 
-// A barrier of all threads of a cluster in two halves; what was written before the first is
+// A barrier of all threads of a cluster, in two halves: what was written before the first is
 // visible after the second.
 __device__ __forceinline__ void arrive_in_cluster() {
 #if __CUDA_ARCH__ >= 900
@@ -58,7 +58,7 @@ __device__ __forceinline__ void store_in_cluster(float* shared, unsigned rank, f
 #endif
 }
 
-// What `rank`, a block of the cluster, has where this block has `shared`.
+// Reads what `rank`, a block of the cluster, has where this block has `shared`.
 __device__ __forceinline__ float4 load_from_cluster(const float4* shared, unsigned rank) {
   float4 value{};
 #if __CUDA_ARCH__ >= 900
@@ -98,7 +98,7 @@ class ClusterLaunch {
     return most_active(kernel) > 0;
   }
 
-  // How many of them it can run at a time; 0 where it can't.
+  // How many such clusters it can run at a time; 0 where it can't run any.
   template <typename... P>
   int most_active(void (*kernel)(P...)) const {
     cudaFuncAttributes compiled{};

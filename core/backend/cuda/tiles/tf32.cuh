@@ -9,7 +9,7 @@ namespace kerascnn::cuda {
 // Tensor cores read the upper 19 bits of a float and drop the rest, which makes every number a
 // little smaller: by 2^-11 / m on average, with the mantissa m between 1 and 2. This factor takes
 // the bias away, keeps what TF32 holds exactly as it is, and lets infinities and NaN through. It is
-// one instruction, where rounding to the nearest takes five.
+// one instruction; rounding to the nearest takes five.
 __device__ __forceinline__ float unbiased_tf32(float value) {
   return value * (1.0f + 0x1p-11f * 0.69f);
 }
@@ -45,7 +45,8 @@ __device__ __forceinline__ void multiply_tf32(float (&d)[4], const uint32_t (&a)
 #endif
 }
 
-// Starts copying the first `bytes` of kSize, 4, 8 or 16, to shared memory, and zeros for the rest.
+// Starts copying the first `bytes` of kSize bytes (4, 8 or 16) to shared memory, and zeros for the
+// rest.
 template <int kSize>
 __device__ __forceinline__ void copy_async(void* shared, const void* global, int bytes) {
   static_assert(kSize == 4 || kSize == 8 || kSize == 16);

@@ -17,9 +17,9 @@ constexpr bool kWarpgroups = false;
 
 constexpr int kWarpgroup = 4;  // warps; they begin with a warp whose number is a multiple
 
-// The second factor (8, columns) in shared memory: two halves of 4 rows each, in them blocks of 8
-// columns, in them the 4 rows of a column side by side. A block is thus 128 bytes, and a half has
-// columns / 8 blocks.
+// The second factor (8, columns) in shared memory. It has two halves of 4 rows each; a half has
+// blocks of 8 columns, and a block has the 4 rows of a column side by side. A block is thus 128
+// bytes, and a half has columns / 8 blocks.
 __device__ __forceinline__ constexpr int place_in_factor(int row, int column, int columns) {
   return row / 4 * columns * 4 + column * 4 + row % 4;
 }
@@ -31,7 +31,7 @@ __device__ __forceinline__ uint64_t describe_factor(const float* shared, int col
   return (address >> 4 & 0x3fff) | to_next_rows >> 4 << 16 | to_next_columns >> 4 << 32;
 }
 
-// Every thread that has written what the tensor cores are to read calls it before the barrier.
+// Every thread that has written what the tensor cores are to read calls this before the barrier.
 __device__ __forceinline__ void publish_to_tensor_cores() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
