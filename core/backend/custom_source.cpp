@@ -4,7 +4,6 @@
 #include <cctype>
 #include <map>
 #include <optional>
-#include <vector>
 
 namespace kerascnn {
 namespace {

@@ -1,6 +1,5 @@
 #include "core/backend/failed_source.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <mutex>
 #include <set>

@@ -127,16 +127,6 @@ const std::vector<int64_t>& Attributes::get_ints(std::string_view name) const {
   return require<std::vector<int64_t>>(find(name), name, "a list of integers");
 }
 
-std::vector<double> Attributes::get_doubles(std::string_view name) const {
-  const Attribute* attribute = find(name);
-  if (attribute != nullptr) {
-    if (const auto* integers = std::get_if<std::vector<int64_t>>(attribute)) {
-      return {integers->begin(), integers->end()};
-    }
-  }
-  return require<std::vector<double>>(attribute, name, "a list of numbers");
-}
-
 DType Attributes::get_dtype(std::string_view name) const {
   return dtype_from_name(get_string(name));
 }

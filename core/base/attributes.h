@@ -40,8 +40,6 @@ class Attributes {
   double get_double(std::string_view name) const;
   const std::string& get_string(std::string_view name) const;
   const std::vector<int64_t>& get_ints(std::string_view name) const;
-  // A list of integers is accepted too: an empty list has no type of its own.
-  std::vector<double> get_doubles(std::string_view name) const;
   DType get_dtype(std::string_view name) const;
   // The list must have `count` entries, or any number from 1 on where `count` is 0; none of them
   // may be null.

@@ -1,7 +1,5 @@
 #include "core/eager/copies.h"
 
-#include <utility>
-
 #include "core/eager/recorder.h"
 
 namespace kerascnn {

@@ -1,8 +1,6 @@
 #include "core/eager/plan.h"
 
 #include <list>
-#include <string>
-#include <unordered_map>
 
 #include "core/base/error.h"
 #include "core/eager/gradient_recipe.h"

@@ -54,7 +54,6 @@ Activation activation_from_name(std::string_view op, std::string_view name) {
 
 const char* activation_name(Activation activation) { return info(activation).name; }
 
-const OpDef& activation_op(Activation activation) { return *info(activation).op; }
 const OpDef& activation_gradient_op(Activation activation) { return *info(activation).gradient; }
 
 std::optional<Activation> find_activation(const OpDef& op) {

@@ -45,8 +45,7 @@ struct ActivationCall {
 Activation activation_from_name(std::string_view op, std::string_view name);
 const char* activation_name(Activation activation);
 
-// Of any activation but Linear.
-const OpDef& activation_op(Activation activation);
+// The gradient op of any activation but Linear.
 const OpDef& activation_gradient_op(Activation activation);
 // The activation that an op applies; none where it is no such op.
 std::optional<Activation> find_activation(const OpDef& op);

@@ -1,6 +1,4 @@
 // Reductions over any set of axes.
-#include <algorithm>
-
 #include "core/ops/definitions.h"
 #include "core/ops/geometry.h"
 #include "core/ops/gradient_expression.h"

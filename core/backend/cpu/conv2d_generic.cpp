@@ -1,7 +1,6 @@
 #include "core/backend/cpu/conv2d_generic.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/backend/cpu/epilogue.h"
 #include "core/backend/cpu/gemm.h"

@@ -1,6 +1,5 @@
 // Reductions. Sums of floating numbers are accumulated in double and split at fixed places, so that
 // they don't depend on the number of threads.
-#include <cmath>
 #include <limits>
 #include <numeric>
 
