@@ -13,12 +13,12 @@ namespace {
 
 Conv2DCall make_call(const PlanRequest& request) {
   Conv2DCall call;
-  call.op = request.op.name;
+  call.op = &request.op;
   call.geometry = conv2d_geometry(request.op.name, request.attributes, request.inputs);
   call.dtype = request.inputs[0].dtype;
   call.allow_tf32 = request.allow_tf32;
   if (!is_floating(call.dtype)) {
-    throw TypeError(message(call.op, ": dtype ", dtype_name(call.dtype),
+    throw TypeError(message(call.op->name, ": dtype ", dtype_name(call.dtype),
                             " is not supported on CUDA; cast to a floating dtype first"));
   }
   return call;
@@ -52,8 +52,8 @@ bool suits_tiled(const Conv2DCall& call) {
   if (g.num_products() <= kFewProducts) return true;
   if (std::max(g.input_channels, g.output_channels) <= 8 && g.num_taps() <= 72) return true;
   // A first layer; its data gradient has a long sum for each of few results.
-  if (g.input_channels > 4 || g.num_taps() > 64 || call.op == "conv2d_dgrad") return false;
-  if (call.op == "conv2d_wgrad") return g.output_channels <= 64;
+  if (g.input_channels > 4 || g.num_taps() > 64 || call.op == &op_conv2d_dgrad) return false;
+  if (call.op == &op_conv2d_wgrad) return g.output_channels <= 64;
   return g.output_channels <= 32 || g.num_products() <= int64_t{1} << 27;
 }
 
@@ -63,7 +63,7 @@ bool suits_tf32(const Conv2DCall& call) {
   const Conv2DGeometry& g = call.geometry;
   const int64_t channels = std::max(g.input_channels, g.output_channels);
   const int64_t taps = g.kernel_height * g.kernel_width;
-  if (call.op == "conv2d_wgrad") {
+  if (call.op == &op_conv2d_wgrad) {
     // Three taps in a row share what they read.
     const int64_t most = g.kernel_width % 3 == 0 ? int64_t{1} << 29 : int64_t{1} << 26;
     return channels <= 128 && g.num_products() <= most;
@@ -71,7 +71,7 @@ bool suits_tf32(const Conv2DCall& call) {
   // cuDNN adds bias and activation in another pass over the result, which takes longer than this.
   const bool has_epilogue = call.has_bias || call.activation.kind != Activation::Linear;
   if (taps == 1 && has_epilogue) return channels <= 128;
-  const int64_t depth = taps * (call.op == "conv2d" ? g.input_channels : g.output_channels);
+  const int64_t depth = taps * (call.op == &op_conv2d ? g.input_channels : g.output_channels);
   return channels <= 32 && depth <= 288 && g.num_products() <= int64_t{1} << 28;
 }
 

@@ -7,16 +7,16 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "core/backend/backend.h"
 #include "core/ops/activation_kind.h"
 #include "core/ops/conv2d.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn::cuda {
 
 struct Conv2DCall {
-  std::string_view op;  // "conv2d", "conv2d_dgrad" or "conv2d_wgrad"
+  const OpDef* op = nullptr;  // op_conv2d, op_conv2d_dgrad or op_conv2d_wgrad
   Conv2DGeometry geometry;
   DType dtype = DType::Float32;
   bool has_bias = false;      // conv2d only

@@ -253,7 +253,7 @@ std::unique_ptr<Kernel> plan_product(const Conv2DCall& call, const Gather& g) {
                   static_cast<unsigned>(ceil_div(g.result_channels, kColumns)));
   const bool has_bias = call.has_bias;
   const ActivationCall activation = call.activation;
-  const std::string op(call.op);
+  const std::string op(call.op->name);
   return make_early_kernel(message("kerascnn ", op, "_tf32"), [=](const KernelArgs& args) {
     // conv2d (x, kernel) and conv2d_dgrad (gy, kernel) agree in the order of their inputs.
     kernel<<<grid, kBlock, sizeof(Tiles), static_cast<cudaStream_t>(args.stream)>>>(

@@ -145,7 +145,7 @@ std::unique_ptr<Kernel> plan_product(const Conv2DCall& call) {
   const int64_t blocks = c.batch * band.bands_per_image;
   const bool has_bias = call.has_bias;
   const ActivationCall activation = call.activation;
-  const std::string op(call.op);
+  const std::string op(call.op->name);
   return make_early_kernel("kerascnn " + op + "_tiled", [=](const KernelArgs& args) {
     conv_tiled_kernel<N, kTurned>
         <<<static_cast<unsigned>(blocks), kThreads, static_cast<size_t>(bytes),

@@ -70,7 +70,7 @@ CudnnConvolution::CudnnConvolution(const Conv2DCall& call)
 
 void CudnnConvolution::throw_error(fe::error_t error, const char* call) const {
   throw LibraryError(message(
-      call_.op, ": ", call, " failed for input ", shape_string(call_.geometry.input_shape()),
+      call_.op->name, ": ", call, " failed for input ", shape_string(call_.geometry.input_shape()),
       ", kernel ", shape_string(call_.geometry.kernel_shape()), ", ", dtype_name(call_.dtype), ": ",
       error.get_message(), ", cuDNN ", cudnnGetVersion()));
 }
@@ -100,12 +100,12 @@ void CudnnConvolution::add_operation() {
                                        g.kernel_width};
   const std::vector<int64_t> output = {g.batch, g.output_channels, g.output_height, g.output_width};
   std::vector<int64_t> extents;
-  if (call_.op == "conv2d") {
+  if (call_.op == &op_conv2d) {
     x_ = tensor("x", input);
     kernel_ = tensor("kernel", kernel);
     result_ = y_ = graph_.conv_fprop(x_, kernel_, attributes<fe::graph::Conv_fprop_attributes>());
     extents = output;
-  } else if (call_.op == "conv2d_dgrad") {
+  } else if (call_.op == &op_conv2d_dgrad) {
     y_ = tensor("gy", output);
     kernel_ = tensor("kernel", kernel);
     result_ = x_ = graph_.conv_dgrad(y_, kernel_, attributes<fe::graph::Conv_dgrad_attributes>());
@@ -147,7 +147,7 @@ bool CudnnConvolution::build(std::optional<int> place) {
   graph_.deselect_numeric_notes(unwanted);
   const Conv2DGeometry& g = call_.geometry;
   std::vector<std::string> unwanted_engines;  // of cuDNN 9.19
-  if (call_.op == "conv2d_wgrad") {
+  if (call_.op == &op_conv2d_wgrad) {
     // This engine takes the padding before for the padding after as well.
     if (g.pad_top != g.pad_bottom || g.pad_left != g.pad_right) unwanted_engines.push_back("eng1_");
     // This engine says that it computes in float32, but it is off by up to 6e-3 of the largest
@@ -206,7 +206,7 @@ std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<
   };
 
   constexpr bool keeps_state = true;  // nothing is known of what a plan of cuDNN keeps
-  if (call.op == "conv2d_wgrad") {
+  if (call.op == &op_conv2d_wgrad) {
     return make_kernel(
         convolution->description(),
         [=, dtype = call.dtype](const KernelArgs& args) {
@@ -223,7 +223,7 @@ std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<
         const auto stream = static_cast<cudaStream_t>(args.stream);
         const auto [kernel, workspace] = parts(args);
         launch_transpose(call.dtype, args.inputs[1], kernel, taps, g.output_channels, stream);
-        if (call.op == "conv2d_dgrad") {
+        if (call.op == &op_conv2d_dgrad) {
           convolution->run(args.outputs[0], kernel, args.inputs[0], workspace, stream);
           return;
         }
