@@ -1,5 +1,6 @@
 // Reductions. Sums of floating numbers are accumulated in double and split at fixed places, so that
 // they don't depend on the number of threads.
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -44,7 +45,7 @@ struct Min {
   static Accumulator combine(Accumulator a, Accumulator b) { return element::minimum(a, b); }
 };
 
-// The result in storage type T. Sums are divided by `divisor`, which is 1 for a plain sum.
+// The result in storage type T; sums are divided by `divisor` (1 for a plain sum).
 template <typename T, typename Accumulator>
 T finish(Accumulator value, double divisor) {
   if constexpr (is_floating_storage<T>) {
@@ -86,8 +87,7 @@ typename Op::Accumulator reduce_row(const FloatKernels& kernels, const T* x, int
   return reduce_contiguous<T, Op>(x, count);
 }
 
-// (outer, reduce, inner) is cut into `pieces` along reduce; partial results are (outer, pieces,
-// inner).
+// (outer, reduce, inner) cut into `pieces` along reduce: partial results (outer, pieces, inner).
 struct ReduceSplit {
   int64_t pieces = 1;
   int64_t rows = 1;  // of a piece, but for the last
@@ -116,8 +116,8 @@ void reduce_columns(const T* x, int64_t rows, int64_t inner, typename Op::Accumu
   }
 }
 
-// Sums of float columns by the vector kernels. Narrow rows are treated as fewer, wider ones, so
-// that vectors are full, and folded afterwards.
+// Sums of float columns by the vector kernels. Narrow rows are seen as fewer, wider ones, so that
+// vectors are full, and folded afterwards.
 void sum_float_columns(const FloatKernels& kernels, const float* x, int64_t rows, int64_t inner,
                        double* out) {
   constexpr int64_t kNarrow = 64;
@@ -187,7 +187,7 @@ int64_t offset_of(int64_t linear, const Shape& extents, const Shape& strides) {
   return offset;
 }
 
-// For reduced axes that are not neighbours: each output element is computed by itself.
+// Reduced axes that are not neighbours: each output element by itself.
 template <typename T, typename Op>
 std::unique_ptr<Kernel> make_general_reduce(const ReduceGeometry& geometry, double divisor) {
   using Accumulator = typename Op::Accumulator;
@@ -263,7 +263,7 @@ std::unique_ptr<Kernel> plan_reduce(const PlanRequest& request, bool is_mean) {
   });
 }
 
-// Gives the first maximum, or the first NaN where there is one, as NumPy does.
+// The first maximum; the first NaN where there is one, as in NumPy.
 template <typename T>
 int64_t argmax_line(const T* x, int64_t length, int64_t step) {
   using C = compute_t<T>;
