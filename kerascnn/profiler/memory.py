@@ -38,6 +38,12 @@ class StepMemory:
         weights: all variables that it reads or writes: weights, the optimizer's, metrics.
         intermediate: results and workspaces, which share memory, with constants and outputs.
         at_peak: what lies there when the step needs the most, the largest first.
+
+    >>> plan = StepMemory(8, 3 << 20, 1 << 20, [KeptValue("conv", "conv2d", "float32", 2, 1 << 20)])
+    >>> print(plan)
+    A training step with batch_size=8 takes 4.0 MiB: weights 3.0 MiB, results 1.0 MiB.
+    Results when it needs the most:
+           1.0 MiB  conv: 2 x conv2d, float32
     """
 
     batch_size: int
