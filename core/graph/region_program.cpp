@@ -82,16 +82,10 @@ class ProgramBuilder {
 
   void add_instruction(const Node& node) {
     ElementInstruction& instruction = program_.instructions[program_.num_instructions++];
-    instruction.op = *find_element_op(node.op->name);
+    instruction = element_instruction(graph_, node);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       instruction.operands[i] = registers_.at(read(node.inputs[i]));
     }
-    // The first operand of `where` is its condition.
-    instruction.operand_dtype =
-        graph_.value(node.inputs[node.inputs.size() == 3 ? 1 : 0]).spec.dtype;
-    instruction.result_dtype = graph_.value(node.outputs[0]).spec.dtype;
-    const ElementParameters parameters = element_parameters(instruction.op, node.attributes);
-    std::copy(std::begin(parameters.values), std::end(parameters.values), instruction.parameters);
     add_register(node.outputs[0]);
   }
 
@@ -106,6 +100,17 @@ class ProgramBuilder {
 };
 
 }  // namespace
+
+ElementInstruction element_instruction(const Graph& graph, const Node& node) {
+  ElementInstruction instruction;
+  instruction.op = *find_element_op(node.op->name);
+  // The first operand of `where` is its condition.
+  instruction.operand_dtype = graph.value(node.inputs[node.inputs.size() == 3 ? 1 : 0]).spec.dtype;
+  instruction.result_dtype = graph.value(node.outputs[0]).spec.dtype;
+  const ElementParameters parameters = element_parameters(instruction.op, node.attributes);
+  std::copy(std::begin(parameters.values), std::end(parameters.values), instruction.parameters);
+  return instruction;
+}
 
 std::optional<ElementProgram> element_program(const Region& region) {
   if (region.kind != RegionKind::Map) return std::nullopt;

@@ -12,4 +12,7 @@ namespace kerascnn {
 // other kinds, and for a region that is larger than a program may be.
 std::optional<ElementProgram> element_program(const Region& region);
 
+// What a node with an element op does, but for where its operands are.
+ElementInstruction element_instruction(const Graph& graph, const Node& node);
+
 }  // namespace kerascnn

@@ -1,101 +1,22 @@
-// Regions of kind map: an interpreter of element programs that runs each instruction over a block
+// An interpreter of element programs that runs each instruction over a block
 // of elements, so that decoding costs little and the loops vectorize. Registers live in the
 // first-level cache.
-#include "core/ops/element_program.h"
+#include "core/backend/cpu/element_program.h"
 
 #include <algorithm>
 #include <array>
 #include <vector>
 
 #include "core/backend/cpu/broadcast.h"
-#include "core/backend/cpu/element_loops.h"
+#include "core/backend/cpu/element_blocks.h"
 #include "core/backend/cpu/kernel_util.h"
-#include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
-#include "core/graph/body_program.h"
-#include "core/graph/region_program.h"
 
 namespace kerascnn::cpu {
 
 namespace {
 
 constexpr int64_t kBlock = 256;
-
-// A register's type: float for the 16-bit types and float32, double, int64 for integers and bool.
-enum class Kind { Float, Double, Integer };
-
-Kind kind_of(DType dtype) {
-  if (dtype == DType::Float64) return Kind::Double;
-  return is_floating(dtype) ? Kind::Float : Kind::Integer;
-}
-
-template <typename Function>
-void with_kind(DType dtype, const Function& function) {
-  switch (kind_of(dtype)) {
-    case Kind::Float:
-      return function(Type<float>());
-    case Kind::Double:
-      return function(Type<double>());
-    case Kind::Integer:
-      return function(Type<int64_t>());
-  }
-}
-
-template <typename Function>
-void with_storage(DType dtype, const Function& function) {
-  switch (dtype) {
-    case DType::Bool:
-      return function(Type<bool>());
-    case DType::UInt8:
-      return function(Type<uint8_t>());
-    case DType::Int8:
-      return function(Type<int8_t>());
-    case DType::Int16:
-      return function(Type<int16_t>());
-    case DType::Int32:
-      return function(Type<int32_t>());
-    case DType::Int64:
-      return function(Type<int64_t>());
-    case DType::Float16:
-      return function(Type<Half>());
-    case DType::BFloat16:
-      return function(Type<BFloat16>());
-    case DType::Float32:
-      return function(Type<float>());
-    case DType::Float64:
-      return function(Type<double>());
-  }
-}
-
-template <typename T>
-struct RegisterOf {
-  using type = int64_t;
-};
-template <>
-struct RegisterOf<float> {
-  using type = float;
-};
-template <>
-struct RegisterOf<Half> {
-  using type = float;
-};
-template <>
-struct RegisterOf<BFloat16> {
-  using type = float;
-};
-template <>
-struct RegisterOf<double> {
-  using type = double;
-};
-
-// A result rounded or wrapped to `dtype` at once, as element_program.h asks.
-template <typename Register, typename Value>
-Register to_register(DType dtype, Value value) {
-  const ElementValue made = make_element<HostRounding>(dtype, value);
-  if constexpr (std::is_same_v<Register, float>) return made.f;
-  if constexpr (std::is_same_v<Register, double>) return made.d;
-  if constexpr (std::is_same_v<Register, int64_t>) return made.i;
-}
 
 union alignas(64) RegisterBlock {
   float f[kBlock];
@@ -112,75 +33,6 @@ union alignas(64) RegisterBlock {
 
 // Where a register's elements are: its block, or an input's or output's own memory.
 using RegisterPointers = const void* [kMaxElementRegisters];
-
-template <typename T>
-void load_block(const T* from, int64_t step, int64_t count, typename RegisterOf<T>::type* to) {
-  using R = typename RegisterOf<T>::type;
-  const auto convert = [](T value) { return static_cast<R>(static_cast<compute_t<T>>(value)); };
-  if (step == 0) {
-    std::fill(to, to + count, convert(*from));
-  } else if (step == 1) {
-    if constexpr (is_narrow_float<T>) {
-      widen(from, to, count);
-    } else {
-      for (int64_t i = 0; i < count; ++i) to[i] = convert(from[i]);
-    }
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = convert(from[i * step]);
-  }
-}
-
-template <typename T>
-void round_block(float* values, int64_t count) {
-  T narrow_values[kBlock];
-  narrow(values, narrow_values, count);
-  widen(narrow_values, values, count);
-}
-
-// The result may share the memory of an operand; the same element only, which ivdep promises.
-template <ElementOp op, typename T, typename Result>
-void apply_block(const ElementInstruction& instruction, const RegisterPointers& registers,
-                 Result* to, int64_t count) {
-  const T* a = static_cast<const T*>(registers[instruction.operands[0]]);
-  const T* b = static_cast<const T*>(registers[instruction.operands[1]]);
-  const T p0 = element::cast<T>(instruction.parameters[0]);
-  const T p1 = element::cast<T>(instruction.parameters[1]);
-  const DType dtype = instruction.result_dtype;
-  constexpr bool is_unary = element_num_operands(op) == 1;
-  if constexpr (std::is_same_v<T, float> && std::is_same_v<T, Result>) {
-    if (const ElementLoop loop = element_loop(op); loop != nullptr) {
-      loop(a, is_unary ? nullptr : b, to, count, p0, p1);
-      if (dtype == DType::Float16) round_block<Half>(to, count);
-      if (dtype == DType::BFloat16) round_block<BFloat16>(to, count);
-      return;
-    }
-  }
-  if constexpr (op == ElementOp::cast && std::is_same_v<T, int64_t>) {
-    // Nothing to wrap or to round but what the conversion rounds: a loop for vectors.
-    const bool is_exact = dtype == DType::Float32 || dtype == DType::Float64;
-    if (instruction.operand_dtype == DType::Bool ||
-        (is_exact && !std::is_same_v<Result, int64_t>)) {
-#pragma GCC ivdep
-      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<Result>(a[i]);
-      return;
-    }
-  }
-  if constexpr (std::is_same_v<T, float> && std::is_same_v<Result, int64_t> &&
-                element_result_is_bool(op)) {
-    return element_loops().conditions[static_cast<int>(op)](a, b, to, count);
-  }
-  if (std::is_same_v<T, Result> && (dtype == DType::Float32 || dtype == DType::Float64)) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < count; ++i) {
-      to[i] = static_cast<Result>(element_apply<op, T>(a[i], is_unary ? T() : b[i], T(), p0, p1));
-    }
-  } else {
-    for (int64_t i = 0; i < count; ++i) {
-      to[i] = to_register<Result>(dtype,
-                                  element_apply<op, T>(a[i], is_unary ? T() : b[i], T(), p0, p1));
-    }
-  }
-}
 
 // An input of integers as floats, without a register of 64-bit integers in between.
 template <typename T>
@@ -204,40 +56,6 @@ void store_integers(const float* from, T* to, int64_t count) {
   } else {
     for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(element::cast<int64_t>(from[i]));
   }
-}
-
-template <typename T>
-void where_block(const ElementInstruction& instruction, const RegisterPointers& registers, T* to,
-                 int64_t count) {
-  const auto* condition = static_cast<const int64_t*>(registers[instruction.operands[0]]);
-  const T* a = static_cast<const T*>(registers[instruction.operands[1]]);
-  const T* b = static_cast<const T*>(registers[instruction.operands[2]]);
-  if constexpr (std::is_same_v<T, float>) {
-    return element_loops().where(condition, a, b, to, count);
-  }
-#pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) to[i] = host_math::select(condition[i] != 0, a[i], b[i]);
-}
-
-void run_instruction(const ElementInstruction& instruction, const RegisterPointers& registers,
-                     void* to, int64_t count) {
-  if (instruction.op == ElementOp::where) {
-    return with_kind(instruction.result_dtype, [&]<typename T>(Type<T>) {
-      where_block(instruction, registers, static_cast<T*>(to), count);
-    });
-  }
-  with_kind(instruction.operand_dtype, [&]<typename T>(Type<T>) {
-    dispatch_element_op(instruction.op, [&](auto constant) {
-      constexpr ElementOp op = decltype(constant)::op;
-      if constexpr (op == ElementOp::cast || element_result_is_bool(op)) {
-        with_kind(instruction.result_dtype, [&]<typename R>(Type<R>) {
-          apply_block<op, T, R>(instruction, registers, static_cast<R*>(to), count);
-        });
-      } else if constexpr (op != ElementOp::where) {
-        apply_block<op, T, T>(instruction, registers, static_cast<T*>(to), count);
-      }
-    });
-  });
 }
 
 class Interpreter {
@@ -291,7 +109,7 @@ class Interpreter {
       const int from = instruction.operands[0];
       loads_[n] = instruction.op == ElementOp::cast && from < program_.num_inputs &&
                   instruction.result_dtype == DType::Float32 &&
-                  kind_of(program_.register_dtypes[from]) == Kind::Integer;
+                  register_kind(program_.register_dtypes[from]) == RegisterKind::Integer;
       for (int i = 0; i < element_num_operands(instruction.op) && !loads_[n]; ++i) {
         is_read_[instruction.operands[i]] = true;
       }
@@ -305,9 +123,10 @@ class Interpreter {
     for (int n = 0; n < program_.num_instructions; ++n) {
       const ElementInstruction& instruction = program_.instructions[n];
       const int r = program_.first_result() + n;
-      const bool is_cast =
-          instruction.op == ElementOp::cast && kind_of(instruction.operand_dtype) == Kind::Float &&
-          is_integer(instruction.result_dtype) && instruction.result_dtype != DType::Int64;
+      const bool is_cast = instruction.op == ElementOp::cast &&
+                           register_kind(instruction.operand_dtype) == RegisterKind::Float &&
+                           is_integer(instruction.result_dtype) &&
+                           instruction.result_dtype != DType::Int64;
       if (is_cast && !is_operand(r)) stored_from_[r] = instruction.operands[0];
     }
   }
@@ -381,7 +200,9 @@ class Interpreter {
                            load_floats(from, step, some, static_cast<float*>(to) + place);
                          });
       } else {
-        run_instruction(instruction, registers, to, count);
+        const void* operands[3];
+        for (int i = 0; i < 3; ++i) operands[i] = registers[instruction.operands[i]];
+        run_element_block(instruction, operands, to, count);
       }
     }
     store_outputs(args, registers, at, count);
@@ -404,11 +225,7 @@ class Interpreter {
             return store_integers(static_cast<const float*>(registers[stored_from_[r]]), to, count);
           }
         }
-        if constexpr (is_narrow_float<T>) {
-          narrow(from, to, count);
-        } else {
-          for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i]);
-        }
+        store_block(from, to, count);
       });
     }
   }
@@ -424,21 +241,16 @@ class Interpreter {
   int direct_output_ = -1;  // the output that the last instruction writes itself
 };
 
-std::unique_ptr<Kernel> plan_program(const PlanRequest& request, const ElementProgram& program) {
+}  // namespace
+
+std::unique_ptr<Kernel> plan_element_program(const PlanRequest& request,
+                                             const ElementProgram& program) {
   Interpreter interpreter(request, program);
   const int64_t workspace = interpreter.workspace_bytes();
   std::string description = "kerascnn elementwise " + interpreter.name();
   return make_kernel(
       std::move(description), [interpreter](const KernelArgs& args) { interpreter.run(args); },
       workspace);
-}
-
-}  // namespace
-
-std::unique_ptr<Kernel> plan_region(const PlanRequest& request) {
-  const Region region = read_region(request.attributes);
-  if (const auto program = element_program(region)) return plan_program(request, *program);
-  return plan_body_kernel(*region.body, request, Device{});
 }
 
 }  // namespace kerascnn::cpu

@@ -52,6 +52,9 @@ struct FloatKernels {
   void (*max_pool_grad)(const PoolRow& row, const float* gy, const uint8_t* index, float* gx);
   // totals (width) += the sums of the columns of x (rows, width).
   void (*sum_columns)(const float* x, int64_t rows, int64_t width, double* totals);
+  // sums (width) += the sums of x - shift, squares (width) += those of its square, of columns.
+  void (*sum_moments)(const float* x, int64_t rows, int64_t width, const double* shift,
+                      double* sums, double* squares);
   void (*adam)(const float* p, const float* g, const float* m, const float* v, float* new_p,
                float* new_m, float* new_v, int64_t count, const AdamStep& step);
   void (*sgd)(const float* p, const float* g, float* new_p, int64_t count, float rate);

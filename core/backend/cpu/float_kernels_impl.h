@@ -134,6 +134,35 @@ void sum_columns(const float* x, int64_t rows, int64_t width, double* totals) {
   if (column < width) sum_last_columns(x + column, rows, width, width - column, totals + column);
 }
 
+void sum_moments(const float* x, int64_t rows, int64_t width, const double* shift, double* sums,
+                 double* squares) {
+  constexpr int64_t kColumns = 16;  // whose sums are in registers
+  int64_t column = 0;
+  for (; column + kColumns <= width; column += kColumns) {
+    double from[kColumns], total[kColumns] = {}, square[kColumns] = {};
+    std::memcpy(from, shift + column, sizeof(from));
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* values = x + row * width + column;
+      for (int64_t c = 0; c < kColumns; ++c) {
+        const double off = static_cast<double>(values[c]) - from[c];
+        total[c] += off;
+        square[c] += off * off;
+      }
+    }
+    for (int64_t c = 0; c < kColumns; ++c) {
+      sums[column + c] += total[c];
+      squares[column + c] += square[c];
+    }
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t c = column; c < width; ++c) {
+      const double off = static_cast<double>(x[row * width + c]) - shift[c];
+      sums[c] += off;
+      squares[c] += off * off;
+    }
+  }
+}
+
 // New and old may be the same memory: each element is read before it is written, which ivdep
 // promises.
 void adam(const float* p, const float* g, const float* m, const float* v, float* new_p,
@@ -481,6 +510,7 @@ const FloatKernels kFloatKernels = {
     .max_pool = max_pool,
     .max_pool_grad = max_pool_grad,
     .sum_columns = sum_columns,
+    .sum_moments = sum_moments,
     .adam = adam,
     .sgd = sgd,
     .momentum = momentum,

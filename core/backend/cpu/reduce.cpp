@@ -1,91 +1,16 @@
 // Reductions. Sums of floating numbers are accumulated in double and split at fixed places, so that
 // they don't depend on the number of threads.
-#include <cmath>
-#include <limits>
-#include <numeric>
 
 #include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
-#include "core/ops/element_functions.h"
+#include "core/backend/cpu/reductions.h"
 #include "core/ops/geometry.h"
 
 namespace kerascnn::cpu {
 
 namespace {
-
-template <typename T>
-struct Sum {
-  using Accumulator = std::conditional_t<is_floating_storage<T>, double, uint64_t>;
-  static constexpr Accumulator initial() { return 0; }
-  static Accumulator load(T x) { return static_cast<Accumulator>(static_cast<compute_t<T>>(x)); }
-  static Accumulator combine(Accumulator a, Accumulator b) { return a + b; }
-};
-
-template <typename T>
-struct Max {
-  using Accumulator = compute_t<T>;
-  static constexpr Accumulator initial() {
-    if constexpr (is_floating_storage<T>) return -std::numeric_limits<Accumulator>::infinity();
-    return std::numeric_limits<Accumulator>::lowest();
-  }
-  static Accumulator load(T x) { return static_cast<Accumulator>(x); }
-  static Accumulator combine(Accumulator a, Accumulator b) { return element::maximum(a, b); }
-};
-
-template <typename T>
-struct Min {
-  using Accumulator = compute_t<T>;
-  static constexpr Accumulator initial() {
-    if constexpr (is_floating_storage<T>) return std::numeric_limits<Accumulator>::infinity();
-    return std::numeric_limits<Accumulator>::max();
-  }
-  static Accumulator load(T x) { return static_cast<Accumulator>(x); }
-  static Accumulator combine(Accumulator a, Accumulator b) { return element::minimum(a, b); }
-};
-
-// The result in storage type T; sums are divided by `divisor` (1 for a plain sum).
-template <typename T, typename Accumulator>
-T finish(Accumulator value, double divisor) {
-  if constexpr (is_floating_storage<T>) {
-    return static_cast<T>(static_cast<compute_t<T>>(
-        divisor == 1 ? value : static_cast<Accumulator>(value / divisor)));
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-// Independent lanes let the compiler vectorize without reordering what was written.
-template <typename T, typename Op>
-typename Op::Accumulator reduce_contiguous(const T* x, int64_t count) {
-  constexpr int64_t kLanes = 16;
-  typename Op::Accumulator lanes[kLanes];
-  for (auto& lane : lanes) lane = Op::initial();
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = Op::combine(lanes[lane], Op::load(x[i + lane]));
-    }
-  }
-  for (int64_t lane = 0; i < count; ++i, ++lane) {
-    lanes[lane] = Op::combine(lanes[lane], Op::load(x[i]));
-  }
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (int64_t lane = 0; lane < half; ++lane) {
-      lanes[lane] = Op::combine(lanes[lane], lanes[lane + half]);
-    }
-  }
-  return lanes[0];
-}
-
-template <typename T, typename Op>
-typename Op::Accumulator reduce_row(const FloatKernels& kernels, const T* x, int64_t count) {
-  if constexpr (std::is_same_v<Op, Sum<float>>) return kernels.sum(x, count);
-  if constexpr (std::is_same_v<Op, Max<float>>) return kernels.maximum(x, count);
-  if constexpr (std::is_same_v<Op, Min<float>>) return kernels.minimum(x, count);
-  return reduce_contiguous<T, Op>(x, count);
-}
 
 // (outer, reduce, inner) cut into `pieces` along reduce: partial results (outer, pieces, inner).
 struct ReduceSplit {
@@ -105,35 +30,6 @@ ReduceSplit split_reduction(const ReduceGeometry& geometry) {
   split.rows = (geometry.reduce + wanted - 1) / std::max<int64_t>(1, wanted);
   split.pieces = (geometry.reduce + split.rows - 1) / split.rows;
   return split;
-}
-
-template <typename T, typename Op>
-void reduce_columns(const T* x, int64_t rows, int64_t inner, typename Op::Accumulator* out) {
-  std::fill(out, out + inner, Op::initial());
-  for (int64_t row = 0; row < rows; ++row) {
-    const T* from = x + row * inner;
-    for (int64_t j = 0; j < inner; ++j) out[j] = Op::combine(out[j], Op::load(from[j]));
-  }
-}
-
-// Sums of float columns by the vector kernels. Narrow rows are seen as fewer, wider ones, so that
-// vectors are full, and folded afterwards.
-void sum_float_columns(const FloatKernels& kernels, const float* x, int64_t rows, int64_t inner,
-                       double* out) {
-  constexpr int64_t kNarrow = 64;
-  constexpr int64_t kVector = 16;  // elements of the widest vector
-  std::fill(out, out + inner, 0.0);
-  const int64_t fold = inner < kNarrow ? std::min(rows, kVector / std::gcd(kVector, inner)) : 1;
-  if (fold <= 1) {
-    kernels.sum_columns(x, rows, inner, out);
-    return;
-  }
-  double wide[kNarrow * kVector];
-  std::fill(wide, wide + fold * inner, 0.0);
-  const int64_t whole = rows / fold;
-  kernels.sum_columns(x, whole, fold * inner, wide);
-  for (int64_t i = 0; i < fold * inner; ++i) out[i % inner] += wide[i];
-  kernels.sum_columns(x + whole * fold * inner, rows - whole * fold, inner, out);
 }
 
 template <typename T, typename Op>

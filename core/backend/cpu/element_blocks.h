@@ -1,0 +1,124 @@
+// Blocks of elements in registers, which regions on a CPU are computed with: what an instruction of
+// an element program does to a block, and how blocks come from tensors and go to them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/backend/cpu/float_kernels.h"
+#include "core/backend/cpu/kernel_util.h"
+#include "core/ops/element_program.h"
+
+namespace kerascnn::cpu {
+
+// A register's type: float for the 16-bit types and float32, double, int64 for integers and bool.
+enum class RegisterKind : uint8_t { Float, Double, Integer };
+
+inline RegisterKind register_kind(DType dtype) {
+  if (dtype == DType::Float64) return RegisterKind::Double;
+  return is_floating(dtype) ? RegisterKind::Float : RegisterKind::Integer;
+}
+
+template <typename Function>
+void with_kind(DType dtype, const Function& function) {
+  switch (register_kind(dtype)) {
+    case RegisterKind::Float:
+      return function(Type<float>());
+    case RegisterKind::Double:
+      return function(Type<double>());
+    case RegisterKind::Integer:
+      return function(Type<int64_t>());
+  }
+}
+
+template <typename Function>
+void with_storage(DType dtype, const Function& function) {
+  switch (dtype) {
+    case DType::Bool:
+      return function(Type<bool>());
+    case DType::UInt8:
+      return function(Type<uint8_t>());
+    case DType::Int8:
+      return function(Type<int8_t>());
+    case DType::Int16:
+      return function(Type<int16_t>());
+    case DType::Int32:
+      return function(Type<int32_t>());
+    case DType::Int64:
+      return function(Type<int64_t>());
+    case DType::Float16:
+      return function(Type<Half>());
+    case DType::BFloat16:
+      return function(Type<BFloat16>());
+    case DType::Float32:
+      return function(Type<float>());
+    case DType::Float64:
+      return function(Type<double>());
+  }
+}
+
+template <typename T>
+struct RegisterOf {
+  using type = int64_t;
+};
+template <>
+struct RegisterOf<float> {
+  using type = float;
+};
+template <>
+struct RegisterOf<Half> {
+  using type = float;
+};
+template <>
+struct RegisterOf<BFloat16> {
+  using type = float;
+};
+template <>
+struct RegisterOf<double> {
+  using type = double;
+};
+
+// A result rounded or wrapped to `dtype` at once, as element_program.h asks.
+template <typename Register, typename Value>
+Register to_register(DType dtype, Value value) {
+  const ElementValue made = make_element<HostRounding>(dtype, value);
+  if constexpr (std::is_same_v<Register, float>) return made.f;
+  if constexpr (std::is_same_v<Register, double>) return made.d;
+  if constexpr (std::is_same_v<Register, int64_t>) return made.i;
+}
+
+template <typename T>
+void load_block(const T* from, int64_t step, int64_t count, typename RegisterOf<T>::type* to) {
+  using R = typename RegisterOf<T>::type;
+  const auto convert = [](T value) { return static_cast<R>(static_cast<compute_t<T>>(value)); };
+  if (step == 0) {
+    std::fill(to, to + count, convert(*from));
+  } else if (step == 1) {
+    if constexpr (is_narrow_float<T>) {
+      widen(from, to, count);
+    } else {
+      for (int64_t i = 0; i < count; ++i) to[i] = convert(from[i]);
+    }
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = convert(from[i * step]);
+  }
+}
+
+// Values in registers as elements of a tensor.
+template <typename T>
+void store_block(const typename RegisterOf<T>::type* from, T* to, int64_t count) {
+  if constexpr (is_narrow_float<T>) {
+    narrow(from, to, count);
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i]);
+  }
+}
+
+// One instruction on `count` elements; its operands are registers of the kind of its operands'
+// dtype, `where`'s condition is one of integers. The result may have the memory of an operand of
+// the same kind.
+void run_element_block(const ElementInstruction& instruction, const void* const* operands, void* to,
+                       int64_t count);
+
+}  // namespace kerascnn::cpu
