@@ -20,7 +20,7 @@ constexpr int64_t kTileSize = 2048;
 constexpr int64_t kMostWhole = 8192;
 // Columns of a tile, of kind columns.
 constexpr int64_t kMostColumns = 512;
-constexpr int64_t kColumnTileSize = 8192;
+constexpr int64_t kColumnTileSize = 4096;
 
 Tiling tiling_of(const Region& region) {
   Tiling tiling{.rows = region.rows, .columns = region.columns};

@@ -55,8 +55,8 @@ struct TileStep {
   bool is_direct = false;        // of Load: the register is the tensor's memory
   double number = 0;             // of Fill; of reductions what a sum is divided by
   Reduction reduction = Reduction::Sum;
-  int accumulator = 0;             // of Reduce and Sum, the number of the first one
-  BroadcastGeometry geometry{};    // of Load, over the domain or over the rows
+  int accumulator = 0;               // of Reduce and Sum, the number of the first one
+  BroadcastGeometry geometry{};      // of Load, over the domain or over the rows
   ElementInstruction instruction{};  // of Compute; its operands are `from`
 };
 
