@@ -4,7 +4,7 @@
 //   KERASCNN_COMPILE_THREADS
 //                          threads that compile kernels (default: the cores, at most 16)
 //   KERASCNN_CPU_ISA       plain, avx2 or avx512: the newest instruction set of own CPU kernels
-//   KERASCNN_CPU_REGIONS   1: regions are formed as for a GPU, and their nodes run one by one
+//   KERASCNN_CPU_REGIONS   1: regions are formed as for a GPU
 //   KERASCNN_CUDA_BRANCHES 0: kernels of a CUDA graph run one after another, never side by side
 //   KERASCNN_CUDA_EARLY_STARTS 0: kernels of a CUDA graph start when what they wait for has ended
 //   KERASCNN_CUDA_GRAPHS   0: launch CUDA kernels one by one and wait for each, to find one that

@@ -479,7 +479,9 @@ class ColumnsKernel final : public TileKernel {
 
 std::unique_ptr<Kernel> plan_region(const PlanRequest& request) {
   const Region region = read_region(request.attributes);
-  if (const auto program = element_program(region)) return plan_element_program(request, *program);
+  if (const auto elements = element_program(region)) {
+    return plan_element_program(request, *elements);
+  }
   TileProgram program = make_tile_program(region);
   if (region.kind == RegionKind::Columns)
     return std::make_unique<ColumnsKernel>(std::move(program));

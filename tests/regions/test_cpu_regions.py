@@ -1,0 +1,126 @@
+"""What is particular to regions on a CPU: tiles, pieces of rows, blocks of sums."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from . import bodies
+from .comparing import assert_same_bits
+from .test_regions_on_device import as_region, run
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def results(t, arrays):
+    return run(*as_region(t), arrays, "cpu")[1]
+
+
+@pytest.mark.parametrize("domain", [(700, 1), (9_001, 3), (4_097, 64), (130, 513), (40, 1100)])
+@pytest.mark.parametrize("offset", [0.0, 3e4])
+def test_moments_against_float64(rng, domain, offset):
+    """The mean may be far larger than the deviation: nothing is lost to squares of it."""
+    x = (rng.standard_normal(domain) + offset).astype("float32")
+    mean, variance = results(bodies.moments(domain, "float32"), [x])
+    wide = x.astype("float64")
+    # Of sums in float64 only the last rounding is left.
+    np.testing.assert_allclose(mean, wide.mean(axis=0), rtol=2.0**-23, atol=2.0**-24)
+    np.testing.assert_allclose(variance, wide.var(axis=0), rtol=2.0**-22)
+
+
+def test_moments_of_an_outlier_in_the_first_row(rng):
+    x = rng.standard_normal((3_000, 20)).astype("float32")
+    x[0] = 1e6
+    _, variance = results(bodies.moments(x.shape, "float32"), [x])
+    np.testing.assert_allclose(variance, x.astype("float64").var(axis=0), rtol=2.0**-22)
+
+
+@pytest.mark.parametrize("place", [0, 5, 2_999])
+def test_moments_of_numbers_that_are_not_finite(rng, place):
+    x = rng.standard_normal((3_000, 5)).astype("float32")
+    x[place, 1], x[place, 2], x[place, 3] = np.inf, -np.inf, np.nan
+    mean, variance = results(bodies.moments(x.shape, "float32"), [x])
+    np.testing.assert_array_equal(mean[1:4], [np.inf, -np.inf, np.nan])
+    assert np.isnan(variance[1:4]).all()
+    assert np.isfinite(mean[[0, 4]]).all() and np.isfinite(variance[[0, 4]]).all()
+
+
+@pytest.mark.parametrize("columns", [8_192, 8_193, 20_000])
+def test_long_rows_against_float64(rng, columns):
+    x = rng.standard_normal((3, columns)).astype("float32")
+    (softmax,) = results(bodies.softmax(x.shape, "float32"), [x])
+    e = np.exp(x.astype("float64") - x.max(axis=1, keepdims=True))
+    # The difference has two roundings to 2^-24 of a number below 16, exp and division one each.
+    np.testing.assert_allclose(softmax, e / e.sum(axis=1, keepdims=True), rtol=2.0**-19)
+
+
+def step_body():
+    """A map with more inputs than a ready-made kernel takes."""
+    t = bodies.traced("map", (70, 90))
+    x = t.input(t.domain)
+    for axis_shape in [(90,), (70, 1), (), (70, 90)] * 3:
+        x = t("add", t("tanh", x), t.input(axis_shape))
+    t.outputs = [x, t("relu", x)]
+    return t
+
+
+def test_large_maps(rng):
+    t = step_body()
+    arrays = bodies.arrays(t, rng)
+    program, own = run(*as_region(t), arrays, "cpu")
+    assert "kerascnn region" in program.to_string()
+    for a, b in zip(own, run(t.graph, t.outputs, arrays, "cpu")[1], strict=True):
+        assert_same_bits(a, b)
+
+
+def test_a_value_of_the_domain_beside_column_sums(rng):
+    """Parts of columns don't lie side by side in memory."""
+    t = bodies.batch_norm_gradient((50, 1100), "float32")
+    arrays = bodies.arrays(t, rng)
+    own, plain = results(t, arrays), run(t.graph, t.outputs, arrays, "cpu")[1]
+    assert_same_bits(own[0], plain[0])
+    for a, b in zip(own[1:], plain[1:], strict=True):
+        np.testing.assert_allclose(a, b, rtol=2.0**-20, atol=2.0**-18)
+
+
+def digest():
+    """Of all results of some regions, with as many threads as the environment says."""
+    rng = np.random.default_rng(4)
+    text = hashlib.sha256()
+    for t in (
+        bodies.moments((40_001, 7), "float32"),
+        bodies.batch_norm_gradient((3_000, 65), "bfloat16"),
+        bodies.layer_norm((401, 3, 100), "float32"),
+        bodies.softmax((9, 20_000), "float32"),
+    ):
+        for array in results(t, bodies.arrays(t, rng)):
+            text.update(array.tobytes())
+    return text.hexdigest()
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    code = "from tests.regions.test_cpu_regions import digest; print(digest())"
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    found = set()
+    for threads in (1, 2, 3):
+        variables = {
+            "KERASCNN_NUM_THREADS": str(threads),
+            "OMP_NUM_THREADS": str(threads),
+            "PYTHONPATH": path,
+        }
+        answer = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | variables,
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        found.add(answer.stdout.strip())
+    assert len(found) == 1
