@@ -1,4 +1,4 @@
-"""Regions of all kinds in whole steps, on a CPU as a GPU would form them, run node by node."""
+"""Regions of all kinds in whole steps, on a CPU as a GPU would form them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,9 @@
 #include "core/backend/cpu/parallel.h"
 #include "core/backend/cpu/reductions.h"
 #include "core/backend/cpu/region_tiles.h"
+#include "core/graph/body_program.h"
 #include "core/graph/region_program.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn::cpu {
 
@@ -481,6 +483,12 @@ std::unique_ptr<Kernel> plan_region(const PlanRequest& request) {
   const Region region = read_region(request.attributes);
   if (const auto elements = element_program(region)) {
     return plan_element_program(request, *elements);
+  }
+  // Dropout has numbers for the whole tensor, in groups of four.
+  const std::vector<Node>& nodes = region.body->graph->nodes();
+  if (std::any_of(nodes.begin(), nodes.end(),
+                  [](const Node& node) { return node.op == &op_dropout; })) {
+    return plan_body_kernel(*region.body, request, Device{});
   }
   TileProgram program = make_tile_program(region);
   if (region.kind == RegionKind::Columns)
