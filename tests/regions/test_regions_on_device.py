@@ -47,7 +47,7 @@ def checked(t, rng, device, exact=True):
     program, got = run(*as_region(t), arrays, device)
     if device != "cpu":
         assert f"kerascnn generated {t.kind}" in program.to_string()
-    elif t.kind != "map":
+    elif t.kind != "map" and "dropout" not in program.to_string():
         assert "kerascnn region" in program.to_string()
     exact = exact if isinstance(exact, tuple) else (exact,) * len(got)
     for is_exact, a, b in zip(exact, got, expected, strict=True):
