@@ -538,15 +538,35 @@ class RegionSource:
     def holds_row(self) -> bool: ...
 
     @property
-    def num_cells(self) -> int: ...
+    def cell_bytes(self) -> int: ...
 
     @property
     def constants(self) -> list[int]: ...
+
+class RegionLaunch:
+    """How many blocks run the kernel of a region."""
+
+    @property
+    def blocks_x(self) -> int: ...
+
+    @property
+    def blocks_y(self) -> int: ...
+
+    @property
+    def lane_bits(self) -> int: ...
+
+    @property
+    def split_rows(self) -> int: ...
+
+    def workspace_bytes(self, source: RegionSource, columns: int) -> int: ...
 
 def region_source(body: Body, kind: str, domain: Sequence[int], columns: int, max_width: int = 8) -> RegionSource:
     """
     What is compiled on a GPU for a region of kind map, rows or columns with this body.
     """
+
+def region_launch(source: RegionSource, rows: int, columns: int, at_once: int) -> RegionLaunch:
+    """The blocks for it, where so many of them fit on the device at once."""
 
 def list_devices() -> list[tuple[str, bool, str]]:
     """

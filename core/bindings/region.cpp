@@ -1,4 +1,4 @@
-#include "core/backend/regions/region_source.h"
+#include "core/backend/regions/region_launch.h"
 #include "core/bindings/bindings.h"
 
 namespace kerascnn::bindings {
@@ -33,11 +33,20 @@ void bind_region(nb::module_& m) {
       .def_ro("depth", &RegionSource::depth)
       .def_ro("lanes", &RegionSource::lanes)
       .def_ro("holds_row", &RegionSource::holds_row)
-      .def_ro("num_cells", &RegionSource::num_cells)
+      .def_ro("cell_bytes", &RegionSource::cell_bytes)
       .def_ro("constants", &RegionSource::constants);
+  nb::class_<RegionLaunch>(m, "RegionLaunch", "How many blocks run the kernel of a region.")
+      .def_ro("blocks_x", &RegionLaunch::blocks_x)
+      .def_ro("blocks_y", &RegionLaunch::blocks_y)
+      .def_ro("lane_bits", &RegionLaunch::lane_bits)
+      .def_ro("split_rows", &RegionLaunch::split_rows)
+      .def("workspace_bytes", &RegionLaunch::workspace_bytes, nb::arg("source"),
+           nb::arg("columns"));
   m.def("region_source", &source_of, nb::arg("body"), nb::arg("kind"), nb::arg("domain"),
         nb::arg("columns"), nb::arg("max_width") = 8,
         "What is compiled on a GPU for a region of kind map, rows or columns with this body.");
+  m.def("region_launch", &region_launch, nb::arg("source"), nb::arg("rows"), nb::arg("columns"),
+        nb::arg("at_once"), "The blocks for it, where so many of them fit on the device at once.");
 }
 
 }  // namespace kerascnn::bindings

@@ -95,7 +95,7 @@ def played(t, source, arrays, folder, grid=None, lane_bits=0):
     for array in arrays:
         given.append(aligned(array.shape, array.dtype))
         given[-1][...] = array
-    workspace = np.full(max(1, source.num_cells * y * columns), 2**64 - 1, np.uint64)
+    workspace = aligned((source.cell_bytes * y * columns,), np.dtype(np.uint8))
     tickets = np.zeros(x, np.uint32)
     memory = [*given, *results, workspace, tickets]
     data = (ctypes.c_void_p * len(memory))(*(each.ctypes.data for each in memory))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from . import bodies
@@ -72,6 +73,52 @@ def test_column_sums(rng, tmp_path, dtype, domain):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
 def test_moments(rng, tmp_path, dtype, splits):
     checked(bodies.moments((1100, 10), dtype), rng, tmp_path, False, grid=(1, splits), lane_bits=1)
+
+
+@pytest.mark.parametrize("lane_bits", [1, 3, 5])
+@pytest.mark.parametrize("make", [bodies.column_sums, bodies.moments])
+def test_more_splits_than_a_thread_adds_up_at_once(rng, tmp_path, make, lane_bits):
+    """The last block goes over what 70 splits left, the last of which has one row."""
+    t = make((70 * 3 - 2, 24), "bfloat16")
+    checked(t, rng, tmp_path, False, grid=(1, 70), lane_bits=lane_bits)
+
+
+def test_sums_of_several_sizes_share_a_workspace(rng, tmp_path):
+    t = bodies.traced("columns", (150, 12))
+    x, n = t.input(t.domain, "float32"), t.input(t.domain, "int32")
+    over = {"axes": [0], "keepdims": False}
+    t.outputs = [
+        t("reduce_sum", x, **over),
+        t("reduce_sum", n, **over),
+        *t("column_moments", t.cast(x, "float64")),
+        *t("column_moments", x),
+        t("reduce_mean", t.cast(x, "float64"), **over),
+    ]
+    exact = (False, True, *[False] * 5)
+    checked(t, rng, tmp_path, exact, grid=(1, 7), lane_bits=1)
+
+
+@pytest.mark.parametrize("splits", [1, 9])
+def test_moments_far_from_zero(rng, tmp_path, splits):
+    """Deviations are a thousandth of the mean, and keep all digits but those of float32."""
+    t = bodies.moments((2000, 16), "float32")
+    t.outputs_specs = [((16,), "float32")] * 2
+    x = (rng.standard_normal((2000, 16)) * 0.1 + 100).astype("float32")
+    mean, variance = played(t, t.source(), [x], tmp_path, (1, splits), 1)
+    wide = x.astype("float64")
+    # A few roundings of a mean of 100, whose square is nothing beside the variance.
+    np.testing.assert_allclose(mean, wide.mean(0), rtol=4 * 2.0**-24)
+    np.testing.assert_allclose(variance, wide.var(0), rtol=1e-5)
+
+
+def test_moments_of_large_numbers(rng, tmp_path):
+    """Threads without rows add nothing, not even squares that overflow."""
+    t = bodies.moments((300, 16), "float32")
+    t.outputs_specs = [((16,), "float32")] * 2
+    x = np.full((300, 16), 1e30, "float32")
+    mean, variance = played(t, t.source(), [x], tmp_path, (1, 4), 1)
+    np.testing.assert_array_equal(mean, x[0])
+    np.testing.assert_array_equal(variance, 0)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])

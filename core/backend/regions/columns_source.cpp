@@ -10,7 +10,12 @@
 namespace kerascnn {
 namespace {
 
-constexpr int kMergedAtOnce = 4;  // columns of which the threads of a block share their sums
+constexpr int kSplitsAtOnce = 2;
+
+DType sum_dtype(const RegionReduction& each) {
+  if (!is_floating(each.dtype)) return DType::Int64;
+  return each.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
+}
 
 class ColumnsText {
  public:
@@ -24,7 +29,7 @@ class ColumnsText {
     for (const RegionReduction& each : code.reductions) wanted.push_back(each.operand);
     needs_ = element_needs(code, wanted);
     source_.depth = region_depth(code, needs_, source_.width);
-    for (const RegionReduction& each : code.reductions) source_.num_cells += num_cells(each);
+    place_cells();
   }
 
   RegionSource write() {
@@ -34,7 +39,28 @@ class ColumnsText {
 
  private:
   static bool is_moments(const RegionReduction& each) { return each.kind == RegionSum::Moments; }
-  static int num_cells(const RegionReduction& each) { return is_moments(each) ? 3 : 1; }
+
+  // A number of a reduction that each split leaves in the workspace for each column.
+  struct Cell {
+    size_t reduction = 0;
+    const char* part = "";  // of the reduction's sum
+    int offset = 0;         // bytes of one column and split that come before
+  };
+
+  // Wide numbers come first, so that all packs lie at multiples of their size.
+  void place_cells() {
+    for (const size_t bytes : {8, 4}) {
+      for (size_t i = 0; i < code_.reductions.size(); ++i) {
+        if (itemsize(sum_dtype(code_.reductions[i])) != bytes) continue;
+        std::vector<const char*> parts = {""};
+        if (is_moments(code_.reductions[i])) parts = {".mean", ".deviation"};
+        for (const char* part : parts) {
+          cells_.push_back({i, part, source_.cell_bytes});
+          source_.cell_bytes += static_cast<int>(bytes);
+        }
+      }
+    }
+  }
 
   std::string each_k(const std::string& body) const {
     return message("#pragma unroll\nfor (int k = 0; k < ", source_.width, "; ++k) {\n", body,
@@ -118,11 +144,11 @@ class ColumnsText {
         "const Index row = first + u * block_rows;\nif (row >= end) continue;\n"
         "const Index at = row * columns + column;\n";
     std::string text = message(
-        "if (is_inside) {\nconstexpr int count = ", source_.width,
-        ";\nconstexpr bool whole = true;\n", text_.once(), text_.columns(),
         "const Index begin = (Index)blockIdx.y * (Index)split_rows;\n"
-        "const Index end = rows - begin < (Index)split_rows ? rows : begin + (Index)split_rows;\n");
-    if (has_moments()) text += "int seen = 0;  // rows\n";
+        "const Index end = rows - begin < (Index)split_rows ? rows : begin + (Index)split_rows;\n",
+        has_moments() ? "Index seen = 0;  // rows\n" : "",
+        "if (is_inside) {\nconstexpr int count = ", source_.width,
+        ";\nconstexpr bool whole = true;\n", text_.once(), text_.columns());
     text += message("for (Index first = begin + own_row; first < end; first += block_rows * ",
                     source_.depth, ") {\n", text_.declare_packs(needs_, slots),
                     text_.declare_row_packs(slots), "#pragma unroll\nfor (int u = 0; u < ",
@@ -133,62 +159,76 @@ class ColumnsText {
     text += text_.row("[u]", 0) + text_.declare_outputs() +
             each_k(text_.element(needs_, "[u]") + add_up() + text_.put_outputs()) +
             text_.store_outputs() + "}\n" + add_terms() + "}\n";
-    for (size_t i = 0; i < code_.reductions.size(); ++i) {
-      if (is_moments(code_.reductions[i])) text += each_k(message("sum", i, "[k].count = seen;\n"));
-    }
     return text + "}\n";
   }
 
-  // Merges the sums of a block's threads; all threads of a column have the result.
+  // Merges the sums of a block's threads, which belong to `total` rows; all threads of a column
+  // have the result.
   std::string merge() const {
-    const int group = std::min(source_.width, kMergedAtOnce);
     std::string text;
     size_t most_bytes = 0;
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
       const RegionReduction& each = code_.reductions[i];
-      const size_t bytes = each.dtype == DType::Float64 || is_integer(each.dtype) ? 8 : 4;
-      most_bytes = std::max(most_bytes, bytes * static_cast<size_t>(num_cells(each)));
-      text += message("#pragma unroll\nfor (int g = 0; g < ", source_.width, "; g += ", group,
-                      ") {\n", sum_type(i), " some[", group, "];\n#pragma unroll\n",
-                      "for (int k = 0; k < ", group, "; ++k) some[k] = sum", i, "[g + k];\n",
-                      "merge_rows<", source_.threads, ">(some, reinterpret_cast<", sum_type(i),
-                      "*>(shared), lanes, ", is_moments(each) ? "Merge()" : "Add()",
-                      ");\n#pragma unroll\nfor (int k = 0; k < ", group, "; ++k) sum", i,
-                      "[g + k] = some[k];\n}\n");
+      const char* const type = region_sum_type(each.dtype);
+      most_bytes = std::max(most_bytes, itemsize(sum_dtype(each)));
+      text += message(is_moments(each) ? "merge_moments<" : "add_rows<", source_.threads, ">(sum",
+                      i, is_moments(each) ? message(", (", type, ")seen, (", type, ")total") : "",
+                      ", reinterpret_cast<", type, "*>(shared), lanes);\n");
     }
-    const size_t words = most_bytes * static_cast<size_t>(group * source_.threads) / 8;
-    return message("__shared__ Wide shared[", words, "];\nconst auto merge = [&]() {\n", text,
-                   "};\n");
+    const size_t words = most_bytes * static_cast<size_t>(source_.width * source_.threads) / 8;
+    return message("__shared__ Wide shared[", words, "];\nconst auto merge = [&](",
+                   has_moments() ? "Index total" : "", ") {\n", text, "};\n");
   }
 
-  // One number of reduction i, where `split` left it.
-  std::string cell(size_t i, int number) const {
-    return message("static_cast<", region_sum_type(code_.reductions[i].dtype),
-                   "*>(static_cast<void*>(cells + ((", number,
-                   " * (long long)gridDim.y + split) * columns + column + k)))[0]");
+  std::string pack_of(const Cell& cell) const {
+    return message(region_tag(sum_dtype(code_.reductions[cell.reduction])), ", ", source_.width);
   }
 
-  std::string visit_cells(bool writes) const {
+  std::string store_cells() const {
     std::string text;
-    int number = 0;
-    for (size_t i = 0; i < code_.reductions.size(); ++i) {
-      const std::string sum = message("sum", i, "[k]");
+    for (size_t n = 0; n < cells_.size(); ++n) {
+      const Cell& cell = cells_[n];
+      const char* const tag = region_tag(sum_dtype(code_.reductions[cell.reduction]));
+      text += message("Pack<", pack_of(cell), "> a", n, ";\n",
+                      each_k(message('a', n, ".put(k, ", tag, "::bits(sum", cell.reduction, "[k]",
+                                     cell.part, "));\n")),
+                      "store<", pack_of(cell), ">(cells", n, ", split * columns + column, ",
+                      source_.width, ", true, a", n, ");\n");
+    }
+    return text;
+  }
+
+  // Adds what some splits left to what the thread has of those before; their loads are under way
+  // at once.
+  std::string add_cells() const {
+    const std::string each_split =
+        message("#pragma unroll\nfor (int u = 0; u < ", kSplitsAtOnce,
+                "; ++u) {\nconst long long split = first + u * block_rows;\n"
+                "if (split >= (long long)gridDim.y) continue;\n");
+    std::string declared, loads, additions;
+    for (size_t n = 0; n < cells_.size(); ++n) {
+      const size_t i = cells_[n].reduction;
       const RegionReduction& each = code_.reductions[i];
-      if (is_moments(each)) {
-        const char* const parts[] = {"count", "mean", "deviation"};
-        std::string read = message("const ", sum_type(i), " part = {");
-        for (const char* part : parts) {
-          if (writes) text += message(cell(i, number), " = ", sum, ".", part, ";\n");
-          read += cell(i, number++) + ", ";
-        }
-        if (!writes) text += message("{\n", read, "};\n", sum, " = Merge()(", sum, ", part);\n}\n");
-      } else if (writes) {
-        text += message(cell(i, number++), " = ", sum, ";\n");
-      } else {
-        text += message(sum, " = Add()(", sum, ", ", cell(i, number++), ");\n");
+      declared += message("Pack<", pack_of(cells_[n]), "> a", n, "[", kSplitsAtOnce, "];\n");
+      loads += message("a", n, "[u] = load<", pack_of(cells_[n]), ">(cells", n,
+                       ", split * columns + column, ", source_.width, ", true);\n");
+      if (!is_moments(each)) {
+        additions +=
+            each_k(message("sum", i, "[k] = exact::add(sum", i, "[k], a", n, "[u].get(k));\n"));
+      } else if (n > 0 && cells_[n - 1].reduction == i) {
+        const char* const type = region_sum_type(each.dtype);
+        additions += message("append_moments(sum", i, ", a", n - 1, "[u], a", n, "[u], (", type,
+                             ")own, (", type, ")seen);\n");
       }
     }
-    return each_k(text);
+    if (has_moments()) {
+      additions =
+          "const Index before = (Index)split * (Index)split_rows;\n"
+          "const Index own = rows - before < (Index)split_rows ? rows - before : "
+          "(Index)split_rows;\n" +
+          additions + "seen += own;\n";
+    }
+    return declared + each_split + loads + "}\n" + each_split + additions + "}\n";
   }
 
   std::string write_sums() const {
@@ -200,8 +240,8 @@ class ColumnsText {
       const std::string type = region_sum_type(each.dtype);
       std::string result = message("sum", value.index, "[k]");
       if (is_moments(each)) {
-        result =
-            value.output == 0 ? result + ".mean" : result + ".deviation / " + result + ".count";
+        result = value.output == 0 ? result + ".mean"
+                                   : message(result, ".deviation / (", type, ")num_rows");
       } else if (each.kind == RegionSum::Mean) {
         result = message("exact::multiply(", result, ", (", type, ")(1.0 / (double)num_rows))");
       }
@@ -213,17 +253,25 @@ class ColumnsText {
   }
 
   std::string finish() const {
-    std::string text = merge() + "merge();\nconst bool is_writer = is_inside && own_row == 0;\n";
-    text += "if (gridDim.y > 1) {\nWide* const cells = static_cast<Wide*>(workspace);\n";
-    text += "if (is_writer) {\nconst long long split = blockIdx.y;\n" + visit_cells(true) + "}\n";
-    text += "if (!is_last_block(tickets + blockIdx.x, gridDim.y)) return;\n";
+    std::string text = merge();
+    text += message("merge(", has_moments() ? "end - begin" : "",
+                    ");\nconst bool is_writer = is_inside && own_row == 0;\n"
+                    "if (gridDim.y > 1) {\n");
+    for (size_t n = 0; n < cells_.size(); ++n) {
+      text += message("void* const cells", n, " = static_cast<char*>(workspace) + ",
+                      cells_[n].offset, "ll * (long long)gridDim.y * columns;\n");
+    }
+    text += "if (is_writer) {\nconst long long split = blockIdx.y;\n" + store_cells() +
+            "}\nif (!is_last_block(tickets + blockIdx.x, gridDim.y)) return;\n";
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
       text += each_k(message("sum", i, "[k] = {};\n"));
     }
-    text +=
-        "if (is_inside) {\n#pragma unroll 4\n"
-        "for (long long split = own_row; split < (long long)gridDim.y; split += block_rows) {\n" +
-        visit_cells(false) + "}\n}\nmerge();\n}\n";
+    if (has_moments()) text += "seen = 0;\n";
+    text += message(
+                "if (is_inside) {\nfor (long long first = own_row; first < (long long)gridDim.y; "
+                "first += block_rows * ",
+                kSplitsAtOnce, ") {\n") +
+            add_cells() + "}\n}\n" + message("merge(", has_moments() ? "rows" : "", ");\n}\n");
     return text + "if (is_writer) {\n" + write_sums() + "}\n}\n";
   }
 
@@ -231,6 +279,7 @@ class ColumnsText {
   RegionText text_;
   ElementNeeds needs_;
   RegionSource source_;
+  std::vector<Cell> cells_;
 };
 
 }  // namespace

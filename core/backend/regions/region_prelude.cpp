@@ -254,27 +254,14 @@ struct Minimum {
   __device__ __forceinline__ A operator()(A a, A b) const { return element::minimum(a, b); }
 };
 
-// Mean and sum of squared deviations, which are merged as Chan, Golub and LeVeque do (see
-// normalization/batch_norm.cu).
+// Mean and sum of squared deviations of rows that are counted elsewhere. They are merged as Chan,
+// Golub and LeVeque do (see normalization/batch_norm.cu).
 template <typename A>
 struct Moments {
-  A count, mean, deviation;
-};
-struct Merge {
-  template <typename A>
-  __device__ __forceinline__ Moments<A> operator()(const Moments<A>& a,
-                                                   const Moments<A>& b) const {
-    if (b.count == A(0)) return a;
-    if (a.count == A(0)) return b;
-    const A count = a.count + b.count;
-    const A share = b.count / count;
-    const A delta = b.mean - a.mean;
-    return {count, a.mean + delta * share,
-            a.deviation + b.deviation + delta * delta * a.count * share};
-  }
+  A mean, deviation;
 };
 
-// Merges the first rows of a turn with the `seen` rows of earlier turns; counts are set at the end.
+// Merges the first rows of a turn with the `seen` rows of earlier turns.
 // The bits of sums depend on their order anyway, so these operations may be joined (fma).
 template <int kDepth, int kWidth, typename A>
 __device__ __forceinline__ void add_terms(Moments<A> (&sums)[kWidth],
@@ -294,33 +281,95 @@ __device__ __forceinline__ void add_terms(Moments<A> (&sums)[kWidth],
       const A delta = terms[u][k] - mean;
       if (u < num_terms) deviation = fma(delta, delta, deviation);
     }
-    const A delta = mean - sums[k].mean;
-    sums[k].mean = fma(delta, share, sums[k].mean);
+    const A from = seen == 0 ? mean : sums[k].mean;
+    const A delta = mean - from;
+    sums[k].mean = fma(delta, share, from);
     sums[k].deviation += fma(delta * delta, A(seen) * share, deviation);
   }
 }
 
-// Merges the values of threads with equal threadIdx.x % lanes; all of these threads have the
-// result.
-template <int kThreads, int N, typename A, typename Combine>
-__device__ __forceinline__ void merge_rows(A (&values)[N], A* shared, int lanes, Combine combine) {
-  const int own = (int)threadIdx.x;
+// Adds up the values of threads with equal threadIdx.x % lanes; all of these threads have the
+// result. `shared` has room for N values of each thread.
+template <int kThreads, int N, typename A>
+__device__ __forceinline__ void add_rows(A (&values)[N], A* shared, int lanes) {
+  const int own = (int)threadIdx.x, warp = own / 32, lane = own % 32;
+  for (int step = 16; step >= lanes; step /= 2) {
 #pragma unroll
-  for (int k = 0; k < N; ++k) shared[k * kThreads + own] = values[k];
-  __syncthreads();
-  for (int half = kThreads / 2; half >= lanes; half /= 2) {
-    if (own < half) {
+    for (int k = 0; k < N; ++k) {
+      values[k] = exact::add(values[k], __shfl_xor_sync(0xffffffffu, values[k], step));
+    }
+  }
+  // Each turn of the loop writes what the turns before don't read.
+  for (int half = kThreads / 64; half > 0; half /= 2) {
+    if (lane < lanes && warp >= half && warp < 2 * half) {
 #pragma unroll
-      for (int k = 0; k < N; ++k) {
-        values[k] = combine(values[k], shared[k * kThreads + own + half]);
-        shared[k * kThreads + own] = values[k];
-      }
+      for (int k = 0; k < N; ++k) shared[k * kThreads + own] = values[k];
     }
     __syncthreads();
+    if (lane < lanes && warp < half) {
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        values[k] = exact::add(values[k], shared[k * kThreads + own + 32 * half]);
+      }
+    }
   }
+  if (lane < lanes && warp == 0) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) shared[k * kThreads + lane] = values[k];
+  }
+  __syncthreads();
 #pragma unroll
   for (int k = 0; k < N; ++k) values[k] = shared[k * kThreads + own % lanes];
   __syncthreads();
+}
+
+// The same of moments of `count` rows for each thread and `total` for all, of which the first
+// threads have some. The mean is that of the first threads and what the others differ from it by, so
+// it has all digits where deviations are small.
+template <int kThreads, int N, typename A>
+__device__ __forceinline__ void merge_moments(Moments<A> (&sums)[N], A count, A total, A* shared,
+                                              int lanes) {
+  const int own = (int)threadIdx.x;
+  if (own < lanes) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) shared[k * kThreads + own] = sums[k].mean;
+  }
+  __syncthreads();
+  A origin[N], values[N];
+#pragma unroll
+  for (int k = 0; k < N; ++k) origin[k] = shared[k * kThreads + own % lanes];
+  __syncthreads();
+  const A share = count / total;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    if (count == A(0)) sums[k].mean = origin[k];
+    values[k] = (sums[k].mean - origin[k]) * share;
+  }
+  add_rows<kThreads>(values, shared, lanes);
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    const A mean = origin[k] + values[k];
+    const A delta = sums[k].mean - mean;
+    values[k] = fma(delta * delta, count, sums[k].deviation);
+    sums[k].mean = mean;
+  }
+  add_rows<kThreads>(values, shared, lanes);
+#pragma unroll
+  for (int k = 0; k < N; ++k) sums[k].deviation = values[k];
+}
+
+// Merges moments of `count` rows with those of the `seen` rows before.
+template <int N, typename A, typename Cells>
+__device__ __forceinline__ void append_moments(Moments<A> (&sums)[N], const Cells& means,
+                                               const Cells& deviations, A count, A seen) {
+  const A share = count / (seen + count), weight = seen * share;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    const A from = seen == A(0) ? means.get(k) : sums[k].mean;
+    const A delta = means.get(k) - from;
+    sums[k].mean = fma(delta, share, from);
+    sums[k].deviation += fma(delta * delta, weight, deviations.get(k));
+  }
 }
 
 // Tells the last block of `count` to arrive that it is last (see device/block.cuh).

@@ -31,7 +31,7 @@ struct RegionSource {
   int depth = 1;          // how many rows, or pieces of a row, it loads before it computes
   int lanes = 1;          // rows: threads that share a row
   bool holds_row = true;  // rows: inputs are read once, and stay in registers
-  int num_cells = 0;      // columns: numbers for each column and split, of 8 bytes
+  int cell_bytes = 0;     // columns: what a split leaves for each column
   std::vector<uint64_t> constants;
 };
 

@@ -1,7 +1,6 @@
 #include "core/backend/cuda/regions/generated_region.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "core/backend/cuda/runtime/device_buffer.h"
 #include "core/backend/cuda/runtime/nvrtc.h"
 #include "core/backend/failed_source.h"
+#include "core/backend/regions/region_launch.h"
 #include "core/backend/regions/region_source.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -30,29 +30,10 @@ constexpr int kMostOutputs = 16;
 constexpr int kMostOps = 96;
 constexpr int64_t kLongestRow = int64_t{1} << 16;  // a block goes over it again and again
 
-constexpr int kMostLanes = 32;
-constexpr double kLeastUsedLanes = 0.75;
-// Blocks of a map for each that fits on the device at once: the more, the better they balance, and
-// the more often they load what belongs to their columns.
-constexpr int64_t kWaves = 4;
-constexpr int64_t kMostGridRows = 65535;
-constexpr int64_t kMostFlatBlocks = int64_t{1} << 20;
 constexpr size_t kAlignment = 16;
 // Bytes of local memory that functions like sin() take for themselves; more are registers that
 // there were too few of.
 constexpr size_t kUsualLocalBytes = 64;
-constexpr int64_t kCellBytes = 8;
-
-// Neighbouring pieces that neighbouring threads take: few of them beside the last column.
-int lane_bits_for(int64_t pieces) {
-  for (int lanes = kMostLanes; lanes > 1; lanes /= 2) {
-    const int64_t taken = ceil_div(pieces, lanes) * lanes;
-    if (static_cast<double>(pieces) >= kLeastUsedLanes * static_cast<double>(taken)) {
-      return std::countr_zero(static_cast<unsigned>(lanes));
-    }
-  }
-  return 0;
-}
 
 // Arguments of a kernel: numbers of up to 8 bytes, and pointers to them.
 class Arguments {
@@ -72,12 +53,6 @@ class Arguments {
  private:
   std::vector<uint64_t> cells_;  // never moved: see the constructor
   std::vector<void*> pointers_;
-};
-
-struct LaunchGeometry {
-  dim3 grid;
-  int lane_bits = 0;
-  int64_t split_rows = 0;  // columns
 };
 
 class GeneratedRegion final : public Kernel {
@@ -130,22 +105,23 @@ class GeneratedRegion final : public Kernel {
     } else {
       arguments.add(region_.rows);
       arguments.add(region_.columns);
-      if (source_.by_column) arguments.add(geometry_.lane_bits);
+      if (source_.by_column) arguments.add(launch_.lane_bits);
     }
     if (source_.kind == RegionKind::Columns) {
       arguments.add(args.workspace);
       arguments.add(tickets_ ? tickets_->as<unsigned>() : nullptr);
-      arguments.add(geometry_.split_rows);
+      arguments.add(launch_.split_rows);
     }
-    check(cudaLaunchKernel(kernel_, geometry_.grid, dim3(static_cast<unsigned>(source_.threads)),
+    const dim3 grid(static_cast<unsigned>(launch_.blocks_x),
+                    static_cast<unsigned>(launch_.blocks_y));
+    check(cudaLaunchKernel(kernel_, grid, dim3(static_cast<unsigned>(source_.threads)),
                            arguments.data(), 0, static_cast<cudaStream_t>(args.stream)),
           "cudaLaunchKernel of a region");
   }
 
   int64_t workspace_bytes() const override {
     if (fallback_ != nullptr) return fallback_->workspace_bytes();
-    const bool is_split = source_.kind == RegionKind::Columns && geometry_.grid.y > 1;
-    return is_split ? kCellBytes * source_.num_cells * geometry_.grid.y * region_.columns : 0;
+    return launch_.workspace_bytes(source_, region_.columns);
   }
   bool keeps_state() const override {
     return fallback_ != nullptr ? fallback_->keeps_state() : tickets_ != nullptr;
@@ -188,35 +164,10 @@ class GeneratedRegion final : public Kernel {
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel_, source_.threads, 0),
           "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
     const int64_t at_once = int64_t{std::max(blocks, 1)} * Context::current().multiprocessors();
-    if (source_.kind == RegionKind::Rows) {
-      const int64_t rows_of_block = source_.threads / source_.lanes;
-      const int64_t most = at_once * 2 * kWaves;
-      geometry_.grid.x =
-          static_cast<unsigned>(std::min(ceil_div(region_.rows, rows_of_block), most));
-    } else if (source_.by_column) {
-      plan_columns(at_once);
-    } else {
-      const int64_t piece = int64_t{source_.threads} * source_.width * source_.depth;
-      geometry_.grid.x = static_cast<unsigned>(
-          std::min(ceil_div(region_.rows * region_.columns, piece), kMostFlatBlocks));
+    launch_ = region_launch(source_, region_.rows, region_.columns, at_once);
+    if (launch_.tickets > 0) {
+      tickets_ = std::make_unique<DeviceBuffer>(launch_.tickets * sizeof(unsigned));
     }
-  }
-
-  void plan_columns(int64_t at_once) {
-    const int64_t pieces = ceil_div(region_.columns, source_.width);
-    geometry_.lane_bits = lane_bits_for(pieces);
-    const int64_t tiles = ceil_div(pieces, int64_t{1} << geometry_.lane_bits);
-    const int64_t rows_at_once = int64_t{source_.depth} * (source_.threads >> geometry_.lane_bits);
-    const bool is_map = source_.kind == RegionKind::Map;
-    const int64_t wanted =
-        std::max<int64_t>(is_map ? ceil_div(at_once * kWaves, tiles) : at_once / tiles, 1);
-    int64_t splits = std::min({wanted, ceil_div(region_.rows, rows_at_once), kMostGridRows});
-    geometry_.split_rows = ceil_div(region_.rows, splits);
-    if (!is_map) {
-      splits = ceil_div(region_.rows, geometry_.split_rows);  // each has a row
-      if (splits > 1) tickets_ = std::make_unique<DeviceBuffer>(tiles * sizeof(unsigned));
-    }
-    geometry_.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(splits));
   }
 
   const OpDef& op_;
@@ -230,7 +181,7 @@ class GeneratedRegion final : public Kernel {
   RegionSource source_;
   PendingKernel pending_;
   const void* kernel_ = nullptr;
-  LaunchGeometry geometry_;
+  RegionLaunch launch_;
   std::unique_ptr<DeviceBuffer> tickets_;
   std::unique_ptr<Kernel> fallback_;
 };
