@@ -43,6 +43,12 @@ class TraceTape:
         self._spans.append((first, self.trace.graph.num_values))
         self.is_recording = False
 
+    def pause(self) -> None:
+        self.stop()
+
+    def resume(self) -> None:
+        self.start()
+
     def reset(self) -> None:
         """Forgets all it has recorded."""
         records = self.is_recording

@@ -111,6 +111,8 @@ void bind_tape(nb::module_& m) {
            nb::arg("persistent"), nb::arg("watches_variables"))
       .def("start", &Tape::start)
       .def("stop", &Tape::stop)
+      .def("pause", &Tape::pause)
+      .def("resume", &Tape::resume)
       .def("reset", &Tape::reset)
       .def_prop_ro("is_recording", &Tape::is_recording)
       .def("watch", nb::overload_cast<const VariablePtr&>(&Tape::watch), nb::arg("variable"))

@@ -18,6 +18,9 @@ struct Recorder {
   // Nodes from here on are of one of these tapes. What an earlier tape recorded is over, else a
   // loop that carries a tensor on would keep all of its steps.
   uint64_t first = std::numeric_limits<uint64_t>::max();
+  // Pauses in this thread after which tapes go on. What those tapes know is not over: a call that
+  // another tape records meanwhile may use it, and they may record that tape's gradients.
+  int num_pauses = 0;
   // The list in which a pause collects the trainable variables that are read in it.
   std::vector<VariablePtr>* reads = nullptr;
 
@@ -51,10 +54,12 @@ class RecordingPause {
  public:
   RecordingPause() : reads_before_(Recorder::here().reads) {
     tapes_.swap(Recorder::here().tapes);
+    ++Recorder::here().num_pauses;
     Recorder::here().reads = &reads_;
   }
   ~RecordingPause() {
     tapes_.swap(Recorder::here().tapes);
+    --Recorder::here().num_pauses;
     Recorder::here().reads = reads_before_;
   }
   RecordingPause(const RecordingPause&) = delete;

@@ -127,7 +127,8 @@ void Tape::start() {
   Recorder& recorder = Recorder::here();
   ranges_.emplace_back(sequence_now() + 1, kOpenEnd);
   first_ = std::min(first_, ranges_.front().first);
-  recorder.first = recorder.tapes.empty() ? first_ : std::min(recorder.first, first_);
+  const bool is_alone = recorder.tapes.empty() && recorder.num_pauses == 0;
+  recorder.first = is_alone ? first_ : std::min(recorder.first, first_);
   recorder.tapes.push_back(shared_from_this());
   is_recording_ = true;
 }
@@ -142,6 +143,16 @@ void Tape::stop() {
   }
   ranges_.back().second = sequence_now();
   is_recording_ = false;
+}
+
+void Tape::pause() {
+  stop();
+  ++Recorder::here().num_pauses;
+}
+
+void Tape::resume() {
+  start();
+  --Recorder::here().num_pauses;
 }
 
 void Tape::reset() {

@@ -37,6 +37,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
 
   void start();
   void stop();  // in the thread that started it, else ValueError
+  void pause();
+  void resume();  // in the thread that paused it
   bool is_recording() const { return is_recording_; }
   // Forgets all it has recorded.
   void reset();

@@ -100,11 +100,11 @@ class GradientTape:
         """A block in which this tape does not record."""
         if not self._tape.is_recording:
             raise ValueError("stop_recording: the tape does not record; its block has ended.")
-        self._tape.stop()
+        self._tape.pause()
         try:
             yield
         finally:
-            self._tape.start()
+            self._tape.resume()
 
     def reset(self) -> None:
         """Forgets everything: as if the block began anew."""

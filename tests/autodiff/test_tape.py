@@ -88,6 +88,18 @@ def test_stop_gradient_and_stop_recording():
     assert float(tape.gradient(y, x)) == 4.0
 
 
+def test_another_tape_in_stop_recording_keeps_what_is_watched():
+    """The outer tape does not record y, but it records the inner tape's gradient, which reads b."""
+    a, b = tensor([0.1, 0.2]), tensor([0.3, 0.4])
+    with keras.GradientTape() as outer:
+        outer.watch(b)
+        with outer.stop_recording(), keras.GradientTape() as inner:
+            inner.watch(a)
+            y = a * b
+        z = ops.sin(inner.gradient(y, a))
+    np.testing.assert_allclose(outer.gradient(z, b), np.cos([0.3, 0.4]), rtol=1e-6)
+
+
 def test_stop_recording_keeps_what_variables_stand_for():
     w = keras.Variable(3.0)
     with keras.GradientTape() as tape:
