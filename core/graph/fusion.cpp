@@ -157,11 +157,12 @@ std::vector<Pattern> all_patterns(void (*write)(Pattern&)) {
 
 const std::vector<Pattern>& patterns_of(const Fusion& fusion) {
   static std::mutex mutex;
-  static std::map<const Fusion*, std::vector<Pattern>> known;
+  // By function: a fusion may be gone, and another one have its address.
+  static std::map<decltype(fusion.pattern), std::vector<Pattern>> known;
   const std::lock_guard lock(mutex);
-  const auto found = known.find(&fusion);
+  const auto found = known.find(fusion.pattern);
   if (found != known.end()) return found->second;
-  return known.emplace(&fusion, all_patterns(fusion.pattern)).first->second;
+  return known.emplace(fusion.pattern, all_patterns(fusion.pattern)).first->second;
 }
 
 namespace {

@@ -204,6 +204,22 @@ TEST(what_is_computed_again_goes_only_where_all_readers_are_fused) {
   CHECK_EQUAL(fused(net.rooted, kOfExp), 0u);
 }
 
+TEST(nodes_of_a_group_that_is_dropped_suit_other_fusions) {
+  Affine net;
+  const ValueId e = call(net.graph, "exp", {net.a});
+  net.rooted.outputs = {call(net.graph, "matmul", {e, net.b}, kPlain), e};
+  const Fusion product = {"product",
+                          [](Pattern& pattern) {
+                            const PatternValue a = pattern.input("a"), b = pattern.input("b");
+                            pattern.output("y", a.call(op_matmul, {b}));
+                          },
+                          plan_body};
+  const RootedGraph joined = testing::fuse(net.rooted, {&kOfExp, &product});
+  check_same_results(net.rooted, joined);
+  CHECK_EQUAL(count_nodes(joined.graph, "fused"), 1u);
+  CHECK_EQUAL(count_nodes(joined.graph, "exp"), 1u);
+}
+
 TEST(an_output_for_fusions_may_be_one_of_the_graph) {
   Affine net;
   const ValueId e = call(net.graph, "exp", {net.a});

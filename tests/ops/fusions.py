@@ -151,6 +151,7 @@ def compile_nodes(
     *,
     optimize: bool,
     num_outputs: int | None = None,
+    allow_tf32: bool = True,
 ) -> _core.Program:
     """A program of the nodes that gives their first `num_outputs` results, by default all.
 
@@ -160,7 +161,7 @@ def compile_nodes(
     values = [graph.input(f"x{i}", x.shape, x.dtype.name) for i, x in enumerate(arrays)]
     outputs = TRACE[fusion](Nodes(graph), arrays, *values, **attributes)
     outputs = outputs[:num_outputs]
-    return _core.Program.compile(graph, outputs, device, optimize=optimize, allow_tf32=True)
+    return _core.Program.compile(graph, outputs, device, optimize=optimize, allow_tf32=allow_tf32)
 
 
 def run(program: _core.Program, arrays: list[Array], device: str) -> list[Array]:
@@ -168,9 +169,13 @@ def run(program: _core.Program, arrays: list[Array], device: str) -> list[Array]
     return [np.array(y.numpy()) for y in program.outputs()]
 
 
-def call(fusion: str, arrays: list[Array], attributes: Attributes, device: str) -> list[Array]:
+def call(
+    fusion: str, arrays: list[Array], attributes: Attributes, device: str, allow_tf32: bool = True
+) -> list[Array]:
     """What the nodes give, by the device's kernel for them if it has one."""
-    program = compile_nodes(fusion, arrays, attributes, device, optimize=True)
+    program = compile_nodes(
+        fusion, arrays, attributes, device, optimize=True, allow_tf32=allow_tf32
+    )
     return run(program, arrays, device)
 
 

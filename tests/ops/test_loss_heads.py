@@ -21,8 +21,9 @@ SIZES = [
     *itertools.product([1, 7, 64], [1, 6, 128, 132, 513], [2, 10, 16, 31]),
     *((64, 3136, 10), (128, 1600, 10), (200, 1025, 10), (133, 4097, 10), (150, 36, 10)),
     *((135, 2049, 13), (135, 640, 16), (9, 2048, 32), (300, 2044, 32), (40, 8192, 10)),
-    *((40, 8193, 10), (5, 3000, 32)),  # too many for one kernel
+    *((40, 8193, 10), (5, 3000, 32)),
 ]
+TOO_MANY_FOR_ONE_KERNEL = {(300, 2044, 32), (40, 8193, 10), (5, 3000, 32)}
 
 
 def draw(rng, rows, features, classes, rate):
@@ -48,7 +49,9 @@ def test_loss_head(size, rate, device, rng):
     attributes = {"epsilon": 1e-7, "activation": "relu", "activation_alpha": 0.0}
     if rate is not None:
         attributes |= {"rate": rate, "stream": 5}
-    outputs = call(HEAD, as_float32(inputs), attributes, device)
+    # Only the one kernel has no products of TF32, whose 11 bits the tolerance does not allow for.
+    allow_tf32 = size not in TOO_MANY_FOR_ONE_KERNEL
+    outputs = call(HEAD, as_float32(inputs), attributes, device, allow_tf32)
     # As float32 holds them: what a sum over the classes cancels is not left of other numbers.
     exact = [a.astype(np.float64) if a.dtype == np.float32 else a for a in as_float32(inputs)]
     for output, wanted in zip(outputs, loss_head(*exact, **attributes), strict=True):

@@ -27,8 +27,10 @@ class FusionPass {
   }
 
   RootedGraph run() {
-    for (const Fusion* fusion : options_.fusions) find(*fusion);
-    drop_incomplete_groups();
+    // The nodes of a group that is dropped may suit another fusion.
+    do {
+      for (const Fusion* fusion : options_.fusions) find(*fusion);
+    } while (drop_incomplete_groups());
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const int32_t group = group_of_[i];
       const auto node = static_cast<int32_t>(i);
@@ -76,6 +78,7 @@ class FusionPass {
       if (!pattern.calls_[i].again) group.nodes.push_back(node);
     }
     std::sort(group.nodes.begin(), group.nodes.end());
+    if (was_dropped(group)) return false;
     for (const auto& input : pattern.inputs_) {
       group.inputs.push_back(group.binding.values[input.value]);
     }
@@ -90,6 +93,12 @@ class FusionPass {
 
   static bool contains(const std::vector<int32_t>& sorted, int32_t node) {
     return std::binary_search(sorted.begin(), sorted.end(), node);
+  }
+
+  bool was_dropped(const Group& group) const {
+    return std::any_of(groups_.begin(), groups_.end(), [&](const Group& other) {
+      return other.is_dropped && other.fusion == group.fusion && other.nodes == group.nodes;
+    });
   }
 
   // Nobody else reads a result of its nodes that is not an output.
@@ -210,9 +219,11 @@ class FusionPass {
     return body;
   }
 
-  // Values that fusions alone should read gain nothing where something else does.
-  void drop_incomplete_groups() {
-    for (bool is_changed = true; is_changed;) {
+  // Values that fusions alone should read gain nothing where something else does. Says whether a
+  // group was dropped.
+  bool drop_incomplete_groups() {
+    bool is_any_dropped = false;
+    for (bool is_changed = true; is_changed; is_any_dropped |= is_changed) {
       is_changed = false;
       for (Group& group : groups_) {
         if (group.is_dropped || is_complete(group)) continue;
@@ -220,6 +231,7 @@ class FusionPass {
         for (const int32_t node : group.nodes) group_of_[node] = kNone;
       }
     }
+    return is_any_dropped;
   }
 
   bool is_complete(const Group& group) const {
