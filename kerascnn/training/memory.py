@@ -21,6 +21,7 @@ PIECE_BYTES = 8 << 20
 _LEAST_BYTES_FOR_PIECES = 1 << 20
 # What a batch size may use of the free memory to be called fitting; the allocator rounds blocks up.
 _FITTING_SHARE = 0.9
+_MOST_GUESSES = 8  # at the batch size that fits; the second one is right where growth is linear
 
 
 class OutOfMemoryError(_core.OutOfMemoryError):
@@ -32,7 +33,7 @@ class OutOfMemoryError(_core.OutOfMemoryError):
         cached: bytes that the allocator keeps for reuse.
         free: bytes that are free.
         batch_size: the batch size that does not fit.
-        fitting_batch_size: an estimate of the largest that would, 0 where none does.
+        fitting_batch_size: one that would, about the largest; 0 where none does.
     """
 
     batch_size: int
@@ -102,18 +103,26 @@ def explain(
 
 
 def _fitting_batch_size(batch_size: int, device: str, compile_with: Callable[[int], Any]) -> int:
-    """From the memory that two small batches take: what a step needs grows linearly."""
-    small = max(1, min(16, batch_size // 2))
-    first = _planned_bytes(compile_with(1))
-    second = _planned_bytes(compile_with(small)) if small > 1 else first
+    """The largest batch that fits, or one a little smaller; 0 where none does."""
     _core.release_cached(device)
     room = _core.memory_stats(device)["available"] * _FITTING_SHARE
-    if first > room:
+    least = _planned_bytes(compile_with(1))
+    if least > room:
         return 0
-    per_sample = (second - first) / (small - 1) if small > 1 else first
-    fixed = first - per_sample
-    fitting = int((room - fixed) / per_sample) if per_sample > 0 else batch_size - 1
-    return max(1, min(fitting, batch_size - 1))
+    # What a step needs grows linearly, but other kernels may run at other sizes: so each guess is
+    # planned, and one that does not fit says what a sample takes at its size.
+    size = max(1, min(16, batch_size // 2))
+    needed = _planned_bytes(compile_with(size)) if size > 1 else least
+    for _ in range(_MOST_GUESSES):
+        per_sample = (needed - least) / (size - 1) if size > 1 else least
+        guess = 1 + int((room - least) / per_sample) if per_sample > 0 else batch_size - 1
+        size = max(1, min(guess, batch_size - 1))
+        needed = _planned_bytes(compile_with(size))
+        if needed <= room:
+            return size
+        if size == 1:
+            break
+    return 1
 
 
 def _planned_bytes(step: Any) -> int:

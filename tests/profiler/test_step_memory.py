@@ -10,6 +10,13 @@ from kerascnn import _core, layers
 ALIGNMENT = 256
 
 
+@pytest.fixture(autouse=True)
+def on_a_cpu():
+    """Whose kernels take the same at every size."""
+    with keras.device("cpu"):
+        yield
+
+
 @pytest.fixture
 def regions(monkeypatch):
     """As a GPU forms them for large tensors."""

@@ -215,10 +215,12 @@ def test_writes_are_seen_on_the_other_side(library):
     ours = _core.zeros([4], "float32", library.device)
     theirs = library.take(ours)
     theirs[1] = 5.0
+    library.values(theirs)  # waits for the other library's stream, which ours knows nothing of
     assert ours.tolist() == [0, 5, 0, 0]
     theirs = library.make(np.zeros(4, "float32"))
     ours = keras.from_dlpack(theirs)
     theirs[2] = 7.0
+    library.values(theirs)
     assert ours.tolist() == [0, 0, 7, 0]
 
 

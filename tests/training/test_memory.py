@@ -1,5 +1,8 @@
 """Data that does not fit on the device, and batches that don't."""
 
+import bisect
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -103,3 +106,25 @@ def test_a_batch_that_does_not_fit_says_which_one_would():
     for old, new in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
     model.fit(x[:32], x[:32], batch_size=8, verbose=0)
+
+
+@pytest.mark.parametrize("kink", [1, 10, 1000, 10**6])
+@pytest.mark.parametrize("room", [500, 20_000, 10**7])
+def test_the_batch_that_is_named_fits_also_where_growth_is_not_linear(monkeypatch, kink, room):
+    """From `kink` samples on a sample takes twice as much, as where other kernels run."""
+
+    def needs(size):
+        return 300 + 7 * size + (7 * size if size >= kink else 0)
+
+    def compile_with(size):
+        stats = {"least_arena_bytes": needs(size), "output_bytes": 0}
+        return SimpleNamespace(program=SimpleNamespace(stats=lambda: stats))
+
+    share = memory._FITTING_SHARE
+    monkeypatch.setattr(_core, "memory_stats", lambda device: {"available": room / share})
+    batch = 2_000_000
+    fitting = memory._fitting_batch_size(batch, "cpu", compile_with)
+    largest = bisect.bisect_right(range(batch), room, key=needs) - 1
+    assert 1 <= fitting <= largest
+    # Only beyond the kink is growth what the guesses take it for.
+    assert fitting >= 0.45 * largest

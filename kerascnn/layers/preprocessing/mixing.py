@@ -228,6 +228,7 @@ class CutMix(_Mixing):
         sizes = masks.shape[self.height_axis], masks.shape[self.width_axis]
         own, pixels = self.bounding_box_format or "xyxy", "xyxy"
         found = box_utils.convert_format(bounding_boxes, own, pixels, *sizes)
+        found["boxes"] = _on_pixels(found["boxes"])
         inside = ops.any(masks, self.channel_axis)
         cut = [*box_utils.extent(ops.any(inside, 1)), *box_utils.extent(ops.any(inside, 2))]
         left, right, top, bottom = (ops.cast(x, found["boxes"].dtype)[:, None] for x in cut)
@@ -241,6 +242,16 @@ class CutMix(_Mixing):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "factor": self.factor, "seed": saved_seed(self.seed)}
+
+
+def _on_pixels(boxes: Any) -> Any:
+    """Corners that rounding has moved off a pixel's border, put back on it.
+
+    The rectangle's sides are borders of pixels. A box that ends at one of them must neither keep a
+    sliver nor count as reaching beyond it because its coordinates were relative.
+    """
+    borders = ops.round(boxes)
+    return ops.where(ops.abs(boxes - borders) < 1e-3, borders, boxes)
 
 
 def _common_part(boxes: Any, left: Any, top: Any, right: Any, bottom: Any) -> Any:

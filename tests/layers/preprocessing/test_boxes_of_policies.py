@@ -149,6 +149,20 @@ def test_cut_mix_has_boxes_around_what_is_seen(form, data_format, rng):
     assert cut
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_boxes_that_end_where_cut_mix_cuts_leave_no_sliver(form):
+    """Whatever rounding does to their coordinates in another format."""
+    layer = layers.CutMix(bounding_box_format=form)
+    spans = [(a, b) for a in range(20, 60, 3) for b in range(a + 1, 64, 4)]
+    boxes = np.array([[[a, a, b, b]] for a, b in spans], "float32")
+    masks = np.zeros((len(spans), *SIZE, 1), bool)
+    for mask, (a, b) in zip(masks, spans, strict=True):
+        mask[a:b, a:b] = True
+    transformation = {"batch_masks": masks, "permutation_order": np.arange(len(spans))}
+    _, labels = moved_boxes(layer, boxes, transformation, form)
+    np.testing.assert_array_equal(labels, np.tile([-1, 1], (len(spans), 1)))
+
+
 def test_cut_mix_mixes_the_labels_of_images_as_before(rng):
     images, boxes = rectangles(rng, 4)
     layer = layers.CutMix(bounding_box_format="xyxy")
@@ -170,6 +184,9 @@ def test_elastic_transforms_have_boxes_around_what_is_seen(form, rng):
     images, boxes = rectangles(rng, 12, channels=1)
     boxes = np.concatenate([boxes, np.tile(np.float32([0, 0, SIZE[1], SIZE[0]]), (12, 1, 1))], 1)
     transformation = layer.get_random_transformation(images)
+    # The largest moves, of some three pixels. Small ones may all round to none.
+    transformation["distortion_factor"] = np.ones_like(transformation["distortion_factor"].numpy())
+    transformation["apply_transform"] = np.ones_like(transformation["apply_transform"].numpy())
     seen = layer.transform_images(images, transformation).numpy()[..., 0] > 0
     full = np.ones_like(images)
     whole = layer.transform_images(full, transformation).numpy()[..., 0] > 0
