@@ -97,6 +97,11 @@ def least_norms(case: Case, inputs: list[Array], attributes: Attributes) -> list
     below that is judged against itself. For updates, of two or three terms of which a tensor may
     have one element, the whole of that norm.
     """
+    if case.op == "batch_norm_grad":
+        gy, x, _, mean, inverse = inputs
+        rows = tuple(range(x.ndim - 1))
+        sums = [np.abs(gy * (x - mean) * inverse).sum(rows), np.abs(gy).sum(rows)]
+        return [0.0, *(0.02 * float(np.linalg.norm(y)) for y in sums)]
     count = len(expected(case, inputs, attributes))
     # Gradients are linear in what they sum, whatever the activation.
     is_linear = "grad" in case.op or attributes.get("activation", "linear") == "linear"

@@ -103,8 +103,10 @@ def test_the_same_numbers_as_compiled(rng, optimizer):
         "validation_split": 0.3,
         "validation_batch_size": 4,
     }
-    expected = run(seed, optimizer, x, y, False, **options)
-    check_close(run(seed, optimizer, x, y, True, **options), expected)
+    # In float64: steps with statistics of a few samples carry roundings on a hundredfold and more.
+    # Losses and metrics are float32.
+    expected = run(seed, optimizer, x, y, False, policy="float64", **options)
+    check_close(run(seed, optimizer, x, y, True, policy="float64", **options), expected)
 
 
 def test_the_same_numbers_in_mixed_precision(rng):
