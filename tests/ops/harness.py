@@ -98,7 +98,7 @@ def least_norms(case: Case, inputs: list[Array], attributes: Attributes) -> list
     have one element, the whole of that norm.
     """
     if case.op == "batch_norm_grad":
-        gy, x, _, mean, inverse = inputs
+        gy, x, _, mean, inverse = (array.astype(np.float64) for array in inputs)
         rows = tuple(range(x.ndim - 1))
         sums = [np.abs(gy * (x - mean) * inverse).sum(rows), np.abs(gy).sum(rows)]
         return [0.0, *(0.02 * float(np.linalg.norm(y)) for y in sums)]
