@@ -1,9 +1,8 @@
 #include "core/graph/conv_pooling.h"
 
-#include <algorithm>
 #include <array>
 
-#include "core/graph/passes/activation_nodes.h"
+#include "core/graph/node_conditions.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -11,14 +10,6 @@ namespace {
 
 bool has_gradient_by_output(const Graph&, const Node& node) {
   return gradient_uses_output(fused_activation("conv2d", node.attributes).kind);
-}
-
-bool sums_over_positions(const Graph& graph, const Node& node) {
-  std::vector<int64_t> axes = node.attributes.get_ints("axes");
-  const auto rank = static_cast<int64_t>(graph.value(node.inputs[0]).spec.shape.size());
-  for (int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;
-  std::sort(axes.begin(), axes.end());
-  return axes == std::vector<int64_t>{0, 1, 2};
 }
 
 // The pooled gradient before the activation, and the same at full size.
@@ -60,8 +51,7 @@ void pattern_conv2d_max_pool2d_wgrad(Pattern& pattern) {
   pattern.output("kernel gradient", x.call(op_conv2d_wgrad, {wide}).as("convolution"));
   // Each pooled gradient goes to exactly one position, so the sums are equal.
   if (pattern.has("bias")) {
-    pattern.output("bias gradient",
-                   narrow.call(op_reduce_sum).where(sums_over_positions).as("bias"));
+    pattern.output("bias gradient", narrow.call(op_reduce_sum).where(reduces_columns).as("bias"));
   }
 }
 

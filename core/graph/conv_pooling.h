@@ -4,7 +4,7 @@
 //
 // Where the pooled gradient comes from behind an activation, the kernels of the gradients take it
 // back through the activation by themselves. That is done on the pooled values (see
-// shrink_pooling_gradients), so the activation is one whose gradient follows from its output.
+// passes/op_fusions.cpp), so the activation is one whose gradient follows from its output.
 #pragma once
 
 #include "core/graph/fusion.h"

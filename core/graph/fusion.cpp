@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/body_program.h"
+#include "core/graph/passes/rewriter.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
@@ -109,6 +110,8 @@ void Pattern::optional_output(std::string name, const PatternValue& value) {
   outputs_.push_back({std::move(name), value.id_});
 }
 
+void Pattern::where(MatchCondition condition) { conditions_.push_back(condition); }
+
 bool Pattern::has(std::string_view part) {
   if (num_asked_ == parts_.size()) parts_.emplace_back(part, true);
   return parts_[num_asked_++].second;
@@ -146,10 +149,13 @@ std::vector<Pattern> all_patterns(void (*write)(Pattern&)) {
     parts.back().second = false;
   }
   for (Pattern& pattern : patterns) {
-    const auto first =
-        std::find_if(pattern.calls_.begin(), pattern.calls_.end(),
-                     [](const Pattern::Call& call) { return call.op != nullptr && !call.again; });
-    if (first == pattern.calls_.end()) throw ValueError("a pattern needs a call of one op");
+    const auto own = [](const Pattern::Call& call) { return !call.again; };
+    const auto of_one_op = [&](const Pattern::Call& call) {
+      return call.op != nullptr && own(call);
+    };
+    auto first = std::ranges::find_if(pattern.calls_, of_one_op);
+    if (first == pattern.calls_.end()) first = std::ranges::find_if(pattern.calls_, own);
+    if (first == pattern.calls_.end()) throw ValueError("a pattern needs a call of its own");
     pattern.first_ = static_cast<size_t>(first - pattern.calls_.begin());
   }
   return patterns;
@@ -217,6 +223,19 @@ PlanRequest Match::request() const {
 
 std::unique_ptr<Kernel> Match::plan_body() const {
   return plan_body_kernel(*body_, request(), device_);
+}
+
+std::vector<ValueId> Replacement::results(const Node& node) const {
+  return rewriter_.map(node.outputs);
+}
+
+std::vector<ValueId> Replacement::call(const OpDef& op, const std::vector<ValueId>& inputs,
+                                       const Attributes& attributes) {
+  return rewriter_.apply(op, inputs, attributes, scope_);
+}
+
+std::vector<ValueId> Replacement::call(const Node& node, const std::vector<ValueId>& inputs) {
+  return rewriter_.apply(*node.op, inputs, node.attributes, node.scope);
 }
 
 const std::shared_ptr<Kernel>& fused_kernel(const Attributes& attributes) {

@@ -1,7 +1,8 @@
 // What a fusion is: one kernel that somebody wrote for several nodes of a graph. It is data: a
 // name, a pattern, and a function that plans the kernel for a match of the pattern, or says no. The
-// pass apply_fusions makes one node, `fused`, of each match that a kernel was planned for. How to
-// write one is described in docs/adding_a_fusion.md.
+// pass apply_fusions makes one node, `fused`, of each match that a kernel was planned for. Where an
+// op has the kernel already, on every backend, the function writes calls of ops instead. How to
+// write a fusion is described in docs/adding_a_fusion.md.
 #pragma once
 
 #include <memory>
@@ -16,10 +17,14 @@
 
 namespace kerascnn {
 
+class GraphRewriter;
+class Match;
+class Pattern;
+
 // What must hold of a node beside its op.
 using NodeCondition = bool (*)(const Graph& graph, const Node& node);
-
-class Pattern;
+// What must hold of all nodes together.
+using MatchCondition = bool (*)(const Match& match);
 
 // A value of a pattern. Patterns are written as gradient rules are: each call is a node to find.
 class PatternValue {
@@ -39,6 +44,7 @@ class PatternValue {
   PatternValue where(NodeCondition condition) const;
   PatternValue like(const PatternValue& other) const;  // the same op with the same attributes
   // The kernel computes it again, so that others, other fusions included, may read its results.
+  // Where calls are written in the place of the match, it stays, and they may read its results too.
   PatternValue again() const;
 
  private:
@@ -63,6 +69,7 @@ class Pattern {
   // The kernel's outputs are. Those that may be left out where nobody reads them come last.
   void output(std::string name, const PatternValue& value);
   void optional_output(std::string name, const PatternValue& value);
+  void where(MatchCondition condition);
   // Is this part in the pattern? Patterns are looked for with each part and without, those with
   // more parts first.
   bool has(std::string_view part);
@@ -100,14 +107,13 @@ class Pattern {
   std::vector<Call> calls_;
   std::vector<Named> inputs_;
   std::vector<Named> outputs_;
+  std::vector<MatchCondition> conditions_;
   size_t num_required_ = 0;  // of the outputs
   size_t first_ = 0;         // the call that a search begins with
   // The parts that were asked for, and whether each is in.
   std::vector<std::pair<std::string, bool>> parts_;
   size_t num_asked_ = 0;
 };
-
-struct Fusion;
 
 // Where a pattern was found. Names are those of the pattern.
 class Match {
@@ -143,13 +149,38 @@ class Match {
   bool autotune_ = false;
 };
 
+// Writes the calls that take the place of a match. Values are those of the new graph.
+class Replacement {
+ public:
+  Replacement(GraphRewriter& rewriter, const std::vector<ValueId>& inputs, const Scope& scope)
+      : rewriter_(rewriter), inputs_(inputs), scope_(scope) {}
+
+  // In the order in which the pattern declares them.
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+  // The results of a node that stays (PatternValue::again).
+  std::vector<ValueId> results(const Node& node) const;
+  std::vector<ValueId> call(const OpDef& op, const std::vector<ValueId>& inputs,
+                            const Attributes& attributes);
+  // The call of a node of the match with other inputs.
+  std::vector<ValueId> call(const Node& node, const std::vector<ValueId>& inputs);
+
+ private:
+  GraphRewriter& rewriter_;
+  const std::vector<ValueId>& inputs_;
+  const Scope& scope_;
+};
+
+// It has one of the two functions, `plan` or `write`.
 struct Fusion {
   std::string_view name;
-  // Writes the pattern. A search begins with its first call of one op that is not made again.
+  // Writes the pattern. A search begins with its first call of one op that is not made again, or
+  // with the first call of any op where there is no such one.
   void (*pattern)(Pattern& pattern);
   // Null where there is no kernel for the match, or none that is faster than the nodes one by one.
   // The device is current.
-  std::unique_ptr<Kernel> (*plan)(const Match& match);
+  std::unique_ptr<Kernel> (*plan)(const Match& match) = nullptr;
+  // Gives what takes the place of the pattern's outputs.
+  std::vector<ValueId> (*write)(const Match& match, Replacement& replacement) = nullptr;
 };
 
 // The patterns of a fusion, with and without its parts; made once.

@@ -184,6 +184,72 @@ TEST(variables_are_read_before_they_are_assigned) {
   CHECK(results[1] == results[3]);
 }
 
+// ---- fusions that write calls of ops ----
+
+// Any activation of exp(x), where what else reads exp may stay.
+bool is_any_activation(const Graph&, const Node& node) {
+  return find_activation(*node.op).has_value();
+}
+void pattern_any_activation(Pattern& pattern) {
+  const PatternValue e = pattern.input("x").call(op_exp).as("exp").again();
+  pattern.output("y", e.call(is_any_activation).as("activation"));
+}
+// The activation of the exponential's square.
+std::vector<ValueId> write_squared(const Match& match, Replacement& replacement) {
+  const ValueId e = replacement.results(match.node("exp"))[0];
+  const ValueId square = replacement.call(op_square, {e}, {})[0];
+  return replacement.call(match.node("activation"), {square});
+}
+constexpr Fusion kSquared = {
+    .name = "squared", .pattern = pattern_any_activation, .write = write_squared};
+
+TEST(a_search_may_begin_with_a_call_of_any_op) {
+  Affine net;
+  const ValueId e = call(net.graph, "exp", {net.a});
+  net.rooted.outputs = {call(net.graph, "relu", {e}), call(net.graph, "elu", {e}, {{"alpha", 0.5}}),
+                        call(net.graph, "log", {e})};
+  const Graph written = apply_fusion(net.rooted, kSquared).graph;
+  CHECK_EQUAL(count_nodes(written, "square"), 2u);
+  CHECK_EQUAL(count_nodes(written, "exp"), 1u);
+  CHECK_EQUAL(count_nodes(written, "fused"), 0u);
+  for (const Node& node : written.nodes()) {
+    const bool is_written = node.op == &op_relu || node.op == &op_elu;
+    if (is_written) CHECK(written.nodes()[written.value(node.inputs[0]).source].op == &op_square);
+    if (node.op == &op_elu) CHECK_EQUAL(node.attributes.get_double("alpha"), 0.5);
+  }
+}
+
+TEST(what_is_written_may_read_results_that_nobody_else_reads) {
+  // A kernel would compute exp by itself, and its node would go.
+  Affine net;
+  net.rooted.outputs = {call(net.graph, "relu", {call(net.graph, "exp", {net.a})})};
+  CHECK_EQUAL(count_nodes(apply_fusion(net.rooted, kSquared).graph, "exp"), 1u);
+}
+
+// Two products of one matrix, with the same transpositions.
+bool is_alike(const Match& match) {
+  const Attributes &first = match.node("first").attributes, &other = match.node("other").attributes;
+  return first.get_bool("transpose_b") == other.get_bool("transpose_b");
+}
+void pattern_alike(Pattern& pattern) {
+  const PatternValue a = pattern.input("a");
+  pattern.output("first", a.call(op_matmul, {pattern.input("b")}).as("first"));
+  pattern.output("other", a.call(op_matmul, {pattern.input("c")}).as("other"));
+  pattern.where(is_alike);
+}
+constexpr Fusion kAlike = {"alike", pattern_alike, plan_body};
+
+TEST(a_condition_may_hold_of_all_nodes_together) {
+  for (const bool transposed : {false, true}) {
+    Affine net;
+    const ValueId square = net.graph.input("square", f32({3, 3}));
+    const ValueId other = call(net.graph, "matmul", {net.a, square},
+                               {{"transpose_a", false}, {"transpose_b", transposed}});
+    net.rooted.outputs = {net.product, other};
+    CHECK_EQUAL(fused(net.rooted, kAlike), transposed ? 0u : 1u);
+  }
+}
+
 // exp is computed again by each of two fusions.
 void pattern_matmul_of_exp(Pattern& pattern) {
   const PatternValue a = pattern.input("a"), b = pattern.input("b");

@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "core/eager/eager.h"
+#include "core/graph/passes/op_fusions.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/region_program.h"
 #include "graph_testing.h"
@@ -174,6 +175,15 @@ TEST(random_numbers_are_merged_only_with_the_same_stream) {
   check_same_results(before, after);
 }
 
+// By all fusions that write calls of ops.
+RootedGraph fuse(const RootedGraph& rooted) {
+  RootedGraph fused = eliminate_dead_code(rooted);
+  for (const Fusion& fusion : op_fusions()) {
+    fused = eliminate_dead_code(apply_fusion(fused, fusion));
+  }
+  return fused;
+}
+
 RootedGraph softmax_classifier(bool with_metric) {
   RootedGraph rooted;
   Graph& graph = rooted.graph;
@@ -190,7 +200,7 @@ RootedGraph softmax_classifier(bool with_metric) {
 TEST(softmax_and_cross_entropy_fuse_forward_and_backward) {
   for (const bool with_metric : {false, true}) {
     const RootedGraph before = softmax_classifier(with_metric);
-    const RootedGraph after = eliminate_dead_code(fuse_softmax_cross_entropy(before));
+    const RootedGraph after = fuse(before);
     for (const char* op :
          {"softmax", "softmax_grad", "sparse_cross_entropy", "sparse_cross_entropy_grad"}) {
       CHECK_EQUAL(count_nodes(before.graph, op), 1u);
@@ -210,7 +220,7 @@ TEST(cross_entropy_keeps_its_epsilon) {
   const ValueId p = call(graph, "softmax", {x}, {{"axis", int64_t{1}}});
   // Large enough that some probabilities are clipped.
   before.outputs = {call(graph, "sparse_cross_entropy", {p, labels}, {{"epsilon", 0.3}})};
-  const RootedGraph after = eliminate_dead_code(fuse_softmax_cross_entropy(before));
+  const RootedGraph after = fuse(before);
   CHECK_EQUAL(after.graph.nodes().size(), 1u);
   check_close_results(before, after);
 }
@@ -225,7 +235,7 @@ TEST(cross_entropy_with_other_gradients_of_the_probabilities_keeps_softmax_grad)
   const ValueId penalty = call(graph, "reduce_sum", {call(graph, "square", {p})}, kAll);
   const ValueId loss = call(graph, "add", {call(graph, "reduce_mean", {losses}, kAll), penalty});
   before.outputs = {loss, graph.gradients(loss, {x})[0]};
-  const RootedGraph after = eliminate_dead_code(fuse_softmax_cross_entropy(before));
+  const RootedGraph after = fuse(before);
   CHECK_EQUAL(count_nodes(after.graph, "sparse_softmax_cross_entropy"), 1u);
   CHECK_EQUAL(count_nodes(after.graph, "softmax_grad"), 1u);
   check_close_results(before, after);
@@ -239,9 +249,39 @@ TEST(labels_that_come_after_the_softmax_still_fuse) {
   const ValueId p = call(graph, "softmax", {x}, {{"axis", int64_t{-1}}});
   const ValueId late = call(graph, "minimum", {labels, graph.full({DType::Int32, {6}}, 1.0)});
   before.outputs = {call(graph, "sparse_cross_entropy", {p, late}, {{"epsilon", 1e-7}})};
-  const RootedGraph after = eliminate_dead_code(fuse_softmax_cross_entropy(before));
+  const RootedGraph after = fuse(before);
   CHECK_EQUAL(count_nodes(after.graph, "sparse_softmax_cross_entropy"), 1u);
   check_close_results(before, after);
+}
+
+// A loss and the gradient of its logits, for a gradient of the loss that may depend on the loss.
+struct LossAndGradient {
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+
+  LossAndGradient(bool depends, double epsilon) {
+    const ValueId x = graph.input("x", f32({6, 3}));
+    const ValueId labels = graph.input("labels", {DType::Int32, {6}});
+    const std::vector<ValueId> loss =
+        graph.apply("sparse_softmax_cross_entropy", {x, labels}, {{"epsilon", 1e-7}});
+    const ValueId weights = depends ? loss[0] : graph.input("weights", f32({6}));
+    // It comes after the loss in any case.
+    const ValueId slope = call(graph, "square", {weights});
+    rooted.outputs = {loss[0], call(graph, "sparse_softmax_cross_entropy_grad",
+                                    {slope, loss[1], labels}, {{"epsilon", epsilon}})};
+  }
+};
+
+TEST(a_loss_makes_the_gradient_that_does_not_depend_on_it) {
+  const LossAndGradient free(false, 1e-7);
+  const RootedGraph joined = apply_fusion(free.rooted, fused_loss_gradient);
+  CHECK_EQUAL(joined.graph.nodes().size(), 2u);
+  CHECK_EQUAL(joined.graph.nodes().back().inputs.size(), 3u);
+  check_close_results(free.rooted, joined);
+  const LossAndGradient bound(true, 1e-7), other(false, 0.1);
+  for (const RootedGraph* rooted : {&bound.rooted, &other.rooted}) {
+    CHECK_EQUAL(apply_fusion(*rooted, fused_loss_gradient).graph.nodes().size(), 3u);
+  }
 }
 
 RootedGraph pooled_network(const Shape& strides, std::string_view activation) {
@@ -260,7 +300,7 @@ TEST(gradients_before_max_pooling_are_taken_on_pooled_values) {
   for (const int64_t stride : {2, 1}) {  // apart and overlapping
     for (const char* activation : {"relu", "tanh", "sigmoid"}) {
       const RootedGraph before = pooled_network({stride, stride}, activation);
-      const RootedGraph after = eliminate_dead_code(shrink_pooling_gradients(before));
+      const RootedGraph after = fuse(before);
       const std::string gradient = std::string(activation) + "_grad";
       const auto shape_of = [&](const Graph& graph, std::string_view op) {
         for (const Node& node : graph.nodes()) {
@@ -293,7 +333,7 @@ TEST(activations_that_are_not_pooled_keep_their_gradient) {
                             {call(graph, "reduce_sum", {call(graph, "square", {p})}, kAll),
                              call(graph, "reduce_sum", {call(graph, "exp", {y})}, kAll)});
   before.outputs = graph.gradients(loss, {x});
-  const RootedGraph after = eliminate_dead_code(shrink_pooling_gradients(before));
+  const RootedGraph after = fuse(before);
   CHECK_EQUAL(eliminate_dead_code(before).graph.nodes().size(), after.graph.nodes().size());
   check_same_results(before, after);
 }
@@ -305,7 +345,7 @@ TEST(bias_and_activation_move_into_the_product) {
   const ValueId b = graph.input("b", f32({3}));
   ValueId y = call(graph, "add", {b, call(graph, "matmul", {x, w}, kPlainMatmul)});
   before.outputs = {call(graph, "leaky_relu", {y}, {{"negative_slope", 0.25}})};
-  const RootedGraph after = fuse_epilogues(before);
+  const RootedGraph after = fuse(before);
   CHECK_EQUAL(after.graph.nodes().size(), 1u);
   CHECK_EQUAL(count_nodes(after.graph, "dense"), 1u);
   CHECK_EQUAL(after.graph.nodes()[0].attributes.get_double("activation_alpha"), 0.25);
@@ -319,7 +359,7 @@ TEST(bias_and_activation_move_into_the_convolution) {
   const ValueId b = graph.input("b", f32({4}));
   const ValueId y = call(graph, "conv2d", {x, w}, kConvolution);
   before.outputs = {call(graph, "relu", {call(graph, "add", {y, b})})};
-  const RootedGraph after = fuse_epilogues(before);
+  const RootedGraph after = fuse(before);
   CHECK_EQUAL(after.graph.nodes().size(), 1u);
   CHECK_EQUAL(after.graph.nodes()[0].inputs.size(), 3u);
   CHECK_EQUAL(after.graph.nodes()[0].attributes.get_string("activation"), "relu");
@@ -334,14 +374,14 @@ TEST(an_activation_moves_before_a_reshape) {
   const ValueId y = call(graph, "conv2d", {x, w, b}, kConvolution);
   const ValueId sequences = call(graph, "reshape", {y}, {{"shape", Shape{2, 4, 4}}});
   before.outputs = {call(graph, "relu", {sequences})};
-  const RootedGraph after = fuse_epilogues(before);
+  const RootedGraph after = fuse(before);
   CHECK_EQUAL(after.graph.nodes().size(), 2u);
   CHECK_EQUAL(after.graph.nodes()[0].attributes.get_string("activation"), "relu");
   CHECK_EQUAL(count_nodes(after.graph, "reshape"), 1u);
   check_close_results(before, after);
   // Who reads what is before the activation keeps it there.
   before.outputs.push_back(sequences);
-  CHECK_EQUAL(count_nodes(fuse_epilogues(before).graph, "relu"), 1u);
+  CHECK_EQUAL(count_nodes(fuse(before).graph, "relu"), 1u);
 }
 
 TEST(an_intermediate_with_another_reader_keeps_its_node) {
@@ -353,7 +393,7 @@ TEST(an_intermediate_with_another_reader_keeps_its_node) {
   // The gradient of silu reads the sum, so the activation stays by itself; the bias moves.
   const ValueId loss = call(graph, "reduce_sum", {call(graph, "silu", {sum})}, kAll);
   before.outputs = {loss, graph.gradients(loss, {w})[0]};
-  const RootedGraph after = fuse_epilogues(before);
+  const RootedGraph after = fuse(before);
   CHECK_EQUAL(count_nodes(after.graph, "dense"), 1u);
   CHECK_EQUAL(count_nodes(after.graph, "silu"), 1u);
   check_close_results(before, after);
@@ -366,7 +406,7 @@ TEST(what_is_no_bias_stays) {
   const ValueId column = graph.input("column", f32({3, 1}));
   const ValueId y = call(graph, "matmul", {x, w}, kPlainMatmul);
   before.outputs = {call(graph, "add", {y, column})};
-  CHECK_EQUAL(fuse_epilogues(before).graph.nodes().size(), 2u);
+  CHECK_EQUAL(fuse(before).graph.nodes().size(), 2u);
   // Transposed products have no dense op.
   RootedGraph transposed;
   const ValueId a = transposed.graph.input("a", f32({3, 3}));
@@ -374,7 +414,7 @@ TEST(what_is_no_bias_stays) {
   const ValueId p =
       call(transposed.graph, "matmul", {a, a}, {{"transpose_a", true}, {"transpose_b", false}});
   transposed.outputs = {call(transposed.graph, "add", {p, b})};
-  CHECK_EQUAL(fuse_epilogues(transposed).graph.nodes().size(), 2u);
+  CHECK_EQUAL(fuse(transposed).graph.nodes().size(), 2u);
 }
 
 ElementProgram only_program(const Graph& graph) {

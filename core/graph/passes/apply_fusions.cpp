@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <string>
 #include <unordered_map>
 
@@ -7,6 +8,7 @@
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/pattern_matcher.h"
 #include "core/graph/passes/rewriter.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 
@@ -15,7 +17,8 @@ namespace kerascnn {
 class FusionPass {
  public:
   FusionPass(const RootedGraph& source, const PassOptions& options)
-      : rewriter_(source),
+      : source_(source),
+        rewriter_(source),
         graph_(source.graph),
         readers_(source),
         options_(options),
@@ -23,14 +26,16 @@ class FusionPass {
         is_emitted_(source.graph.nodes().size(), false) {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       nodes_of_[graph_.nodes()[i].op].push_back(static_cast<int32_t>(i));
+      nodes_of_[kAnyOp].push_back(static_cast<int32_t>(i));
     }
   }
 
-  RootedGraph run() {
+  RootedGraph run(std::span<const Fusion* const> fusions) {
     // The nodes of a group that is dropped may suit another fusion.
     do {
-      for (const Fusion* fusion : options_.fusions) find(*fusion);
+      for (const Fusion* fusion : fusions) find(*fusion);
     } while (drop_incomplete_groups());
+    if (groups_.empty()) return source_;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const int32_t group = group_of_[i];
       const auto node = static_cast<int32_t>(i);
@@ -41,17 +46,21 @@ class FusionPass {
 
  private:
   static constexpr int32_t kNone = -1;
+  static constexpr const OpDef* kAnyOp = nullptr;
 
-  // A match that a kernel was planned for.
+  // A match that takes the place of its nodes.
   struct Group {
     const Fusion* fusion = nullptr;
     const Pattern* pattern = nullptr;
     Binding binding;
-    std::vector<int32_t> nodes;    // that it takes the place of, in order
-    std::vector<ValueId> inputs;   // of the source
+    std::vector<int32_t> nodes;  // that it takes the place of, in order
+    // Of the source: the pattern's inputs and, where calls are written, results of nodes that stay.
+    std::vector<ValueId> inputs;
     std::vector<ValueId> outputs;  // of the source
-    BodyPtr body;
+    Match match;
     bool is_dropped = false;
+
+    bool has_kernel() const { return fusion->plan != nullptr; }
   };
 
   void find(const Fusion& fusion) {
@@ -72,20 +81,26 @@ class FusionPass {
     group.fusion = &fusion;
     group.pattern = &pattern;
     group.binding = binding;
-    for (size_t i = 0; i < pattern.calls_.size(); ++i) {
-      const int32_t node = group.binding.nodes[i];
-      if (group_of_[node] != kNone) return false;
-      if (!pattern.calls_[i].again) group.nodes.push_back(node);
-    }
-    std::sort(group.nodes.begin(), group.nodes.end());
-    if (was_dropped(group)) return false;
     for (const auto& input : pattern.inputs_) {
       group.inputs.push_back(group.binding.values[input.value]);
     }
     for (const auto& output : pattern.outputs_) {
       group.outputs.push_back(group.binding.values[output.value]);
     }
-    if (!keeps_its_values(group) || depends_on_itself(group) || !plan(group)) return false;
+    for (size_t i = 0; i < pattern.calls_.size(); ++i) {
+      const int32_t node = group.binding.nodes[i];
+      if (group_of_[node] != kNone) return false;
+      if (!pattern.calls_[i].again) {
+        group.nodes.push_back(node);
+      } else if (!group.has_kernel()) {
+        const std::vector<ValueId>& results = graph_.nodes()[node].outputs;
+        group.inputs.insert(group.inputs.end(), results.begin(), results.end());
+      }
+    }
+    std::sort(group.nodes.begin(), group.nodes.end());
+    if (was_dropped(group) || !keeps_its_values(group) || depends_on_itself(group)) return false;
+    describe(group);
+    if (!is_accepted(group) || (group.has_kernel() && !plan(group))) return false;
     for (const int32_t node : group.nodes) group_of_[node] = static_cast<int32_t>(groups_.size());
     groups_.push_back(std::move(group));
     return true;
@@ -154,22 +169,31 @@ class FusionPass {
     return false;
   }
 
-  // The matched nodes as a graph of their own, and its kernel.
-  bool plan(Group& group) const {
-    const Pattern& pattern = *group.pattern;
-    Match match;
-    match.pattern_ = &pattern;
+  void describe(Group& group) const {
+    Match& match = group.match;
+    match.pattern_ = group.pattern;
     match.allow_tf32_ = options_.allow_tf32;
     match.autotune_ = options_.autotune;
-    match.device_ = options_.backend->device();
     for (const int32_t node : group.binding.nodes) match.nodes_.push_back(graph_.nodes()[node]);
     for (const ValueId value : group.binding.values) {
       match.specs_.push_back(value == kNoValue ? TensorSpec{} : graph_.value(value).spec);
     }
     for (const ValueId input : group.inputs) match.inputs_.push_back(graph_.value(input).spec);
     for (const ValueId output : group.outputs) match.outputs_.push_back(graph_.value(output).spec);
+  }
+
+  static bool is_accepted(const Group& group) {
+    return std::ranges::all_of(group.pattern->conditions_,
+                               [&](MatchCondition condition) { return condition(group.match); });
+  }
+
+  // The matched nodes as a graph of their own, and its kernel.
+  bool plan(Group& group) const {
+    Match& match = group.match;
+    match.device_ = options_.backend->device();
     match.all_attributes_ = all_attributes(group);
-    match.body_ = group.body = make_body(group);
+    const std::shared_ptr<Body> body = make_body(group);
+    match.body_ = body;
     options_.backend->activate();
     const Scope& scope = graph_.nodes()[group.nodes.front()].scope;
     std::unique_ptr<Kernel> kernel =
@@ -178,7 +202,7 @@ class FusionPass {
     if (checks_kernels()) {
       kernel = make_guarded_kernel(*options_.backend, std::move(kernel), match.request());
     }
-    group.body->kernel = std::move(kernel);
+    body->kernel = std::move(kernel);
     return true;
   }
 
@@ -194,7 +218,7 @@ class FusionPass {
     return all;
   }
 
-  BodyPtr make_body(const Group& group) const {
+  std::shared_ptr<Body> make_body(const Group& group) const {
     auto body = std::make_shared<Body>();
     body->graph = std::make_shared<Graph>();
     std::unordered_map<ValueId, ValueId> inner;
@@ -210,8 +234,7 @@ class FusionPass {
       const Node& node = graph_.nodes()[index];
       std::vector<ValueId> inputs;
       for (const ValueId id : node.inputs) inputs.push_back(inner.at(id));
-      const std::vector<ValueId> outputs =
-          body->graph->apply(node.op->name, inputs, node.attributes);
+      const std::vector<ValueId> outputs = body->graph->apply(*node.op, inputs, node.attributes);
       body->graph->set_scope(static_cast<int32_t>(body->graph->nodes().size()) - 1, node.scope);
       for (size_t i = 0; i < outputs.size(); ++i) inner[node.outputs[i]] = outputs[i];
     }
@@ -257,8 +280,10 @@ class FusionPass {
       return !readers_.is_root(value) &&
              std::all_of(nodes.begin(), nodes.end(), [&](int32_t reader) {
                if (group_of_[reader] == kNone) return false;
-               const std::vector<int32_t>& known = groups_[group_of_[reader]].binding.nodes;
-               return std::find(known.begin(), known.end(), node) != known.end();
+               const Group& group = groups_[group_of_[reader]];
+               const std::vector<int32_t>& known = group.binding.nodes;
+               return group.has_kernel() &&
+                      std::find(known.begin(), known.end(), node) != known.end();
              });
     });
   }
@@ -306,6 +331,19 @@ class FusionPass {
   }
 
   void emit_group(const Group& group) {
+    const std::vector<ValueId> outputs = group.has_kernel() ? emit_kernel(group) : write(group);
+    for (size_t i = 0; i < outputs.size(); ++i) rewriter_.replace(group.outputs[i], outputs[i]);
+    for (const int32_t node : group.nodes) is_emitted_[node] = true;
+  }
+
+  std::vector<ValueId> write(const Group& group) {
+    std::vector<ValueId> inputs = rewriter_.map(group.inputs);
+    inputs.resize(group.pattern->inputs_.size());
+    Replacement replacement(rewriter_, inputs, graph_.nodes()[group.nodes.front()].scope);
+    return group.fusion->write(group.match, replacement);
+  }
+
+  std::vector<ValueId> emit_kernel(const Group& group) {
     std::string ops;
     for (const int32_t node : group.nodes) {
       ops.append(ops.empty() ? "" : "+").append(graph_.nodes()[node].op->name);
@@ -314,15 +352,13 @@ class FusionPass {
         {"fusion", std::string(group.fusion->name)},
         {"ops", ops},
         {"required_outputs", static_cast<int64_t>(group.pattern->num_required_)},
-        {"bodies", Bodies{group.body}},
+        {"bodies", Bodies{group.match.body_}},
     };
-    const std::vector<ValueId> outputs =
-        rewriter_.apply("fused", rewriter_.map(group.inputs), attributes,
-                        graph_.nodes()[group.nodes.front()].scope);
-    for (size_t i = 0; i < outputs.size(); ++i) rewriter_.replace(group.outputs[i], outputs[i]);
-    for (const int32_t node : group.nodes) is_emitted_[node] = true;
+    return rewriter_.apply(op_fused, rewriter_.map(group.inputs), attributes,
+                           graph_.nodes()[group.nodes.front()].scope);
   }
 
+  const RootedGraph& source_;
   GraphRewriter rewriter_;
   const Graph& graph_;
   const Readers readers_;
@@ -334,7 +370,12 @@ class FusionPass {
 };
 
 RootedGraph apply_fusions(const RootedGraph& source, const PassOptions& options) {
-  return options.fusions.empty() ? source : FusionPass(source, options).run();
+  if (options.fusions.empty()) return source;
+  return FusionPass(source, options).run(options.fusions);
+}
+
+RootedGraph apply_fusion(const RootedGraph& source, const Fusion& fusion) {
+  return FusionPass(source, {}).run(std::array{&fusion});
 }
 
 }  // namespace kerascnn

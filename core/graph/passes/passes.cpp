@@ -1,9 +1,9 @@
 #include "core/graph/passes/passes.h"
 
-#include "core/ops/definitions.h"
-
 #include <algorithm>
 
+#include "core/graph/passes/op_fusions.h"
+#include "core/ops/definitions.h"
 #include "core/profile/call_log.h"
 
 namespace kerascnn {
@@ -35,12 +35,11 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = fold_constants(rooted);
   rooted = merge_common_subexpressions(rooted);  // folding makes nodes alike
   rooted = eliminate_dead_code(rooted);
-  // The pattern passes look at who reads a value, so nothing dead may be left.
-  rooted = fuse_softmax_cross_entropy(rooted);
+  // Patterns look at who reads a value, so nothing dead may be left.
   rooted = pool_before_custom_ops(rooted);
-  rooted = shrink_pooling_gradients(rooted);
-  rooted = eliminate_dead_code(rooted);
-  rooted = fuse_epilogues(rooted);
+  for (const Fusion& fusion : op_fusions()) {
+    rooted = eliminate_dead_code(apply_fusion(rooted, fusion));
+  }
   rooted = apply_fusions(rooted, options);
   rooted = eliminate_dead_code(rooted);
   rooted = update_from_narrow_gradients(rooted);
@@ -53,7 +52,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = recompute_activations(rooted, by_size);
   rooted = form_regions(rooted, by_size);
   rooted = materialize_constants(rooted);
-  rooted = join_loss_gradients(rooted);  // a mean's gradient is a stored constant by now
+  rooted = apply_fusion(rooted, fused_loss_gradient);
   rooted = eliminate_dead_code(rooted);
   rooted = fold_partial_sums(rooted);
   rooted = split_updates(rooted, options);

@@ -43,28 +43,18 @@ RootedGraph fold_constants(const RootedGraph& source);
 // and stream they give the same numbers.
 RootedGraph merge_common_subexpressions(const RootedGraph& source);
 
-// softmax followed by sparse_cross_entropy, and their gradients, become
-// sparse_softmax_cross_entropy. Its loss and gradient are those of the pair up to rounding; the
-// probabilities keep their readers.
-RootedGraph fuse_softmax_cross_entropy(const RootedGraph& source);
-
 // Max-pooling of a custom op that never falls where its input grows becomes the custom op of the
 // pooled input: fewer elements, and the pooling can join a convolution. Gradients go back in the
 // other order. Equal but for elements that only the custom op makes equal: one of them is the
 // maximum.
 RootedGraph pool_before_custom_ops(const RootedGraph& source);
 
-// The gradient of an activation before max pooling is taken on the pooled values, and the sum of
-// the pooling's gradient (of a bias) before it is spread. Equal up to the order of additions.
-RootedGraph shrink_pooling_gradients(const RootedGraph& source);
-
-// Bias and activation move into the matmul, dense or conv2d before them. In float16 and bfloat16
-// the sum is then rounded once instead of after each op.
-RootedGraph fuse_epilogues(const RootedGraph& source);
-
 // What a fusion of the device matches and has a kernel for becomes one node, `fused`, with that
 // kernel. Equal up to the order of additions.
 RootedGraph apply_fusions(const RootedGraph& source, const PassOptions& options);
+
+// What the fusion matches becomes the calls that it writes (op_fusions.h).
+RootedGraph apply_fusion(const RootedGraph& source, const Fusion& fusion);
 
 // The weights of a step in mixed precision are rounded to 16 bits by one cast_all, where kernels
 // run side by side, instead of by one kernel for each: launches of small kernels cost more than
@@ -97,10 +87,6 @@ RootedGraph form_regions(const RootedGraph& source, const PassOptions& options =
 // Element ops and reductions over columns that are left by themselves become regions too, where the
 // device generates kernels of their size.
 RootedGraph form_single_regions(const RootedGraph& source, const PassOptions& options);
-
-// The gradient of sparse_softmax_cross_entropy becomes its third output, where the gradient of the
-// loss is known before the loss.
-RootedGraph join_loss_gradients(const RootedGraph& source);
 
 // Optimizer updates add up gradients that come as partial sums, where the kernel of a fusion makes
 // such and nothing else needs the gradient. Equal up to the order of additions.

@@ -179,11 +179,6 @@ const Node* producer(const Graph& graph, ValueId value, const OpDef& op) {
   return node != nullptr && node->op == &op ? node : nullptr;
 }
 
-const Node* producer(const Graph& graph, ValueId value, std::string_view op) {
-  const Node* node = producer(graph, value);
-  return node != nullptr && node->op->name == op ? node : nullptr;
-}
-
 bool is_widened(const Graph& graph, ValueId value) {
   const Node* cast = producer(graph, value, op_cast);
   return cast != nullptr && itemsize(graph.value(cast->inputs[0]).spec.dtype) <

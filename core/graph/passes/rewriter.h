@@ -67,7 +67,6 @@ class Readers {
 const Node* producer(const Graph& graph, ValueId value);
 // The same where it is a call of the op, else null.
 const Node* producer(const Graph& graph, ValueId value, const OpDef& op);
-const Node* producer(const Graph& graph, ValueId value, std::string_view op);
 
 // Was the value cast from a dtype of fewer bytes?
 bool is_widened(const Graph& graph, ValueId value);

@@ -510,9 +510,7 @@ bool fits(const GemmShape& layer) {
 
 std::unique_ptr<Kernel> plan_fused_dense_sparse_softmax_cross_entropy_dgrad(const Match& match) {
   const GemmShape layer = dense_loss_layer(match);
-  if (match.spec("x").dtype != DType::Float32 || !has_one_epsilon(match) || !fits(layer)) {
-    return nullptr;
-  }
+  if (match.spec("x").dtype != DType::Float32 || !fits(layer)) return nullptr;
   const auto plan_launch = [&]<typename Label>(Type<Label>) {
     return with_launch(layer, [&](auto width, auto exact, auto rows, const Launch& launch) {
       const bool is_possible = launch.threads > 0;

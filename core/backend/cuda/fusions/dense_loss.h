@@ -37,9 +37,4 @@ inline double dense_loss_epsilon(const Match& match) {
   return match.node("loss").attributes.get_double("epsilon");
 }
 
-// Is the gradient that of the loss? Both clip probabilities.
-inline bool has_one_epsilon(const Match& match) {
-  return match.node("loss_gradient").attributes.get_double("epsilon") == dense_loss_epsilon(match);
-}
-
 }  // namespace kerascnn::cuda

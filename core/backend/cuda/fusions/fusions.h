@@ -10,7 +10,8 @@
 
 #include "core/graph/conv_pooling.h"
 #include "core/graph/fusion.h"
-#include "core/graph/passes/activation_nodes.h"
+#include "core/graph/node_conditions.h"
+#include "core/graph/passes/op_fusions.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn::cuda {
@@ -38,39 +39,19 @@ using kerascnn::pattern_conv2d_max_pool2d;
 using kerascnn::pattern_conv2d_max_pool2d_dgrad;
 using kerascnn::pattern_conv2d_max_pool2d_wgrad;
 
-// A product of two matrices, of which these are transposed.
-template <bool kTransposeA, bool kTransposeB>
-bool is_product(const Graph& graph, const Node& node) {
-  return graph.value(node.inputs[0]).spec.shape.size() == 2 &&
-         graph.value(node.inputs[1]).spec.shape.size() == 2 &&
-         node.attributes.get_bool("transpose_a") == kTransposeA &&
-         node.attributes.get_bool("transpose_b") == kTransposeB;
-}
-
 // The last layer of a classifier, its loss and the gradient of the logits; nobody else reads the
 // logits. The layer's input is `x` or computed from it.
 inline PatternValue add_dense_loss(Pattern& pattern, const PatternValue& x,
                                    const PatternValue& kernel, const PatternValue* bias,
                                    const PatternValue& labels,
                                    const PatternValue& gradient_of_loss) {
-  const auto is_linear = [](const Graph&, const Node& node) {
-    return node.attributes.get_string("activation") == "linear";
-  };
   // A layer without a bias is a plain product, or was made a dense layer.
   const bool is_dense = bias != nullptr || pattern.has("dense layer");
   const PatternValue logits = bias != nullptr ? x.call(op_dense, {kernel, *bias}).where(is_linear)
                               : is_dense
                                   ? x.call(op_dense, {kernel}).where(is_linear)
                                   : x.call(op_matmul, {kernel}).where(is_product<false, false>);
-  const PatternValue loss = logits.call(op_sparse_softmax_cross_entropy, {labels}).as("loss");
-  const PatternValue probabilities = loss.result(1);
-  const PatternValue gradient =
-      gradient_of_loss.call(op_sparse_softmax_cross_entropy_grad, {probabilities, labels})
-          .as("loss_gradient");
-  pattern.output("loss", loss);
-  pattern.output("probabilities", probabilities);
-  pattern.output("gradient", gradient);
-  return gradient;
+  return add_loss_with_gradient(pattern, logits, labels, gradient_of_loss);
 }
 
 inline void pattern_dense_sparse_softmax_cross_entropy(Pattern& pattern) {
@@ -119,12 +100,7 @@ inline void pattern_matmul_activation_grad(Pattern& pattern) {
 inline void pattern_dense_wgrad(Pattern& pattern) {
   const PatternValue x = pattern.input("x"), g = pattern.input("g");
   pattern.output("kernel", x.call(op_matmul, {g}).where(is_product<true, false>));
-  const PatternValue bias = g.call(op_reduce_sum);
-  bias.where([](const Graph&, const Node& node) {
-    const std::vector<int64_t>& axes = node.attributes.get_ints("axes");
-    return axes == std::vector<int64_t>{0} || axes == std::vector<int64_t>{-2};
-  });
-  pattern.output("bias", bias);
+  pattern.output("bias", g.call(op_reduce_sum).where(reduces_columns));
 }
 
 // The gradient of a convolution's kernel by itself, so that the update may add up its partial sums
@@ -141,10 +117,9 @@ inline void pattern_conv2d_wgrad(Pattern& pattern) {
 inline void pattern_count_matches(Pattern& pattern) {
   const PatternValue scores = pattern.input("scores");
   const PatternValue labels = pattern.input("labels");
-  PatternValue place = scores.call(op_argmax).where([](const Graph& graph, const Node& node) {
-    const TensorSpec& spec = graph.value(node.inputs[0]).spec;
-    const int64_t axis = node.attributes.get_int("axis");
-    return is_floating(spec.dtype) && spec.shape.size() == 2 && (axis == 1 || axis == -1);
+  PatternValue place = scores.call(op_argmax).where(is_along_rows);
+  place.where([](const Graph& graph, const Node& node) {
+    return is_floating(graph.value(node.inputs[0]).spec.dtype);
   });
   if (pattern.has("cast of the class numbers")) place = place.call(op_cast);
   const PatternValue equal = labels.call(op_equal, {place});

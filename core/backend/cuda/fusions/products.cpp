@@ -33,8 +33,7 @@ std::unique_ptr<Kernel> plan_fused_dense_wgrad(const Match& match) {
 
 std::unique_ptr<Kernel> plan_fused_dense_sparse_softmax_cross_entropy(const Match& match) {
   const GemmShape layer = dense_loss_layer(match);
-  const bool takes = takes_small_dense_loss(match.spec("x").dtype, layer, match.allow_tf32());
-  if (!takes || !has_one_epsilon(match)) return nullptr;
+  if (!takes_small_dense_loss(match.spec("x").dtype, layer, match.allow_tf32())) return nullptr;
   return plan_small_dense_loss("dense_sparse_softmax_cross_entropy", layer,
                                match.spec("labels").dtype, DenseLossArguments(match),
                                dense_loss_epsilon(match));
