@@ -222,6 +222,29 @@ def softmax(domain=(9, 37), dtype="float32", masked=False):
     return t
 
 
+def attention_softmax(domain=(2, 3, 7, 196), dtype="bfloat16", rate=0.0):
+    """Of scores that are scaled and masked, in 16 bits; with a rate dropout follows."""
+    t = traced("rows", domain)
+    last = {"axes": [len(domain) - 1], "keepdims": True}
+    x = t("multiply", t.input(domain, dtype), t.scalar(0.125, dtype))
+    keep = t.input((domain[0], *[1] * (len(domain) - 2), domain[-1]), "bool")
+    x = t.cast(t("where", keep, x, t.scalar(-3e4, dtype)), "float32")
+    e = t("exp", t("subtract", x, t("reduce_max", x, **last)))
+    y = t("multiply", e, t("reciprocal", t("reduce_sum", e, **last)))
+    t.outputs = [t.cast(y, dtype)]
+    if rate > 0.0:
+        t.outputs.append(t("dropout", t.outputs[0], t.input((2,), "int64"), rate=rate, stream=3))
+    return t
+
+
+def attention_softmax_gradient(domain=(2, 3, 7, 196), dtype="bfloat16"):
+    t = traced("rows", domain)
+    g, y = (t.cast(t.input(domain, dtype), "float32") for _ in range(2))
+    total = t("reduce_sum", t("multiply", g, y), axes=[len(domain) - 1], keepdims=True)
+    t.outputs = [t.cast(t("multiply", y, t("subtract", g, total)), dtype)]
+    return t
+
+
 def integer_rows(domain=(6, 45)):
     t = traced("rows", domain)
     x = t.input(domain, "int32")

@@ -156,6 +156,18 @@ def test_softmax(rng, tmp_path, domain, masked):
     checked(bodies.softmax(domain, masked=masked), rng, tmp_path, False)
 
 
+@pytest.mark.parametrize("domain", [(2, 3, 5, 196), (1, 2, 3, 52), (2, 1, 4, 197)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_softmax_of_attention(rng, tmp_path, domain, dtype):
+    checked(bodies.attention_softmax(domain, dtype, rate=0.2), rng, tmp_path, False)
+
+
+@pytest.mark.parametrize("domain", [(70, 196), (3, 100)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_softmax_gradient_of_attention(rng, tmp_path, domain, dtype):
+    checked(bodies.attention_softmax_gradient(domain, dtype), rng, tmp_path, False)
+
+
 @pytest.mark.parametrize("domain", [(6, 45), (300, 4)])
 def test_integer_rows(rng, tmp_path, domain):
     checked(bodies.integer_rows(domain), rng, tmp_path, grid=(2, 1))

@@ -28,6 +28,9 @@ CASES = {
     "layer_norm_gradient": bodies.layer_norm_gradient,
     "softmax": bodies.softmax,
     "masked_softmax": lambda: bodies.softmax((3, 2, 5, 197), masked=True),
+    "attention_softmax": bodies.attention_softmax,
+    "attention_softmax_with_dropout": lambda: bodies.attention_softmax(rate=0.1),
+    "attention_softmax_gradient": bodies.attention_softmax_gradient,
     "integer_rows": bodies.integer_rows,
 }
 
@@ -43,6 +46,17 @@ def test_sixteen_bytes_move_at_once(cuda_ptx):
     ptx = cuda_ptx(bodies.normalized().source().text, "region_kernel", "compute_90")
     assert "ld.global.v4.u32" in ptx
     assert "st.global.v4.u32" in ptx
+    assert "ld.global.u16" not in ptx
+
+
+@pytest.mark.parametrize("columns", [196, 204, 332])
+def test_rows_move_eight_bytes_at_once(cuda_ptx, columns):
+    """Where 32 lanes of wide loads don't fill up, there are fewer."""
+    source = bodies.attention_softmax_gradient((64, columns)).source()
+    assert source.width * 2 >= 8
+    assert columns <= source.lanes * source.depth * source.width <= 1.2 * columns
+    ptx = cuda_ptx(source.text, "region_kernel", "compute_90")
+    assert "ld.global.v2.u32" in ptx or "ld.global.v4.u32" in ptx
     assert "ld.global.u16" not in ptx
 
 

@@ -18,7 +18,7 @@ constexpr int64_t kMostNarrowSize = int64_t{1} << 30;
 
 }  // namespace
 
-int region_width(const RegionCode& code, int max_width) {
+int region_item_bytes(const RegionCode& code) {
   size_t smallest = 8;
   for (const RegionLoad& load : code.loads) {
     if (load.reading == RegionReading::InOrder) smallest = std::min(smallest, itemsize(load.dtype));
@@ -28,7 +28,11 @@ int region_width(const RegionCode& code, int max_width) {
       smallest = std::min(smallest, itemsize(code.outputs[i].dtype));
     }
   }
-  return std::min({kAccessBytes / static_cast<int>(smallest), kMaxWidth, max_width});
+  return static_cast<int>(smallest);
+}
+
+int region_width(const RegionCode& code, int max_width) {
+  return std::min({kAccessBytes / region_item_bytes(code), kMaxWidth, max_width});
 }
 
 int region_depth(const RegionCode& code, const ElementNeeds& needs, int width) {

@@ -47,8 +47,9 @@ RegionSource map_source(const RegionCode& code, int max_width);
 RegionSource columns_source(const RegionCode& code, int max_width);
 RegionSource rows_source(const RegionCode& code, int max_width);
 
-// How many neighbouring elements make 16 bytes of the smallest dtype that is read or written in
-// order.
+// Of the smallest dtype that is read or written in order.
+int region_item_bytes(const RegionCode& code);
+// How many neighbouring elements of it make 16 bytes.
 int region_width(const RegionCode& code, int max_width);
 // A thread loads so many packs of all inputs before it computes.
 int region_depth(const RegionCode& code, const ElementNeeds& needs, int width);

@@ -2,6 +2,7 @@
 // of the row stay in registers, and values are computed from them again between the reductions.
 // Where registers have no room for the inputs, these are read again.
 #include <algorithm>
+#include <optional>
 
 #include "core/backend/regions/region_source.h"
 #include "core/backend/regions/region_text.h"
@@ -19,6 +20,9 @@ constexpr int kLongThreads = 512;  // of rows that are read again
 constexpr int kMostWords = 64;
 constexpr int kMostWordsOfLargeBlocks = 32;
 constexpr double kMostWaste = 1.2;  // places in the threads' registers for each element
+constexpr int kFewBytes = 8;        // fewer at once are worth other geometries
+constexpr int kFewestLanes = 4;     // of these
+constexpr int kMostElements = 32;   // of a thread in these
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -44,16 +48,32 @@ RowGeometry geometry_of_width(int64_t columns, int width) {
   return g;
 }
 
-// The widest geometry whose pieces fill the lanes well.
-RowGeometry row_geometry(int64_t columns, int width) {
-  while (columns % width != 0) width /= 2;
-  RowGeometry best = geometry_of_width(columns, width);
-  for (; width > 0; width /= 2) {
+bool is_well_filled(const RowGeometry& g, int64_t columns) {
+  return g.waste() <= kMostWaste * static_cast<double>(columns);
+}
+
+// One in which lanes have more pieces each, and load several elements at once.
+std::optional<RowGeometry> geometry_of_few_lanes(int64_t columns, int widest, int bytes) {
+  if (columns > kWarpColumns) return std::nullopt;
+  for (int width = widest; width * bytes >= kFewBytes; width /= 2) {
+    for (int lanes = kWarp / 2; lanes >= kFewestLanes; lanes /= 2) {
+      const RowGeometry g{width, lanes, static_cast<int>(ceil_div(columns / width, lanes))};
+      if (g.depth * width <= kMostElements && is_well_filled(g, columns)) return g;
+    }
+  }
+  return std::nullopt;
+}
+
+// The widest geometry whose pieces fill the lanes well. The smallest element has so many bytes.
+RowGeometry row_geometry(int64_t columns, int widest, int bytes) {
+  while (columns % widest != 0) widest /= 2;
+  RowGeometry best = geometry_of_width(columns, widest);
+  for (int width = widest; width > 0 && !is_well_filled(best, columns); width /= 2) {
     const RowGeometry g = geometry_of_width(columns, width);
-    if (g.waste() <= kMostWaste * static_cast<double>(columns)) return g;
     if (g.waste() < best.waste()) best = g;
   }
-  return best;
+  if (best.width * bytes >= kFewBytes) return best;
+  return geometry_of_few_lanes(columns, widest, bytes).value_or(best);
 }
 
 class RowsText {
@@ -206,7 +226,9 @@ class RowsText {
 }  // namespace
 
 RegionSource rows_source(const RegionCode& code, int max_width) {
-  return RowsText(code, row_geometry(code.columns, region_width(code, max_width))).write();
+  const RowGeometry g =
+      row_geometry(code.columns, region_width(code, max_width), region_item_bytes(code));
+  return RowsText(code, g).write();
 }
 
 }  // namespace kerascnn

@@ -48,6 +48,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   const PassOptions by_size = options_by_size(rooted.graph, options);
   rooted = expand_batch_norm(rooted, by_size);
   rooted = expand_cross_entropy(rooted, by_size);
+  rooted = expand_softmax(rooted, by_size);
   rooted = sum_before_reshapes(rooted, by_size);
   rooted = recompute_activations(rooted, by_size);
   rooted = form_regions(rooted, by_size);

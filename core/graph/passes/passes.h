@@ -71,6 +71,11 @@ RootedGraph expand_batch_norm(const RootedGraph& source, const PassOptions& opti
 // surround them, where the device forms regions of rows.
 RootedGraph expand_cross_entropy(const RootedGraph& source, const PassOptions& options);
 
+// softmax and log_softmax of 16-bit numbers over the last axis, and their gradients, become
+// reductions over rows and element ops, which join what surrounds them: a scale, a mask, dropout.
+// That is done where the device forms regions of rows. Equal up to roundings of float32.
+RootedGraph expand_softmax(const RootedGraph& source, const PassOptions& options);
+
 // Sums over columns are taken of what element ops computed, not of its reshaped form, where the
 // device forms regions of columns: they can join the region that computes it.
 RootedGraph sum_before_reshapes(const RootedGraph& source, const PassOptions& options);
