@@ -15,7 +15,7 @@
 namespace kerascnn::testing {
 
 struct Test {
-  std::string file;  // stem of the source file: what main takes as a filter
+  std::string file;  // the stem of the source file, which main takes as a filter
   std::string name;
   std::function<void()> body;
 };
@@ -85,7 +85,7 @@ void check_throws(const Body& body, const std::string& part, const char* text, c
                                 (tolerance), " of ", right_value);                              \
   } while (false)
 
-// The statement throws Error (or a class of it) with `part` in its message.
+// The statement has to throw Error (or a class derived from it) with `part` in its message.
 #define CHECK_THROWS(Error, part, ...)                                                         \
   ::kerascnn::testing::check_throws<Error>([&] { __VA_ARGS__; }, part, #__VA_ARGS__, __FILE__, \
                                            __LINE__)

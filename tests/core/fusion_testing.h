@@ -1,5 +1,5 @@
-// The patterns of all backends with kernels that run the matched nodes, so that they are tested on
-// any machine.
+// The patterns of all backends, with kernels that run the matched nodes one by one. So patterns are
+// tested on any machine, whether it has a GPU or not.
 #pragma once
 
 #include <algorithm>
@@ -38,10 +38,11 @@ inline RootedGraph fuse(const RootedGraph& rooted, const std::vector<const Fusio
   return eliminate_dead_code(apply_fusions(eliminate_dead_code(rooted), options));
 }
 
-// Passes with all fusions of a list but these.
+// The options of the passes with all fusions of a list except those named in `without`.
 inline PassOptions with_fusions(std::span<const Fusion> list,
                                 const std::vector<std::string_view>& without = {}) {
-  static std::deque<std::vector<const Fusion*>> kept;  // what spans are of
+  // PassOptions only holds a span, so the lists have to stay alive
+  static std::deque<std::vector<const Fusion*>> kept;
   std::vector<const Fusion*>& fusions = kept.emplace_back();
   for (const Fusion& fusion : list) {
     if (std::find(without.begin(), without.end(), fusion.name) == without.end()) {
@@ -66,7 +67,8 @@ inline size_t count_fused(const Graph& graph, std::string_view fusion) {
   return count;
 }
 
-// Runs the nodes of a match. Left to the reader, all but the first of three partial sums are 0.
+// Runs the nodes of a match and claims to make three partial sums. Where a later kernel adds them
+// up, the first one holds the result and the other two are 0.
 class ThreeSums final : public Kernel {
  public:
   ThreeSums(std::shared_ptr<Kernel> nodes, std::vector<int64_t> bytes, bool leaves = false)

@@ -46,8 +46,8 @@ inline size_t count_nodes(const Graph& graph, std::string_view op) {
   return count;
 }
 
-// What the graph makes of inputs that are the same in each call: small labels for int32, a random
-// state for int64.
+// The outputs of the graph for inputs that are the same in each call: int32 inputs are small
+// labels, and int64 inputs are a random state.
 inline std::vector<std::vector<float>> results(const RootedGraph& rooted) {
   std::mt19937 random(11);
   std::vector<Tensor> inputs;
@@ -67,7 +67,7 @@ inline std::vector<std::vector<float>> results(const RootedGraph& rooted) {
   return all;
 }
 
-// To the bit.
+// The results have to agree to the bit.
 inline void check_same_results(const RootedGraph& a, const RootedGraph& b) {
   const auto expected = results(a), received = results(b);
   CHECK_EQUAL(expected.size(), received.size());
@@ -95,7 +95,7 @@ struct RandomGraph {
   }
 
   int below(int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); }
-  // Late values more often than early ones, so that graphs are deep.
+  // Late values are picked more often than early ones, so that graphs become deep.
   ValueId pick(const std::vector<ValueId>& values) {
     const int size = static_cast<int>(values.size());
     return values[below(2) == 0 ? below(size) : size - 1 - below(std::min(size, 4))];
@@ -139,7 +139,7 @@ struct RandomGraph {
       case 11:
         return graph.assign(pick_variable(), pick(matrices));
       case 12: {
-        // One buffer read under two shapes.
+        // One buffer is read under two shapes.
         const ValueId x = pick(vectors);
         const ValueId row = call(graph, "reshape", {x}, {{"shape", Shape{1, 4}}});
         const ValueId sum = call(graph, "tanh", {call(graph, "add", {row, x})});
@@ -162,7 +162,7 @@ struct RandomGraph {
       graph.assign(second, old_first);
     } else {
       graph.assign(first, call(graph, "add", {old_first, pick(matrices)}));
-      matrices.push_back(old_first);  // readers of the old value may follow its update
+      matrices.push_back(old_first);  // nodes that read the old value may come after its update
     }
   }
 

@@ -1,4 +1,4 @@
-// A folder of a test's own, which goes with it.
+// A folder for one test, which is removed when the test ends.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,8 @@ struct TemporaryFolder {
   TemporaryFolder() {
     const std::string name = message("kerascnn-test-", std::random_device()());
     path = (std::filesystem::temp_directory_path() / name).string();
-    CHECK(std::filesystem::create_directory(path));  // false where there is one by that name
+    // this is false where the folder exists already
+    CHECK(std::filesystem::create_directory(path));
   }
   ~TemporaryFolder() {
     std::error_code ignored;

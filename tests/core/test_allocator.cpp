@@ -1,4 +1,4 @@
-// The caching allocator over memory of a known, small size.
+// The caching allocator works here on memory of a known, small size.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -64,7 +64,7 @@ TEST(block_sizes_are_rounded) {
   CHECK_EQUAL(rounded_block_size(kMiB), kMiB);
   CHECK_EQUAL(rounded_block_size(kMiB + 1), kMiB + kMiB / 8);
   CHECK_EQUAL(rounded_block_size(16 * kMiB + 1), 18 * kMiB);
-  CHECK_EQUAL(rounded_block_size(5000 * kMiB + 1), 5002 * kMiB);  // not 5120
+  CHECK_EQUAL(rounded_block_size(5000 * kMiB + 1), 5002 * kMiB);  // this is not rounded up to 5120
   const int64_t largest = std::numeric_limits<int64_t>::max();
   CHECK_EQUAL(rounded_block_size(largest), largest);
   for (int64_t bytes = 1; bytes < 100000; bytes += 37) {
@@ -94,7 +94,8 @@ TEST(the_best_fit_is_taken_and_waste_is_bounded) {
   allocator.free(large);
   allocator.free(medium);
   CHECK_EQUAL(allocator.allocate(2 * kMiB), medium);
-  void* other = allocator.allocate(kMiB);  // the 8 MiB block would be wasted on it
+  // the 8 MiB block is not used: most of it would be wasted
+  void* other = allocator.allocate(kMiB);
   CHECK(other != large);
   allocator.free(medium);
   allocator.free(other);
@@ -129,7 +130,7 @@ TEST(a_full_device_gets_its_cache_back_first) {
   void* b = allocator.allocate(4 * kMiB);
   allocator.free(a);
   allocator.free(b);
-  void* whole = allocator.allocate(10 * kMiB);  // fits only where both are given back
+  void* whole = allocator.allocate(10 * kMiB);  // it fits only after both are given back
   CHECK(whole != nullptr);
   CHECK_EQUAL(counters.frees, 2);
   allocator.free(whole);
@@ -219,7 +220,7 @@ TEST(poisoned_blocks_are_filled_when_handed_out_and_when_freed) {
   void* first = allocator.allocate(1000);
   CHECK(all_poison(first, rounded_block_size(1000)));
   std::memset(first, 1, 1000);
-  allocator.free(first);  // kept by the allocator, so it can still be read here
+  allocator.free(first);  // the allocator keeps it, so it can still be read here
   CHECK(all_poison(first, rounded_block_size(1000)));
   std::memset(first, 2, 1000);
   CHECK(allocator.allocate(1000) == first);

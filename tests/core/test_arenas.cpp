@@ -1,5 +1,5 @@
-// Which programs get several places for the intermediate results of their steps. Instructions here
-// run nothing.
+// The tests ask which programs get several arenas for the intermediate results of their steps. The
+// kernels do nothing.
 #include "check.h"
 #include "core/graph/arenas.h"
 
@@ -16,8 +16,8 @@ constexpr int64_t kArenaBytes = 4096;
 char variables[4096];
 char memory_of_two[2 * kArenaBytes];
 
-// Small letters are variables, capitals intermediate results; each has 16 bytes, or what `bytes`
-// says.
+// Small letters are variables, and capital letters are intermediate results. A variable has 16
+// bytes, and an intermediate result has `bytes`.
 Instruction instruction(int64_t arena, std::string_view reads, std::string_view writes,
                         int64_t bytes) {
   const auto range = [&](char letter) {
@@ -47,25 +47,26 @@ double share(const std::vector<std::pair<std::string_view, std::string_view>>& s
 }  // namespace
 
 TEST(steps_of_a_prediction_are_independent_but_for_their_counters) {
-  // take by the counter n, two layers with the weights w and v, put away by the counter p.
+  // The step takes a batch by the counter n, runs two layers with the weights w and v, and stores
+  // the output by the counter p.
   const double found =
       share({{"n", "A"}, {"Aw", "B"}, {"Bv", "C"}, {"oCp", "o"}, {"n", "n"}, {"p", "p"}});
-  // Of the six times that an intermediate result is touched, the first and the last hang on a
-  // counter.
+  // Intermediate results are touched six times; the first and the last time depend on a counter.
   CHECK_EQUAL(found, 4.0 / 6.0);
 }
 
 TEST(steps_of_a_training_hang_on_the_weights) {
   const double found =
       share({{"n", "A"}, {"Aw", "B"}, {"B", "C"}, {"ACw", "w"}, {"n", "n"}, {"Bm", "m"}});
-  CHECK(found < 0.2);  // only the metric's sum of this step
+  CHECK(found < 0.2);  // only the metric's sum is independent of the step before
 }
 
 TEST(frozen_layers_before_trained_ones_are_independent) {
-  // Two layers with weights f that stay, a last one that is trained.
+  // Two layers have weights f that do not change; the last layer is trained.
   const double found =
       share({{"n", "A"}, {"Af", "B"}, {"Bf", "C"}, {"Cw", "D"}, {"CDw", "w"}, {"n", "n"}});
-  CHECK_EQUAL(found, 4.0 / 9.0);  // the two frozen layers, which read one result and write one
+  // those of the two frozen layers, each of which reads one result and writes one
+  CHECK_EQUAL(found, 4.0 / 9.0);
 }
 
 TEST(arenas_are_chosen_where_half_of_a_step_is_independent) {

@@ -1,4 +1,4 @@
-// What plan_kernel() promises a backend, with one that only takes notes.
+// What plan_kernel() promises a backend is tested with a backend that only takes notes.
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,7 +27,7 @@ std::unique_ptr<Kernel> plan_exp(const PlanRequest& request) {
 
 constexpr KernelTableRow kRows[] = {{"exp", plan_exp}};
 
-// Stands for the second GPU of a machine; runs nothing.
+// This backend stands for the second GPU of a machine and runs nothing.
 class NotingBackend : public Backend {
  public:
   Device device() const override { return {DeviceType::Cuda, 1}; }
@@ -61,8 +61,8 @@ void plan(Backend& backend, std::string_view op) {
 
 }  // namespace
 
-// Plans ask the current device for its properties and make handles there: with several GPUs it has
-// to be the right one, whichever thread compiles.
+// Planning asks the current device for its properties and makes handles there. A machine with
+// several GPUs needs the right one to be current, whichever thread compiles.
 TEST(the_device_is_current_before_a_kernel_is_planned) {
   calls.clear();
   NotingBackend backend;

@@ -63,7 +63,7 @@ TEST(attributes_give_what_was_set) {
   Attributes attributes{{"axis", int64_t{2}}, {"rate", 0.5}, {"name", std::string("relu")}};
   attributes.set("axis", int64_t{3});
   CHECK_EQUAL(attributes.get_int("axis"), 3);
-  CHECK_EQUAL(attributes.get_double("axis"), 3.0);  // an integer serves as a double
+  CHECK_EQUAL(attributes.get_double("axis"), 3.0);  // an integer may be read as a double
   CHECK(attributes.has("rate") && !attributes.has("rat"));
   CHECK_THROWS(ValueError, "\"stride\" is missing", attributes.get_int("stride"));
   CHECK_THROWS(ValueError, "must be an integer", attributes.get_int("rate"));
@@ -92,12 +92,13 @@ TEST(float16_round_trips_every_value) {
 
 TEST(float16_rounds_to_nearest_even) {
   CHECK_EQUAL(half_bits_from_float(1.0f), 0x3c00);
-  CHECK_EQUAL(half_bits_from_float(1.0f + 0x1p-11f), 0x3c00);      // half way, to even
-  CHECK_EQUAL(half_bits_from_float(1.0f + 3 * 0x1p-11f), 0x3c02);  // half way, to even
-  CHECK_EQUAL(half_bits_from_float(1.0f + 0x1.01p-11f), 0x3c01);   // just above
-  CHECK_EQUAL(half_bits_from_float(65519.996f), 0x7bff);           // largest finite
+  CHECK_EQUAL(half_bits_from_float(1.0f + 0x1p-11f), 0x3c00);      // a tie goes to the even one
+  CHECK_EQUAL(half_bits_from_float(1.0f + 3 * 0x1p-11f), 0x3c02);  // a tie goes to the even one
+  CHECK_EQUAL(half_bits_from_float(1.0f + 0x1.01p-11f), 0x3c01);   // just above the tie
+  CHECK_EQUAL(half_bits_from_float(65519.996f), 0x7bff);           // the largest finite number
   CHECK_EQUAL(half_bits_from_float(65520.0f), 0x7c00);             // infinity
-  CHECK_EQUAL(half_bits_from_float(0x1p-25f), 0);                  // half the smallest, to even
+  // half of the smallest number: the tie goes to zero
+  CHECK_EQUAL(half_bits_from_float(0x1p-25f), 0);
   CHECK_EQUAL(half_bits_from_float(0x1.8p-25f), 1);
   CHECK_EQUAL(half_bits_from_float(-0.0f), 0x8000);
 }

@@ -1,4 +1,4 @@
-// Programs as functions whose calls wait: on a device that does nothing by itself.
+// Programs serve as functions whose calls wait; the device of these tests does nothing by itself.
 #include <memory>
 #include <stdexcept>
 
@@ -10,7 +10,7 @@
 namespace kerascnn {
 namespace {
 
-// Never passes: everything waits until somebody flushes, or many calls wait.
+// While it is busy, this fence never passes: calls wait until somebody flushes or too many wait.
 class BusyFence : public Fence {
  public:
   explicit BusyFence(const bool& is_busy) : is_busy_(is_busy) {}
@@ -23,7 +23,7 @@ class BusyFence : public Fence {
   bool is_recorded_ = false;
 };
 
-// result[k] = 100 * a[k] + 10 * b[k] + the number of steps so far, which it counts.
+// Computes result[k] = 100 * a[k] + 10 * b[k] + the number of steps so far, which it counts.
 class CountingKernel : public Kernel {
  public:
   CountingKernel(float& count, bool& fails, const void*& read)
@@ -85,7 +85,7 @@ struct Setting {
   }
 
   Tensor call(const Tensor& a, const Tensor& b) { return queue->call({{a}, {b}}).front(); }
-  // An array that is gone when the call has returned.
+  // The lent array is overwritten as soon as the call has returned.
   Tensor call_lent(float a, const Tensor& b) {
     const Tensor lent = three(a);
     Tensor result = queue->call({{lent, true}, {b}}).front();
@@ -95,9 +95,9 @@ struct Setting {
 
   TensorSpec spec;  // of the first input
   bool is_busy = true, fails = false;
-  const void* read = nullptr;  // as first input, the last time
+  const void* read = nullptr;  // where the last step read its first input
   float count = 0;
-  int num_bound = 0;  // steps that an executor was made for
+  int num_bound = 0;  // how many steps an executor was made for
   Tensor overwritten = three(7);
   LaterRuns later{std::make_unique<BusyFence>(is_busy), std::make_unique<BusyFence>(is_busy)};
   std::unique_ptr<CallQueue> queue;
@@ -110,7 +110,7 @@ TEST(calls_wait_and_find_what_was_lent) {
   const Tensor b = three(2);
   std::vector<Tensor> results;
   for (int i = 0; i < 7; ++i) results.push_back(s.call_lent(static_cast<float>(i), b));
-  CHECK(s.count < 7);  // the first two find an idle device
+  CHECK(s.count < 7);  // the first two calls run at once, because the device is idle
   s.later.flush();
   for (int i = 0; i < 7; ++i) CHECK_EQUAL(first_of(results[i]), 100.0f * i + 20 + i);
 }
@@ -122,7 +122,7 @@ TEST(more_calls_than_slots) {
   for (int i = 0; i < 100; ++i) results.push_back(s.call_lent(static_cast<float>(i), b));
   const int num_bound = s.num_bound;
   for (int i = 100; i < 200; ++i) results.push_back(s.call_lent(static_cast<float>(i), b));
-  CHECK_EQUAL(s.num_bound, num_bound);  // the same few executors
+  CHECK_EQUAL(s.num_bound, num_bound);  // the same few executors are used again
   s.later.flush();
   for (int i = 0; i < 200; ++i) CHECK_EQUAL(first_of(results[i]), 101.0f * i);
 }
@@ -150,7 +150,8 @@ TEST(what_a_step_overwrites_is_read_before) {
   (void)s.call_lent(1, b);
   CHECK(s.count < 3);
   const Tensor result = s.call(s.overwritten, b);
-  CHECK_EQUAL(s.count, 4.0f);  // it does not wait, so that nothing overwrites it before
+  // the call does not wait, because something could overwrite its input
+  CHECK_EQUAL(s.count, 4.0f);
   CHECK_EQUAL(first_of(result), 703.0f);
 }
 
@@ -247,7 +248,7 @@ TEST(missing_memory_leaves_calls_as_they_were) {
   for (int i = 0; i < 3; ++i) {
     CHECK_THROWS(OutOfMemoryError, "", (void)s.queue->call({{endless, true}, {b}}));
   }
-  (void)s.call(endless, b);  // read in place
+  (void)s.call(endless, b);  // the input is read in place
   s.later.flush();
   CHECK_EQUAL(s.count, 1.0f);
 }

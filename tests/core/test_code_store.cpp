@@ -1,4 +1,5 @@
-// Compiled kernels on disk: whole or not there, for many threads and processes, in bounded room.
+// The store keeps compiled kernels on disk. A kernel is there as a whole or not at all, many
+// threads and processes may use the store at once, and its size is bounded.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,7 +41,7 @@ void set_age(const fs::path& path, int hours) {
   fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(hours));
 }
 
-// The exit status of a copy of this process that only calls the function.
+// Starts a copy of this process that only calls the function. Its result is the exit status.
 template <typename Function>
 pid_t begin_process(const Function& function) {
   const pid_t child = fork();
@@ -62,7 +63,7 @@ bool ends_well(pid_t child) {
 
 TEST(what_was_written_is_read_by_the_next_process) {
   const TemporaryFolder folder;
-  const std::string below = folder.path + "/a/b";  // made when something is written
+  const std::string below = folder.path + "/a/b";  // this folder is made by the first write
   CodeStore first(below, kLarge);
   CHECK(!first.read(key(1)));
   CHECK(!fs::exists(below));
@@ -102,7 +103,7 @@ TEST(each_damaged_byte_is_noticed) {
   }
   put_content(path, whole + '\0');
   CHECK(!store.read(key(1)));
-  store.write(key(1), code(2));  // takes its place
+  store.write(key(1), code(2));  // the new code takes the place of the old one
   CHECK(is_code(store.read(key(1)), code(2)));
 }
 
@@ -122,7 +123,8 @@ TEST(what_was_not_used_for_longest_goes) {
     store.write(key(i), code(i));
     set_age(path_of(folder, key(i)), 20 - i);
   }
-  CHECK(is_code(store.read(key(0)), code(0)));  // the oldest one is used
+  // reading the oldest kernel makes it the one that was used last
+  CHECK(is_code(store.read(key(0)), code(0)));
   put_content(fs::path(folder.path) / "somebody's.txt", std::string(50000, 'x'));
   CodeStore other(folder.path, 10500);
   for (int i = 8; i < 12; ++i) other.write(key(i), code(i));
@@ -144,7 +146,7 @@ TEST(the_folder_stays_within_its_size) {
     CHECK(store.state().bytes <= kMost);
   }
   CHECK(store.state().num_kernels > 2);
-  store.write(key(200), code(200, kMost));  // larger than all that it may hold
+  store.write(key(200), code(200, kMost));  // this is more than the whole store may hold
   CHECK(!store.read(key(200)));
   CHECK(store.read(key(99)).has_value());
 }
@@ -180,7 +182,7 @@ TEST(a_store_without_a_place_keeps_nothing_and_says_so) {
   CHECK(!below_file.state().problem.empty());
 }
 
-// A file that may not grow is what a full disk is to the writer.
+// A limit on the file size makes writes fail as a full disk does.
 TEST(a_full_disk_is_no_error) {
   const TemporaryFolder folder;
   CodeStore store(folder.path, kLarge);
@@ -204,7 +206,7 @@ TEST(a_full_disk_is_no_error) {
   CHECK_EQUAL(store.state().problem, "");
 }
 
-// All of them write all kernels again and again into a folder that has room for some.
+// All processes write all kernels again and again into a folder that has room for only some.
 TEST(processes_and_threads_share_a_folder) {
   const TemporaryFolder folder;
   const auto work = [&folder] {
@@ -237,7 +239,7 @@ TEST(processes_and_threads_share_a_folder) {
     CHECK(entry.path().extension() == ".kernel");
   }
   CodeStore after(folder.path, 12000);
-  after.write(key(50), code(50));  // who comes next counts what all have left
+  after.write(key(50), code(50));  // the next writer counts what all the others have left
   CHECK(after.state().bytes <= 12000);
 }
 

@@ -1,4 +1,4 @@
-// Compiling by other threads: once for each request, whatever fails, ends or forks meanwhile.
+// Other threads compile kernels: once for each request, whatever fails, ends or forks meanwhile.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ CompileRequest request(const std::string& source) {
   return {source, "f", {"--fast"}, "compiler 1"};
 }
 
-// Its code is the source in brackets. Counts, and can be held up.
+// A compiler that puts the source in brackets, counts its calls, and can be held up.
 class FakeCompiler {
  public:
   CompileQueue::Compiler function() {
@@ -40,7 +40,7 @@ class FakeCompiler {
     is_held_ = false;
     changed_.notify_all();
   }
-  // Returns when so many are held up.
+  // Returns when `count` compilations are held up.
   void wait_for(int count) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return num_held_ >= count; });
@@ -111,7 +111,7 @@ TEST(each_request_is_compiled_once) {
   CHECK(queue.num_threads() <= 3);
 }
 
-// The compiler holds all of them up until so many are in it.
+// The compiler holds up all compilations until `wait_for` has seen enough of them.
 TEST(requests_are_compiled_at_the_same_time) {
   CodeStore store("", 0);
   FakeCompiler compiler;
@@ -124,7 +124,7 @@ TEST(requests_are_compiled_at_the_same_time) {
   compiler.wait_for(4);
   CHECK_EQUAL(queue.num_threads(), 4);
   CHECK_EQUAL(compiler.num_compiled(), 0);
-  // Whoever waits for one that no thread has begun compiles it.
+  // Whoever waits for a compilation that no thread has begun compiles it.
   std::thread caller([&] { (void)begun[5]->wait(); });
   compiler.wait_for(5);
   compiler.let_go();
@@ -213,7 +213,8 @@ TEST(a_queue_that_has_ended_waits_for_all_and_compiles_nothing) {
   CHECK_EQUAL(compiler.num_compiled(), 2);
 }
 
-// fork() returns when no thread compiles; parent and child then go on with what was asked for.
+// fork() returns only when no thread compiles; then parent and child both go on with their
+// requests.
 TEST(processes_fork_while_others_compile) {
   const TemporaryFolder folder;
   CodeStore store(folder.path, kLarge);

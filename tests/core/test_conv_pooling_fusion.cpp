@@ -1,5 +1,5 @@
-// The fusions that join convolution and max pooling, which both backends have. Kernels that run the
-// matched nodes stand for those of the backends, so results keep their bits.
+// The fusions that join a convolution with max pooling, which both backends have. The kernels here
+// run the matched nodes, so results must be the same to the bit.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -78,7 +78,7 @@ void check_unfused(const RootedGraph& rooted, const PassOptions& options = kAlwa
   CHECK_EQUAL(run_passes(rooted, options).graph.to_string(), run_passes(rooted).graph.to_string());
 }
 
-// The loss of a classifier with two convolutions and its gradients for all weights.
+// The loss of a classifier with two convolutions, and the gradients of the loss for all weights.
 RootedGraph classifier(std::string_view activation, const Attributes& parameters,
                        const Attributes& pool, bool has_bias = true) {
   RootedGraph rooted;
@@ -121,7 +121,7 @@ TEST(a_train_step_joins_convolutions_with_their_pooling) {
         const RootedGraph apart = run_passes(traced), joined = run_passes(traced, kAlways);
         CHECK_EQUAL(count_fused(apart.graph), 0u);
         CHECK_EQUAL(count_fused(joined.graph, "conv2d_max_pool2d"), 2u);
-        // The images' gradient is not asked for.
+        // Nobody asks for the gradient of the images.
         CHECK_EQUAL(count_fused(joined.graph, "conv2d_max_pool2d_dgrad"), 1u);
         CHECK_EQUAL(count_fused(joined.graph, "conv2d_max_pool2d_wgrad"), 2u);
         const std::string gradient = activation + "_grad";
@@ -135,7 +135,7 @@ TEST(a_train_step_joins_convolutions_with_their_pooling) {
   }
 }
 
-// What a kernel is planned from.
+// The geometry is what a kernel is planned from.
 std::unique_ptr<Kernel> check_geometry(const Match& match) {
   const Conv2DMaxPool2DGeometry g = conv_pool_geometry(match);
   CHECK(g.activation.kind == Activation::LeakyRelu);
@@ -182,7 +182,7 @@ TEST(inference_joins_without_gradients) {
 TEST(a_gradient_without_a_kernel_leaves_its_pair_apart) {
   const RootedGraph traced = classifier("relu", {}, kHalves);
   check_unfused(traced, testing::with_fusions(testing::kCpuFusions, {"conv2d_max_pool2d_wgrad"}));
-  // Only the second convolution has a gradient for its input.
+  // Only the second convolution needs a gradient for its input.
   const RootedGraph joined =
       run_passes(traced, testing::with_fusions(testing::kCpuFusions, {"conv2d_max_pool2d_dgrad"}));
   CHECK_EQUAL(count_fused(joined.graph), 2u);
@@ -268,7 +268,7 @@ TEST(a_bias_gradient_may_be_read_before_the_kernel_gradient) {
   Layer layer;
   Graph& graph = layer.graph;
   const ValueId loss = layer.sum_of_squares(layer.pooled("tanh"));
-  // The bias gradient is traced first, and what follows of it too.
+  // The bias gradient, and a node that reads it, are traced first.
   const ValueId gbias = graph.gradients(loss, {layer.b})[0];
   const ValueId doubled = call(graph, "add", {gbias, gbias});
   const ValueId gkernel = graph.gradients(loss, {layer.w})[0];
@@ -286,7 +286,8 @@ TEST(other_sums_of_the_gradient_stay) {
     const ValueId p = layer.pooled("sigmoid");
     const ValueId gy = call(graph, "multiply", {p, graph.full(f32({}), 3.0)});
     const ValueId loss = call(graph, "reduce_sum", {call(graph, "multiply", {p, gy})}, kAll);
-    const ValueId g = graph.gradients(loss, {layer.y})[0];  // before the pooling
+    // this is the gradient before the pooling
+    const ValueId g = graph.gradients(loss, {layer.y})[0];
     const ValueId narrow = call(graph, "sigmoid_grad", {g, layer.y});
     layer.rooted.outputs = {
         graph.gradients(loss, {layer.w})[0],

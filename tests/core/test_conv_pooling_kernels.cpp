@@ -1,6 +1,6 @@
-// The CPU's own kernels of convolutions with max pooling and of their gradients, against the nodes
-// that they are for: under the sanitizers this is where reads and writes beside the images would
-// show.
+// The CPU's own kernels of convolutions with max pooling, and of their gradients, are compared with
+// the nodes that they replace. Under the sanitizers these tests find reads and writes outside the
+// images.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -35,8 +35,9 @@ struct Layer {
   }
 };
 
-// One and many channels, filters and places that fill no vector, kernels of more rows than a piece,
-// runs of more vectors than a piece, windows that overlap, lie apart or leave a border.
+// The layers have one channel or many, filters and positions that do not fill a vector, kernels
+// with more rows than a piece has, runs with more vectors than a piece has, and windows that
+// overlap, lie apart or leave a border.
 const Layer kLayers[] = {
     {{3, 28, 28, 1}, {3, 3, 1, 32}, {1, 1, 1, 1}, {2, 2}, {2, 2}},
     {{2, 9, 11, 1}, {5, 5, 1, 7}, {2, 2, 2, 2}, {2, 2}, {2, 2}},
@@ -63,7 +64,7 @@ Values run(std::string_view op, const Values& inputs, const Attributes& attribut
   return outputs;
 }
 
-// What trace(graph, values of the inputs) gives, by one kernel of this name.
+// Runs one kernel of this fusion, which computes what `trace` records for the values of the inputs.
 template <typename Trace>
 Values run_fused(std::string_view fusion, const Values& inputs, const Trace& trace) {
   Graph graph;
@@ -81,7 +82,7 @@ Attributes with(Attributes attributes, const char* name, const Shape& shape) {
   return attributes;
 }
 
-// A layer's inputs and what its gradients read.
+// A layer's inputs, and what its gradients read.
 struct Call {
   Tensor x, kernel, bias, y, index, gy;
   Shape wide_shape;
@@ -104,7 +105,7 @@ struct Call {
       return graph.apply("max_pool2d", {wide}, layer.pooling());
     });
   }
-  // `ids`: gy, y, index
+  // `ids` are those of gy, y and index.
   ValueId trace_spread(Graph& graph, const std::vector<ValueId>& ids, const Layer& layer,
                        std::string_view activation) const {
     ValueId narrow = ids[0];
@@ -135,7 +136,7 @@ struct Call {
                      });
   }
 
-  // The gradient at full size.
+  // The gradient of the convolution's result, before the pooling.
   Tensor spread(const Layer& layer, std::string_view activation) const {
     Tensor narrow = gy;
     if (activation == "relu") narrow = run("relu_grad", {gy, y}, {})[0];
@@ -157,8 +158,8 @@ struct Call {
   }
 };
 
-// Norm-wise: float32 sums of up to some thousand products in another order. What is not finite has
-// to be the same.
+// The norm of the difference is judged: float32 sums of up to some thousand products have another
+// order here. What is not finite has to be the same.
 void check_close(const Values& received, const Values& wanted) {
   CHECK_EQUAL(received.size(), wanted.size());
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -193,7 +194,8 @@ TEST(own_pooled_convolutions_are_those_of_the_parts) {
   for (const Layer& layer : kLayers) {
     for (const char* activation : {"relu", "linear"}) {
       const Call call(layer, activation, random);
-      if (layer.kernel[2] >= 16 || layer.window != Shape{2, 2}) continue;  // oneDNN is faster
+      // oneDNN is faster for these
+      if (layer.kernel[2] >= 16 || layer.window != Shape{2, 2}) continue;
       const Values own = call.own_forward(layer, activation);
       check_close({own[0]}, {call.y});
       CHECK(own[1].spec() == call.index.spec());
@@ -201,14 +203,15 @@ TEST(own_pooled_convolutions_are_those_of_the_parts) {
   }
 }
 
-// A copy of the tensor with one number of its own.
+// A copy of the tensor in which one number is replaced.
 Tensor changed(const Tensor& tensor, size_t at, float value) {
   std::vector<float> data = testing::floats(tensor);
   data[at % data.size()] = value;
   return Tensor::from_host(data.data(), tensor.spec(), Device{});
 }
 
-// 0 times what is not finite is NaN: the places without gradient count then, as in the parts.
+// Zero times infinity or NaN is NaN, so places whose gradient is zero count too, as they do in the
+// separate nodes.
 TEST(what_is_not_finite_is_passed_on_as_by_the_parts) {
   std::mt19937 random(5);
   for (const Layer& layer : kLayers) {
@@ -230,7 +233,7 @@ TEST(what_is_not_finite_is_passed_on_as_by_the_parts) {
   }
 }
 
-// An index that no pooling gave leads to no place outside.
+// An index that no pooling has made must not lead to a place outside the window.
 TEST(wrong_indices_stay_inside) {
   std::mt19937 random(6);
   for (const Layer& layer : kLayers) {

@@ -1,4 +1,4 @@
-// Ops that users define: their shape rule, gradient, sources and guards.
+// Ops that users define: their shape rule, their gradient, their sources, and their guards.
 #include "core/ops/custom_op.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ CustomOp of_floats(const std::string& name, size_t num_inputs) {
   return op;
 }
 
-// y[i] = factor * x0[i], for `count` elements of float.
+// The op computes y[i] = factor * x0[i] for `count` elements of float.
 CustomOp scaled(float factor, int64_t count) {
   CustomOp op = of_floats("scaled", 1);
   op.run_on_cpu = [=](const KernelArgs& args, Specs, Specs) {
@@ -121,7 +121,7 @@ TEST(messages_of_nvrtc_are_understood) {
 }
 
 TEST(gradients_are_summed_over_what_was_broadcast) {
-  // y = x0 * x1; the gradient op gives both gradients in full.
+  // y is x0 * x1; the gradient op gives both gradients in the full shape.
   CustomOp gradient = of_floats("product", 4);
   gradient.outputs = {"dx0", "dx1"};
   gradient.is_elementwise = true;

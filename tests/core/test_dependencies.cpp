@@ -1,5 +1,5 @@
-// Which instructions have to wait for which, by the memory they touch. Instructions here run
-// nothing: letters stand for memory.
+// Which instructions have to wait for which follows from the memory that they touch. Instructions
+// here run nothing, and letters stand for memory.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -23,7 +23,7 @@ class NoKernel : public Kernel {
 
 char memory[4096];
 
-// The letter's 16 bytes.
+// The 16 bytes that the letter stands for.
 MemoryRange range(char letter) { return {memory + 16 * letter, 16}; }
 
 Instruction instruction(std::string_view reads, std::string_view writes) {
@@ -36,7 +36,8 @@ Instruction instruction(std::string_view reads, std::string_view writes) {
 
 using List = std::vector<Instruction>;
 
-// Every pair by itself: the meaning of Dependencies, transitive and slow.
+// Compares every pair by itself. This is what Dependencies means, with all transitive pairs, and
+// slow.
 bool must_wait(const Instruction& later, const Instruction& earlier) {
   const auto meets = [](const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) {
     for (const MemoryRange& x : a) {
@@ -56,7 +57,7 @@ bool must_wait(const Instruction& later, const Instruction& earlier) {
 
 using Matrix = std::vector<std::vector<bool>>;
 
-// Everything that is before each instruction.
+// All instructions that come before each instruction, directly or not.
 Matrix closure(const Dependencies& direct) {
   Matrix before(direct.size(), std::vector<bool>(direct.size(), false));
   for (size_t i = 0; i < direct.size(); ++i) {
@@ -85,7 +86,7 @@ void check_against_pairs(const ArenaSteps& arenas, int64_t repeats) {
   }
   const Matrix before = closure(found);
   CHECK(before == closure(all));
-  // None is superfluous: no direct predecessor is before another one.
+  // None is superfluous: no direct predecessor comes before another one.
   for (const std::vector<int32_t>& predecessors : found) {
     CHECK(std::is_sorted(predecessors.begin(), predecessors.end()));
     for (int32_t first : predecessors) {
@@ -118,7 +119,7 @@ TEST(instructions_that_share_nothing_wait_for_nothing) {
 }
 
 TEST(memory_is_written_again_only_after_it_was_read) {
-  // b is read by two before it is reused for other values.
+  // Two instructions read b before it is used again for other values.
   const List list = {instruction("x", "b"), instruction("b", "c"), instruction("b", "d"),
                      instruction("y", "b"), instruction("y", "b")};
   CHECK((find_dependencies(list, 1) == Dependencies{{}, {0}, {0}, {1, 2}, {3}}));
@@ -138,7 +139,7 @@ TEST(parts_of_a_range_count) {
 }
 
 TEST(what_is_updated_in_place_waits_for_its_readers_and_is_waited_for) {
-  // w: read by two, then updated in place, then read.
+  // Two instructions read w, a third updates it in place, and a fourth reads it then.
   const List list = {instruction("w", "a"), instruction("w", "b"), instruction("wa", "w"),
                      instruction("w", "c")};
   CHECK((find_dependencies(list, 1) == Dependencies{{}, {}, {0, 1}, {2}}));
@@ -150,12 +151,13 @@ TEST(workspaces_and_states_that_only_get_written_keep_their_order) {
 }
 
 TEST(steps_overlap_where_they_share_nothing) {
-  // take (reads the counter), forward, gradient, update of the weights, count.
+  // The step takes a batch (by the counter), runs forward, computes the gradient, updates the
+  // weights, and counts.
   const List step = {instruction("n", "x"), instruction("xw", "y"), instruction("xy", "g"),
                      instruction("gw", "w"), instruction("n", "n")};
   const Dependencies found = find_dependencies(step, 2);
   CHECK((found == Dependencies{{}, {0}, {1}, {2}, {0}, {2, 4}, {3, 5}, {6}, {7}, {5}}));
-  // The counter and the next batch are not behind the update.
+  // The counter and the next batch do not wait for the update.
   CHECK_EQUAL(longest_chain(found), 7);
   CHECK((find_leaves(found) == std::vector<int32_t>{8, 9}));
 }
@@ -182,7 +184,8 @@ TEST(the_last_step_is_in_the_first_lane_and_neighbours_are_in_different_ones) {
 }
 
 TEST(steps_in_different_arenas_wait_only_for_variables) {
-  // take (reads the counter n), forward (reads weights w), sum up (metric m), count.
+  // The step takes a batch (by the counter n), runs forward (with the weights w), adds to the
+  // metric m, and counts.
   const auto step = [](std::string_view batch, std::string_view result) {
     return List{instruction("n", batch), instruction(std::string("w").append(batch), result),
                 instruction(std::string("m").append(result), "m"), instruction("n", "n")};
@@ -193,11 +196,13 @@ TEST(steps_in_different_arenas_wait_only_for_variables) {
                                {0},
                                {1},
                                {0},
-                               {3},  // in the other arena: behind the counter alone
+                               {3},  // in the other arena it waits for the counter alone
                                {4},
                                {2, 5},
                                {4},
-                               {1, 7},  // in the arena of the first step, whose batch was read
+                               // it writes the arena of the first step, whose batch was read by
+                               // then
+                               {1, 7},
                                {2, 8},
                                {6, 9},
                                {8}}));
@@ -243,7 +248,7 @@ TEST(dependencies_of_random_programs_are_those_of_their_pairs) {
     if (below(4) == 0) {
       list.back().kernel = list.front().kernel = std::make_shared<NoKernel>(below(2) == 0);
     }
-    // Arenas are the upper half of the memory, each elsewhere.
+    // The upper half of the memory is the arena, which lies at another place for each step.
     ArenaSteps arenas(1 + random() % 3, list);
     for (size_t arena = 1; arena < arenas.size(); ++arena) {
       const auto move = [&](std::vector<MemoryRange>& ranges) {
@@ -262,7 +267,7 @@ TEST(dependencies_of_random_programs_are_those_of_their_pairs) {
 }
 
 TEST(random_orders_keep_dependencies_and_differ) {
-  // b and c may change places, and so may each with the other's next run.
+  // b and c may change places, and each may change places with the other's next run.
   const List list = {instruction("", "a"), instruction("a", "b"), instruction("a", "c")};
   const Dependencies dependencies = find_dependencies(list, 2);
   std::mt19937 random(1);
@@ -287,7 +292,7 @@ TEST(overwritten_memory_is_what_is_written_but_not_read) {
   CHECK_EQUAL(found.size(), 2u);
   CHECK(found[0].data == range('c').data);
   CHECK(found[1].data == range('d').data);
-  // A part of it is read.
+  // A part of c is read.
   item.reads.push_back({static_cast<const char*>(range('c').data) + 15, 1});
   CHECK_EQUAL(overwritten_memory(item).size(), 1u);
 }
@@ -303,7 +308,8 @@ TEST(inputs_are_settled_that_nothing_still_running_writes) {
   CHECK_EQUAL(settled_inputs(item, one), 5u);
   CHECK_EQUAL(settled_inputs(item, two), 1u);
   CHECK_EQUAL(settled_inputs(item, none), 7u);
-  // Of an input that is no range of its own nothing is known; of one in two ranges both count.
+  // The first input is not the start of any range that is read, so nothing is known about it. An
+  // input in two ranges is settled only if both are.
   item.inputs[0] = static_cast<const char*>(range('a').data) + 4;
   CHECK_EQUAL(settled_inputs(item, {}), 6u);
   item.inputs[0] = range('b').data;
@@ -312,20 +318,21 @@ TEST(inputs_are_settled_that_nothing_still_running_writes) {
 }
 
 TEST(each_instruction_knows_who_hangs_on_it_most) {
-  // 0 -> 1 -> 3 -> 4 is the longest path; 2 is a short branch from 0 to 4, 5 one from 3.
+  // 0 -> 1 -> 3 -> 4 is the longest path; 2 is a short branch from 0 to 4, and 5 is a branch from
+  // 3.
   const Dependencies dependencies = {{}, {0}, {0}, {1}, {2, 3}, {3}};
   CHECK(critical_successors(dependencies) == (std::vector<int32_t>{1, 3, 4, 4, -1, -1}));
-  // Of equals the first.
+  // Among equals the first is taken.
   CHECK(critical_successors({{}, {0}, {0}}) == (std::vector<int32_t>{1, -1, -1}));
   CHECK(critical_successors(chain_dependencies(4)) == (std::vector<int32_t>{1, 2, 3, -1}));
   CHECK(critical_successors({}).empty());
 }
 
 TEST(slack_is_what_the_longest_chain_leaves) {
-  // The same: 2 could begin one kernel later, 5 as late as 4.
+  // The graph is the same: 2 could begin one kernel later, and 5 could begin as late as 4.
   const Dependencies dependencies = {{}, {0}, {0}, {1}, {2, 3}, {3}};
   CHECK(find_slack(dependencies) == (std::vector<int64_t>{0, 0, 1, 0, 0, 0}));
-  // 3 waits for nothing and nobody waits for it.
+  // 3 waits for nothing, and nothing waits for it.
   CHECK(find_slack({{}, {0}, {1}, {}}) == (std::vector<int64_t>{0, 0, 0, 2}));
   CHECK(find_slack(chain_dependencies(3)) == (std::vector<int64_t>{0, 0, 0}));
   CHECK(find_slack({}).empty());

@@ -1,4 +1,4 @@
-// DLPack structures, in and out, as a library in C would use them.
+// DLPack structures are imported and exported as a library in C would do it.
 #include <cstring>
 #include <numeric>
 
@@ -212,5 +212,5 @@ TEST(memory_goes_back_once_the_work_on_it_is_done) {
   give_back_after_work(Device{}, 8, [&] { ++released; });
   give_back_after_work(Device{}, int64_t{1} << 40, [&] { ++released; });
   give_back_finished();
-  CHECK_EQUAL(released, 2);  // a CPU has no work behind what was called
+  CHECK_EQUAL(released, 2);  // a CPU has finished its work when a call returns
 }

@@ -1,4 +1,5 @@
-// Environment variables: what is read, and that nonsense is refused instead of ignored.
+// Environment variables are read as documented, and values without meaning are refused instead of
+// ignored.
 #include <cstdlib>
 
 #include "check.h"

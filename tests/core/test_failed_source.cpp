@@ -1,4 +1,4 @@
-// What is kept and said of a kernel of kerascnn's own that does not compile.
+// When a kernel of kerascnn's own does not compile, its source is kept and the user is told.
 #include <chrono>
 #include <stdexcept>
 #include <vector>
@@ -18,7 +18,7 @@ using testing::content_of;
 using testing::put_content;
 using testing::TemporaryFolder;
 
-// Warnings of a scope.
+// The warnings that were given during the life of the object.
 struct Warnings {
   Warnings()
       : before(set_warning_handler([this](const std::string& text) { all.push_back(text); })) {}

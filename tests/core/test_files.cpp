@@ -1,4 +1,4 @@
-// Files that several processes read and write, and the hash that names them.
+// Files that several processes read and write, and the hash that gives them their names.
 #include <sys/stat.h>
 
 #include <chrono>
@@ -22,7 +22,8 @@ constexpr size_t kMost = 1000;
 
 }  // namespace
 
-// FIPS 180-4's examples, and lengths around the end of a block as Python's hashlib has them.
+// The digests are the examples of FIPS 180-4, and those of Python's hashlib for lengths around the
+// end of a block.
 TEST(sha256_is_the_standard_one) {
   CHECK_EQUAL(hex(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK_EQUAL(hex(sha256("abc")),
@@ -77,7 +78,7 @@ TEST(what_can_not_be_written_is_said_and_leaves_nothing) {
   const TemporaryFolder folder;
   const fs::path file = fs::path(folder.path) / "file";
   put_content(file, "old");
-  CHECK(!write_file(file / "below", "new").empty());  // a file is no folder
+  CHECK(!write_file(file / "below", "new").empty());  // a file can't hold another file
   const fs::path taken = fs::path(folder.path) / "taken";
   fs::create_directories(taken / "inside");
   CHECK(!write_file(taken, "new").empty());
@@ -98,7 +99,7 @@ TEST(reading_can_mark_a_file_as_used) {
   CHECK(fs::last_write_time(path) > before + std::chrono::hours(23));
 }
 
-// Each file is one thread's letter, many times.
+// Each file holds the letter of one thread many times.
 TEST(readers_meet_whole_files_while_others_write) {
   const TemporaryFolder folder;
   const fs::path path = fs::path(folder.path) / "file";

@@ -1,6 +1,5 @@
-// The matcher, the pass apply_fusions, and the patterns of all backends. Kernels of other devices
-// are stood in for by kernels that run the matched nodes, so that patterns are tested on any
-// machine.
+// The matcher, the pass apply_fusions, and the patterns of all backends. Kernels that run the
+// matched nodes stand for those of other devices, so that patterns are tested on any machine.
 #include "core/graph/fusion.h"
 
 #include <algorithm>
@@ -34,7 +33,7 @@ RootedGraph fuse(const RootedGraph& rooted, const Fusion& fusion) {
   return testing::fuse(rooted, {&fusion});
 }
 
-// How many nodes are made by the fusion; what they compute is what was there before, to the bit.
+// Counts the nodes that the fusion makes, and checks that results stay the same to the bit.
 size_t fused(const RootedGraph& rooted, const Fusion& fusion) {
   const RootedGraph joined = fuse(rooted, fusion);
   check_same_results(rooted, joined);
@@ -108,7 +107,7 @@ TEST(where_no_kernel_is_planned_nodes_stay) {
   net.rooted.outputs = {call(net.graph, "tanh", {net.product})};
   const Fusion never = {"never", pattern_affine, plan_nothing};
   CHECK_EQUAL(fused(net.rooted, never), 0u);
-  // The next fusion gets them.
+  // The next fusion gets the nodes that the first one refused.
   const RootedGraph joined = fuse(net.rooted, {&never, &kAffine});
   CHECK_EQUAL(joined.graph.nodes().back().attributes.get_string("fusion"), "affine");
 }
@@ -123,7 +122,7 @@ constexpr Fusion kBeside = {"beside", pattern_beside, plan_body};
 
 TEST(a_node_never_depends_on_itself) {
   Affine net;
-  // The product reads what was computed from the sum: one node can't do both.
+  // The product reads what was computed from the sum, so one node can't do both.
   const ValueId sum = call(net.graph, "reduce_sum", {net.b}, kSum);
   const ValueId scaled =
       call(net.graph, "multiply",
@@ -135,7 +134,7 @@ TEST(a_node_never_depends_on_itself) {
 }
 
 TEST(two_groups_never_wait_for_one_another) {
-  // Either pair could be one node. Both together would need each other.
+  // Each pair could become one node. If both did, each would need the other's result.
   RootedGraph rooted;
   Graph& graph = rooted.graph;
   const ValueId a = graph.input("a", f32({4, 4})), b = graph.input("b", f32({4, 4}));
@@ -148,7 +147,7 @@ TEST(two_groups_never_wait_for_one_another) {
 }
 
 TEST(a_group_comes_where_all_that_it_reads_is_known) {
-  // The sum is read before the product's other factor is computed.
+  // Another node reads the sum before the product's other factor is computed.
   Affine net;
   const ValueId sum = call(net.graph, "reduce_sum", {net.b}, kSum);
   const ValueId read = call(net.graph, "exp", {sum});
@@ -186,7 +185,7 @@ TEST(variables_are_read_before_they_are_assigned) {
 
 // ---- fusions that write calls of ops ----
 
-// Any activation of exp(x), where what else reads exp may stay.
+// Matches any activation of exp(x). Other nodes may read exp(x), which then stays.
 bool is_any_activation(const Graph&, const Node& node) {
   return find_activation(*node.op).has_value();
 }
@@ -194,7 +193,7 @@ void pattern_any_activation(Pattern& pattern) {
   const PatternValue e = pattern.input("x").call(op_exp).as("exp").again();
   pattern.output("y", e.call(is_any_activation).as("activation"));
 }
-// The activation of the exponential's square.
+// Writes the activation of the square of exp(x).
 std::vector<ValueId> write_squared(const Match& match, Replacement& replacement) {
   const ValueId e = replacement.results(match.node("exp"))[0];
   const ValueId square = replacement.call(op_square, {e}, {})[0];
@@ -220,13 +219,13 @@ TEST(a_search_may_begin_with_a_call_of_any_op) {
 }
 
 TEST(what_is_written_may_read_results_that_nobody_else_reads) {
-  // A kernel would compute exp by itself, and its node would go.
+  // A kernel would compute exp by itself, and then nobody would need its node.
   Affine net;
   net.rooted.outputs = {call(net.graph, "relu", {call(net.graph, "exp", {net.a})})};
   CHECK_EQUAL(count_nodes(apply_fusion(net.rooted, kSquared).graph, "exp"), 1u);
 }
 
-// Two products of one matrix, with the same transpositions.
+// Two products with the same matrix have to have the same transpositions.
 bool is_alike(const Match& match) {
   const Attributes &first = match.node("first").attributes, &other = match.node("other").attributes;
   return first.get_bool("transpose_b") == other.get_bool("transpose_b");
@@ -250,7 +249,7 @@ TEST(a_condition_may_hold_of_all_nodes_together) {
   }
 }
 
-// exp is computed again by each of two fusions.
+// Each of two fusions computes exp again.
 void pattern_matmul_of_exp(Pattern& pattern) {
   const PatternValue a = pattern.input("a"), b = pattern.input("b");
   const PatternValue e = a.call(op_exp).again().read_by_fusions();
@@ -303,7 +302,7 @@ TEST(an_output_for_fusions_may_be_one_of_the_graph) {
   CHECK_EQUAL(fused(net.rooted, made), 0u);
 }
 
-// An output that may be left out has no memory where nobody reads it.
+// An optional output gets no memory where nobody reads it.
 void pattern_both(Pattern& pattern) {
   const PatternValue a = pattern.input("a");
   const PatternValue e = pattern.input("b").call(op_matmul, {a}).as("product");
@@ -329,7 +328,7 @@ TEST(random_graphs_keep_their_results) {
     testing::RandomGraph random(seed, 80);
     const RootedGraph rooted = eliminate_dead_code(random.rooted);
     const RootedGraph joined = fuse(rooted, {&kAffine, &kBoth, &kBeside});
-    // Variables move on with each run, so each graph begins with what they hold now.
+    // Each run changes the variables, so each graph starts from the values that they hold now.
     std::vector<Tensor> first;
     for (const VariablePtr& variable : random.variables) first.push_back(variable->value().copy());
     const auto run = [&](const RootedGraph& each) {
@@ -362,11 +361,11 @@ TEST(the_op_fused_is_made_by_passes_alone) {
 
 // ---- the patterns of the backends ----
 
-// Sizes that are no one's multiple.
+// The sizes are no multiples of one another.
 struct Sizes {
   explicit Sizes(std::mt19937& random) {
     const auto draw = [&] { return static_cast<int64_t>(2 + random() % 7); };
-    rows = 6;  // as many as results() has labels for
+    rows = 6;  // results() has as many labels
     features = draw();
     classes = draw() + 4;
   }
@@ -456,7 +455,8 @@ RootedGraph pooled_convolution(std::mt19937& random) {
   return rooted;
 }
 
-// Of images (n, 8, 9, features) and 3 x 3 kernels, and where they are computed from.
+// The graph has images of (n, 8, 9, features) and kernels of 3 x 3, and the gradient of one of
+// them.
 template <bool kOfKernel>
 RootedGraph pooled_gradient(std::mt19937& random) {
   const Sizes n(random);
@@ -538,13 +538,13 @@ TEST(each_pattern_is_found_and_computes_what_its_nodes_do) {
     CHECK_EQUAL(fused(rooted, fusion), 1u);
     const RootedGraph joined = fuse(rooted, fusion);
     for (const Node& node : joined.graph.nodes()) {
-      CHECK(node.op == &op_fused || node.op == &op_max_pool2d);  // which makes an index
+      CHECK(node.op == &op_fused || node.op == &op_max_pool2d);  // the pooling node makes the index
     }
   }
   CHECK_EQUAL(kGraphs.size(), names.size());
 }
 
-// As accuracy metrics trace it. Each part may be replaced.
+// The nodes that an accuracy metric traces. Tests may replace each part.
 struct Accuracy {
   RootedGraph rooted;
   Graph& graph = rooted.graph;
@@ -582,7 +582,7 @@ TEST(the_accuracy_of_a_classifier_becomes_one_node) {
 }
 
 TEST(labels_may_be_what_other_ops_give) {
-  // A column of labels, and classes that are the places of ones.
+  // The labels are a column, and the classes are the positions of the ones.
   Accuracy column;
   const ValueId wide = column.graph.input("wide", {DType::Int32, {6, 1}});
   const ValueId flat = call(column.graph, "reshape", {wide}, {{"shape", Shape{6}}});
@@ -615,7 +615,8 @@ TEST(accuracy_parts_that_others_read_stay_apart) {
 }
 
 TEST(other_counts_stay_apart) {
-  // Along the rows' axis, with the axis kept, of one label for all rows, and not of float32.
+  // The variants reduce along the rows' axis, keep the axis, have one label for all rows, or count
+  // in another dtype than float32.
   const Attributes kept = {{"axes", Shape{0}}, {"keepdims", true}};
   Accuracy along;
   const ValueId square = along.graph.input("square", f32({6, 6}));

@@ -1,4 +1,4 @@
-// Memory plans are checked by brute force: who owns which block when.
+// These tests check memory plans by brute force: they follow who owns which block at any time.
 #include <algorithm>
 #include <map>
 
@@ -44,7 +44,7 @@ void check_plan(const std::vector<BufferLifetime>& buffers, const MemoryPlan& pl
   }
 }
 
-// Runs a schedule on blocks of memory that remember whose data they hold instead of the data.
+// Runs a schedule on blocks that remember which value they hold instead of its data.
 class MemorySimulation {
  public:
   explicit MemorySimulation(const RootedGraph& rooted) : schedule_(make_schedule(rooted)) {
@@ -107,8 +107,8 @@ class MemorySimulation {
     if (workspace != kNoBuffer) check_buffer(workspace, kGarbage);
   }
 
-  // A number for the memory of a root value: states, then buffers; unique for what is never
-  // written.
+  // A number for the memory of a root value: first come states, then buffers. A value that nothing
+  // writes gets a number of its own.
   int64_t place(ValueId id) const {
     const Value& value = schedule_.graph.value(id);
     if (value.kind == ValueKind::State) return value.source;
@@ -158,7 +158,7 @@ class MemorySimulation {
   BufferPlan buffers_;
   MemoryPlan memory_;
   std::vector<ValueId> arena_;         // who owns each block
-  std::map<int32_t, ValueId> states_;  // whose value each variable's memory holds
+  std::map<int32_t, ValueId> states_;  // which value each variable's memory holds
 };
 
 TEST(planned_buffers_never_overlap) {
@@ -176,7 +176,7 @@ TEST(planned_buffers_never_overlap_in_long_programs) {
 TEST(the_smallest_buffers_share_with_none) {
   const std::vector<BufferLifetime> buffers = {{1000, 0, 0}, {0, 1, 1},    {10, 2, 3},
                                                {300, 4, 4},  {2000, 5, 5}, {1900, 6, 6}};
-  // 256 + 512 + 1024 bytes by themselves; the others live at different times.
+  // Three buffers need 256 + 512 + 1024 bytes side by side; the others live at different times.
   const MemoryPlan plan = plan_memory(buffers, 1800);
   CHECK((plan.offsets == std::vector<int64_t>{768, 0, 0, 256, 1792, 1792}));
   CHECK_EQUAL(plan.bytes, 1792 + 2048);

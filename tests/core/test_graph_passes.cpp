@@ -1,4 +1,4 @@
-// Each pass: what the graph is before and after, and that results stay.
+// Each test checks the graph before and after a pass, and that the results stay the same.
 #include <cmath>
 #include <cstring>
 
@@ -22,7 +22,7 @@ const Attributes kConvolution = {
     {"strides", Shape{1, 1}}, {"padding", Shape{0, 0, 0, 0}},        {"dilations", Shape{1, 1}},
     {"groups", int64_t{1}},   {"activation", std::string("linear")}, {"activation_alpha", 0.0}};
 
-// Results of the graph as it is, without any pass.
+// Runs the graph as it is, without any pass.
 std::vector<std::vector<float>> results(const RootedGraph& rooted,
                                         const std::vector<Tensor>& inputs) {
   auto program = Program::compile(rooted.graph, rooted.outputs, Device{}, {.optimize = false});
@@ -59,8 +59,8 @@ void check_same_results(const RootedGraph& before, const RootedGraph& after) {
   for (size_t i = 0; i < expected.size(); ++i) CHECK(same_bits(expected[i], received[i]));
 }
 
-// Where a pass changes the order of roundings: a few units in the last place of numbers of order
-// one.
+// Some passes change the order of roundings. The bound allows a few units in the last place of
+// numbers of order one.
 void check_close_results(const RootedGraph& before, const RootedGraph& after) {
   const std::vector<Tensor> inputs = random_inputs(before.graph);
   const auto expected = results(before, inputs), received = results(after, inputs);
@@ -134,7 +134,7 @@ TEST(constants_are_evaluated) {
   RootedGraph before;
   Graph& graph = before.graph;
   const ValueId x = graph.input("x", f32({5, 7}));
-  // The gradient of a mean: 1/35 broadcast, times x.
+  // The gradient of a mean is 1/35, broadcast, times x.
   const ValueId scale =
       call(graph, "divide", {graph.full(f32({5, 7}), 1.0), graph.full(f32({5, 7}), 35.0)});
   before.outputs = {call(graph, "multiply", {x, scale})};
@@ -175,7 +175,7 @@ TEST(random_numbers_are_merged_only_with_the_same_stream) {
   check_same_results(before, after);
 }
 
-// By all fusions that write calls of ops.
+// Applies all fusions that write calls of ops.
 RootedGraph fuse(const RootedGraph& rooted) {
   RootedGraph fused = eliminate_dead_code(rooted);
   for (const Fusion& fusion : op_fusions()) {
@@ -218,7 +218,7 @@ TEST(cross_entropy_keeps_its_epsilon) {
   const ValueId x = graph.input("x", f32({6, 3}));
   const ValueId labels = graph.input("labels", {DType::Int32, {6}});
   const ValueId p = call(graph, "softmax", {x}, {{"axis", int64_t{1}}});
-  // Large enough that some probabilities are clipped.
+  // The numbers are so large that some probabilities are clipped.
   before.outputs = {call(graph, "sparse_cross_entropy", {p, labels}, {{"epsilon", 0.3}})};
   const RootedGraph after = fuse(before);
   CHECK_EQUAL(after.graph.nodes().size(), 1u);
@@ -254,7 +254,7 @@ TEST(labels_that_come_after_the_softmax_still_fuse) {
   check_close_results(before, after);
 }
 
-// A loss and the gradient of its logits, for a gradient of the loss that may depend on the loss.
+// A loss and the gradient of its logits, where the gradient of the loss may depend on the loss.
 struct LossAndGradient {
   RootedGraph rooted;
   Graph& graph = rooted.graph;
@@ -265,7 +265,7 @@ struct LossAndGradient {
     const std::vector<ValueId> loss =
         graph.apply("sparse_softmax_cross_entropy", {x, labels}, {{"epsilon", 1e-7}});
     const ValueId weights = depends ? loss[0] : graph.input("weights", f32({6}));
-    // It comes after the loss in any case.
+    // The square is computed after the loss in both cases.
     const ValueId slope = call(graph, "square", {weights});
     rooted.outputs = {loss[0], call(graph, "sparse_softmax_cross_entropy_grad",
                                     {slope, loss[1], labels}, {{"epsilon", epsilon}})};
@@ -297,7 +297,7 @@ RootedGraph pooled_network(const Shape& strides, std::string_view activation) {
 }
 
 TEST(gradients_before_max_pooling_are_taken_on_pooled_values) {
-  for (const int64_t stride : {2, 1}) {  // apart and overlapping
+  for (const int64_t stride : {2, 1}) {  // windows lie apart or overlap
     for (const char* activation : {"relu", "tanh", "sigmoid"}) {
       const RootedGraph before = pooled_network({stride, stride}, activation);
       const RootedGraph after = fuse(before);
@@ -328,7 +328,7 @@ TEST(activations_that_are_not_pooled_keep_their_gradient) {
   const ValueId p =
       call(graph, "max_pool2d", {y},
            {{"window", Shape{2, 2}}, {"strides", Shape{2, 2}}, {"padding", Shape(4, 0)}});
-  // The activation has another reader, so its gradient is a sum.
+  // Another node reads the activation, so its gradient is a sum.
   const ValueId loss = call(graph, "add",
                             {call(graph, "reduce_sum", {call(graph, "square", {p})}, kAll),
                              call(graph, "reduce_sum", {call(graph, "exp", {y})}, kAll)});
@@ -379,7 +379,7 @@ TEST(an_activation_moves_before_a_reshape) {
   CHECK_EQUAL(after.graph.nodes()[0].attributes.get_string("activation"), "relu");
   CHECK_EQUAL(count_nodes(after.graph, "reshape"), 1u);
   check_close_results(before, after);
-  // Who reads what is before the activation keeps it there.
+  // Another reader of the value before the activation keeps the activation a node of its own.
   before.outputs.push_back(sequences);
   CHECK_EQUAL(count_nodes(fuse(before).graph, "relu"), 1u);
 }
@@ -390,7 +390,8 @@ TEST(an_intermediate_with_another_reader_keeps_its_node) {
   const ValueId x = graph.input("x", f32({5, 4})), w = graph.input("w", f32({4, 3}));
   const ValueId b = graph.input("b", f32({3}));
   const ValueId sum = call(graph, "add", {call(graph, "matmul", {x, w}, kPlainMatmul), b});
-  // The gradient of silu reads the sum, so the activation stays by itself; the bias moves.
+  // The gradient of silu reads the sum, so the activation stays a node of its own; the bias moves
+  // into the product.
   const ValueId loss = call(graph, "reduce_sum", {call(graph, "silu", {sum})}, kAll);
   before.outputs = {loss, graph.gradients(loss, {w})[0]};
   const RootedGraph after = fuse(before);
@@ -407,7 +408,7 @@ TEST(what_is_no_bias_stays) {
   const ValueId y = call(graph, "matmul", {x, w}, kPlainMatmul);
   before.outputs = {call(graph, "add", {y, column})};
   CHECK_EQUAL(fuse(before).graph.nodes().size(), 2u);
-  // Transposed products have no dense op.
+  // There is no dense op for transposed products.
   RootedGraph transposed;
   const ValueId a = transposed.graph.input("a", f32({3, 3}));
   const ValueId b = transposed.graph.input("b", f32({3}));
@@ -463,7 +464,7 @@ TEST(a_group_never_depends_on_itself) {
   const ValueId x = graph.input("x", f32({4, 4}));
   const ValueId y = call(graph, "exp", {x});
   const ValueId outside = call(graph, "softmax", {y}, {{"axis", int64_t{-1}}});
-  // Joining y and the sum would put softmax both before and after the group.
+  // A group of y and the sum would have softmax both before and after it.
   before.outputs = {call(graph, "add", {y, outside})};
   const RootedGraph after = form_regions(before);
   CHECK_EQUAL(after.graph.nodes().size(), 3u);
@@ -480,7 +481,8 @@ TEST(groups_respect_their_limits) {
   for (int i = 0; i < 100; ++i) sum = call(graph, "tanh", {sum});
   before.outputs = {sum};
   const RootedGraph after = form_regions(before);
-  // 39 additions of at most 8 inputs and 100 further ops, at most 32 to a group.
+  // There are 39 additions of at most 8 inputs each and 100 further ops, and a group has at most
+  // 32.
   CHECK(after.graph.nodes().size() >= 6u && after.graph.nodes().size() <= 10u);
   check_same_results(before, after);
 }
@@ -534,7 +536,7 @@ TEST(passes_give_the_same_graph_each_time) {
   }
 }
 
-// Outputs and final variables of three steps.
+// The outputs and the final variables of three steps.
 std::vector<std::vector<float>> run_steps(unsigned seed, bool optimize) {
   const testing::RandomGraph random(seed);
   auto program = Program::compile(random.rooted.graph, random.rooted.outputs, Device{},
@@ -556,7 +558,7 @@ TEST(optimizing_keeps_results_of_random_programs) {
     for (size_t i = 0; i < plain.size(); ++i) {
       for (size_t k = 0; k < plain[i].size(); ++k) {
         if (std::isnan(plain[i][k]) && std::isnan(optimized[i][k])) continue;
-        // Comparisons and deep chains amplify what epilogues round differently.
+        // Comparisons and deep chains amplify the rounding differences of epilogues.
         const double scale = 1.0 + std::abs(plain[i][k]);
         CHECK(plain[i][k] == optimized[i][k] ||
               std::abs(plain[i][k] - optimized[i][k]) <= 1e-3 * scale);

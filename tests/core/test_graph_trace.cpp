@@ -9,8 +9,9 @@ namespace {
 using testing::call;
 using testing::f32;
 
-// Longer than any stack that a function would need which calls itself for each node. With the
-// address sanitizer a call takes several times the stack, and everything several times as long.
+// A function that called itself for each node would overflow the stack on a chain of this length.
+// With the address sanitizer each call needs several times the stack, and every test takes several
+// times as long, so a shorter chain does.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int kChainLength = 20000;
 #else
@@ -108,7 +109,7 @@ TEST(no_gradient_where_the_loss_does_not_depend) {
   const Attributes all = {{"axes", Shape{}}, {"keepdims", false}};
   const ValueId loss = call(graph, "reduce_sum", {x}, all);
   CHECK_EQUAL(graph.gradients(loss, {other})[0], kNoValue);
-  // Dependence ends at integers.
+  // No gradient passes through integers.
   const ValueId whole = call(graph, "cast", {other}, {{"dtype", std::string("int32")}});
   const ValueId back = call(graph, "cast", {whole}, {{"dtype", std::string("float32")}});
   const ValueId sum = call(graph, "add", {loss, call(graph, "reduce_sum", {back}, all)});
@@ -126,7 +127,7 @@ TEST(an_op_without_gradient_names_scope_and_reason) {
   const ValueId loss = call(graph, "reduce_sum", {batch}, {{"axes", Shape{}}, {"keepdims", false}});
   CHECK_THROWS(ValueError, "model: op \"take_batch\" is not differentiable: it reads samples",
                graph.gradients(loss, {x}));
-  // Scopes are as before although the walk was left by an exception.
+  // The scopes are as before although an exception ended the walk.
   graph.push_scope("after");
   CHECK_THROWS(ValueError, "after: add:", graph.apply("add", {x}));
 }
@@ -157,7 +158,8 @@ TEST(a_long_chain_of_nodes_is_traced_differentiated_and_run) {
     const ValueId gradient = graph.gradients(y, {x})[0];
     auto program = Program::compile(graph, {y, gradient}, Device{}, {.optimize = optimize});
     program->run({Tensor::scalar(DType::Float32, 2.0, Device{})});
-    // An even number of pairs of -x and 1/x: x -> -1/x -> x.
+    // Each pair of -x and 1/x computes x -> -1/x, and after an even number of pairs the value is x
+    // again.
     CHECK_EQUAL(testing::floats(program->outputs()[0])[0], 2.0f);
     CHECK_EQUAL(testing::floats(program->outputs()[1])[0], 1.0f);
   }

@@ -1,4 +1,4 @@
-// What groups of nodes depend on, beside a search through everything.
+// The dependencies of groups of nodes are compared with a search through the whole graph.
 #include <random>
 #include <set>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace kerascnn {
 namespace {
 
-// Each node adds two of the latest nodes, or of all that came before.
+// Each node adds two values, which are among the latest four or anywhere before.
 Graph random_graph(std::mt19937& random, int count) {
   Graph graph;
   std::vector<ValueId> values = {graph.input("x", testing::f32({2}))};
@@ -25,7 +25,7 @@ Graph random_graph(std::mt19937& random, int count) {
   return graph;
 }
 
-// Groups as sets of nodes, and searches through all of them.
+// A plain version: groups are sets of nodes, and each question searches all of them.
 class PlainGroups {
  public:
   explicit PlainGroups(const Graph& graph) : graph_(graph), groups_(graph.nodes().size()) {}
@@ -102,7 +102,8 @@ TEST(groups_depend_on_what_a_search_through_all_finds) {
   CHECK(num_merged > 100);
 }
 
-// Forward and back through a deep network: each step back reads what the forward one gave.
+// The graph goes forward and back through a deep network, and each step back reads the result of
+// the step forward.
 TEST(searches_do_not_grow_with_the_graph) {
   Graph graph;
   constexpr int kLayers = 3000;
@@ -125,7 +126,7 @@ TEST(searches_do_not_grow_with_the_graph) {
       const int32_t group = groups.group_of(node), other = groups.group_of(source.source);
       if (group == other || groups.depends_on(group, other)) continue;
       if (groups.depends_on(other, group)) continue;
-      if (num_merged % 8 == 7) {  // groups have their limits
+      if (num_merged % 8 == 7) {  // real groups are limited in size too
         ++num_merged;
         continue;
       }

@@ -1,5 +1,5 @@
-// Fourier transforms on the CPU without Python: an error that says what is missing, then functions
-// that someone brings.
+// Fourier transforms on the CPU without Python: first an error says what is missing, then the test
+// registers functions of its own.
 #include "core/backend/host_fft.h"
 
 #include <vector>
@@ -14,7 +14,7 @@ namespace {
 
 using testing::floats;
 
-// The transform as its definition has it for lines of two: sum and difference, times the factor.
+// The transform of lines of two by its definition: sum and difference, times the factor.
 void transform_pairs(char** arguments, const intptr_t* sizes, const intptr_t* strides, void*) {
   const float factor = *reinterpret_cast<const float*>(arguments[1]);
   for (intptr_t line = 0; line < sizes[0]; ++line) {
@@ -27,7 +27,7 @@ void transform_pairs(char** arguments, const intptr_t* sizes, const intptr_t* st
   }
 }
 
-// What NumPy's loops do where they find no memory: nothing that can be seen here.
+// NumPy's loops return without a result where they find no memory, and so does this function.
 void do_nothing(char**, const intptr_t*, const intptr_t*, void*) {}
 
 std::vector<Tensor> transformed(double scale) {
@@ -45,7 +45,7 @@ void set_forward(decltype(HostFftLoop::function) function) {
   set_host_fft({.name = "pairs", .of_float = loops, .of_double = {}});
 }
 
-// In this order: what is planned stays planned, so each uses another scale.
+// The order matters: a planned kernel stays planned, so each transform has another scale.
 TEST(functions_are_missing_then_brought_and_may_fail) {
   CHECK_THROWS(LibraryError, "fft: there are no Fourier transforms for the CPU: this process has",
                transformed(1.0));

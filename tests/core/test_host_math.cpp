@@ -20,7 +20,7 @@ using cpu::ElementLoop;
 using cpu::ElementLoops;
 using cpu::FloatKernels;
 
-// Bit patterns all over the floats: both signs, subnormals, infinities, NaN.
+// The step through all bit patterns of float32 meets both signs, subnormals, infinities and NaN.
 constexpr uint64_t kStride = 9973;
 
 template <typename Function>
@@ -35,7 +35,8 @@ void for_each_float(const Function& function) {
   }
 }
 
-// The error against the correctly rounded result, in the float32 spacing there.
+// The difference from the correctly rounded result, measured in the spacing of float32 at that
+// place.
 double units(float value, double expected) {
   const float rounded = static_cast<float>(expected);
   const float size = std::max(std::fabs(rounded), std::numeric_limits<float>::min());
@@ -54,7 +55,7 @@ void check_function(const char* name, OfFloat own, OfDouble library, double boun
     const double expected = library(x);
     const float rounded = static_cast<float>(expected);
     if (std::isnan(expected) || std::isinf(rounded) || std::isinf(value)) {
-      // The largest floats and infinity are neighbours, too.
+      // The largest finite float and infinity count as neighbours too.
       const bool is_right = std::isnan(expected) ? std::isnan(value) : value == rounded;
       if (!is_right) testing::fail(__FILE__, __LINE__, name, "(", x, ") is ", value);
       return;
@@ -73,7 +74,7 @@ void check_function(const char* name, OfFloat own, OfDouble library, double boun
   }
 }
 
-// The bounds that host_math.h promises.
+// host_math.h promises these bounds.
 TEST(functions_of_float32_are_the_librarys) {
   check_function("exp", host_math::exp, std::exp, 1.0);
   check_function("expm1", host_math::expm1, std::expm1, 1.5);
@@ -95,7 +96,7 @@ struct Compiled {
   const FloatKernels* kernels;
 };
 
-// For every instruction set that this machine runs.
+// The functions compiled for every instruction set that this machine can run.
 std::vector<Compiled> all_compiled() {
   std::vector<Compiled> all = {{"plain", &cpu::plain::kElementLoops, &cpu::plain::kFloatKernels}};
 #ifdef KERASCNN_X86_DISPATCH
@@ -110,7 +111,7 @@ std::vector<Compiled> all_compiled() {
   return all;
 }
 
-// NaN is NaN, whatever its bits.
+// All NaNs are equal here, whatever their bits.
 bool is_same(float a, float b) {
   return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
          (std::isnan(a) && std::isnan(b));
@@ -193,7 +194,7 @@ TEST(conversions_of_16_bit_types_are_those_of_single_elements) {
   }
   std::vector<float> floats;
   for_each_float([&](float x) { floats.push_back(x); });
-  // Halfway between two halves, and the first that rounds to infinity.
+  // These lie halfway between two halves; 65520 is the first that rounds to infinity.
   for (const float x :
        {1.00048828125f, 1.00146484375f, 65519.996f, 65520.0f, 0x1p-25f, 0x1.8p-24f}) {
     floats.push_back(x);
@@ -217,7 +218,7 @@ TEST(conversions_of_16_bit_types_are_those_of_single_elements) {
       CHECK(
           is_same(static_cast<float>(narrow_bfloats[i]), static_cast<float>(BFloat16(floats[i]))));
     }
-    for (int64_t some = 0; some < 40; ++some) {  // nothing behind the last one is written
+    for (int64_t some = 0; some < 40; ++some) {  // nothing is written past the last element
       std::vector<Half> part(41, Half(7.0f));
       compiled.kernels->narrow_half(floats.data() + 1000, part.data(), some);
       for (int64_t i = 0; i < 41; ++i) {
@@ -245,7 +246,7 @@ TEST(reductions_give_the_same_bits_on_every_instruction_set) {
     }
     const FloatKernels& plain = cpu::plain::kFloatKernels;
     const float exps = plain.sum_exp(x.data(), 8.0f, nullptr, count);
-    // Sums of up to 1000 numbers in order, each rounded to float32's digits.
+    // Up to 1000 numbers are summed in order, and each sum is rounded to float32.
     CHECK(std::fabs(exps - expected_exps) <= 1e-5 * expected_exps);
     CHECK(std::fabs(plain.sum(x.data(), count) - expected_sum) <= 1e-11);
     for (const Compiled& compiled : all_compiled()) {
@@ -259,7 +260,7 @@ TEST(reductions_give_the_same_bits_on_every_instruction_set) {
       CHECK(in_place == terms);
       if (first_terms.empty()) first_terms = terms;
       CHECK(first_terms == terms);
-      for (size_t i = 0; i < x.size(); ++i) {  // NaN wins wherever it is
+      for (size_t i = 0; i < x.size(); ++i) {  // one NaN makes the result NaN, wherever it stands
         std::vector<float> with_nan = x;
         with_nan[i] = NAN;
         CHECK(std::isnan(kernels.maximum(with_nan.data(), count)));

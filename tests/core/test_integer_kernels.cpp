@@ -1,4 +1,5 @@
-// Products of int8 matrices: every instruction set that this machine has against plain sums.
+// Products of int8 matrices with every instruction set of this machine are compared with plain
+// sums.
 #include <random>
 #include <vector>
 
@@ -78,7 +79,7 @@ TEST(integer_products_are_exact) {
   }
 }
 
-// The largest sums that fit: (-128)^2 for 2^17 - 1 elements.
+// These are the largest sums that fit: (-128)^2, added 2^17 - 1 times.
 TEST(integer_products_do_not_saturate) {
   const int64_t k = (int64_t{1} << 17) - 1;
   const std::vector<int8_t> lowest(k, int8_t{-128});

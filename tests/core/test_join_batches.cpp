@@ -1,5 +1,5 @@
-// The fusion of CUDA that takes the batches of several arrays, against the nodes one by one: bit
-// for bit.
+// CUDA's fusion that takes the batches of several arrays must give the same bits as the separate
+// nodes.
 #include <cstring>
 
 #include "check.h"

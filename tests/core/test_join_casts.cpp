@@ -1,4 +1,5 @@
-// The passes for mixed precision: weights rounded together, and updates from narrow gradients.
+// The passes for mixed precision: one rounds weights together, the other updates from narrow
+// gradients.
 #include "check.h"
 #include "core/graph/passes/passes.h"
 #include "fusion_testing.h"
@@ -44,7 +45,7 @@ TEST(weights_are_rounded_together) {
   l.finish(call(l.graph, "add", {y, cast(l.graph, l.graph.read(l.bias))}));
   const RootedGraph joined = join_casts(l.rooted, side_by_side());
   CHECK_EQUAL(count_nodes(joined.graph, "cast_all"), 1u);
-  // Those of the input and the output, and of the bias, which only an element op reads.
+  // Three casts stay: of the input, of the output, and of the bias, which only an element op reads.
   CHECK_EQUAL(count_nodes(joined.graph, "cast"), 3u);
   testing::check_same_results(l.rooted, joined);
   CHECK_EQUAL(count_nodes(join_casts(l.rooted, {}).graph, "cast_all"), 0u);
@@ -82,7 +83,8 @@ TEST(updates_read_narrow_gradients) {
   const ValueId widened = cast(l.graph, narrow, "float32");
   const std::vector<ValueId> inputs = {rate, l.graph.read(l.first), l.graph.read(l.bias), widened,
                                        wide};
-  // Outputs, not assignments, so that both graphs can be run one after the other.
+  // The updates are outputs and not assignments, so that both graphs can be run one after the
+  // other.
   l.rooted.outputs = l.graph.apply("sgd_update", inputs, attributes);
   const RootedGraph changed = update_from_narrow_gradients(l.rooted);
   CHECK_EQUAL(count_nodes(changed.graph, "cast"), 1u);

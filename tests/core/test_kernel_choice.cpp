@@ -1,4 +1,4 @@
-// Choosing the fastest of several kernels, in memory and on disk.
+// The chooser finds the fastest of several kernels and remembers it in memory and on disk.
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -33,7 +33,7 @@ KernelCandidate refusing(const std::string& name) {
 
 using Folder = testing::TemporaryFolder;
 
-// A process: what it remembers is gone with it.
+// This stands for a process, which forgets what it has in memory when it ends.
 struct Process {
   explicit Process(const std::string& folder) : chooser(folder) {}
   std::string choose(const std::vector<KernelCandidate>& candidates,
@@ -60,7 +60,7 @@ TEST(the_fastest_is_taken_and_remembered) {
   CHECK_EQUAL(process.num_timed, 3);
   CHECK_EQUAL(process.choose(kThree), "b");
   CHECK_EQUAL(process.num_timed, 3);
-  CHECK_EQUAL(process.choose(kThree, "g(x)"), "b");  // another call
+  CHECK_EQUAL(process.choose(kThree, "g(x)"), "b");  // the call is another one
   CHECK_EQUAL(process.choose(kThree, "f(x)", "m 2"), "b");
   CHECK_EQUAL(process.num_timed, 9);
   const auto choices = process.chooser.choices();
@@ -136,7 +136,7 @@ TEST(another_process_reads_it_from_disk) {
   CHECK(choice.is_from_disk);
   CHECK(choice.seconds == first.chooser.choices().front().seconds);
   CHECK_EQUAL(second.choose(kThree, "f(x)", "m 2"), "b");
-  CHECK_EQUAL(second.num_timed, 3);  // another machine
+  CHECK_EQUAL(second.num_timed, 3);  // the machine is another one
 }
 
 TEST(a_choice_that_is_no_candidate_any_more_is_made_anew) {

@@ -1,4 +1,4 @@
-// Runs that are collected until somebody looks.
+// Runs are collected until somebody looks at their results.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -11,10 +11,10 @@
 namespace kerascnn {
 namespace {
 
-// A device that does nothing by itself: runs are on it from their start until `end_one`.
+// A device that does nothing by itself: a run is on it from its start until `end_one`.
 struct FakeDevice {
-  std::vector<std::pair<int, int64_t>> started;  // (executor, steps)
-  int64_t ended = 0;                             // runs
+  std::vector<std::pair<int, int64_t>> started;  // pairs of executor and steps
+  int64_t ended = 0;                             // number of runs
 
   void end_one() { ++ended; }
 };
@@ -35,7 +35,7 @@ class FakeExecutor : public Executor {
  public:
   FakeExecutor(FakeDevice& device, int name) : device_(device), name_(name) {}
   void run(int64_t steps) override {
-    if (asks_for_flush != nullptr) asks_for_flush->flush();  // as taking the stream does
+    if (asks_for_flush != nullptr) asks_for_flush->flush();  // taking the stream flushes too
     if (while_it_runs) while_it_runs();
     if (fails) throw std::runtime_error("no");
     device_.started.emplace_back(name_, steps);
@@ -71,7 +71,7 @@ TEST(steps_start_at_once_until_the_device_has_a_run_ahead) {
   for (int i = 0; i < 5; ++i) s.runs.add(s.first, 1);
   CHECK((s.device.started == Started{{1, 1}, {1, 1}}));
   s.device.end_one();
-  s.runs.add(s.first, 1);  // four wait
+  s.runs.add(s.first, 1);  // four steps wait
   CHECK((s.device.started == Started{{1, 1}, {1, 1}, {1, 4}}));
   s.runs.flush();
   CHECK_EQUAL(s.steps(), 6);
@@ -79,7 +79,7 @@ TEST(steps_start_at_once_until_the_device_has_a_run_ahead) {
 
 TEST(powers_of_two_start_and_the_rest_waits_on) {
   Setting s;
-  for (int i = 0; i < 8; ++i) s.runs.add(s.first, 1);  // six wait
+  for (int i = 0; i < 8; ++i) s.runs.add(s.first, 1);  // six steps wait
   s.device.end_one();
   s.runs.add(s.first, 1);
   CHECK((s.device.started == Started{{1, 1}, {1, 1}, {1, 4}}));
@@ -96,13 +96,13 @@ TEST(a_long_run_is_not_followed_by_a_short_one_while_it_runs) {
   CHECK_EQUAL(s.device.started.size(), 2u);
   s.device.end_one();
   for (int i = 0; i < 7; ++i) s.runs.add(s.first, 1);
-  CHECK_EQUAL(s.device.started.size(), 2u);  // the device is busy with eight
+  CHECK_EQUAL(s.device.started.size(), 2u);  // the device is busy with eight steps
   s.runs.add(s.first, 1);
   CHECK((s.device.started.back() == std::pair<int, int64_t>{1, 8}));
   s.runs.add(s.first, 1);
   s.device.end_one();
   s.device.end_one();
-  s.runs.add(s.first, 1);  // it is idle: what waits starts
+  s.runs.add(s.first, 1);  // the device is idle, so the waiting steps start
   CHECK((s.device.started.back() == std::pair<int, int64_t>{1, 2}));
 }
 
@@ -171,7 +171,7 @@ TEST(a_failure_is_told_to_whoever_can_report_it) {
   s.first.fails = false;
   CHECK_THROWS(std::runtime_error, "no", s.runs.flush());
   s.runs.flush();
-  CHECK_EQUAL(s.steps(), 2);  // those that waited were given up
+  CHECK_EQUAL(s.steps(), 2);  // the steps that waited were given up
 
   for (int i = 0; i < 4; ++i) s.runs.add(s.first, 1);
   s.first.fails = true;

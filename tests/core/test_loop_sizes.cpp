@@ -1,4 +1,4 @@
-// How many steps the turns of loops on a device have.
+// LoopSizes decides how many steps each turn of a loop on the device runs.
 #include "check.h"
 #include "core/backend/loop_sizes.h"
 
@@ -50,7 +50,7 @@ TEST(few_steps_get_a_size_when_they_come_again) {
   CHECK((sizes.plan(1) == Runs{{1, 1}}));
   CHECK((sizes.plan(10) == Runs{{1, 10}}));
   CHECK((sizes.plan(10) == Runs{{10, 1}}));
-  // One step by itself is no reason.
+  // A single step that is left over gets no size of its own.
   for (int i = 0; i < 5; ++i) CHECK((sizes.plan(11) == Runs{{10, 1}, {1, 1}}));
 }
 

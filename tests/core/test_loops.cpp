@@ -28,7 +28,7 @@ Attributes loop_attributes(Bodies bodies, int64_t length, int64_t carries, int64
           {"carries", carries},          {"slices", slices}};
 }
 
-// A scan c = sin(c) * w + x with the stack of all c, in a graph with the inputs c, x and w.
+// A scan that computes c = sin(c) * w + x and stacks all c, in a graph with the inputs c, x and w.
 struct Scan {
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
   ValueId c, x, w;
@@ -51,7 +51,8 @@ struct Scan {
     outputs = graph->apply("loop", {c, x, w}, loop_attributes({body}, length, 1, 1));
   }
 
-  // The graph holds the node, the node the body, and that the graph, until the trace ends.
+  // The graph holds the node, the node holds the body, and the body holds its parent, the graph,
+  // until it lets go of it, which the end of a trace does.
   ~Scan() { body->graph->forget_own_gradients(); }
   Scan(const Scan&) = delete;
   Scan& operator=(const Scan&) = delete;
@@ -68,7 +69,7 @@ std::vector<float> run(const Graph& graph, const std::vector<ValueId>& outputs,
   options.optimize = optimize;
   const auto program = Program::compile(graph, outputs, Device{}, options);
   program->run(inputs);
-  program->run(inputs);  // nothing of the first run is left over
+  program->run(inputs);  // nothing of the first run may be left over
   return floats(program->outputs()[wanted]);
 }
 
@@ -119,7 +120,8 @@ TEST(gradient_of_a_loop_agrees_with_differences) {
         others[k] = Tensor::from_host(moved.data(), spec, Device{});
         return static_cast<double>(run(*scan.graph, {loss}, others, 0)[0]);
       };
-      // Of float32, with steps of 2^-7: rounding and curvature are below 1e-2.
+      // The differences are taken in float32 with steps of 2^-7, so errors of rounding and
+      // curvature are below 1e-2.
       constexpr float kStep = 0x1p-7f;
       const double slope = (loss_at(before[i] + kStep) - loss_at(before[i] - kStep)) / (2 * kStep);
       CHECK(std::abs(slope - found[i]) <= 1e-2 * (1.0 + std::abs(slope)));
@@ -135,7 +137,8 @@ TEST(a_program_does_not_grow_with_a_loops_length) {
   };
   const ProgramStats few = stats(8), many = stats(8192);
   CHECK_EQUAL(few.num_instructions, many.num_instructions);
-  // The rows of x, their gradients, the saved carries and the seeds: no more for each step.
+  // The arena holds the rows of x, their gradients, the saved carries and the seeds, and nothing
+  // else that grows with the steps.
   CHECK(many.arena_bytes <= 4 * 8192 * kWidth * int64_t{sizeof(float)} + (64 << 10));
 }
 
@@ -147,7 +150,7 @@ TEST(carries_are_saved_for_gradients_only) {
 }
 
 TEST(what_nobody_reads_of_a_loop_is_pruned) {
-  // Two carries: the second is the sum of x, the first all that the stack needs.
+  // There are two carries. The second is the sum of x; the first is all that the stack needs.
   constexpr int64_t kLength = 3;
   const auto graph = std::make_shared<Graph>();
   const ValueId a = graph->input("a", f32({2})), b = graph->input("b", f32({2}));
@@ -166,7 +169,8 @@ TEST(what_nobody_reads_of_a_loop_is_pruned) {
 
   const RootedGraph stack = pruned(outputs[2]);
   CHECK_EQUAL(stack.graph.nodes()[0].inputs.size(), 1u);
-  CHECK_EQUAL(stack.graph.nodes()[0].outputs.size(), 3u);  // carry, stack and saved carry
+  // these are the carry, the stack and the saved carry
+  CHECK_EQUAL(stack.graph.nodes()[0].outputs.size(), 3u);
   const RootedGraph sum = pruned(outputs[1]);
   CHECK_EQUAL(sum.graph.nodes()[0].inputs.size(), 2u);
   const RootedGraph saved = pruned(outputs[4]);

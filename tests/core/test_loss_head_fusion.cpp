@@ -1,5 +1,5 @@
-// The fusion of CUDA that joins a classifier's last layer and loss with the gradient of the layer's
-// input. A kernel that runs the matched nodes stands for that of CUDA, so results keep their bits.
+// CUDA's fusion that joins a classifier's last layer and its loss with the gradient of the layer's
+// input. The kernel here runs the matched nodes, so results must be the same to the bit.
 #include <string>
 
 #include "check.h"
@@ -24,8 +24,9 @@ const Attributes kPlain = {{"transpose_a", false}, {"transpose_b", false}};
 const Attributes kAll = {{"axes", Shape{}}, {"keepdims", false}};
 const Attributes kDropout = {{"rate", 0.5}, {"stream", int64_t{3}}};
 
-// A classifier whose last layer gets what a test makes of `images`, (6, 2, 4): all variants have
-// a first product, so that gradients go through whatever stands before the last layer.
+// The last layer of the classifier reads what a test computes from `images` of (6, 2, 4). All
+// variants begin with a multiplication, so that gradients pass through whatever stands before the
+// last layer.
 struct Classifier {
   RootedGraph rooted;
   Graph& graph = rooted.graph;
@@ -35,12 +36,12 @@ struct Classifier {
   ValueId scale = graph.input("scale", f32({4}));
   ValueId kernel = graph.input("kernel", f32({8, 5})), bias = graph.input("bias", f32({5}));
 
-  // (6, 2, 4), with a gradient.
+  // A value of (6, 2, 4) that has a gradient.
   ValueId first() { return call(graph, "multiply", {images, scale}); }
   ValueId flat(ValueId value) { return call(graph, "reshape", {value}, {{"shape", Shape{6, 8}}}); }
   ValueId dropout(ValueId value) { return call(graph, "dropout", {value, state}, kDropout); }
 
-  // The rest of the network, from what the last layer gets; gradients of all that has some.
+  // Adds the rest of the network, from the input of the last layer on, and all gradients.
   void finish(ValueId x) {
     const ValueId logits = call(graph, "add", {call(graph, "matmul", {x, kernel}, kPlain), bias});
     const ValueId p = call(graph, "softmax", {logits}, {{"axis", int64_t{-1}}});
@@ -52,7 +53,7 @@ struct Classifier {
   }
 };
 
-// What the head stands for: "dense+sparse_softmax_cross_entropy+...".
+// The ops that the head replaces: "dense+sparse_softmax_cross_entropy+...".
 std::string ops_of(const RootedGraph& joined) {
   for (const Node& node : joined.graph.nodes()) {
     const bool is_head = node.op == &op_fused && node.attributes.get_string("fusion") == kHead;
@@ -64,7 +65,8 @@ std::string ops_of(const RootedGraph& joined) {
 const std::string kPlainHead =
     "dense+sparse_softmax_cross_entropy+sparse_softmax_cross_entropy_grad+matmul";
 
-// One head, that stands for the loss, and `dropouts` that are left beside it.
+// There has to be one head instead of the loss's kernel, and `dropouts` nodes have to be left
+// beside it.
 RootedGraph check_joined(const Classifier& net, size_t dropouts = 0) {
   const RootedGraph apart = run_passes(net.rooted, kNoHead);
   RootedGraph joined = run_passes(net.rooted, kAlways);
@@ -89,7 +91,7 @@ TEST(an_activation_before_the_last_layer_is_undone_with_it) {
     net.finish(call(net.graph, name, {net.flat(net.first())}));
     CHECK_EQUAL(ops_of(check_joined(net)), kPlainHead + "+" + std::string(name) + "_grad");
   }
-  // The gradient of silu needs its input.
+  // The gradient of silu needs the input of silu.
   Classifier net;
   net.finish(call(net.graph, "silu", {net.flat(net.first())}));
   CHECK_EQUAL(ops_of(check_joined(net)), kPlainHead);
@@ -131,7 +133,7 @@ TEST(a_dropout_joins_whose_result_is_read_before_the_loss) {
 }
 
 TEST(a_dropout_of_another_stream_on_the_way_back_stays_apart) {
-  // As if someone had dropped the gradient: the same op, other elements.
+  // The gradient is dropped by the same op, which drops other elements.
   Classifier net;
   const ValueId x = net.flat(net.first());
   Graph& graph = net.graph;

@@ -1,6 +1,6 @@
-// The reference networks of tests/benchmarks/nets.py: which fusions a training step of them gets.
-// On a GPU it is measured with these, so a pattern that no longer matches would cost speed and
-// nothing else. Kernels that run the matched nodes stand for CUDA's; the CPU's are the real ones.
+// Which fusions does a training step of the reference networks of tests/benchmarks/nets.py get? The
+// GPU benchmarks run these networks, and a pattern that no longer matches would only make them
+// slower. Kernels that run the matched nodes stand for CUDA's; the CPU's are the real ones.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -129,7 +129,7 @@ class Step {
 
 using Names = std::vector<std::string>;
 
-// What the nodes compute, by name; where regions begin and end is tested elsewhere.
+// The ops of the nodes by name. Other tests check where regions begin and end.
 Names names_of(const RootedGraph& rooted) {
   Names names;
   for (const Node& node : rooted.graph.nodes()) {
@@ -172,7 +172,7 @@ constexpr const char* kDgrad = "conv2d_max_pool2d_dgrad";
 constexpr const char* kWgrad = "conv2d_max_pool2d_wgrad";
 constexpr const char* kHead = "dense_sparse_softmax_cross_entropy_dgrad";
 
-// As the programs of an H200 have them.
+// These are the programs of an H200.
 TEST(the_fusions_of_cuda_in_the_reference_networks) {
   check_cuda(kNetA,
              {"take_batches", kForward, kHead, "matmul", kWgrad, "sgd_update", "count_matches"});

@@ -1,5 +1,5 @@
-// Pieces that threads bring to a device, here the CPU: which rows go where, in which order, and
-// that nothing is read once a piece is cancelled.
+// Threads bring pieces of an array to a device, here the CPU. The tests check which rows go where
+// and in which order, and that nothing is read once a piece is cancelled.
 #include "core/tensor/piece_upload.h"
 
 #include <atomic>
@@ -30,7 +30,7 @@ std::vector<int32_t> values_of(const Tensor& tensor) {
   return values;
 }
 
-// Rows of 300,000 bytes: each piece has several slices.
+// Rows have 300,000 bytes, so that each piece has several slices.
 constexpr int64_t kColumns = 75'000;
 
 TEST(pieces_arrive_in_their_order_with_all_their_rows) {
@@ -68,7 +68,8 @@ TEST(rows_are_used_again_and_others_left_alone) {
 
 TEST(after_a_cancellation_nothing_reads_the_arrays_and_the_next_piece_arrives) {
   const Tensor target = zeros(8, kColumns);
-  const std::vector<int32_t> last = numbers(8 * kColumns, 3);  // outlives what reads it
+  // it lives longer than the upload that reads it
+  const std::vector<int32_t> last = numbers(8 * kColumns, 3);
   PieceUpload upload(Device{}, {target}, {zeros(8, kColumns)});
   for (int round = 0; round < 10; ++round) {
     {
@@ -84,8 +85,8 @@ TEST(after_a_cancellation_nothing_reads_the_arrays_and_the_next_piece_arrives) {
     upload.arrive();
     CHECK(values_of(target) == x);
   }
-  upload.cancel();                    // nothing to give up
-  upload.start({last.data()}, 0, 8);  // left to the destructor
+  upload.cancel();                    // there is nothing to cancel
+  upload.start({last.data()}, 0, 8);  // the destructor ends this one
 }
 
 TEST(a_piece_upload_refuses_what_does_not_fit) {

@@ -1,5 +1,5 @@
-// The fusions of CUDA that join products with what belongs to them. Kernels that run the matched
-// nodes stand for those of CUDA, so results keep their bits.
+// CUDA's fusions that join products with the nodes around them. The kernels here run the matched
+// nodes, so results must be the same to the bit.
 #include <string>
 
 #include "check.h"
@@ -21,7 +21,7 @@ constexpr std::string_view kLoss = "dense_sparse_softmax_cross_entropy";
 constexpr std::string_view kHead = "dense_sparse_softmax_cross_entropy_dgrad";
 constexpr std::string_view kDenseGradients = "dense_wgrad";
 const PassOptions kAlways = testing::with_cuda_fusions();
-// Without the one that takes the loss's gradient further.
+// All fusions except the one that continues the loss's gradient through the last layer.
 const PassOptions kNoHead = testing::with_cuda_fusions({kHead});
 const Attributes kAll = {{"axes", Shape{}}, {"keepdims", false}};
 const Attributes kPlain = {{"transpose_a", false}, {"transpose_b", false}};
@@ -31,7 +31,7 @@ Attributes over(int64_t axis, bool keepdims = false) {
   return {{"axes", Shape{axis}}, {"keepdims", keepdims}};
 }
 
-// A classifier with one hidden layer: its loss, what is asked for beside it, and gradients.
+// A classifier with one hidden layer: its loss, other results that are asked for, and gradients.
 struct Classifier {
   RootedGraph rooted;
   Graph& graph = rooted.graph;
@@ -105,7 +105,7 @@ TEST(what_others_read_stays_apart) {
 }
 
 TEST(a_loss_whose_gradient_is_not_known_before_stays_apart) {
-  // The gradient of a squared mean depends on the mean.
+  // The gradient of a squared mean depends on the mean itself.
   Classifier net;
   const ValueId squared = call(net.graph, "square", {net.loss});
   net.rooted.outputs = net.graph.gradients(squared, {net.w1, net.w2});
@@ -126,7 +126,7 @@ TEST(gradients_of_kernels_join_with_those_of_biases) {
   check_same_results(apart, joined);
 }
 
-// A matrix x and a gradient g; the two are joined by the one pass alone, so the order stays.
+// A matrix x and a gradient g. Only one fusion is applied, so the order of the nodes stays.
 struct DenseGradients {
   RootedGraph rooted;
   Graph& graph = rooted.graph;
@@ -145,7 +145,7 @@ struct DenseGradients {
 TEST(gradients_of_kernel_and_bias_join_in_any_order) {
   for (const Attributes& axes : {over(0), over(-2), over(0, true), over(-2, true)}) {
     for (const bool bias_first : {true, false}) {
-      // Each is read before the other one is computed, by nodes and as an output.
+      // Other nodes read each result before the other one is computed, and each is an output.
       DenseGradients net;
       for (const bool is_bias : {bias_first, !bias_first}) {
         const ValueId value = is_bias ? net.bias(axes) : net.kernel(net.x);

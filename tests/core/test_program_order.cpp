@@ -20,7 +20,7 @@ std::vector<Tensor> inputs_of(const Graph& graph) {
   return inputs;
 }
 
-// Whether that was another order than the list's.
+// Returns whether the random order differs from that of the list.
 bool run_in_random_order(const ArenaSteps& arenas, int64_t steps, unsigned seed) {
   std::mt19937 random(seed);
   const std::vector<int32_t> order = random_order(find_dependencies(arenas, steps), random);
@@ -86,8 +86,7 @@ TEST(random_programs_with_several_arenas_give_the_same_bits_in_every_allowed_ord
 }
 
 TEST(a_counter_of_the_optimizer_does_not_hold_up_the_next_step) {
-  // The update reads a counter, which is counted up at the end of the step. A metric is added up
-  // beside it.
+  // The update reads a counter, which grows at the end of the step. A metric is added up beside it.
   RootedGraph rooted;
   Graph& graph = rooted.graph;
   const VariablePtr counter = testing::make_variable("counter", {}, 0.0f);
@@ -105,7 +104,7 @@ TEST(a_counter_of_the_optimizer_does_not_hold_up_the_next_step) {
   const auto program = Program::compile(graph, {}, Device{});
   const std::vector<Instruction> list = program->instructions(inputs_of(graph));
   CHECK_EQUAL(list.size(), 4u);
-  // The two additions are instructions of their own, and the metric's waits for the loss alone.
+  // Each addition is an instruction of its own, and the metric's waits for the loss alone.
   const Dependencies found = find_dependencies(list, 1);
   const void* sum = metric->value().data();
   size_t writers = 0;

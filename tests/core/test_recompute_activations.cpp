@@ -1,5 +1,5 @@
-// What is kept for the backward pass and what is computed again. Which values these are follows by
-// hand from the nets.
+// Which values are kept for the backward pass, and which are computed again? The expected ones are
+// worked out by hand from the nets.
 #include <algorithm>
 #include <set>
 
@@ -38,7 +38,7 @@ RootedGraph with_regions(const RootedGraph& source, bool recomputes = true) {
   return form_regions(recompute_activations(fold_constants(expanded), options), options);
 }
 
-// The bytes that calls of the forward pass compute and calls of the backward pass read.
+// The bytes that nodes of the forward pass compute and nodes of the backward pass read.
 int64_t kept_bytes(const RootedGraph& rooted) {
   const Graph& graph = rooted.graph;
   std::vector<ValueId> roots(graph.values().size());
@@ -75,11 +75,11 @@ ValueId product(Graph& graph, ValueId a, ValueId b) {
   return call(graph, "matmul", {a, b}, {{"transpose_a", false}, {"transpose_b", false}});
 }
 
-// Too large to join regions that they have nothing to do with.
+// The values are so large that nodes without a common input do not share a region.
 constexpr int64_t kRows = 1000, kColumns = 20;
 constexpr int64_t kFloats = kRows * kColumns * int64_t{sizeof(float)};
 
-// Two products of (kRows, kColumns), and `function` of the first one's result between them.
+// A net of two products of (kRows, kColumns), with `function` between them.
 template <typename Function>
 RootedGraph net_of_two_products(const Function& function) {
   RootedGraph rooted;
@@ -104,10 +104,10 @@ TEST(an_activation_is_computed_again_where_its_gradient_is) {
     return call(graph, "gelu", {hidden}, {{"approximate", false}});
   });
   const RootedGraph plain = with_regions(net, false), after = with_regions(net);
-  // The gradient of gelu reads its input, that of the second product gelu's result.
+  // The gradient of gelu reads the input of gelu, and that of the second product reads its result.
   CHECK_EQUAL(kept_bytes(plain), 2 * kFloats + kOutput);
   CHECK_EQUAL(kept_bytes(after), kFloats + kOutput);
-  // One region reads the input for both.
+  // One region reads the input and computes both.
   const std::vector<std::string> names = late_regions(after);
   CHECK_EQUAL(std::count(names.begin(), names.end(), "gelu+gelu_grad"), 1);
   CHECK_EQUAL(count_nodes(after.graph, "matmul"), count_nodes(plain.graph, "matmul"));
@@ -123,8 +123,8 @@ TEST(relu_of_a_normalized_value_is_computed_again_of_what_was_normalized) {
   };
   const RootedGraph net = net_of_two_products(function);
   const RootedGraph plain = with_regions(net, false), after = with_regions(net);
-  // Beside them values of one number for each column are kept: at most mean, inverse deviation,
-  // scale, and the deviation's like.
+  // A few values with one number for each column are kept too: at most the mean, the inverse
+  // deviation, the scale, and one more like the deviation.
   const int64_t small = 4 * kColumns * int64_t{sizeof(float)};
   CHECK(kept_bytes(plain) >= 2 * kFloats + kOutput);
   CHECK(kept_bytes(after) >= kFloats + kOutput);
@@ -145,7 +145,7 @@ TEST(what_is_kept_of_a_wide_value_is_the_narrow_one_that_it_was_cast_from) {
 }
 
 TEST(a_value_of_two_large_ones_is_kept) {
-  // A sum with a residual would need both summands in memory instead.
+  // To compute the sum with the residual again, both summands would have to stay in memory.
   const auto function = [](Graph& graph, ValueId hidden) {
     const ValueId other = call(graph, "softmax", {hidden}, {{"axis", int64_t{-1}}});
     return call(graph, "relu", {call(graph, "add", {hidden, other})});
@@ -168,8 +168,8 @@ TEST(results_of_products_and_outputs_are_not_computed_again) {
 }
 
 TEST(what_is_computed_again_runs_where_it_is_needed) {
-  // Of several layers in a row only one has its activation in memory at a time: the peak grows
-  // by one value for each layer, not by two.
+  // Of several layers in a row only one has its activation in memory at any time, so the peak grows
+  // by one value for each layer instead of two.
   const auto peak = [](int layers, bool recomputes) {
     RootedGraph rooted;
     Graph& graph = rooted.graph;
@@ -193,7 +193,7 @@ TEST(what_is_computed_again_runs_where_it_is_needed) {
   const int64_t aligned = (kFloats + 255) / 256 * 256;
   const int64_t plain = peak(12, false) - peak(6, false),
                 recomputed = peak(12, true) - peak(6, true);
-  const int64_t outputs = 6 * 256;  // the sums
+  const int64_t outputs = 6 * 256;  // these bytes are the sums
   CHECK(plain >= 12 * aligned - outputs);
   CHECK(recomputed <= 6 * aligned + outputs);
 }

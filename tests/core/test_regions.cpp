@@ -1,4 +1,4 @@
-// Which nodes become regions of which kind, and that results stay: each region is run node by node.
+// Which nodes form regions, and of which kind? Results must stay: each region is run node by node.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -48,7 +48,8 @@ std::vector<std::string> names_of(const Graph& graph) {
 using Names = std::vector<std::string>;
 
 TEST(a_cast_that_widens_is_computed_by_each_region_that_reads_it) {
-  // As batch normalization in mixed precision: the statistics read all of x before it is moved.
+  // Batch normalization in mixed precision does this: the statistics read all of x before it is
+  // normalized.
   RootedGraph before;
   Graph& graph = before.graph;
   const ValueId x = graph.input("x", {DType::BFloat16, {6, 5}});
@@ -59,14 +60,14 @@ TEST(a_cast_that_widens_is_computed_by_each_region_that_reads_it) {
   before.outputs = {call(graph, "cast", {scaled}, to_dtype("bfloat16"))};
   const RootedGraph after = form_regions(before, with_limits(kLarge));
   CHECK(names_of(after.graph) == (Names{"cast+column_moments", "cast+subtract+multiply+cast"}));
-  CHECK_EQUAL(after.graph.nodes().size(), 2u);  // the wide copy is nowhere
+  CHECK_EQUAL(after.graph.nodes().size(), 2u);  // the copy in float32 is not a result of any node
   const std::vector<Region> regions = regions_of(after.graph);
   CHECK(regions[0].kind == RegionKind::Columns);
   CHECK(regions[1].kind == RegionKind::Map);
 }
 
 TEST(what_was_computed_in_wide_numbers_is_computed_again_of_narrow_ones) {
-  // The gradient reads what the forward pass normalized: of x, and of a mean for each row.
+  // The gradient reads what the forward pass normalized, which needs x and one mean for each row.
   RootedGraph before;
   Graph& graph = before.graph;
   const ValueId x = graph.input("x", {DType::BFloat16, {8, 6}});
@@ -104,7 +105,8 @@ TEST(sums_of_columns_join_what_they_sum_and_what_reads_the_same) {
 }
 
 TEST(sums_of_columns_of_what_rows_are_made_of_are_taken_together) {
-  // The gradients of layer normalization: of the input by rows, of shift and scale by columns.
+  // In the gradients of layer normalization that of the input needs rows, and those of shift and
+  // scale need columns.
   RootedGraph before;
   Graph& graph = before.graph;
   const ValueId gy = graph.input("gy", f32({8, 6})), z = graph.input("z", f32({8, 6}));
@@ -126,13 +128,13 @@ TEST(sums_of_columns_of_what_rows_are_made_of_are_taken_together) {
 }
 
 TEST(sums_of_columns_look_through_a_reshape) {
-  // A dense layer on sequences: its bias' gradient is a sum of the matrix that the product reads.
+  // In a dense layer on sequences the bias' gradient sums the matrix that the product reads.
   RootedGraph before;
   Graph& graph = before.graph;
   const ValueId x = graph.input("x", f32({2, 4, 5})), gy = graph.input("gy", f32({2, 4, 5}));
   const ValueId g = call(graph, "relu_grad", {gy, x});
   const ValueId matrix = call(graph, "reshape", {g}, {{"shape", Shape{8, 5}}});
-  // The sum over the first axis of (4, 10) is none of columns of five.
+  // The sum over the first axis of (4, 10) is not a sum of columns of five elements.
   const ValueId other = call(graph, "reshape", {g}, {{"shape", Shape{4, 10}}});
   before.outputs = {call(graph, "softmax", {matrix}, {{"axis", int64_t{-1}}}),
                     call(graph, "reduce_sum", {matrix}, over({0}, true)),
@@ -159,7 +161,7 @@ TEST(nothing_in_a_region_reads_its_sums_of_columns) {
   const ValueId x = graph.input("x", f32({6, 5}));
   const ValueId y = call(graph, "tanh", {x});
   const ValueId sum = call(graph, "reduce_sum", {y}, over({0}, false));
-  // Directly, and through a node outside.
+  // One reader reads the sum directly, the other through a node outside.
   const ValueId direct = call(graph, "subtract", {y, sum});
   const ValueId other = call(graph, "multiply", {y, call(graph, "exp", {sum})});
   before.outputs = {direct, other};
@@ -191,7 +193,8 @@ TEST(a_softmax_of_its_parts_is_one_region_of_rows) {
   CHECK_EQUAL(regions[0].columns, 5);
   CHECK_EQUAL(regions[0].rows, 12);
   testing::check_same_results(before, after);
-  // Where rows are not formed, or are longer than a device takes, the reductions stay.
+  // Where regions of rows are turned off, or rows are longer than the device allows, reductions
+  // stay.
   RegionLimits short_rows = kLarge;
   short_rows.max_row = 4;
   CHECK_EQUAL(count_nodes(form_regions(before, with_limits(short_rows)).graph, "reduce_sum"), 1u);
@@ -206,7 +209,8 @@ TEST(row_values_without_the_reduced_axes_come_back_by_a_reshape) {
   const ValueId shifted = call(graph, "add", {mean, graph.full(f32({}), 0.5)});
   const ValueId kept = call(graph, "reshape", {shifted}, {{"shape", Shape{4, 1}}});
   const ValueId centered = call(graph, "subtract", {x, kept});
-  // (4,) against (4, 4) goes along the columns: the mean of a row is none of a column.
+  // (4,) is broadcast along the columns of (4, 4), so the mean of a row does not belong to a
+  // column.
   before.outputs = {centered, call(graph, "multiply", {centered, mean}), mean};
   const RootedGraph after = form_regions(before, with_limits(kLarge));
   const std::vector<std::string> names = names_of(after.graph);
@@ -216,7 +220,7 @@ TEST(row_values_without_the_reduced_axes_come_back_by_a_reshape) {
 }
 
 TEST(a_last_axis_of_one_element_that_is_kept_makes_no_rows) {
-  // As global pooling of images with one channel.
+  // Global pooling of images with one channel does this.
   RootedGraph before;
   Graph& graph = before.graph;
   const ValueId x = graph.input("x", f32({2, 4, 1}));
@@ -265,13 +269,15 @@ TEST(batch_norm_and_its_gradient_become_parts_of_regions) {
     large += region.domain == Shape{8, 3, 5} ? 1 : 0;
     sums += region.kind == RegionKind::Columns ? 1 : 0;
   }
-  // Statistics; normalization and activation; the sums of the gradient; the gradient of x.
+  // The four are the statistics, normalization with activation, the sums of the gradient, and the
+  // gradient of x.
   CHECK_EQUAL(large, 4u);
   CHECK_EQUAL(sums, 2u);
   const auto expected = testing::results(before), received = testing::results(after);
   for (size_t i = 0; i < expected.size(); ++i) {
     for (size_t k = 0; k < expected[i].size(); ++k) {
-      // Numbers of order one, of at most ten operations, and sums of 24 of them.
+      // The numbers are of order one; each comes from at most ten operations and sums of 24 of
+      // them.
       CHECK_NEAR(expected[i][k], received[i][k], 4e-5 * (1.0 + std::abs(expected[i][k])));
     }
   }
@@ -301,11 +307,13 @@ TEST(regions_are_split_where_they_are_too_large) {
   testing::check_same_results(before, after);
 }
 
-// Values of one domain in three dtypes, of its rows and of its columns, beside products, softmaxes
-// and variables that are read, updated, swapped and assigned more than once.
+// Values of one domain in three dtypes, and values of its rows and of its columns. Beside them
+// stand products, softmaxes, and variables that are read, updated, swapped and assigned more than
+// once.
 class RandomNet {
  public:
-  // Also over squares, where rows and columns have one length, and with axes of one element.
+  // Some domains are squares, whose rows and columns have one length, and some have axes of one
+  // element.
   explicit RandomNet(unsigned seed, bool has_gradients = false)
       : num_rows_(seed % 4 == 1   ? 1
                   : seed % 4 == 2 ? 5
@@ -391,7 +399,7 @@ class RandomNet {
 
   void add(ValueId id) { values_.push_back(id); }
 
-  // A value that is kept in 16 bits and read by several in 32.
+  // Adds a value that is kept in 16 bits and that several nodes read in 32.
   void add_narrow(const char* dtype) {
     const ValueId narrow = call(graph(), "cast", {pick(values_)}, to_dtype(dtype));
     const ValueId wide = call(graph(), "cast", {tamed(narrow)}, to_dtype("float32"));
@@ -424,7 +432,7 @@ class RandomNet {
       graph().assign(second, old_first);
     } else {
       graph().assign(first, tamed(call(graph(), "add", {old_first, pick(values_)})));
-      add(old_first);  // readers of the old value may follow its update
+      add(old_first);  // nodes that read the old value may come after its update
     }
   }
 

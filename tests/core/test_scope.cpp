@@ -1,4 +1,4 @@
-// Where kernel calls belong.
+// A scope says which layer and which phase a kernel call belongs to.
 #include "core/profile/scope.h"
 
 #include "check.h"

@@ -1,4 +1,4 @@
-// Tapes: gradients of calls that run at once, what they keep, and how they end.
+// Tapes: the gradients of calls that run at once, what tapes keep, and how they end.
 #include <thread>
 
 #include "check.h"

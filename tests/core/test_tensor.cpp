@@ -54,7 +54,7 @@ TEST(scalars_of_every_dtype) {
               0x3f80);
   CHECK_EQUAL(*static_cast<uint16_t*>(Tensor::scalar(DType::Float16, 1, Device{}).data()), 0x3c00);
   CHECK_EQUAL(*static_cast<double*>(Tensor::scalar(DType::Float64, 0.1, Device{}).data()), 0.1);
-  const int64_t exact = (int64_t{1} << 53) + 1;  // not a double
+  const int64_t exact = (int64_t{1} << 53) + 1;  // a double can't hold this number
   CHECK_EQUAL(*static_cast<int64_t*>(Tensor::scalar(DType::Int64, exact, Device{}).data()), exact);
 }
 
@@ -70,7 +70,7 @@ TEST(views_share_memory_and_check_the_size) {
   CHECK_THROWS(ValueError, "(-2, -6)", a.view({-2, -6}));
   const Tensor empty = Tensor::empty({DType::Float32, {0, 3}}, Device{});
   CHECK(empty.view({3, 0}).shape() == Shape({3, 0}));
-  CHECK_THROWS(ValueError, "(0, -1)", empty.view({0, -1}));  // any extent would do
+  CHECK_THROWS(ValueError, "(0, -1)", empty.view({0, -1}));  // every extent would fit
 }
 
 TEST(strided_tensors_become_contiguous) {

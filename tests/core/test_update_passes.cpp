@@ -1,5 +1,5 @@
-// The passes at the end of a training step: updates that add up partial sums, of fusions whose
-// kernels make three of each, and updates of their own for the last gradients.
+// The passes at the end of a training step. One lets updates add up partial sums, of which the
+// kernels here make three; the other gives the last gradients updates of their own.
 #include <cstring>
 #include <functional>
 #include <string>
@@ -40,7 +40,7 @@ Attributes convolution(const Shape& kernel) {
           {"kernel_shape", kernel}};
 }
 
-// Variables and what their updates need.
+// The variables, and what their updates need.
 struct Step {
   RootedGraph rooted;
   Graph& graph = rooted.graph;
@@ -94,7 +94,7 @@ struct Step {
     for (size_t i = 0; i < values.size(); ++i) graph.assign(variables[i], values[i]);
   }
 
-  // All variables after two steps, which leave them as they were.
+  // The values of all variables after two steps. The variables are restored then.
   std::vector<std::vector<float>> trained(const RootedGraph& program_graph) const {
     std::vector<Tensor> inputs;
     std::mt19937 random(7);
@@ -135,14 +135,14 @@ struct Step {
   }
 };
 
-// Of a convolution (2, 6, 5, 2) -> (2, 4, 3, 4).
+// The convolution is (2, 6, 5, 2) -> (2, 4, 3, 4).
 ValueId kernel_gradient(Step& step) {
   const ValueId x = step.graph.input("x", f32({2, 6, 5, 2}));
   const ValueId gy = step.graph.input("gy", f32({2, 4, 3, 4}));
   return call(step.graph, "conv2d_wgrad", {x, gy}, convolution({3, 3, 2, 4}));
 }
 
-// Of kernel and bias, with 2 x 2 max pooling.
+// The gradients of kernel and bias of a convolution with 2 x 2 max pooling.
 std::vector<ValueId> pooled_gradients(Step& step, bool has_bias = true) {
   Graph& graph = step.graph;
   const ValueId x = graph.input("pooled_x", f32({2, 6, 6, 2}));
@@ -249,11 +249,12 @@ TEST(a_device_without_partial_sums_keeps_its_gradients) {
   step.train({3, 3, 2, 4}, kernel_gradient(step));
   step.update_with_sgd(0.0);
   CHECK_EQUAL(count_stacks(fold_partial_sums(step.rooted)), 0u);
-  const PassOptions whole = testing::with_cuda_fusions();  // kernels that make the sum at once
+  // these kernels make the whole sum themselves
+  const PassOptions whole = testing::with_cuda_fusions();
   CHECK_EQUAL(count_stacks(fold_partial_sums(apply_fusions(step.rooted, whole))), 0u);
 }
 
-// Gradients that are known after one product, two and three.
+// The gradients are known after one, two and three products.
 void train_in_turn(Step& step, int last) {
   ValueId x = step.graph.input("x", f32({3, 3}));
   const ValueId weight = step.graph.input("weight", f32({3, 3}));

@@ -1,4 +1,5 @@
-// Copies beside a device's work, on the CPU, where they are done at once: which rows go where.
+// Copies that run beside a device's work. On the CPU they are done at once; the tests check which
+// rows go where.
 #include "core/tensor/upload.h"
 
 #include <vector>
@@ -24,7 +25,7 @@ TEST(an_upload_copies_the_rows_that_it_is_told_and_no_others) {
   const Tensor source = rows({1, 2, 3, 4, 5, 6, 7, 8});
   const Tensor target = rows({0, 0, 0, 0, 0, 0, 0, 0});
   Upload upload{Device{}};
-  CHECK(upload.sent());  // nothing is under way
+  CHECK(upload.sent());  // no copy is under way
   upload.send({target}, {source}, 1, 2);
   upload.wait();
   CHECK(upload.sent());
@@ -47,7 +48,7 @@ TEST(an_upload_keeps_the_memory_of_its_copies) {
   }
   CHECK(!memory.expired());
   const Tensor other = rows({8, 9});
-  upload.send({target}, {other}, 0, 1);  // now nothing is under way from the first
+  upload.send({target}, {other}, 0, 1);  // no copy from the first array is under way any more
   CHECK(memory.expired());
   CHECK((values_of(target) == std::vector<int32_t>{8, 9}));
 }
