@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and settings that all tests share."""
 
 import ctypes
 import os
@@ -11,22 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# The tests prove the installed package. `python -m pytest` puts the checkout first on the import
+# The tests are of the installed package. `python -m pytest` puts the checkout first on the import
 # path, and the kerascnn/ folder there has no compiled core.
 _CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _CHECKOUT]
 
-# Tests that compare with Keras run it on PyTorch, and are skipped where either is not installed.
+# Tests that compare with Keras run it on PyTorch. They are skipped where either is not installed.
 os.environ.setdefault("KERAS_BACKEND", "torch")
-# On the CPU: its results are the reference for every device, and hold full float32.
+# Keras runs on the CPU: there it computes in full float32, which is the reference for every device.
 os.environ.setdefault("KERAS_TORCH_DEVICE", "cpu")
 
-# Float32 means float32 in the tests: read when kerascnn is imported.
+# The tests compute in full float32. kerascnn reads this variable when it is imported.
 os.environ.setdefault("KERASCNN_TF32", "0")
 
-# Fresh inputs in every run; the same ones again with the seed that the header shows.
+# Every run draws new inputs. The seed in the header of a run draws its inputs again.
 TEST_SEED = int(os.environ.get("KERASCNN_TEST_SEED") or secrets.randbits(31))
-# For the cases of modules, which are made before there are fixtures.
+# Some modules draw their cases when they are imported, before any fixture exists.
 os.environ["KERASCNN_TEST_SEED"] = str(TEST_SEED)
 
 CUDA_DEVICE = "cuda:0"
@@ -37,7 +37,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    # Without a GPU half of the tests are skipped: a line for each reason, not for each place.
+    # Without a GPU half of the tests are skipped, so the summary has one line for each reason.
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
     for reason, count in reasons.most_common():
@@ -48,7 +48,7 @@ def pytest_terminal_summary(terminalreporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def away_from_the_checkout(tmp_path_factory):
-    """`python -c` in a test imports from the working folder: it must not be the checkout either."""
+    """`python -c` in a test imports from the working folder, so that is not the checkout either."""
     before = Path.cwd()
     os.chdir(tmp_path_factory.mktemp("working_folder"))
     yield
@@ -57,12 +57,12 @@ def away_from_the_checkout(tmp_path_factory):
 
 @pytest.fixture
 def rng(request) -> np.random.Generator:
-    """Random numbers of this run's seed and this test's name, whatever else runs."""
+    """Returns a generator whose numbers depend only on the seed of the run and the test's name."""
     return np.random.default_rng([TEST_SEED, zlib.crc32(request.node.nodeid.encode())])
 
 
 def _reason_against(device: str) -> str | None:
-    """Why the device can't be used, or None."""
+    """Returns why the device cannot be used, or None if it can."""
     from kerascnn import _core
 
     for name, usable, description in _core.list_devices():
@@ -72,7 +72,7 @@ def _reason_against(device: str) -> str | None:
 
 
 def _check_device(device: str, test: str) -> None:
-    """Ends the run where the GPU has failed: nothing that follows would mean anything."""
+    """Ends the run if the GPU has failed, since no later result would mean anything."""
     from kerascnn import _core
 
     try:
@@ -83,7 +83,7 @@ def _check_device(device: str, test: str) -> None:
 
 @pytest.fixture
 def cuda_device(request):
-    """The first GPU; the test is skipped, with the reason, where there is none."""
+    """Gives the first GPU. Where there is none, the test is skipped and the reason is shown."""
     reason = _reason_against(CUDA_DEVICE)
     if reason is not None:
         pytest.skip(reason)
@@ -93,15 +93,15 @@ def cuda_device(request):
 
 @pytest.fixture(params=["cpu", CUDA_DEVICE])
 def device(request) -> str:
-    """Every device in turn."""
+    """Runs the test on every device in turn."""
     return "cpu" if request.param == "cpu" else request.getfixturevalue("cuda_device")
 
 
 @pytest.fixture(scope="session")
 def cuda_ptx():
-    """A function that compiles CUDA C++ with NVRTC, which needs no GPU, and returns the PTX.
+    """Returns a function that compiles CUDA C++ to PTX with NVRTC, which needs no GPU.
 
-    It takes the source, the name of its kernel, and a kind of device like "compute_90".
+    It takes the source, the name of its kernel, and a kind of device such as "compute_90".
     """
     nvrtc = _nvrtc()
 
@@ -132,7 +132,7 @@ def _nvrtc():
     folders = [Path(entry) / "nvidia" / "cu13" / "lib" for entry in sys.path]
     for folder in [f for f in folders if f.is_dir()]:
         for builtins in folder.glob("libnvrtc-builtins.so*"):
-            ctypes.CDLL(str(builtins))  # where NVRTC itself would not look
+            ctypes.CDLL(str(builtins))  # NVRTC does not search this folder itself.
         for library in folder.glob("libnvrtc.so.13"):
             return ctypes.CDLL(str(library))
     try:

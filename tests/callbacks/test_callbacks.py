@@ -1,4 +1,4 @@
-"""Each hook is called when Keras calls it, and the callbacks that ship do what they say."""
+"""Each hook is called when Keras calls it, and the callbacks that ship do what they promise."""
 
 import numpy as np
 import pytest
@@ -85,7 +85,7 @@ def test_logs_of_batches_are_the_means_so_far():
 
     model.fit(x, y, batch_size=4, shuffle=False, callbacks=[Batches()], verbose=0)
     expected = [np.square(y[: 4 * n]).mean() for n in (1, 2, 3)]
-    # float32 sums over 12 samples
+    # The loss is a float32 sum over 12 samples.
     np.testing.assert_allclose([log["loss"] for log in losses], expected, rtol=2e-6)
 
 
@@ -175,7 +175,8 @@ def test_early_stopping_warns_of_names_that_are_not_there():
 
 def test_early_stopping_with_a_baseline_and_a_late_start():
     model, x, y = model_and_data(learning_rate=0.0)
-    # Without shuffling every epoch adds the same numbers in the same order: the losses are equal.
+    # Without shuffling, every epoch adds the same numbers in the same order, so the losses are
+    # equal.
     stop = callbacks.EarlyStopping(monitor="loss", baseline=0.0, patience=3)
     history = model.fit(x, y, epochs=9, shuffle=False, callbacks=[stop], verbose=0)
     assert len(history.epoch) == 3
@@ -226,7 +227,7 @@ def test_terminate_on_nan_can_raise():
 
 
 class Saves:
-    """Stands in for `save_weights`, to see the names only."""
+    """Replaces `save_weights` of a model and notes the paths that it is called with."""
 
     def __init__(self, model):
         self.paths = []

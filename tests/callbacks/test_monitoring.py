@@ -1,4 +1,4 @@
-"""What callbacks leave behind: files of TensorBoard, backups, requests to a server."""
+"""What callbacks leave behind: TensorBoard files, backups, requests to a server."""
 
 import gzip
 import http.server
@@ -109,7 +109,7 @@ def test_tensorboard_shows_graph_histograms_and_images(tmp_path, data):
 
 
 def decode_png(data):
-    """Gray pixels of a PNG file without filters."""
+    """Returns the gray pixels of a PNG file whose rows have no filter."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     place, parts = 8, {}
     while place < len(data):
@@ -126,7 +126,7 @@ def decode_png(data):
 
 
 def profiled(folder):
-    """Each profile's kernels as (layer, phase, op), in the order of the profiles."""
+    """Returns the kernels of each profile as (layer, phase, op), in the order of the profiles."""
     runs = sorted((folder / "plugins" / "profile").glob("*"))
     traces = []
     for run in runs:
@@ -141,7 +141,7 @@ def profiled(folder):
 
 
 def test_tensorboard_profiles_the_batches_it_is_told(tmp_path, data):
-    """In an epoch of 3 batches the 5th is the second of the next one; 4 to 6 are three of them."""
+    """Batch 5 lies in the second epoch of 3 batches; batches 4 to 6 are a profile of three."""
     x, y = data
     pytest.importorskip("tensorboard")
     with keras.device("cpu"):
@@ -155,7 +155,7 @@ def test_tensorboard_profiles_the_batches_it_is_told(tmp_path, data):
     assert one.count(("net/conv", "backward", "conv2d_wgrad")) == 1
     assert any("net/out" in layer and phase == "backward" for layer, phase, _ in one)
     assert any(phase == "update" for _, phase, _ in one)
-    assert sorted(3 * one) == sorted(three)  # each batch is a run of the same program
+    assert sorted(3 * one) == sorted(three)  # Every batch runs the same program.
     assert sorted(profiled(tmp_path / "text")[0]) == sorted(one)
 
 
@@ -170,7 +170,7 @@ def test_tensorboard_profiles_nothing_by_default_or_after_the_end(tmp_path, data
 
 
 def test_tensorboard_writes_a_profile_that_training_ended_early(tmp_path, data):
-    """Twice within a second too: each has a folder of its own."""
+    """This holds for two profiles within one second too: each has its own folder."""
     x, y = data
     pytest.importorskip("tensorboard")
     with keras.device("cpu"):
@@ -195,7 +195,8 @@ def test_tensorboard_warns_where_another_trace_records(tmp_path, data):
             history = model.fit(x, y, batch_size=8, verbose=0, callbacks=[board])
     assert np.isfinite(history.history["loss"]).all()
     assert not (tmp_path / "plugins").exists()
-    assert any("conv" in row["layer"] for row in outer.rows)  # which went on to its end
+    # The outer trace continued to its end.
+    assert any("conv" in row["layer"] for row in outer.rows)
 
 
 def test_tensorboard_ends_the_trace_of_a_training_that_failed(tmp_path, data):
@@ -268,7 +269,7 @@ def test_an_interrupted_training_ends_with_the_weights_of_one_that_was_not(tmp_p
     second.set_weights([np.zeros_like(w) for w in start])
     history = train(second, data, callbacks.BackupAndRestore(folder))
     assert history.epoch == [2, 3]
-    # The same programs on the same numbers: no rounding differs.
+    # The same programs run on the same numbers, so the rounding is the same.
     assert history.history["loss"] == expected[2:]
     for ours, theirs in zip(second.get_weights(), whole.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -361,6 +362,7 @@ def test_remote_monitor_sends_logs(server, data, as_json):
 
 
 def test_remote_monitor_without_a_server():
-    monitor = callbacks.RemoteMonitor("http://127.0.0.1:9")  # the port of "discard"
+    # This is the port of the "discard" service.
+    monitor = callbacks.RemoteMonitor("http://127.0.0.1:9")
     with pytest.warns(UserWarning, match="RemoteMonitor could not send"):
         monitor.on_epoch_end(0, {"loss": 1.0})

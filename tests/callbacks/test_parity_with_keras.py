@@ -16,11 +16,11 @@ import kerascnn
 keras = pytest.importorskip("keras")
 MODULES = (kerascnn, keras)
 
-# What Keras itself warns of when its variables become arrays.
+# Keras causes this warning when NumPy converts its variables.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 EXAMPLES = settings(max_examples=20, deadline=None)
-# Few values, so that equal ones and differences of just min_delta come up.
+# There are few values, so that equal ones and differences of exactly min_delta occur.
 values = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 2.0])
 sequences = st.lists(values, min_size=1, max_size=12)
 
@@ -32,13 +32,13 @@ def models():
         model = module.Sequential([module.Input((2,)), module.layers.Dense(1)])
         model.compile(module.optimizers.SGD(0.5), "mse", metrics=["mae", "accuracy"])
         x = np.zeros((2, 2), "float32")
-        model.fit(x, np.zeros((2, 1)), verbose=0)  # Keras finds its metrics after a first step
+        model.fit(x, np.zeros((2, 1)), verbose=0)  # Keras creates its metrics in the first step.
         made.append(model)
     return made
 
 
 def epochs(model, callback, logs, stop=True):
-    """The logs after each epoch, until the callback stops training; and what was warned of."""
+    """Returns the logs of each epoch until the callback stops training, and the warnings."""
     model.stop_training = False
     callback.set_params({"verbose": 0, "epochs": len(logs), "steps": 1})
     callback.set_model(model)
@@ -358,7 +358,7 @@ def test_swap_ema_weights(module):
     keep = module.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: kept.append(model.get_weights()[0].copy())
     )
-    # Weights and averages by hand, of whole batches.
+    # The weights and their averages are computed by hand, over whole batches.
     w, b = np.array([[1.0], [2.0]]), np.array([0.5])
     average, expected = [w, b], []
     for step in range(3):
@@ -374,7 +374,7 @@ def test_swap_ema_weights(module):
             validation_data=(x, y),
         )  # fmt: skip
         result = model.get_weights()[0]
-    # Three steps of a few operations each in float32.
+    # The tolerance covers three steps of a few float32 operations each.
     np.testing.assert_allclose(kept, expected, rtol=1e-5)
     np.testing.assert_allclose(result, expected[-1], rtol=1e-5)
     model.compile("sgd", "mse")

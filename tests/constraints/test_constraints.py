@@ -1,4 +1,4 @@
-"""Constraints against Keras, by themselves and after updates."""
+"""Constraints give Keras' results when they are called and after updates of a model."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_values_and_configurations_are_those_of_keras(configuration, seed):
     w = np.random.default_rng(seed).normal(size=(3, 2, 4, 2)).astype("float32")
     w[0, :, 0] = 0.0
     expected = other.ops.convert_to_numpy(theirs(other.ops.convert_to_tensor(w)))
-    # A root, a sum of up to 24 squares and a quotient, each rounded to 6e-8.
+    # A result is a root, a sum of up to 24 squares and a quotient, each rounded to 6e-8.
     np.testing.assert_allclose(own(w).numpy(), expected, rtol=2e-6, atol=1e-7)
     assert own.get_config() == theirs.get_config()
     assert constraints.serialize(own) == other.constraints.serialize(theirs)
@@ -91,8 +91,8 @@ def test_layers_hold_their_constraints_in_training(device):
     for module, model in ((keras, own), (other, theirs)):
         model.compile(module.optimizers.SGD(0.1), "mse")
         model.fit(x, y, batch_size=8, epochs=3, shuffle=False, verbose=0)
-    # Twelve steps through convolution and batch statistics in float32, of which rounding errors of
-    # 1e-6 grow with each.
+    # There are twelve float32 steps through convolution and batch statistics. Each step enlarges
+    # rounding errors of 1e-6.
     for a, b in zip(own.get_weights(), theirs.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
     kernel, bias = own.layers[-1].get_weights()

@@ -1,4 +1,4 @@
-"""An op of one's own, by one line."""
+"""A custom op that several tests use, defined by one line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ops that several of these tests use."""
+"""Custom ops that several tests share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def softsign_in_numpy(x):
 
 
 def row_sums(name="row_sums", body="y[row] = sum;", threads=64, **options):
-    """Sums along the last axis of a matrix, by a kernel; NumPy on a CPU."""
+    """Returns an op that sums a matrix along its last axis: a kernel on a GPU, NumPy on a CPU."""
     source = f"""
         __global__ void row_sums(const x_t* x, y_t* y, int64_t rows, int64_t columns) {{
           const int64_t row = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;

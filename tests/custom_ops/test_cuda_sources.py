@@ -1,4 +1,4 @@
-"""The CUDA sources of ops compile, wherever NVRTC is: no GPU is needed for that."""
+"""The CUDA sources of custom ops compile wherever NVRTC is installed, also without a GPU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_expressions(cuda_ptx, dtype, kind):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_numbers_have_the_type_of_elements(cuda_ptx, dtype):
-    """In C++, 2.5 alone would make double of a float expression."""
+    """In C++ a plain 2.5 would turn a float expression into a double one."""
     op = ops.custom_op("numbers", "x / 2.5 + 1e-3 * exp(x) - .5")
     source = _core.op_cuda_source(op._key, [(dtype, (8,))])
     ptx = cuda_ptx(source, "numbers_forward", "compute_90")

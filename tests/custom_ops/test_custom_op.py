@@ -1,4 +1,4 @@
-"""Ops of one's own: at once, under tapes, and how they are defined."""
+"""Custom ops: their definitions, calls that run at once, and gradients on tapes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TestCalls:
         np.testing.assert_allclose(y.numpy(), t * t * (3 - 2 * t), atol=1e-15)
 
     def test_numbers_have_the_elements_type(self, device):
-        """1 / 2 is a half, and nothing is computed in double for float32."""
+        """1 / 2 is a half, and float32 expressions are not computed in double."""
         half = ops.custom_op("half_of", "1 / 2 * x + 0x10 * 0 + 1e-3")
         with keras.device(device):
             assert half([4.0]).numpy()[0] == np.float32(2) + np.float32(1e-3)
@@ -169,7 +169,7 @@ class TestGradients:
         f = lambda x: np.square(softsign_in_numpy(x)).sum()  # noqa: E731
         h = 1e-5
         numerical = (f(x + h * direction) - f(x - h * direction)) / (2 * h)
-        # Central differences lose h^2 and the roundings over h: about 1e-10 of the terms.
+        # Central differences lose h^2 and the rounding divided by h: about 1e-10 of the terms.
         assert abs(slope - numerical) < 1e-8 * np.linalg.norm(direction) * 5
 
     def test_gradients_of_broadcast_inputs_are_summed(self, device, rng):
@@ -220,7 +220,7 @@ class TestGradients:
             assert slope.numpy().tolist() == [6.0]
 
     def test_a_result_of_integers_beside_one_of_floats(self, device):
-        """Only the floating one has a gradient, for kernels and for functions."""
+        """Only the floating result has a gradient. This holds for kernels and for functions."""
         kernel = ops.KernelSource(
             "__global__ void f(const x_t* x, y_t* y, at_t* at, int64_t n) {\n"
             "  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;\n"
@@ -258,7 +258,7 @@ class TestGradients:
 
 class TestDefinitions:
     def test_an_op_of_the_same_name_is_another_op(self, device):
-        """As in a notebook cell that is changed and run again."""
+        """This happens when a notebook cell is changed and run again."""
         with keras.device(device):
             x = ops.convert_to_tensor([2.0])
             first = ops.custom_op("redefined", "x + 1")
@@ -325,7 +325,7 @@ class TestDefinitions:
         assert kept[0].tolist() == [0.0]
 
     def test_threads(self, softsign, device):
-        """NumPy functions take Python's lock inside of kernels; nobody waits for ever."""
+        """NumPy functions take Python's lock inside kernels; no thread may wait forever."""
         slow = ops.custom_op("slow", cpu=lambda x: np.sort(x)[::-1].copy())
         failed = []
 

@@ -1,4 +1,4 @@
-"""The code of docs/custom_ops.md runs, and gives what its comments say."""
+"""The code in docs/custom_ops.md runs and gives the results that its comments state."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ops of one's own that don't compile, don't fit their inputs, or write beside their outputs."""
+"""Errors of custom ops that do not compile, do not fit their inputs, or write out of bounds."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class TestErrors:
                     shared_memory=1 << 30,
                 )
                 ops.custom_op("much_memory", kernel)(x)
-            assert ops.sum(x).numpy() == 12.0  # the device works
+            assert ops.sum(x).numpy() == 12.0  # The device still works.
 
     def test_what_functions_return(self):
         with keras.device("cpu"):
@@ -215,7 +215,7 @@ with keras.device(sys.argv[3]):
 
 
 class TestChecks:
-    """KERASCNN_CHECK_KERNELS=1."""
+    """KERASCNN_CHECK_KERNELS=1 finds kernels that write out of bounds."""
 
     def run(self, first, extra, device):
         done = subprocess.run(
@@ -239,7 +239,8 @@ class TestChecks:
         for text in (at_once, in_fit):
             assert "custom_op overrun: the kernel custom overrun" in text
         assert f"wrote out of bounds: {place} output 0" in at_once
-        # Of the numbers of a fit, one byte in 256 is by chance what was there.
+        # The numbers in a fit are arbitrary: one byte in 256 happens to equal what was there
+        # before, so the error may name a byte nearby.
         in_any_number = re.sub("^[48]", "[1-8]", place)
         assert re.search(f"wrote out of bounds: {in_any_number} output 0", in_fit)
         assert "(float32 (3, 5))" in at_once
@@ -250,7 +251,7 @@ class TestChecks:
 
 
 def test_ops_that_nobody_uses_let_go_of_tensors():
-    """A definition stays until the process ends; what is computed with it does not."""
+    """A definition stays until the process ends; the tensors that it computed do not."""
     op = ops.custom_op("forgetful", "x * 2", "dy * 2")
     x = keras.Variable([1.0, 2.0])
     with keras.GradientTape() as tape:

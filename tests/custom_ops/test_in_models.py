@@ -1,4 +1,4 @@
-"""Ops of one's own in fit and in saved models, and before pooling."""
+"""Custom ops in fit, in saved models, and before pooling."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TestModels:
             for activation in (softsign, "softsign"):
                 model = small_model(activation)
                 histories.append(model.fit(*batches, batch_size=16, epochs=3, verbose=0).history)
-        # The same arithmetic in another order: some roundings of float32 over 15 steps.
+        # The order of the arithmetic differs, which leaves a few float32 roundings over 15 steps.
         np.testing.assert_allclose(histories[0]["loss"], histories[1]["loss"], rtol=1e-5)
 
     def test_fit_is_captured_in_a_graph(self, softsign, cuda_device, batches):
@@ -117,7 +117,7 @@ class TestModels:
 
 
 class TestPooling:
-    """An increasing function of what is pooled, in place of pooling the function."""
+    """An increasing function before max pooling moves behind it, where there are fewer elements."""
 
     def program(self, op, device, pads=(0, 0, 0, 0), strides=(2, 2)):
         graph = _core.Graph()
@@ -151,7 +151,7 @@ class TestPooling:
             program.run([_core.from_numpy(x, device) for x in given])
             results[optimize] = [y.numpy() for y in program.outputs()]
         for moved, plain in zip(results[True], results[False], strict=True):
-            # Sums in another order: roundings of float64.
+            # The sums have another order, so float64 rounding differs.
             np.testing.assert_allclose(moved, plain, rtol=1e-11, atol=1e-12)
 
     def test_it_is_computed_on_the_pooled_elements(self, device):

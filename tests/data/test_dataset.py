@@ -1,4 +1,4 @@
-"""Data sets put together of steps: which elements come, in which order, and how often."""
+"""Data sets: which elements they give, in which order, and how often."""
 
 import doctest
 import importlib
@@ -22,7 +22,7 @@ def numbers(dataset):
 
 
 def counted(n):
-    """The numbers up to n, of a source that cannot be asked for one by its place."""
+    """Returns the numbers below n from a source that has no access by index."""
     return Dataset.from_generator(lambda: (np.int64(i) for i in range(n)))
 
 
@@ -84,7 +84,7 @@ def test_shuffle(source, window):
     passes = [numbers(dataset) for _ in range(4)]
     assert all(sorted(found) == list(range(n)) for found in passes)
     for found in passes:
-        # An element cannot come before the window has reached it.
+        # An element cannot come before the window of the shuffle has reached it.
         assert all(x - i < (window or n) for i, x in enumerate(found))
     again = source(n).shuffle(window, seed=5)
     assert [numbers(again) for _ in range(4)] == passes

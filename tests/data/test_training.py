@@ -1,4 +1,4 @@
-"""Models trained, evaluated and adapted on data sets, as on the arrays in them."""
+"""Models train, evaluate and adapt on data sets as they do on the arrays in them."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,8 @@ def test_the_same_as_with_arrays(data, device, by_threads):
             dataset = dataset.map(lambda x, y: (x, y), num_parallel_calls=2).prefetch(AUTOTUNE)
         model = model_of(start)
         found = model.fit(dataset, validation_data=dataset, epochs=3, verbose=0).history
-        # The same kernels on the same batches, but sums over an epoch may be in another program.
+        # The same kernels run on the same batches, but sums over an epoch may run in another
+        # program.
         for name, values in expected.items():
             np.testing.assert_allclose(found[name], values, rtol=1e-5)
         np.testing.assert_allclose(

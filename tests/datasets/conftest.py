@@ -7,7 +7,7 @@ from .helpers import running_server
 
 @pytest.fixture(autouse=True)
 def no_real_home_or_network(monkeypatch, tmp_path):
-    """Each test gets an empty cache; nothing reads the user's files or leaves this machine."""
+    """Gives each test an empty cache; no test reads the user's files or uses the network."""
     home = tmp_path / "home"
     home.mkdir()
     sets = ("MNIST", "FASHION_MNIST", "CIFAR10", "CIFAR100")

@@ -1,4 +1,4 @@
-"""Small data sets in every form that the loaders read, and a web server on the loopback device."""
+"""Small data sets in every form that the loaders read, and a local web server."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def sha256(data):
 
 
 class Server:
-    """Serves `content` (path to bytes), noting each request; see `cut_after` and `announce`."""
+    """Serves `content` (path to bytes) and notes each request; see `cut_after` and `announce`."""
 
     def __init__(self):
         self.content: dict[str, bytes] = {}
         self.requests: list[str] = []
-        self.cut_after: int | None = None  # bytes after which the connection is closed
-        self.announce = True  # whether to send Content-Length
+        self.cut_after: int | None = None  # After this many bytes the server closes the connection.
+        self.announce = True  # If False, the server sends no Content-Length.
         self.address = ""
 
 

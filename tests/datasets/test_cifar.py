@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100: both published forms, in folders and archives, and files that lie."""
+"""CIFAR-10 and CIFAR-100 from folders and archives, in both published forms and damaged."""
 
 import gzip
 import io
@@ -22,7 +22,7 @@ MODULES = {"cifar10": cifar10, "cifar100": cifar100}
 
 
 def batches(name, seed=0):
-    """For each file: pixels, fine labels, coarse labels (as the only ones of CIFAR-10)."""
+    """Returns (pixels, fine labels, coarse labels) for each file; CIFAR-10 has only coarse ones."""
     rng = np.random.default_rng(seed)
     made = {}
     for i, stem in enumerate(STEMS[name]):
@@ -37,7 +37,7 @@ def batches(name, seed=0):
 
 
 def python_two_pickle(content):
-    """As Python 2 wrote it, which the published files come from: byte strings without a class."""
+    """Pickles `content` as Python 2 did for the published files: byte strings without a class."""
     out = [b"\x80\x02}("]
     for key, value in content.items():
         out.append(b"U" + bytes([len(key)]) + key)
@@ -57,7 +57,7 @@ def python_two_pickle(content):
 
 
 def contents(name, form, made=None):
-    """The bytes of each file."""
+    """Returns the bytes of each file."""
     files = {}
     for stem, (pixels, fine, coarse) in (made or batches(name)).items():
         if form == "bytes":
@@ -134,7 +134,7 @@ def test_channels_first(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_keras_reads_the_same(tmp_path):
-    """Its reader, on a file as Python 2 wrote it."""
+    """Keras' reader reads a file in the format of Python 2's pickle."""
     keras_cifar = pytest.importorskip("keras.src.datasets.cifar")
     files = contents("cifar10", "py2")
     path = write(tmp_path / "data", files)
@@ -146,7 +146,7 @@ def test_keras_reads_the_same(tmp_path):
 
 @pytest.fixture
 def published(monkeypatch, server):
-    """Small stand-ins for the published archives, served from the loopback device."""
+    """Serves small stand-ins for the published archives from the loopback device."""
     for name, module in MODULES.items():
         data = archive_of(contents(name, "py2"))
         file = module._SOURCE.files[0].name
@@ -256,7 +256,7 @@ def test_bad_bytes(tmp_path):
 
 
 def test_damaged_pickles_never_end_in_anything_else(tmp_path, rng):
-    """Flipped bits and cuts: an error that names the file, or numbers that are labels or pixels."""
+    """Flipped bits and cuts give an error that names the file, or valid labels and pixels."""
     files = contents("cifar10", "py2")
     good = files["test_batch"]
     layout = cifar10._LAYOUT
@@ -264,7 +264,7 @@ def test_damaged_pickles_never_end_in_anything_else(tmp_path, rng):
     refused = 0
     for i in range(150):
         data = bytearray(good)
-        # The frame around the pixels is where damage matters.
+        # Damage in the pixels cannot be seen. Half of the flips are in the frame around them.
         edge = 250 if i % 2 else len(data)
         at = int(rng.integers(0, edge))
         data[at] ^= 1 << int(rng.integers(0, 8))

@@ -22,10 +22,10 @@ def test_standard_split():
 def test_it_is_the_published_data():
     (x_train, y_train), (x_test, y_test) = digits.load_data()
     labels = np.concatenate([y_train, y_test])
-    # The class counts that UCI publishes for the test part.
+    # UCI publishes these class counts for the test part.
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     assert labels[:10].tolist() == list(range(10))
-    # The first image, a zero, as printed in the source.
+    # This is the first image, a zero, as it is printed in the source.
     assert x_train[0].tolist() == [
         [0, 0, 5, 13, 9, 1, 0, 0],
         [0, 0, 13, 15, 10, 15, 5, 0],
@@ -43,8 +43,8 @@ SUM_OF_PIXELS = 561718
 
 
 def test_images_look_like_their_labels():
-    # Every image nearest to the mean of its own class: 90 % and more on real digits, 10 % if
-    # images and labels were out of step.
+    # Each image is assigned to the nearest class mean. That is right for at least 90 % of real
+    # digits, and for 10 % if images and labels do not belong together.
     (x_train, y_train), (x_test, y_test) = digits.load_data()
     means = np.stack([x_train[y_train == k].mean(axis=0).ravel() for k in range(10)])
     distances = ((x_test.reshape(-1, 1, 64).astype(float) - means) ** 2).sum(axis=2)

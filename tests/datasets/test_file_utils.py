@@ -1,4 +1,4 @@
-"""Downloading and storing: whole files or none."""
+"""A download or a written file is complete, or it does not exist."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from kerascnn.utils.file_utils import RemoteFile, atomic_file, download, file_sh
 
 from .helpers import files_below, sha256
 
-BODY = bytes(range(256)) * 4000  # 1 MB, several chunks
+BODY = bytes(range(256)) * 4000  # 1 MB comes in several chunks.
 
 
 @pytest.fixture
@@ -28,12 +28,13 @@ def test_download(remote, tmp_path, capsys):
     assert is_intact(target, remote)
     output = capsys.readouterr()
     assert output.out == ""
-    # Not a terminal: one line of plain text without control characters.
+    # The output is no terminal, so it is one line of plain text without control characters.
     assert output.err == f"Downloading file.bin (1.0 MB) from {remote.urls[0]}\n"
 
 
 def test_download_draws_a_bar_on_a_terminal(remote, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # makes rich take the captured stream for a terminal
+    # With this variable rich takes the captured stream for a terminal.
+    monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -96,7 +97,7 @@ def test_next_address_is_tried(remote, server, tmp_path):
 
 
 def test_every_failure_is_told(remote, server, tmp_path):
-    # Port 1 of the loopback device: nothing listens there.
+    # Nothing listens on port 1 of the loopback device.
     urls = (f"{server.address}/missing.bin", "http://127.0.0.1:1/file.bin")
     with pytest.raises(ConnectionError) as info:
         download(remote._replace(urls=urls), tmp_path / "file.bin")
@@ -136,7 +137,8 @@ def test_two_writers_do_not_mix(tmp_path):
     with atomic_file(target) as first, atomic_file(target) as second:
         first.write(b"first")
         second.write(b"second")
-    assert target.read_bytes() == b"first"  # renamed last
+    # The new file replaces the old one only when it is complete.
+    assert target.read_bytes() == b"first"
     assert files_below(tmp_path) == ["file"]
 
 

@@ -1,4 +1,4 @@
-"""Folders of IDX files and .npz archives: what is read, and what is refused with which words."""
+"""Folders of IDX files and .npz archives: what is read, and what is refused with which error."""
 
 import gzip
 import os
@@ -18,7 +18,7 @@ TRAIN_LABELS = "train-labels-idx1-ubyte"
 
 
 def real_mnist():
-    # Taken when the module is imported, before a fixture hides the environment.
+    # This runs when the module is imported, before a fixture hides the environment.
     repository = Path(__file__).resolve().parents[2]
     named = os.environ.get("KERASCNN_MNIST")
     beside = repository.parent / "shared" / "datasets" / "mnist"
@@ -48,7 +48,7 @@ def test_folder_with_dots_in_the_names_and_mixed_compression(tmp_path):
 
 
 def test_compression_is_told_by_content(tmp_path):
-    # Browsers unpack .gz files and keep the name.
+    # Browsers unpack .gz files and keep their names.
     arrays = small_arrays()
     folder = write_folder(tmp_path / "data", arrays, compress=False)
     for file in list(folder.iterdir()):
@@ -81,7 +81,7 @@ def test_real_mnist():
     (x_train, y_train), (x_test, y_test) = mnist.load_data(REAL_MNIST)
     assert (x_train.shape, y_train.shape) == ((60000, 28, 28), (60000,))
     assert (x_test.shape, y_test.shape) == ((10000, 28, 28), (10000,))
-    # The published mean and deviation of the training pixels, 0.1307 and 0.3081 of 255.
+    # The published mean and standard deviation of the training pixels are 0.1307 and 0.3081 of 255.
     assert abs(x_train.mean() / 255 - 0.1307) < 5e-5
     assert abs(x_train.std() / 255 - 0.3081) < 5e-5
     assert np.bincount(y_test).tolist() == [
@@ -98,7 +98,7 @@ def test_missing_files_are_named(tmp_path):
     message = str(info.value)
     assert str(folder) in message
     assert f"missing: {TRAIN_LABELS}[.gz];" in message
-    assert "t10k-images-idx3-ubyte.gz" in message  # what the folder does have
+    assert "t10k-images-idx3-ubyte.gz" in message  # The message lists what the folder does contain.
 
 
 def test_empty_folder(tmp_path):
@@ -182,7 +182,7 @@ def test_label_count_and_range(tmp_path):
 
 
 def test_read_idx_of_every_truncation(tmp_path):
-    # No prefix of a file may be taken for the file, whatever the cut goes through.
+    # A file that was cut anywhere must never be read as if it were complete.
     data = idx_bytes(np.arange(6, dtype=np.uint8))
     path = tmp_path / "labels"
     for cut in range(len(data)):
@@ -277,8 +277,8 @@ def test_npz_with_bytes_after_its_end(tmp_path):
 
 
 def test_npz_with_flipped_bits(tmp_path):
-    # Wherever a byte flips, the result is an error or the unharmed data (zip has fields that
-    # readers ignore), never other pixels or labels and never another kind of exception.
+    # A flipped byte gives an error, or the correct data where readers ignore the field. It never
+    # gives other pixels or labels, nor another kind of exception.
     arrays = small_arrays()
     good = npz_bytes(tmp_path)
     path = tmp_path / "own.npz"
@@ -303,7 +303,7 @@ def test_npz_that_is_encrypted_is_refused(tmp_path):
     data = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as archive:
         start = archive.start_dir
-    data[start + 8] |= 1  # the flag "encrypted" of the first entry in the directory
+    data[start + 8] |= 1  # This sets the flag "encrypted" of the first entry in the directory.
     data[6] |= 1
     path.write_bytes(data)
     with pytest.raises(ValueError, match="encrypted"):

@@ -22,7 +22,7 @@ from .helpers import (
 
 @pytest.fixture
 def published(monkeypatch, server, tmp_path):
-    """Small stand-ins for the published data sets, served from the loopback device."""
+    """Serves small stand-ins for the published data sets from the loopback device."""
     arrays = small_arrays(seed=1)
     archive = write_npz(tmp_path / "published.npz", arrays).read_bytes()
     server.content["/mnist.npz"] = archive
@@ -70,7 +70,8 @@ def test_default_cache_is_in_the_home_folder(published, monkeypatch, no_real_hom
 
 def test_fashion_mnist_from_its_second_mirror(published, server, no_real_home_or_network):
     check_same(fashion_mnist.load_data(), published)
-    assert len(server.requests) == 8  # each of four files: 404 from the first, found at the second
+    # Each of four files is requested twice: the first address answers 404.
+    assert len(server.requests) == 8
     check_same(fashion_mnist.load_data("fashion-mnist"), published)
     assert len(server.requests) == 8
     names = [f"kerascnn/datasets/fashion-mnist/{name}.gz" for name in IDX_NAMES.values()]
@@ -105,7 +106,7 @@ def test_damaged_cache_without_network_says_so(published, server, no_real_home_o
     server.content.clear()
     with pytest.raises(ConnectionError, match="the copy there is damaged"):
         mnist.load_data()
-    assert cached.read_bytes() == b"half"  # left for the user to look at
+    assert cached.read_bytes() == b"half"  # The file stays, so that the user can look at it.
 
 
 def test_keras_cache_is_used_when_valid(published, server, monkeypatch, no_real_home_or_network):
@@ -143,7 +144,7 @@ def test_environment_variable(published, server, monkeypatch, tmp_path, module, 
         write_npz(place, arrays)
     monkeypatch.setenv(variable, str(place))
     check_same(module.load_data(), arrays)
-    # What is asked for by name is not overridden by the variable.
+    # The variable does not override a path that the caller names.
     own = small_arrays(seed=3)
     check_same(module.load_data(write_folder(tmp_path / "own", own)), own)
     assert server.requests == []
@@ -179,7 +180,7 @@ def test_absolute_path_that_does_not_exist(published, server, tmp_path):
     ],
 )
 def test_offline(no_real_home_or_network, module, title, variable):
-    # With the real addresses, which the fixture makes unknown: as on a machine without network.
+    # The fixture makes the real addresses unknown, as on a machine without a network.
     with pytest.raises(ConnectionError) as info:
         module.load_data()
     message = str(info.value)

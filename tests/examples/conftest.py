@@ -10,7 +10,7 @@ from .scripts import BENCHMARKS
 
 @pytest.fixture
 def module(monkeypatch):
-    """Imports a module of the benchmarks, which are scripts side by side and no package."""
+    """Imports a module of the benchmarks, which are scripts in one folder and not a package."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     before = set(sys.modules)
 

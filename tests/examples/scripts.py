@@ -1,4 +1,4 @@
-"""How scripts of the repository are run by tests."""
+"""How tests run the scripts of the repository."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The benchmarks' command lines on a little data: what they print, write and leave out."""
+"""The benchmarks' command lines on small data: what they print, write and leave out."""
 
 import json
 import math
@@ -26,7 +26,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def comparison(data, tmp_path_factory):
-    """kerascnn and a peer that can't be imported: printed text, document, and its file."""
+    """Compares kerascnn with a peer that cannot be imported; returns text, document and file."""
     folder = tmp_path_factory.mktemp("comparison")
     (folder / "jax").mkdir()
     (folder / "jax" / "__init__.py").write_text("raise ImportError('not here')\n")
@@ -116,7 +116,7 @@ def test_chart_of_a_comparison(comparison, tmp_path):
     run(BENCHMARKS / "chart.py", source, second, "-o", output)
     root = ElementTree.parse(output).getroot()
     titles = [element.text for element in root.iter(f"{SVG}title")]
-    # kerascnn twice in each panel, and the faster PyTorch in one.
+    # kerascnn appears twice in each panel, and the faster of PyTorch's two rows in one panel.
     assert len(titles) == 5
     assert titles.count("torch, net B: 60.0 ms") == 1
     texts = [element.text for element in root.iter(f"{SVG}text")]
@@ -153,7 +153,7 @@ def test_ratio_to_the_best(module):
     assert report.ratio(found, "A", report.is_peer) == pytest.approx(0.4)
     assert report.ratio(found, "A", lambda name: name.startswith("keras-")) == pytest.approx(0.05)
     assert report.ratio(found, "B", report.is_peer) is None
-    # The first start fills caches.
+    # The first start is left out, since it fills caches.
     assert report.medians({"rows": rows}, "startup") == {"torch": {"A": 3.0}}
 
 
@@ -183,7 +183,7 @@ def test_profile_of_a_step(tmp_path):
     assert len(calls) == net["stats"]["num_instructions"]
     assert all(call["seconds"] > 0 and call["floor"] > 0 for call in calls)
     assert sum(call["seconds"] for call in calls) * 1e6 == pytest.approx(net["sum_us"])
-    # Both convolutions with their gradients, but for the images' own.
+    # Both convolutions have a gradient by their kernels; only the second needs one by its input.
     assert sum("conv2d" in call["label"].partition(" ")[0] for call in calls) == 5
     assert f"step {net['step_us']:.2f} us" in done.stdout
 
@@ -243,7 +243,7 @@ def test_layers_beside_those_of_pytorch():
     lines = [line.split() for line in done.stdout.splitlines()[1:]]
     assert [line[0] for line in lines] == ["gelu", "batch_norm"]
     for _, here, _, there, _, ratio in lines:
-        # All three are printed with one or two digits behind the point.
+        # All three numbers are printed with one or two decimals.
         assert float(ratio) == pytest.approx(float(here) / float(there), abs=0.02)
     done = run(BENCHMARKS / "layers.py", "--only", "gelu,swoosh", expected=2)
     assert "unknown networks swoosh; there are relu, gelu" in done.stderr
@@ -264,7 +264,7 @@ def test_kernels_by_the_clock_beside_pytorch(tmp_path):
     ]
     for row in document["rows"]:
         assert all(len(times) == 2 and min(times) > 0 for times in row["ms"].values())
-    assert document["choices"] == []  # the CPU's are never timed
+    assert document["choices"] == []  # Kernels of the CPU are never timed.
     assert len(done.stdout.splitlines()) == 3
     wrong = run(BENCHMARKS / "autotune.py", "--calls", "conv:1,2", expected=2)
     assert "'conv:1,2' is no call" in wrong.stderr
@@ -277,7 +277,7 @@ def test_limits_of_own_kernels(tmp_path):
     done = run(script, *("--device", "cpu", "--filter", name, "--output", output))
     rows = json.loads(output.read_text())["rows"]
     assert [row["convolution"] for row in rows] == [f"{name} of 16", f"{name} of 16, pooled"]
-    assert all(row["us"] == {} for row in rows)  # the CPU's are never timed
+    assert all(row["us"] == {} for row in rows)  # Kernels of the CPU are never timed.
     assert done.stdout.splitlines()[1].split() == [*f"{name} of 16".split(), "3.8e+07", *"---"]
     wrong = run(script, "--device", "cpu", "--filter", "17 to 32", expected=2)
     assert "no convolution has '17 to 32' in its name" in wrong.stderr

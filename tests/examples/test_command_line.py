@@ -45,7 +45,7 @@ def test_one_line_and_exit_status_two(example, option, value, part, tmp_path):
 
 
 def test_which_kernels_run(tmp_path):
-    """The names of all three phases, and the files."""
+    """The script prints the names of all three phases and writes its files."""
     done = subprocess.run(
         [
             *(sys.executable, str(EXAMPLES / "which_kernels.py"), "--device", "cpu"),

@@ -1,4 +1,4 @@
-"""The benchmark of larger networks: they are the same ones in both libraries, and it runs."""
+"""The benchmark of larger networks runs, and both libraries have the same networks."""
 
 import json
 import math
@@ -10,8 +10,9 @@ import kerascnn as keras
 
 from .scripts import BENCHMARKS, run
 
-# As published with the weights of torchvision, of ResNet-18 for small images as in many codes for
-# CIFAR-10, of timm's vit_small_patch16_224 without the class token and its place.
+# The numbers are published: for torchvision's weights, for the ResNet-18 for small images that is
+# common for CIFAR-10, and for timm's vit_small_patch16_224 without the class token and its
+# position.
 PARAMETERS = {
     "resnet18": 11_173_962,
     "resnet50": 25_557_032,
@@ -24,7 +25,7 @@ PARAMETERS = {
 
 
 def torch_network(module, case):
-    """Without memory for its weights."""
+    """Returns PyTorch's network on the "meta" device, where weights take no memory."""
     torch = pytest.importorskip("torch")
     with torch.device("meta"):
         return torch, module("large_torch").torch_model(case)
@@ -37,7 +38,7 @@ def test_parameters_of_pytorch_are_the_published_ones(module, name):
 
 
 def flop_of_layers(model):
-    """Of a sample, in convolutions and dense layers outside of attention."""
+    """Counts the operations for a sample in convolutions and dense layers outside attention."""
     total = 0
     for layer in model.layers:
         if isinstance(layer, (keras.layers.Conv2D, keras.layers.DepthwiseConv2D)):
@@ -105,7 +106,8 @@ def test_measures_in_turns(tmp_path):
         assert "error" not in row
         assert (row["net"], row["policy"]) == ("resnet18@2x8", "mixed_bfloat16")
         assert row["parameters"] == PARAMETERS["resnet18"]
-        # Ten classes by chance; weights of both libraries begin with other numbers.
+        # The loss of a guess among ten classes is near 2.3; the libraries start from different
+        # weights.
         assert 0 < row["first_loss"] < 20
         assert len(row["images_per_s"]) == 2 and min(map(min, row["images_per_s"])) > 0
         assert len(row["first_step_s"]) == 1 and row["first_step_s"][0] > 0

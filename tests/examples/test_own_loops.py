@@ -1,4 +1,4 @@
-"""The examples with parts of one's own, loops or kernels, reach what they should."""
+"""The examples with custom training loops and kernels reach the results that they promise."""
 
 import os
 import re
@@ -32,13 +32,13 @@ def test_linear_regression_finds_the_least_squares(seed):
         for line in printed.splitlines()[-2:]
     )
     assert len(found) == 2
-    # 200 steps shrink what is missing by far more than the three digits that are printed.
+    # After 200 steps the remaining error is far below the three digits that are printed.
     np.testing.assert_allclose(found, best, atol=2e-3)
 
 
 @pytest.fixture(scope="module")
 def bars(tmp_path_factory):
-    """Images with a bar whose height is the class."""
+    """Writes images in which the height of a bar is the class."""
     rng = np.random.default_rng(0)
     arrays = {}
     for part, count in (("train", 500), ("test", 100)):
@@ -71,7 +71,7 @@ def test_custom_activation_trains_with_kernels_and_with_the_expression(bars, dev
     differences = [float(x) for x in re.findall(r"differ by (\S+)", printed)]
     assert len(differences) == 2
     assert differences[0] < 1e-14
-    # Of a step of 1e-6 in float64: roundings over the step.
+    # The step is 1e-6 in float64, so the difference is the rounding divided by the step.
     assert differences[1] < 1e-8
     accuracies = [float(x) for x in re.findall(r"test accuracy (\d\.\d+)", printed)]
     assert len(accuracies) == 2

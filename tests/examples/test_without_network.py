@@ -1,4 +1,4 @@
-"""The README's first command where MNIST can't be had: it trains on the digits that are shipped."""
+"""The README's first command without MNIST trains on the digits that ship with the package."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import pytest
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "mnist_cnn.py"
 
-# Runs the example in a process where no connection comes about, whatever network there is.
+# This program runs the example in a process that cannot open connections, whatever the network.
 NO_NETWORK = """
 import runpy, socket, sys
 
@@ -73,7 +73,7 @@ def test_the_cache_cannot_be_made(tmp_path):
 
 @pytest.mark.parametrize("by_variable", [False, True])
 def test_a_copy_that_was_named_is_not_replaced(tmp_path, by_variable):
-    """Who says where MNIST lies wants MNIST: what is wrong there ends the program."""
+    """A user who names a path wants MNIST, so the program ends where the path is wrong."""
     absent = str(tmp_path / "absent")
     if by_variable:
         done = run_example(tmp_path, KERASCNN_MNIST=absent)

@@ -1,4 +1,4 @@
-"""Transformers of one's own, a student of a teacher, and pairs: as Keras' code examples do it."""
+"""Custom transformers, distillation and image pairs, as in Keras' code examples."""
 
 import numpy as np
 from guide_tools import from_history, main, start_from
@@ -84,7 +84,7 @@ def layers_of(keras):
 
 
 def translation(keras, numbers):
-    """Sentences of any length, filled up with zeros."""
+    """Translates sentences of any length, which zeros pad to one length."""
     Encoder, Decoder, Positions = layers_of(keras)
     source = keras.Input((None,), dtype="int64", name="source")
     target = keras.Input((None,), dtype="int64", name="target")
@@ -104,13 +104,13 @@ def translation(keras, numbers):
         y = np.roll(words["target"], -1, axis=1)
         history = model.fit(words, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
         numbers |= from_history(f"translation of {length}", history)
-        # Nobody asks for the next word where there is none.
+        # Scores at the padding have no meaning and are left out.
         there = words["target"][..., None] != 0
         numbers[f"translation of {length}: scores"] = there * model.predict(words, verbose=0)
 
 
 def student(keras, numbers):
-    """A teacher's scores, softened, are part of what its student learns."""
+    """A student learns from the softened scores of a teacher."""
     ops = keras.ops
 
     class Distiller(keras.Model):
@@ -146,7 +146,7 @@ def student(keras, numbers):
 
 
 def pairs(keras, numbers):
-    """The same network for both; their distance says whether they belong together."""
+    """One network maps both images; the distance of the results tells whether they match."""
     ops = keras.ops
 
     def distance(vectors):

@@ -1,4 +1,4 @@
-"""Callbacks of one's own: what is called when, with which logs, and what they can change."""
+"""Custom callbacks: which hook is called when, with which logs, and what it can change."""
 
 import zlib
 
@@ -49,7 +49,7 @@ def order_of_hooks(keras):
     model.evaluate(x, y, **options)
     model.predict(x, **options)
     assert recorder.model is model
-    # Texts as numbers, each in its place.
+    # The numbers stand for the texts, in their order.
     return {f"{i} {text}": zlib.crc32(text.encode()) for i, text in enumerate(seen)}
 
 
@@ -101,7 +101,7 @@ def stopping_at_a_minimum(keras):
 
     x, y = data()
     model = get_model(keras)
-    model.optimizer.learning_rate = 1.2  # so high that losses grow now and then
+    model.optimizer.learning_rate = 1.2  # The rate is so high that the loss sometimes grows.
     stopper = EarlyStoppingAtMinLoss(patience=1)
     history = model.fit(
         x, y, batch_size=16, epochs=30, shuffle=False, verbose=0, callbacks=[stopper]
@@ -132,7 +132,7 @@ def changing_the_rate(keras):
     numbers = from_history("rates", history) | {"rates": np.array(scheduler.rates)}
 
     class Halving(keras.callbacks.Callback):
-        """Within an epoch, before every batch."""
+        """Changes the rate before every batch of an epoch."""
 
         def on_train_batch_begin(self, batch, logs=None):
             self.model.optimizer.learning_rate = 0.1 / 2**batch

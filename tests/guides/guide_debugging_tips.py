@@ -1,7 +1,7 @@
-"""Debugging: layers tried on values, steps looked into, gradients of gradients.
+"""Debugging: calling layers on values, looking into steps, gradients of gradients.
 
-`GradientTape` in `GradientTape` is what Keras' guide has; PyTorch's `autograd.grad` says the same
-for Keras on PyTorch.
+Keras' guide nests one `GradientTape` in another; for Keras on PyTorch, `autograd.grad` does the
+same.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from guide_tools import from_history, images, main, start_from
 
 
 def try_a_layer(keras):
-    """A layer of one's own, called on numbers, alone and in a model."""
+    """Calls a custom layer on numbers, alone and in a model."""
 
     class Antirectifier(keras.layers.Layer):
         def build(self, input_shape):
@@ -37,7 +37,7 @@ def try_a_layer(keras):
 
 
 def slopes(keras, compute, weights):
-    """The loss, its gradients, and the gradients of their sum."""
+    """Returns the loss, its gradients, and the gradients of their sum."""
     if hasattr(keras, "GradientTape"):
         with keras.GradientTape() as tape2:
             with keras.GradientTape() as tape1:
@@ -54,7 +54,7 @@ def slopes(keras, compute, weights):
 
 
 def apply(keras, optimizer, found, weights):
-    """An update, which PyTorch is not to differentiate."""
+    """Applies an update; PyTorch must not differentiate it."""
     if hasattr(keras, "GradientTape"):
         optimizer.apply_gradients(zip(found, weights, strict=True))
     else:
@@ -65,7 +65,7 @@ def apply(keras, optimizer, found, weights):
 
 
 def model_with(keras, share, seen=None):
-    """A classifier that mixes gradients of first and second order, and may note their sizes."""
+    """Returns a classifier that mixes gradients of first and second order."""
 
     class Own(keras.Model):
         def train_step(self, data):
@@ -77,7 +77,7 @@ def model_with(keras, share, seen=None):
                 return self.compute_loss(y=targets, y_pred=y_pred), y_pred
 
             loss, y_pred, dl_dw, d2l_dw2 = slopes(keras, compute, weights)
-            if seen is not None:  # needs values: run_eagerly
+            if seen is not None:  # This needs values, so the model runs with run_eagerly.
                 seen.append([float(keras.ops.max(keras.ops.abs(g))) for g in d2l_dw2])
             pairs = zip(d2l_dw2, dl_dw, strict=True)
             apply(keras, self.optimizer, [share * b + (1 - share) * a for b, a in pairs], weights)

@@ -1,4 +1,4 @@
-"""Graphs of layers: a small residual network, an autoencoder, ensembles, several ins and outs."""
+"""Graphs of layers: a residual network, an autoencoder, ensembles, several inputs and outputs."""
 
 import numpy as np
 from guide_tools import from_history, from_logs, images, main, start_from
@@ -39,7 +39,7 @@ def residual(keras):
 
 
 def autoencoder(keras):
-    """Two models share a graph; then models are called as layers are."""
+    """Two models share a graph. Later, models are called like layers."""
     layers = keras.layers
     encoder_input = keras.Input((12, 12, 1), name="img")
     x = layers.Conv2D(4, 3, activation="relu")(encoder_input)
@@ -62,7 +62,7 @@ def autoencoder(keras):
     x, _ = images(3, 32, (12, 12, 1), 3)
     whole.compile(keras.optimizers.Adam(0.005), "mse", metrics=["mae"])
     numbers = from_history("autoencoder", whole.fit(x, x, epochs=3, shuffle=False, verbose=0))
-    # The parts have been trained with the whole.
+    # The parts share the weights of the whole model, which was trained.
     numbers["decoded"] = decoder.predict(encoder.predict(x[:3], verbose=0), verbose=0)
     numbers["whole"] = whole.predict(x[:3], verbose=0)
     return numbers
@@ -85,7 +85,7 @@ def ensemble(keras):
 
 
 def several(keras):
-    """Pictures of two cameras by one shared layer, a vector of facts; two outputs by name."""
+    """One shared layer reads the images of two cameras; the two outputs have names."""
     layers = keras.layers
     left, right = keras.Input((8, 8, 1), name="left"), keras.Input((8, 8, 1), name="right")
     facts = keras.Input((5,), name="facts")
@@ -120,7 +120,7 @@ def several(keras):
 
 
 def own_layer(keras):
-    """A layer of one's own survives the way through a configuration."""
+    """A custom layer survives the round trip through a configuration."""
 
     class CustomDense(keras.layers.Layer):
         def __init__(self, units=32, **kwargs):

@@ -1,4 +1,4 @@
-"""Images of two kinds told apart from scratch by a small network in the manner of Xception."""
+"""A small network in the style of Xception learns to tell two kinds of images apart."""
 
 import numpy as np
 from guide_tools import from_history, images, main, start_from
@@ -7,8 +7,9 @@ from guide_tools import from_history, images, main, start_from
 def make_model(keras, input_shape, num_classes):
     layers = keras.layers
     inputs = keras.Input(shape=input_shape)
-    # No biases where normalization takes them out again: their gradients are zero but for rounding,
-    # and Adam makes whole steps of that. Ranges of one value: all images are moved alike.
+    # Layers before a normalization have no biases: their gradients would be only rounding, which
+    # Adam turns into full steps. The random layers have ranges of one value, so that both libraries
+    # move all images alike.
     x = layers.RandomRotation((0.02, 0.02), fill_mode="constant")(inputs)
     x = layers.RandomTranslation((0.05, 0.05), (0.0, 0.0), fill_mode="constant")(x)
     x = layers.Rescaling(1.0 / 255)(x)

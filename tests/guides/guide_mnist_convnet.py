@@ -1,4 +1,4 @@
-"""A convolutional network on handwritten digits: the small ones that kerascnn ships."""
+"""A convolutional network learns the small handwritten digits that ship with kerascnn."""
 
 from guide_tools import from_history, from_logs, main, start_from
 
@@ -8,7 +8,7 @@ from kerascnn.datasets import digits
 def run(keras):
     layers = keras.layers
     (x_train, y_train), (x_test, y_test) = digits.load_data()
-    # Images to [0, 1], with a channel; classes as vectors.
+    # Images are scaled to [0, 1] and get a channel axis; labels become one-hot vectors.
     x_train = x_train[:512, ..., None].astype("float32") / 16
     x_test = x_test[..., None].astype("float32") / 16
     y_train = keras.utils.to_categorical(y_train[:512], 10)
@@ -22,7 +22,7 @@ def run(keras):
             layers.Conv2D(32, kernel_size=(2, 2), activation="relu"),
             layers.MaxPooling2D(pool_size=(2, 2)),
             layers.Flatten(),
-            layers.Dropout(0.0),  # other draws would be other numbers
+            layers.Dropout(0.0),  # The rate is 0, since the libraries draw different numbers.
             layers.Dense(10, activation="softmax"),
         ]
     )

@@ -1,4 +1,4 @@
-"""Layers of one's own: weights, state, layers in layers, losses, `training`, configurations."""
+"""Custom layers: weights, state, nested layers, losses, `training`, configurations."""
 
 import numpy as np
 from guide_tools import from_history, images, main, start_from
@@ -79,7 +79,7 @@ def weights_and_state(keras):
 
 
 def losses(keras):
-    """Losses that a layer makes in its call belong to that call only."""
+    """Losses that a layer adds in a call belong to that call only."""
     layers, ops = keras.layers, keras.ops
 
     class Penalty(layers.Layer):
@@ -122,7 +122,7 @@ def privileged_arguments(keras):
     layers = keras.layers
 
     class Shift(layers.Layer):
-        """Moves its inputs in training alone, and counts how often."""
+        """Shifts its inputs in training only, and counts how often it does."""
 
         def __init__(self, **kwargs):
             super().__init__(**kwargs)
@@ -137,7 +137,7 @@ def privileged_arguments(keras):
             return inputs
 
     class Pair(layers.Layer):
-        """Two inputs, of which the second can be left out; `training` reaches what is inside."""
+        """Takes two inputs, the second one optional, and passes `training` to a layer inside."""
 
         def __init__(self, **kwargs):
             super().__init__(**kwargs)
@@ -174,7 +174,7 @@ def privileged_arguments(keras):
 
 
 def autoencoder(keras):
-    """A variational autoencoder of layers in layers; its noise is switched off."""
+    """Trains a variational autoencoder of nested layers without its noise."""
     layers, ops = keras.layers, keras.ops
 
     class Sampling(layers.Layer):

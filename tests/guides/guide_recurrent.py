@@ -1,11 +1,11 @@
-"""Sequences: stacks of recurrent layers, states between layers and between batches, own cells."""
+"""Sequences: stacked recurrent layers, states between layers and batches, custom cells."""
 
 import numpy as np
 from guide_tools import from_history, main, start_from
 
 
 def lines(samples, steps, features, seed):
-    """Noisy lines, and whether their sum rises."""
+    """Returns noisy lines, and whether they rise."""
     rng = np.random.default_rng(seed)
     slope = rng.choice([-1.0, 1.0], (samples, 1, 1))
     x = slope * np.linspace(-1, 1, steps)[None, :, None] + 0.3 * rng.standard_normal(
@@ -26,7 +26,7 @@ def train(keras, name, model, x, y, numbers):
 
 
 def words(keras, numbers):
-    """Words of one text after another; what is filled up with zeros is passed over."""
+    """Reads texts as sequences of words and skips the zeros that pad them."""
     rng = np.random.default_rng(3)
     x = rng.integers(1, 30, (24, 9)) * (np.arange(9) < rng.integers(2, 10, (24, 1)))
     y = (x[:, 0] > 15).astype("int32")
@@ -49,7 +49,7 @@ def both_ways(keras, numbers):
 
 
 def translation(keras, numbers):
-    """The decoder begins with the state that the encoder ended with."""
+    """The decoder starts from the final state of the encoder."""
     source = keras.Input((None,), dtype="int32")
     embedded = keras.layers.Embedding(20, 5)(source)
     output, state_h, state_c = keras.layers.LSTM(6, return_state=True, name="encoder")(embedded)
@@ -66,7 +66,7 @@ def translation(keras, numbers):
 
 
 def long_sequences(keras, numbers):
-    """A long sequence in pieces, the state kept in between, and handed to another layer."""
+    """A layer keeps its state between pieces of a sequence, and hands it to another layer."""
     paragraphs = [np.full((4, 3, 2), 0.1 * i, "float32") for i in range(1, 4)]
     layer = keras.layers.LSTM(5, stateful=True)
     layer.build((4, 3, 2))
@@ -84,7 +84,7 @@ def long_sequences(keras, numbers):
 
 
 def own_cell(keras, numbers):
-    """A cell of one's own, alone and under a cell that there is."""
+    """Runs a custom cell alone and stacked with a built-in one."""
     ops = keras.ops
 
     class MinimalCell(keras.layers.Layer):

@@ -1,4 +1,4 @@
-"""Stacks of layers: built at once or by data, grown and shrunk, taken apart, partly frozen."""
+"""Stacks of layers: building, adding and removing layers, extracting features, freezing."""
 
 import numpy as np
 from guide_tools import from_history, from_logs, images, main, start_from
@@ -33,7 +33,7 @@ def run(keras):
     model.add(layers.Dense(4))
     start_from(model)
 
-    # Every layer's output, of the weights as they are.
+    # The extractor returns the output of every layer, for the current weights.
     extractor = keras.Model(model.inputs, [layer.output for layer in model.layers])
     for i, feature in enumerate(extractor.predict(x[:4], verbose=0)):
         numbers[f"features {i}"] = feature
@@ -47,7 +47,7 @@ def run(keras):
         "fit", model.fit(x, y, batch_size=16, epochs=3, shuffle=False, verbose=0)
     )
 
-    # All but the last layer frozen, then a new end on the trained front.
+    # All layers but the last are frozen; then the trained layers get a new head.
     for layer in model.layers[:-1]:
         layer.trainable = False
     model.compile(

@@ -1,9 +1,7 @@
-"""What the guides share: the library to run with, first weights, and numbers to compare.
+"""What the guides share: choosing the library, initial weights, numbers to compare.
 
-    python tests/guides/guide_sequential.py keras
-    python tests/guides/guide_sequential.py kerascnn
-
-print the same numbers. Keras runs on PyTorch.
+`python tests/guides/guide_sequential.py keras` and `python tests/guides/guide_sequential.py
+kerascnn` print the same numbers. Keras runs on PyTorch.
 """
 
 import importlib
@@ -14,10 +12,10 @@ import numpy as np
 
 
 def start_from(model, seed=0):
-    """Gives the kernels of a built model values that depend on nothing but shapes and seed.
+    """Gives the kernels of a built model values that depend only on shapes and seed.
 
-    The two libraries draw other numbers from the same seed. Vectors (biases, and what
-    normalizations keep) keep the values that they begin with.
+    The two libraries draw different numbers from the same seed. Vectors, which are biases and the
+    weights of normalizations, keep their initial values.
     """
     rng = np.random.default_rng(seed)
     values = []
@@ -31,7 +29,7 @@ def start_from(model, seed=0):
 
 
 def images(seed, samples, shape, classes):
-    """Noise with a stripe, whose place says which class it is: (x, y)."""
+    """Returns (x, y): noise with a stripe, whose position encodes the class y."""
     rng = np.random.default_rng(seed)
     x = 0.3 * rng.standard_normal((samples, *shape))
     y = rng.integers(0, classes, samples)
@@ -41,7 +39,7 @@ def images(seed, samples, shape, classes):
 
 
 def from_history(prefix, history):
-    """The logs of every epoch, each under a name of its own."""
+    """Returns the logs of every epoch, each under its own name."""
     return {
         f"{prefix}: {name} {epoch}": float(value)
         for name, values in history.history.items()
@@ -50,12 +48,12 @@ def from_history(prefix, history):
 
 
 def from_logs(prefix, logs):
-    """The logs of one evaluation."""
+    """Returns the logs of one evaluation."""
     return {f"{prefix}: {name}": float(value) for name, value in logs.items()}
 
 
 def main(run):
-    """Runs a guide as a script with the library that the command line names, and prints."""
+    """Runs a guide with the library that the command line names, and prints its numbers."""
     os.environ.setdefault("KERAS_BACKEND", "torch")
     os.environ.setdefault("KERAS_TORCH_DEVICE", "cpu")
     name = sys.argv[1] if len(sys.argv) > 1 else "kerascnn"

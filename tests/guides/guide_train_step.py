@@ -1,8 +1,8 @@
-"""Steps of one's own: what `fit` does with a batch.
+"""Custom steps: replacing what `fit` does with a batch.
 
-`loss.backward()`, `value.grad` and `optimizer.apply` are Keras' words on PyTorch, and mean the same
-in kerascnn. There `keras.gradients(loss, weights)` says it in one line; Keras has no such function,
-so `gradients` below is what a script needs that runs with both.
+`loss.backward()`, `value.grad` and `optimizer.apply` are Keras' way on PyTorch and mean the same in
+kerascnn. kerascnn also has `keras.gradients(loss, weights)` for this. Keras has no such function,
+so `gradients` below is what a script for both libraries needs.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from guide_tools import from_history, from_logs, images, main, start_from
 
 
 def gradients(keras, model, loss):
-    """The gradients of a loss by a model's trainable weights, with either library."""
+    """Returns the gradients of a loss by a model's trainable weights, with either library."""
     if hasattr(keras, "gradients"):
         return keras.gradients(loss, model.trainable_weights)
     model.zero_grad()
@@ -19,7 +19,7 @@ def gradients(keras, model, loss):
 
 
 def apply(keras, optimizer, found, weights):
-    """An update, which PyTorch is not to differentiate."""
+    """Applies an update; PyTorch must not differentiate it."""
     if hasattr(keras, "gradients"):
         optimizer.apply(found, weights)
     else:
@@ -65,7 +65,7 @@ def by_backward(keras):
 
 
 def lower_level(keras):
-    """Loss and metrics are the model's own: nothing of `compile` but the optimizer."""
+    """The model owns its loss and metrics; `compile` gives it only the optimizer."""
 
     class Own(keras.Model):
         def __init__(self, *args, **kwargs):
@@ -95,7 +95,7 @@ def lower_level(keras):
 
 
 def with_weights(keras):
-    """Sample and class weights, and a step of one's own for evaluation."""
+    """Uses sample weights and class weights, with a custom step for evaluation."""
 
     class Own(keras.Model):
         def train_step(self, data):
@@ -136,7 +136,7 @@ def with_weights(keras):
 
 
 def own_loss(keras):
-    """`compute_loss` and `compute_metrics` overridden; the step is that of the library."""
+    """Overrides `compute_loss` and `compute_metrics` and keeps the library's step."""
 
     class Own(keras.Model):
         def __init__(self, *args, **kwargs):
@@ -160,7 +160,7 @@ def own_loss(keras):
 
 
 def two_players(keras):
-    """A generator and a discriminator, each with an optimizer; the noise comes with the data."""
+    """A generator and a discriminator have an optimizer each; the noise comes with the data."""
     layers, ops = keras.layers, keras.ops
 
     class Players(keras.Model):

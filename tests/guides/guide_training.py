@@ -1,4 +1,4 @@
-"""compile, fit, evaluate and predict: losses and metrics of one's own, weights, callbacks, data."""
+"""compile, fit, evaluate and predict with custom losses and metrics, weights and callbacks."""
 
 import warnings
 
@@ -99,7 +99,7 @@ def own_losses_and_metrics(keras):
 
 
 def penalties_and_notes(keras):
-    """Layers that add losses, and a metric that is an attribute of the model."""
+    """Layers add losses, and a metric is an attribute of the model."""
 
     class Penalty(keras.layers.Layer):
         def call(self, inputs):
@@ -157,10 +157,10 @@ def several_inputs_and_outputs(keras):
     series = rng.standard_normal((64, 12, 5)).astype("float32")
     scores = rng.standard_normal((64, 1)).astype("float32")
     kinds = keras.utils.to_categorical(labels, 5)
-    # One output is for prediction only.
+    # The first output has no loss: it is only for predictions.
     model.compile("rmsprop", [None, keras.losses.CategoricalCrossentropy(from_logits=True)])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that nothing trains the other output
+        warnings.simplefilter("ignore")  # A warning says that nothing trains the other output.
         history = model.fit(
             [image, series], [scores, kinds], batch_size=32, shuffle=False, verbose=0
         )

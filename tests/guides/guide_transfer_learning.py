@@ -1,4 +1,4 @@
-"""A trained network under a new head: frozen, then tuned as a whole at a low learning rate."""
+"""A trained network gets a new head: first it is frozen, then all of it trains at a low rate."""
 
 import numpy as np
 from guide_tools import from_history, from_logs, images, main, start_from
@@ -20,7 +20,7 @@ def run(keras):
     layers = keras.layers
     numbers = {}
 
-    # The flag of a layer counts for all below it.
+    # A layer's flag applies to all layers inside it.
     norm = layers.BatchNormalization()
     norm.build((None, 4))
     dense = layers.Dense(3)
@@ -39,7 +39,7 @@ def run(keras):
     first.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     numbers |= from_history("first task", first.fit(x, y, epochs=2, shuffle=False, verbose=0))
 
-    # The second one has its own head.
+    # The second task has a new head.
     base.trainable = False
     inputs = keras.Input((16, 16, 3))
     z = layers.Rescaling(2.0, offset=-0.1)(inputs)
@@ -62,8 +62,8 @@ def run(keras):
         np.abs(a - b).max() for a, b in zip(base.get_weights(), trained, strict=True)
     )
 
-    # In Keras 3 the `training=False` above gives way to `fit`; here it holds. Frozen
-    # normalizations keep their statistics with both.
+    # In Keras 3, `fit` overrides the `training=False` above; in kerascnn it holds. Frozen
+    # normalizations keep their statistics in both.
     base.trainable = True
     for layer in base.layers:
         if isinstance(layer, layers.BatchNormalization):
@@ -78,7 +78,7 @@ def run(keras):
         elif "kernel" in weight.path:
             numbers[f"tuned: has changed {weight.path}"] = change > 0
 
-    # Half of the base frozen again.
+    # Half of the base is frozen again.
     for layer in base.layers[:4]:
         layer.trainable = False
     numbers["half: trained weights"] = len(model.trainable_weights)

@@ -1,8 +1,8 @@
-"""What Keras' guides teach, as scripts that run with either import and end with the same numbers.
+"""The guides, which follow Keras' own, give the same numbers with either library.
 
-Every guide begins with the same weights and sees the same batches in the same order with both; what
-draws at random is switched off or has ranges of one value. Losses, metrics, predictions and the
-names of logs are compared.
+A guide starts from the same weights and sees the same batches in the same order with both. Random
+layers are switched off or have ranges of one value. Losses, metrics, predictions and the names of
+logs are compared.
 """
 
 import functools
@@ -42,15 +42,15 @@ def by_keras(guide):
     return importlib.import_module(f"guide_{guide}").run(keras)
 
 
-# The two round differently (6e-8 for each operation), every step of training enlarges that, and
-# Keras takes the powers of Adam's betas in float32, which makes 7e-6 of an update. Measured on a
-# CPU: 4e-6 in logs, 1e-5 in other results. Where rounding decides which of two values is the
-# maximum, it is ten times more.
+# The two round differently (6e-8 for each operation), and every step of training enlarges that.
+# Keras also takes the powers of Adam's betas in float32, which makes 7e-6 of an update. Measured on
+# a CPU, logs differ by 4e-6 and other results by 1e-5, and by ten times more where rounding decides
+# which of two values is the maximum.
 LOGS, ARRAYS = 5e-5, 2e-4
 
 
 def difference(actual, expected):
-    """The largest one, relative to the largest value (at least 1e-3)."""
+    """Returns the largest difference relative to the largest expected value (at least 1e-3)."""
     actual, expected = (np.asarray(value, "float64") for value in (actual, expected))
     assert actual.shape == expected.shape
     return np.abs(actual - expected).max() / max(np.abs(expected).max(), 1e-3)

@@ -1,4 +1,4 @@
-"""Initializers against Keras: distributions, seeds, configurations."""
+"""Initializers have Keras' distributions, seeds and configurations."""
 
 import inspect
 
@@ -37,13 +37,13 @@ def values(initializer, shape):
     ("name", "arguments"), [(n, a) for n, all_ in ARGUMENTS.items() for a in all_]
 )
 def test_distributions_are_those_of_keras(name, arguments):
-    shape = (5, 5, 40, 100)  # 100,000 values
+    shape = (5, 5, 40, 100)  # The shape has 100,000 values.
     own = getattr(initializers, name)(**arguments, seed=3)(shape).numpy().ravel()
     theirs = values(getattr(other.initializers, name)(**arguments, seed=3), shape).ravel()
     spread = float(theirs.std())
-    # The standard error of a quantile p of n draws is sqrt(p (1 - p) / n) / density: at 0.02 of a
-    # normal distribution 0.009 of the spread, where it is greatest. 0.055 is 4.3 times the error of
-    # a difference of two; both seeds are fixed.
+    # The standard error of a quantile p of n draws is sqrt(p (1 - p) / n) / density. It is greatest
+    # at 0.02 of a normal distribution: 0.009 of the spread. 0.055 is 4.3 times the error of a
+    # difference of two quantiles. Both seeds are fixed.
     for p in (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98):
         assert np.quantile(own, p) == pytest.approx(np.quantile(theirs, p), abs=0.055 * spread)
     assert own.std() == pytest.approx(spread, rel=0.02)
@@ -51,7 +51,7 @@ def test_distributions_are_those_of_keras(name, arguments):
         name not in ("RandomNormal", "Orthogonal")
         and "untruncated_normal" not in arguments.values()
     ):
-        # Bounded distributions end where Keras' do.
+        # Bounded distributions have the same bounds as Keras'.
         assert own.max() == pytest.approx(theirs.max(), abs=0.02 * spread)
         assert own.min() == pytest.approx(theirs.min(), abs=0.02 * spread)
 
@@ -61,7 +61,8 @@ def test_orthogonal(shape):
     w = initializers.Orthogonal(gain=1.5, seed=1)(shape).numpy()
     flat = w.reshape(-1, shape[-1]) / 1.5
     product = flat @ flat.T if flat.shape[0] <= flat.shape[1] else flat.T @ flat
-    np.testing.assert_allclose(product, np.eye(len(product)), atol=1e-6)  # float32 of float64
+    # The values are float64, rounded to float32.
+    np.testing.assert_allclose(product, np.eye(len(product)), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", list(ARGUMENTS))
@@ -88,7 +89,7 @@ def test_stft(side, scaling, window):
     window = None if window is None else np.hanning(8).astype("float32")
     own = initializers.STFT(side, window, scaling)((8, 1, 5)).numpy()
     theirs = values(other.initializers.STFT(side, window, scaling), (8, 1, 5))
-    np.testing.assert_allclose(own, theirs, atol=2e-6)  # angles up to 44 in float32 there
+    np.testing.assert_allclose(own, theirs, atol=2e-6)  # Keras computes angles up to 44 in float32.
 
 
 def test_named_windows_of_stft():
@@ -118,13 +119,13 @@ def test_configurations_and_signatures_are_those_of_keras(name):
         k: p.default for k, p in expected.items() if k not in ("args", "kwargs")
     }
     if name.startswith("STFT"):
-        arguments = {"window": None}  # Keras needs SciPy for the windows by name
+        arguments = {"window": None}  # Keras needs SciPy for windows that are given by name.
     else:
         arguments = {"seed": 3} if "seed" in expected else {}
     a, b = own(**arguments), theirs(**arguments)
     expected_config = other.initializers.serialize(b)
     if name.startswith("Identity"):
-        expected_config["config"] = {"gain": 1.0}  # Keras forgets it
+        expected_config["config"] = {"gain": 1.0}  # Keras leaves the gain out of the configuration.
     assert initializers.serialize(a) == expected_config
     again = initializers.deserialize(other.initializers.serialize(b))
     assert again.get_config() == a.get_config()

@@ -1,4 +1,4 @@
-"""Runs one layer here and its like in Keras, on the same weights and data."""
+"""Runs a layer and Keras' layer of the same name on the same weights and data."""
 
 import warnings
 
@@ -15,7 +15,7 @@ with warnings.catch_warnings():
 
 
 def relative_error(actual, expected):
-    """The norm of the difference, in units of the norm of what is expected."""
+    """Returns the norm of the difference divided by the norm of `expected`."""
     actual, expected = np.asarray(actual, "float64"), np.asarray(expected, "float64")
     assert actual.shape == expected.shape
     scale = np.linalg.norm(expected)
@@ -23,10 +23,10 @@ def relative_error(actual, expected):
 
 
 def run_here(layer, inputs, direction, device, training):
-    """Output, then gradients of sum(output * direction) by the inputs and the weights."""
+    """Returns the output, then the gradients of sum(output * direction) by inputs and weights."""
     many = len(inputs) > 1
     with kerascnn.device(device):
-        layer(list(inputs) if many else inputs[0])  # makes the weights
+        layer(list(inputs) if many else inputs[0])  # This call builds the weights.
         with Trace(device) as trace:
             values = [
                 trace.graph.input(f"x{i}", list(x.shape), str(x.dtype))
@@ -46,7 +46,7 @@ def run_here(layer, inputs, direction, device, training):
 
 
 def run_keras(layer, inputs, direction, training):
-    """The same from Keras on its PyTorch backend."""
+    """Returns what `run_here` does, from Keras on its PyTorch backend."""
     import torch
 
     tensors = [torch.tensor(x, requires_grad=True) for x in inputs]
@@ -57,7 +57,7 @@ def run_keras(layer, inputs, direction, training):
 
 
 def make_pair(name, arguments, inputs, rng):
-    """The layer here and in Keras with the same random weights, both built."""
+    """Builds a layer and Keras' layer with the same random weights."""
     here = getattr(kerascnn.layers, name)(**arguments)
     there = getattr(keras.layers, name)(**arguments)
     many = len(inputs) > 1

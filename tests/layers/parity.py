@@ -1,4 +1,4 @@
-"""One layer, one configuration: everything that Keras' layer says of it and computes with it."""
+"""Compares a layer with Keras' layer: values, gradients, configuration, shapes, signature."""
 
 import inspect
 
@@ -13,28 +13,28 @@ FEW = settings(
     max_examples=15,
     deadline=None,
     database=None,
-    # The fixture is the device, the same for every example.
+    # The function-scoped fixture is the device, which is the same for every example.
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
-# Sums of up to a thousand products, in another order. Float64 (1e-16 a rounding) leaves no room for
-# a wrong formula; float32 (6e-8) shows that nothing is computed in less, with room for terms that
-# cancel one another.
+# A result sums up to a thousand products, in another order than Keras'. Float64 (1e-16 a rounding)
+# leaves no room for a wrong formula. Float32 (6e-8) shows that nothing is computed in less
+# precision, with room for terms that cancel.
 TOLERANCE = {"float32": 5e-5, "float64": 1e-12}
 
 
 def plain(config):
-    """Lists for tuples, as after a way through JSON."""
+    """Replaces tuples by lists, as JSON does."""
     if isinstance(config, dict):
         return {key: plain(value) for key, value in config.items()}
     return [plain(x) for x in config] if isinstance(config, (list, tuple)) else config
 
 
 def check_values(name, arguments, shape, dtype, seed, device):
-    """Output and gradients are Keras', compiled and eagerly; the output has the promised shape."""
+    """Checks output, gradients (compiled and eager) and the promised shape against Keras'."""
     rng = np.random.default_rng(seed)
-    # No two are equal, so that every maximum is one element; all have one sign, as the direction
-    # does, so that the terms of a weight's gradient do not cancel one another.
+    # No two values are equal, so that every maximum is one element. All have the same sign, as the
+    # direction does, so that the terms of a weight's gradient do not cancel.
     inputs = rng.permutation(np.linspace(0.05, 1.0, int(np.prod(shape)))).reshape(shape)
     inputs = inputs.astype(dtype)
     with kerascnn.device(device):
@@ -51,7 +51,7 @@ def check_values(name, arguments, shape, dtype, seed, device):
 
 
 def check_description(name, arguments, shape):
-    """Configuration, its way there and back, and the shapes of symbolic calls are Keras'."""
+    """Checks the configuration, its round trip, and the shapes of symbolic calls against Keras'."""
     here = getattr(kerascnn.layers, name)(**arguments, name="a_layer")
     there = getattr(keras.layers, name)(**arguments, name="a_layer")
     config = here.get_config()
@@ -60,7 +60,7 @@ def check_description(name, arguments, shape):
     serialized = kerascnn.layers.serialize(here)
     assert plain(serialized) == plain(keras.layers.serialize(there))
     assert plain(kerascnn.layers.deserialize(serialized).get_config()) == plain(config)
-    # What is not known about the input's size is not known about the output's.
+    # Where a size of the input is unknown, so is that of the output.
     last = arguments.get("data_format") != "channels_first"
     channels = shape[-1] if last else shape[1]
     free = [None] * (len(shape) - 2)
@@ -72,7 +72,7 @@ def check_description(name, arguments, shape):
 
 
 def check_signature(name):
-    """The same parameters in the same order, with the same defaults."""
+    """Checks that the parameters have Keras' names, order and defaults."""
 
     def parameters(layer):
         signature = inspect.signature(layer.__init__).parameters.values()

@@ -1,13 +1,14 @@
-"""Keras' convolutions on PyTorch, in float64 too."""
+"""Lets Keras' convolutions on PyTorch run in float64 too."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
 def contiguous_kernels(monkeypatch):
-    """PyTorch's float64 kernels have no gradient for the permuted kernels that Keras gives them.
+    """Makes the kernels that Keras gives PyTorch contiguous.
 
-    Laid out in order the kernels hold the same numbers, so that the gradients can be compared.
+    PyTorch's float64 convolutions have no gradient for permuted kernels. Contiguous ones hold the
+    same numbers, so that the gradients can be compared.
     """
     nn = pytest.importorskip("keras.src.backend.torch.nn")
     permuted = nn._transpose_conv_kernel

@@ -1,4 +1,4 @@
-"""Convolution layers against Keras' own."""
+"""Convolution layers give what Keras' layers give."""
 
 import inspect
 
@@ -26,7 +26,7 @@ def rank_of(name):
 
 @st.composite
 def configurations(draw, name):
-    """Arguments that make sense together, and the shape of an input."""
+    """Draws arguments that are valid together, and the shape of an input."""
     rank = rank_of(name)
 
     def sizes(low, high):
@@ -102,7 +102,7 @@ def test_every_argument_is_in_the_configuration(name):
             f"{part}_constraint": "non_neg",
         }
     check_description(name, arguments, (2, *[4] * rank_of(name), 3))
-    # The penalties are on the right weights: the same sum over the same values.
+    # The penalties apply to the right weights if both sums are equal.
     here, there = (getattr(m.layers, name)(**arguments) for m in (kerascnn, keras))
     for layer in (here, there):
         layer.build((2, *[4] * rank_of(name), 3))
@@ -119,7 +119,7 @@ def test_every_argument_is_in_the_configuration(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mixed_precision(name, device, rng):
-    """bfloat16 keeps 8 bits: results are off by 1/256 of what was added up, weights are float32."""
+    """bfloat16 keeps 8 bits, so that results are off by 1/256; the weights are float32."""
     arguments = {"kernel_size": 3, "padding": "same"}
     if "Depthwise" not in name:
         arguments["filters"] = 4
@@ -194,7 +194,7 @@ def test_inputs_that_keras_refuses(name, arguments, shape):
 
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
 def test_the_convolution_of_a_subclass(data_format, device, rng):
-    """Kernels can be transformed on the way; bias and activation come after."""
+    """A subclass can transform the kernel; bias and activation are applied afterwards."""
 
     def standardized(module):
         class Standardized(module.layers.Conv2D):
@@ -214,7 +214,8 @@ def test_the_convolution_of_a_subclass(data_format, device, rng):
         here = standardized(kerascnn)
         here.build(x.shape)
         here.set_weights(weights)
-        # 54 products, and the mean of 54 weights taken from each: a few roundings of 6e-8.
+        # A result has 54 products, and the mean of 54 weights is taken from each: a few roundings
+        # of 6e-8.
         assert relative_error(here(x).numpy(), expected) < 5e-6
 
 
@@ -270,7 +271,7 @@ def images(module):
     )
 
 
-# Five updates, each of which multiplies the rounding of the sums before it by a small factor.
+# There are five updates, each of which multiplies earlier rounding by a small factor.
 @pytest.mark.parametrize("network", [sequences, images, volumes])
 def test_networks_train_as_in_keras(network, device, rng):
     there = network(keras)

@@ -1,4 +1,4 @@
-"""`ops.conv` and its kin against `keras.ops`: what layers do not reach."""
+"""`ops.conv` and similar ops give what `keras.ops` gives for arguments that layers do not allow."""
 
 import inspect
 
@@ -29,7 +29,7 @@ def test_signatures_are_those_of_keras(name):
 
 @st.composite
 def transposed(draw):
-    """An output padding of any size, which layers keep below the strides."""
+    """Draws calls with an output padding of any size; layers require one below the strides."""
     rank = draw(st.integers(1, 3))
     sizes = lambda low, high: [draw(st.integers(low, high)) for _ in range(rank)]  # noqa: E731
     arguments = {
@@ -42,7 +42,7 @@ def transposed(draw):
     return (2, *sizes(2, 5), 3), (*sizes(1, 4), 2, 3), arguments
 
 
-# Strides together with dilation, and padding beyond a stride, are for ops alone.
+# Only ops take strides together with dilation, and padding beyond a stride.
 def test_transposed_convolution_with_any_output_padding(device):
     @FEW
     @given(call=transposed(), seed=st.integers(0, 2**16))
@@ -59,7 +59,7 @@ def test_transposed_convolution_with_any_output_padding(device):
 
 
 def test_depthwise_convolution_of_volumes(device, rng):
-    """Keras' PyTorch backend has it too; no layer does."""
+    """Keras' PyTorch backend has this convolution too, but no layer uses it."""
     x, kernel = rng.standard_normal((2, 5, 6, 4, 3)), rng.standard_normal((2, 3, 2, 3, 2))
     expected = keras.ops.convert_to_numpy(keras.ops.depthwise_conv(x, kernel, (2, 1, 1), "same"))
     with kerascnn.device(device):
@@ -114,7 +114,7 @@ def test_what_keras_refuses(call, text):
 
 
 def test_causal_padding_is_for_conv1d_alone():
-    """Keras' PyTorch backend takes it for "valid" without a word."""
+    """Keras' PyTorch backend silently treats "causal" as "valid"."""
     with pytest.raises(ValueError, match="causal"):
         ops.conv(zeros(2, 5, 3), zeros(2, 3, 4), padding="causal")
     with pytest.raises(ValueError, match="causal"):

@@ -1,4 +1,4 @@
-"""Activation functions: names, signatures, values, gradients and configurations of Keras."""
+"""Activation functions have Keras' names, signatures, values, gradients and configurations."""
 
 import inspect
 
@@ -21,7 +21,7 @@ NAMES = sorted(
     for name in dir(keras.activations)
     if not name.startswith("_") and name not in ("get", "serialize", "deserialize")
 )
-# Arguments beside x, drawn.
+# These are the arguments besides x; their values are drawn.
 ARGUMENTS = {
     "relu": {
         "negative_slope": st.sampled_from([0.0, 0.1]),
@@ -81,11 +81,11 @@ def test_values_and_gradients_are_those_of_keras(name, device):
             program = _core.Program.compile(trace.graph, [y, *gradients], device)
             program.run([_core.from_numpy(x, device)])
             compiled, gradient = (np.array(t.numpy()) for t in program.outputs())
-        # exp and its kin are good to a few units of rounding; the cubic of gelu and what sparsemax
-        # adds up lose some more.
+        # exp and similar functions are exact to a few units of rounding. gelu's cubic and the sums
+        # in sparsemax lose a little more.
         tolerance = 2e-5 if dtype == "float32" else 1e-11
         if name == "hard_sigmoid":
-            tolerance = max(tolerance, 1e-7)  # PyTorch's gradient is a float32 sixth
+            tolerance = max(tolerance, 1e-7)  # PyTorch's gradient contains 1/6 as float32.
         assert eager.dtype == compiled.dtype == dtype
         assert relative_error(eager, expected.detach().numpy()) < tolerance
         assert relative_error(compiled, expected.detach().numpy()) < tolerance
@@ -108,7 +108,7 @@ def test_names_and_configurations(name):
 
 
 def mine(x):
-    """An activation of one's own."""
+    """A custom activation."""
     return ops.tanh(x) * 2.0
 
 

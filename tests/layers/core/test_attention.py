@@ -1,4 +1,4 @@
-"""MultiHeadAttention against Keras' own."""
+"""MultiHeadAttention gives what Keras' layer gives."""
 
 import numpy as np
 import pytest
@@ -29,11 +29,11 @@ def make_pair(arguments, shapes, rng):
 
 @st.composite
 def calls(draw):
-    """Arguments, shapes of query, value and key, and what the call is given besides."""
+    """Draws arguments, shapes of query, value and key, and further arguments of the call."""
     axes = draw(st.sampled_from([None, None, (1,), (2,), (1, 2)]))
     between = 1 if axes is None else 2
     t, s = ([draw(st.integers(2, 4)) for _ in range(between)] for _ in range(2))
-    if between == 2 and len(axes) == 1:  # the other axis goes along
+    if between == 2 and len(axes) == 1:  # Both inputs have the same size along the other axis.
         other = 2 if axes == (1,) else 1
         s[other - 1] = t[other - 1]
     query = (2, *t, draw(st.integers(2, 4)))
@@ -65,7 +65,7 @@ def test_values_are_those_of_keras(device):
         xs = [rng.uniform(-1, 1, shape).astype("float32") for shape in shapes]
         if masked and arguments["attention_axes"] is None:
             mask = rng.random((2, shapes[0][1], shapes[1][1])) > 0.3
-            mask[..., 0] = True  # every query sees something
+            mask[..., 0] = True  # No query is without a key.
             further = {**further, "attention_mask": mask}
         with kerascnn.device(device):
             here, there = make_pair(arguments, shapes, rng)
@@ -76,8 +76,8 @@ def test_values_are_those_of_keras(device):
         pairs = zip(actual, expected, strict=True) if scores else [(actual, expected)]
         for a, e in pairs:
             e = keras.ops.convert_to_numpy(e)
-            # A query that a window hides all keys from has no shares here and NaN or equal ones
-            # in some versions of PyTorch.
+            # Where a window hides all keys from a query, the scores are zero here. Some versions of
+            # PyTorch give NaN or equal scores.
             known = np.isfinite(e)
             assert a.shape == e.shape
             assert relative_error(a.numpy()[known], e[known]) < 2e-5
@@ -104,7 +104,7 @@ def test_masks_of_what_counts(device, rng):
 
 
 def test_gradients_and_training_in_a_model(device, rng):
-    """One step of SGD on a small transformer block changes the weights as Keras' does."""
+    """One SGD step on a small transformer block changes the weights as in Keras."""
 
     def make(m):
         x = m.Input((4, 6))
@@ -124,7 +124,7 @@ def test_gradients_and_training_in_a_model(device, rng):
         there.set_weights(values)
         for model in (here, there):
             model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0)
-        # Four steps of float32 through a normalization.
+        # The tolerance covers four float32 steps through a normalization.
         for own, other in zip(here.get_weights(), there.get_weights(), strict=True):
             assert relative_error(own, other) < 1e-4
 

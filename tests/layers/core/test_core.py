@@ -1,4 +1,4 @@
-"""Core layers against Keras' own: EinsumDense, Embedding, Lambda, Identity, wrappers."""
+"""EinsumDense, Embedding, Lambda, Identity and wrappers give what Keras' layers give."""
 
 import numpy as np
 import pytest
@@ -46,12 +46,12 @@ def test_einsum_dense_finds_sizes_that_were_left_open(device):
 
 @pytest.mark.parametrize("name", ["glorot_uniform", "he_normal"])
 def test_einsum_dense_scales_first_values_by_its_axes(name):
-    """Fan-in and fan-out of the product, not of the kernel's last axes: as in Keras."""
+    """As in Keras, fan-in and fan-out are those of the product, not of the kernel's last axes."""
     here = layers.EinsumDense("abc,cde->abde", (5, 20, 30), kernel_initializer=name)
     there = keras.layers.EinsumDense("abc,cde->abde", (5, 20, 30), kernel_initializer=name)
     for layer in (here, there):
         layer.build((2, 5, 40))
-    # The standard deviation of 24000 draws is known to 0.5%.
+    # The standard deviation of 24000 draws has a relative error of 0.5%.
     ours, theirs = (layer.get_weights()[0].std() for layer in (here, there))
     assert ours == pytest.approx(theirs, rel=0.03)
 
@@ -122,7 +122,7 @@ def test_identity_takes_any_structure(device, rng):
 
 
 def double(x, factor=2.0, training=None):
-    """Twice the input, four times in training."""
+    """Doubles the input, and quadruples it in training."""
     return x * factor * (2.0 if training else 1.0)
 
 
@@ -232,9 +232,9 @@ def test_time_distributed_is_that_of_keras(make, shape, device, rng):
         actual = run_here(here, [x], direction, device, True)
         expected = run_keras(there, [x], direction, True)
     for a, e in zip(actual, expected, strict=True):
-        # Normalization by a batch of 4 leaves small differences of large numbers in gradients.
+        # Normalization by a batch of 4 makes gradients small differences of large numbers.
         assert relative_error(a, e) < 5e-4
-    if len(here.weights) == 4:  # the averages moved at each step
+    if len(here.weights) == 4:  # The moving averages change in each step.
         for own, other in zip(here.get_weights(), there.get_weights(), strict=True):
             assert relative_error(own, other) < 1e-5
 
@@ -254,7 +254,7 @@ def test_time_distributed_description():
             module.TimeDistributed(module.Flatten()).compute_output_shape((2, 3))
 
 
-# What only some layers have is drawn here: slopes, axes, shared parameters.
+# These arguments exist only for some layers: slopes, axes, shared parameters.
 ACTIVATION_LAYERS = {
     "LeakyReLU": st.fixed_dictionaries({"negative_slope": st.sampled_from([0.0, 0.3, 1.5])}),
     "ELU": st.fixed_dictionaries({"alpha": st.sampled_from([0.5, 1.0, 2.0])}),
@@ -333,7 +333,7 @@ def test_the_bias_of_projections_joins_the_product(
         model = kerascnn.Sequential([kerascnn.Input((6, 7)), layer])
         y = model.predict(x, verbose=0)
     kernel, bias = (v.numpy().astype("float64") for v in (layer.kernel, layer.bias))
-    # Products of seven terms in float32, TF32 on a GPU.
+    # There are products of seven terms in float32, or TF32 on a GPU.
     np.testing.assert_allclose(y, np.einsum(equation, x, kernel) + bias, atol=1e-2, rtol=1e-2)
     (step,) = model._programs.values()
     ops = [call["op"] for call in step.program.describe()]

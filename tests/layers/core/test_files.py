@@ -1,4 +1,4 @@
-"""Models of these layers go through Keras' files in both directions."""
+"""Models of these layers are written and read both by Keras and by kerascnn."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 
 
 def images(m):
-    """Shaping, normalization, noise, attention and merging in one model."""
+    """Combines shaping, normalization, noise, attention and merging in one model."""
     layers = m.layers
     x = inputs = m.Input((8, 8, 4))
     for layer in (
@@ -62,5 +62,5 @@ def test_models_predict_the_same_after_the_way(make, writer, reader, tmp_path, r
     again, other = reader.saving.load_model(tmp_path / "model.keras"), make(reader)
     other.load_weights(tmp_path / "model.weights.h5")
     for loaded in (again, other):
-        # Float32 through attention and four normalizations.
+        # The tolerance covers float32 through attention and four normalizations.
         assert relative_error(np.asarray(loaded.predict(x, verbose=0)), expected) < 1e-5

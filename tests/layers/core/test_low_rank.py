@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:`build\\(\\)` was called on layer:UserWarning"),
 ]
 
-# Layers of floating inputs, and the shape of an input.
+# Each row has a layer that takes floats, its arguments, and the shape of an input.
 FLOATING = [
     ("Dense", {"units": 3, "activation": "tanh"}, (2, 5)),
     ("Dense", {"units": 1, "use_bias": False}, (2, 3, 7)),
@@ -33,7 +33,7 @@ EMBEDDING = ("Embedding", {"input_dim": 9, "output_dim": 4}, (3, 2))
 @pytest.mark.parametrize(("name", "arguments", "shape"), FLOATING)
 def test_outputs_and_gradients_are_those_of_keras(name, arguments, shape, device):
     adapted = {**arguments, "lora_rank": 2}
-    if name not in ("Dense", "Embedding"):  # whose `build` forgets it in Keras
+    if name not in ("Dense", "Embedding"):  # Keras' `build` of these two ignores `lora_alpha`.
         adapted["lora_alpha"] = 5.0
     check_layer(name, adapted, [shape], "float32", 3, device)
     check_description(name, adapted, [shape])
@@ -49,7 +49,7 @@ def test_weights_are_those_of_keras(name, arguments, shape):
         layer.build(shape)
         before = np.asarray(getattr(layer, which).numpy())
         layer.enable_lora(rank=2, lora_alpha=3.0)
-        # The second factor begins as zeros: nothing changes at first.
+        # The second factor starts as zeros, so nothing changes at first.
         after = keras.ops.convert_to_numpy(getattr(layer, which))
         np.testing.assert_array_equal(after, before)
         assert layer.get_config()["lora_alpha"] == 3.0
@@ -86,7 +86,7 @@ def test_embeddings_are_adapted(device, rng):
             layer.set_weights(values)
             outputs.append(keras.ops.convert_to_numpy(layer(numbers)))
     expected = (values[0] + 3 * values[1].astype("float64") @ values[2])[numbers]
-    # Sums of three products, on GPUs in TF32 (5e-4 a rounding).
+    # There are sums of three products, rounded in TF32 (5e-4) on GPUs.
     for output in outputs:
         assert relative_error(output, expected) < (1e-3 if device != "cpu" else 1e-6)
 
@@ -103,7 +103,7 @@ def network(module, rank=None):
 
 
 def trained(module, rng, rank=2):
-    """An adapted model after a step, and its data; all factors are other than 0."""
+    """Returns an adapted model after a step, in which no factor is zero, and its data."""
     x = rng.standard_normal((4, 8, 8, 3)).astype("float32")
     y = rng.standard_normal((4, 3)).astype("float32")
     model = network(module, rank)
@@ -122,7 +122,7 @@ def test_training_is_that_of_keras(device, rng):
             model.fit(x, y, batch_size=4, epochs=4, shuffle=False, verbose=0).history["loss"]
             for model in (here, there)
         ]
-        # Eight steps of Adam in float32, on GPUs in TF32.
+        # The tolerance covers eight Adam steps in float32, or in TF32 on GPUs.
         np.testing.assert_allclose(*losses, rtol=2e-2 if device != "cpu" else 2e-4)
         assert losses[0][-1] < losses[0][0]
         for i, before in zip((1, 3, 5), frozen, strict=True):
@@ -144,7 +144,8 @@ def test_enabled_after_compile_training_asks_for_compile(rng):
         assert np.asarray(model.layers[0].lora_kernel_b.numpy()).any()
 
 
-# The optimizers of the models that take weights only have no state yet, or that of other weights.
+# A model that only loads weights has an optimizer without state, or with the state for other
+# weights. Both libraries warn about that.
 @pytest.mark.filterwarnings("ignore:.*(optimizer|variables).*:UserWarning")
 @pytest.mark.parametrize(("writer", "reader"), [(kerascnn, keras), (keras, kerascnn)])
 def test_files_hold_what_was_adapted(writer, reader, tmp_path, rng):
@@ -154,11 +155,11 @@ def test_files_hold_what_was_adapted(writer, reader, tmp_path, rng):
     model.save(tmp_path / "m.keras")
     model.save_weights(tmp_path / "m.weights.h5")
     plain, adapted = network(reader), network(reader, 2)
-    plain.load_weights(tmp_path / "m.weights.h5")  # a model without adaptation
+    plain.load_weights(tmp_path / "m.weights.h5")  # This model has no adaptation.
     adapted.load_weights(tmp_path / "m.weights.h5")
     whole = reader.saving.load_model(tmp_path / "m.keras")
     for other in (plain, adapted, whole):
-        # The kernels were added up before they were written: a rounding more.
+        # The adaptation was added to the kernels before they were written, which rounds once more.
         assert relative_error(other.predict(x, verbose=0), expected) < 1e-5
     for other in (adapted, whole):
         assert [layer.lora_rank for layer in other.layers[1::2]] == [2, 2, 2]
@@ -216,7 +217,7 @@ def test_factors_are_float32(dtype, device, rng):
     a, b = layer.lora_kernel_a.numpy(), layer.lora_kernel_b.numpy()
     merged = layer._kernel.numpy().astype("float64") + a.astype("float64") @ b
     assert store["0"].dtype == layer._kernel.numpy().dtype
-    # Half of the last bit of float16 or float32.
+    # A stored value is off by at most half of the last bit of float16 or float32.
     assert relative_error(store["0"], merged) < (5e-4 if dtype == "float16" else 1e-6)
 
 
@@ -241,7 +242,7 @@ def test_attention_can_be_adapted(rng):
         other.query_dense.lora_kernel_a.assign(np.full((6, 2, 2), 0.2, "float32"))
         other.query_dense.lora_kernel_b.assign(np.full((2, 3), -0.3, "float32"))
         outputs.append(keras.ops.convert_to_numpy(other(x, x)))
-    # A few dozen products and a softmax in float32.
+    # A result has a few dozen products and a softmax in float32.
     assert relative_error(outputs[1], outputs[0]) < 1e-5
 
 

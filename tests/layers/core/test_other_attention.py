@@ -1,4 +1,4 @@
-"""Attention, AdditiveAttention, GroupQueryAttention and ReversibleEmbedding against Keras' own."""
+"""Attention, AdditiveAttention, GroupQueryAttention and ReversibleEmbedding equal Keras'."""
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ from ..parity import check_signature, plain
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
-# A few dozen products and a softmax in float32.
+# A result has a few dozen products and a softmax in float32.
 CLOSE = 2e-5
 
 
 def make_pair(name, arguments, shapes, rng):
-    """The layer here and in Keras, built, with the same random weights."""
+    """Builds the layer and Keras' layer with the same random weights."""
     pair = [getattr(m.layers, name)(**arguments, name="a") for m in (kerascnn, keras)]
     for layer in pair:
         layer.build(*shapes)
@@ -94,7 +94,7 @@ def test_dropped_scores(name, arguments, device):
         )
         kept = layer([query, value], training=False).numpy()
     shares = shares.numpy()
-    # 4000 draws: the share is known to 0.7%, four standard deviations are 3%.
+    # The share of 4000 draws has a standard deviation of 0.7%; 3% are more than four of them.
     assert np.mean(shares == 0) == pytest.approx(0.25, abs=0.03)
     np.testing.assert_allclose(shares[shares > 0], 0.1 / 0.75, rtol=1e-5)
     np.testing.assert_array_equal(outputs.numpy(), again.numpy())
@@ -117,7 +117,7 @@ def test_grouped_queries(arguments, with_key, device, rng):
     counts = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], bool)
     pairs = rng.random((2, 4, 5)) > 0.3
     near = np.abs(np.arange(4)[:, None] - np.arange(5)) < 1
-    pairs |= near  # every query sees a key
+    pairs |= near  # No query is without a key.
     with kerascnn.device(device):
         here, there = make_pair("GroupQueryAttention", arguments, shapes, rng)
         check_descriptions(here, there)
@@ -182,7 +182,7 @@ def test_models_go_on_after_the_way_through_a_file(writer, reader, tmp_path, rng
     third.load_weights(tmp_path / "model.weights.h5")
     options = {"epochs": 3, "shuffle": False, "verbose": 0}
     losses = [m.fit(x, y, **options).history["loss"] for m in (model, other, third)]
-    # Three steps of float32 training.
+    # The tolerance covers three float32 steps of training.
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
     np.testing.assert_allclose(losses[2], losses[0], rtol=1e-4)
 

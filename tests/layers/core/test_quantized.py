@@ -1,4 +1,4 @@
-"""Layers and models in int8 give what Keras gives on the PyTorch backend, from the same weights."""
+"""Layers and models in int8 give what Keras on PyTorch gives from the same weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:`build\\(\\)` was called on layer:UserWarning"),
 ]
 
-# Layers of floating inputs: class, arguments, shape of an input.
+# Each entry has a layer that takes floats, its arguments, and the shape of an input.
 FLOATING = {
     "dense": ("Dense", {"units": 6, "activation": "tanh"}, (3, 12)),
     "dense of rank 3": ("Dense", {"units": 5, "use_bias": False}, (2, 3, 7)),
@@ -41,8 +41,8 @@ EMBEDDINGS = {
         (3, 2),
     ),
 }
-# The arithmetic is the same one, operation by operation, so that only sums of the bias and
-# activations round differently. In bfloat16, products lose all but 8 bits before they are divided.
+# Both libraries do the same operations in the same order, so only the addition of the bias and the
+# activation round differently. In bfloat16, products lose all but 8 bits before the division.
 TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 2.0**-6}
 
 
@@ -53,7 +53,7 @@ def make_inputs(name, arguments, shape, rng):
 
 
 def make_pair(name, arguments, shape, rng, device="cpu", **further):
-    """The layer here and in Keras with the same random weights."""
+    """Builds the layer and Keras' layer with the same random weights."""
     pair = []
     for module in (kerascnn, keras):
         with kerascnn.device(device):
@@ -118,7 +118,7 @@ def test_layers(case, kind, policy, device, rng):
 
 @pytest.mark.parametrize("case", [*FLOATING, *EMBEDDINGS])
 def test_descriptions(case, rng):
-    """Each side reads what the other one says of the layer, and makes the same weights."""
+    """Each library reads the other's configuration and makes the same weights from it."""
     name, arguments, shape = {**FLOATING, **EMBEDDINGS}[case]
     pair = make_pair(name, arguments, shape, rng)
     configs = []
@@ -139,14 +139,14 @@ def test_descriptions(case, rng):
         assert made.inputs_quantizer is None or made.inputs_quantizer.value_range == (-50, 50)
 
 
-# Keras cannot take the gradient of this one, where only weights are quantized.
+# Keras cannot differentiate this layer when only its weights are quantized.
 KEPT = [(case, kind) for case in FLOATING for kind in ("default", "weights only")]
 KEPT.remove(("turned", "weights only"))
 
 
 @pytest.mark.parametrize(("case", "kind"), KEPT)
 def test_gradients_by_inputs(case, kind, device, rng):
-    """They pass as if the inputs had not been rounded; integers get none."""
+    """Gradients pass as if the inputs had not been rounded; integer weights get none."""
     import torch
 
     name, arguments, shape = FLOATING[case]
@@ -165,7 +165,7 @@ def test_gradients_by_inputs(case, kind, device, rng):
             tape.watch(here_given)
             loss = kerascnn.ops.sum(ours(here_given) * direction)
         gradient = tape.gradient(loss, here_given)
-        # Products of floats are in TF32 on GPUs.
+        # GPUs multiply floats in TF32.
         tolerance = 1e-5 if device == "cpu" else 2e-3
     assert relative_error(gradient.numpy(), given.grad.numpy()) < tolerance
     assert [w.name for w in ours.trainable_weights] == [w.name for w in theirs.trainable_weights]
@@ -200,7 +200,8 @@ def test_low_rank_adaptation(case, first, rng):
     for key, kept in stores[0].items():
         expected = keras.ops.convert_to_numpy(stores[1][key])
         assert kept.dtype == expected.dtype
-        # The sum of products is rounded differently: an integer in its middle can be the next one.
+        # The sum of products is rounded differently, so a value halfway between two integers may go
+        # to the other one.
         np.testing.assert_allclose(kept, expected, atol=kept.dtype == np.int8, rtol=1e-5)
 
 
@@ -212,7 +213,7 @@ def test_low_rank_adaptation(case, first, rng):
     ],
 )
 def test_axes_without_a_name(equation, named, size, shape, rng):
-    """Keras cannot quantize such layers. They are those with letters for all axes."""
+    """Keras cannot quantize a layer with an ellipsis; it equals one with a letter for each axis."""
     outputs = []
     x = rng.standard_normal(shape).astype("float32")
     kernel = rng.standard_normal((shape[-1] if "x" in equation else shape[1], size))
@@ -229,7 +230,7 @@ def test_axes_without_a_name(equation, named, size, shape, rng):
 
 
 def test_low_rank_adaptation_of_a_kernel_whose_last_axis_is_summed(rng):
-    """Keras' int8 layers cannot multiply such a kernel's adaptation. It is the float one's."""
+    """Keras cannot multiply such an adaptation in int8, so the float layer is the reference."""
     name, arguments, shape = FLOATING["turned"]
     x = rng.standard_normal(shape).astype("float32")
     layer = getattr(layers, name)(**arguments)
@@ -238,7 +239,7 @@ def test_low_rank_adaptation_of_a_kernel_whose_last_axis_is_summed(rng):
     layer.lora_kernel_b.assign(rng.standard_normal(layer.lora_kernel_b.shape))
     before = layer(x).numpy()
     layer.quantize("int8")
-    # A weight and an input are each rounded to 1/127 of the largest one at most.
+    # A weight and an input are each off by at most half of 1/127 of the largest one.
     assert relative_error(layer(x).numpy(), before) < 2 / 127
 
 
@@ -282,7 +283,7 @@ def test_errors():
     wrong = kerascnn.quantizers.AbsMaxQuantizer(axis=1)
     with pytest.raises(ValueError, match=r"must give scales of shape \(1, 3\)"):
         layer.quantize(config=kerascnn.quantizers.Int8QuantizationConfig(wrong))
-    assert layer.kernel.dtype == "float32"  # nothing has changed
+    assert layer.kernel.dtype == "float32"  # The refused call has changed nothing.
     layer.quantize("int8")
     with pytest.raises(ValueError, match="quantized already"):
         layer.quantize("int8")

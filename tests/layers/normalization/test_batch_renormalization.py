@@ -1,4 +1,4 @@
-"""BatchNormalization with `renorm=True` against Keras' own."""
+"""BatchNormalization with `renorm=True` gives what Keras' layer gives."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_values_gradients_and_averages_are_those_of_keras(device):
                 other.value.grad = None
             actual = run_here(here, [x], direction, device, training)
             for a, e in zip(actual, expected, strict=True):
-                # Gradients by x are differences that cancel, by a batch of 8 at least.
+                # Gradients by x are differences of terms that cancel, for batches of 8 or more.
                 assert relative_error(a, e) < 2e-4
             for own, other in zip(here.get_weights(), there.get_weights(), strict=True):
                 assert relative_error(own, other) < 1e-5
@@ -98,6 +98,6 @@ def test_renormalization_in_fit(device, rng):
         there.set_weights(values)
         for model in (here, there):
             model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
-        # Four steps in float32.
+        # The tolerance covers four float32 steps.
         for own, other in zip(here.get_weights(), there.get_weights(), strict=True):
             assert relative_error(own, other) < 1e-4

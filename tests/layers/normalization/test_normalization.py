@@ -1,4 +1,4 @@
-"""Normalizing layers against Keras' own."""
+"""Normalization layers give what Keras' layers give."""
 
 import numpy as np
 import pytest
@@ -26,12 +26,12 @@ WEIGHTS = {
 
 @st.composite
 def configurations(draw, name):
-    """Arguments, and the shape of an input."""
+    """Draws arguments and the shape of an input."""
     rank = draw(st.integers(2, 4))
     shape = [2, *(draw(st.integers(3, 5)) for _ in range(rank - 1))]
     arguments = {}
     if name in ("LayerNormalization", "RMSNormalization"):
-        # The last axes: what others mean to Keras depends on its backend (see below).
+        # Only the last axes are drawn: the meaning of others depends on Keras' backend (see below).
         count = draw(st.integers(1, rank - 1))
         axes = list(range(-count, 0))
         arguments["axis"] = draw(st.sampled_from([axes, axes[::-1]])) if count > 1 else -1
@@ -45,7 +45,8 @@ def configurations(draw, name):
     else:
         axis = draw(st.integers(1, rank - 1))
         groups = draw(st.sampled_from([1, 2, 3] if rank == 2 else [1, 2, 3, -1]))
-        shape[axis] = abs(groups) * draw(st.integers(3, 4))  # single elements are all mean
+        # A single element would equal its mean.
+        shape[axis] = abs(groups) * draw(st.integers(3, 4))
         arguments = {"groups": groups, "axis": draw(st.sampled_from([axis, axis - rank]))}
     if name != "UnitNormalization":
         arguments["epsilon"] = draw(st.sampled_from([1e-3, 0.1]))
@@ -60,7 +61,7 @@ def test_values_are_those_of_keras(name, device):
     @given(configuration=configurations(name), seed=st.integers(0, 2**16))
     def check(configuration, seed):
         arguments, shape = configuration
-        # In float32, as Keras on PyTorch computes these whatever the layer's dtype. Where a few
+        # Keras on PyTorch computes these layers in float32 whatever their dtype. Where the few
         # elements are close to one another, gradients are small differences of large numbers.
         check_layer(name, arguments, [shape], "float32", seed, device, 5e-4)
 
@@ -83,7 +84,7 @@ def test_descriptions_are_those_of_keras(name):
 
 @pytest.mark.parametrize("axis", [1, [1, 2], [1, 3], [2]])
 def test_axes_are_those_that_were_named(axis, device, rng):
-    """Keras on PyTorch takes the last ones in their place where they are neighbours."""
+    """Keras on PyTorch uses the last axes instead where the named ones are adjacent."""
     x = rng.standard_normal((2, 3, 4, 5))
     axes = tuple(np.atleast_1d(axis))
     centred = x - x.mean(axes, keepdims=True)
@@ -103,7 +104,7 @@ def test_layer_normalization_by_the_variance_alone(device, rng):
 
 
 def test_half_floats_are_computed_in_float32(device, rng):
-    x = (rng.standard_normal((4, 6)) * 200 + 2000).astype("float16")  # squares overflow
+    x = (rng.standard_normal((4, 6)) * 200 + 2000).astype("float16")  # The squares overflow.
     for name in ("LayerNormalization", "GroupNormalization"):
         arguments = {"groups": 2} if name.startswith("Group") else {}
         with kerascnn.device(device):
@@ -129,7 +130,7 @@ def test_spectral_normalization_divides_as_keras_does(inner, device, rng):
     shape = {"Dense": (3, 5), "Conv2D": (2, 5, 5, 2), "Embedding": (4,)}[inner]
     x = rng.integers(0, 6, shape).astype("int32" if inner == "Embedding" else "float32")
     pair = [m.layers.SpectralNormalization(make(m), power_iterations=2) for m in (kerascnn, keras)]
-    if inner == "Embedding":  # Keras gives the output the input's dtype
+    if inner == "Embedding":  # Keras gives the output the dtype of the input.
         with kerascnn.device(device):
             assert pair[0](x[:, None], training=True).dtype == "int32"
         return
@@ -150,7 +151,7 @@ def test_spectral_normalization_divides_as_keras_does(inner, device, rng):
 
 
 def test_spectral_normalization_in_a_compiled_step(device, rng):
-    """The gradient is by the divided kernel, as in Keras, and the divided kernel is what stays."""
+    """As in Keras, the gradient is by the divided kernel, and the layer keeps that kernel."""
     x = rng.standard_normal((3, 5)).astype("float32")
     values = [rng.standard_normal(s).astype("float32") for s in ((5, 4), (1, 4), (4,))]
     direction = rng.standard_normal((3, 4)).astype("float32")
@@ -229,11 +230,11 @@ def test_penalties_and_constraints_are_on_the_right_weights(rng):
 
 
 def test_batch_normalization_reads_its_weights_in_float32(device, rng):
-    """As Keras does: in mixed precision they are not rounded to 16 bits, nor their gradients."""
+    """As in Keras, mixed precision rounds neither the weights nor their gradients to 16 bits."""
     with kerascnn.device(device):
         layer = layers.BatchNormalization(epsilon=0.0, dtype="mixed_bfloat16")
         layer.build((None, 3))
-        # bfloat16 has eight bits: it would round the factor to 1.
+        # bfloat16 has eight bits and would round the factor to 1.
         gamma, beta = np.full(3, 1 + 2.0**-9, "float32"), np.full(3, -256.0, "float32")
         layer.set_weights([gamma, beta, np.zeros(3, "float32"), np.ones(3, "float32")])
         halves = layer(np.full((2, 3), 256.0, "float32")).numpy()
@@ -245,7 +246,7 @@ def test_batch_normalization_reads_its_weights_in_float32(device, rng):
             total = kerascnn.ops.sum(kerascnn.ops.square(y))
         found = tape.gradient(total, layer.gamma).numpy()
     wide = x.numpy().astype("float64")
-    gradients = 2 * y.numpy().astype("float64")  # has eight bits, as the outputs
+    gradients = 2 * y.numpy().astype("float64")  # These have eight bits, as the outputs do.
     expected = (gradients * (wide - wide.mean(0)) / wide.std(0)).sum(0)
-    # Sums in float32; a result of eight bits would be off by 2^-10 and more.
+    # The sums are float32. A result in bfloat16 would be off by 2^-10 or more.
     assert relative_error(found, expected) < 1e-5

@@ -1,4 +1,4 @@
-"""Pooling layers against Keras' own."""
+"""Pooling layers give what Keras' layers give."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ NAMES = WINDOWED + GLOBAL + ADAPTIVE
 
 @st.composite
 def configurations(draw, name, for_values):
-    """Arguments that make sense together, and the shape of an input."""
+    """Draws arguments that are valid together, and the shape of an input."""
     rank = next(int(c) for c in name if c.isdigit())
 
     def sizes(low, high):
@@ -33,7 +33,7 @@ def configurations(draw, name, for_values):
         arguments["pool_size"] = sizes(1, 3)
         if draw(st.booleans()):
             arguments["strides"] = sizes(1, 3)
-        # At the border, PyTorch's means are others: see the test of means below.
+        # PyTorch computes other means at the border: see the test of means below.
         if "Max" in name or not for_values:
             arguments["padding"] = draw(st.sampled_from(["valid", "same"]))
     elif name in GLOBAL:
@@ -48,7 +48,7 @@ def configurations(draw, name, for_values):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_values_are_those_of_keras(name, device):
-    # Keras on PyTorch takes these means in float32 whatever the layer's dtype.
+    # Keras on PyTorch computes these means in float32 whatever the layer's dtype.
     dtypes = ["float32"] if name.startswith("GlobalAverage") else ["float32", "float64"]
 
     @FEW
@@ -76,7 +76,7 @@ def test_descriptions_are_those_of_keras(name):
 
 @pytest.mark.parametrize("rank", RANKS)
 def test_means_count_only_what_lies_inside(rank, device):
-    """As Keras does on TensorFlow and JAX; its PyTorch backend repeats the border instead."""
+    """Keras does so on TensorFlow and JAX; its PyTorch backend repeats the border instead."""
 
     @FEW
     @given(
@@ -112,7 +112,7 @@ def test_means_count_only_what_lies_inside(rank, device):
 @pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("kind", ["MaxPooling", "AdaptiveMaxPooling"])
 def test_the_first_of_equal_maxima_gets_the_gradient(kind, rank, device):
-    """First in reading order, as in PyTorch, though volumes are pooled in two steps."""
+    """The first in reading order gets it, as in PyTorch, though 3D pooling has two steps."""
     x = np.ones((1, *[5] * rank, 1), "float32")
     size = 5 if kind == "MaxPooling" else 2
     layer = getattr(layers, f"{kind}{rank}D")(size)
@@ -128,7 +128,7 @@ def test_the_first_of_equal_maxima_gets_the_gradient(kind, rank, device):
 
 
 def test_infinities_stay_in_their_windows(device):
-    """Windows that are filled up to one length count nothing that is not theirs."""
+    """Adaptive windows are padded to one length; the padding adds no neighbour's infinity."""
     x = np.array([np.inf, 1, 2, 3, -np.inf], "float32").reshape(1, 5, 1)
     with kerascnn.device(device):
         mean = layers.AdaptiveAveragePooling1D(3)(x).numpy().ravel()

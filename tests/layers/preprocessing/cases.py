@@ -1,6 +1,6 @@
-"""Layers that draw something for each image, with arguments that cover their ways."""
+"""Random layers with arguments that cover their code paths."""
 
-# Keras opens factors as (lower, upper); each pair has room on both sides.
+# Keras reads a factor as (lower, upper). Every pair here has room on both sides.
 CASES = [
     ("RandomFlip", {}),
     ("RandomFlip", {"mode": "horizontal"}),
@@ -59,10 +59,10 @@ CASES = [
     ("Solarization", {"addition_factor": (0.1, 1.0), "value_range": (400, -100)}),
 ]
 IDS = [f"{name}-{','.join(f'{k}={v}' for k, v in a.items())}" for name, a in CASES]
-# Keras' layer repeats its masks over the channels' axis and its list over the last one.
+# Keras' layer repeats its masks along the channel axis, but its list along the last one.
 LAST_ONLY = {"fill_value": [1, 300, -4]}
 
-# Layers that leave masks as they are.
+# These layers change values only, so they leave masks as they are.
 VALUES_ONLY = {
     "RandomBrightness",
     "RandomColorDegeneration",
@@ -78,7 +78,7 @@ VALUES_ONLY = {
     "Solarization",
 }
 
-# Cases in which there is nothing to draw.
+# In these cases there is nothing to draw.
 CONSTANT = [
     ("Solarization", {}),
     CASES[IDS.index("RandomPosterization-factor=(3, 3),value_range=(300, -20)")],

@@ -1,4 +1,4 @@
-"""Compiled calls, and the same values for Keras."""
+"""Runs compiled calls and converts the values that they drew for Keras."""
 
 import numpy as np
 from hypothesis import HealthCheck, settings
@@ -23,12 +23,12 @@ few = settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
-# What Keras' calls on arrays return.
+# This converts what Keras' layers return to NumPy arrays.
 to_numpy = keras.ops.convert_to_numpy
 
 
 def compiled(function, arrays, device, steps=1):
-    """What a function of tensors returns when it is a program; nested as it is, in NumPy arrays."""
+    """Returns the results of a function that runs as a program, nested as they are, as arrays."""
     with kerascnn.device(device):
         with Trace(device) as trace:
             values = [
@@ -48,7 +48,7 @@ def compiled(function, arrays, device, steps=1):
 
 
 def _in_order(structure):
-    """Dictionaries with their keys sorted, as `flatten` goes through them."""
+    """Sorts the keys of dictionaries, which is the order that `flatten` uses."""
     if isinstance(structure, dict):
         return {key: _in_order(structure[key]) for key in sorted(structure)}
     if isinstance(structure, (list, tuple)):
@@ -57,7 +57,7 @@ def _in_order(structure):
 
 
 def to_keras(transformation):
-    """A transformation of arrays, as tensors of Keras (fresh ones: Keras changes some in place)."""
+    """Copies a transformation's arrays to Keras tensors, since Keras changes some in place."""
 
     def convert(x):
         if not isinstance(x, np.ndarray):
@@ -68,7 +68,7 @@ def to_keras(transformation):
 
 
 def equal_nearly_everywhere(actual, expected):
-    """Where a pixel is the nearer one of two equally near ones, rounding may decide differently."""
+    """Checks all but 2% of the pixels: where two are equally near, rounding chooses either one."""
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape
     assert (np.abs(actual - expected) > 1e-3).mean() < 0.02

@@ -1,4 +1,4 @@
-"""Layers that spread values out, mix images, or are made of several random layers."""
+"""Layers that spread values out, mix images, or combine several random layers."""
 
 import json
 
@@ -10,7 +10,7 @@ from kerascnn import layers, trees
 
 from .helpers import compiled, equal_nearly_everywhere, keras, relative_error, to_keras, to_numpy
 
-# PyTorch's and NumPy's about what Keras does.
+# PyTorch and NumPy warn about Keras' conversions.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:__array_wrap__ must accept:DeprecationWarning"),
@@ -74,9 +74,10 @@ def images_in(rng, arguments, shape=(5, 11, 13, 3), dtype="float32"):
 
 @pytest.fixture
 def as_on_other_backends(monkeypatch):
-    """CLAHE as Keras has it with TensorFlow and JAX.
+    """Makes Keras' CLAHE work as it does with TensorFlow and JAX.
 
-    With PyTorch it counts in integers, which cuts the limit off, and repeats borders for mirrors.
+    With PyTorch it counts in integers, which truncates the limit, and pads with repeated borders
+    where it should mirror.
     """
     nn, numpy = keras.src.backend.nn, keras.src.backend.numpy
     one_hot = nn.one_hot
@@ -97,7 +98,7 @@ def test_values_are_spread_as_by_keras(name, arguments, first, device, rng):
     there = getattr(keras.layers, name)(**arguments)
     for shape in ((5, 11, 13, 3), (1, 16, 16, 1), (3, 9, 40, 2)):
         images = images_in(rng, arguments, shape)
-        images[0, ..., 0] = images[0, 0, 0, 0]  # of one value
+        images[0, ..., 0] = images[0, 0, 0, 0]  # The first channel of this image is constant.
         expected = to_numpy(there(images, training=True))
         actual = compiled(
             lambda x: here(x, training=True),
@@ -106,7 +107,7 @@ def test_values_are_spread_as_by_keras(name, arguments, first, device, rng):
         )
         actual = np.moveaxis(actual, 1, -1) if first else actual
         assert actual.dtype == expected.dtype
-        # Sums of up to 100 counts and interpolation between tiles, in float32.
+        # A value is a sum of up to 100 counts, interpolated between tiles in float32.
         assert relative_error(actual, expected) < 1e-5
         one = images[0].transpose(2, 0, 1) if first else images[0]
         with kerascnn.device(device):
@@ -126,7 +127,7 @@ def test_values_of_integers_and_outside_of_training(name, arguments, device, rng
         expected = to_numpy(there(images, training=training))
         if name == "ContrastLimitedAdaptiveHistogramEqualization":
             assert actual.dtype == expected.dtype == np.uint8
-            # Cut off after the point, on which side of it rounding decides.
+            # Values are truncated to integers, so rounding decides between two neighbours.
             difference = np.abs(actual.astype("int32") - expected)
             assert difference.max() <= 1 and (difference > 0).mean() < 0.02
         else:
@@ -142,13 +143,13 @@ def test_half_precision(name, device, rng):
     there = getattr(keras.layers, name)(dtype="float16")
     actual = compiled(lambda x: here(x, training=True), [images], device)
     assert actual.dtype == np.float16
-    # A tone more or less where float16 rounds a value to the next one.
+    # The result may be one tone off where float16 rounds a value to the next one.
     expected = to_numpy(there(images, training=True)).astype("float64")
     assert np.abs(actual - expected).max() < 2
 
 
 def test_counts_of_many_pixels(device, rng):
-    """More rows and bins than a block of threads has."""
+    """There are more rows and bins than a block has threads."""
     from kerascnn.layers.preprocessing.histograms import histograms, running_sums
 
     for bins in (2, 50, 256, 300):
@@ -212,7 +213,7 @@ def test_a_cut_is_as_large_as_its_share_of_the_label(device):
         mixed = layers.CutMix(seed=1)(data, training=True)
     images, labels = mixed["images"].numpy(), mixed["labels"].numpy()
     share = (images == np.arange(n).reshape(-1, 1, 1, 1)).mean((1, 2, 3))
-    # Where edges lie between pixels: up to one row and one column more or less.
+    # An edge may lie between two pixels, which adds or removes up to one row and one column.
     np.testing.assert_allclose(share, np.diag(labels), atol=1 / 40 + 1 / 50)
     assert (share < 1).mean() > 0.1
 
@@ -224,7 +225,8 @@ def test_weights_of_mixing_are_beta_distributed(device):
         drawn = layer.get_random_transformation(kerascnn.ops.convert_to_tensor(images))
     weight, order = drawn["mix_weight"].numpy(), drawn["permutation_order"].numpy()
     assert sorted(order) == list(range(4000)) and (order != np.arange(4000)).mean() > 0.9
-    # Of mean 1/2 and variance 1/8; below sin^2(pi/8) lies a quarter. Six standard deviations each.
+    # The weights have mean 1/2 and variance 1/8, and a quarter lies below sin^2(pi/8). Each bound
+    # is six standard deviations.
     assert abs(weight.mean() - 0.5) < 6 * np.sqrt(1 / 8 / 4000)
     assert abs(weight.var() - 1 / 8) < 6 * np.sqrt((3 / 128 - 1 / 64) / 4000)
     assert abs((weight < np.sin(np.pi / 8) ** 2).mean() - 0.25) < 6 * np.sqrt(3 / 16 / 4000)
@@ -267,7 +269,7 @@ class Mixing(kerascnn.Model):
 
 @pytest.mark.parametrize("name", ["MixUp", "CutMix"])
 def test_mixing_in_a_training_step(name, device, rng):
-    """Against the same step by hand: a linear model's gradient shows what it was given."""
+    """Compares with the same step by hand: a linear model's gradient shows its inputs."""
     x = rng.uniform(0, 1, (6, 4, 4, 1)).astype("float32")
     y = np.eye(6, 3, dtype="float32")
     with kerascnn.device(device):
@@ -311,7 +313,7 @@ def test_mixing_in_what_makes_the_batches(device, rng):
 @pytest.mark.parametrize("first", [False, True], ids=["last", "first"])
 @pytest.mark.parametrize(("name", "arguments"), [c for c in OTHERS if "Elastic" in c[0]])
 def test_elastic_transforms_are_those_of_keras(name, arguments, first, device, rng, monkeypatch):
-    """With the noise that was drawn here; sizes that reach over several pixels."""
+    """Keras gets the noise that was drawn here; the sizes reach over several pixels."""
     torch = pytest.importorskip("torch")
     data_format = "channels_first" if first else "channels_last"
     here = getattr(layers, name)(**arguments, seed=2, data_format=data_format)
@@ -332,7 +334,7 @@ def test_elastic_transforms_are_those_of_keras(name, arguments, first, device, r
     if "interpolation" in arguments:
         equal_nearly_everywhere(actual, expected)
     else:
-        # Positions of up to 50 pixels are known to 4e-6 of a pixel, times a contrast of 255.
+        # Positions of up to 50 pixels have an error of 4e-6 pixels, times a contrast of 255.
         assert relative_error(actual, expected) < 1e-4
     low, high = arguments.get("value_range", (0, 255))
     assert (np.clip(images, low, high) != actual).any()
@@ -353,7 +355,7 @@ def test_masks_are_pushed_as_their_images(device, rng):
 
 
 def keras_policy(name, here, there, transformation, batch):
-    """What was drawn here, as Keras' layer takes it."""
+    """Returns a transformation that was drawn here in the form that Keras' layer takes."""
     transforms = transformation["transforms"]
     if name == "RandAugment":
         ordered = {key: transforms[key] for key in here._names}
@@ -399,7 +401,7 @@ def no_change_in_place(monkeypatch):
 @pytest.mark.usefixtures("no_change_in_place")
 @pytest.mark.parametrize(("name", "arguments"), POLICIES, ids=identify(POLICIES))
 def test_policies_do_what_those_of_keras_do(name, arguments, device, rng):
-    """Drawn and done here in one program, done again by Keras; layers in all orders."""
+    """One program draws and applies the changes, and Keras applies them again, in all orders."""
     here, there = getattr(layers, name)(**arguments), getattr(keras.layers, name)(**arguments)
     images = images_in(rng, arguments)
 
@@ -414,8 +416,8 @@ def test_policies_do_what_those_of_keras_do(name, arguments, device, rng):
         drawn = keras_policy(name, here, there, transformation, len(images))
         expected = to_numpy(there.transform_images(images.copy(), drawn, training=True))
         span = np.ptp(arguments.get("value_range", (0, 255)))
-        # Rounding moves a value over the edge of a tone now and then: that tone is another one
-        # then, and later layers that look at all pixels follow a little.
+        # Rounding sometimes moves a value to another tone. Then that tone differs, and later layers
+        # that look at all pixels change the others slightly.
         difference = np.abs(actual - expected) / span
         assert (difference > 1e-3).mean() < 0.1
         assert np.median(difference) < 1e-4
@@ -424,7 +426,7 @@ def test_policies_do_what_those_of_keras_do(name, arguments, device, rng):
 
 @pytest.mark.parametrize("name", ["RandAugment", "AugMix"])
 def test_each_layer_of_a_policy_in_its_turn(name, device, rng):
-    """Chosen by hand, so that none is left out."""
+    """The test chooses each layer itself, so that none is left out."""
     here = getattr(layers, name)(factor=0.7)
     there = getattr(keras.layers, name)(factor=0.7)
     images = images_in(rng, {})
@@ -451,12 +453,12 @@ def test_choices_of_a_policy_are_evenly_spread(device, rng):
         drawn = layers.RandAugment(num_ops=2)._choices(x, (6600,), 11, None).numpy()
     counts = np.bincount(drawn, minlength=11)
     assert len(counts) == 11
-    assert np.abs(counts - 600).max() < 6 * np.sqrt(600)  # six standard deviations
+    assert np.abs(counts - 600).max() < 6 * np.sqrt(600)  # The bound is six standard deviations.
 
 
 @pytest.mark.parametrize("name", ["RandAugment", "AugMix"])
 def test_masks_follow_a_policy(name, device, rng):
-    """A mask moves with its image, here by hand; values of masks stay."""
+    """A mask moves with its image, as the test computes by hand, and keeps its values."""
     masks = rng.integers(0, 9, (4, 11, 13, 1)).astype("int32")
     with kerascnn.device(device):
         layer = getattr(layers, name)(interpolation="nearest", factor=0.9)

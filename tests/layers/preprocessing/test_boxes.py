@@ -1,4 +1,4 @@
-"""Boxes follow their images: where a bright rectangle goes, its box goes."""
+"""Bounding boxes follow their images: a box ends up where its bright rectangle does."""
 
 import doctest
 import importlib
@@ -39,7 +39,7 @@ MOVING = {
 
 
 def rectangles(rng, n):
-    """Images with one bright rectangle each, and where it is."""
+    """Returns images with one bright rectangle each, and the box of each."""
     images = np.zeros((n, *SIZE, 1), "float32")
     boxes = np.zeros((n, 1, 4), "float32")
     for i in range(n):
@@ -72,11 +72,11 @@ def test_boxes_go_where_things_go(name, form, rng, device):
         rows, columns = np.nonzero(image > 0.5)
         area = (right - left) * (bottom - top)
         assert label == (1 if area > 0 else -1)
-        if len(rows) < 20:  # most of it went out of the image
+        if len(rows) < 20:  # Most of the rectangle left the image.
             continue
         compared += 1
-        # A pixel's place is its middle for the moved images, and its corner for a box: up to half
-        # a pixel where things turn; and half a pixel of blurred borders, times the zoom.
+        # Images are moved by the centers of pixels and boxes by their corners, which differ by up
+        # to half a pixel after a rotation. Blurred borders add another half, times the zoom.
         expected = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
         np.testing.assert_allclose((left, top, right, bottom), expected, atol=2.1)
         assert 0 <= left <= right <= image.shape[1]
@@ -118,7 +118,7 @@ def test_fixed_layers_are_those_of_keras(name, rng):
     there = getattr(keras.layers, type(layer).__name__).from_config(layer.get_config())
     copy = {**data, "bounding_boxes": dict(data["bounding_boxes"])}
     expected = helpers.to_numpy(there(copy)["bounding_boxes"]["boxes"])
-    # Keras rounds borders to pixels of the result, where images have them in their own pixels.
+    # Keras rounds borders to whole pixels of the result; here they lie where the image has them.
     apart = 1.1 if name in ("resizing_padded", "resizing_cropped") else 1e-3
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=apart)
 

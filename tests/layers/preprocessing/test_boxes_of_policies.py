@@ -1,4 +1,4 @@
-"""Boxes in `RandAugment`, `AugMix`, `CutMix` and `RandomElasticTransform`."""
+"""Bounding boxes in `RandAugment`, `AugMix`, `CutMix` and `RandomElasticTransform`."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ ALL = ["RandAugment", "AugMix", "CutMix", "RandomElasticTransform"]
 
 
 def rectangles(rng, n, channels=3):
-    """Images with a rectangle in the middle each, as bright as its number, and where it is."""
+    """Returns images with a rectangle in the middle, whose value is its number, and their boxes."""
     images = np.zeros((n, *SIZE, channels), "float32")
     boxes = np.zeros((n, 1, 4), "float32")
     for i in range(n):
@@ -31,7 +31,7 @@ def rectangles(rng, n, channels=3):
 
 
 def extent(there):
-    """The box around what is true of (height, width); zeros for nothing."""
+    """Returns the box around the true elements of (height, width), or zeros if there are none."""
     rows, columns = np.nonzero(there)
     if not len(rows):
         return np.zeros(4)
@@ -69,11 +69,11 @@ def test_rand_augment_moves_boxes_with_images(choices, form, rng):
     assert (labels == 1).all()
     for image, box in zip(seen, kept[:, 0], strict=True):
         expected = extent(image)
-        # A pixel's place is its middle for images, its corner for boxes: half a pixel where things
-        # turn, for each change; and half a pixel of rounding.
+        # Images are moved by the centers of pixels and boxes by their corners, which differ by half
+        # a pixel for each rotation. Rounding adds another half.
         assert (box[:2] <= expected[:2] + 1.1 * len(choices)).all()
         assert (box[2:] >= expected[2:] - 1.1 * len(choices)).all()
-        if sum(x < 3 for x in choices) == 1:  # a box around a turned box grows with each turn
+        if sum(x < 3 for x in choices) == 1:  # A box around a rotated box grows with each rotation.
             np.testing.assert_allclose(box, expected, atol=2.1)
 
 
@@ -90,7 +90,7 @@ def test_rand_augment_with_one_change_is_that_of_keras(choice, rng):
         "labels": keras.ops.convert_to_tensor(np.ones((5, 1), "int32")),
     }
     expected = there.transform_bounding_boxes(given, helpers.to_keras(transformation))
-    # float32, some hundred pixels
+    # The coordinates are float32, up to some hundred pixels.
     np.testing.assert_allclose(found, helpers.to_numpy(expected["boxes"]), rtol=1e-4, atol=1e-3)
     if choice > 2:
         np.testing.assert_array_equal(found, boxes)
@@ -101,7 +101,8 @@ def test_what_left_the_image_stays_away(rng):
     images, boxes = rectangles(rng, 2)
     boxes[:] = 2, 3, 12, 20
     transformation = numpy(layer.get_random_transformation(images))
-    # Out at the left, where a box without columns still has rows, which the second one turns.
+    # The first layer moves the box out at the left. The second one rotates it while it has rows but
+    # no columns left.
     transformation["layer_idxes"] = np.array([1, 2], "int32")
     moves = transformation["transforms"]["random_translation"]["translations"]
     moves[:] = -40, 0
@@ -127,7 +128,7 @@ def test_cut_mix_has_boxes_around_what_is_seen(form, data_format, rng):
     n, cut = 24, 0
     layer = layers.CutMix(bounding_box_format=form, data_format=data_format)
     images, boxes = rectangles(rng, n, channels=1)
-    for i in range(0, n, 3):  # large ones, of which a rectangle takes a side
+    for i in range(0, n, 3):  # These rectangles are large: a cut takes one of their sides.
         images[i, 4:80, 20:24], boxes[i, 0] = i + 1, (20, 4, 24, 80)
         images[i, :4] = images[i, 80:] = images[i, :, :20] = images[i, :, 24:] = 0
     if data_format == "channels_first":
@@ -151,7 +152,7 @@ def test_cut_mix_has_boxes_around_what_is_seen(form, data_format, rng):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_boxes_that_end_where_cut_mix_cuts_leave_no_sliver(form):
-    """Whatever rounding does to their coordinates in another format."""
+    """No sliver is left when another format rounds the coordinates."""
     layer = layers.CutMix(bounding_box_format=form)
     spans = [(a, b) for a in range(20, 60, 3) for b in range(a + 1, 64, 4)]
     boxes = np.array([[[a, a, b, b]] for a, b in spans], "float32")
@@ -184,7 +185,7 @@ def test_elastic_transforms_have_boxes_around_what_is_seen(form, rng):
     images, boxes = rectangles(rng, 12, channels=1)
     boxes = np.concatenate([boxes, np.tile(np.float32([0, 0, SIZE[1], SIZE[0]]), (12, 1, 1))], 1)
     transformation = layer.get_random_transformation(images)
-    # The largest moves, of some three pixels. Small ones may all round to none.
+    # The moves are the largest ones, of about three pixels. Small ones might all round to none.
     transformation["distortion_factor"] = np.ones_like(transformation["distortion_factor"].numpy())
     transformation["apply_transform"] = np.ones_like(transformation["apply_transform"].numpy())
     seen = layer.transform_images(images, transformation).numpy()[..., 0] > 0
@@ -229,7 +230,7 @@ def test_compiled_steps_and_single_images(name, rng, device):
             return layer.transform_bounding_boxes({"boxes": b, "labels": labels}, drawn)["boxes"]
 
         at_once = np.array(layer.transform_bounding_boxes(given, drawn)["boxes"])
-        # A pixel whose place is rounded to the border of a box may be in or out.
+        # A pixel that is rounded to the border of a box may count as inside or outside.
         np.testing.assert_allclose(helpers.compiled(move, [boxes], device), at_once, atol=1.01)
         single = {"boxes": boxes[0], "labels": labels[0]}
         one = layer({"images": images[0], "bounding_boxes": single}, training=True)[

@@ -1,4 +1,4 @@
-"""CategoryEncoding against Keras' own."""
+"""CategoryEncoding gives what Keras' layer gives."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_weighted_counts(device, rng):
     expected = keras.layers.CategoryEncoding(4, "count")(numbers, count_weights=weights)
     with kerascnn.device(device):
         actual = layers.CategoryEncoding(4, "count")(numbers, count_weights=weights)
-    # Sums of up to six numbers, in another order.
+    # The sums have up to six terms, in another order.
     np.testing.assert_allclose(actual.numpy(), keras.ops.convert_to_numpy(expected), rtol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Normalization learns and uses what Keras' does; Pipeline and Rescaling pass things on."""
+"""Normalization learns and applies what Keras' layer does; Pipeline and Rescaling hand data on."""
 
 import json
 
@@ -45,7 +45,7 @@ def test_adapt(shape, data, invert, dtype, form, seed, device):
         }[form]
         here.adapt(given_as)
         for own, other in zip(here.weights[:2], there.weights[:2], strict=True):
-            # NumPy sums in the data's own dtype, float32 among them.
+            # NumPy sums in the dtype of the data, such as float32.
             np.testing.assert_allclose(own.numpy(), to_numpy(other), rtol=1e-4)
             assert own.name == other.name
         actual = here(values).numpy()
@@ -88,7 +88,7 @@ def plain(config):
 
 
 def test_a_program_sees_what_is_learned_later(device, rng):
-    """Keras computes with constants from `adapt`; here the weights are read in each step."""
+    """Keras computes with constants from `adapt`; here each step reads the weights."""
     values = rng.uniform(0, 9, (8, 3)).astype("float32")
     with kerascnn.device(device):
         layer = layers.Normalization()
@@ -115,7 +115,7 @@ def test_large_arrays_are_looked_at_in_pieces(monkeypatch, rng):
 
 
 class Indexed:
-    """Batches by index, as a PyDataset has them."""
+    """Gives batches by index, as a PyDataset does."""
 
     def __len__(self):
         return 3
@@ -148,7 +148,7 @@ def test_errors():
         layer.adapt(np.zeros((2, 3)))
         with pytest.raises(ValueError, match="incompatible shape"):
             layer.adapt(np.zeros((2, 4)))
-    # Without TensorFlow, Keras' `adapt` takes arrays only.
+    # Without TensorFlow, Keras' `adapt` only takes arrays.
     with pytest.raises(ValueError, match="empty iterable"):
         layers.Normalization().adapt([])
     with pytest.raises(TypeError, match="Unsupported data type"):

@@ -1,4 +1,4 @@
-"""Random layers: what is drawn, and that the same drawn by hand does what Keras does."""
+"""Random layers: their draws, and that Keras gives the same images for the same draws."""
 
 import json
 
@@ -39,7 +39,7 @@ def images_of(rng, first, dtype="float32", batch=5):
 @pytest.mark.parametrize("first", [False, True], ids=["last", "first"])
 @pytest.mark.parametrize(("name", "arguments"), CASES, ids=IDS)
 def test_the_same_transformation_gives_the_same_images(name, arguments, first, device, rng):
-    """Drawn and done here in one program, done again by Keras."""
+    """One program draws and applies the changes here; Keras applies the same changes again."""
     if first and arguments.get("fill_value") == LAST_ONLY["fill_value"]:
         arguments = {**arguments, "fill_value": 4}
     here, there = pair(name, arguments, first)
@@ -50,12 +50,13 @@ def test_the_same_transformation_gives_the_same_images(name, arguments, first, d
         return here.transform_images(x, transformation, training=True), transformation
 
     actual, transformation = compiled(call, [images], device)
-    fresh = keras.ops.convert_to_tensor(images.copy())  # brightness adds in place there
+    # Keras' brightness changes its input in place.
+    fresh = keras.ops.convert_to_tensor(images.copy())
     expected = to_numpy(there.transform_images(fresh, to_keras(transformation), training=True))
     if arguments.get("interpolation") == "nearest":
         equal_nearly_everywhere(actual, expected)
     else:
-        # Pixel positions are known to 1e-6 of a pixel.
+        # Pixel positions have an error of 1e-6 pixels.
         assert relative_error(actual, expected) < 2e-5
     assert here.compute_output_shape(images.shape) == actual.shape
     if name != "RandomCrop":
@@ -82,7 +83,7 @@ def test_integers_are_computed_in_floating_point(name, arguments, device, rng):
     with kerascnn.device(device):
         whole = getattr(layers, name)(**arguments)(images, training=True).numpy()
         again = getattr(layers, name)(**arguments)(images.astype("float32"), training=True).numpy()
-    if name == "RandomGrayscale":  # whose integers stay integers, cut off after the point
+    if name == "RandomGrayscale":  # This layer keeps the integer dtype and truncates.
         assert whole.dtype == np.uint8
         np.testing.assert_array_equal(whole, again.astype("uint8"))
     else:
@@ -151,9 +152,10 @@ def test_affine_transform(fill_mode, interpolation, dtype, shared, first, sizes,
     if interpolation == "nearest":
         equal_nearly_everywhere(actual.astype("float64"), expected.astype("float64"))
     elif dtype == "uint8":
-        assert difference.max() <= 1  # halves are rounded either way
+        # A value halfway between two integers may be rounded to either one.
+        assert difference.max() <= 1
     else:
-        # Positions of up to 100 pixels in float32, times a contrast of 255.
+        # Positions of up to 100 pixels are float32, times a contrast of 255.
         assert difference.max() < (0.25 if dtype == "float16" else 2e-2)
 
 
@@ -166,9 +168,9 @@ def test_rotation_matrices_are_those_of_keras(device):
     expected = keras.layers.RandomRotation(0.5)._compute_affine_matrix(
         0.5, 0.5, keras.ops.convert_to_tensor(angles), zero, zero, one, zero, zero, 20, 31
     )
-    # Of coefficients up to 30.
+    # Coefficients are as large as 30.
     np.testing.assert_allclose(actual, to_numpy(expected)[:, :6], atol=1e-5)
-    quarter = actual[[48 + 12, 48 - 12, 48 + 24]]  # 90, -90 and 180 degrees
+    quarter = actual[[48 + 12, 48 - 12, 48 + 24]]  # These rotations are by 90, -90 and 180 degrees.
     np.testing.assert_array_equal(quarter[:, 0], [0, 0, -1])
     np.testing.assert_array_equal(quarter[:, 3], [1, -1, 0])
 
@@ -178,7 +180,7 @@ def test_share_of_flips(device):
     images[:, :, 1] = 1
     with kerascnn.device(device):
         y = layers.RandomFlip("horizontal")(images, training=True).numpy()
-    # Six standard deviations of a binomial share.
+    # The bound is six standard deviations of a binomial share.
     assert abs(y[:, 0, 0, 0].mean() - 0.5) < 6 * 0.5 / np.sqrt(4000)
 
 
@@ -214,7 +216,7 @@ def test_drawn_numbers_fill_their_range(name, arguments, key, bounds, device):
             continue
         assert low - 1e-4 * span <= column.min() < low + 0.01 * span
         assert high - 0.01 * span < column.max() <= high + 1e-4 * span
-        # Six standard deviations of a mean of evenly spread numbers.
+        # The bound is six standard deviations of the mean of uniform draws.
         assert abs(column.mean() - (low + high) / 2) < 6 * span / np.sqrt(12 * 3000)
 
 
@@ -229,7 +231,7 @@ def test_crops_reach_every_place(device):
     with kerascnn.device(device):
         layer = layers.RandomCrop(4, 3)
         corners = {float(layer(image, training=True).numpy()[0, 0, 0, 0]) for _ in range(300)}
-    # 3 by 4 places, each missed with probability (11/12)^300, 5e-12.
+    # There are 3 by 4 places, each of which is missed with probability (11/12)^300, 5e-12.
     assert corners == {6.0 * y + x for y in range(3) for x in range(4)}
 
 
@@ -239,9 +241,9 @@ def test_erased_share_of_images_and_size_of_rectangles(device):
         layer = layers.RandomErasing(0.5, scale=(0.25, 0.25), fill_value=1)
         y = layer(images, training=True).numpy()
     erased = y.sum((1, 2, 3))
-    # Half a side each; where it begins between two pixels it covers 8 of them all the same.
+    # A rectangle has half of each side: 8 rows and columns, or 7 or 9 by rounding.
     assert set(np.unique(erased)) <= {0.0, 56.0, 63.0, 64.0, 72.0, 81.0}
-    # The probability is drawn from 0 to 0.5 for each image, 0.25 on average.
+    # The probability is drawn from 0 to 0.5 for each image, so it is 0.25 on average.
     assert abs((erased > 0).mean() - 0.25) < 6 * np.sqrt(0.25 * 0.75 / 3000)
 
 
@@ -278,7 +280,7 @@ def test_each_step_of_a_program_draws_anew(device, rng):
 
 
 def test_a_model_prepares_images_in_its_steps(device, rng):
-    """fit augments, predict does not; uint8 images stay so until they are on the device."""
+    """fit augments and predict does not; uint8 images stay uint8 until they are on the device."""
     images = rng.integers(0, 256, (16, 12, 12, 3), dtype=np.uint8)
     labels = rng.integers(0, 2, 16)
     with kerascnn.device(device):
@@ -316,7 +318,7 @@ def test_a_model_prepares_images_in_its_steps(device, rng):
 
 
 def test_masks_follow_their_images(device, rng):
-    """A mask that is its image stays so, but for pixels between two others."""
+    """A mask that equals its image still does afterwards."""
     masks = rng.integers(0, 9, (4, 11, 13, 3)).astype("int32")
     data = {"images": masks.astype("float32"), "segmentation_masks": masks, "labels": np.arange(4)}
     with kerascnn.device(device):
@@ -402,7 +404,8 @@ def test_errors_are_those_of_keras(name, arguments, error):
 def test_more_errors():
     with pytest.raises(ValueError, match="`mode` must be"):
         layers.RandomFlip("diagonal")
-    with pytest.raises(ValueError, match="value_range"):  # Keras misses its own message here
+    # Keras lacks the attribute with this message.
+    with pytest.raises(ValueError, match="value_range"):
         layers.Equalization(value_range=(0, 1, 2))
     with pytest.raises(ValueError, match="fill_value"):
         layers.RandomErasing(fill_value=(1, 2))

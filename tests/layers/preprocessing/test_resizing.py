@@ -21,18 +21,19 @@ def pixels(rng, shape, dtype):
 
 
 def check_pixels(actual, expected, dtype):
-    """Positions are float32 on the other side: 1e-7 of a few dozen pixels, times the contrast."""
+    """Keras' positions are float32: 1e-7 of a few dozen pixels, times the contrast."""
     expected = to_numpy(expected)
     assert str(actual.dtype) == dtype == str(expected.dtype)
     assert actual.shape == expected.shape
     difference = np.abs(actual.astype("float64") - expected.astype("float64"))
     if dtype == "float16":
-        # A unit in the last place of numbers up to 255, and beyond them for the cubic.
+        # The bound is a unit in the last place of numbers up to 255, and cubic results go beyond
+        # them.
         assert difference.max() <= 0.25
     elif dtype.startswith("float"):
         assert difference.max() < 2e-3
     else:
-        # Halves are rounded either way.
+        # A value halfway between two integers may be rounded to either one.
         assert difference.max() <= 1
         assert (difference > 0).mean() < 0.15
 
@@ -56,7 +57,7 @@ def test_resize(
     seen = (height, width)
     if aspect == "crop_to_aspect_ratio":
         seen = resampling.crop_box(height, width, *new)[2:]
-    # PyTorch 2.13 with antialiasing repeats the first pixel where images are or get one pixel wide.
+    # With antialiasing, PyTorch 2.13 repeats the first pixel where a side is or becomes one pixel.
     assume(not antialias or 1 not in (*seen, *new))
     shape = (3, height, width) if first else (height, width, 3)
     if not single:
@@ -79,7 +80,7 @@ def test_resize(
 @pytest.mark.parametrize("antialias", [False, True])
 @pytest.mark.parametrize("method", ["lanczos3", "lanczos5"])
 def test_lanczos(method, antialias, size, device, rng):
-    """Keras' PyTorch backend has it under another name only."""
+    """Keras' PyTorch backend only has this method under another name."""
     images = pixels(rng, (2, 17, 13, 3), "float32")
     arguments = {"interpolation": method, "antialias": antialias}
     actual = compiled(lambda x: ops.image.resize(x, size, **arguments), [images], device)
@@ -94,7 +95,7 @@ def test_float64_is_computed_as_such(device):
     x = np.linspace(0, 1, 12).reshape(1, 12, 1, 1)
     with kerascnn.device(device):
         y = ops.image.resize(x, (24, 1)).numpy().ravel()
-    # Between the first and the last center, the line stays a line.
+    # The line stays straight between the centers of the first and the last pixel.
     np.testing.assert_allclose(np.diff(y[1:-1]), np.diff(y[1:-1])[0], rtol=1e-12)
 
 
@@ -180,7 +181,8 @@ def test_grayscale(channels, dtype, device, rng):
         actual = compiled(call, [images], device)
         expected = to_numpy(keras.ops.image.rgb_to_grayscale(images, data_format))
         assert actual.dtype == expected.dtype
-        if dtype == "uint8":  # cut to whole numbers, which rounding may put on either side
+        # Values are truncated to integers, so rounding decides between two neighbours.
+        if dtype == "uint8":
             assert np.abs(actual.astype(int) - expected).max() <= 1
         else:
             assert relative_error(actual, expected) < 1e-6
@@ -220,7 +222,7 @@ def test_errors_are_those_of_keras(call, words):
 
 
 def test_a_part_that_is_not_there():
-    """Keras' PyTorch backend gives a smaller one without a word."""
+    """Keras' PyTorch backend silently returns a smaller image."""
     with pytest.raises(ValueError, match="bottom_cropping must be >= 0"):
         ops.image.crop_images(np.zeros((5, 5, 1)), 1, 1, target_height=5, target_width=4)
 

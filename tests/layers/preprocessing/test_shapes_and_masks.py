@@ -1,4 +1,4 @@
-"""Shapes that preprocessing layers say they give, and masks that go through them, as in Keras."""
+"""Preprocessing layers infer the same shapes and pass masks on as in Keras."""
 
 import itertools
 import warnings
@@ -52,7 +52,7 @@ def test_spectrogram(mode, padding, data_format, rng):
         last = data_format == "channels_last"
         shape = (2, samples, channels) if last else (2, channels, samples)
         unknown = (None, None, channels) if last else (None, channels, None)
-        said = here.compute_output_shape(shape)  # before it is built
+        said = here.compute_output_shape(shape)  # The layer is not built yet.
         assert said == there.compute_output_shape(shape)
         assert here.compute_output_shape(unknown) == there.compute_output_shape(unknown)
         assert here(rng.normal(size=shape).astype("float32")).shape == said
@@ -72,7 +72,7 @@ def test_a_signal_that_is_shorter_than_the_window(rng):
         module.layers.STFTSpectrogram("real", frame_length=16, frame_step=4, padding="same")
         for module in (kerascnn, keras)
     )
-    # Sums of ten products of numbers of about one.
+    # A result sums ten products of numbers near one.
     np.testing.assert_allclose(
         here(x).numpy(), keras.ops.convert_to_numpy(there(x)), rtol=1e-5, atol=1e-5
     )
@@ -105,6 +105,6 @@ def test_a_pipeline_hands_on_its_mask(module, through):
     result = getattr(pipeline, through)(x, mask=mask)
     expected = np.float32([12, 0, 12])[None, :, None] * np.ones(2, "float32")
     np.testing.assert_array_equal(module.ops.convert_to_numpy(result), expected)
-    # A layer that gives its result no mask takes it from those after it.
+    # After a layer whose result has no mask, later layers get none.
     kept = layers[1].supports_masking
     assert [layers[0].saw_a_mask, layers[2].saw_a_mask] == [True, kept]

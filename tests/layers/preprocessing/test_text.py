@@ -1,4 +1,4 @@
-"""Layers of text and tables: results as Keras has them on TensorFlow, and use at once."""
+"""Layers for text and tables give Keras' results on TensorFlow, and can be called at once."""
 
 import doctest
 import importlib
@@ -39,7 +39,8 @@ def test_results_are_those_of_keras(result, device):
         output = values(made(array_of(layer, data)))
     expected = np.array(result["output"])
     assert output.shape == expected.shape
-    # Weights of words are logarithms in float32 there, and rounded from float64 here.
+    # Keras takes the logarithms for the weights of words in float32; here they are float64, then
+    # rounded.
     np.testing.assert_allclose(output, expected, rtol=1e-6)
     if "vocabulary" in result:
         assert made.get_vocabulary() == result["vocabulary"]
@@ -69,7 +70,8 @@ def test_configurations(result):
     assert json.loads(json.dumps(copy.get_config())).keys() == config.keys()
 
 
-# Published by Google for FARM_FINGERPRINT of BigQuery, and by the authors of SipHash.
+# Google publishes these results for BigQuery's FARM_FINGERPRINT, and the authors of SipHash the
+# last one.
 def test_hashes_that_are_published():
     texts = ["1footrue", "2applefalse", "3true"]
     expected = [-1541654101129638711, 2794438866806483259, -4880158226897771312]
@@ -78,7 +80,8 @@ def test_hashes_that_are_published():
     assert hashes.keyed_hashes([bytes(range(15))], key).tolist() == [0xA129CA6149BE45E5]
 
 
-# From TensorFlow 2.21: lengths on both sides of each way of computing.
+# TensorFlow 2.21 gave these results. The lengths are on both sides of each limit where the method
+# of hashing changes.
 @pytest.mark.parametrize(
     ("length", "expected"),
     [
@@ -166,7 +169,7 @@ def test_vocabulary_files(tmp_path):
     layer = keras.layers.StringLookup(vocabulary=str(path))
     assert layer.get_vocabulary() == ["[UNK]", "wind", "fire"]
     assert keras.layers.TextVectorization(vocabulary=str(path)).vocabulary_size() == 4
-    # The copy does not need the file.
+    # The copy does not need the vocabulary's file.
     path.unlink()
     copy = keras.layers.StringLookup.from_config(layer.get_config())
     assert copy.get_vocabulary() == layer.get_vocabulary()

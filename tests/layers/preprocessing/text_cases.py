@@ -1,7 +1,7 @@
-"""Calls of layers of text and tables, whose results with Keras on TensorFlow are in a file.
+"""Calls of layers for text and tables; a file holds Keras' results on TensorFlow.
 
-Run as a program where both are installed (`KERAS_BACKEND=tensorflow python text_cases.py`) it
-writes the file anew. There is no TensorFlow beside the tests: Keras needs it for these layers.
+`KERAS_BACKEND=tensorflow python text_cases.py` writes that file anew where both are installed. The
+tests run without TensorFlow, which Keras needs for these layers.
 """
 
 import json
@@ -35,7 +35,7 @@ def _modes(layer, own, data, idf=True):
 
 
 def cases():
-    """Each case: class, arguments, data to adapt on, input."""
+    """Yields each case as (class, arguments, data to adapt on, input)."""
     words = [WORDS[:5], WORDS[5:]]
     yield "StringLookup", _LOOKUP, None, words
     yield "StringLookup", {**_LOOKUP, "mask_token": ""}, None, words
@@ -101,13 +101,13 @@ def cases():
 
 
 def arguments_of(arguments):
-    """What the constructor takes: JSON has no tuples."""
+    """Returns the arguments of the constructor: JSON has no tuples."""
     tuples = {k: tuple(v) for k, v in arguments.items() if k == "ngrams" and isinstance(v, list)}
     return {**arguments, **tuples}
 
 
 def _is_left_out(layer, arguments):
-    """Whether Keras has no result: on TensorFlow this is an error."""
+    """Tells whether Keras has no result: on TensorFlow this case is an error."""
     return layer == "TextVectorization" and arguments.get("output_mode") == "one_hot"
 
 

@@ -1,4 +1,4 @@
-"""Recurrent layers in NumPy and float64, step by step, as their papers have them."""
+"""Recurrent layers in NumPy and float64, step by step, written from the papers."""
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def gru_step(x, states, weights, reset_after=True):
 
 
 def run(step, x, states, weights, mask=None, backwards=False, zero_masked=False):
-    """(outputs in the order of computing, last output, last states)."""
+    """Returns (outputs in the order of computation, last output, last states)."""
     steps = range(x.shape[1])
     outputs = []
     before = 0.0

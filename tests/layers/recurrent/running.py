@@ -1,4 +1,4 @@
-"""Runs recurrent layers here and in Keras: outputs and gradients, with states and masks."""
+"""Runs recurrent layers here and in Keras, with states and masks, for outputs and gradients."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def arrays(tensors):
 
 
 def same_weights(here, there, rng):
-    """Gives both the same random weights; they have to have the same ones."""
+    """Checks that both have the same weights by path and shape, and gives them the same values."""
     assert [w.path for w in here.weights] == [w.path for w in there.weights]
     assert [w.shape for w in here.weights] == [tuple(w.shape) for w in there.weights]
     values = [rng.uniform(-0.8, 0.8, w.shape).astype(w.dtype) for w in here.weights]
@@ -30,7 +30,7 @@ def same_weights(here, there, rng):
 
 
 def make_pair(name, arguments, shape, rng):
-    """The layer here and in Keras with the same random weights, both built."""
+    """Builds the layer and Keras' layer with the same random weights."""
     here = getattr(kerascnn.layers, name)(**arguments, name="a_layer")
     there = getattr(keras.layers, name)(**arguments, name="a_layer")
     here.build(shape)
@@ -40,7 +40,7 @@ def make_pair(name, arguments, shape, rng):
 
 
 def run_keras(layer, x, states, mask, directions, training=False):
-    """Outputs, then gradients by the input, the states and the weights."""
+    """Returns the outputs, then the gradients by the input, the states and the weights."""
     import torch
 
     x = torch.tensor(x, requires_grad=True)
@@ -58,7 +58,7 @@ def run_keras(layer, x, states, mask, directions, training=False):
 
 
 def run_eagerly(layer, x, states, mask, directions, device="cpu", training=False):
-    """The same here, computed at once and recorded by a tape."""
+    """Returns what `run_keras` does from calls that run at once, recorded by a tape."""
     with kerascnn.device(device):
         x = ops.convert_to_tensor(x)
         states = [ops.convert_to_tensor(s) for s in states]
@@ -72,7 +72,7 @@ def run_eagerly(layer, x, states, mask, directions, device="cpu", training=False
 
 
 def run_compiled(layer, x, states, mask, directions, device="cpu", training=False):
-    """The same here in a compiled step."""
+    """Returns what `run_keras` does from a compiled step."""
     given = [x, *states, *([] if mask is None else [mask])]
     with kerascnn.device(device):
         with Trace(device) as trace:
@@ -101,7 +101,7 @@ def run_compiled(layer, x, states, mask, directions, device="cpu", training=Fals
 
 
 def assert_close(actual, expected, tolerance, about=""):
-    """Each in units of what is expected, whose terms may cancel one another: hence at least 1."""
+    """Compares each result; its scale is at least 1, since its terms may cancel."""
     assert len(actual) == len(expected)
     for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
         assert a.shape == e.shape

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 
 NAMES = ["SimpleRNN", "LSTM", "GRU"]
 PUBLIC = [*NAMES, "SimpleRNNCell", "LSTMCell", "GRUCell", "RNN", "StackedRNNCells"]
-# Float32 in another order of summation: up to seven steps hand on what each rounds at 6e-8, of
-# sums of at most a dozen products. Gradients go the way back as well.
+# Keras sums float32 in another order. Up to seven steps carry on the rounding (6e-8) of sums of at
+# most a dozen products, and the gradients go back through the same steps.
 TOLERANCE = 2e-5
 
 
@@ -48,7 +48,7 @@ def calls(draw, name):
 
 
 def make_mask(kind, shape, rng):
-    """Where steps count: anywhere, not at the beginning, or not at the end."""
+    """Returns a mask whose steps count anywhere, not at the beginning, or not at the end."""
     if kind is None:
         return None
     if kind == "random":
@@ -97,7 +97,7 @@ def test_descriptions(name):
         config = plain(here.get_config())
         wanted = plain(there.get_config())
         if name == "SimpleRNN" and seed is not None:
-            wanted["seed"] = seed  # which Keras forgets
+            wanted["seed"] = seed  # Keras leaves the seed out.
         assert config == wanted
         assert plain(type(here).from_config(here.get_config()).get_config()) == config
         there_again = type(there).from_config(here.get_config())
@@ -134,7 +134,7 @@ CELLS = ["SimpleRNNCell", "LSTMCell", "GRUCell"]
 @pytest.mark.parametrize("nested", [True, False])
 @pytest.mark.parametrize("name", CELLS)
 def test_cells_by_themselves(name, nested, device, rng):
-    """One step, with states in a list or, where there is one, as they are."""
+    """A cell does one step, with its states in a list or, if there is only one, without it."""
     if name == "LSTMCell" and not nested:
         pytest.skip("it has two states")
     with kerascnn.device(device):
@@ -155,7 +155,7 @@ def test_cells_by_themselves(name, nested, device, rng):
 
 @pytest.mark.parametrize("mask", [None, "random"])
 def test_stacked_cells(mask, device, rng):
-    """Cells one after another in each step, beside Keras' and beside layers one after another."""
+    """Cells that run one after another in each step equal Keras', and layers one after another."""
 
     def make(k):
         cells = [k.layers.LSTMCell(4), k.layers.GRUCell(3), k.layers.SimpleRNNCell(5)]
