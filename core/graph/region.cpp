@@ -84,6 +84,14 @@ class BodyChecker {
       if (result != region_.domain || !is_given) refuse(node, "its state is computed in it");
     } else if (node.op->is_elementwise && find_element_op(node.op->name)) {
       check_element_op(node, result);
+    } else if (node.op == &op_transpose) {
+      const bool is_given = graph_.value(node.inputs[0]).kind == ValueKind::Input;
+      if (!is_given || num_elements(result) != num_elements(region_.domain) ||
+          !is_read_in_stretches(node, shape(node.inputs[0]))) {
+        refuse(node, "its operand is not read in stretches of an input");
+      }
+    } else if (is_reshape_of_transpose(node)) {
+      if (result != region_.domain) refuse(node, "its result has another shape");
     } else if (region_.kind == RegionKind::Rows && node.op == &op_reshape) {
       if (!is_row(shape(node.inputs[0])) || !is_row(result)) refuse(node, "it is not of a row");
     } else if (!is_sum(node.outputs[0])) {
@@ -104,6 +112,12 @@ class BodyChecker {
     } else if (region_.kind != RegionKind::Rows || !is_row(result)) {
       refuse(node, "its result has another shape");
     }
+  }
+
+  bool is_reshape_of_transpose(const Node& node) const {
+    if (node.op != &op_reshape) return false;
+    const Value& operand = graph_.value(node.inputs[0]);
+    return operand.kind == ValueKind::Result && graph_.nodes()[operand.source].op == &op_transpose;
   }
 
   bool is_row(const Shape& each) const {
@@ -161,14 +175,15 @@ std::vector<InPlace> in_place_of_map(const Attributes& attributes, size_t num_in
   const Region region = read_region(attributes);
   std::vector<InPlace> pairs;
   if (region.kind != RegionKind::Map) return pairs;
-  // Random states are read by all elements.
-  std::set<ValueId> states;
+  // Random states are read by all elements, and transposed inputs elsewhere.
+  std::set<ValueId> others;
   for (const Node& node : region.body->graph->nodes()) {
-    if (node.op == &op_dropout) states.insert(node.inputs[1]);
+    if (node.op == &op_dropout) others.insert(node.inputs[1]);
+    if (node.op == &op_transpose) others.insert(node.inputs[0]);
   }
   for (size_t output = 0; output < region.body->outputs.size(); ++output) {
     for (size_t input = 0; input < num_inputs; ++input) {
-      if (!states.contains(region.body->inputs[input])) pairs.push_back({output, input});
+      if (!others.contains(region.body->inputs[input])) pairs.push_back({output, input});
     }
   }
   return pairs;
@@ -215,6 +230,14 @@ Attributes region_attributes(const Region& region) {
                            {"columns", region.columns}};
   if (region.generated) attributes.set("generated", *region.generated);
   return attributes;
+}
+
+bool is_read_in_stretches(const Node& transpose, const Shape& operand) {
+  constexpr int64_t kStretch = 8;  // elements that a thread of a generated kernel takes at most
+  const std::vector<int64_t>& permutation = transpose.attributes.get_ints("permutation");
+  return permutation.size() > 2 && num_elements(operand) > 0 &&
+         permutation.back() == static_cast<int64_t>(permutation.size()) - 1 &&
+         operand.back() % kStretch == 0;
 }
 
 std::string region_name(const Region& region) {

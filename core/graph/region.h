@@ -13,7 +13,9 @@
 //
 //   any kind  element ops (find_element_op) with results of the domain's shape, whose operands
 //             broadcast to it; broadcast_to, which is only another way of reading; dropout, whose
-//             random state is an input of the body
+//             random state is an input of the body; transpose of an input of the body that is
+//             read in stretches (is_read_in_stretches), and a reshape of its result. Either of the
+//             two has the domain's shape
 //   rows      reduce_sum, reduce_mean, reduce_max and reduce_min over the last axes of a value of
 //             the domain's shape, whose extents multiply to `columns`. The result is a row value,
 //             of the domain's shape with 1 for these axes or without them. Element ops of row
@@ -58,6 +60,10 @@ struct Region {
 Region read_region(const Attributes& attributes);
 // The attributes of a node; `rows` is left out, as it follows from the others.
 Attributes region_attributes(const Region& region);
+
+// Does a transpose of an operand of this shape leave stretches of the last axis together, which
+// kernels move with wide accesses? Then it is a way of reading.
+bool is_read_in_stretches(const Node& transpose, const Shape& operand);
 
 // The names of its ops, in order: "multiply+relu".
 std::string region_name(const Region& region);

@@ -22,7 +22,7 @@ class ProgramBuilder {
     find_constants();
     const bool has_others =
         std::any_of(instructions_.begin(), instructions_.end(),
-                    [](const Node* node) { return !find_element_op(node->op->name); });  // dropout
+                    [](const Node* node) { return !find_element_op(node->op->name); });
     if (has_others || body_.inputs.size() > static_cast<size_t>(kMaxElementInputs) ||
         constants_.size() > static_cast<size_t>(kMaxElementConstants) ||
         instructions_.size() > static_cast<size_t>(kMaxElementInstructions) ||

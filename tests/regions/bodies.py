@@ -245,6 +245,31 @@ def attention_softmax_gradient(domain=(2, 3, 7, 196), dtype="bfloat16"):
     return t
 
 
+def transposed(domain=(2, 5, 3, 24), dtype="bfloat16", kind="map"):
+    """Heads of attention, (b, h, t, d), read in the order (b, t, h, d)."""
+    b, time, heads, d = domain
+    t = traced(kind, domain)
+    x = t("transpose", t.input((b, heads, time, d), dtype), permutation=[0, 2, 1, 3])
+    y = t("add", t("multiply", x, t.scalar(0.125, dtype)), t.input(domain, dtype))
+    if kind == "rows":
+        y = t("subtract", y, t("reduce_max", y, axes=[3], keepdims=True))
+    t.outputs = [t("maximum", y, t.input(domain[-1:], dtype)), x]
+    return t
+
+
+def transposed_sums(domain=(2, 65, 3, 24), dtype="bfloat16", stored=True):
+    """Sums over batch and time of the same, with heads and their elements as one axis."""
+    b, time, heads, d = domain
+    t = traced("columns", (b * time, heads * d))
+    x = t("transpose", t.input((b, heads, time, d), dtype), permutation=[0, 2, 1, 3])
+    x = t("reshape", x, shape=list(t.domain))
+    y = t("multiply", x, t.scalar(0.125, dtype))
+    t.outputs = [t("reduce_sum", y, axes=[0], keepdims=True)]
+    if stored:
+        t.outputs += [y, x]
+    return t
+
+
 def integer_rows(domain=(6, 45)):
     t = traced("rows", domain)
     x = t.input(domain, "int32")

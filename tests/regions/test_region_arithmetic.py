@@ -168,6 +168,21 @@ def test_softmax_gradient_of_attention(rng, tmp_path, domain, dtype):
     checked(bodies.attention_softmax_gradient(domain, dtype), rng, tmp_path, False)
 
 
+@pytest.mark.parametrize("domain", [(2, 5, 3, 24), (1, 7, 2, 8), (3, 4, 4, 16)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("kind", ["map", "rows"])
+def test_transposed_inputs(rng, tmp_path, domain, dtype, kind):
+    checked(bodies.transposed(domain, dtype, kind), rng, tmp_path, lane_bits=1)
+
+
+@pytest.mark.parametrize("domain", [(2, 65, 3, 24), (5, 1, 2, 8), (1, 9, 1, 16), (3, 7, 7, 8)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("stored", [True, False])
+def test_sums_of_transposed_inputs(rng, tmp_path, domain, dtype, stored):
+    t = bodies.transposed_sums(domain, dtype, stored)
+    checked(t, rng, tmp_path, (False, True, True)[: len(t.outputs)], grid=(1, 2), lane_bits=1)
+
+
 @pytest.mark.parametrize("domain", [(6, 45), (300, 4)])
 def test_integer_rows(rng, tmp_path, domain):
     checked(bodies.integer_rows(domain), rng, tmp_path, grid=(2, 1))

@@ -31,6 +31,10 @@ CASES = {
     "attention_softmax": bodies.attention_softmax,
     "attention_softmax_with_dropout": lambda: bodies.attention_softmax(rate=0.1),
     "attention_softmax_gradient": bodies.attention_softmax_gradient,
+    "transposed": bodies.transposed,
+    "transposed_rows": lambda: bodies.transposed(kind="rows"),
+    "transposed_sums": bodies.transposed_sums,
+    "transposed_sums_in_double": lambda: bodies.transposed_sums(dtype="float64", stored=False),
     "integer_rows": bodies.integer_rows,
 }
 
@@ -57,6 +61,17 @@ def test_rows_move_eight_bytes_at_once(cuda_ptx, columns):
     assert columns <= source.lanes * source.depth * source.width <= 1.2 * columns
     ptx = cuda_ptx(source.text, "region_kernel", "compute_90")
     assert "ld.global.v2.u32" in ptx or "ld.global.v4.u32" in ptx
+    assert "ld.global.u16" not in ptx
+
+
+@pytest.mark.parametrize(
+    "t", [bodies.transposed(), bodies.transposed_sums(), bodies.transposed_sums(stored=False)]
+)
+def test_transposed_inputs_are_read_sixteen_bytes_at_once(cuda_ptx, t):
+    source = t.source()
+    assert source.width == 8
+    ptx = cuda_ptx(source.text, "region_kernel", "compute_90")
+    assert "ld.global.v4.u32" in ptx
     assert "ld.global.u16" not in ptx
 
 

@@ -484,10 +484,12 @@ std::unique_ptr<Kernel> plan_region(const PlanRequest& request) {
   if (const auto elements = element_program(region)) {
     return plan_element_program(request, *elements);
   }
-  // Dropout has numbers for the whole tensor, in groups of four.
+  // Dropout has numbers for the whole tensor, in groups of four. What is transposed lies elsewhere
+  // than the tile.
   const std::vector<Node>& nodes = region.body->graph->nodes();
-  if (std::any_of(nodes.begin(), nodes.end(),
-                  [](const Node& node) { return node.op == &op_dropout; })) {
+  if (std::any_of(nodes.begin(), nodes.end(), [](const Node& node) {
+        return node.op == &op_dropout || node.op == &op_transpose;
+      })) {
     return plan_body_kernel(*region.body, request, Device{});
   }
   TileProgram program = make_tile_program(region);

@@ -198,6 +198,8 @@ class Lowering {
     const ValueId result = node.outputs[0];
     if (node.op == &op_broadcast_to) {
       values_[result] = value_of(node.inputs[0], left_out(shape(result)));
+    } else if (node.op == &op_transpose) {
+      lower_transpose(node);
     } else if (node.op == &op_reshape) {
       values_[result] = value_of(node.inputs[0], left_out(shape(node.inputs[0])));
     } else if (node.op == &op_dropout) {
@@ -207,6 +209,20 @@ class Lowering {
     } else {
       lower_reduction(node);
     }
+  }
+
+  void lower_transpose(const Node& node) {
+    const StridedGeometry g =
+        transpose_geometry(shape(node.inputs[0]), node.attributes.get_ints("permutation"));
+    RegionLoad load;
+    load.input = input_of_.at(node.inputs[0]);
+    load.dtype = specs_[load.input].dtype;
+    load.reading = RegionReading::Strided;
+    load.extents = g.extents;
+    load.strides = g.strides;
+    code_.loads.push_back(load);
+    values_[node.outputs[0]] = {RegionValue::Source::Load, code_.loads.size() - 1, 0, load.dtype,
+                                load.level};
   }
 
   void lower_element_op(const Node& node, ElementOp op) {

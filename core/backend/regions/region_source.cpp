@@ -21,7 +21,12 @@ constexpr int64_t kMostNarrowSize = int64_t{1} << 30;
 int region_item_bytes(const RegionCode& code) {
   size_t smallest = 8;
   for (const RegionLoad& load : code.loads) {
-    if (load.reading == RegionReading::InOrder) smallest = std::min(smallest, itemsize(load.dtype));
+    const bool is_transposed =
+        load.reading == RegionReading::Strided &&
+        std::none_of(load.strides.begin(), load.strides.end(), [](int64_t s) { return s == 0; });
+    if (load.reading == RegionReading::InOrder || is_transposed) {
+      smallest = std::min(smallest, itemsize(load.dtype));
+    }
   }
   for (size_t i = 0; i < code.outputs.size(); ++i) {
     if (code.output_levels[i] == Level::Element) {

@@ -33,12 +33,7 @@ class Units {
  public:
   Units(const RootedGraph& rooted, const FindRegionLimits& find_limits)
       : rooted_(rooted), graph_(rooted.graph), find_limits_(find_limits) {
-    for (RegionGroup& group : RegionGroups(rooted, find_limits).ordered()) {
-      Unit unit;
-      unit.nodes = group.members;
-      unit.group = std::move(group);
-      units_.push_back(std::move(unit));
-    }
+    for (RegionGroup& group : RegionGroups(rooted, find_limits).ordered()) add(std::move(group));
     find_leaving();
     for (Unit& unit : units_) {
       if (unit.group.is_candidate) take_in_readings(unit);
@@ -51,6 +46,28 @@ class Units {
  private:
   RegionLimits limits(const Unit& unit) const {
     return find_limits_ ? find_limits_(unit.group.domain) : RegionLimits{};
+  }
+
+  // What only moves elements keeps its own kernels.
+  void add(RegionGroup group) {
+    const bool computes =
+        std::any_of(group.members.begin(), group.members.end(), [&](int32_t node) {
+          const OpDef& op = *graph_.nodes()[node].op;
+          return &op != &op_transpose && !op.is_view;
+        });
+    if (group.members.size() == 1) group.is_candidate = group.is_candidate && computes;
+    if (computes || group.members.size() == 1) {
+      Unit unit;
+      unit.nodes = group.members;
+      unit.group = std::move(group);
+      units_.push_back(std::move(unit));
+      return;
+    }
+    for (int32_t node : group.members) {
+      RegionGroup own;
+      own.members = {node};
+      add(std::move(own));
+    }
   }
 
   // Finds the values that are read outside of their unit, and how many each unit has.
@@ -130,6 +147,7 @@ class Units {
     for (bool grows = true; grows;) {
       grows = false;
       for (ValueId id : inputs_of(nodes)) {
+        if (is_transposed(id, nodes)) continue;
         std::set<int32_t> more = recomputed(id, unit.group.domain, nodes);
         if (more.empty()) continue;
         more.insert(nodes.begin(), nodes.end());
@@ -139,6 +157,13 @@ class Units {
       }
     }
     unit.nodes.assign(nodes.begin(), nodes.end());
+  }
+
+  // Do the nodes read it elsewhere than at their own elements?
+  bool is_transposed(ValueId id, const std::set<int32_t>& nodes) const {
+    return std::any_of(nodes.begin(), nodes.end(), [&](int32_t node) {
+      return graph_.nodes()[node].op == &op_transpose && graph_.nodes()[node].inputs[0] == id;
+    });
   }
 
   // The nodes that compute the value from narrower ones; none where there is no such way.

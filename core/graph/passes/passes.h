@@ -76,6 +76,11 @@ RootedGraph expand_cross_entropy(const RootedGraph& source, const PassOptions& o
 // That is done where the device forms regions of rows. Equal up to roundings of float32.
 RootedGraph expand_softmax(const RootedGraph& source, const PassOptions& options);
 
+// A transpose that keeps stretches of memory together, or the reshape of its result, is taken before
+// element ops of one large value rather than behind them, where the device forms regions: these can
+// read through it. The same bits.
+RootedGraph move_before_elements(const RootedGraph& source, const PassOptions& options);
+
 // Sums over columns are taken of what element ops computed, not of its reshaped form, where the
 // device forms regions of columns: they can join the region that computes it.
 RootedGraph sum_before_reshapes(const RootedGraph& source, const PassOptions& options);

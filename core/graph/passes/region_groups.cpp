@@ -97,6 +97,12 @@ RegionGroups::Role RegionGroups::role_of(const Node& node) const {
   }
   const TensorSpec& operand = graph_.value(node.inputs[0]).spec;
   if (node.op == &op_dropout && limits(operand.shape).dropout) return Role::Element;
+  if (node.op == &op_transpose) {
+    const bool is_generated = limits(operand.shape).rows && limits(operand.shape).columns;
+    const bool is_reading = is_generated && is_read_in_stretches(node, operand.shape) &&
+                            !uniform_constant(graph_, node.inputs[0]);
+    return is_reading ? Role::Reading : Role::None;
+  }
   if (num_elements(operand.shape) == 0 || !is_floating(operand.dtype)) return Role::None;
   if (is_sum_of_columns(node, operand.shape) && limits(operand.shape).columns) {
     return Role::ColumnSum;
@@ -120,7 +126,7 @@ void RegionGroups::place(int32_t index) {
   dependencies_.add(index);  // its group has its number
   roles_[index] = role_of(node);
   if (roles_[index] != Role::None) {
-    const bool is_element = roles_[index] == Role::Element;
+    const bool is_element = roles_[index] == Role::Element || roles_[index] == Role::Reading;
     group.domain = shape(is_element ? node.outputs[0] : node.inputs[0]);
     group.columns = group.domain.empty() ? 1 : group.domain.back();
     group.is_candidate = true;
@@ -131,6 +137,8 @@ void RegionGroups::place(int32_t index) {
     }
   }
   groups_.push_back(std::move(group));
+  if (roles_[index] == Role::Reading) return;
+  if (node.op == &op_reshape) join_transpose(index);
   if (join_as_row(index) || roles_[index] == Role::ColumnSum) return;
   if (roles_[index] != Role::None || node.op == &op_broadcast_to) join_operands(index);
   if (roles_[index] == Role::Element && node.op != &op_broadcast_to) join_recent(index);
@@ -142,6 +150,20 @@ int32_t RegionGroups::group_of_row(ValueId id) const {
   if (value.kind != ValueKind::Result) return -1;
   const Role role = roles_[value.source];
   return role == Role::Row || role == Role::RowReduction ? group_of(value.source) : -1;
+}
+
+// The reshape of a transpose's only result makes another domain of it.
+void RegionGroups::join_transpose(int32_t index) {
+  const Node& node = graph_.nodes()[index];
+  const Node* transpose = producer(graph_, node.inputs[0], op_transpose);
+  if (transpose == nullptr || !readers_.only_reader(node.inputs[0])) return;
+  const int32_t other = group_of(producer_index(graph_, node.inputs[0]));
+  if (roles_[producer_index(graph_, node.inputs[0])] != Role::Reading) return;
+  RegionGroup& own = groups_[group_of(index)];
+  own.domain = groups_[other].domain = shape(node.outputs[0]);
+  own.columns = groups_[other].columns = own.domain.empty() ? 1 : own.domain.back();
+  own.is_candidate = true;
+  if (try_merge(group_of(index), other)) roles_[index] = Role::Reading;
 }
 
 // An op of what reductions over rows gave joins their group, though its shape is not the domain's.
@@ -213,7 +235,8 @@ bool RegionGroups::leaves_regions(int32_t group) const {
   for (int32_t node : groups_[group].members) {
     for (ValueId id : graph_.nodes()[node].outputs) {
       for (int32_t reader : readers_.nodes(id)) {
-        if (group_of(reader) != group && roles_[reader] != Role::None) return false;
+        const bool is_in_none = roles_[reader] == Role::None || roles_[reader] == Role::Reading;
+        if (group_of(reader) != group && !is_in_none) return false;
       }
     }
   }
@@ -254,7 +277,8 @@ void RegionGroups::join_recent(int32_t index) {
 void RegionGroups::join_sums(int32_t index) {
   const ValueId operand = graph_.nodes()[index].inputs[0];
   const Value& source = graph_.value(operand);
-  if (source.kind == ValueKind::Result && roles_[source.source] == Role::Element) {
+  if (source.kind == ValueKind::Result &&
+      (roles_[source.source] == Role::Element || roles_[source.source] == Role::Reading)) {
     try_merge(group_of(index), group_of(source.source));
   }
   for (int32_t reader : readers_.nodes(operand)) {
@@ -310,7 +334,8 @@ bool RegionGroups::may_read(int32_t group, int32_t other) const {
       const Value& source = graph_.value(id);
       if (source.kind != ValueKind::Result || group_of(source.source) != other) continue;
       const Role role = roles_[source.source];
-      if (role == Role::ColumnSum) return false;
+      // What is transposed is an input of the region.
+      if (role == Role::ColumnSum || graph_.nodes()[node].op == &op_transpose) return false;
       const bool is_row = role == Role::Row || role == Role::RowReduction;
       if (is_row && roles_[node] != Role::Row && !may_be_operand(id, groups_[group].domain)) {
         return false;

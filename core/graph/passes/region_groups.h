@@ -33,7 +33,9 @@ struct RegionGroup {
 // has to do with, such as a step counter for the optimizer that reads it, which would hold up the
 // next step. Reductions over the last axes join in the same way and make a group one of kind rows.
 // When all nodes have their groups, reductions over columns join those of their operands, and what
-// is computed again for the backward pass (recompute_activations) one that reads the same.
+// is computed again for the backward pass (recompute_activations) one that reads the same. A
+// transpose that keeps stretches of memory together (is_read_in_stretches) joins what reads its
+// result.
 //
 // A group never depends on itself through nodes outside, nor on its own sums of columns, so all
 // groups and the other nodes can be put in order.
@@ -45,13 +47,15 @@ class RegionGroups {
   std::vector<RegionGroup> ordered() const;
 
  private:
-  // What a node is in the group that it is a member of.
-  enum class Role : uint8_t { None, Element, Row, RowReduction, ColumnSum };
+  // What a node is in the group that it is a member of. Readings are transposes, and reshapes of
+  // them, that the group reads its inputs through.
+  enum class Role : uint8_t { None, Element, Reading, Row, RowReduction, ColumnSum };
 
   void place(int32_t node);
   Role role_of(const Node& node) const;
   void join_operands(int32_t node);
   bool join_as_row(int32_t node);
+  void join_transpose(int32_t reshape);
   void join_readers(int32_t node);
   bool leaves_regions(int32_t group) const;
   void join_recent(int32_t node);
