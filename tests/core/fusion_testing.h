@@ -41,7 +41,7 @@ inline RootedGraph fuse(const RootedGraph& rooted, const std::vector<const Fusio
 // The options of the passes with all fusions of a list except those named in `without`.
 inline PassOptions with_fusions(std::span<const Fusion> list,
                                 const std::vector<std::string_view>& without = {}) {
-  // PassOptions only holds a span, so the lists have to stay alive
+  // PassOptions only holds a span, so the lists have to stay alive.
   static std::deque<std::vector<const Fusion*>> kept;
   std::vector<const Fusion*>& fusions = kept.emplace_back();
   for (const Fusion& fusion : list) {

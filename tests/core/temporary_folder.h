@@ -16,7 +16,7 @@ struct TemporaryFolder {
   TemporaryFolder() {
     const std::string name = message("kerascnn-test-", std::random_device()());
     path = (std::filesystem::temp_directory_path() / name).string();
-    // this is false where the folder exists already
+    // This is false where the folder exists already.
     CHECK(std::filesystem::create_directory(path));
   }
   ~TemporaryFolder() {

@@ -94,7 +94,7 @@ TEST(the_best_fit_is_taken_and_waste_is_bounded) {
   allocator.free(large);
   allocator.free(medium);
   CHECK_EQUAL(allocator.allocate(2 * kMiB), medium);
-  // the 8 MiB block is not used: most of it would be wasted
+  // The 8 MiB block is not used: most of it would be wasted.
   void* other = allocator.allocate(kMiB);
   CHECK(other != large);
   allocator.free(medium);

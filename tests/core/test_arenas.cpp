@@ -65,7 +65,7 @@ TEST(frozen_layers_before_trained_ones_are_independent) {
   // Two layers have weights f that do not change; the last layer is trained.
   const double found =
       share({{"n", "A"}, {"Af", "B"}, {"Bf", "C"}, {"Cw", "D"}, {"CDw", "w"}, {"n", "n"}});
-  // those of the two frozen layers, each of which reads one result and writes one
+  // The independent ones are those of the two frozen layers: each reads one result and writes one.
   CHECK_EQUAL(found, 4.0 / 9.0);
 }
 

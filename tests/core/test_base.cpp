@@ -97,7 +97,7 @@ TEST(float16_rounds_to_nearest_even) {
   CHECK_EQUAL(half_bits_from_float(1.0f + 0x1.01p-11f), 0x3c01);   // just above the tie
   CHECK_EQUAL(half_bits_from_float(65519.996f), 0x7bff);           // the largest finite number
   CHECK_EQUAL(half_bits_from_float(65520.0f), 0x7c00);             // infinity
-  // half of the smallest number: the tie goes to zero
+  // Half of the smallest number: the tie goes to zero.
   CHECK_EQUAL(half_bits_from_float(0x1p-25f), 0);
   CHECK_EQUAL(half_bits_from_float(0x1.8p-25f), 1);
   CHECK_EQUAL(half_bits_from_float(-0.0f), 0x8000);

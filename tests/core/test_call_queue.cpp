@@ -150,7 +150,7 @@ TEST(what_a_step_overwrites_is_read_before) {
   (void)s.call_lent(1, b);
   CHECK(s.count < 3);
   const Tensor result = s.call(s.overwritten, b);
-  // the call does not wait, because something could overwrite its input
+  // The call does not wait, because something could overwrite its input.
   CHECK_EQUAL(s.count, 4.0f);
   CHECK_EQUAL(first_of(result), 703.0f);
 }

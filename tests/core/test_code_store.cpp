@@ -41,7 +41,7 @@ void set_age(const fs::path& path, int hours) {
   fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(hours));
 }
 
-// Starts a copy of this process that only calls the function. Its result is the exit status.
+// Runs the function in a copy of this process, whose exit status says whether it returned true.
 template <typename Function>
 pid_t begin_process(const Function& function) {
   const pid_t child = fork();
@@ -123,7 +123,7 @@ TEST(what_was_not_used_for_longest_goes) {
     store.write(key(i), code(i));
     set_age(path_of(folder, key(i)), 20 - i);
   }
-  // reading the oldest kernel makes it the one that was used last
+  // Reading the oldest kernel makes it the one that was used last.
   CHECK(is_code(store.read(key(0)), code(0)));
   put_content(fs::path(folder.path) / "somebody's.txt", std::string(50000, 'x'));
   CodeStore other(folder.path, 10500);

@@ -286,7 +286,7 @@ TEST(other_sums_of_the_gradient_stay) {
     const ValueId p = layer.pooled("sigmoid");
     const ValueId gy = call(graph, "multiply", {p, graph.full(f32({}), 3.0)});
     const ValueId loss = call(graph, "reduce_sum", {call(graph, "multiply", {p, gy})}, kAll);
-    // this is the gradient before the pooling
+    // This is the gradient before the pooling.
     const ValueId g = graph.gradients(loss, {layer.y})[0];
     const ValueId narrow = call(graph, "sigmoid_grad", {g, layer.y});
     layer.rooted.outputs = {

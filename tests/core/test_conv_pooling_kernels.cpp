@@ -194,7 +194,7 @@ TEST(own_pooled_convolutions_are_those_of_the_parts) {
   for (const Layer& layer : kLayers) {
     for (const char* activation : {"relu", "linear"}) {
       const Call call(layer, activation, random);
-      // oneDNN is faster for these
+      // oneDNN is faster for these.
       if (layer.kernel[2] >= 16 || layer.window != Shape{2, 2}) continue;
       const Values own = call.own_forward(layer, activation);
       check_close({own[0]}, {call.y});

@@ -200,8 +200,8 @@ TEST(steps_in_different_arenas_wait_only_for_variables) {
                                {4},
                                {2, 5},
                                {4},
-                               // it writes the arena of the first step, whose batch was read by
-                               // then
+                               // It takes the third batch into the arena of the first one, which
+                               // was read by then.
                                {1, 7},
                                {2, 8},
                                {6, 9},

@@ -169,7 +169,7 @@ TEST(what_nobody_reads_of_a_loop_is_pruned) {
 
   const RootedGraph stack = pruned(outputs[2]);
   CHECK_EQUAL(stack.graph.nodes()[0].inputs.size(), 1u);
-  // these are the carry, the stack and the saved carry
+  // These are the carry, the stack and the saved carry.
   CHECK_EQUAL(stack.graph.nodes()[0].outputs.size(), 3u);
   const RootedGraph sum = pruned(outputs[1]);
   CHECK_EQUAL(sum.graph.nodes()[0].inputs.size(), 2u);

@@ -68,7 +68,7 @@ TEST(rows_are_used_again_and_others_left_alone) {
 
 TEST(after_a_cancellation_nothing_reads_the_arrays_and_the_next_piece_arrives) {
   const Tensor target = zeros(8, kColumns);
-  // it lives longer than the upload that reads it
+  // It lives longer than the upload that reads it.
   const std::vector<int32_t> last = numbers(8 * kColumns, 3);
   PieceUpload upload(Device{}, {target}, {zeros(8, kColumns)});
   for (int round = 0; round < 10; ++round) {

@@ -249,7 +249,7 @@ TEST(a_device_without_partial_sums_keeps_its_gradients) {
   step.train({3, 3, 2, 4}, kernel_gradient(step));
   step.update_with_sgd(0.0);
   CHECK_EQUAL(count_stacks(fold_partial_sums(step.rooted)), 0u);
-  // these kernels make the whole sum themselves
+  // These kernels make the whole sum themselves.
   const PassOptions whole = testing::with_cuda_fusions();
   CHECK_EQUAL(count_stacks(fold_partial_sums(apply_fusions(step.rooted, whole))), 0u);
 }
