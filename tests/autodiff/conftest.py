@@ -1,4 +1,4 @@
-"""Every test of this folder runs on every device."""
+"""Runs every test of this folder on every device."""
 
 import pytest
 

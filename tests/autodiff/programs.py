@@ -1,8 +1,8 @@
 """Random programs with tapes, and what they mean.
 
-A program is a list of statements, which `run` carries out on a machine: `Machine` is kerascnn,
-at once or while a function is compiled, and `Meaning` says what TensorFlow's tapes mean, with
-NumPy in float64: each tape has a list of calls and a set of what it follows.
+A program is a list of statements, which `run` carries out on a machine. `Machine` is kerascnn, at
+once or while a function is compiled. `Meaning` computes with NumPy in float64 what TensorFlow's
+tapes mean: each tape has a list of calls and a set of the values that it follows.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ TRAINABLE = (True, True, False)
 
 
 class Generator:
-    """Draws a program; knows as much of the state as is needed for it to be allowed.
+    """Draws a program, and tracks as much of the state as it needs to draw only allowed statements.
 
     Args:
         assigns: Whether variables are assigned to.
-        late: Whether tensors are watched after they were used. Tapes that record at once follow
-            them then in calls to come, but not in gradients of the calls before.
+        late: Whether tensors are watched after they were used. Tapes that record at once then
+            follow them in later calls, but not in gradients of the earlier calls.
     """
 
     def __init__(self, rng, assigns, late):
         self.rng, self.assigns, self.late = rng, assigns, late
         self.used = set()
-        self.tensors = list(range(NUM_INPUTS))  # that may be used
-        self.readings = {}  # of variables, whose memory they share: by tensor
+        self.tensors = list(range(NUM_INPUTS))  # these may be used
+        self.readings = {}  # maps tensors that share a variable's memory to the variable
         self.count = NUM_INPUTS
-        self.tapes = []  # what is known of each, see `tape`
+        self.tapes = []  # what is known of each tape, see `tape`
 
     def pick(self, items):
         return items[self.rng.integers(len(items))]
@@ -61,7 +61,7 @@ class Generator:
         return self.count - 1
 
     def of_tape(self, tape, kind):
-        """Mostly something that the tape knows."""
+        """Picks something that the tape knows, most of the time."""
         known = [x for x in tape[kind] if x in self.tensors]
         return self.pick(known[-8:] if known and self.rng.random() < 0.85 else self.tensors)
 
@@ -77,7 +77,7 @@ class Generator:
         return tensor if self.late or tensor not in self.used else None
 
     def operand_tensor(self):
-        # What is new is used more.
+        # New tensors are picked more often.
         return self.pick(self.tensors[-6:] if self.rng.random() < 0.7 else self.tensors)
 
     def call(self, depth):
@@ -93,7 +93,7 @@ class Generator:
 
     def assign(self, depth):
         variable, value = int(self.rng.integers(NUM_VARIABLES)), self.pick(self.tensors)
-        # At once a reading is the variable's memory, which changes.
+        # Without compiling a reading shares the variable's memory, which changes.
         self.tensors = [x for x in self.tensors if self.readings.get(x) != variable]
         return ("assign", variable, value) if value in self.tensors else None
 
@@ -137,7 +137,7 @@ class Generator:
             return None
         number = self.pick(self.recording())
         self.tapes[number]["records"] = False
-        # Its own gradients would end the recording that is to go on.
+        # Gradients of this tape would end its recording, which has to go on.
         used = self.tapes[number]["used"]
         self.tapes[number]["used"] = True
         body = self.body(int(self.rng.integers(1, 5)), depth + 1)
@@ -153,20 +153,20 @@ class Generator:
         if not tape["persistent"]:
             tape.update(used=True, records=False)
         targets = [self.of_tape(tape, "made") for _ in range(self.rng.integers(1, 3))]
-        # No readings: a gradient may be its weight, so that an assignment would change it.
+        # Readings are no weights: a gradient may be its weight, and an assignment changes a reading.
         others = [x for x in self.tensors if x not in self.readings]
         weights = [self.pick(others) if self.rng.random() < 0.3 else None for _ in targets]
         self.used.update(w for w in weights if w is not None)
         sources = [("variable", v) for v in range(NUM_VARIABLES)]
         sources += [("tensor", self.of_tape(tape, kind)) for kind in ("watched", "made")]
-        # A tensor by itself is 1 in TensorFlow also where nobody watches it.
+        # The gradient of a tensor for itself is 1 in TensorFlow even where nobody watches it.
         sources = [s for s in sources if s[0] == "variable" or s[1] not in targets]
         found = [self.new() for _ in sources]
         return ("gradient", number, targets, weights, sources, found)
 
 
 def run(program, machine, outputs):
-    """Carries the statements out; what gradients give is appended to the outputs, also None."""
+    """Carries out the statements. Each gradient, or None, is appended to the outputs."""
     for statement in program:
         kind, arguments = statement[0], statement[1:]
         if kind == "tape":
@@ -181,7 +181,7 @@ def run(program, machine, outputs):
             found = machine.gradient(number, targets, weights, sources)
             outputs += found
             for gradient in found:
-                # A tensor of its own: which gradients are one and the same is nobody's business.
+                # `keep` makes a new tensor, because two gradients may or may not be the same one.
                 machine.keep(machine.constant(1.0) if gradient is None else gradient)
         else:
             getattr(machine, kind)(*arguments)
@@ -189,7 +189,7 @@ def run(program, machine, outputs):
 
 
 class Machine:
-    """kerascnn."""
+    """Runs statements with kerascnn."""
 
     def __init__(self, inputs, variables):
         self.tensors, self.variables, self.tapes = list(inputs), variables, {}
@@ -249,7 +249,7 @@ class _Variable:
 
 
 class _Tape:
-    """TensorFlow's: a list of calls, and what is followed."""
+    """A tape as TensorFlow means it: a list of calls, and the values that it follows."""
 
     def __init__(self, meaning, persistent, accessed):
         self.meaning, self.persistent, self.accessed = meaning, persistent, accessed
@@ -278,7 +278,7 @@ class _Stopped:
 
 
 class Meaning:
-    """What a program means."""
+    """Computes what a program means."""
 
     def __init__(self, inputs, variables):
         self.recording, self.tapes, self.largest = [], {}, 1.0
@@ -292,7 +292,7 @@ class Meaning:
         result = _Tensor(value)
         self.largest = max(self.largest, np.abs(value).max())
         for tape in self.recording:
-            followed = [x in tape.followed for x in inputs]
+        followed = [x in tape.followed for x in inputs]
             if any(followed):
                 tape.followed.add(result)
                 tape.calls.append((result, inputs, followed, backward))

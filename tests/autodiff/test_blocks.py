@@ -1,4 +1,4 @@
-"""What belongs to a tape's block: at once and compiled, as in TensorFlow."""
+"""What belongs to a tape's block, at once and compiled, is the same as in TensorFlow."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def test_what_an_optimizer_did_is_no_part_of_the_next_gradient(run):
 
     by_w, by_v = run(f)()
     assert (float(by_w), float(by_v)) == (5.0, float(w))
-    np.testing.assert_allclose(float(w), 1.5, rtol=1e-6)  # Adam's first step is the rate
+    # The length of Adam's first step is the rate.
+    np.testing.assert_allclose(float(w), 1.5, rtol=1e-6)
 
 
 @RUNS
@@ -213,7 +214,7 @@ def test_all_readings_of_a_compiled_function_under_a_tape_count():
     with keras.GradientTape() as tape:
         tape.watch([x, frozen])
         y = f(x)
-    # w was 3 and then 6: 6 * 2 + 3, 5 + 5 * 2, and 5 * 6.
+    # w was 3 and then 6, so the gradients are 6 * 2 + 3, 5 + 5 * 2, and 5 * 6.
     assert numbers(tape.gradient(y, [x, w, frozen])) == [15.0, 15.0, 30.0]
 
 

@@ -1,4 +1,4 @@
-"""grad, value_and_grad, custom_gradient, remat and clipping: at once and in compiled functions."""
+"""grad, value_and_grad, custom_gradient, remat and clipping, at once and compiled."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_remat_gives_what_the_function_gives(run):
             return loss, tape.gradient(loss, model.trainable_variables)
 
         compiled = run(step)
-        for _ in range(2):  # the second one draws other numbers
+        for _ in range(2):  # the second call draws other numbers
             loss, gradients = compiled(x)
         state = [np.array(v) for v in model.non_trainable_variables]
         results.append((float(loss), [g.numpy() for g in gradients], state))
@@ -203,7 +203,7 @@ def test_remat_keeps_less_at_once():
 
 def test_remat_keeps_less_in_a_program():
     def f(x):
-        # Each of them is read again by the gradient.
+        # The gradient reads each of them again.
         for _ in range(8):
             x = ops.tanh(ops.sigmoid(x @ x))
         return x
@@ -347,7 +347,7 @@ def test_jvp_against_differences(device, compiled, rng):
 
     for name in ("y", "z"):
         slope = (at(step)[name] - at(-step)[name]) / (2 * step)
-        # Differences lose half of float64's digits.
+        # Finite differences lose half of float64's digits.
         np.testing.assert_allclose(value[name].numpy(), at(0)[name], rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(along[name].numpy(), slope, rtol=1e-7, atol=1e-7)
 

@@ -1,4 +1,4 @@
-"""Derivatives above the second, of what a classifier of images is made of."""
+"""Derivatives above the second, of the functions that a classifier of images consists of."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def pooled(rng):
 
 
 def along(function, direction):
-    """How a function's sum changes along a direction, as a function."""
+    """Returns the derivative of a function's sum along a direction, as a function."""
     slope = keras.grad(lambda x: ops.sum(function(x)))
     return lambda x: ops.sum(slope(x) * direction)
 
@@ -42,7 +42,7 @@ def along(function, direction):
 @pytest.mark.parametrize("make", [probabilities, logits, normalized, pooled])
 def test_the_third_derivative(make, rng):
     function, shape = make(rng)
-    # No two are nearer than 0.1: the steps below change no maximum.
+    # No two numbers are nearer than 0.1, so that the steps below change no maximum.
     size = int(np.prod(shape))
     x = 0.1 * (rng.permutation(size) - size / 2).reshape(shape)
     directions = rng.standard_normal((3, *shape))
@@ -55,7 +55,8 @@ def test_the_third_derivative(make, rng):
     def at(t):
         return float(second(ops.convert_to_tensor(x + t * step * directions[2])))
 
-    # Of the fourth order: 1e-12 of the derivatives to come, and 1e-16 / 1e-3 of rounding.
+    # The formula has order four. It leaves 1e-12 of higher derivatives, and 1e-16 / 1e-3 of
+    # rounding.
     numerical = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
     scale = abs(numerical) + abs(at(0)) + 1
     assert abs(found - numerical) < 1e-6 * scale

@@ -1,4 +1,4 @@
-"""jit: programs of functions, what they depend on, and gradients inside and through them."""
+"""jit: which programs functions get, what these depend on, and gradients in and through them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ def test_structures_static_values_and_results():
     assert one["rest"][1:] == [None, "text", 7]
     f({"a": tensor(np.zeros((2, 3)))}, (1.0, "mode"))
     assert (f.num_traces, len(calls)) == (1, 1)
-    f({"a": tensor(np.zeros((2, 4)))}, (1.0, "mode"))  # another shape
-    f({"a": tensor(np.zeros((2, 3), "float64"), "float64")}, (1.0, "mode"))  # another dtype
-    f({"a": tensor(np.zeros((2, 3)))}, (1.0, "mode"), scale=2.0)  # another number
+    f({"a": tensor(np.zeros((2, 4)))}, (1.0, "mode"))  # the shape is another one
+    # The dtype is another one.
+    f({"a": tensor(np.zeros((2, 3), "float64"), "float64")}, (1.0, "mode"))
+    f({"a": tensor(np.zeros((2, 3)))}, (1.0, "mode"), scale=2.0)  # the number is another one
     assert f.num_traces == 4
-    assert one["rest"][0].numpy().max() == 2.0  # results are the caller's
+    assert one["rest"][0].numpy().max() == 2.0  # results belong to the caller
 
 
 def test_variables_are_read_and_assigned():
@@ -219,7 +220,7 @@ class TestErrors:
         f = keras.jit(lambda x: x if x > 0.0 else -x)
         with pytest.raises(TypeError, match="no value yet"):
             f(tensor(1.0))
-        assert float(keras.jit(lambda x: x + 1.0)(tensor(1.0))) == 2.0  # the next call works
+        assert float(keras.jit(lambda x: x + 1.0)(tensor(1.0))) == 2.0  # the next call works again
 
     def test_devices_mixed(self, cuda_device):
         f = keras.jit(lambda x, y: x + y)
@@ -237,7 +238,7 @@ def test_nothing_warns_in_ordinary_use():
 
 
 class TestManyCallsInARow:
-    """On a GPU such calls are started together, in an order that nobody can tell from theirs."""
+    """On a GPU such calls are started together, and no result shows that their order may differ."""
 
     def test_arrays_and_variables(self, rng):
         numbers = rng.integers(-9, 10, 50).astype("float32")
@@ -254,7 +255,7 @@ class TestManyCallsInARow:
             results.append(step(table, picked))
             sums += numbers[picked].sum()
             expected.append((sums, picked * 2))
-            picked[...] = 0  # read already
+            picked[...] = 0  # the call has read it by now
             if i in (20, 21, 50):
                 assert float(total) == sums
             if i == 40:
@@ -286,7 +287,8 @@ class TestManyCallsInARow:
             double()
             add(np.float32(i))
             value = value * 2 + i
-            if i % 7 == 6:  # seldom, as whoever looks starts what waits; below 2^24, so exact
+            # Looking starts the calls that wait, so it is rare; numbers below 2^24 are exact.
+            if i % 7 == 6:
                 assert float(x) == value
                 value %= 1024
                 x.assign(value)
@@ -304,7 +306,7 @@ class TestManyCallsInARow:
 
     def test_arguments_and_results_of_any_size(self):
         f = keras.jit(lambda x: (x + 1.0, ops.max(x)))
-        for size in (1, 1000, 70_000, 1_100_000):  # up to over 4 MiB
+        for size in (1, 1000, 70_000, 1_100_000):  # the largest has over 4 MiB
             results = []
             for i in range(20):
                 x = np.full(size, i, "float32")
@@ -385,7 +387,8 @@ with ThreadPoolExecutor(4) as pool:
 
 
 def test_calls_start_together_on_a_gpu(cuda_device, tmp_path):
-    """By itself: once arrays were shared with other libraries, each call starts at once."""
+    """Runs in a process of its own: once arrays were shared with other libraries, each call starts
+    at once."""
     result = subprocess.run(
         [sys.executable, "-c", ALONE, cuda_device],
         capture_output=True,
@@ -395,7 +398,7 @@ def test_calls_start_together_on_a_gpu(cuda_device, tmp_path):
     )
     assert result.returncode == 0, result.stderr
     launches, captures = map(int, result.stdout.split())
-    assert launches < 200  # of 400 calls
+    assert launches < 200  # there are 400 calls
     assert captures <= 5
 
 

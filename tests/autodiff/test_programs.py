@@ -1,4 +1,4 @@
-"""Random programs with tapes mean at once and compiled what is written down of them."""
+"""Random programs with tapes give what `Meaning` says, at once and compiled."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kerascnn import ops
 
 from .programs import NUM_INPUTS, TRAINABLE, Generator, Machine, Meaning, run
 
-# Some hundred float64 operations on numbers up to the largest that came up, each with an error of
-# a few 1e-16, which products and sums carry on.
+# A program has some hundred float64 operations on bounded numbers. Each has an error of a few
+# 1e-16, which products and sums carry on.
 RTOL = 1e-11
 
 
@@ -68,6 +68,6 @@ def check_at_once(program, inputs, values, assigns):
     try:
         check(program, inputs, values, lambda f: f)
     except ValueError as error:
-        # At once nothing keeps what an assignment overwrites.
+        # At once nothing keeps the value that an assignment overwrites.
         if not assigns or "written to after" not in str(error):
             raise

@@ -1,4 +1,4 @@
-"""GradientTape: what is recorded, what comes out, what is refused."""
+"""GradientTape: what it records, what it returns, and what it refuses."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_values_that_no_gradient_needs_are_let_go():
         before = _core.memory_stats(device)["allocated"]
         y = x
         for _ in range(20):
-            y = y + 1.0  # of which only the shape is needed
+            y = y + 1.0  # only the shape of y is needed
         after = _core.memory_stats(device)["allocated"]
     assert after - before <= 2 * y.nbytes
     assert tape.gradient(y, x).numpy().min() == 1.0
@@ -291,7 +291,7 @@ class TestErrors:
         tape.gradient(y, x)
         with keras.GradientTape() as later:
             z = y * 3.0
-        assert later.gradient(z, x) is None  # what came before is not part of this tape
+        assert later.gradient(z, x) is None  # earlier calls are not part of this tape
 
     def test_integers(self):
         with keras.GradientTape(persistent=True) as tape:

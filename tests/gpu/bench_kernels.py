@@ -2,9 +2,9 @@
 
     python tests/gpu/bench_kernels.py [--steps 2000] [--filter softmax] [--full-float32]
 
-Each op is a program of its own that runs many steps per launch, so the time is the device's: the
-kernels and the step loop around them, which the first row ("nothing") shows by itself. GB/s counts
-every input and output once. Where there is no GPU it says why and ends.
+Each op is a program of its own that runs many steps per launch. So the time is the device's: that
+of the kernels and of the step loop around them, which the first row ("nothing") shows by itself.
+GB/s counts every input and output once. Without a GPU the script says so and ends.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Row:
-    """One op call: inputs as (dtype, shape), and what the index-like ones hold."""
+    """One call of an op: its inputs as (dtype, shape), and the range of integers."""
 
     op: str
     inputs: list[tuple[str, Shape]]
     attrs: dict[str, Any] = field(default_factory=dict)
-    # Exclusive upper bound of integer inputs.
+    # Integer inputs are below this.
     limit: int = 10
 
 
 def image_rows(net: str, batch: int, maps: Shape, features: int) -> Iterator[Row]:
-    """What surrounds a convolution and a dense layer: activations, loss, random numbers."""
+    """Rows for what surrounds convolutions and dense layers: activations, loss, random numbers."""
     x = ("float32", (batch, *maps))
     yield Row("relu", [x])
     yield Row("relu_grad", [x, x])
@@ -91,7 +91,7 @@ def update_rows(shapes: list[Shape]) -> Iterator[Row]:
 
 
 def product_rows() -> Iterator[tuple[str, Row]]:
-    """The dense layers of nets A to D: forward, input's and kernel's gradient, bias's gradient."""
+    """Dense layers of nets A to D: forward, and the gradients of input, kernel and bias."""
     layers = [
         ("A", 64, 3136, 10),
         ("B", 64, 256, 120),
@@ -108,14 +108,14 @@ def product_rows() -> Iterator[tuple[str, Row]]:
         yield net, Row("matmul", [gy, w], {"transpose_a": False, "transpose_b": True})
         yield net, Row("matmul", [x, gy], {"transpose_a": True, "transpose_b": False})
         yield net, Row("reduce_sum", [gy], {"axes": [0], "keepdims": False})
-    # Where own kernels end and cuBLASLt begins.
+    # Own kernels end and cuBLASLt begins at one of these sizes.
     for size in (256, 384, 512):
         square = ("float32", (size, size))
         yield "large", Row("matmul", [square] * 2, {"transpose_a": False, "transpose_b": False})
 
 
 def bandwidth_rows() -> Iterator[Row]:
-    """Large enough that memory, not latency, is the limit."""
+    """Rows that are so large that memory bandwidth is the limit, and not latency."""
     x = ("float32", (64, 128, 128, 32))
     yield Row("add", [x, x])
     yield Row("gelu", [x], {"approximate": False})
@@ -139,7 +139,7 @@ def bandwidth_rows() -> Iterator[Row]:
 
 
 def all_rows() -> Iterator[tuple[str, Row]]:
-    """The rows with the net (A to D of the reference networks) that they come from."""
+    """Yields each row with the net (A to D of the reference networks) that it comes from."""
     maps = {
         "A": (64, (28, 28, 16), 14 * 14 * 16),
         "B": (64, (24, 24, 6), 256),
@@ -168,7 +168,7 @@ def all_rows() -> Iterator[tuple[str, Row]]:
 
 def make_input(rng: np.random.Generator, dtype: str, shape: Shape, limit: int) -> np.ndarray:
     if dtype.startswith("float"):
-        # Positive, so that they also serve as probabilities and variances.
+        # Positive numbers also serve as probabilities and variances.
         return rng.uniform(0.1, 1.0, shape).astype(dtype)
     return rng.integers(0, limit, shape).astype(dtype)
 
@@ -176,7 +176,7 @@ def make_input(rng: np.random.Generator, dtype: str, shape: Shape, limit: int) -
 def measure(
     row: Row, device: str, steps: int, repeats: int, allow_tf32: bool = True
 ) -> tuple[float, int]:
-    """Microseconds per step, and bytes read and written by the op."""
+    """Returns the microseconds per step, and the bytes that the op reads and writes."""
     rng = np.random.default_rng(0)
     graph = _core.Graph()
     arrays = [make_input(rng, dtype, shape, row.limit) for dtype, shape in row.inputs]
@@ -194,7 +194,7 @@ def measure(
         times.append((time.perf_counter() - start) / steps)
     read = [t.nbytes for t in tensors]
     written = [t.nbytes for t in program.outputs()]
-    if row.op == "take_batch":  # reads a batch of the data set, not all of it
+    if row.op == "take_batch":  # it reads one batch, not the whole data set
         read = written
     return statistics.median(times) * 1e6, sum(read) + sum(written)
 
@@ -230,7 +230,7 @@ def main() -> None:
     for net, row in all_rows():
         if options.filter not in row.op:
             continue
-        # Large rows take up to a millisecond a step.
+        # A step of large rows takes up to a millisecond.
         steps = max(1, options.steps // 20) if net == "large" else options.steps
         time_us, moved = measure(
             row, options.device, steps, options.repeats, not options.full_float32

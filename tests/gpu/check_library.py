@@ -1,4 +1,4 @@
-"""Loads a freshly linked libkerascnn_cuda.so, as a machine without a driver must be able to.
+"""Loads a freshly linked libkerascnn_cuda.so, which must work on a machine without a driver.
 
 python tests/gpu/check_library.py <folder with libkerascnn.so and libkerascnn_cuda.so>
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def main(folder: Path) -> None:
-    # RTLD_LAZY would hide symbols that nobody defines.
+    # With RTLD_LAZY a symbol that nobody defines would not be noticed.
     library = ctypes.CDLL(str(folder / "libkerascnn_cuda.so"), mode=os.RTLD_NOW)
     plugin = library.kerascnn_cuda_plugin
     plugin.restype = ctypes.c_void_p

@@ -1,10 +1,10 @@
-"""Training, prediction and single operations on a GPU, for tools that look over each access.
+"""Trains, predicts and runs single operations on a GPU, for tools that check each memory access.
 
     python tests/gpu/sanitized_steps.py [--short] [--by-rules] [--no-halves]
 
-Few steps, as these tools take a hundred times as long, and some even longer: --short is for them.
---by-rules leaves out the timing of kernels, which runs each of many dozens of times, --no-halves
-recurrent networks in 16-bit dtypes.
+There are few steps, because these tools make a run a hundred times as long. --short runs even less,
+for the slowest tools. --by-rules leaves out the timing of kernels, which runs dozens of candidates
+many times each. --no-halves leaves out recurrent networks in 16-bit dtypes.
 `test_compute_sanitizer.py` runs this under each tool of NVIDIA's compute-sanitizer.
 """
 
@@ -22,7 +22,7 @@ NO_HALVES = "--no-halves" in sys.argv
 
 
 def mnist_network(activation):
-    """Fused kernels for few channels; behind gelu the ones that stand alone."""
+    """Its kernels are the fused ones for few channels; after gelu the separate ones run."""
     model = keras.Sequential(
         [
             keras.Input((28, 28, 1)),
@@ -44,7 +44,7 @@ def mnist_network(activation):
 
 
 def train_from_every_source(rng):
-    # The last batch is a partial one.
+    # The last batch is smaller than the others.
     x = rng.integers(0, 256, (100 if SHORT else 150, 28, 28, 1), np.uint8)
     y = rng.integers(0, 10, len(x), np.uint8)
     for activation in ("relu",) if SHORT else ("relu", "gelu"):
@@ -97,7 +97,7 @@ def single_operations(rng):
 
 
 def recurrent_model(units, masked):
-    """An LSTM and a GRU behind one another, and a loss of their last state."""
+    """Builds an LSTM followed by a GRU. The loss reads the last state."""
     return keras.Sequential(
         [
             keras.Input((4,), dtype="int32"),
@@ -111,7 +111,7 @@ def recurrent_model(units, masked):
 
 
 def train_recurrent_networks(rng):
-    """Sequences in one launch, by rows and on tensor cores; in float64 a launch for each step."""
+    """Runs sequences in one launch, by rows and on tensor cores, or (float64) step by step."""
     words = rng.integers(0, 20, (9, 4), np.int32)
     y = np.ones((9, 3), "float32")
     cases = [("float32", 100), ("mixed_bfloat16", 140), ("float64", 20)]
@@ -131,7 +131,7 @@ def train_recurrent_networks(rng):
 
 
 def loops_and_choices(rng):
-    """Nodes of their own, but where KERASCNN_CUDA_BODIES is 0."""
+    """Runs loops and choices, which are conditional nodes unless KERASCNN_CUDA_BODIES is 0."""
     x = ops.convert_to_tensor(rng.standard_normal((5, 3)).astype("float32"))
 
     @keras.jit
@@ -151,8 +151,8 @@ def loops_and_choices(rng):
 
 
 def train_with_generated_kernels(rng):
-    """Regions of all kinds as kernels that are generated for them, at odd sizes."""
-    os.environ["KERASCNN_CUDA_REGIONS"] = "2"  # small ones too
+    """Trains with regions of all kinds, for which kernels are generated, at odd sizes."""
+    os.environ["KERASCNN_CUDA_REGIONS"] = "2"  # this includes small regions
     x = rng.standard_normal((7, 5, 9, 3)).astype("float32")
     y = rng.integers(0, 13, 7)
     for policy in ("float32", "mixed_float16", "mixed_bfloat16")[: 2 if SHORT else 3]:
@@ -177,7 +177,7 @@ def train_with_generated_kernels(rng):
 
 
 def train_with_kernels_of_libraries(rng):
-    """Wide layers, for cuDNN and cuBLASLt; also with kernels chosen by timing them."""
+    """Trains wide layers, which use cuDNN and cuBLASLt, also with kernels chosen by timing."""
     x = rng.standard_normal((64, 16, 16, 16)).astype("float32")
     y = np.ones((64, 4), "float32")
     for policy in ("float32",) if SHORT else ("float32", "mixed_bfloat16"):

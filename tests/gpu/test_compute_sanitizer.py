@@ -1,4 +1,4 @@
-"""NVIDIA's compute-sanitizer finds nothing in steps of all kinds."""
+"""NVIDIA's compute-sanitizer must find nothing in steps of all kinds."""
 
 import os
 import pathlib
@@ -17,9 +17,9 @@ SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer
     ("tool", "options", "arguments", "last"),
     [
         ("memcheck", [], [], "mixed_bfloat16 timed"),
-        # cuDNN's and cuBLASLt's results are marked as written through NVTX, which the tool heeds
-        # for products in float32, and does not for those of recurrent layers in bfloat16: there
-        # memory filled with NaN beforehand (KERASCNN_POISON_MEMORY=1) gives the same loss.
+        # cuDNN and cuBLASLt report through NVTX which memory they have written. The tool heeds that
+        # for products in float32, and not for those of recurrent layers in bfloat16. There the loss
+        # stays the same when memory is filled with NaN first (KERASCNN_POISON_MEMORY=1).
         ("initcheck", ["--nvtx", "yes"], ["--short", "--no-halves"], "float32 timed"),
         ("racecheck", [], ["--short", "--by-rules"], "float32 by rules"),
         ("synccheck", [], [], "mixed_bfloat16 timed"),
@@ -28,8 +28,8 @@ SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer
 def test_steps_of_all_kinds(cuda_device, tmp_path, tool, options, arguments, last):
     if SANITIZER is None:
         pytest.skip("compute-sanitizer is not installed")
-    # The tools know neither loops in graphs nor choices; kernel choices of other runs would leave
-    # trials out.
+    # The tools support neither loops in graphs nor choices. A folder of its own makes sure that no
+    # kernel choice of an earlier run replaces the trials.
     without = {"KERASCNN_CUDA_LOOPS": "0", "KERASCNN_CUDA_BODIES": "0"}
     environment = {**without, "KERASCNN_HOME": str(tmp_path)}
     result = subprocess.run(

@@ -6,7 +6,7 @@ import numpy as np
 
 from kerascnn import _core
 
-# Where tensors are made and programs run; set for each test by conftest.py.
+# Tensors are made and programs run on this device. conftest.py sets it for each test.
 current_device = "cpu"
 
 

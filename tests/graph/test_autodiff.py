@@ -1,4 +1,4 @@
-"""Gradients of composed graphs against finite differences, in float64."""
+"""Gradients of composed graphs are compared with finite differences in float64."""
 
 import numpy as np
 import pytest
@@ -72,8 +72,9 @@ def test_gradients_match_finite_differences(case, optimize):
         ahead = evaluate([a + h * d for a, d in zip(arrays, direction, strict=True)])[0]
         behind = evaluate([a - h * d for a, d in zip(arrays, direction, strict=True)])[0]
         expected = float(ahead - behind) / (2 * h)
-        # Central differences: truncation of order h^2 = 1e-10, rounding of order 1e-16 / h = 1e-11,
-        # both times derivatives and losses of up to a few hundred.
+        # Central differences have a truncation error of order h^2 = 1e-10 and a rounding error of
+        # order 1e-16 / h = 1e-11. The derivatives and losses that multiply them reach a few
+        # hundred.
         assert slope == pytest.approx(expected, rel=1e-6, abs=1e-7)
 
 

@@ -1,4 +1,4 @@
-"""Cross-entropy of 16-bit logits as a region, on a CPU as a GPU would form it."""
+"""Cross-entropy of 16-bit logits forms a region, here on a CPU with the limits of a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import kerascnn as keras
 from .helpers import Tracer, tensor
 
 NARROW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
-# Half a unit in the last place of a number below 1.
+# This is half a unit in the last place of a number just below 1.
 ROUNDING = {"bfloat16": 2.0**-9, "float16": 2.0**-12}
 
 
@@ -25,7 +25,7 @@ def regions(device, monkeypatch):
 
 
 def reference(logits, labels, of_loss, epsilon):
-    """Loss, probabilities and the gradient of the logits in float64; NaN without a label."""
+    """Loss, probabilities and logits' gradient in float64; rows without a label are NaN."""
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities = powers / powers.sum(axis=1, keepdims=True)
     classes = logits.shape[1]
@@ -41,7 +41,7 @@ def reference(logits, labels, of_loss, epsilon):
 
 
 def traced(shape, dtype, labels_dtype, epsilon, at_once):
-    """Of inputs logits, labels, the loss's gradient; outputs as the reference's."""
+    """Traces a graph of logits, labels and the loss's gradient; it has the reference's outputs."""
     t = Tracer()
     logits = t.input(list(shape), dtype)
     labels = t.input([shape[0]], labels_dtype, "labels")
@@ -71,7 +71,7 @@ def test_loss_and_gradient(rng, shape, dtype, labels_dtype, epsilon, at_once):
     labels = rng.integers(0, shape[1], shape[0]).astype(labels_dtype)
     labels[1], labels[2] = -1, shape[1]
     if labels_dtype == "int64":
-        labels[2] = 2**32  # class 0 in 32 bits
+        labels[2] = 2**32  # the lower 32 bits are class 0
     of_loss = rng.uniform(0.1, 1.0, shape[0]).astype("float32")
     t, outputs = traced(shape, dtype, labels_dtype, epsilon, at_once)
     program = t.compile(*outputs)
@@ -80,7 +80,7 @@ def test_loss_and_gradient(rng, shape, dtype, labels_dtype, epsilon, at_once):
     program.run([tensor(array) for array in (logits, labels, of_loss)])
     own = [np.array(output.numpy()).astype("float64") for output in program.outputs()]
     wanted = reference(logits.astype("float64"), labels, of_loss, epsilon)
-    # float32 rounds the sums of up to 1001 powers, and the loss is of the size of the logits.
+    # float32 rounds the sums of up to 1001 powers, and the loss is as large as the logits.
     for received, expected in zip(own[:2], wanted[:2], strict=True):
         np.testing.assert_allclose(received, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(own[2], wanted[2], rtol=1e-5, atol=ROUNDING[dtype] + 1e-5)

@@ -12,7 +12,7 @@ POOL = {"window": [2, 2], "strides": [2, 2], "padding": [0, 0, 0, 0]}
 
 
 def train_step(optimize):
-    """One step of a small classifier with metrics, as `fit` traces it."""
+    """Traces one step of a small classifier with metrics, as `fit` does."""
     rng = np.random.default_rng(3)
     weights = [
         variable("kernel_1", 0.3 * rng.normal(size=(3, 3, 1, 4))),
@@ -58,27 +58,27 @@ def test_a_training_step_gets_short():
         if joins
         else ["relu_grad", "max_pool2d_grad", "reduce_sum", "conv2d_wgrad"]
     )
-    # And one that counts how often the classifier is right.
+    # It may also have a kernel that counts how often the classifier is right.
     counts = "count_matches" in lines
     hits = ["count_matches"] if counts else ["argmax", "equal+cast", "reduce_sum"]
-    # And one for the dense layer with the loss and the gradient of its input.
+    # A third kernel may join the dense layer with the loss and the gradient of the layer's input.
     has_head = "dense_sparse_softmax_cross_entropy_dgrad" in lines
     head = (
         ["dense_sparse_softmax_cross_entropy_dgrad", "reduce_mean", "reduce_sum", "matmul"]
         if has_head
         else [
             "dense",
-            "sparse_softmax_cross_entropy",  # its gradient with it
+            "sparse_softmax_cross_entropy",  # this kernel gives its gradient too
             "reduce_mean",
             "reduce_sum",
             "matmul",
             "matmul",
         ]
     )
-    # Where kernels run side by side, gradients that come later have an update of their own. After
-    # that head all of them come at once.
+    # Where kernels run side by side, gradients that are known later get an update of their own.
+    # After the kernel with the head all gradients are known at once.
     updates = ["sgd_update"] * (1 if has_head or helpers.current_device == "cpu" else 2)
-    # The gradient of the images, which nobody asked for, is gone.
+    # Nobody asked for the gradient of the images, so no kernel computes it.
     assert lines == [
         "cast+multiply",
         *forward,
@@ -101,7 +101,8 @@ def test_a_training_step_learns_the_same():
         results.append((losses, [v.value.numpy().copy() for v in variables]))
     (losses, variables), (plain_losses, plain_variables) = results
     assert losses[-1] < 0.8 * losses[0]
-    # Epilogues and the fused loss round in another order: float32's 1e-7, grown over 20 steps.
+    # Epilogues and the fused loss round in another order. That is 1e-7 in float32 and grows over 20
+    # steps.
     np.testing.assert_allclose(losses, plain_losses, rtol=2e-5)
     for received, expected in zip(variables, plain_variables, strict=True):
         np.testing.assert_allclose(received, expected, rtol=2e-4, atol=2e-5)
@@ -152,14 +153,14 @@ def test_random_element_graphs_keep_their_bits(seed):
 @pytest.mark.parametrize("shape", [(300, 7), (7,), (300, 1), ()])
 @pytest.mark.parametrize("is_read_twice", [True, False])
 def test_integers_become_floats(dtype, shape, is_read_twice, rng):
-    """A cast reads the input itself, also where others need the integers."""
+    """The cast reads the input itself, even where other nodes need the integers."""
     t = Tracer()
     x, scale = t.input(shape, dtype), t.input((300, 7))
     y = t.multiply(t.cast(x, dtype="float32"), scale)
     if is_read_twice:
         y = t.where(t.equal(x, t.full([], 1, dtype)), scale, y)
     limits = (0, 2) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    # float32 has neighbours of large integers only: they are rounded.
+    # float32 cannot hold large integers exactly, so they are rounded.
     integers = rng.integers(*limits, shape, np.int64).astype(dtype)
     inputs = [integers, rng.normal(size=(300, 7)).astype("float32")]
     (received,) = t.run([y], inputs, optimize=True)

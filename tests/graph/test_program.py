@@ -1,4 +1,4 @@
-"""State, memory, inputs and errors of compiled programs."""
+"""The state, memory, inputs and errors of compiled programs."""
 
 import numpy as np
 import pytest
@@ -112,7 +112,7 @@ def test_updates_that_are_no_element_ops_do_not_overwrite_what_they_read(optimiz
     v = variable("v", matrix)
     t.graph.assign(v, t.matmul2(t.graph.read(v), t.graph.read(v)))
     t.compile(optimize=optimize).run([])
-    # float32 sums of 8 products.
+    # Each element is a float32 sum of 8 products.
     np.testing.assert_allclose(v.value.numpy(), matrix @ matrix, rtol=1e-5, atol=1e-5)
 
 
@@ -135,7 +135,7 @@ def test_the_variable_keeps_its_memory():
     program = t.compile()
     program.run([])
     assert view.numpy()[999] == 1.0
-    # The sum is computed where the variable is: no other memory, one instruction.
+    # The sum is computed in the variable's memory by one instruction.
     assert program.stats()["arena_bytes"] == 0 and program.stats()["num_instructions"] == 1
 
 
@@ -188,7 +188,7 @@ def test_the_memory_of_an_updated_variable_can_be_an_input():
     late = t.multiply(t.reduce_sum(updated, axes=[0], keepdims=True), x)
     program = t.compile(late)
     program.run([v.value])
-    # x is what the variable held when the run began.
+    # x reads what the variable held when the run began.
     np.testing.assert_array_equal(program.outputs()[0].numpy(), np.full(8, 16.0))
 
 
@@ -231,10 +231,11 @@ def test_unread_optional_outputs_take_no_memory():
 
 
 def test_memory_is_reused():
-    """Of a chain only two values live at a time: what is read and what is made of it."""
+    """In a chain only two values live at a time: the one that is read, and its result."""
     t = Tracer()
     x = t.input([64, 64])
-    permute = {"permutation": [1, 0]}  # neither in place, nor joined with others, nor a workspace
+    # It needs a result of its own, joins no other kernel and has no workspace.
+    permute = {"permutation": [1, 0]}
     for _ in range(10):
         x = t.exp(t.transpose(x, **permute))
     stats = t.compile(x).stats()
@@ -243,7 +244,7 @@ def test_memory_is_reused():
 
 
 def test_workspaces_are_shared():
-    """Products may need memory while they run: as much for many as for two, but for one value."""
+    """Many products need as much memory for workspaces as two do, plus one value."""
 
     def arena_bytes(products):
         t = Tracer()
@@ -282,7 +283,7 @@ def test_compiling_for_an_unknown_device_names_it():
 def test_too_large_programs_leave_nothing_behind():
     t = Tracer()
     x = t.input([1 << 24])
-    # 2^24 x 2^20 floats: 64 TiB.
+    # 2^24 x 2^20 floats are 64 TiB.
     big = t.broadcast_to(t.reshape(x, shape=[1 << 24, 1]), shape=[1 << 24, 1 << 20])
     total = t.sum(t.softmax(big, axis=-1))
     before = memory("allocated")

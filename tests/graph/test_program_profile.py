@@ -1,4 +1,4 @@
-"""What a program says about its kernel calls, and their times."""
+"""Programs tell about their kernel calls and how long these take."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from .helpers import Tracer, tensor, variable
 
 
 def counting_program(optimize=False):
-    """Adds x to a total and one to a counter; puts out tanh of the old total times x."""
+    """Adds x to a total and one to a counter. The output is tanh of the old total times x."""
     t = Tracer()
     total, counter = variable("total", [1.0, 2.0]), variable("counter", 0, "int64")
     x = t.input([2])
@@ -51,7 +51,8 @@ def test_dependencies_of_a_step_and_of_several():
     assert twice[: len(calls)] == once
     assert all(before < i for i, waits in enumerate(twice) for before in waits)
     names = [call["op"] for call in calls]
-    # tanh waits for the product; the product of the second step for the total of the first.
+    # tanh waits for the product, and the product of the second step waits for the first step's
+    # total.
     assert once[names.index("tanh")] == [names.index("matmul")]
     assert any(before < len(calls) for before in twice[len(calls) + names.index("matmul")])
     with pytest.raises(ValueError, match="repeats must be at least 1"):

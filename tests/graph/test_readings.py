@@ -1,4 +1,4 @@
-"""Readings of variables, which gradients end at, and what a tape recorded of a graph."""
+"""Gradients end at readings of variables, and a tape marks which part of a graph it recorded."""
 
 import numpy as np
 import pytest
@@ -72,10 +72,10 @@ def test_a_tape_has_spans_and_what_it_watched_since(device):
 
     everything = [(start, NEVER)]
     (through,) = gradients([[x]], everything, [(x, start)])  # 3 x^2
-    (late,) = gradients([[x]], everything, [(x, middle)])  # only the second call: a
-    (inside,) = gradients([[x]], [(middle, end)], [(x, start)])  # the same
+    (late,) = gradients([[x]], everything, [(x, middle)])  # only the second call counts: a
+    (inside,) = gradients([[x]], [(middle, end)], [(x, start)])  # the result is the same
     (both,) = gradients([[x, a]], [(middle, end)], [(x, start), (a, middle)])  # a + x
-    assert gradients([[x]], everything, []) == [None]  # not watched
+    assert gradients([[x]], everything, []) == [None]  # x is not watched
     assert gradients([[x]], [(start, middle)], [(x, start)]) == [None]  # b was not recorded
     found = run(graph, [through, late, inside, both], [3.0], device)
     assert found == [27.0, 9.0, 9.0, 12.0]

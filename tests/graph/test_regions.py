@@ -1,4 +1,4 @@
-"""Regions of all kinds in whole steps, on a CPU as a GPU would form them."""
+"""Regions of all kinds in whole steps, here on a CPU with the limits of a GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def regions(monkeypatch):
 
 
 def residual_net():
-    """Convolutions, batch normalization, activations and an addition, in mixed precision."""
+    """Builds convolutions, batch normalization, activations and an addition in mixed precision."""
     keras.utils.set_random_seed(7)
     policy = keras.DTypePolicy("mixed_bfloat16")
     inputs = keras.Input((6, 7, 3))
@@ -60,12 +60,12 @@ def test_batch_normalization_in_mixed_precision_stores_no_wide_images(monkeypatc
     assert re.search(r"float32 \(8, 6, 7, 5\)", text)
     monkeypatch.setenv("KERASCNN_CPU_REGIONS", "1")
     with_regions = trained(residual_net())
-    # Numbers of the size of the activations are 16 bits wide wherever they lie in memory.
+    # Values of the size of the activations have 16 bits wherever they lie in memory.
     assert "kerascnn batch_norm" not in with_regions[2]
     assert not re.search(r"float32 \(8, 6, 7, 5\)", with_regions[2])
     assert "column_moments" in with_regions[2]
-    # Statistics and sums are float32 in both; where a sum differs by its order, an activation may
-    # be rounded to the next of its 8 bits. Each weight has moved by six steps of 0.05 gradients.
+    # Statistics and sums are float32 in both. Sums in another order may round an activation to the
+    # neighbour of its 8 bits. Each weight has moved by six steps of 0.05 times its gradient.
     np.testing.assert_allclose(with_regions[0], losses, rtol=2.0**-7)
     for own, plain in zip(with_regions[1], weights, strict=True):
         np.testing.assert_allclose(own, plain, atol=2.0**-7 * max(1.0, np.abs(plain).max()))
@@ -93,7 +93,7 @@ def test_float32_losses_agree_to_the_order_of_additions(regions, monkeypatch):
 
     own = losses()
     monkeypatch.delenv("KERASCNN_CPU_REGIONS")
-    # 12 steps, each of sums of at most 90 numbers: some hundred roundings of 2^-24.
+    # There are 12 steps, each with sums of at most 90 numbers, so some hundred roundings of 2^-24.
     np.testing.assert_allclose(own, losses(), rtol=1e-4)
 
 
@@ -127,7 +127,7 @@ def test_layer_normalization_in_mixed_precision_stores_nothing_wide(regions):
 
 
 def test_what_is_left_by_itself_becomes_a_region_too(regions):
-    """An element op and a sum over columns between products."""
+    """Traces an element op and a sum over columns between two products."""
     t = Tracer()
     x, w = t.input([8, 6]), t.input([6, 6], name="w")
     y = t.sin(t.matmul2(x, w))
@@ -157,7 +157,7 @@ def test_small_regions_of_a_large_program_are_generated(regions, monkeypatch):
 
 
 def body_step(rng, c, x, w):
-    """A step of a loop with reductions of both kinds, drawn at random."""
+    """Traces a step of a loop with reductions of both kinds, drawn at random."""
     for choice in rng.integers(0, 6, 8):
         if choice == 0:
             c = ops.tanh(ops.add(ops.matmul(c, w), x))
@@ -198,7 +198,7 @@ def test_bodies_of_loops_have_regions_too(seed, regions, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_variables_written_in_place_keep_their_bits(seed, regions):
-    """Readers of an old value beside its update, in groups that could overwrite it."""
+    """Some nodes read an old value beside its update, in groups that could overwrite it."""
     rng = np.random.default_rng(seed)
     first = rng.normal(size=(6, 4))
     choices = rng.integers(0, 5, 14)
@@ -233,7 +233,7 @@ def test_variables_written_in_place_keep_their_bits(seed, regions):
 
 
 def test_dropout_joins_what_is_around_it(regions, monkeypatch):
-    """No mask is stored: the gradient draws the same elements again."""
+    """No mask is stored: the gradient drops the same elements by drawing the numbers again."""
 
     def run():
         t = Tracer()

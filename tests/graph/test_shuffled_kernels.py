@@ -1,4 +1,4 @@
-"""Real training programs give the same bits whatever order their dependencies allow."""
+"""Training programs give the same bits in every order that their dependencies allow."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def convolutional():
 
 
 def branched():
-    """Branches, a constraint, a moving average of the weights, metrics with state of their own."""
+    """Has branches, a constraint, an average of the weights, and metrics with state."""
     image = keras.Input((9, 8, 2))
     left = keras.layers.AveragePooling2D(2)(image)
     left = keras.layers.LayerNormalization()(keras.layers.Flatten()(left))
@@ -52,7 +52,7 @@ def branched():
 
 
 def trained(make, device):
-    """Logs, weights and the optimizer's state after training with fixed seeds."""
+    """Returns logs, weights and the optimizer's state after training with fixed seeds."""
     keras.utils.set_random_seed(5)
     inputs = np.random.default_rng(5)
     x = inputs.normal(size=(44, 9, 8, 2)).astype("float32")
@@ -60,7 +60,7 @@ def trained(make, device):
     weights = inputs.uniform(0.5, 1.5, 44).astype("float32")
     with keras.device(device):
         model = make()
-    # The last batch is smaller: a program of its own over the same state.
+    # The last batch is smaller and runs a program of its own over the same state.
     history = model.fit(
         x, y, batch_size=8, epochs=2, sample_weight=weights, validation_data=(x, y), verbose=0
     )

@@ -1,4 +1,4 @@
-"""Softmax of 16-bit numbers as a part of regions, on a CPU as a GPU would form them."""
+"""Softmax of 16-bit numbers becomes a part of regions, here on a CPU with the limits of a GPU."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import kerascnn as keras
 from .helpers import Tracer, tensor
 
 NARROW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
-# A unit in the last place of numbers below 1: results are rounded once, and those of float32
-# before that may fall on the other side of a half.
+# This is one unit in the last place of numbers below 1. Results are rounded once, and the float32
+# results before that may lie on different sides of a tie.
 ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 NAMES = ("softmax", "log_softmax")
 
@@ -66,7 +66,7 @@ def test_one_region_each(rng, shape, dtype, name):
     gx = getattr(t, f"{name}_grad")(*inputs, axis=len(shape) - 1)
     (slope,), text = run(t, [gx], [g, got])
     wide = backward(g.astype("float64"), got.astype("float64"), name)
-    # Sums of n terms of float32 beside the rounding of the result.
+    # The sums of n terms are float32, and the result is rounded too.
     atol = ROUNDING[dtype] * np.abs(wide).max() + shape[-1] * 2.0**-24 * np.abs(g).max() * largest
     np.testing.assert_allclose(slope.astype("float64"), wide, atol=atol)
     assert len(regions_of(text)) == 1 and f"{name}_grad" not in text, text
@@ -87,7 +87,7 @@ def test_scale_mask_and_gradient_join(rng):
     assert "multiply+where+cast+reduce_max" in text
     wide = forward(np.where(keep, x.astype("float64") * 0.25, -3e4), "softmax")
     expected = backward(g.astype("float64") * wide, wide, "softmax")
-    # y, its product and the result are rounded.
+    # y, the product and the result are rounded.
     np.testing.assert_allclose(got.astype("float64"), expected, atol=4 * ROUNDING["bfloat16"])
 
 

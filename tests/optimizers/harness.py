@@ -1,4 +1,4 @@
-"""The same steps with kerascnn, at once or compiled, and with Keras."""
+"""Runs the same steps with kerascnn, at once or compiled, and with Keras."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ STEPS = 20
 
 
 def draw(seed, shapes=None, steps=STEPS):
-    """First weights by name, and for each step a list of gradients."""
+    """Returns the first weights by name, and a list of gradients for each step."""
     shapes = SHAPES if shapes is None else shapes
     rng = np.random.default_rng(seed)
     weights = {n: rng.normal(size=s).astype("float32") for n, s in shapes.items()}
@@ -22,7 +22,7 @@ def draw(seed, shapes=None, steps=STEPS):
 
 
 def run(optimizer, weights, gradients, device="cpu", compiled=False, constraint=None):
-    """The weights after all steps, as arrays; the optimizer keeps its state."""
+    """Returns the weights after all steps as arrays; the optimizer keeps its state."""
     variables = [keras.Variable(w, name=name, device_name=device) for name, w in weights.items()]
     for variable in variables:
         variable.constraint = constraint
@@ -43,7 +43,7 @@ def run(optimizer, weights, gradients, device="cpu", compiled=False, constraint=
 
 
 def run_keras(other, optimizer, weights, gradients, constraint=None):
-    """The same with Keras."""
+    """Returns what Keras computes by the same steps."""
     variables = [other.Variable(w, name=name) for name, w in weights.items()]
     for variable in variables:
         variable.constraint = constraint

@@ -1,4 +1,4 @@
-"""Optimizers in compiled training against Keras' own fit."""
+"""Optimizers in compiled training are compared with Keras' own fit."""
 
 import numpy as np
 import pytest
@@ -61,10 +61,10 @@ def test_fit_ends_where_keras_does(name, device):
     losses = []
     for module, model in ((keras, own), (other, theirs)):
         model.compile(OPTIMIZERS[name](module.optimizers), "mse")
-        # 44 samples: a last batch of 12 has a program of its own.
+        # There are 44 samples, so the last batch has 12 and a program of its own.
         history = model.fit(X, Y, batch_size=16, epochs=6, shuffle=False, verbose=0)
         losses.append(history.history["loss"])
-    # 18 steps of a small network in float32; Keras' 1 - beta**t has four digits at first.
+    # The network runs 18 steps in float32. In Keras 1 - beta**t has only four digits at first.
     np.testing.assert_allclose(*losses, rtol=1e-4)
     for a, b in zip(own.get_weights(), theirs.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)
@@ -79,7 +79,7 @@ def test_the_loss_that_is_reported_is_not_scaled():
         model.set_weights(before)
         model.compile(keras.optimizers.SGD(0.1, loss_scale_factor=factor), "mse")
         results.append(model.fit(X, Y, 44, 2, shuffle=False, verbose=0).history["loss"])
-    # Powers of two only move the exponent.
+    # A power of two changes only the exponent.
     assert results[0] == results[1]
 
 
@@ -116,7 +116,7 @@ def test_a_count_on_the_host_moves_to_the_device():
     model.fit(X, Y, batch_size=11, epochs=2, verbose=0)
     optimizer.learning_rate = keras.optimizers.schedules.PiecewiseConstantDecay([7], [0.1, 0.0])
     before = model.get_weights()
-    model.fit(X, Y, batch_size=11, verbose=0)  # steps 8 and on: a rate of 0
+    model.fit(X, Y, batch_size=11, verbose=0)  # steps from 8 on have a rate of 0
     for a, b in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
     assert int(optimizer.iterations.numpy()) == 12

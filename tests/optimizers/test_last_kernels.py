@@ -1,4 +1,4 @@
-"""The end of a training step: updates of their own, which may add up gradients' partial sums."""
+"""Updates at the end of a training step run as kernels of their own and may add up partial sums."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ rng = np.random.default_rng(8)
 X = rng.normal(size=(88, 14, 13, 1)).astype("float32")
 Y = rng.integers(0, 5, 88)
 
-# Large epsilons, as Adam's steps divide by gradients that may be no more than rounding.
+# The epsilons are large because Adam divides by gradients, which may be nothing but rounding
+# errors.
 OPTIMIZERS = {
     "sgd": lambda **options: keras.optimizers.SGD(0.05, **options),
     "momentum": lambda **options: keras.optimizers.SGD(0.05, momentum=0.8, **options),
@@ -31,7 +32,7 @@ OPTIMIZERS = {
 
 
 def convolutional(regularizer=None, filters=4):
-    """Two convolutions that a GPU joins with their pooling, and one that it does not."""
+    """Builds two convolutions that a GPU joins with their pooling, and a third that stays apart."""
     return keras.Sequential(
         [
             keras.Input((14, 13, 1)),
@@ -48,7 +49,7 @@ def convolutional(regularizer=None, filters=4):
 
 
 def train(device, optimizer, **options):
-    """Weights and slots after ten steps and a shorter one, and the step's calls."""
+    """Returns weights and slots after ten steps and a shorter one, and the step's calls."""
     keras.utils.set_random_seed(3)
     with keras.device(device):
         model = convolutional(**options)
@@ -73,7 +74,7 @@ def stacks(calls):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_training_does_not_depend_on_who_adds_up(name, device):
-    """Clipping at a size that no gradient has keeps sums where the gradients are made."""
+    """Clipping needs the whole sum, even at a limit that is never reached: no update adds it up."""
     plain, calls = train(device, OPTIMIZERS[name]())
     clipped, clipped_calls = train(device, OPTIMIZERS[name](clipvalue=1e6))
     assert not stacks(clipped_calls)
@@ -82,7 +83,7 @@ def test_training_does_not_depend_on_who_adds_up(name, device):
         updates = [call for call in calls if call["op"] in ("sgd_update", "adam_update")]
         assert sorted(call["attributes"]["count"] for call in updates) == [2, 8]
     for received, expected in zip(plain, clipped, strict=True):
-        # Other orders of additions, over eleven steps; TF32 rounds what differs to 2^-11 at times.
+        # Sums have another order in eleven steps. TF32 may round the differences to 2^-11.
         np.testing.assert_allclose(received, expected, rtol=2e-3, atol=2e-4)
 
 

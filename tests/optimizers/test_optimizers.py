@@ -1,4 +1,4 @@
-"""Optimizer updates against float64 NumPy, and their state."""
+"""Optimizer updates are compared with float64 NumPy, and their state is checked."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import kerascnn as keras
 from kerascnn import optimizers
 
-# 25 updates in float32, each with some ten roundings of 6e-8.
+# There are 25 updates in float32, each with about ten roundings of 6e-8.
 RTOL, ATOL = 1e-5, 1e-6
 STEPS = 25
 

@@ -1,4 +1,4 @@
-"""Every optimizer against Keras itself: updates, state, configurations."""
+"""Every optimizer is compared with Keras': updates, state, configurations."""
 
 import inspect
 
@@ -15,8 +15,8 @@ from .harness import STEPS, draw, run, run_keras
 other = pytest.importorskip("keras")
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
-# 20 updates in float32, each with some ten roundings of 6e-8; Keras moreover takes 1 - beta**t in
-# float32, which leaves of Adam's scale only four digits in the first steps.
+# There are 20 updates in float32, each with about ten roundings of 6e-8. Keras also computes 1 -
+# beta**t in float32, so Adam's scale has only four right digits in the first steps.
 RTOL, ATOL = 1e-4, 2e-5
 
 rates = st.floats(1e-3, 0.1)
@@ -24,7 +24,7 @@ betas = st.floats(0.5, 0.95)
 slow_betas = st.floats(0.9, 0.999)
 epsilons = st.sampled_from([1e-7, 1e-4, 1e-2])
 
-# Keras' own arguments of each optimizer, as far as they change the numbers.
+# These are Keras' own arguments of each optimizer that change the numbers.
 OWN = {
     "SGD": {
         "momentum": st.sampled_from([0.0, 0.5, 0.9]),
@@ -74,7 +74,7 @@ OWN = {
     },
 }
 
-# What all optimizers share.
+# All optimizers have these arguments.
 SHARED = st.fixed_dictionaries(
     {},
     optional={
@@ -96,7 +96,8 @@ DECAY = st.one_of(st.just({}), st.builds(lambda v: {"weight_decay": v}, st.float
 
 @st.composite
 def configurations(draw_from, name):
-    """Arguments of one optimizer, what is not decayed, and whether it has a schedule."""
+    """Draws the arguments of one optimizer, the variables without decay, and whether there is a
+    schedule."""
     arguments = {key: draw_from(value) for key, value in OWN[name].items()}
     arguments |= {**draw_from(SHARED), **draw_from(CLIPPING), **draw_from(DECAY)}
     rate = draw_from(rates)
@@ -119,8 +120,8 @@ def assert_same_state(own, theirs):
         values = other.ops.convert_to_numpy(b)
         atol = ATOL
         if a.path.endswith("_linear"):
-            # Ftrl adds weights times (root of the new accumulator - root of the old) / rate: each
-            # update brings a rounding of roots and weights near one, divided by the rate.
+            # Ftrl adds weights times (root of the new accumulator - root of the old) / rate. Each
+            # update rounds roots and weights near one, and the error is divided by the rate.
             atol += STEPS * 2**-24 / float(theirs.learning_rate)
         np.testing.assert_allclose(a.numpy(), values, rtol=RTOL, atol=atol, err_msg=a.path)
 
@@ -157,14 +158,14 @@ def test_compiled_steps_are_those_at_once(name, device):
     first = run(compiled, weights, gradients, device, compiled=True)
     second = run(eager, weights, gradients, device)
     for a, b in zip(first, second, strict=True):
-        # Fused functions round as single ones do; a product with a number that the compiler folds
-        # into one of its neighbours may differ in the last bit, and 20 steps carry that on.
+        # Fused functions round as single ones do. A product with a number may differ in the last
+        # bit where the compiler folds it into a neighbour, and 20 steps carry that on.
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 def test_schedule_free_adamw_is_that_of_its_paper():
-    # Not compared with Keras on PyTorch: there, the old value of the sequence z that the new mean
-    # is made of is an alias of the new one.
+    # This is not compared with Keras on PyTorch. There the new mean needs the old value of the
+    # sequence z, which is an alias of the new value.
     weights, gradients = draw(7)
     optimizer = optimizers.ScheduleFreeAdamW(0.02, warmup_steps=4)
     result = run(optimizer, weights, gradients)
@@ -226,7 +227,7 @@ def test_configurations_are_those_of_keras(name):
     assert default.get_config() | {"name": ""} == (
         getattr(other.optimizers, name)().get_config() | {"name": ""}
     )
-    # What Keras wrote is read, whatever module it says the class is from.
+    # What Keras wrote can be read, whichever module it names for the class.
     again = optimizers.deserialize(other.optimizers.serialize(theirs))
     assert type(again) is type(own)
     assert again.get_config() == own.get_config()
@@ -271,7 +272,7 @@ def test_paths_of_slots_are_those_of_keras():
     weights, gradients = draw(3, steps=1)
     for name in OWN:
         if name in ("Nadam", "Adafactor"):
-            continue  # Keras makes a variable of theirs outside of the optimizer's name
+            continue  # Keras makes one of their variables outside of the optimizer's name
         own = getattr(optimizers, name)(use_ema=True, name="o")
         theirs = getattr(other.optimizers, name)(use_ema=True, name="o")
         run(own, weights, gradients)

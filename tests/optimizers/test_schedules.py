@@ -1,4 +1,4 @@
-"""Learning-rate schedules against Keras: values over many steps, configurations, use in fit."""
+"""Learning-rate schedules are compared with Keras: values, configurations, use in fit."""
 
 import inspect
 
@@ -59,7 +59,7 @@ CONFIGURATIONS = st.one_of(
 
 
 def compiled_values(schedule, count, device):
-    """A schedule from a counter on the device, in a program that runs one step at a time."""
+    """Runs a schedule from a counter on the device, in a program that takes one step at a time."""
     counter = keras.Variable(0, dtype="int64", trainable=False, device_name=device)
     with keras.device(device), Trace(device) as trace:
         rate = schedule(counter)
@@ -79,7 +79,8 @@ def test_values_and_configurations_are_those_of_keras(configuration):
     own = getattr(schedules, name)(*arguments)
     theirs = getattr(other.optimizers.schedules, name)(*arguments)
     expected = [float(theirs(step)) for step in range(100)]
-    # Some ten roundings of 6e-8 of numbers up to the first rate, and 1 in the cosine's argument.
+    # About ten roundings of 6e-8 affect numbers as large as the first rate and the cosine's
+    # argument.
     tolerance = {"rtol": 2e-5, "atol": 1e-6}
     np.testing.assert_allclose(compiled_values(own, 100, "cpu"), expected, **tolerance)
     for step in (0, 7, 99):
@@ -106,7 +107,8 @@ def test_every_schedule_on_every_device(name, arguments, device):
     theirs = getattr(other.optimizers.schedules, name)(*arguments)
     values = compiled_values(getattr(schedules, name)(*arguments), 30, device)
     expected = [float(theirs(step)) for step in range(30)]
-    np.testing.assert_allclose(values, expected, rtol=2e-5, atol=1e-6)  # as above
+    # The tolerance is the one above.
+    np.testing.assert_allclose(values, expected, rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", [n for n in schedules.__all__ if n[0].isupper()])

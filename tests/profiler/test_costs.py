@@ -1,4 +1,4 @@
-"""What calls compute and move, as the ops' definitions say."""
+"""What calls compute and move, according to the definitions of the ops."""
 
 import math
 
@@ -22,7 +22,7 @@ def f32(*shape):
 def test_convolutions():
     x, w, y = f32(8, 13, 12, 3), f32(3, 5, 3, 7), f32(8, 10, 6, 7)
     geometry = {"strides": [1, 2], "padding": [0, 1, 2, 2], "dilations": [2, 1], "groups": 1}
-    # (13 + 1 - 5) + 1 = 10 places down, (12 + 4 - 5) // 2 + 1 = 6 across.
+    # There are (13 + 1 - 5) + 1 = 10 positions down and (12 + 4 - 5) // 2 + 1 = 6 across.
     flop = 2 * 8 * 10 * 6 * 3 * 5 * 3 * 7
     plain = {**geometry, "activation": "linear", "activation_alpha": 0.0}
     forward = described("conv2d", [x, w], plain)
@@ -69,7 +69,7 @@ def test_a_batch_is_not_the_whole_data_set():
 
 
 def test_every_op_has_a_cost_of_its_size():
-    """A region counts each of its ops."""
+    """The cost of a region is that of all its ops."""
     graph = _core.Graph()
     x = graph.input("x", [6, 7], "float32")
     y = graph.apply("tanh", graph.apply("exp", [x]))[0]

@@ -1,4 +1,4 @@
-"""The code of docs/profiler.md and the examples in docstrings run."""
+"""The code of docs/profiler.md and the examples in docstrings have to run."""
 
 import doctest
 import importlib

@@ -1,4 +1,4 @@
-"""`model.profile`: the kernels of a training step, and a model that stays as it was."""
+"""`model.profile` shows the kernels of a training step and leaves the model as it was."""
 
 import time
 
@@ -16,7 +16,7 @@ def on_device(device):
 
 
 def convnet(optimizer="adam", **options):
-    """Large enough that the time between kernels is small beside theirs."""
+    """Builds a network whose kernels take far longer than the time between them."""
     model = keras.Sequential(
         [
             keras.Input((28, 28, 1)),
@@ -60,14 +60,15 @@ def test_every_kernel_has_a_layer_and_a_phase(rng, device):
         assert set(row["phase"].split(" + ")) <= {"forward", "backward", "update"}
         assert row["kernel"] and row["library"] in ("oneDNN", "kerascnn", "cuDNN", "cuBLASLt")
         assert row["calls"] > 0 and row["memory_bytes"] >= 0
-    # One step: each kernel runs as often as in the step.
+    # The profile counts one step, so each kernel runs as often as in the step.
     convolutions = [row for row in rows if row["op"].startswith("conv2d") and row["flop"]]
     flop = 2 * 32 * 9 * (2 * 28 * 28 * 1 * 32 + 3 * 14 * 14 * 32 * 64)
-    # A GPU's clock is compared with the CPU's: of the runs that are counted, a kernel at the border
-    # may be missed, or one of the run before be taken.
+    # A GPU's clock is compared with the CPU's, so a kernel at the border may be missed, or a kernel
+    # of the run before may be counted.
     few = 1e-2 if device != "cpu" else 0
     total = sum(row["flop"] for row in convolutions)
-    # Kernels that pool too count that, activations and the bias' gradient: below 1%.
+    # Kernels that also pool count the pooling, activations and the bias' gradient. That is below
+    # 1%.
     assert flop * (1 - few) <= total <= flop * (1.01 + few)
 
 
@@ -93,11 +94,11 @@ def test_updates_belong_to_the_layers_whose_weights_change(name, rng):
 
 
 def test_sum_of_kernel_times_is_the_time_of_a_step(rng):
-    """Within a tenth, which is the promise.
+    """The sum is within a tenth of the step's time, as the documentation promises.
 
-    Both are the least over rounds in turns, on a CPU of a few milliseconds each; a busy machine can
-    still disturb all rounds of one kind, for as long as other tests run beside this one, so the
-    best of all tries in a minute counts.
+    Both times are the least of several rounds, which alternate; on a CPU a round takes a few
+    milliseconds. A busy machine can still disturb all rounds of one kind while other tests run
+    beside this one. So the best of all tries in a minute counts.
     """
     x, y = data(rng)
     model = convnet()
@@ -118,7 +119,7 @@ def test_the_model_stays_as_it_was_to_the_bit(rng):
     model.fit(x, y, batch_size=16, verbose=0)
     reference = convnet()
     reference.set_weights(model.get_weights())
-    logs = model.get_metrics_result()  # also writes what the host has counted
+    logs = model.get_metrics_result()  # this also writes what the host has counted
     before = all_state(model)
     p = model.profile(x, y, batch_size=32)
     assert p.rows
@@ -129,7 +130,7 @@ def test_the_model_stays_as_it_was_to_the_bit(rng):
 
 
 def test_training_goes_on_as_without_it(rng):
-    """Dropout draws the same numbers, the optimizer counts the same steps."""
+    """Dropout draws the same numbers, and the optimizer counts the same steps."""
     x, y = data(rng)
 
     def train(profiles):

@@ -1,4 +1,4 @@
-"""What a step takes is known before it is allocated. Sizes follow by hand from the nets."""
+"""A step's memory is known before it is allocated; the sizes follow by hand from the nets."""
 
 import numpy as np
 import pytest
@@ -6,20 +6,20 @@ import pytest
 import kerascnn as keras
 from kerascnn import _core, layers
 
-# Values of the arena begin at multiples of this.
+# Values of the arena begin at multiples of this many bytes.
 ALIGNMENT = 256
 
 
 @pytest.fixture(autouse=True)
 def on_a_cpu():
-    """Whose kernels take the same at every size."""
+    """Runs on a CPU, whose kernels need the same workspaces at every size."""
     with keras.device("cpu"):
         yield
 
 
 @pytest.fixture
 def regions(monkeypatch):
-    """As a GPU forms them for large tensors."""
+    """Forms regions as a GPU does for large tensors."""
     monkeypatch.setenv("KERASCNN_CPU_REGIONS", "1")
 
 
@@ -36,9 +36,9 @@ def dense_net(depth, width, activation):
 def test_nothing_is_allocated_for_it():
     model = dense_net(1, 1000, "relu")
     x, y = np.zeros((1, 1000), "float32"), np.zeros((1, 1), "float32")
-    model.step_memory(x, y)  # makes what is there in any case
+    model.step_memory(x, y)  # this allocates what stays afterwards
     before = _core.memory_stats("cpu")["allocated"]
-    batch = 100_000_000  # 400 GB for each result
+    batch = 100_000_000  # each result has 400 GB
     plan = model.step_memory(x, y, batch_size=batch)
     assert plan.batch_size == batch
     assert plan.intermediate >= 2 * 4000 * batch
@@ -72,7 +72,7 @@ def test_what_it_does_not_take():
 
 
 def results_for_each_layer(make, width, batch=512):
-    """How many values (batch, width) in float32 a layer more adds to the planned step."""
+    """Returns how many float32 values of (batch, width) each layer adds to the planned step."""
     x, y = np.zeros((1, width), "float32"), np.zeros((1, 1), "float32")
     sizes = [make(n).step_memory(x, y, batch_size=batch).intermediate for n in (4, 12)]
     return (sizes[1] - sizes[0]) / 8 / (batch * width * 4)
@@ -80,9 +80,10 @@ def results_for_each_layer(make, width, batch=512):
 
 @pytest.mark.parametrize("activation", ["gelu", "silu"])
 def test_of_dense_layers_one_value_each_is_kept(regions, activation):
-    # The gradient of the activation reads the product's result; of that the activation, which the
-    # gradient of the next weights reads, is computed again. When the backward pass begins, which
-    # is when a step needs the most, no gradients of weights are there. 2% for alignment.
+    # The gradient of the activation reads the product's result. The gradient of the next weights
+    # reads the activation, which is computed again from that result. A step needs the most memory
+    # when the backward pass begins, and then there are no gradients of weights yet. 2% are for
+    # alignment.
     kept = results_for_each_layer(lambda n: dense_net(n, 64, activation), 64)
     assert kept <= 1.02
 
@@ -107,10 +108,11 @@ def test_of_a_normalized_convolution_its_output_is_kept(regions):
     sizes = []
     for depth in (4, 12):
         plan = make(depth).step_memory(x, y, batch_size=batch)
-        # Workspaces are the convolutions' own; what is kept is counted.
+        # Workspaces depend on the convolutions, so only the kept values are counted.
         sizes.append(sum(v.bytes for v in plan.at_peak if v.op != "workspace"))
     value = batch * 12 * 10 * 8 * 4
-    small = 40 * ALIGNMENT  # values of a channel each, and gradients of weights
+    # These are values with one number for each channel, and gradients of weights.
+    small = 40 * ALIGNMENT
     assert sizes[1] - sizes[0] <= 8 * (value + small)
 
 
@@ -142,5 +144,5 @@ def test_gradients_are_those_of_float64(regions, rng, monkeypatch):
     received = gradients("float32")
     monkeypatch.delenv("KERASCNN_CPU_REGIONS")
     for a, b in zip(received, gradients("float64"), strict=True):
-        # Float32 through six layers, beside weights up to 1.5 that the gradient is taken off.
+        # Float32 rounds through six layers, and gradients are subtracted from weights of up to 1.5.
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5 * max(1.0, np.abs(b).max()))

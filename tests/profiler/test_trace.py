@@ -1,4 +1,4 @@
-"""What a trace records, in code of any kind."""
+"""A trace records code of any kind."""
 
 import json
 import threading
@@ -40,7 +40,7 @@ def some_data(rng, samples=24):
 
 
 def of_ops(t):
-    """Without the copies that only a GPU needs."""
+    """Returns the rows without the copies that only a GPU needs."""
     return [row for row in t.rows if row["layer"] != "copies"]
 
 
@@ -62,7 +62,7 @@ def test_ops_that_run_at_once(rng):
         assert row["device"] == keras.config.get_device()
         assert 0 < row["busy_us"] <= row["time_us"] * (1 + 1e-9)
         assert row["library"] and row["kernel"]
-    # A millionth of a microsecond for the order of the sums.
+    # The sums have another order, which may cost a millionth of a microsecond.
     assert t.busy_us + t.gap_us <= t.recording.seconds * 1e6 + 1e-6
 
 
@@ -169,7 +169,7 @@ def test_an_error_in_the_block_keeps_the_rows_so_far():
         raise ZeroDivisionError
     assert [row["calls"] for row in t.rows if row["op"] == "exp"] == [1]
     assert not _core.is_profiling()
-    with t:  # the same object again
+    with t:  # the same object is used again
         ops.log(ops.ones((3,)))
     assert {row["op"] for row in of_ops(t)} >= {"log"}
     assert "exp" not in {row["op"] for row in t.rows}
@@ -251,7 +251,7 @@ def test_names_are_escaped_in_pages(tmp_path):
 
 
 def test_off_it_leaves_nothing_behind(rng):
-    """Results are the same bits with and without a trace, and afterwards."""
+    """Results have the same bits with a trace, without one, and after one."""
     model, (x, y) = small_model(), some_data(rng)
     weights = model.get_weights()
 

@@ -1,6 +1,7 @@
-"""Bodies of regions for tests: what training steps have, and what is unusual.
+"""Bodies of regions for tests: those of training steps, and unusual ones.
 
-Each is a function of a Tracer that gives the kind, the domain, the columns, and the outputs.
+Each function records a graph with a Tracer, and returns it with the region's kind, domain, columns
+and outputs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kerascnn import _core
 
 @dataclass
 class Traced:
-    """A graph whose nodes are a region's."""
+    """A graph whose nodes belong to one region."""
 
     kind: str
     domain: tuple
@@ -61,7 +62,7 @@ def traced(kind, domain, axes=1):
 
 
 def normalized(domain=(4, 5, 7, 24), dtype="bfloat16", residual=True):
-    """Batch normalization with what is known before, a residual and relu, in mixed precision."""
+    """Batch normalization with known statistics, a residual and relu, in mixed precision."""
     t = traced("map", domain)
     c = domain[-1:]
     x = t.cast(t.input(domain, dtype), "float32")
@@ -85,7 +86,7 @@ def every_reading(domain=(3, 5, 2, 8), dtype="float32"):
 
 
 def numbers(domain=(7, 9)):
-    """Integers, comparisons and choices, of several dtypes at once."""
+    """Integers, comparisons and choices in several dtypes at once."""
     t = traced("map", domain)
     a, b = t.input(domain, "int32"), t.input(domain, "int32")
     small, mask = t.input(domain, "uint8"), t.input(domain, "bool")
@@ -128,7 +129,7 @@ def constant_domain(domain=()):
 
 
 def batch_norm_gradient(domain=(4, 9, 16), dtype="bfloat16"):
-    """The sums of batch normalization behind relu, with the gradient that later nodes need."""
+    """Gradient sums of batch normalization before relu, and the gradient for later nodes."""
     t = traced("columns", domain)
     c = domain[-1:]
     g = t("relu_grad", t.input(domain, dtype), t.input(domain, dtype))
@@ -155,7 +156,7 @@ def column_sums(domain=(40, 3), dtype="float32"):
 
 
 def dropped(domain=(4, 5, 7, 24), dtype="bfloat16", kind="map", rate=0.3):
-    """Dropout twice from one state, and once from another stream, between other ops."""
+    """Dropout twice from one state and once from another stream, with other ops between."""
     t = traced(kind, domain)
     state = t.input((2,), "int64")
     x = t("leaky_relu", t.input(domain, dtype), negative_slope=0.1)
@@ -193,7 +194,7 @@ def layer_norm(domain=(5, 6, 48), dtype="bfloat16", axes=1):
 
 
 def layer_norm_gradient(domain=(12, 48), dtype="bfloat16"):
-    """With row values that are read."""
+    """The gradient of layer normalization, which reads one mean and one deviation for each row."""
     t = traced("rows", domain)
     rows = domain[:-1]
     g = t.cast(t.input(domain, dtype), "float32")
@@ -223,7 +224,7 @@ def softmax(domain=(9, 37), dtype="float32", masked=False):
 
 
 def attention_softmax(domain=(2, 3, 7, 196), dtype="bfloat16", rate=0.0):
-    """Of scores that are scaled and masked, in 16 bits; with a rate dropout follows."""
+    """Softmax in 16 bits of scores that are scaled and masked, with dropout if `rate` > 0."""
     t = traced("rows", domain)
     last = {"axes": [len(domain) - 1], "keepdims": True}
     x = t("multiply", t.input(domain, dtype), t.scalar(0.125, dtype))
@@ -280,7 +281,7 @@ def integer_rows(domain=(6, 45)):
 
 
 def arrays(t, rng):
-    """Values for the inputs."""
+    """Draws values for the inputs."""
     result = []
     for shape, dtype in t.specs:
         if dtype == "bool":

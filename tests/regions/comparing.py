@@ -15,11 +15,11 @@ def assert_same_bits(a, b):
 
 
 def assert_close(a, b):
-    """Where sums are added up in another order.
+    """Compares results whose sums may have been added up in another order.
 
-    Of n terms that rounds each sum by less than sqrt(n) units in the last place of its terms'
-    size, in all but one of a million cases; 64 holds for the 4,096 and for longer rows, whose
-    sums come in many short parts. Results of 16 bits may fall to the neighbouring number.
+    With n terms a sum's rounding error is less than sqrt(n) units in the last place of its terms'
+    size, in all but one of a million cases. 64 is enough for 4,096 terms, and for longer rows too,
+    because these are summed in many short parts. Results of 16 bits may be rounded to a neighbour.
     """
     assert a.dtype == b.dtype and a.shape == b.shape
     places = {8: 2.0**-52, 4: 2.0**-23}.get(a.dtype.itemsize, 2.0**-23) * 64

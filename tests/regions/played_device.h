@@ -1,6 +1,6 @@
-// Lets a C++ compiler take the CUDA C++ of a kernel, and plays the device: the threads of a block
-// are contexts that take turns between barriers, so that index arithmetic and merges can be tried
-// anywhere. It computes what a GPU would but for the functions of analysis, which are the host's.
+// Lets a C++ compiler compile the CUDA C++ of a kernel, and plays the device: the threads of a
+// block are contexts that take turns between barriers. So index arithmetic and merges can be tried
+// on any machine. Results are those of a GPU, except that exp, tanh and the like are the host's.
 #include <math.h>
 #include <ucontext.h>
 

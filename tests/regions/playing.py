@@ -1,4 +1,4 @@
-"""Runs the CUDA C++ of a region on the host: see played_device.h."""
+"""Runs the CUDA C++ of a region on the host with the help of played_device.h."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def numpy_dtype(name):
 
 
 def aligned(shape, dtype):
-    """Uninitialized: bytes 0xff, in memory that begins where kernels want it."""
+    """Returns memory that is aligned as kernels want it and filled with bytes 0xff."""
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     memory = np.full(size + 64, 255, np.uint8)
     first = -memory.ctypes.data % 64
@@ -29,7 +29,7 @@ def aligned(shape, dtype):
 
 
 def op_by_op(t, arrays):
-    """The outputs as the CPU computes each node by itself."""
+    """Returns the outputs when the CPU computes each node by itself."""
     program = _core.Program.compile(t.graph, t.outputs, "cpu", optimize=False)
     program.run([_core.from_numpy(array, "cpu") for array in arrays])
     return [np.array(output.numpy()) for output in program.outputs()]
@@ -81,7 +81,7 @@ extern "C" void play(unsigned x, unsigned y, unsigned threads, void* const* d,
 
 
 def played(t, source, arrays, folder, grid=None, lane_bits=0):
-    """The outputs of the kernel with this grid; by default one block for all columns and rows."""
+    """Returns the kernel's outputs; by default one block takes all columns and rows."""
     rows, columns = int(np.prod(t.domain)) // t.columns, t.columns
     x, y = grid or (1, 1)
     if source.by_column:

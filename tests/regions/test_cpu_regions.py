@@ -1,4 +1,4 @@
-"""What is particular to regions on a CPU: tiles, pieces of rows, blocks of sums."""
+"""Regions on a CPU have tiles, pieces of rows, and blocks of sums, which only these tests cover."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def results(t, arrays):
 @pytest.mark.parametrize("domain", [(700, 1), (9_001, 3), (4_097, 64), (130, 513), (40, 1100)])
 @pytest.mark.parametrize("offset", [0.0, 3e4])
 def test_moments_against_float64(rng, domain, offset):
-    """The mean may be far larger than the deviation: nothing is lost to squares of it."""
+    """The mean may be far larger than the deviation, and its square must not cost any digits."""
     x = (rng.standard_normal(domain) + offset).astype("float32")
     mean, variance = results(bodies.moments(domain, "float32"), [x])
     wide = x.astype("float64")
-    # Of sums in float64 only the last rounding is left.
+    # The sums are float64, so only the last rounding is left.
     np.testing.assert_allclose(mean, wide.mean(axis=0), rtol=2.0**-23, atol=2.0**-24)
     np.testing.assert_allclose(variance, wide.var(axis=0), rtol=2.0**-22)
 
@@ -56,12 +56,13 @@ def test_long_rows_against_float64(rng, columns):
     x = rng.standard_normal((3, columns)).astype("float32")
     (softmax,) = results(bodies.softmax(x.shape, "float32"), [x])
     e = np.exp(x.astype("float64") - x.max(axis=1, keepdims=True))
-    # The difference has two roundings to 2^-24 of a number below 16, exp and division one each.
+    # The difference is rounded to 2^-24 of a number below 16 twice; exp and division round once
+    # each.
     np.testing.assert_allclose(softmax, e / e.sum(axis=1, keepdims=True), rtol=2.0**-19)
 
 
 def step_body():
-    """A map with more inputs than a ready-made kernel takes."""
+    """Returns a map with more inputs than a ready-made kernel takes."""
     t = bodies.traced("map", (70, 90))
     x = t.input(t.domain)
     for axis_shape in [(90,), (70, 1), (), (70, 90)] * 3:
@@ -80,7 +81,7 @@ def test_large_maps(rng):
 
 
 def test_a_value_of_the_domain_beside_column_sums(rng):
-    """Parts of columns don't lie side by side in memory."""
+    """The pieces of a column's values do not lie side by side in memory."""
     t = bodies.batch_norm_gradient((50, 1100), "float32")
     arrays = bodies.arrays(t, rng)
     own, plain = results(t, arrays), run(t.graph, t.outputs, arrays, "cpu")[1]
@@ -90,7 +91,7 @@ def test_a_value_of_the_domain_beside_column_sums(rng):
 
 
 def digest():
-    """Of all results of some regions, with as many threads as the environment says."""
+    """Returns a hash of some regions' results; the environment sets the number of threads."""
     rng = np.random.default_rng(4)
     text = hashlib.sha256()
     for t in (
@@ -106,7 +107,8 @@ def digest():
 
 def test_any_number_of_threads_gives_the_same_bits():
     code = "from regions.test_cpu_regions import digest; print(digest())"
-    # Not the folder above: its `kerascnn` has no compiled core and would hide an installed package.
+    # The folder above has a `kerascnn` without a compiled core, which would hide an installed
+    # package.
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     found = set()
     for threads in (1, 2, 3):

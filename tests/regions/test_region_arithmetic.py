@@ -1,4 +1,4 @@
-"""What generated kernels compute, played on the host, against their ops one by one."""
+"""Generated kernels run on the host, and their results are compared with those of their ops."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_moments(rng, tmp_path, dtype, splits):
 @pytest.mark.parametrize("lane_bits", [1, 3, 5])
 @pytest.mark.parametrize("make", [bodies.column_sums, bodies.moments])
 def test_more_splits_than_a_thread_adds_up_at_once(rng, tmp_path, make, lane_bits):
-    """The last block goes over what 70 splits left, the last of which has one row."""
+    """The last block adds up the results of 70 splits, the last of which has one row."""
     t = make((70 * 3 - 2, 24), "bfloat16")
     checked(t, rng, tmp_path, False, grid=(1, 70), lane_bits=lane_bits)
 
@@ -100,19 +100,19 @@ def test_sums_of_several_sizes_share_a_workspace(rng, tmp_path):
 
 @pytest.mark.parametrize("splits", [1, 9])
 def test_moments_far_from_zero(rng, tmp_path, splits):
-    """Deviations are a thousandth of the mean, and keep all digits but those of float32."""
+    """Deviations are a thousandth of the mean and must keep the digits that float32 allows."""
     t = bodies.moments((2000, 16), "float32")
     t.outputs_specs = [((16,), "float32")] * 2
     x = (rng.standard_normal((2000, 16)) * 0.1 + 100).astype("float32")
     mean, variance = played(t, t.source(), [x], tmp_path, (1, splits), 1)
     wide = x.astype("float64")
-    # A few roundings of a mean of 100, whose square is nothing beside the variance.
+    # The mean of about 100 is rounded a few times. Its square must not spoil the variance.
     np.testing.assert_allclose(mean, wide.mean(0), rtol=4 * 2.0**-24)
     np.testing.assert_allclose(variance, wide.var(0), rtol=1e-5)
 
 
 def test_moments_of_large_numbers(rng, tmp_path):
-    """Threads without rows add nothing, not even squares that overflow."""
+    """Threads without rows must add nothing, even where a square of the mean would overflow."""
     t = bodies.moments((300, 16), "float32")
     t.outputs_specs = [((16,), "float32")] * 2
     x = np.full((300, 16), 1e30, "float32")

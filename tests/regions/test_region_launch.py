@@ -1,4 +1,4 @@
-"""How many blocks a generated kernel runs with, and what its last blocks have to add up."""
+"""How many blocks a generated kernel runs with, and how much its last blocks have to add up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kerascnn import _core
 
 from . import bodies
 
-BLOCKS = 132  # one for each multiprocessor of a large GPU
+BLOCKS = 132  # a large GPU has this many multiprocessors
 
 
 def launched(t, at_once=BLOCKS):
@@ -33,7 +33,7 @@ def test_columns(make, domain, at_once):
     assert taken >= domain[1] > taken - lanes * source.width
     assert launch.blocks_x * launch.blocks_y <= max(at_once, launch.blocks_x)
     assert (launch.blocks_y - 1) * launch.split_rows < rows <= launch.blocks_y * launch.split_rows
-    # A line of memory at least, unless a row is shorter.
+    # A block takes at least a line of memory, unless a row is shorter.
     assert lanes * source.width >= min(64, domain[1] // 2)
     cells = source.cell_bytes * launch.blocks_y * domain[1]
     assert launch.workspace_bytes(source, domain[1]) == (cells if launch.blocks_y > 1 else 0)
@@ -42,7 +42,7 @@ def test_columns(make, domain, at_once):
 @pytest.mark.parametrize("make", [bodies.column_sums, bodies.moments])
 @pytest.mark.parametrize("domain", [shape for shape in SHAPES if shape[0] > 5000])
 def test_large_domains_have_blocks_enough(make, domain):
-    """All multiprocessors work, and the last block reads a few splits with each of its threads."""
+    """All multiprocessors have work, and each thread of the last block reads only a few splits."""
     source, _, launch = launched(make(domain, "bfloat16"))
     assert launch.blocks_x * launch.blocks_y > 0.7 * BLOCKS
     assert launch.blocks_y <= 4 * (source.threads >> launch.lane_bits)

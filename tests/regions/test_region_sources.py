@@ -1,4 +1,4 @@
-"""Generated kernels compile, wherever NVRTC is: no GPU is needed for that."""
+"""Generated kernels compile wherever NVRTC is installed, even without a GPU."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_sixteen_bytes_move_at_once(cuda_ptx):
 
 @pytest.mark.parametrize("columns", [196, 204, 332])
 def test_rows_move_eight_bytes_at_once(cuda_ptx, columns):
-    """Where 32 lanes of wide loads don't fill up, there are fewer."""
+    """Fewer than 32 lanes read a row where 32 lanes of wide loads would be partly idle."""
     source = bodies.attention_softmax_gradient((64, columns)).source()
     assert source.width * 2 >= 8
     assert columns <= source.lanes * source.depth * source.width <= 1.2 * columns
@@ -76,7 +76,7 @@ def test_transposed_inputs_are_read_sixteen_bytes_at_once(cuda_ptx, t):
 
 
 def test_nothing_is_contracted_between_ops(cuda_ptx):
-    """A product and the sum of it are two ops: fused they would give other bits."""
+    """A product and a sum are two ops: one fused operation would give other bits."""
     ptx = cuda_ptx(bodies.normalized().source().text, "region_kernel", "compute_90")
     assert "mul.rn.f32" in ptx
     assert "add.rn.f32" in ptx
@@ -84,7 +84,7 @@ def test_nothing_is_contracted_between_ops(cuda_ptx):
 
 
 def test_sizes_are_no_part_of_sources():
-    """The equal blocks of a network share one kernel."""
+    """The equal blocks of a network share one kernel: sizes are not in the source."""
     sources = {
         bodies.normalized((4, size, size, columns)).source().text
         for size, columns in ((7, 24), (14, 64), (9, 2048))

@@ -1,4 +1,4 @@
-"""Regions of all kinds as kernels of their own, on every device, against their ops one by one."""
+"""On every device regions of all kinds are compared with their ops one by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .comparing import assert_close, assert_same_bits
 
 @pytest.fixture(autouse=True)
 def small_regions_too(monkeypatch):
-    """On a GPU each region gets a kernel of its own, however small."""
+    """Gives each region a kernel of its own on a GPU, however small the region is."""
     monkeypatch.setenv("KERASCNN_CUDA_REGIONS", "2")
 
 
@@ -29,7 +29,7 @@ def run(graph, outputs, arrays, device):
 
 
 def as_region(t):
-    """A graph of one node, which owns the traced one."""
+    """Makes a graph of one node, which owns the traced graph."""
     graph = _core.Graph()
     inputs = [graph.input(f"x{i}", list(shape), dtype) for i, (shape, dtype) in enumerate(t.specs)]
     attributes = {
@@ -79,7 +79,7 @@ def test_numbers_of_several_dtypes(rng, device, domain):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_functions_of_analysis(rng, device, dtype):
-    """Long functions one behind another: none takes a product of another into its sums."""
+    """Long functions follow one another, and none may take another's product into its sums."""
     checked(bodies.activations((41, 67), dtype), rng, device)
 
 
@@ -156,7 +156,7 @@ def test_nan_and_infinity(rng, device):
 
 @pytest.mark.parametrize("width", [24, 40])
 def test_more_values_than_registers(rng, device, width):
-    """All of it is needed at the end: without narrower threads the compiler has to spill."""
+    """All values are needed at the end: the compiler spills unless threads take fewer elements."""
     t = bodies.traced("map", (130, 64))
     x = t.input(t.domain, "bfloat16")
     terms = [t("tanh", t("multiply", x, t.input((64,), "bfloat16"))) for _ in range(width - 2)]
@@ -168,12 +168,12 @@ def test_more_values_than_registers(rng, device, width):
     checked(t, rng, device)
 
 
-# Rows of 8 elements, which a GPU takes in more than 2^31 elements, and a CPU in few.
+# Rows have 8 elements. The GPU's test has more than 2^31 elements, and the CPU's has fewer.
 BLOCK_ROWS = 2**20 + 1
 
 
 def repeated(t, arrays, device, count):
-    """Results of a region of one block of rows, and of one of `count` such blocks."""
+    """Returns the results of a region with one block of rows, and with `count` such blocks."""
     tensors = [_core.from_numpy(array, device) for array in arrays]
     small = _core.Program.compile(*as_region(t(BLOCK_ROWS)), device, optimize=False)
     small.run(tensors)
@@ -193,8 +193,8 @@ def test_more_elements_than_32_bits_count(rng, device, kind):
     small, large = repeated(make, bodies.arrays(make(BLOCK_ROWS), rng), device, count)
     for one, all_of_them in zip(small, large, strict=True):
         if kind == "columns":
-            # The mean is the same, but a thread adds up tens of thousands of terms of size 1 one
-            # after another: that rounds by less than 256 units of 2^-24.
+            # The mean is the same, but a thread adds up tens of thousands of terms of size 1 in
+            # order. Its rounding error is below 256 units of 2^-24.
             np.testing.assert_allclose(all_of_them.numpy(), one.numpy(), rtol=2e-5, atol=2e-5)
             continue
         for first in (0, count // 2, count - 1):
