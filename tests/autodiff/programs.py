@@ -153,7 +153,7 @@ class Generator:
         if not tape["persistent"]:
             tape.update(used=True, records=False)
         targets = [self.of_tape(tape, "made") for _ in range(self.rng.integers(1, 3))]
-        # Readings are no weights: a gradient may be its weight, and an assignment changes a reading.
+        # A gradient may be its weight itself, so a weight must not change as readings do.
         others = [x for x in self.tensors if x not in self.readings]
         weights = [self.pick(others) if self.rng.random() < 0.3 else None for _ in targets]
         self.used.update(w for w in weights if w is not None)
@@ -292,7 +292,7 @@ class Meaning:
         result = _Tensor(value)
         self.largest = max(self.largest, np.abs(value).max())
         for tape in self.recording:
-        followed = [x in tape.followed for x in inputs]
+            followed = [x in tape.followed for x in inputs]
             if any(followed):
                 tape.followed.add(result)
                 tape.calls.append((result, inputs, followed, backward))
