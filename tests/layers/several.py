@@ -1,4 +1,4 @@
-"""As `parity`, for layers of any number of inputs, with values of both signs."""
+"""The checks of `parity` for layers with any number of inputs, with values of both signs."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from .parity import TOLERANCE, plain
 
 
 def draw_inputs(shapes, dtype, rng):
-    """Values off 0, where the slopes of relu and its kin jump; no two are equal."""
+    """Draws different values away from 0, where the slopes of relu and similar functions jump."""
     inputs = []
     for shape in shapes:
         values = rng.permutation(np.linspace(0.05, 1.0, int(np.prod(shape)))).reshape(shape)
@@ -18,7 +18,7 @@ def draw_inputs(shapes, dtype, rng):
 
 
 def check_layer(name, arguments, shapes, dtype, seed, device, tolerance=None):
-    """Output and gradients are Keras', compiled and eagerly, in training and outside of it."""
+    """Checks outputs and gradients against Keras': compiled, eager, in training and outside it."""
     rng = np.random.default_rng(seed)
     inputs = draw_inputs(shapes, dtype, rng)
     many = len(inputs) > 1
@@ -39,7 +39,7 @@ def check_layer(name, arguments, shapes, dtype, seed, device, tolerance=None):
 
 
 def check_description(name, arguments, shapes):
-    """Configuration, its way there and back, and the shapes of symbolic calls are Keras'."""
+    """Checks the configuration, its round trip, and the shapes of symbolic calls against Keras'."""
     here = getattr(kerascnn.layers, name)(**arguments, name="a_layer")
     there = getattr(keras.layers, name)(**arguments, name="a_layer")
     config = here.get_config()

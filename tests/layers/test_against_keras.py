@@ -1,4 +1,4 @@
-"""Every layer gives Keras' numbers: output and gradients, same weights, same data."""
+"""Every layer gives Keras' output and gradients for the same weights and data."""
 
 import numpy as np
 import pytest
@@ -95,7 +95,7 @@ IDS = [f"{name}-{','.join(f'{k}={v}' for k, v in args.items())}" for name, args,
 
 
 def random_inputs(shapes, dtype, rng):
-    """Values off 0, where the slopes of relu and its kin jump."""
+    """Draws values away from 0, where the slopes of relu and similar functions jump."""
     return [(rng.uniform(0.05, 1.0, s) * rng.choice([-1, 1], s)).astype(dtype) for s in shapes]
 
 
@@ -115,7 +115,7 @@ def compare(name, arguments, shapes, dtype, device, training, tolerance, rng):
     return here, there
 
 
-# Float32 on both sides: the sums are a few hundred terms, each rounded at 6e-8.
+# Both sides compute in float32: the sums have a few hundred terms, each rounded at 6e-8.
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(("name", "arguments", "shapes"), CASES, ids=IDS)
 def test_layer_matches_keras(name, arguments, shapes, training, device, rng):
@@ -129,7 +129,7 @@ WIDE = [
 ]
 
 
-# Float64 leaves no room for a wrong formula to hide in rounding.
+# In float64, rounding is too small to hide a wrong formula.
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(
     ("name", "arguments", "shapes"), [case for case, _ in WIDE], ids=[label for _, label in WIDE]
@@ -138,19 +138,19 @@ def test_layer_matches_keras_in_float64(name, arguments, shapes, training, rng):
     compare(name, arguments, shapes, "float64", "cpu", training, 1e-12, rng)
 
 
-# gelu's error function and the like are approximated to a few units of float32 rounding.
+# gelu's error function and similar ones are approximated to a few units of float32 rounding.
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activation_matches_keras(name, device, rng):
     compare("Activation", {"activation": name}, [(5, 7)], "float32", device, False, 5e-6, rng)
 
 
 def test_average_pooling_counts_only_what_lies_inside_the_image(device):
-    """As Keras does on TensorFlow and JAX; its PyTorch backend repeats the border instead."""
+    """Keras does so on TensorFlow and JAX; its PyTorch backend repeats the border instead."""
     images = np.arange(9.0 * 8).reshape(1, 9, 8, 1).astype("float32")
     layer = kerascnn.layers.AveragePooling2D(3, strides=2, padding="same")
     with kerascnn.device(device):
         pooled = layer(images).numpy()[0, :, :, 0]
-    # One column of zeros goes to the right, one row above and below.
+    # The padding is one column on the right, and one row above and below.
     padded = np.pad(images[0, :, :, 0], ((1, 1), (0, 1)), constant_values=np.nan)
     expected = [
         [np.nanmean(padded[i : i + 3, j : j + 3]) for j in range(0, 8, 2)] for i in range(0, 9, 2)
@@ -196,7 +196,7 @@ def test_configuration_and_shapes_are_those_of_keras(name, arguments, shapes):
 
 
 def plain(config):
-    """Lists for tuples, as after a way through JSON."""
+    """Replaces tuples by lists, as JSON does."""
     if isinstance(config, dict):
         return {key: plain(value) for key, value in config.items()}
     if isinstance(config, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Random zeros: how many, which, and when they repeat."""
+"""Dropout: how many zeros there are, which ones, and when they repeat."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ SHAPE = (64, 256)
 
 
 def draw(layer, device, steps=1):
-    """What passes through after so many steps of one program, and the program."""
+    """Runs a program for so many steps and returns its last output, and the program."""
     with Trace(device) as trace:
         x = trace.graph.input("x", list(SHAPE), "float32")
         y = layer(x, training=True)
@@ -25,7 +25,7 @@ def draw(layer, device, steps=1):
 def test_share_of_zeros_and_scale_of_the_rest(rate, device):
     with keras.device(device):
         y = layers.Dropout(rate)(np.ones(SHAPE, "float32"), training=True).numpy()
-    # Six standard deviations of a binomial share.
+    # The bound is six standard deviations of a binomial share.
     allowed = 6 * np.sqrt(rate * (1 - rate) / y.size)
     assert abs((y == 0).mean() - rate) < allowed
     np.testing.assert_allclose(y[y != 0], 1 / (1 - rate), rtol=1e-6)
@@ -42,7 +42,7 @@ def test_layers_and_steps_never_share_numbers(device):
     with keras.device(device):
         two = keras.Sequential([keras.Input(SHAPE[1:]), layers.Dropout(0.5), layers.Dropout(0.5)])
         first, program = draw(two, device)
-        # Shared masks would leave a half; different ones leave a quarter.
+        # A shared mask would keep a half; different masks keep a quarter.
         assert abs((first != 0).mean() - 0.25) < 0.03
         program.run([_core.from_numpy(np.ones(SHAPE, "float32"), device)])
         _core.synchronize(device)
@@ -120,4 +120,5 @@ def test_gradient_passes_where_the_values_passed(device):
         program.run([_core.from_numpy(np.ones(SHAPE, "float32"), device)])
         _core.synchronize(device)
         y, gradient = (t.numpy() for t in program.outputs())
-    np.testing.assert_allclose(gradient, 4 * y, rtol=1e-6)  # 2 y times the scale 2
+    # The gradient is 2 y times the scale, which is 2.
+    np.testing.assert_allclose(gradient, 4 * y, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Wrong arguments and inputs: who complains, what was expected, what came."""
+"""Errors for wrong arguments and inputs name the layer, what it expected and what it received."""
 
 import numpy as np
 import pytest

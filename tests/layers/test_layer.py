@@ -1,4 +1,4 @@
-"""Layers of one's own: weights, nesting, training, names, losses, devices."""
+"""Custom layers: weights, nesting, training, names, losses, devices."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from kerascnn.tracing import Trace
 
 
 class Block(layers.Layer):
-    """A layer with layers in a list, and a weight of its own."""
+    """A layer with a list of layers and a weight."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -182,7 +182,7 @@ def test_paths_and_metrics_of_a_layer_of_ones_own(package):
     assert layer.scale.path == "watched/scale"
     assert layer.metrics == [layer.mean] and layer.inner.metrics == []
     assert layer.metrics_variables == layer.mean.variables
-    assert len(layer.variables) == 3  # metrics have variables of their own
+    assert len(layer.variables) == 3  # Metrics have their own variables.
     assert module.layers.Flatten(name="flat").path is None
 
 

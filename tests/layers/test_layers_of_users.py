@@ -1,4 +1,4 @@
-"""What layers of somebody's own may do, as in Keras: `build`, names, states, losses."""
+"""What custom layers may do, as in Keras: `build`, names, states, losses."""
 
 import inspect
 
@@ -12,7 +12,7 @@ from .comparing import keras as reference
 
 
 def without_weights():
-    """Layers that are built when they are made."""
+    """Returns layers that count as built as soon as they are made."""
     return [
         ("Activation", ("relu",)),
         ("ReLU", ()),
@@ -190,7 +190,7 @@ def test_activity_penalties_are_per_sample(size):
     for module in (keras, reference):
         layer = module.layers.ActivityRegularization(l2=0.01)
         layer(np.full((size, 5), 2.0, "float32"))
-        # Five squares of 2 for each sample: exact but for the rounding of 0.01 to float32.
+        # There are five squares of 2 for each sample; only 0.01 is rounded to float32.
         np.testing.assert_allclose(float(layer.losses[0]), 0.2 if size else 0.0, rtol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""How masks go from layer to layer, without the layers that make or use them."""
+"""How masks go from layer to layer; other tests are about the layers that make or use them."""
 
 import gc
 import warnings
@@ -22,7 +22,7 @@ class NonZero(keras.layers.Layer):
 
 
 class Passing(keras.layers.Layer):
-    """Notes the mask that it was called with, and hands it on."""
+    """Notes the mask that it was called with, and passes it on."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -40,7 +40,7 @@ class Losing(keras.layers.Layer):
 
 
 class Pair(keras.layers.Layer):
-    """Two arguments, and their masks by name."""
+    """Takes two arguments, and their masks by name."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

@@ -14,12 +14,12 @@ from .parity import FEW, plain
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
-    # Each library in its own words.
+    # Each library has its own wording.
     pytest.mark.filterwarnings("ignore:.*does not support mask:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*destroy the mask:UserWarning"),
 ]
 
-# Some steps of float32 sums in another order.
+# There are a few steps of float32 sums in another order.
 TOLERANCE = 2e-5
 
 
@@ -40,7 +40,7 @@ def masked(module, x, mask):
 
 
 def check_same(here, there):
-    """Values and masks."""
+    """Compares values and masks."""
     assert relative_error(value_of(here), value_of(there)) < TOLERANCE
     mine, other = mask_of(here), mask_of(there)
     assert (mine is None) == (other is None)
@@ -50,12 +50,12 @@ def check_same(here, there):
 
 def random_mask(rng, shape):
     mask = rng.random(shape) < 0.6
-    mask[:, 0] = True  # nothing is masked all over
+    mask[:, 0] = True  # No row is masked completely.
     return mask
 
 
 def run_pair(make, xs, masks, nested, **kwargs):
-    """The layer that `make` gives, with equal weights, in both; outputs and inputs' masks."""
+    """Calls the layer that `make` gives, with equal weights, in both libraries."""
     results = []
     weights = None
     for module in (kerascnn, keras):
@@ -65,7 +65,7 @@ def run_pair(make, xs, masks, nested, **kwargs):
         layer(*[module.ops.convert_to_tensor(x) for x in xs] if not nested else [list(xs)])
         if weights is None:
             rng = np.random.default_rng(0)
-            # Above 0, as variances are.
+            # The values are positive, as variances are.
             weights = [rng.uniform(0.1, 0.9, w.shape).astype("float32") for w in layer.weights]
         layer.set_weights(weights)
         outputs = layer(*call, **kwargs)
@@ -166,7 +166,7 @@ def test_merging_three(name, device, rng):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("scores", [False, True])
 def test_attention(name, causal, scores, device, rng):
-    """The masks of query, value and key, what is left of them, and that of the output."""
+    """Compares which of the masks of query, value and key reach the output."""
 
     def make(layers):
         if name == "MultiHead":
@@ -279,17 +279,17 @@ def test_merging_layers_check_their_masks():
 
 
 def gradients_are_right_there(names):
-    """Whether PyTorch's are those that differences of the loss give.
+    """Tells whether PyTorch's gradients are those that differences of the loss give.
 
-    On a CPU its fused attention, which Keras' takes, computes other gradients of the values where
-    those that come to it are a convolution's (seen with 2.13: not contiguous).
+    On a CPU, PyTorch's fused attention, which Keras uses, gives wrong gradients of the values where
+    the gradient that it receives is not contiguous, as that of a convolution is (seen with 2.13).
     """
     return "Self" not in names or "Losing" not in names[names.index("Self") :]
 
 
 @st.composite
 def chains(draw):
-    """Layers between a masked sequence and its loss."""
+    """Draws a chain of layers between a masked sequence and its loss."""
     names = ["Dense", "Dropout", "LayerNormalization", "BatchNormalization", "Activation", "Self"]
     names += ["Residual", "Nested", "Shared", "TimeDistributed", "Attention", "Maximum", "Losing"]
     lists = st.lists(st.sampled_from(names), min_size=1, max_size=4)
@@ -303,7 +303,7 @@ def chains(draw):
 
 
 def block(module, name, number):
-    """Layer `name` as a function of a tensor."""
+    """Returns the layers of one kind, and a function that applies them to a tensor."""
     layers = module.layers
     if name == "Self":
         layer = layers.MultiHeadAttention(2, 3)
@@ -362,7 +362,7 @@ def make_model(module, chain):
             super().__init__()
             self.parts = [*kept, *(layer for own, _ in parts for layer in own), pool, last, step]
 
-        def call(self, inputs, training=None):  # without it, Keras does not say that it trains
+        def call(self, inputs, training=None):  # Without `training`, Keras does not pass it on.
             outputs = compute(*inputs)
             return outputs if len(outputs) > 1 else outputs[0]
 
@@ -370,7 +370,7 @@ def make_model(module, chain):
 
 
 def test_models_train_as_in_keras(device):
-    """Losses, metrics and weights after some steps, what `evaluate` and `predict` say."""
+    """Compares losses, metrics and weights after some steps, and `evaluate` and `predict`."""
 
     @FEW
     @given(chain=chains(), seed=st.integers(0, 2**16))
@@ -405,8 +405,8 @@ def test_models_train_as_in_keras(device):
                 module.optimizers.SGD(0.05),
                 ["mse"] * count,
                 metrics=several,
-                # Keras on PyTorch changes the weights of the metrics in place when it computes the
-                # loss, which batches of one size take out again.
+                # Keras on PyTorch changes the weights of the metrics in place while it computes the
+                # loss.
                 weighted_metrics=None,
             )
             history = model.fit(
@@ -429,7 +429,7 @@ def test_models_train_as_in_keras(device):
 
 
 def test_functional_graphs_have_the_masks_of_keras(rng):
-    """The operations that compute masks are part of the model, as they are in Keras."""
+    """The operations that compute masks are part of the model, as in Keras."""
 
     def make(module):
         layers = module.layers

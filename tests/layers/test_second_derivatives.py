@@ -1,7 +1,7 @@
-"""Hessian-vector products of layers, by inputs and weights: those of PyTorch's double backward.
+"""Hessian-vector products of layers, by inputs and weights, equal PyTorch's double backward.
 
-The function is the weighted sum of the squares of a layer's outputs, so that a layer that is linear
-has second derivatives too. They are also compared with differences of first derivatives.
+The function is the weighted sum of the squares of a layer's outputs, so that a linear layer has
+second derivatives too. They are also compared with differences of first derivatives.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 
 IMAGE, SEQUENCE, VOLUME = (2, 7, 6, 3), (3, 8, 4), (2, 5, 4, 6, 2)
 
-# Name of the layer, its arguments, the shapes of its inputs.
+# Each row has the name of a layer, its arguments, and the shapes of its inputs.
 LAYERS = [
     ("Dense", {"units": 4, "activation": "tanh"}, [(5, 6)]),
     ("EinsumDense", {"equation": "abc,cd->abd", "output_shape": (None, 3)}, [(2, 5, 4)]),
@@ -71,7 +71,7 @@ LAYERS += [("Activation", {"activation": name}, [(5, 6)]) for name in ACTIVATION
 
 
 def draw_inputs(shapes, rng):
-    """Values off 0 and 1, where slopes of activations jump; no two of all inputs are equal."""
+    """Draws different values away from 0 and 1, where slopes of activations jump."""
     sizes = [int(np.prod(shape)) for shape in shapes]
     values = rng.permutation(np.linspace(0.05, 0.97, sum(sizes)))
     parts = np.split(values, np.cumsum(sizes)[:-1])
@@ -86,7 +86,7 @@ def name_of(case):
 
 
 def by_autograd(layer, inputs, direction, along):
-    """Gradients, and those of their product with `along`, by inputs and weights."""
+    """Returns gradients, and the gradients of their product with `along`, by inputs and weights."""
     import torch
 
     tensors = [torch.tensor(x, requires_grad=True) for x in inputs]
@@ -101,7 +101,7 @@ def by_autograd(layer, inputs, direction, along):
 
 
 def by_tapes(layer, direction, along):
-    """The same here, as a function of the inputs."""
+    """Returns a function of the inputs that does the same here."""
 
     def run(*inputs):
         sources = [*inputs, *layer.trainable_weights]
@@ -121,7 +121,7 @@ def by_tapes(layer, direction, along):
 
 
 def differences(layer, run, inputs, moved):
-    """The change of the first derivative along `moved`, from four of them."""
+    """Computes the change of the first derivative along `moved` from four first derivatives."""
     weights = [np.array(w) for w in layer.trainable_weights]
     count, step = len(inputs), 1e-4
 
@@ -158,22 +158,23 @@ def test_hessian_vector_products(case, device, rng):
         for way, call in (("at once", run), ("compiled", kerascnn.jit(run))):
             for order, actual, wanted in zip((1, 2), call(*tensors), expected, strict=True):
                 for i, (a, w) in enumerate(zip(actual, wanted, strict=True)):
-                    # Float64; means and constants of Keras on PyTorch are rounded to float32, and
-                    # second derivatives of deviations divide by their third power.
+                    # All is float64, but Keras on PyTorch rounds means and constants to float32,
+                    # and second derivatives of standard deviations divide by their third power.
                     assert relative_error(a.numpy(), w) < 2e-5, f"{way}, order {order}, source {i}"
         numerical = differences(here, run, inputs, along)
         for i, (a, w) in enumerate(zip(run(*tensors)[1], numerical, strict=True)):
-            # Symmetric: the product with `along` is the change along it. Of a gradient's 1e-16 the
-            # step of 1e-4 leaves 1e-11 or so of its largest term.
+            # The second derivative is symmetric, so the product with `along` is the change along
+            # it. The gradient's error of 1e-16, divided by the step of 1e-4, is about 1e-11 of its
+            # largest term.
             assert relative_error(a.numpy(), w) < 1e-6, f"numerically, source {i}"
 
 
 def test_embedding(device, rng):
-    """By the rows that are read, one of them twice: integers have no gradient."""
+    """The derivatives are by the rows that are read, one of them twice, not by the integers."""
     numbers = np.array([[1, 4, 1], [0, 2, 4]])
     table, along = rng.standard_normal((2, 6, 3))
     direction = rng.uniform(0.5, 1.5, (2, 3, 3))
-    # Of sum(direction * y^3) by each number that was read, gathered in its row.
+    # This is the second derivative of sum(direction * y^3), added up for each row that was read.
     expected = np.zeros((6, 3))
     np.add.at(expected, numbers, 6 * direction * table[numbers] * along[numbers])
     with kerascnn.device(device):

@@ -1,4 +1,4 @@
-"""The loss CTC: what it counts, what it refuses, and training on it."""
+"""The loss CTC: which paths it counts, what it refuses, and training with it."""
 
 import itertools
 
@@ -13,12 +13,12 @@ CLASSES, FRAMES = 6, 12
 
 
 def spelled(path):
-    """What is left of a path when repetitions are joined and blanks (0) dropped."""
+    """Returns a path without repetitions and then without blanks (0)."""
     return tuple(label for label, _ in itertools.groupby(path) if label)
 
 
 def loss_by_counting(labels, logits):
-    """The definition: all paths, one by one."""
+    """Adds up the probabilities of all paths, which is the definition of the loss."""
     p = np.exp(logits.astype(np.float64))
     p /= p.sum(axis=1, keepdims=True)
     frames, classes = logits.shape
@@ -38,7 +38,7 @@ def test_the_loss_is_that_of_all_paths_together(labels, rng, device):
     y_true[0, : len(labels)] = labels
     with kerascnn.device(device):
         value = losses.ctc(y_true, logits).numpy()[0]
-    # float64, a few hundred roundings.
+    # The result has a few hundred float64 roundings.
     assert value == pytest.approx(loss_by_counting(labels, logits[0]), rel=1e-12)
 
 
@@ -47,7 +47,7 @@ def test_too_few_frames_are_infinitely_unlikely(device):
     y_true = np.array([[1, 2, 3], [1, 1, 2], [1, 1, 0]])
     with kerascnn.device(device):
         value = losses.ctc(y_true, y_pred).numpy()
-    # Three labels in three frames: one path; a repetition needs a blank between.
+    # For three labels in three frames there is one path. A repetition needs a blank in between.
     np.testing.assert_allclose(value, [3 * np.log(4), np.inf, 3 * np.log(4)], rtol=1e-6)
 
 
@@ -67,7 +67,7 @@ def test_targets_of_any_type_of_number(dtype, rng):
 
 
 def test_labels_stay_exact_where_the_loss_is_computed_in_few_bits():
-    """bfloat16 has no 301: as a float the label would be another class."""
+    """bfloat16 cannot represent 301, so a label in bfloat16 would be another class."""
     y_pred = np.zeros((1, 1, 400), "float32")
     y_pred[0, 0, 301] = 30.0
     assert float(losses.CTC(dtype="bfloat16")(np.array([[301]]), y_pred)) < 0.1
@@ -118,7 +118,7 @@ def test_training_goes_as_in_keras(loss, weighted, rng, device):
         history = trained(kerascnn, x, y, weights, loss=loss)
     assert set(history) == set(expected)
     for name in expected:
-        # Twelve steps of Adam, whose float32 roundings differ: measured below 1e-5.
+        # There are twelve Adam steps with different float32 rounding, measured below 1e-5.
         np.testing.assert_allclose(history[name], expected[name], rtol=1e-4, err_msg=name)
 
 
@@ -158,7 +158,7 @@ def test_labels_that_are_no_classes_are_found_before_training(change, message, r
 
 
 def test_a_label_out_of_range_in_a_step_makes_its_sample_nan(rng, device):
-    """Only its own: the others' losses and gradients are untouched."""
+    """The losses and gradients of the other samples do not change."""
     logits = rng.normal(size=(3, 5, 4)).astype("float32")
     target = np.array([[1, 2], [1, 4], [3, 3]], "int32")
     with kerascnn.device(device), Trace(device) as trace:

@@ -1,4 +1,4 @@
-"""Losses against float64 NumPy, and against Keras where that is installed."""
+"""Losses equal float64 NumPy, and Keras where it is installed."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import kerascnn as keras
 from kerascnn import losses
 
 EPSILON = 1e-7
-# One division, one logarithm and sums over 5 classes and 12 samples in float32.
+# A loss has a division, a logarithm and sums over 5 classes and 12 samples in float32.
 RTOL = 2e-6
 
 
@@ -30,7 +30,7 @@ def log_of(p):
 
 
 def reference(name, logits, labels, from_logits, smoothing):
-    """Per-sample values in float64."""
+    """Returns the value for each sample in float64."""
     classes = logits.shape[-1]
     one_hot = np.eye(classes)[labels]
     if name == "binary":

@@ -1,4 +1,4 @@
-"""Every loss as what a compiled step trains on."""
+"""A compiled step can train on every loss."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ WITH_LABELS = {"SparseCategoricalCrossentropy", "CategoricalGeneralizedCrossEntr
 NAMES = [
     name
     for name in losses.__all__
-    # CTC, which takes sequences, has its own in test_ctc.py.
+    # CTC takes sequences and has its own tests in test_ctc.py.
     if name[0].isupper() and name not in ("Loss", "LossFunctionWrapper", "CTC")
 ]
 
@@ -30,7 +30,8 @@ def test_fit_reports_the_loss_and_makes_it_smaller(name, rng, device):
         model.compile(keras.optimizers.SGD(0.0), loss)
         history = model.fit(x, y, sample_weight=weights, batch_size=24, verbose=0).history
         expected = float(loss(y, model.predict(x, verbose=0), sample_weight=weights))
-        # The compiled step fuses what runs at once here: float32 rounding of 72 terms.
+        # The compiled step fuses what runs separately here, which rounds 72 float32 terms
+        # differently.
         assert history["loss"][0] == pytest.approx(expected, rel=2e-5)
         model.compile(keras.optimizers.SGD(1e-3), loss)
         history = model.fit(

@@ -1,4 +1,4 @@
-"""Every loss against Keras itself: values, weights, reductions, gradients, configurations."""
+"""Every loss has Keras' values, weights, reductions, gradients and configurations."""
 
 import inspect
 
@@ -16,13 +16,13 @@ torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
-# Both compute in float32, in another order. Values are a few units in the last place of the largest
-# term apart: sums of up to 60 terms, one logarithm or power each.
+# Both compute in float32, in another order. Values differ by a few units in the last place of the
+# largest term: there are sums of up to 60 terms, and one logarithm or power for each.
 RTOL, ATOL = 2e-5, 2e-6
-# Slopes of logarithms and powers of probabilities down to 0.01 magnify that.
+# The slopes of logarithms and powers of probabilities down to 0.01 magnify the rounding.
 GRADIENT_RTOL, GRADIENT_ATOL = 1e-4, 1e-5
 
-# Public in Keras, which forgot them in the list that `get` and `deserialize` look names up in.
+# These are public in Keras, but missing in the list where `get` and `deserialize` look names up.
 UNKNOWN_TO_GET = {
     "CategoricalGeneralizedCrossEntropy",
     "categorical_generalized_cross_entropy",
@@ -37,7 +37,7 @@ def numbers(rng, shape):
 
 
 def near(rng, shape):
-    """Targets away from 0, which relative errors are divided by."""
+    """Draws targets away from 0, since relative errors divide by them."""
     target = rng.uniform(0.5, 2, shape) * rng.choice([-1, 1], shape)
     return target, target + rng.normal(size=shape)
 
@@ -76,7 +76,7 @@ def embeddings(rng, shape):
 
 
 def sequences(rng, shape):
-    """Up to 3 labels for 6 frames or more, which are enough; some samples have none."""
+    """Draws up to 3 labels for 6 or more frames, which are enough; some samples have no labels."""
     count, frames = shape[0], 5 + shape[-1]
     y_true = rng.integers(1, 5, (count, 3)) * (np.arange(3) < rng.integers(0, 4, (count, 1)))
     return y_true, rng.normal(size=(count, frames, 5))
@@ -88,7 +88,7 @@ SMOOTHING = {"label_smoothing": st.sampled_from([0.0, 0.1, 0.5])}
 SUMS = {"axis": st.sampled_from([None, -1, (0, 1), [1]])}
 GAMMA = {"gamma": st.sampled_from([0.5, 1.0, 2.0, 3.5])}
 
-# class: (inputs, arguments)
+# Each entry is class: (inputs, arguments).
 CASES = {
     "CTC": (sequences, {}),
     "MeanSquaredError": (numbers, {}),
@@ -163,12 +163,12 @@ def test_every_class_of_keras_is_compared():
 
 
 def drawn(data, name, shapes=SHAPES):
-    """Inputs in float32 (labels in int32), weights or None, and arguments for the loss."""
+    """Draws inputs in float32 (labels in int32), weights or None, and the loss's arguments."""
     make, strategies = CASES[name]
     arguments = {key: data.draw(strategy, label=key) for key, strategy in strategies.items()}
     shape = data.draw(st.sampled_from(shapes), label="shape")
     if shape[-1] == 1 and make in (classes, labels):
-        shape = (*shape[:-1], 2)  # one class has no alternative; Keras warns
+        shape = (*shape[:-1], 2)  # With one class there is no choice, and Keras warns.
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32), label="seed"))
     y_true, y_pred = make(rng, shape)
     if arguments.get("from_logits"):
@@ -179,7 +179,8 @@ def drawn(data, name, shapes=SHAPES):
         weights = rng.integers(0, 3, y_true.shape[:1]).astype("float32")
         extra = y_true.ndim - (1 if make in (labels, embeddings) else 2)
         weights = weights.reshape(-1, *[1] * max(extra, 0))
-        if arguments.get("ignore_class") is not None:  # Keras' PyTorch backend broadcasts no mask
+        # Keras' PyTorch backend does not broadcast masks.
+        if arguments.get("ignore_class") is not None:
             weights = np.broadcast_to(weights, y_true.shape).copy()
     return y_true, y_pred.astype("float32"), weights, arguments
 
@@ -202,11 +203,12 @@ def test_values_are_those_of_keras(name, device, data):
 @settings(quick, max_examples=6)
 @given(data=st.data())
 def test_gradients_are_those_of_keras(name, data):
-    # PyTorch has no gradient of this loss of probabilities with several axes.
+    # PyTorch has no gradient for this loss on probabilities with several axes.
     shapes = SHAPES[:3] if name == "SparseCategoricalCrossentropy" else SHAPES
     y_true, y_pred, weights, arguments = drawn(data, name, shapes)
     if name == "Circle":
-        # A row without positives or negatives has a NaN gradient in Keras: every class twice.
+        # In Keras, a row without positives or negatives has a NaN gradient, so every class occurs
+        # twice.
         y_true = np.array([0, 0, 1, 1, 2, 2, 0, 1], "int32")
     leaf = torch.tensor(y_pred, requires_grad=True)
     theirs = getattr(keras.losses, name)(**arguments)
@@ -275,7 +277,7 @@ def test_configurations_are_those_of_keras(name, data):
         arguments["name"] = "own_name"
     own = getattr(losses, name)(**arguments)
     theirs = getattr(keras.losses, name)(**arguments)
-    # Keras leaves these out and loses them; here they are in the configuration if not the default.
+    # Keras leaves these arguments out of the configuration; here they are in it if not the default.
     beyond = {"Huber": "delta", "CosineSimilarity": "axis"}
     config = own.get_config()
     if beyond.get(name) in config:
@@ -286,7 +288,7 @@ def test_configurations_are_those_of_keras(name, data):
     assert again.get_config() == own.get_config()
     if name in UNKNOWN_TO_GET:
         return
-    # What is written here, Keras reads, and the other way round.
+    # Keras reads what is written here, and the reverse.
     assert type(keras.losses.deserialize(losses.serialize(own))) is type(theirs)
     assert losses.deserialize(keras.losses.serialize(theirs)).get_config()["name"] == theirs.name
 
@@ -314,5 +316,5 @@ def test_float64_is_computed_in_float64(rng):
     y_true, y_pred = rng.normal(size=(2, 5, 3))
     value = losses.LogCosh(dtype="float64")(y_true, y_pred)
     assert value.dtype == "float64"
-    # 15 terms in float64; float32 would be 1e-7 away.
+    # There are 15 terms in float64; float32 would be off by 1e-7.
     np.testing.assert_allclose(value.numpy(), np.log(np.cosh(y_pred - y_true)).mean(), rtol=1e-14)

@@ -1,4 +1,4 @@
-"""Hessian-vector products of losses: those of Keras on PyTorch, at once and compiled."""
+"""Hessian-vector products of losses equal those of Keras on PyTorch, eager and compiled."""
 
 import functools
 import warnings
@@ -52,7 +52,7 @@ def positive(rng):
 
 
 def unnormalized(rng):
-    """Rows that do not add up to 1, of which cross-entropies take the shares."""
+    """Draws rows that do not add up to 1; cross-entropies divide them by their sums."""
     return rng.uniform(0.2, 2.0, (ROWS, CLASSES))
 
 
@@ -60,7 +60,7 @@ def inside(rng):
     return rng.uniform(0.05, 0.95, (ROWS, CLASSES))
 
 
-# Name of the loss, its arguments, targets, predictions.
+# Each row has the name of a loss, its arguments, targets and predictions.
 LOSSES = [
     ("SparseCategoricalCrossentropy", {}, labels, shares),
     ("SparseCategoricalCrossentropy", {}, labels, unnormalized),
@@ -130,7 +130,7 @@ def test_hessian_vector_products_are_those_of_pytorch(case, device, rng):
         }
         for way, call in ways.items():
             for order, actual, wanted in zip((1, 2), call(*tensors), expected, strict=True):
-                # All is float64, but gradients of Keras' means on PyTorch, of which a loss has up
-                # to two, go through a factor of float32: a rounding of 6e-8 for each.
+                # All is float64, but in Keras on PyTorch the gradient of a mean has a float32
+                # factor, which rounds at 6e-8. A loss has up to two means.
                 error = np.linalg.norm(actual.numpy() - wanted) / np.linalg.norm(wanted)
                 assert error < 3e-7, f"{way}, order {order}"

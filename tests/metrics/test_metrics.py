@@ -1,4 +1,4 @@
-"""Metrics: what they count, how weights enter, and how compiled steps keep them."""
+"""Metrics: what they count, how weights count, and how compiled steps keep their state."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_mean_with_weights():
     mean.update_state([1.0, 3.0], sample_weight=[1.0, 0.0])
     mean.update_state(5.0, sample_weight=3)
     assert float(mean.result()) == pytest.approx((1 + 15) / 4)
-    # One weight for each sample of several values: these are averaged first.
+    # There is one weight for each sample. A sample's values are averaged first.
     mean.reset_state()
     mean.update_state([[1.0, 3.0], [5.0, 7.0]], sample_weight=[1.0, 2.0])
     assert float(mean.result()) == pytest.approx((2 * 1 + 6 * 2) / 3)
@@ -130,7 +130,7 @@ def test_accuracy_goes_by_the_shapes(units, target, cls, right, name):
 
 
 class Largest(metrics.Metric):
-    """State of its own kind: neither a mean nor reset to zero."""
+    """Has a state that is neither a mean nor reset to zero."""
 
     def __init__(self, name="largest"):
         super().__init__(name=name)
@@ -155,7 +155,7 @@ def test_metrics_and_functions_of_ones_own_in_fit():
     history = model.fit(x, np.full((3, 1), 10.0), batch_size=2, epochs=2, verbose=0).history
     assert history["largest"] == [7.0, 7.0]
     np.testing.assert_allclose(history["shortfall"], [7.0, 7.0], rtol=1e-6)
-    # Each evaluation starts from the first value again.
+    # Each evaluation starts from the initial value again.
     assert model.evaluate(-x, np.zeros((3, 1)), verbose=0, return_dict=True)["largest"] == 1.0
 
 
@@ -188,7 +188,7 @@ def test_iou_of_no_classes():
 
 
 def test_means_in_compiled_functions(device, rng):
-    """Counts are kept on the device where a program counts, and come there where one reads them."""
+    """A program keeps its counts on the device; they move there when a program first reads them."""
     values = rng.standard_normal((6, 4)).astype("float32")
     with keras.device(device):
         metric = keras.metrics.Mean()
@@ -197,7 +197,7 @@ def test_means_in_compiled_functions(device, rng):
 
         def check(seen):
             mean = np.mean(np.concatenate(seen))
-            # Two sums of up to 24 numbers in float32.
+            # A mean has two sums of up to 24 float32 numbers.
             np.testing.assert_allclose(float(metric.result()), mean, rtol=1e-5, atol=1e-6)
             np.testing.assert_allclose(float(read()), mean, rtol=1e-5, atol=1e-6)
 

@@ -1,4 +1,4 @@
-"""Metrics as a part of compiled steps: state on the device, results as callbacks see them."""
+"""Metrics in compiled steps: their state is on the device, callbacks see their results."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import kerascnn as keras
 from kerascnn import layers, metrics
 
-ROWS, CLASSES = 22, 3  # with batches of 8, the last one is smaller
+ROWS, CLASSES = 22, 3  # The last of the batches of 8 is smaller.
 SIZES = [8, 8, 6]
 
 ONE_HOT = [
@@ -96,7 +96,7 @@ def test_fit_gives_what_update_state_does_batch_by_batch(make, kind, rng, device
         model = classifier(1 if kind == "binary" else CLASSES)
         plain, weighted = make(), make()
         weighted.name += "_w"
-        # A learning rate of 0: every batch sees the same model, so that its predictions are known.
+        # The learning rate is 0, so every batch sees the same model, whose predictions are known.
         model.compile(keras.optimizers.SGD(0.0), loss, metrics=[plain], weighted_metrics=[weighted])
         fit = model.fit(
             x, y, sample_weight=weights, batch_size=8, epochs=2, shuffle=False, verbose=0
@@ -114,7 +114,7 @@ def test_fit_gives_what_update_state_does_batch_by_batch(make, kind, rng, device
                 direct.update_state(y[part], y_pred[part], sample_weight=weight)
                 start += size
             expected = np.asarray(direct.result())
-            # The fused step may round single elements otherwise than predict; sums are of 22 terms.
+            # The fused step may round single elements differently from predict; sums have 22 terms.
             for value in (*fit[metric.name], tested[metric.name]):
                 np.testing.assert_allclose(np.asarray(value), expected, rtol=2e-5, atol=2e-6)
 
@@ -130,7 +130,7 @@ def test_accuracy_is_one_kernel_where_the_device_has_one(dtype, shape, rng, devi
         fit = model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0).history
         programs = [step.program.to_string() for step in model._programs.values()]
         right = (np.asarray(model.predict(x, verbose=0)).argmax(1) == labels).mean()
-    # A count of 22 rows is exact; its share is rounded to float32.
+    # The count of 22 rows is exact, and its share is rounded to float32.
     np.testing.assert_allclose(fit["accuracy"], right, rtol=1e-6)
     for program in programs:
         ops = [line.split(" (")[0] for line in program.splitlines()]
@@ -148,7 +148,7 @@ def test_logs_keep_what_they_were(rng):
     )
     history = model.fit(x, y, epochs=3, batch_size=8, verbose=0, callbacks=[note]).history
     (name,) = [name for name in history if name != "loss"]
-    # No later step may write where a log lies: here the counts become others for certain.
+    # No later step may write into logs that were handed out; this one surely changes the counts.
     model.evaluate(np.concatenate([x, x]), np.concatenate([y, y]), verbose=0)
     assert all(isinstance(value, np.ndarray) for value in history[name])
     for value, logs in zip(history[name], seen, strict=True):
@@ -191,7 +191,7 @@ def test_results_of_every_kind_inside_of_a_train_step_of_ones_own(rng):
 
 
 class Spread(metrics.Metric):
-    """Parts of its own, a variable in an attribute, and several results."""
+    """Has metrics and a variable in attributes, and several results."""
 
     def __init__(self, name="spread"):
         super().__init__(name=name)
@@ -230,7 +230,7 @@ def test_metrics_made_of_metrics():
             "mean": 3.0, "sum": 3.0, "steps": 2.0, "largest": 7.0,
         }  # fmt: skip
     metric.reset_state()
-    # To 0, whatever the first value was: as in Keras.
+    # As in Keras, a reset sets all variables to 0, whatever their initial value was.
     assert all(not np.any(v.numpy()) for v in metric.variables)
 
 

@@ -1,4 +1,4 @@
-"""Every metric against Keras itself, over several batches, with and without weights."""
+"""Every metric equals Keras' over several batches, with and without weights."""
 
 import inspect
 
@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:More independent predictors:UserWarning"),
 ]
 
-# Both add up float32 in another order: up to 3 batches of 60 terms of about 1.
+# Both add float32 in another order: up to 3 batches of 60 terms near 1.
 RTOL, ATOL = 3e-5, 3e-6
 
 CLASSES = 4
@@ -68,7 +68,7 @@ def label_column(rng, rows):
 
 
 def bits(rng, rows):
-    """Decisions, some of their scores exactly at a threshold."""
+    """Draws binary labels with scores, some of which are exactly at a threshold."""
     y_pred = rng.choice([rng.uniform(), 0.0, 0.25, 0.5, 0.9, 1.0], rows)
     return rng.integers(0, 2, rows), np.where(rng.random(rows) < 0.6, rng.random(rows), y_pred)
 
@@ -98,7 +98,7 @@ def equal_often(rng, rows):
 
 
 def ids(rng, rows):
-    """The classes from the best to the worst."""
+    """Draws labels and, for each row, the classes from the best to the worst."""
     return rng.integers(0, CLASSES, rows), np.argsort(-scores(rng, rows), axis=-1)
 
 
@@ -247,7 +247,7 @@ def test_every_class_of_keras_is_compared():
 
 
 def close(own, theirs, rtol=RTOL):
-    if hasattr(own, "value"):  # a variable
+    if hasattr(own, "value"):  # Variables hold their value in an attribute.
         own = own.value
     expected = keras.ops.convert_to_numpy(theirs)
     np.testing.assert_allclose(np.asarray(own), expected, rtol=rtol, atol=ATOL)
@@ -267,7 +267,7 @@ def as_given(array):
 def test_results_are_those_of_keras(name, make, arguments, device, seed, rows, weighted):
     rng = np.random.default_rng(seed)
     if name in ("R2Score",):
-        rows = [max(count, 7) for count in rows]  # of one row there is no variance
+        rows = [max(count, 7) for count in rows]  # A single row has no variance.
     theirs = getattr(keras.metrics, name)(**arguments)
     with kerascnn.device(device):
         own = getattr(metrics, name)(**arguments)
@@ -292,13 +292,14 @@ def test_results_are_those_of_keras(name, make, arguments, device, seed, rows, w
 
 @pytest.mark.parametrize(("name", "make", "arguments"), ALL)
 def test_configurations_are_those_of_keras(name, make, arguments):
-    # Both number names that they make; how many there were is another matter.
+    # The names that the libraries generate have counters, which may differ.
     arguments = {"name": "own_name", **arguments}
     own, theirs = getattr(metrics, name)(**arguments), getattr(keras.metrics, name)(**arguments)
     config, expected = own.get_config(), theirs.get_config()
-    if expected.get("label_weights") is not None:  # a tensor in Keras, which JSON has none of
+    # In Keras this is a tensor, which JSON cannot hold.
+    if expected.get("label_weights") is not None:
         np.testing.assert_allclose(config.pop("label_weights"), expected.pop("label_weights"))
-    if name == "CosineSimilarity" and "axis" in arguments:  # lost in Keras
+    if name == "CosineSimilarity" and "axis" in arguments:  # Keras loses this argument.
         assert config.pop("axis") == arguments["axis"]
     assert config == expected
     again = metrics.deserialize(metrics.serialize(own))

@@ -1,4 +1,4 @@
-"""The same networks, made with Keras or with kerascnn."""
+"""Networks that Keras and kerascnn make alike."""
 
 
 def chain(keras):
@@ -32,7 +32,7 @@ def residual(keras):
 
 
 def several(keras):
-    """Two inputs, a shared layer, two outputs."""
+    """Returns a model with two inputs, a shared layer and two outputs."""
     layers = keras.layers
     left, right = keras.Input((5,), name="left"), keras.Input((5,), name="right")
     late = layers.Dense(3, name="late")

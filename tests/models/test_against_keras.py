@@ -1,4 +1,4 @@
-"""Models made by the same lines are the same models: weights, outputs, tables, configurations."""
+"""The same lines make the same model in both: weights, outputs, tables, configurations."""
 
 import json
 import warnings
@@ -34,7 +34,7 @@ def test_weights_have_the_order_names_and_shapes_of_keras(make):
 @pytest.mark.parametrize("training", [False, True])
 def test_outputs_with_the_weights_of_keras(make, training, device, rng):
     if training and make.__name__ == "chain":
-        training = False  # its dropout draws other numbers
+        training = False  # The libraries draw different numbers for its dropout.
     with kerascnn.device(device):
         here, there = make(kerascnn), make(keras)
         here.set_weights(there.get_weights())
@@ -45,7 +45,7 @@ def test_outputs_with_the_weights_of_keras(make, training, device, rng):
     expected = expected if isinstance(expected, list) else [expected]
     assert len(actual) == len(expected)
     for a, e in zip(actual, expected, strict=True):
-        # A handful of float32 layers, each good to a few roundings of its largest value.
+        # There are a few float32 layers, each exact to a few roundings of its largest value.
         e = keras.ops.convert_to_numpy(e)
         np.testing.assert_allclose(a.numpy(), e, rtol=1e-5, atol=1e-5 * np.abs(e).max())
 
@@ -70,7 +70,7 @@ def listed(outputs):
 
 
 def comparable(config):
-    """Without what Keras notes of masks and of nested models' `compile`, which are not here."""
+    """Leaves out what only Keras notes: empty masks, and the `compile` of nested models."""
     if isinstance(config, dict):
         left_out = {"compile_config"} | ({"mask"} if config.get("mask", 0) is None else set())
         return {k: comparable(v) for k, v in config.items() if k not in left_out}
@@ -97,7 +97,7 @@ def lines_of(text):
 
 
 def test_initial_values_have_the_distribution_of_keras(rng):
-    """Same range and spread for the default kernel; biases are zero."""
+    """The default kernel has the same range and spread; biases are zero."""
     for make in (lambda k: k.layers.Conv2D(64, 3), lambda k: k.layers.Dense(300)):
         kernels = []
         for library in (kerascnn, keras):
@@ -108,9 +108,9 @@ def test_initial_values_have_the_distribution_of_keras(rng):
             kernels.append(kernel)
         here, there = kernels
         limit = np.sqrt(6 / (9 * 32 + 9 * 64) if here.ndim == 4 else 6 / 500)
-        # The limit itself is rounded to float32, here or there.
+        # The limit itself is rounded to float32 by either library.
         assert np.abs(here).max() <= limit * (1 + 2.0**-23)
         assert np.abs(there).max() <= limit * (1 + 2.0**-23)
-        # The spread of n uniform numbers is known to about 1 / sqrt(n).
+        # The spread of n uniform numbers has a relative error of about 1 / sqrt(n).
         assert here.std() == pytest.approx(limit / np.sqrt(3), rel=4 / np.sqrt(here.size))
         assert abs(here.mean()) < 6 * limit / np.sqrt(3 * here.size)

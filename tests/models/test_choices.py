@@ -1,4 +1,4 @@
-"""`ops.cond` in functional models: what only one side needs is computed where that is chosen."""
+"""`ops.cond` in functional models computes what only one side needs where that side is chosen."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def noting(name, calls):
 
 
 def test_one_side_runs(device, rng):
-    """Seen by ops of NumPy that note their calls, so on the CPU only."""
+    """NumPy ops that note their calls show it, so this test only runs on the CPU."""
     if device != "cpu":
         pytest.skip("ops of NumPy run on the CPU")
     calls = []
@@ -55,7 +55,7 @@ def test_one_side_runs(device, rng):
 
 
 def two_sided():
-    """Normalization on one side, layers that learn on both, and a tensor of one side given out."""
+    """Returns a model whose sides have a normalization and Dense layers, and two inner tensors."""
     keras.utils.set_random_seed(3)
     inputs = keras.Input((3,), name="x")
     hidden = layers.Dense(4, name="before")(inputs)
@@ -73,7 +73,7 @@ def two_sided():
 
 
 class SameInPython(keras.Model):
-    """The same layers with Python's `if`, which needs run_eagerly=True."""
+    """Uses the same layers in a Python `if`, which needs run_eagerly=True."""
 
     def __init__(self, model):
         super().__init__()
@@ -89,10 +89,10 @@ class SameInPython(keras.Model):
         return self.named["after"](outputs)
 
 
-# Python's choice at once leaves the weights of the other side without a gradient.
+# An eager choice in Python leaves the weights of the other side without a gradient.
 @pytest.mark.filterwarnings("ignore:The loss does not depend")
 def test_training_moves_what_has_run(rng):
-    """Statistics and weights after an epoch of batches for both sides; compiled, and by Python."""
+    """An epoch with batches for both sides changes the same weights, compiled and in Python."""
     x = rng.uniform(0.1, 1.0, (24, 3)).astype("float32")
     x[8:16] *= -1.0
     y = rng.uniform(-1, 1, (24, 1)).astype("float32")
@@ -106,7 +106,7 @@ def test_training_moves_what_has_run(rng):
         results.append([np.array(losses), *(w.numpy() for w in model.weights)])
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
-            # Some ten steps of products of four numbers in float32.
+            # There are about ten steps of products of four float32 numbers.
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
@@ -127,7 +127,7 @@ def state(model):
 
 
 def test_what_is_needed_elsewhere_is_computed(rng):
-    """A tensor of one side that the model gives too, and several results of a choice."""
+    """A tensor of one side can also be an output, and a choice can have several results."""
     model, total, normal = two_sided()
     both = keras.Model(model.inputs, [model.output, total, normal])
     for x in (rng.random((4, 3)), -rng.random((4, 3))):
@@ -153,7 +153,7 @@ def test_files_and_copies_choose_too(rng, tmp_path):
 
 
 def test_results_that_are_broadcast(rng):
-    """One side is a number: both are computed, as by `ops.where`."""
+    """One side is a number, so both sides are computed, as by `ops.where`."""
     inputs = keras.Input((3,))
     model = keras.Model(inputs, ops.cond(ops.sum(inputs) > 0.0, lambda: inputs * 2.0, lambda: 1.0))
     x = rng.random((2, 3)).astype("float32")

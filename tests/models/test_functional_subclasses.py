@@ -1,4 +1,4 @@
-"""Classes of one's own whose models are made from inputs and outputs, made again from files."""
+"""Subclasses whose models are made from inputs and outputs can be made again from files."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def graph(k, units=3):
 
 
 def classes(k):
-    """Classes and a model of each; how they are made and described differs."""
+    """Returns subclasses and a model of each; constructors and configurations differ."""
 
     class Inherits(k.Model):
         pass

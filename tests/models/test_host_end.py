@@ -1,4 +1,4 @@
-"""Text that comes out of a model: `predict` ends on the host."""
+"""A model can end with text: `predict` finishes on the host."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ WORDS = ["cat", "dog", "bird"]
 
 
 def named(x, **kwargs):
-    """The word of the largest number of each row."""
+    """Returns the word of the largest number in each row."""
     lookup = layers.StringLookup(vocabulary=WORDS, num_oov_indices=0, invert=True, **kwargs)
     return lookup(keras.ops.argmax(x, -1))
 
@@ -57,7 +57,7 @@ def test_sequential_of_a_trained_model(rows, tmp_path):
     )
     expected = [WORDS[i] for i in trained.predict(rows, verbose=0).argmax(-1)]
     assert model.predict(rows, verbose=0).tolist() == expected
-    # What is trained further counts at once.
+    # Further training of the inner model shows at once.
     trained.set_weights([-w for w in trained.get_weights()])
     opposite = [WORDS[i] for i in trained.predict(rows, verbose=0).argmax(-1)]
     assert model.predict(rows, verbose=0).tolist() == opposite != expected
@@ -78,7 +78,7 @@ def test_text_at_both_ends(rng):
     there_and_back = keras.Model(text, again)
     assert there_and_back.predict(given, verbose=0).tolist() == [["bird"], ["[UNK]"], ["cat"]]
 
-    # Text in the middle, and layers that learn behind it.
+    # Text is in the middle, and layers that learn follow it.
     word = named(layers.Dense(3)(layers.Flatten()(layers.Embedding(4, 2)(numbers))))
     spelt = layers.TextVectorization(vocabulary=["cat", "dog"], output_sequence_length=2)(word)
     outputs = layers.Dense(2)(layers.Flatten()(layers.Embedding(6, 3)(spelt)))

@@ -1,4 +1,4 @@
-"""How models take inputs that are not nested or shaped as theirs: as Keras' models do."""
+"""Models take inputs with another nesting or shape than their own as Keras' models do."""
 
 import warnings
 
@@ -37,7 +37,7 @@ def test_a_field_too_many_is_left_out_with_a_warning(module, rng):
     model = module.Model({"a": x}, x * 5 + 2)
     with pytest.warns(UserWarning, match=MISMATCH):
         out = numbers(module, model({"a": a, "more": b}))
-    np.testing.assert_allclose(out, a * 5 + 2, rtol=1e-6)  # two roundings
+    np.testing.assert_allclose(out, a * 5 + 2, rtol=1e-6)  # A result has two roundings.
 
 
 @both
@@ -143,13 +143,13 @@ def test_an_output_alone_in_a_list_is_returned_by_itself(module, nest, rng):
     data = rng.normal(size=(5, 3)).astype("float32")
     expected = numbers(module, model(data))
     assert expected.shape == (5, 2)
-    # The same product, in batches of other sizes.
+    # The same product runs in batches of other sizes.
     predicted = model.predict(data, batch_size=2, verbose=0)
     np.testing.assert_allclose(predicted, expected, rtol=1e-5, atol=1e-6)
     for loss in ("mse", ["mse"], {"d": "mse"}):
         model.compile("sgd", loss)
         history = model.fit(data, expected, batch_size=5, verbose=0).history
-        assert history["loss"][0] < 1e-6  # the targets are what the model says
+        assert history["loss"][0] < 1e-6  # The targets are the model's own predictions.
 
 
 @both
@@ -202,7 +202,7 @@ def test_a_sequential_model_of_layers_whose_shapes_nobody_knows(module, rng):
     model = module.Sequential([Dynamic(), module.layers.Dense(2, kernel_initializer="ones")])
     x = rng.normal(size=(3, 2)).astype("float32")
     expected = np.repeat((x + 1).sum(-1, keepdims=True), 2, -1)
-    # Two products and a sum of numbers around 1.
+    # There are two products and a sum of numbers near 1.
     np.testing.assert_allclose(numbers(module, model(x)), expected, rtol=1e-5, atol=1e-6)
     model.summary(print_fn=lambda *args, **kwargs: None)
 

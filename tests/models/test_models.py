@@ -1,4 +1,4 @@
-"""Sequential, functional and subclassed models, and what goes wrong with them."""
+"""Sequential, functional and subclassed models, and errors in their use."""
 
 import numpy as np
 import pytest
@@ -126,7 +126,8 @@ def test_shared_layers_have_their_weights_once():
     a, b = keras.Input((4,)), keras.Input((4,))
     model = keras.Model([a, b], layers.Add()([shared(a), shared(shared(b))]))
     assert len(model.weights) == 2
-    assert shared.output is shared._inbound_nodes[0].outputs  # of the first call, as in Keras
+    # As in Keras, `output` belongs to the first call.
+    assert shared.output is shared._inbound_nodes[0].outputs
 
 
 def test_a_call_for_inference_is_one_in_fit_too():
@@ -135,7 +136,7 @@ def test_a_call_for_inference_is_one_in_fit_too():
     model.compile("sgd", "mse")
     model.fit(np.arange(8.0).reshape(2, 4), np.zeros((2, 1)), verbose=0)
     assert not norm.moving_mean.numpy().any()
-    assert norm.beta.numpy().any()  # its weights are trained
+    assert norm.beta.numpy().any()  # The weights were trained.
 
 
 def test_deep_graphs_need_no_deep_stack():

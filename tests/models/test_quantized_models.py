@@ -1,4 +1,4 @@
-"""Models in int8 predict what Keras' predict, and go through files both ways."""
+"""Models in int8 predict what Keras' predict, and both libraries read the other's files."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def names_of_their_own():
-    """Layers have the same names in both, whatever was made before."""
+    """Both libraries give layers the same names, whatever was made before."""
     for package in (kerascnn, keras):
         package.utils.clear_session()
 
 
 PACKAGES = {"from_keras": (keras, kerascnn), "to_keras": (kerascnn, keras)}
-# An input that lies in the middle between two integers may be rounded to the other one after sums
-# of floats in another order (attention, normalization): one of 127 steps.
+# Float sums in another order (attention, normalization) may round an input halfway between two
+# integers to the other one. That is one of 127 steps.
 TOLERANCE = 1e-2
 
 
@@ -75,7 +75,7 @@ def make_data(name, rng, count=10):
 
 
 def make(name, packages, dtype=None, device="cpu"):
-    """The model in each package, with the first one's weights."""
+    """Makes the model with both packages, with the weights of the first."""
     with kerascnn.device(device):
         models = [ARCHITECTURES[name](k, dtype) for k in packages]
         models[1].set_weights(models[0].get_weights())
@@ -94,7 +94,7 @@ def assert_close(outputs, tolerance=TOLERANCE):
 @pytest.mark.parametrize("dtype", [None, "mixed_bfloat16"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_predictions(name, dtype, device, rng):
-    """Also of a model that has predicted before it is quantized."""
+    """The model has predicted before it is quantized."""
     models = make(name, (kerascnn, keras), dtype, device)
     x = make_data(name, rng)
     before = predictions(models, x)[0]
@@ -103,7 +103,8 @@ def test_predictions(name, dtype, device, rng):
     after = predictions(models, x)
     assert_close(after, TOLERANCE if dtype is None else 2.0**-5)
     assert not np.array_equal(after[0], before)
-    # 254 steps for each weight and each input, of which rounding is half of one wrong at most.
+    # There are 254 steps for each weight and each input, which rounding misses by at most half a
+    # step.
     assert_close([after[0], before], 0.1)
     shown = [[(w.path, tuple(w.shape), w.dtype) for w in model.weights] for model in models]
     assert shown[0] == shown[1]
@@ -190,7 +191,7 @@ def test_attention_in_files(attention, tmp_path, rng):
 
 
 def test_training_goes_through_integers(rng):
-    """A layer before an int8 one is trained, and so is what adapts a kernel; integers are not."""
+    """Training changes a layer before an int8 one, and a kernel's adaptation, but no integers."""
     inputs = kerascnn.Input((9,))
     hidden = kerascnn.layers.Dense(8, activation="tanh", name="float")(inputs)
     hidden = kerascnn.layers.Dense(6, name="adapted")(hidden)
@@ -229,8 +230,8 @@ def test_a_compiled_model_goes_on_with_fit(optimizer, rng):
     assert steps == same_steps == 8
     assert [a.shape for a in here] == [a.shape for a in there] == [(6,), (5,)]
     for a, b in zip(here, there, strict=True):
-        # An input between two integers may be rounded to the other one, which changes a gradient
-        # by a share of 1 / 127, and biases by that of what eight steps change.
+        # An input halfway between two integers may be rounded to the other one. That changes a
+        # gradient by 1 / 127, and the biases by that share of what eight steps change.
         np.testing.assert_allclose(a, b, atol=TOLERANCE)
 
 
@@ -277,7 +278,7 @@ def test_errors_and_warnings():
 
 
 def test_policies_by_name():
-    """A model that is made in int8 has Keras' weights."""
+    """A model that is made with an int8 policy has Keras' weights."""
     shown = []
     for k in (kerascnn, keras):
         model = sequential(k, "int8_from_float32")

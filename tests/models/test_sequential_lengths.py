@@ -1,4 +1,4 @@
-"""A Sequential that was built on data takes other lengths and sizes, where its layers do."""
+"""A Sequential that was built on data takes other lengths and sizes, if its layers do."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_other_lengths_are_those_of_keras(name, rng):
 
 
 class Block(layers.Layer):
-    """As in Keras' examples of transformers: a Sequential inside, and inputs of any length."""
+    """Holds a Sequential and takes inputs of any length, as Keras' transformer examples do."""
 
     def __init__(self, width, **kwargs):
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""Calls without side effects: as functions of values they are what the calls with state are."""
+"""Calls without side effects compute what the calls with state do."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_a_call_gives_what_the_state_would_be_and_leaves_it(device, rng):
         check_same([outputs], [expected])
         check_same(after, values_of(stateful.non_trainable_variables))
         check_same(losses, stateful.losses)
-        # The state of the dropout is part of it: another call drops others.
+        # The state of the dropout is part of the result, so another call drops other elements.
         again = model.stateless_call(model.trainable_variables, after, x, training=True)[0]
         assert not np.array_equal(again.numpy(), outputs.numpy())
 
@@ -65,7 +65,7 @@ def train_with_state(model, optimizer, batches):
 
 
 def train_without_state(model, optimizer, metric, batches):
-    """As Keras' guide writes such a loop for JAX: the state goes in and comes out."""
+    """Trains as Keras' guide for JAX does: the state goes in and comes out."""
 
     def loss_of(trainable, non_trainable, x, y):
         predicted, non_trainable, penalties = model.stateless_call(
@@ -120,14 +120,15 @@ def test_a_loop_over_values_trains_as_one_with_state(make_optimizer, device, rng
         second.build(model.trainable_variables)
         metric = keras.metrics.SparseCategoricalAccuracy()
         before = values_of([*model.variables, *second.variables])
-        if not hasattr(first, "inner_optimizer"):  # whose tape would have to scale the loss
+        if not hasattr(first, "inner_optimizer"):  # Here the tape would have to scale the loss.
             expected = train_with_state(stateful, first, batches)
         losses, state = train_without_state(model, second, metric, batches)
         check_same(values_of([*model.variables, *second.variables]), before)
         assert float(metric.result()) == 0.0 and int(state[3][1]) == 40
         if hasattr(first, "inner_optimizer"):
             return
-    # Compiled and at once, sums differ in their order: some of float32's steps, over five updates.
+    # Compiled and eager sums have different orders: a few units of float32 rounding over five
+    # updates.
     check_same(losses, expected, rtol=1e-4)
     check_same(state[0], values_of(stateful.trainable_variables), rtol=1e-3)
     check_same(state[2], values_of(first.variables), rtol=1e-3)
@@ -140,7 +141,7 @@ def test_metrics_from_values(rng):
     state = metric.stateless_update_state(fresh, truth, guess)
     assert float(metric.result()) == 0.0
     expected = np.mean((truth - guess) ** 2)
-    # One mean of 12 numbers.
+    # The result is one mean of 12 numbers.
     np.testing.assert_allclose(metric.stateless_result(state), expected, rtol=1e-6)
     metric.update_state(truth, guess)
     check_same(metric.stateless_reset_state(), fresh)
@@ -157,7 +158,7 @@ def test_compute_loss_from_values(rng):
     plain, _ = model.stateless_compute_loss(model.trainable_variables, *arguments)
     larger, (trained, _, _) = model.stateless_compute_loss(doubled, *arguments)
     check_same(trained, doubled)
-    # Only the penalty on the weights differs: it is the square of them.
+    # Only the penalty on the weights differs: it grows with their square.
     penalty = model.losses[0]
     np.testing.assert_allclose(float(larger - plain), 3 * float(penalty), rtol=1e-4)
 
@@ -262,7 +263,7 @@ def test_operations_of_ones_own(tmp_path, rng):
 
 
 def test_configurations_without_a_get_config():
-    """A copy with default values in place of those that were given would be another layer."""
+    """A copy with default values instead of the given ones would be another layer."""
 
     class Linear(keras.Layer):
         def __init__(self, units=32, *, sizes=(1, 2), **kwargs):
@@ -305,7 +306,8 @@ def test_compiled_functions_and_loops_in_scopes():
     assert float(times(3.0)) == 6.0
     with keras.StatelessScope([(v, 10.0)]):
         assert float(times(3.0)) == 30.0
-        layers.BatchNormalization()(keras.Input((3,)))  # learns shapes, and assigns nothing
+        # This call infers shapes and assigns nothing.
+        layers.BatchNormalization()(keras.Input((3,)))
     assert float(times(3.0)) == 6.0
     assert float(summed(10.0, xs)) == 60.0 and float(summed(1.0, xs)) == 6.0
 
@@ -319,7 +321,8 @@ def test_compiled_functions_and_loops_in_scopes():
             total = ops.scan(step, 0.0, xs)[0]
         return total, scope.get_current_value(v)
 
-    # The loop carries the scope's value, 2, 4 and 7 after its steps; the variable keeps its own.
+    # Inside the loop the value is that of the scope: 2, 4 and 7 after its steps. The variable keeps
+    # its own value.
     total, after = assigned(xs)
     assert (float(total), float(after)) == (2.0 + 4.0 + 7.0, 7.0)
     assert float(v.value) == 2.0

@@ -1,7 +1,7 @@
-"""Shared layers, models in models, named inputs and outputs, clones and flags: as in Keras.
+"""Shared and nested models, named inputs and outputs, clones and flags work as in Keras.
 
-The same lines run with both libraries and return plain things, which must be equal, and numbers,
-which must be equal to rounding.
+The same lines run with both libraries. They return plain values, which must be equal, and numbers,
+which must be equal up to rounding.
 """
 
 import warnings
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 
 
 def numbered(model):
-    """Gives every weight values that depend on its place and shape alone; vectors positive ones."""
+    """Gives weights values that depend only on place and shape; those of vectors are positive."""
     values = []
     for i, value in enumerate(model.get_weights()):
         shape = np.shape(value)
@@ -35,7 +35,7 @@ def waves(*shape):
 
 
 def kinds(*layers):
-    """How many weights each has, and how many of these are trained."""
+    """Returns how many weights each layer has, and how many of them are trained."""
     return [(len(x.weights), len(x.trainable_weights), len(x.trainable_variables)) for x in layers]
 
 
@@ -140,7 +140,7 @@ def flags(k):
     yield kinds(model, norm, flat)
     before = norm.get_weights()
     norm.trainable = False
-    norm(waves(8, 3), training=True)  # statistics of a frozen one stay
+    norm(waves(8, 3), training=True)  # A frozen layer keeps its statistics.
     yield [np.array_equal(a, b) for a, b in zip(norm.get_weights(), before, strict=True)]
     model.compile("sgd", "mse")
     model.fit(waves(8, 4), waves(8, 1), shuffle=False, verbose=0)
@@ -207,7 +207,7 @@ CASES = (
 
 def compare(actual, expected, place):
     if isinstance(expected, np.ndarray):
-        # A few layers and up to two steps of training, each good to a few roundings.
+        # There are a few layers and up to two steps of training, each exact to a few roundings.
         np.testing.assert_allclose(
             actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max(), err_msg=place
         )
@@ -226,7 +226,7 @@ def compare(actual, expected, place):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_models_are_put_together_as_in_keras(case, device):
     for library in (keras, kerascnn):
-        library.utils.clear_session()  # names are counted from the start in both
+        library.utils.clear_session()  # Both libraries count generated names from the start.
     expected = list(case(keras))
     with kerascnn.device(device):
         actual = list(case(kerascnn))
@@ -236,7 +236,7 @@ def test_models_are_put_together_as_in_keras(case, device):
 
 
 def test_dictionaries_of_outputs_are_in_the_order_of_keras():
-    """The outermost of a functional model are sorted; those of a subclass are as `call` says."""
+    """A functional model sorts its outermost keys; a subclass keeps the order of its `call`."""
 
     def orders(library):
         inputs = library.Input((4,))
@@ -260,7 +260,7 @@ def test_dictionaries_of_outputs_are_in_the_order_of_keras():
 
 
 def test_states_of_generators_are_variables_that_are_not_trained():
-    """Those of layers with a seed; the others draw from the one generator of the program."""
+    """Layers with a seed have such states; the others use the program's global generator."""
 
     def described(library):
         library.utils.clear_session()

@@ -1,4 +1,4 @@
-"""Layers of somebody's own that take text: lookups inside of their `call`."""
+"""Custom layers that take text and look words up inside their `call`."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ WORDS = [f"user{i}" for i in range(12)]
 
 
 class QuotientRemainder(layers.Layer):
-    """Keras' example of embeddings that need little memory."""
+    """Embeds words with little memory, as in one of Keras' examples."""
 
     def __init__(self, vocabulary, width, buckets, **kwargs):
         super().__init__(**kwargs)
@@ -60,7 +60,7 @@ def test_embeddings_behind_a_lookup_learn(words, rng, tmp_path):
     assert layer in model.layers
     targets = rng.normal(size=(40, 1)).astype("float32")
 
-    # The same numbers, looked up beforehand.
+    # The reference looks the same words up before the model.
     inputs = keras.Input((), dtype="int64")
     quotients, remainders = (layers.Embedding(5, 3) for _ in range(2))
     rows = quotients(ops.floor_divide(inputs, 5)) * remainders(ops.mod(inputs, 5))
@@ -89,7 +89,7 @@ def test_embeddings_behind_a_lookup_learn(words, rng, tmp_path):
 
 
 class Scaled(QuotientRemainder):
-    """With a weight of its own, it cannot be taken apart."""
+    """Has its own weight, so it cannot be split into a lookup and a part for the device."""
 
     def build(self, input_shape):
         self.scale = self.add_weight(shape=(), initializer="ones", name="scale")

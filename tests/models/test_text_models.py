@@ -24,7 +24,7 @@ def vectorization(**arguments):
 
 
 def after():
-    """The layers that learn."""
+    """Returns the layers that learn."""
     keras.utils.set_random_seed(5)
     return [
         layers.Embedding(6, 3),
@@ -100,7 +100,7 @@ def test_batches_of_data_sets_and_generators(make, texts, targets):
     model = make(vectorization())
     model.compile("sgd", "mse")
     found = model.fit(dataset, validation_data=dataset, epochs=3, verbose=0).history["loss"]
-    # The same steps; sums over an epoch may be in another program.
+    # The same steps run, but sums over an epoch may run in another program.
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     outputs = model.predict(dataset.map(lambda x, y: x), verbose=0)
     np.testing.assert_allclose(outputs, model.predict(texts, verbose=0), rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Shapes of results of functions of KerasTensors with unknown sizes: those that Keras infers."""
+"""Functions of KerasTensors with unknown sizes infer the shapes that Keras infers."""
 
 import itertools
 import warnings
@@ -28,7 +28,7 @@ SHAPES = [
 
 
 def inferred(module, function, *shapes):
-    """The shape, or None where there is an error."""
+    """Returns the inferred shape, or None where there is an error."""
     try:
         return tuple(function(module.ops, *map(module.KerasTensor, shapes)).shape)
     except ValueError:
@@ -97,7 +97,7 @@ def test_associative_scan_in_a_model(rng):
     for step in values.astype("float64").swapaxes(0, 1):
         state = state / (1 + np.exp(-step)) + step
         expected.append(state)
-    # Three roundings for each of five steps of numbers of about one.
+    # There are three roundings in each of five steps of numbers near one.
     np.testing.assert_allclose(found, np.stack(expected, 1), rtol=2e-6, atol=2e-6)
 
 

@@ -1,4 +1,4 @@
-"""Weights to a file and back; files that are wrong, cut off or hostile."""
+"""Weights in files: writing, reading, and files that are wrong, cut off or hostile."""
 
 import json
 import struct
@@ -29,7 +29,8 @@ def test_round_trip_across_names_and_devices(tmp_path, device):
     path = tmp_path / "w.weights.safetensors"
     with keras.device(device):
         model, other = make(), make()
-    model.layers[4](np.ones((2, 2), "float32"), training=True)  # moves the generator's counter
+    # This call advances the generator's counter.
+    model.layers[4](np.ones((2, 2), "float32"), training=True)
     model.save_weights(path)
     other.load_weights(path)
     for a, b in zip(model.variables, other.variables, strict=True):
@@ -117,7 +118,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def damaged(data, rng):
-    """Ways for a file to be wrong."""
+    """Yields damaged files."""
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
     body = data[8 + length :]

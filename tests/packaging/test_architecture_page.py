@@ -1,4 +1,4 @@
-"""The table of docs/architecture.md names folders and files that are there."""
+"""The table of docs/architecture.md names folders and files that exist."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ ROWS = [
 
 
 def places(cell):
-    """The paths of a row; one without a folder lies where the one before it does."""
+    """Returns the paths of a row; a name without a folder is beside the one before it."""
     found, folder = [], CHECKOUT
     for name in re.findall(r"`([^`]+)`", cell):
         path = CHECKOUT / name
@@ -43,7 +43,7 @@ def test_the_table_is_found():
 
 
 def test_every_part_of_the_package_has_a_row():
-    """Each folder of kerascnn, and each module beside them."""
+    """Every folder of kerascnn, and every module beside them, has a row."""
     named = {path.resolve() for row in ROWS for path in places(row[0])}
     package = CHECKOUT / "kerascnn"
     parts = [path.parent for path in package.glob("*/__init__.py")]

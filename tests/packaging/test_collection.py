@@ -1,4 +1,4 @@
-"""`python -m pytest` runs every file of tests."""
+"""`python -m pytest` runs every test file."""
 
 import subprocess
 import sys
@@ -6,10 +6,10 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
-# The folders that settings of pytest leave out, each with what runs its tests.
+# pytest's settings leave out these folders; the value names what runs their tests.
 LEFT_OUT = {CHECKOUT / "tests" / "gpu": "run_on_gpu.sh"}
 
-# Writes the files that pytest comes upon instead of importing them.
+# This program lists the files that pytest collects, without importing them.
 LISTING = """
 import sys
 import pytest
@@ -29,11 +29,12 @@ sys.exit(pytest.main(options, plugins=[Listing()]))
 
 
 def test_no_file_of_tests_is_left_out():
-    """A name among `norecursedirs` leaves out every folder of that name, as `core` once did."""
+    """A name in `norecursedirs` leaves out every folder of that name, as `core` once did."""
     done = subprocess.run(
         [sys.executable, "-c", LISTING], cwd=CHECKOUT, capture_output=True, text=True, timeout=120
     )
-    assert done.returncode == 5, done.stdout + done.stderr  # 5: no test was collected
+    # pytest returns 5 where no test was collected.
+    assert done.returncode == 5, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     found = {Path(line.removeprefix("file: ")) for line in lines if line.startswith("file: ")}
     files = set((CHECKOUT / "tests").rglob("test_*.py"))

@@ -1,4 +1,4 @@
-"""The package as installed: what it holds, what it needs, what importing it costs."""
+"""The installed package: what it contains, what it needs, what an import costs."""
 
 import importlib.metadata
 import os
@@ -80,7 +80,7 @@ def test_import_brings_no_framework(tmp_path):
 
 @pytest.mark.skipif(shutil.which("readelf") is None, reason="readelf is not installed")
 def test_libraries_look_only_where_something_can_be():
-    """A build folder that is gone by now would mean that the package is not self-contained."""
+    """The package must not depend on a build folder, which may be gone."""
     libraries = sorted(PACKAGE.glob("*.so"))
     assert len(libraries) >= 2
     for library in libraries:

@@ -1,4 +1,4 @@
-"""Who may use whom: includes between the core's folders, and how the package calls ops."""
+"""Which part may use which: includes between the core's folders, and calls of ops."""
 
 import re
 from pathlib import Path
@@ -10,13 +10,13 @@ CORE = CHECKOUT / "core"
 SOURCES = sorted(path for path in CORE.rglob("*") if path.suffix in {".h", ".cpp", ".cu", ".cuh"})
 MODULES = sorted((CHECKOUT / "kerascnn").rglob("*.py"))
 
-# From the bottom to the top, as docs/architecture.md says. A file includes its own row and those
-# above it in this list.
+# The rows go from the bottom to the top, as in docs/architecture.md. A file includes only its own
+# row and rows earlier in this list.
 ROWS = [
     ["base"],
     ["memory", "ops"],
     ["profile"],
-    ["backend"],  # the interface, and what both devices share
+    ["backend"],  # This folder has the interface, and what both devices share.
     ["tensor"],
     ["graph", "eager"],
     ["backend/cpu", "backend/cuda"],
@@ -24,31 +24,31 @@ ROWS = [
 ]
 ROW_OF = {folder: i for i, row in enumerate(ROWS) for folder in row}
 
-# (file, what it includes): each goes the other way for a reason.
+# Each pair (file, what it includes) goes against the rule for a reason.
 EXCEPTIONS = {
-    # Memory is given by a device, and memory of a foreign owner waits for it.
+    # A device allocates memory, and memory with a foreign owner waits for the device.
     ("memory/storage.cpp", "backend/backend.h"),
-    # A copy between two layouts on a GPU is the op that makes a tensor contiguous.
+    # On a GPU, a copy between two layouts is the op that makes a tensor contiguous.
     ("tensor/strided_copy.cpp", "eager/eager.h"),
-    # A region's source text is written from the region.
+    # A region is the input for its source text.
     ("backend/regions/region_code.h", "graph/region.h"),
-    # How many threads this process may use.
+    # These need to know how many threads the process may use.
     ("backend/compile_queue.cpp", "backend/cpu/parallel.h"),
     ("backend/workers.cpp", "backend/cpu/parallel.h"),
-    # The CPU's backend is part of the library; the one for CUDA is opened.
+    # The CPU backend is part of the library, while the CUDA backend is opened at run time.
     ("backend/registry.cpp", "backend/cpu/cpu_backend.h"),
 }
 
 
 def folder_of(path):
-    """The layer of core/<path>: its folder, or a backend's own folder."""
+    """Returns the layer of core/<path>: its folder, or the folder of its backend."""
     parts = path.split("/")
     deep = "/".join(parts[:2])
     return deep if deep in ROW_OF else parts[0]
 
 
 def wrong_includes(files):
-    """(file, included) pairs that go up; `files` are pairs of a path below core/ and its text."""
+    """Returns the (file, included) pairs that go up; `files` has (path below core/, text)."""
     wrong = set()
     for path, text in files:
         for included in re.findall(r'^#include "core/([^"]+)"', text, re.MULTILINE):
@@ -73,7 +73,7 @@ def test_the_exceptions_are_needed():
 
 
 def test_ops_know_neither_graphs_nor_eager_calls():
-    """Not even by a forward declaration: gradient rules go through GradientContext."""
+    """A forward declaration is not allowed either: gradient rules go through GradientContext."""
     for path, text in core_files():
         if path.startswith("ops/"):
             assert not re.search(

@@ -1,4 +1,4 @@
-"""pyproject.toml and README.md, which people read and copy from, say what is true."""
+"""pyproject.toml and README.md, which people read and copy from, are correct."""
 
 import gzip
 import re
@@ -52,7 +52,7 @@ def write_idx(path, array):
 
 
 def test_the_readme_example_runs(tmp_path, monkeypatch):
-    """As written, on MNIST's file format with few random images."""
+    """The example runs as written, on a few random images in MNIST's file format."""
     (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     rng = np.random.default_rng(0)
     for part, count in (("train", 300), ("t10k", 70)):
@@ -85,7 +85,7 @@ PAGES = [
 
 
 def anchors(page):
-    """The places of a page that links can lead to, named as GitHub names headings."""
+    """Returns the anchors of a page that links can name, formed as GitHub forms them."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
     return {

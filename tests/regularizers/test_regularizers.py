@@ -1,4 +1,4 @@
-"""Regularizers against Keras, by themselves and as part of the loss."""
+"""Regularizers equal Keras' alone and as part of the loss."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_values_and_configurations_are_those_of_keras(configuration, seed):
     theirs = getattr(other.regularizers, name)(**arguments)
     x = np.random.default_rng(seed).normal(size=(5, 7)).astype("float32")
     expected = float(theirs(other.ops.convert_to_tensor(x)))
-    # Sums of up to 49 rounded terms.
+    # A penalty sums up to 49 rounded terms.
     assert float(own(x)) == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert own.get_config() == theirs.get_config()
     assert regularizers.serialize(own) == other.regularizers.serialize(theirs)
@@ -69,7 +69,8 @@ def test_wrong_arguments(make, part):
 
 def network(module):
     image = module.Input((6, 6, 2))
-    # Ones where |w| is penalized: at 0 rounding would choose the sign of its gradient.
+    # Weights with a penalty of |w| start at 1: at 0, rounding would choose the sign of the
+    # gradient.
     x = module.layers.Conv2D(
         3,
         3,
@@ -103,13 +104,13 @@ def test_penalties_are_part_of_the_loss(device):
     theirs.set_weights(own.get_weights())
     results = []
     for module, model in ((keras, own), (other, theirs)):
-        # At 0.05 training diverges from one draw of the weights in some thousands.
+        # At 0.05, training diverges for one in some thousand draws of the weights.
         model.compile(module.optimizers.SGD(0.01), "mse", metrics=["mae"])
         before = model.evaluate(x, y, batch_size=16, verbose=0)
-        # The last batch is smaller: activity counts per sample.
+        # The last batch is smaller, since activity penalties are divided by the number of samples.
         history = model.fit(x, y, batch_size=16, epochs=3, shuffle=False, verbose=0)
         results.append((before, history.history["loss"], history.history["mae"]))
-    # Nine steps through convolution and batch statistics in float32.
+    # There are nine float32 steps through convolution and batch statistics.
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4)
     own(x[:8]), theirs(x[:8])
@@ -128,7 +129,7 @@ def test_losses_can_be_read_after_fit():
     model.compile("sgd", "mse")
     model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
     kernel = model.get_weights()[0]
-    # What depends on a batch ended with it.
+    # Penalties that depended on a batch ended with it.
     assert [float(loss) for loss in model.losses] == pytest.approx([0.01 * np.sum(kernel**2)])
     model(np.ones((4, 3), "float32"))
     assert len(model.losses) == 2

@@ -1,7 +1,7 @@
-"""Models that files are exchanged of: each function makes one in Keras (`k`) or in kerascnn.
+"""Models for the exchange of files: each function makes one in Keras (`k`) or in kerascnn.
 
-To add one, write a function that takes the package and returns a compiled model, under `@model`
-with the shapes of its inputs, what its targets are, and the layers that it needs.
+To add one, write a function that takes the package and returns a compiled model. Decorate it with
+`@model`, which takes the shapes of its inputs, what its targets are, and the layers it needs.
 """
 
 import functools
@@ -13,9 +13,9 @@ import numpy as np
 class Architecture(NamedTuple):
     name: str
     make: Any
-    inputs: Any  # a shape, or a list or dictionary of them
-    classes: Any  # a number of classes, a tuple for a shape of numbers, or a dictionary
-    needs: tuple[str, ...]  # layers without which it is skipped
+    inputs: Any  # This is a shape, or a list or dictionary of shapes.
+    classes: Any  # This is a number of classes, a tuple (the shape of numbers), or a dictionary.
+    needs: tuple[str, ...]  # The model is skipped if one of these layers is missing.
 
 
 ALL: list[Architecture] = []
@@ -31,7 +31,7 @@ def model(inputs, classes=3, needs=()):
 
 
 def data(architecture, rng, samples=12):
-    """Inputs and targets."""
+    """Draws inputs and targets."""
 
     def of(structure, draw):
         if isinstance(structure, dict):
@@ -445,7 +445,7 @@ def several_optimizers(k):
 
 @functools.cache
 def custom(k):
-    """Classes of one's own, registered in the package that they are made with."""
+    """Returns custom classes, registered in the package that makes them."""
 
     @k.saving.register_keras_serializable("exchange")
     class Scale(k.layers.Layer):

@@ -1,4 +1,4 @@
-"""Files that layers keep beside their weights, in archives and folders; weights in many files."""
+"""Files that layers keep besides their weights, in archives and folders, and sharded weights."""
 
 import json
 import os
@@ -18,7 +18,7 @@ PACKAGES = {"from_keras": (keras, kerascnn), "to_keras": (kerascnn, keras)}
 
 
 def asset_layer(k):
-    """The class in Keras (`k`) or here; its words are an asset, its state and its build its own."""
+    """Returns a class for Keras (`k`) or kerascnn with an asset, its own state and build config."""
 
     class Words(k.layers.Layer):
         def __init__(self, words=None, **kwargs):
@@ -133,7 +133,7 @@ def test_assets_that_unpack_to_far_more(archive):
 
 
 def test_links_in_archives_become_files(archive, tmp_path):
-    """A member that is marked as a link holds the text that it would lead to, no more."""
+    """A member marked as a link becomes a file with the text of the link, and nothing more."""
     path, objects = archive
     secret = tmp_path / "secret"
     secret.write_text("secret")

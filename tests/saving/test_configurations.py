@@ -1,4 +1,4 @@
-"""Configurations are Keras' own, word for word; copies, JSON and objects of one's own."""
+"""Configurations equal Keras' word for word; copies, JSON and custom objects."""
 
 import json
 
@@ -19,13 +19,16 @@ pytestmark = [
 COPIED = ("resnet", "siamese", "nested", "two_outputs", "functions_in_the_graph", "own_layers")
 
 
-# What Keras notes and kerascnn does not, since it means nothing here: shapes for layers that have
-# nothing to build; masks; and of EinsumDense a size that follows from the equation is known here.
+# For these layers Keras writes a build shape and kerascnn does not, since they build nothing.
 WITHOUT_BUILD_CONFIG = ("Resizing", "CenterCrop", "AdaptiveAveragePooling2D")
 
 
 def comparable(part):
-    """JSON, with the place that Keras on PyTorch gives its optimizers as on other backends."""
+    """Removes what may differ from Keras.
+
+    kerascnn writes no empty masks, and knows a size of EinsumDense's output that Keras does not.
+    Keras on PyTorch gives its optimizers another module than on other backends.
+    """
     if isinstance(part, dict):
         part = {key: comparable(value) for key, value in part.items()}
         if part.get("class_name") in WITHOUT_BUILD_CONFIG:
@@ -43,7 +46,7 @@ def comparable(part):
 @pytest.mark.parametrize("architecture", architectures(), ids=lambda a: a.name)
 def test_configurations_are_those_of_keras(architecture):
     texts = []
-    keras.src.utils.naming.reset_uids()  # automatic names from the start
+    keras.src.utils.naming.reset_uids()  # Generated names start from the beginning.
     kerascnn.naming.reset()
     for package in (keras, kerascnn):
         texts.append(architecture.make(package).to_json())
@@ -74,7 +77,7 @@ def test_json_and_clones(name, rng):
 
 
 def test_training_of_each_call_decides_in_models_of_files(tmp_path):
-    """Keras notes training=False for layers whose default that is; it must not stick."""
+    """Keras writes training=False for layers with that default; files must not make it stick."""
     x = np.ones((64, 8), "float32")
     for package in (keras, kerascnn):
         inputs = package.Input((8,))
@@ -82,7 +85,8 @@ def test_training_of_each_call_decides_in_models_of_files(tmp_path):
         package.Model(inputs, package.layers.Dropout(0.5)(norm)).save(tmp_path / "m.keras")
         model = models.load_model(tmp_path / "m.keras")
         dropped = float((model(x, training=True).numpy() == 0).mean())
-        assert 0.3 < dropped < 0.7  # of 512, 0.5 within nine standard deviations
+        # The expected share of 512 elements is 0.5; the bounds are nine standard deviations away.
+        assert 0.3 < dropped < 0.7
         assert not (model(x, training=False).numpy() == 0).any()
         assert not model.get_layer("frozen").moving_mean.numpy().any()
 
@@ -208,7 +212,7 @@ def test_functions_and_registered_names_as_in_keras():
 
 
 def test_unknown_classes_are_a_type_error_too():
-    """Keras raises TypeError for them; kerascnn a ValueError that is one as well."""
+    """Keras raises a TypeError; kerascnn raises a ValueError that is also a TypeError."""
 
     class Mine(layers.Layer):
         pass

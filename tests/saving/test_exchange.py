@@ -1,4 +1,4 @@
-"""Files of Keras here, and files from here in Keras: predictions and training go on the same."""
+"""Each library reads the other's files, predicts the same and continues training the same."""
 
 import numpy as np
 import pytest
@@ -9,21 +9,23 @@ from .architectures import ALL, custom, data
 
 keras = pytest.importorskip("keras")
 
-# Keras' own: arrays of PyTorch in NumPy 2, and hints about `build` that its examples need as well.
+# Keras gives these warnings: for arrays of PyTorch in NumPy 2, and about `build`, also for its own
+# examples.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:`build\\(\\)` was called on layer:UserWarning"),
     pytest.mark.filterwarnings("ignore:Skipping nested container:UserWarning"),
 ]
 
-# Files of weights with the state of an optimizer; whole models all have it.
+# For these models, files of weights hold the state of an optimizer; files of whole models always
+# do.
 TRAINED_FOR_WEIGHTS = ("perceptron", "subclassed", "resnet", "scaled", "frozen")
 
 PACKAGES = {"from_keras": (keras, kerascnn), "to_keras": (kerascnn, keras)}
 
 
 def architectures():
-    """Those whose layers are there."""
+    """Returns the architectures whose layers kerascnn has."""
     custom(keras)
     custom(kerascnn)
     return [a for a in ALL if all(hasattr(kerascnn.layers, name) for name in a.needs)]
@@ -40,7 +42,7 @@ def leaves(structure):
 def assert_predict_the_same(one, other, x):
     pairs = zip(*(leaves(m.predict(x, verbose=0)) for m in (one, other)), strict=True)
     for a, b in pairs:
-        # The bar of the exchange: float32 in two orders of summation stays far below.
+        # Float32 sums in two orders stay far below this bound.
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
 
 
@@ -62,7 +64,8 @@ def test_a_trained_model_goes_on(architecture, direction, tmp_path, rng):
     want, got = losses(model, x, y), losses(other, x, y)
     assert want.keys() == got.keys()
     for name in want:
-        # Four steps of float32 training; a lost slot or count of steps shows in the third digit.
+        # There are four float32 steps of training. A lost slot or step count shows in the third
+        # digit.
         np.testing.assert_allclose(got[name], want[name], rtol=2e-4, err_msg=name)
 
 
@@ -89,8 +92,8 @@ def test_weights_alone(architecture, direction, tmp_path, rng):
     assert counts[0] == counts[1]
 
 
-# Keras cannot write the first (two of its weights have one name), and makes no weights when it
-# reads the second, whose class is one's own.
+# Keras cannot write the first model, in which two weights have the same name. It makes no weights
+# when it reads the second, whose class is custom.
 NOT_IN_H5 = {"from_keras": ("functions_in_the_graph", "subclassed"), "to_keras": ("subclassed",)}
 
 
@@ -106,7 +109,7 @@ def test_models_and_weights_in_h5(architecture, direction, tmp_path, rng):
     losses(model, x, y, 1)
     path = tmp_path / "model.h5"
     model.save(path)
-    # Keras on PyTorch builds optimizers of such models without their variables: it cannot go on.
+    # Keras on PyTorch builds the optimizers of such models without variables, so it cannot go on.
     other = reader.saving.load_model(path, compile=reader is kerascnn)
     assert_predict_the_same(model, other, x)
     third = architecture.make(reader)
@@ -134,7 +137,8 @@ def test_shards_and_folders(direction, tmp_path, rng):
     model, other = make(writer), make(reader)
     for m in (model, other):
         m.train_on_batch(x, y)
-    limit = 1500 / 1024**3  # the largest array has 1344 bytes; an object's are in several files
+    # The largest array has 1344 bytes, so one object's arrays are in several files.
+    limit = 1500 / 1024**3
     model.save_weights(tmp_path / "m.weights.json", max_shard_size=limit)
     assert len(list(tmp_path.glob("m_*.weights.h5"))) > 3
     other.load_weights(tmp_path / "m.weights.json")
@@ -152,7 +156,7 @@ def test_shards_and_folders(direction, tmp_path, rng):
 @pytest.mark.parametrize("direction", PACKAGES)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "mixed_bfloat16"])
 def test_short_floats_bit_by_bit(dtype, direction, tmp_path):
-    """Predictions are rounded in other places in half precision; weights are the same bits."""
+    """Half-precision predictions round in other places; the weights have the same bits."""
 
     def make(k):
         return k.Sequential([k.Input((5,)), k.layers.Dense(4, "relu", dtype=dtype)])

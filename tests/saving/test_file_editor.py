@@ -1,4 +1,4 @@
-"""KerasFileEditor: what a file holds, shown, compared and changed."""
+"""KerasFileEditor shows, compares and changes the contents of a file."""
 
 import zipfile
 
@@ -57,7 +57,7 @@ def test_comparisons(saved, capsys):
 
 
 def test_changes_and_the_model_they_are_for(saved, tmp_path, rng):
-    """A layer more, one less and one of another name: weights for another model."""
+    """An added, a removed and a renamed layer make the weights of another model."""
     model, path = saved
     editor = KerasFileEditor(path)
     kernel, bias = rng.random((2, 6), dtype="float32"), rng.random(6, dtype="float32")

@@ -1,4 +1,4 @@
-"""Which files, how they are written, and what they hold; callbacks that save."""
+"""Which files are written and how, what they contain, and callbacks that save."""
 
 import copy
 import os
@@ -89,7 +89,7 @@ def test_names_of_files(tmp_path):
             saving.load_model(tmp_path / name)
         with pytest.raises(ValueError, match=r"\.weights\.h5"):
             model.load_weights(tmp_path / name)
-    for error in (ValueError, FileNotFoundError):  # Keras raises the one or the other
+    for error in (ValueError, FileNotFoundError):  # Keras raises one of these two errors.
         with pytest.raises(error, match="not found"):
             saving.load_model(tmp_path / "none.keras")
         with pytest.raises(error, match="not found"):
@@ -206,7 +206,7 @@ def test_models_are_pickled_and_copied(duplicate, rng):
     expected = model.predict(x, verbose=0)
     np.testing.assert_array_equal(other.predict(x, verbose=0), expected)
     assert other.layers[-1].name == "last" and other.optimizer is not model.optimizer
-    # Each goes on by itself, the optimizer from where it was.
+    # Each model trains on by itself, with the optimizer in its last state.
     keys = {"verbose": 0, "shuffle": False}
     first = other.fit(x, y, **keys).history
     np.testing.assert_array_equal(model.predict(x, verbose=0), expected)

@@ -1,4 +1,4 @@
-"""Files that are damaged, or made to do harm: a clear error, and nothing else happens."""
+"""A damaged or malicious file gives a clear error and has no other effect."""
 
 import json
 import random
@@ -200,12 +200,12 @@ def test_what_is_no_hdf5(tmp_path, content):
     path = tmp_path / "w.weights.h5"
     path.write_bytes(content)
     assert_refused(make(), path, "no HDF5 file")
-    with pytest.raises(OSError):  # what Keras raises, caught by scripts
+    with pytest.raises(OSError):  # Keras raises OSError, which scripts catch.
         make().load_weights(path)
 
 
 def test_flipped_and_missing_bytes_never_crash_or_half_load(weights, archive, tmp_path):
-    """Each damage gives a ValueError, or (in the middle of an array) other numbers."""
+    """Damage gives a ValueError or, in the middle of an array, other numbers."""
     seed = random.randrange(1 << 30)
     rng = random.Random(seed)
     model = make()
@@ -236,7 +236,7 @@ def test_flipped_and_missing_bytes_never_crash_or_half_load(weights, archive, tm
 
 
 def rewrite(archive, path, **members):
-    """The archive with other members; None leaves one out."""
+    """Copies the archive with some members replaced; None removes one."""
     names = {"config": "config.json", "weights": "model.weights.h5", "metadata": "metadata.json"}
     with zipfile.ZipFile(archive) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
         for key, name in names.items():
@@ -288,7 +288,8 @@ def test_archives_that_unpack_to_far_more(archive, tmp_path):
 
 def test_members_that_lie_about_their_size(archive, tmp_path):
     content = bytearray(archive.read_bytes())
-    place = content.rindex(b"model.weights.h5") - 46  # its entry in the central directory
+    # This is the entry of the file in the central directory.
+    place = content.rindex(b"model.weights.h5") - 46
     assert content[place : place + 4] == b"PK\x01\x02"
     content[place + 24 : place + 28] = struct.pack("<I", 0xFFFFFFF0)
     archive.write_bytes(content)
@@ -381,7 +382,7 @@ def test_configurations_that_are_no_json(archive, tmp_path, text):
 
 
 def test_registered_objects_do_not_come_by_path(archive, tmp_path):
-    """A class of the user's own is found by the name it was registered under only."""
+    """A user's class is only found by the name under which it was registered."""
     path = changed(archive, tmp_path / "m.keras", _layer(__name__, "make", {}))
     with pytest.raises(ValueError, match="register_keras_serializable"):
         saving.load_model(path)

@@ -1,4 +1,4 @@
-"""HDF5 files in the form of Keras 2, written here as its versions wrote them."""
+"""HDF5 files in the format of Keras 2, which the tests write as its versions did."""
 
 import contextlib
 import json
@@ -126,7 +126,7 @@ def test_a_stack_whose_first_layer_knows_the_shape(is_list, tmp_path, rng):
     assert model.input_shape == (None, 5, 4, 2)
     assert not model.compiled
     x = rng.normal(size=(6, 5, 4, 2)).astype("float32")
-    # In NumPy, in float64: a depthwise correlation, the normalization, a product, a softmax.
+    # The reference is float64 NumPy: a depthwise correlation, normalization, a product, a softmax.
     windows = np.lib.stride_tricks.sliding_window_view(x.astype("float64"), (3, 3), (1, 2))
     y = np.einsum("nhwcij,ijc->nhwc", windows, kernel[..., 0])
     gamma, beta, mean, variance = statistics.values()
@@ -134,12 +134,12 @@ def test_a_stack_whose_first_layer_knows_the_shape(is_list, tmp_path, rng):
     kernel, bias = weights["scores"].values()
     y = np.exp(y.reshape(6, -1) @ kernel + bias)
     want = y / y.sum(-1, keepdims=True)
-    # Float32 with sums of a dozen terms, after a softmax.
+    # The results are float32 sums of a dozen terms, after a softmax.
     np.testing.assert_allclose(model.predict(x, verbose=0), want, atol=1e-5)
 
 
 def graph(rng):
-    """A model that calls another twice, with calls in the lists of Keras 2, and its weights."""
+    """Returns a model that calls another one twice, in the format of Keras 2, and its weights."""
     inner = {
         "name": "twin",
         "layers": [
@@ -237,7 +237,7 @@ def test_how_it_was_trained(tmp_path, rng):
     path = write(tmp_path / "m.h5", *stack(rng), training, {"SGD/iter:0": np.int64(7)})
     model = saving.load_model(path)
     assert model.loss.get_config()["from_logits"] is True
-    # Float32 arithmetic, one rounding for each operation.
+    # Each float32 operation rounds once.
     assert float(model.optimizer.learning_rate) == pytest.approx(0.5 / (1 + 0.25 * 7), rel=1e-6)
     assert int(model.optimizer.iterations.numpy()) == 7
     logs = model.evaluate(np.ones((3, 2), "float32"), np.arange(3), verbose=0, return_dict=True)
@@ -282,7 +282,7 @@ def test_weights_in_their_order_and_by_name(tmp_path, rng):
     for layer in model.layers:
         for want, got in zip(weights[layer.name].values(), layer.get_weights(), strict=True):
             np.testing.assert_array_equal(got, want)
-    # Other layers, of which one is in the file.
+    # This model has other layers, one of which is in the file.
     second = layers.Dense(3, name="second")
     other = keras.Sequential([keras.Input((4,)), second, layers.Dense(9, name="head")])
     head = other.layers[1].get_weights()

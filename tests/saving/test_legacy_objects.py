@@ -16,7 +16,7 @@ def twice(x):
 
 
 def holders(module):
-    """A class of one's own for that library which holds an object of its own and a function."""
+    """Returns two custom classes; one holds an object of the other and a function."""
 
     class Scale:
         def __init__(self, factor=1.0):
@@ -65,7 +65,7 @@ def test_objects_in_objects_come_back_as_in_keras(place):
 
 
 def test_what_reading_does_to_a_configuration():
-    """It stays as it is, and can be read again."""
+    """Reading leaves the configuration unchanged, so that it can be read again."""
     Scale, Holder = holders(kerascnn)
     entry = saving.serialize_keras_object(Holder(Scale(0.25), twice))
     before = repr(entry)
@@ -79,7 +79,7 @@ def test_objects_of_the_library_are_written_as_in_keras(name):
     here = saving.serialize_keras_object(getattr(kerascnn.regularizers, name)())
     there = keras.legacy.saving.serialize_keras_object(getattr(keras.regularizers, name)())
     assert here["class_name"] == there["class_name"] and set(here["config"]) == set(there["config"])
-    # As Keras writes it, kerascnn reads it.
+    # kerascnn reads what Keras writes.
     made = saving.deserialize_keras_object(there, vars(kerascnn.regularizers))
     assert type(made) is getattr(kerascnn.regularizers, name)
 
@@ -121,7 +121,7 @@ def test_names_and_plain_values(module):
 
 
 def test_names_of_module_objects():
-    """Keras 3.15 fails here, for it looks in a dictionary that it no longer has."""
+    """Keras 3.15 fails here, since it looks in a dictionary that it no longer has."""
     known = {"twice": twice, "Dense": kerascnn.layers.Flatten}
     assert saving.deserialize_keras_object("twice", known) is twice
     assert type(saving.deserialize_keras_object("Dense", known)) is kerascnn.layers.Flatten

@@ -1,4 +1,4 @@
-"""States, dropout, masks, cells of one's own, errors: what recurrent layers do beside numbers."""
+"""What recurrent layers do besides numbers: states, dropout, masks, custom cells, errors."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_a_stateful_layer_goes_on_where_it_was(name, device, rng):
         stateful.build((3, 4, 2))
         whole = getattr(layers, name)(4, return_sequences=True)
         whole.build(x.shape)
-        whole.set_weights(stateful.get_weights())  # the states are no weights
+        whole.set_weights(stateful.get_weights())  # The states do not count as weights.
         assert len(stateful.weights) == len(whole.weights) == 3
         expected = whole(x).numpy()
         for _ in range(2):
@@ -41,7 +41,7 @@ def test_a_stateful_layer_goes_on_where_it_was(name, device, rng):
 
 @pytest.mark.parametrize("run_eagerly", [False, True])
 def test_stateful_training_is_that_of_keras(run_eagerly, rng):
-    """Batches of one sequence after another: states go from batch to batch, also in `fit`."""
+    """The batches are parts of longer sequences: states go from batch to batch, also in `fit`."""
     x = rng.normal(size=(12, 5, 3)).astype("float32")
     y = rng.normal(size=(12, 2)).astype("float32")
 
@@ -66,17 +66,17 @@ def test_stateful_training_is_that_of_keras(run_eagerly, rng):
         histories.append(fitted.history["loss"])
         predicted = model.predict(x[:4], batch_size=4, verbose=0)
         again = model.predict(x[:4], batch_size=4, verbose=0)
-        assert np.abs(predicted - again).max() > 1e-6  # the states went on
+        assert np.abs(predicted - again).max() > 1e-6  # The states have changed in between.
         for layer in model.layers[:2]:
             layer.reset_state()
         histories[-1] = histories[-1] + predicted.ravel().tolist()
-    # Nine steps of float32 training.
+    # The tolerance covers nine float32 steps of training.
     np.testing.assert_allclose(histories[0], histories[1], rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_of_a_stateful_layer_at_once(name, device, rng):
-    """They see the states that the call began with, which its end overwrites."""
+    """The gradients see the states from the start of the call, which its end overwrites."""
     x = rng.normal(size=(3, 4, 2)).astype("float32")
     with kerascnn.device(device):
         stateful = getattr(layers, name)(5, stateful=True)
@@ -110,7 +110,7 @@ def test_errors_of_stateful_layers():
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_dropout_has_one_mask_for_all_steps(name, implementation, compiled, device):
-    """With only the input kernel at work, equal inputs give equal gates in all steps."""
+    """Only the input kernel is not zero, so equal inputs give equal gates in all steps."""
     kwargs = {} if name == "SimpleRNN" else {"implementation": implementation}
     with kerascnn.device(device):
         layer = getattr(layers, name)(
@@ -130,13 +130,13 @@ def test_dropout_has_one_mask_for_all_steps(name, implementation, compiled, devi
         np.testing.assert_allclose(
             change[:, 1:-1] ** 2, change[:, :-2] * change[:, 2:], rtol=1e-4, atol=1e-6
         )
-    assert np.abs(first - second).max() > 1e-3  # other masks in each call
+    assert np.abs(first - second).max() > 1e-3  # Each call draws another mask.
     assert np.abs(first - plain).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recurrent_dropout_keeps_what_is_expected(name, device):
-    """A state of which each element is dropped with probability p and else divided by 1 - p."""
+    """Elements of a state are dropped with probability p; the others are divided by 1 - p."""
     with kerascnn.device(device):
         cell = getattr(layers, f"{name}Cell")(2000, recurrent_dropout=0.25, dropout=0.5, seed=3)
         state = ops.ones((1, 2000))
@@ -147,7 +147,7 @@ def test_recurrent_dropout_keeps_what_is_expected(name, device):
         for mask in masks:
             values, counts = np.unique(mask.numpy(), return_counts=True)
             np.testing.assert_allclose(values, [0, 4 / 3], rtol=1e-6)
-            # Six standard deviations of 2000 draws.
+            # The bound is six standard deviations of 2000 draws.
             assert abs(counts[0] / 2000 - 0.25) < 6 * np.sqrt(0.25 * 0.75 / 2000)
         assert cell.get_recurrent_dropout_mask(state) is not None
         same = cell.get_recurrent_dropout_mask(state)
@@ -161,7 +161,7 @@ def test_recurrent_dropout_keeps_what_is_expected(name, device):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_loop_of_ones_own_is_the_layer_with_the_same_masks(name, device, rng):
-    """The cell, called step by step in training, uses its masks until they are reset."""
+    """A cell that is called step by step in training keeps its masks until they are reset."""
     with kerascnn.device(device):
         x = ops.convert_to_tensor(rng.normal(size=(3, 6, 4)).astype("float32"))
 
@@ -213,7 +213,7 @@ def test_dropout_in_stacked_cells(compiled, device):
 def own_cell(k):
     @k.saving.register_keras_serializable("recurrent_tests")
     class Cell(k.layers.Layer):
-        """Two states of different sizes, and an output of a third."""
+        """Has two states of different sizes, and an output of a third size."""
 
         def __init__(self, units, **kwargs):
             super().__init__(**kwargs)
@@ -276,7 +276,7 @@ def test_a_cell_that_is_no_layer(rng):
 
         def call(self, inputs, states):
             total = states[0] + inputs
-            return total, total  # one state needs no list
+            return total, total  # A single state needs no list.
 
     x = rng.normal(size=(2, 5, 3)).astype("float32")
     outputs, state = layers.RNN(Sum(), return_sequences=True, return_state=True)(x)
@@ -315,7 +315,7 @@ def encoder_decoder(k):
 
 
 def test_states_from_layer_to_layer(rng):
-    """An encoder's states begin its decoder; sequences have any length, different ones in turn."""
+    """An encoder's states start its decoder; sequences of several lengths come in turn."""
     here, there = encoder_decoder(kerascnn), encoder_decoder(keras)
     assert [tuple(x.shape) for x in here.outputs] == [(None, None, 4), (None, 5)]
     there.set_weights(here.get_weights())
@@ -331,7 +331,8 @@ def test_states_from_layer_to_layer(rng):
         for a, b in zip(here.predict(x, verbose=0), there.predict(x, verbose=0), strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=2e-5)
         losses = [m.train_on_batch(x, y) for m in (here, there)]
-        # Adam divides by roots of tiny squares: a step of 0.01 may differ in its fourth digit.
+        # Adam divides by the roots of tiny squares, so a step of 0.01 may differ in its fourth
+        # digit.
         np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
     config = here.get_config()
     again = kerascnn.Model.from_config(config)
@@ -342,7 +343,7 @@ def test_states_from_layer_to_layer(rng):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_half_precision(name, rng):
-    """Computed in float16 from float32 weights; outputs and states are float16."""
+    """A layer computes in float16 from float32 weights; outputs and states are float16."""
     x = rng.uniform(-1, 1, (3, 5, 4)).astype("float32")
     layer = getattr(layers, name)(6, return_state=True, dtype="mixed_float16")
     outputs = layer(x)
@@ -351,7 +352,7 @@ def test_half_precision(name, rng):
     wide = getattr(layers, name)(6, return_state=True)
     wide.build(x.shape)
     wide.set_weights(layer.get_weights())
-    # Five steps, each a sum of ten numbers below 1 rounded at 5e-4.
+    # There are five steps, each a sum of ten numbers below 1 rounded at 5e-4.
     assert_close(numpy(outputs), numpy(wide(x)), 2e-2)
     symbolic = getattr(layers, name)(6, dtype="mixed_float16")(kerascnn.Input((None, 4)))
     assert symbolic.dtype == "float16"
@@ -413,7 +414,7 @@ def test_errors():
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_the_loop_is_one_node_however_long_it_is(masked, dropout):
-    """The graph of a long sequence has as many nodes as that of a short one; `unroll` has more."""
+    """A long sequence has as many nodes in the graph as a short one, but `unroll` has more."""
     from kerascnn.tracing import Trace
 
     def nodes(steps, **arguments):

@@ -1,4 +1,4 @@
-"""Bidirectional against Keras' own: modes, states, masks, a backward layer of one's own."""
+"""Bidirectional gives what Keras' layer gives: modes, states, masks, another backward layer."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Convolutional LSTMs against Keras' own: arguments, masks, states, gradients, training."""
+"""Convolutional LSTMs have Keras' arguments, masks, states and gradients, and train alike."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from .test_against_keras import make_mask
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
-# Float32: sums of up to a hundred products, handed on by up to four steps and back.
+# Sums of up to a hundred float32 products are carried on by up to four steps and back.
 TOLERANCE = 5e-5
 
 
@@ -98,7 +98,7 @@ def test_descriptions(rank):
 
 
 def test_a_few_steps_of_training(rng):
-    """Two layers over moving images, one backwards, in `fit`, with the losses of Keras."""
+    """Two layers, one of them backwards, train on moving images with Keras' losses."""
     x = rng.random((16, 4, 8, 7, 2)).astype("float32")
     y = rng.integers(0, 3, 16)
 
@@ -121,7 +121,7 @@ def test_a_few_steps_of_training(rng):
         m.fit(x, y, batch_size=4, epochs=3, shuffle=False, verbose=0).history["loss"]
         for m in (here, there)
     ]
-    # Twelve steps of float32 training.
+    # The tolerance covers twelve float32 steps of training.
     np.testing.assert_allclose(*losses, rtol=1e-4)
     np.testing.assert_allclose(
         here.predict(x, verbose=0), there.predict(x, verbose=0), rtol=0, atol=1e-4
@@ -130,7 +130,7 @@ def test_a_few_steps_of_training(rng):
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_dropout_has_one_mask_for_all_steps(compiled, device):
-    """Without a recurrent kernel and with open gates, equal images add up the same each time."""
+    """Without a recurrent kernel and with all gates 1, equal images add the same in each step."""
     with kerascnn.device(device):
         layer = kerascnn.layers.ConvLSTM2D(
             3,
@@ -145,8 +145,9 @@ def test_dropout_has_one_mask_for_all_steps(compiled, device):
         x = kerascnn.ops.ones((2, 3, 4, 4, 2))
         layer.build(x.shape)
         kernel, recurrent, _ = layer.get_weights()
-        kernel[..., [*range(3), *range(9, 12), *range(3, 6)]] = 0  # all gates but the candidate
-        bias = np.repeat(np.array([1, 1, 0, 1], "float32"), 3)  # are 1
+        # The kernels of all gates but the candidate are 0,
+        kernel[..., [*range(3), *range(9, 12), *range(3, 6)]] = 0
+        bias = np.repeat(np.array([1, 1, 0, 1], "float32"), 3)  # and their biases are 1.
         layer.set_weights([kernel, np.zeros_like(recurrent), bias])
         call = kerascnn.jit(layer) if compiled else layer
         y = call(x, training=True).numpy()

@@ -12,12 +12,12 @@ from kerascnn.tracing import Trace
 from .running import as_list, assert_close, run_compiled, run_eagerly
 from .test_against_keras import make_mask
 
-# Sums of a dozen products, handed on by nine steps and back.
+# Sums of a dozen products are carried on by nine steps and back.
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 
 
 def ops_in(layer, x, training=False, masked=False, **arguments):
-    """The names of the ops in a trace of the layer's call."""
+    """Returns the names of the ops in a trace of the layer's call."""
     with Trace("cpu", scratch=True) as trace:
         if masked:
             arguments["mask"] = trace.graph.input("mask", list(x.shape[:2]), "bool")
@@ -93,7 +93,7 @@ def test_which_route_is_taken():
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])
 @pytest.mark.parametrize("sequences", [False, True])
 def test_masks_cost_no_pass_where_states_begin_with_zeros(name, sequences):
-    """What a masked step shows before any has counted is the first state, zeros as a rule."""
+    """Steps masked from the start show the first state; only one other than zeros needs an op."""
     x = np.ones((2, 3, 4), "float32")
     layer = getattr(layers, name)(5, return_sequences=sequences)
     layer.build(x.shape)
@@ -104,20 +104,20 @@ def test_masks_cost_no_pass_where_states_begin_with_zeros(name, sequences):
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])
 def test_masks_of_other_kinds(name, device, rng):
-    """Numbers, and masks with an axis for the features, mean what booleans (n, steps) mean."""
+    """Masks of numbers, or with an axis for the features, mean what booleans (n, steps) mean."""
     x = rng.normal(size=(3, 5, 2)).astype("float32")
     mask = rng.random((3, 5)) < 0.5
     with kerascnn.device(device):
         layer = getattr(layers, name)(4, return_sequences=True)
         expected = layer(x, mask=mask).numpy()
         for other in (mask.astype("int32"), mask[..., None]):
-            # Float32: the loop adds in another order.
+            # The loop adds float32 in another order.
             assert_close([layer(x, mask=other).numpy()], [expected], TOLERANCE["float32"])
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])
 def test_dropout_of_inputs_is_the_same_on_both_routes(name, device):
-    """Of the same seed, as the masks are drawn before the kernel is applied."""
+    """The same seed gives the same masks, since they are drawn before the kernel is applied."""
     with kerascnn.device(device):
         x = ops.ones((3, 5, 8))
         results = []
@@ -144,5 +144,5 @@ def test_half_precision_on_both_routes(name, device, rng):
         both[1].set_weights(both[0].get_weights())
         results = [[layer(x).numpy()] for layer in both]
     assert results[0][0].dtype == results[1][0].dtype == np.float16
-    # Six steps, each with sums of ten numbers below 1 that are rounded at 5e-4.
+    # There are six steps, each with sums of ten numbers below 1 that are rounded at 5e-4.
     assert_close(*results, 2e-2)

@@ -1,4 +1,4 @@
-"""Forward results in float64 beside the formulas in NumPy; Keras on PyTorch has float32 there."""
+"""Forward results in float64 equal the formulas in NumPy; Keras on PyTorch computes in float32."""
 
 import functools
 
@@ -54,12 +54,12 @@ def test_outputs_and_states(case, masked, backwards, zero_masked, device, rng):
     for actual, wanted in zip(
         [outputs, last_output, *after], [expected, expected_last, *expected_after], strict=True
     ):
-        # Sums of ten products, nine steps one after another: far below a wrong term.
+        # Sums of ten products over nine steps round far below the effect of a wrong term.
         np.testing.assert_allclose(actual, wanted, rtol=0, atol=1e-13)
 
 
 def test_recurrence_of_nested_inputs_and_states(device, rng):
-    """The loop itself: a pair of sequences, a dictionary of states, outputs of their own kind."""
+    """The loop takes a pair of sequences and a dictionary of states, and gives nested outputs."""
     from kerascnn import ops
     from kerascnn.ops.recurrence import rnn
 

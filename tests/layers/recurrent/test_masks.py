@@ -28,7 +28,7 @@ def numbers(k):
 
 
 def states(k):
-    """The encoder's last states are those of the last word; the decoder has words of its own."""
+    """The encoder ends at the last word of a sentence; the decoder has its own words and mask."""
     source, target = k.Input((None,), dtype="int32"), k.Input((None,), dtype="int32")
     embedding = k.layers.Embedding(11, 4, mask_zero=True)
     _, *states = k.layers.LSTM(3, return_state=True)(embedding(source))
@@ -37,7 +37,7 @@ def states(k):
 
 
 def sentences(rng, lengths, steps):
-    """Words from 1 on, then zeros."""
+    """Returns words, numbered from 1, with zeros behind them."""
     x = rng.integers(1, 11, (len(lengths), steps)).astype("int32")
     return np.where(np.arange(steps) < np.array(lengths)[:, None], x, 0)
 
@@ -57,9 +57,9 @@ def test_models_of_masked_sequences(make, rng):
     a, b = (model.predict(x, verbose=0) for model in (here, there))
     np.testing.assert_allclose(a, b, rtol=0, atol=2e-6)
     losses = [[float(m.train_on_batch(x, y)) for _ in range(4)] for m in (here, there)]
-    # Four steps of float32 training.
+    # The tolerance covers four float32 steps of training.
     np.testing.assert_allclose(*losses, rtol=2e-5)
-    if make is not states:  # what follows a sequence has no effect
+    if make is not states:  # What follows a sequence has no effect.
         longer = np.concatenate([x, np.zeros_like(x)], 1)
         np.testing.assert_allclose(
             here.predict(longer, verbose=0), here.predict(x, verbose=0), rtol=0, atol=1e-6

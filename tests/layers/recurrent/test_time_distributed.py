@@ -1,4 +1,4 @@
-"""TimeDistributed with masks, and around layers that go through sequences themselves."""
+"""TimeDistributed with masks, and around recurrent layers."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_masks_go_to_the_layer_step_by_step(compiled, device, rng):
-    """Sentences of documents: (documents, sentences, words, features), a mask of words."""
+    """The inputs are documents (documents, sentences, words, features) with a mask of words."""
     x = rng.uniform(-1, 1, (2, 3, 5, 4)).astype("float32")
     mask = rng.random((2, 3, 5)) < 0.6
     with kerascnn.device(device):
@@ -28,7 +28,7 @@ def test_masks_go_to_the_layer_step_by_step(compiled, device, rng):
         call = kerascnn.jit(lambda x, m: here(x, mask=m)) if compiled else here
         actual = call(x, mask) if compiled else call(x, mask=mask)
     expected = there(x, mask=keras.ops.convert_to_tensor(mask))
-    # Five steps of sums of ten products in float32.
+    # A result has five steps of sums of ten float32 products.
     assert_close([actual.numpy()], [expected.detach().numpy()], 2e-6)
     unmasked = here(x).numpy()
     assert np.abs(unmasked - actual.numpy()).max() > 1e-3
@@ -49,7 +49,7 @@ def test_a_mask_of_other_steps_is_an_error(rng):
 
 
 class Halved(layers.Layer):
-    """No class of the library's: nobody knows whether it looks along the batch."""
+    """A layer that the library does not know, so that it might use the whole batch at once."""
 
     def call(self, x, mask=None):
         if mask is not None:
@@ -58,7 +58,7 @@ class Halved(layers.Layer):
 
 
 def pair(make, shape):
-    """The layer that `make` gives around here and in Keras, with the same weights."""
+    """Builds the layer that `make` gives here and in Keras, with the same weights."""
     here, there = make(kerascnn.layers, kerascnn), make(keras.layers, keras)
     here.build(shape)
     there.build(shape)
@@ -86,7 +86,7 @@ MAKERS = {
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", MAKERS)
 def test_steps_are_those_of_keras(name, training, device, rng):
-    """Results, statistics after the call, and the gradient by the input of what is compiled."""
+    """Compares results, statistics after the call, and the compiled gradient by the input."""
     x = rng.uniform(-1, 1, (3, 4, 5, 2)).astype("float32")
     with kerascnn.device(device):
         here, there = pair(MAKERS[name], x.shape)
@@ -107,7 +107,7 @@ def test_steps_are_those_of_keras(name, training, device, rng):
     y = there(x_there, training=training)
     y.sin().sum().backward()
     expected = [y.detach().numpy(), x_there.grad.numpy(), *there.get_weights()]
-    # Means of some ten numbers in float32, divided by deviations of some tenths.
+    # Means of about ten float32 numbers are divided by deviations of a few tenths.
     assert_close(at_once, expected, 2e-5)
     assert_close(compiled, expected, 2e-5)
 
@@ -132,7 +132,7 @@ def test_dropout_differs_from_step_to_step(device):
 
 
 def test_penalties_of_all_steps_count(device, rng):
-    """Those of layers in a model in it, which is what Keras calls, and of `add_loss`."""
+    """Penalties of layers in an inner model count for all steps, and so does `add_loss`."""
     x = rng.uniform(-1, 1, (3, 4, 2)).astype("float32")
 
     def make(layers, keras):

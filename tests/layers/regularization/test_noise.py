@@ -1,4 +1,4 @@
-"""Layers of noise: how much, which, and when it repeats; nothing outside of training."""
+"""Layers of noise: its size, its distribution and when it repeats; none outside training."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ MAKES = {
 
 
 def run(layer, x, device):
-    """What passes in one training step of a program, and the next one."""
+    """Returns the outputs of two training steps of one program."""
     with Trace(device) as trace:
         value = trace.graph.input("x", list(x.shape), "float32")
         y = layer(value, training=True)
@@ -66,7 +66,7 @@ def test_seeds_repeat_and_steps_do_not(name, device):
         assert layer.weights == []
 
 
-# Bounds are six standard deviations of a mean, or of a standard deviation, of so many draws.
+# A bound is six standard deviations of the mean, or of the standard deviation, of the draws.
 @pytest.mark.parametrize("name", ["GaussianNoise", "GaussianDropout"])
 def test_mean_and_spread_of_normal_noise(name, device):
     make, shape = MAKES[name]
@@ -84,7 +84,7 @@ def test_alpha_dropout_keeps_mean_and_variance(device, rng):
         y = run(layers.AlphaDropout(0.3), x, device)[0]
     assert abs(y.mean()) < 6 / 256
     assert abs(y.std() - 1) < 0.03
-    # What was dropped has one value: selu's lowest one, after the affine function.
+    # Dropped values are selu's lowest value after the affine function.
     lowest = -1.6732632423543772 * 1.0507009873554805
     factor = (0.7 * (1 + 0.3 * lowest**2)) ** -0.5
     dropped = np.isclose(y, factor * lowest - factor * lowest * 0.3, atol=1e-6)

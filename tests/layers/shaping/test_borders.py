@@ -1,4 +1,4 @@
-"""Padding, cropping, enlarging, permuting and repeating against Keras' own."""
+"""Padding, cropping, upsampling, permuting and repeating layers give what Keras' layers give."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ NAMES += ["Permute", "RepeatVector"]
 
 @st.composite
 def configurations(draw, name):
-    """Arguments, and the shape of an input."""
+    """Draws arguments and the shape of an input."""
     if name == "Permute":
         rank = draw(st.integers(1, 4))
         sizes = [draw(st.integers(1, 4)) for _ in range(rank)]
@@ -80,7 +80,7 @@ def test_descriptions_are_those_of_keras(name):
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
 @pytest.mark.parametrize("method", ["lanczos3", "lanczos5"])
 def test_interpolations_that_only_other_backends_of_keras_have(method, data_format, device):
-    """Against the windowed sinc in NumPy: Keras on PyTorch refuses these."""
+    """The windowed sinc in NumPy is the reference: Keras on PyTorch refuses these methods."""
     image = np.random.default_rng(0).standard_normal((2, 7, 6, 3))
     radius = int(method[-1])
 

@@ -1,4 +1,4 @@
-"""Layers of several inputs against Keras' own."""
+"""Layers of several inputs give what Keras' layers give."""
 
 import numpy as np
 import pytest
@@ -22,11 +22,12 @@ NARROW = ["Maximum", "Minimum", "Dot"]
 
 @st.composite
 def configurations(draw, name):
-    """Arguments, and the shapes of some inputs."""
+    """Draws arguments and the shapes of some inputs."""
     sizes = st.integers(1, 4)
     if name == "Dot":
         normalize = draw(st.booleans())
-        # A vector of one element has length 1 whatever it was, so that its gradient is rounding.
+        # A vector of one element always has length 1 after normalization, so its gradient is only
+        # rounding.
         shared = draw(st.integers(3, 5) if normalize else sizes)
         ranks = [draw(st.integers(2, 4)) for _ in range(2)]
         shapes = [[2, *(draw(sizes) for _ in range(rank - 1))] for rank in ranks]
@@ -59,7 +60,8 @@ def test_values_are_those_of_keras(name, device):
         seed=st.integers(0, 2**16),
     )
     def check(configuration, dtype, seed):
-        # The gradient of a length of 1 is what is left of two terms where vectors are nearly alike.
+        # With nearly parallel vectors, two terms of the gradient of a normalized vector almost
+        # cancel.
         tolerance = 2e-3 if configuration[0].get("normalize") else None
         check_layer(name, *configuration, dtype, seed, device, tolerance)
 

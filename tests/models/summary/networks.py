@@ -1,8 +1,8 @@
-"""Models of all forms, made by Keras or kerascnn, for tables and plots."""
+"""Models of all kinds, made by Keras or kerascnn, for tables and plots."""
 
 
 def restart_names(k):
-    """Both libraries number the names that they make from the start."""
+    """Makes the library number its generated names from the start again."""
     if k.__name__ == "keras":
         from keras.src.utils.naming import reset_uids
 

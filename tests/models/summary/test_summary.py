@@ -90,7 +90,7 @@ def test_the_optimizer_counts_once_it_is_built(monkeypatch):
         assert "Optimizer" not in text_of(model)
         model.fit(np.zeros((2, 6)), np.zeros((2, 2)), verbose=0)
         texts.append(text_of(model).splitlines())
-    # Keras counts the optimizer's steps in 4 bytes, kerascnn in 8.
+    # Keras counts the optimizer's steps with 4 bytes, and kerascnn with 8.
     for ours, theirs in zip(*texts, strict=True):
         assert ours.partition("(")[0] == theirs.partition("(")[0]
     assert "Optimizer params: 78" in texts[0][-1]
