@@ -1,4 +1,4 @@
-"""A function of kerascnn and its like of Keras: values and gradients, at once and compiled."""
+"""Compares a function of kerascnn with Keras': values and gradients, at once and compiled."""
 
 import os
 import zlib
@@ -13,19 +13,19 @@ from kerascnn.tracing import Trace
 keras = pytest.importorskip("keras")
 torch = pytest.importorskip("torch")
 
-# float32: what a few operations of this size round off. Tangents and powers near their poles, and
-# logarithms of sums, cancel some digits more.
+# A few float32 operations of this size round off so much. Tangents and powers near their poles, and
+# logarithms of sums, lose some more digits by cancellation.
 TOLERANCE = {"rtol": 2e-5, "atol": 2e-6}
 GRADIENT_TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def fresh_numbers(name):
-    """Random numbers of this run's seed for the cases of a module."""
+    """Returns a generator for the cases of a module, with the seed of this run."""
     return np.random.default_rng([int(os.environ["KERASCNN_TEST_SEED"]), zlib.crc32(name.encode())])
 
 
 def whole(function, *arrays):
-    """A case whose gradient is not compared: there is none, or it is one of a choice of equals."""
+    """Makes a case without gradients: there is none, or it may go to any of equal elements."""
     return function, arrays, False
 
 
@@ -72,7 +72,7 @@ def check(function, arrays, has_gradient, device, tolerance=None, gradient_toler
         program = _core.Program.compile(trace.graph, outputs, device, allow_tf32=False)
         program.run([_core.from_numpy(np.ascontiguousarray(x), device) for x in arrays])
         results = [np.array(t.numpy()) for t in program.outputs()]
-    # Fused loops may multiply and add in one rounding.
+    # Fused loops may multiply and add with one rounding.
     close(results[0], wanted_values, tolerance)
     if not has_gradient:
         return

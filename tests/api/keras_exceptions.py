@@ -1,7 +1,7 @@
-"""Names of Keras that are not here, or have other arguments, each with its reason.
+"""Names of Keras that kerascnn lacks or that take other arguments, each with its reason.
 
-`test_keras_names.py` fails for a name that is missing and not in this file, and for one in this
-file that is there after all.
+`test_keras_names.py` fails for a name that is missing and not in this file, and for a name in this
+file that kerascnn has.
 """
 
 # reason: {namespace: names}
@@ -27,7 +27,7 @@ _MISSING = {
     },
 }
 
-# Other arguments than in Keras: name: reason
+# These names take other arguments than in Keras. name: reason
 SIGNATURES = {
     f"datasets.{name}.load_data": "takes a `path`, since a data set may be there already"
     for name in ("cifar10", "cifar100", "fashion_mnist")

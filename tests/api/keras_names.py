@@ -1,4 +1,4 @@
-"""What Keras' namespaces hold, and how a name here compares with its like there."""
+"""Lists the names of Keras' namespaces, and finds each of them in kerascnn."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ NAMESPACES = (
 
 
 def namespace(package: str, name: str) -> ModuleType | None:
-    """The module of that name in Keras or kerascnn, or None."""
+    """Returns the module of that name in Keras or kerascnn, or None."""
     if not name:
         return importlib.import_module(package)
     try:
         return importlib.import_module(f"{package}.{name}")
     except ImportError:
-        # `keras.datasets.cifar10` and the like can be attributes rather than modules.
+        # Some namespaces, like `keras.datasets.cifar10`, are attributes rather than modules.
         part: Any = importlib.import_module(package)
         for piece in name.split("."):
             part = getattr(part, piece, None)
@@ -65,7 +65,7 @@ def namespace(package: str, name: str) -> ModuleType | None:
 
 
 def names_in(package: str) -> dict[str, Any]:
-    """Every public class and function of Keras' namespaces, as {"layers.Dense": the class, ...}."""
+    """Returns every public class and function of Keras as {"layers.Dense": the class, ...}."""
     found = {}
     for name in NAMESPACES:
         module = namespace(package, name)
@@ -77,20 +77,20 @@ def names_in(package: str) -> dict[str, Any]:
 
 
 def here(name: str) -> Any:
-    """The object of that name in kerascnn, or None."""
+    """Returns the object of that name in kerascnn, or None."""
     where, _, public = name.rpartition(".")
     return getattr(namespace("kerascnn", where), public, None)
 
 
 def arguments(function: Any) -> list[tuple[str, str, Any]]:
-    """(name, kind, default) of each argument."""
+    """Returns (name, kind, default) of each argument."""
     is_class = inspect.isclass(function)
     parameters = list(
         inspect.signature(function.__init__ if is_class else function).parameters.values()
     )
     return [
         (
-            # Nobody can use the names of *args and **kwargs.
+            # A call cannot use the names of *args and **kwargs.
             "" if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) else p.name,
             p.kind.name,
             "(none)" if p.default is p.empty else _plain(p.default),
@@ -100,7 +100,7 @@ def arguments(function: Any) -> list[tuple[str, str, Any]]:
 
 
 def _plain(default: Any) -> Any:
-    """Defaults that are functions or classes are compared by name, and 1 is not 1.0 or True."""
+    """Compares functions and classes as defaults by name, and tells 1 from 1.0 and True."""
     if inspect.isfunction(default) or inspect.isclass(default):
         return default.__name__
     return f"{default!r}"

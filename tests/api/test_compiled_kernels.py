@@ -1,7 +1,7 @@
-"""Kernels that are compiled while a program runs: what is said of them, and what is kept of them.
+"""Kernels that are compiled while a program runs: what users are told, and what is kept on disk.
 
-Those that need NVRTC are skipped without it, and need no GPU. The files, the threads and what
-becomes of them in a fork are tested in tests/core, with a compiler of the test's own.
+Tests that need NVRTC are skipped without it; they need no GPU. The tests in tests/core cover files,
+threads and forks, with a compiler of their own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run_python(code, home, **environment):
 
 
 def compile_in_process(home, numbers, **environment):
-    """For each number what compiling gave: (state, bytes of code, is it from disk)."""
+    """Returns for each number what compiling gave: (state, bytes of code, is it from disk)."""
     code = f"""if True:
         import json
         from kerascnn import _core
@@ -63,7 +63,7 @@ def test_show_versions_names_the_compiler_and_the_folder(tmp_path):
     shown = shown_versions(home)
     assert f"kept in {folder}: 0 kernels, 0.0 of at most 256 MiB" in shown
     assert "not kept" not in shown
-    assert not home.exists()  # asking makes nothing
+    assert not home.exists()  # showing it creates no folder
     folder.mkdir(parents=True)
     (folder / ("ab" * 32 + ".kernel")).write_bytes(bytes(3 << 19))
     (folder / "another file").write_bytes(bytes(100))

@@ -1,4 +1,4 @@
-"""`ops.ctc_loss` and `ops.ctc_decode` against Keras, and what they refuse."""
+"""`ops.ctc_loss` and `ops.ctc_decode` are compared with Keras, and refuse bad arguments."""
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
-# PyTorch adds up to 40 logarithms of up to 100 in float32, each rounded to 4e-6, and exponentials
-# of that sum are its gradient.
+# PyTorch adds up to 40 logarithms of up to 100 in float32, each rounded to 4e-6. Its gradients are
+# exponentials of that sum.
 RTOL, ATOL = 1e-5, 1e-5
 GRADIENT_RTOL, GRADIENT_ATOL = 2e-3, 1e-4
 
 
 def sequences(rng):
-    """Random sizes; some samples have no labels, some no frames, some too few."""
+    """Draws sizes at random; some samples have no labels, some have no frames, and some too few."""
     samples, frames, classes, most = (int(rng.integers(low, 9)) for low in (1, 1, 2, 1))
     frames *= int(rng.integers(1, 6))
     blank = int(rng.integers(0, classes))
@@ -63,7 +63,7 @@ def test_losses_and_gradients_are_those_of_keras(draw, rng, device):
 
 
 def test_a_sample_with_too_few_frames_has_a_gradient_of_nan_as_in_keras(rng, device):
-    """Sequences above have them by chance; here one is sure."""
+    """Random sequences have such samples by chance; here there is one for sure."""
     output = rng.normal(size=(2, 4, 3)).astype("float32")
     arguments = [[1, 1], [1, 2]], [2, 2], [2, 3]
     gradient = gradient_of(
@@ -87,9 +87,9 @@ def test_dtypes_of_logits(dtype, result, rng, device):
         wide = ops.cast(x, "float64")
         expected = ops.ctc_loss(target, wide, target_length, output_length, blank)
     assert value.dtype == result
-    # What remains is the float32 result's rounding; on a GPU that of its float32 sums, 6e-8 of what
-    # was added up so far in each of some dozen steps, whose signs differ. Half precision in between
-    # would be off by 1e-3.
+    # Only the rounding of the float32 result remains. A GPU also rounds its float32 sums, by 6e-8
+    # of each of some dozen sums, with different signs. Half precision in between would cause an
+    # error of 1e-3.
     np.testing.assert_allclose(value.numpy(), expected.numpy(), 1e-5)
 
 
@@ -177,14 +177,18 @@ def decoded_by_keras(inputs, lengths, **arguments):
 
 
 def is_a_tie(own, theirs, inputs, lengths, rng, **arguments):
-    """Whether labels differ where rounding decides: between two labellings of one float32 score, or
-    where Keras, too, finds others as soon as the last bits of its inputs are others."""
+    """Whether labels differ because of rounding.
+
+    That is so if two labellings have the same float32 score, or if Keras finds other labels itself
+    when the last bits of its inputs change.
+    """
     differ = (own != theirs).any(axis=-1)  # (paths, samples)
     if "top_paths" in arguments:
-        # One path more, which the last may be equal to.
+        # One path more is needed, because the last one may be equal to it.
         more = {**arguments, "top_paths": arguments["top_paths"] + 1}
         scores = decoded_by_keras(inputs, lengths, **more)[1].T
-        equals = np.isclose(scores[:, None], scores, RTOL, ATOL).sum(axis=0)  # itself, too
+        # Each score equals itself.
+        equals = np.isclose(scores[:, None], scores, RTOL, ATOL).sum(axis=0)
         if (equals[:-1][differ] > 1).all():
             return True
     for _ in range(10):
@@ -195,7 +199,7 @@ def is_a_tie(own, theirs, inputs, lengths, rng, **arguments):
 
 
 def compare_decoded(inputs, lengths, device, rng, **arguments):
-    """Of two labellings whose scores differ by their rounding alone, either may be first."""
+    """If the scores of two labellings differ only by rounding, either may come first."""
     expected = decoded_by_keras(inputs, lengths, **arguments)
     with kerascnn.device(device):
         decoded = [np.array(x.numpy()) for x in ops.ctc_decode(inputs, lengths, **arguments)]
@@ -213,10 +217,11 @@ def compare_decoded(inputs, lengths, device, rng, **arguments):
 @pytest.mark.parametrize("scale", [2, 60], ids=["usual", "certain"])
 @pytest.mark.parametrize("draw", range(4))
 def test_decoding_is_that_of_keras(draw, scale, rng, device):
-    """Also where most classes are left a probability of 0 in float32."""
+    """Some inputs leave most classes a float32 probability of 0."""
     samples, frames, classes = (int(rng.integers(low, 8)) for low in (1, 1, 2))
     inputs = (scale * rng.normal(size=(samples, frames, classes))).astype("float32")
-    # Under exp(-80) probabilities have few bits in float32, so that many are equal: 0, all of them.
+    # Below exp(-80) float32 probabilities have few bits, so many would be equal. All of them become
+    # 0.
     unlikely = inputs.max(axis=-1, keepdims=True) - inputs > 80
     inputs[unlikely] -= 40
     lengths = rng.integers(0, frames + 1, samples).astype("int32")
@@ -231,7 +236,7 @@ def test_decoding_is_that_of_keras(draw, scale, rng, device):
             device,
             rng,
             strategy="beam_search",
-            # As many labellings as there are, or fewer.
+            # There are as many labellings as this, or fewer.
             beam_width=int(rng.integers(1, 12)),
             top_paths=int(rng.integers(1, 2 * classes)),
             mask_index=mask_index,
@@ -239,9 +244,9 @@ def test_decoding_is_that_of_keras(draw, scale, rng, device):
 
 
 def test_of_equal_classes_the_first_is_decoded(rng, device):
-    """In one frame. After more, which of two equal sums is larger is a matter of rounding."""
+    """There is only one frame: after more, rounding decides which of two equal sums is larger."""
     inputs = rng.integers(0, 3, (6, 1, 7)).astype("float32")
-    inputs[:, :, 2] = -1.0  # the blank is equal to none
+    inputs[:, :, 2] = -1.0  # the blank differs from all others
     for beam_width in (1, 3, 20):
         compare_decoded(
             inputs, np.ones(6, "int32"), device, rng, strategy="beam_search",
@@ -258,7 +263,7 @@ def test_decoding_takes_narrow_logits_and_integers(rng, device):
 
 
 def test_the_search_finds_what_the_loss_says(rng, device):
-    """With all labellings kept, the probability of one is exp(-loss), and all make 1."""
+    """When all labellings are kept, each has the probability exp(-loss), and they add up to 1."""
     logits = rng.normal(size=(1, 4, 3))
     with kerascnn.device(device):
         labels, scores = ops.ctc_decode(

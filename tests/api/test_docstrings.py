@@ -1,4 +1,4 @@
-"""The examples in the docstrings of ops and random run and print what they say."""
+"""The examples in the docstrings of ops and random have to run and print what they say."""
 
 import doctest
 import importlib

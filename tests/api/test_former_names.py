@@ -1,4 +1,4 @@
-"""What older versions of Keras had is answered with what does the same today."""
+"""Names of older versions of Keras lead to what does the same today."""
 
 import importlib
 import sys

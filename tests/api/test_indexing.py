@@ -1,4 +1,4 @@
-"""x[...] means what it means in NumPy, with masks and arrays, at once and in compiled functions."""
+"""x[...] means the same as in NumPy, with masks and arrays, at once and in compiled functions."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ SHAPE = (2, 3, 4, 5)
 
 
 def random_index(rng, length):
-    """One index along an axis, of any kind."""
+    """Draws one index of any kind for an axis."""
     kinds = [
         lambda: slice(None),
         lambda: slice(None, None, -1),
@@ -139,7 +139,7 @@ def test_wrong_indices(key, part):
 
 
 def test_take_refuses_masks():
-    """NumPy's `take` does; silently they would be 0 and 1."""
+    """NumPy's `take` accepts masks as the positions 0 and 1, which is rarely what is meant."""
     for mask in ([True, False], np.array([True]), ops.convert_to_tensor([True])):
         with pytest.raises(TypeError, match="boolean_mask"):
             ops.take(ops.arange(4), mask)

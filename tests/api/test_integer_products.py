@@ -50,7 +50,7 @@ def test_einsum(call, rng):
     equation, *shapes = call
     arrays = [bytes_of(rng, shape) for shape in shapes]
     if equation.count(",") == 2:
-        arrays = [x // 16 for x in arrays]  # so that the sums fit into 32 bits
+        arrays = [x // 16 for x in arrays]  # the sums have to fit into 32 bits
     y = ops.einsum(equation, *arrays)
     assert y.dtype == "int32"
     expected = np.einsum(equation, *(x.astype("int64") for x in arrays))
@@ -65,7 +65,7 @@ def test_other_integers_keep_their_dtype(rng):
 
 
 def test_sums_that_vectors_of_16_bits_would_not_hold():
-    """Pairs of products of the lowest numbers, which saturate where they are added in 16 bits."""
+    """Sums of two products of the lowest number saturate if they are formed in 16 bits."""
     a = np.full((3, 1000), -128, "int8")
     b = np.full((1000, 20), -128, "int8")
     assert (ops.matmul(a, b).numpy() == 128 * 128 * 1000).all()
@@ -81,7 +81,7 @@ def test_in_a_compiled_function(rng):
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "bool"])
 @pytest.mark.parametrize("given", ["float32", "bfloat16"])
 def test_casts_at_the_end_of_a_compiled_function(given, dtype, rng):
-    """They are what they are at once, whatever the numbers, and whoever else reads them."""
+    """The results are those of casts at once, for any numbers, even if other nodes read them."""
     x = (rng.standard_normal(1001) * 60).astype("float32")
     x[::97] = [np.nan, np.inf, -np.inf, 3e9, -3e9, 2.0**31, -129.0, 300.0, 1e20, -0.0, 255.5]
     x = ops.cast(x, given)
@@ -100,5 +100,6 @@ def test_casts_at_the_end_of_a_compiled_function(given, dtype, rng):
         for first, second in pairs:
             assert first.dtype == second.dtype
             wide = "int64" if "float" not in first.dtype else "float32"
-            arrays = [x.numpy().astype(wide) for x in (first, second)]  # NaN of bfloat16 too
+            # This also handles NaN in bfloat16.
+            arrays = [x.numpy().astype(wide) for x in (first, second)]
             np.testing.assert_array_equal(*arrays)

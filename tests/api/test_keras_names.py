@@ -1,4 +1,4 @@
-"""Every class and function of the installed Keras' namespaces is here, with Keras' arguments."""
+"""kerascnn has every class and function of the installed Keras, with the same arguments."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_an_exception_of_arguments_is_one(name):
     assert keras_names.arguments(here) != keras_names.arguments(there), (
         f"kerascnn.{name} has Keras' arguments: take it out of keras_exceptions.py"
     )
-    # More than Keras takes, nothing less: a call of Keras works.
+    # It may take more arguments than Keras, as long as every call of Keras works.
     optional = [a for a in keras_names.arguments(here) if a not in keras_names.arguments(there)]
     assert all(default != "(none)" for _, _, default in optional)
 
@@ -49,5 +49,5 @@ def test_the_namespaces_themselves():
     names = {n for n in keras_names.NAMESPACES if n and "." not in n}
     assert all(hasattr(keras, name) for name in names)
     assert all(hasattr(kerascnn, name) for name in names)
-    # As many as Keras 3.15 has, so that an empty listing does not pass for a full one.
+    # Keras 3.15 has this many, so an empty listing can't pass for a full one.
     assert len(THERE) > 900

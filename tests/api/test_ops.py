@@ -1,4 +1,4 @@
-"""`kerascnn.ops` as NumPy has them: values, dtypes, shapes, and what is refused."""
+"""`kerascnn.ops` compared with NumPy: values, dtypes, shapes, and what is refused."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from kerascnn.tracing import Trace
 A = np.arange(24, dtype="float32").reshape(2, 3, 4) - 7.5
 I = np.array([[3, -2, 5], [0, 1, -4]], "int32")  # noqa: E741
 
-# name, what to do here, the same in NumPy
+# name: the call in kerascnn, the same in NumPy
 CASES = {
     "add": (lambda o, a: o.add(a, 1), lambda a: a + 1),
     "floor_divide": (lambda o, a: o.floor_divide(a, 2.0), lambda a: a // 2),
@@ -97,7 +97,7 @@ def test_values_eager_and_recorded(name, device):
     for result in (eager, program.outputs()[0]):
         values = np.array(result.numpy())
         assert values.shape == expected.shape
-        # A few float32 roundings: sums of at most 24 numbers below 20.
+        # The results have a few float32 roundings, of sums of at most 24 numbers below 20.
         np.testing.assert_allclose(values, expected, rtol=2e-6, atol=2e-6)
 
 
@@ -204,7 +204,7 @@ def test_tensors_are_python_values(device):
 
 
 def test_results_stay_with_the_tensor_that_they_are_made_from(cuda_device):
-    """Whatever the default device is."""
+    """The default device makes no difference."""
     for here, default in (("cpu", cuda_device), (cuda_device, "cpu")):
         with keras.device(here):
             x, v = ops.ones((2,)), keras.Variable([1.0, 2.0])
@@ -233,7 +233,7 @@ def test_eager_and_variable(device):
         assert keras.Variable("ones", shape=(2,)).numpy().tolist() == [1.0, 1.0]
         assert keras.Variable(3).dtype == "int32"
         assert np.asarray(v).tolist() == [1.0, 1.5]
-        # What was assigned comes back, and keeps its value.
+        # The assignment returns the assigned value, which does not change later.
         assigned, sum_ = v.assign([4, 5]), v.assign_add(1.0)
         assert (assigned.dtype, assigned.numpy().tolist()) == ("float32", [4.0, 5.0])
         assert sum_.numpy().tolist() == [5.0, 6.0]

@@ -1,4 +1,4 @@
-"""Functions of `kerascnn.ops` against Keras': values, gradients, dtypes and shapes."""
+"""Functions of `kerascnn.ops` compared with Keras': values, gradients, dtypes and shapes."""
 
 import numpy as np
 import pytest
@@ -346,7 +346,7 @@ BINARY = [
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
 
 
-# bool or 16 bits: where Keras' symbolic dtype is not what its own functions return, or they fail.
+# For bool or 16 bits, Keras' symbolic dtype is not what its own functions return, or they fail.
 ODD = {
     ("negative", "bool"),
     ("reciprocal", "float16"),
@@ -358,8 +358,11 @@ ODD = {
 
 
 def is_same(here, there):
-    """64-bit types stay what they are, as with Keras on TensorFlow; its other backends make them
-    32-bit types in some functions."""
+    """Whether both dtypes are the same, up to 64 instead of 32 bits.
+
+    64-bit types stay, as with Keras on TensorFlow; its other backends make some of them 32-bit
+    types.
+    """
     return here == there or (here[:-2] == there[:-2] and {here[-2:], there[-2:]} == {"32", "64"})
 
 

@@ -9,7 +9,7 @@ from kerascnn.tracing import Trace
 
 
 def compiled(function, *arrays, device="cpu"):
-    """What a traced step computes."""
+    """Returns what a traced step computes."""
     with Trace(device) as trace:
         values = [trace.graph.input(f"x{i}", x.shape, x.dtype.name) for i, x in enumerate(arrays)]
         result = function(*values)
@@ -105,7 +105,7 @@ def test_scan_over_nested_tensors():
 
 
 def test_associative_scan_of_pairs():
-    def compose(first, second):  # of x -> a x + b
+    def compose(first, second):  # the pair (a, b) stands for x -> a x + b
         return first[0] * second[0], second[0] * first[1] + second[1]
 
     a, b = np.array([2.0, 3.0, 0.5, 1.0]), np.array([1.0, 0.0, 2.0, -1.0])

@@ -1,4 +1,4 @@
-"""Ops at the edges: no elements, few bits, sizes that are not known yet."""
+"""Ops in edge cases: no elements, few bits, sizes that are not known yet."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_histogram_of_nothing():
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8", "bool"])
 def test_extremes_of_nothing_are_errors(name, dtype):
     for shape, axis in EMPTY:
-        if axis == 1 and shape == (0, 3):  # no line, each of three elements
+        if axis == 1 and shape == (0, 3):  # there are no lines, but each would have three elements
             continue
         if not isinstance(axis, tuple) or name[:3] != "arg":
             with pytest.raises(ValueError, match=r"element|empty"):
@@ -68,7 +68,7 @@ def test_logaddexp2_keeps_the_digits_of_half_precision(dtype, other, rng):
     expected = np.logaddexp2(x.astype("float64"), ops.cast(y, "float64").numpy())
     received = ops.logaddexp2(x.astype(other), y)
     assert received.dtype == dtype
-    # One rounding to the result's digits; what goes before it is computed in float32.
+    # The result is rounded once to its dtype; what comes before is computed in float32.
     step = 2.0**-11 if dtype == "float16" else 2.0**-8
     np.testing.assert_allclose(ops.cast(received, "float64"), expected, rtol=1.01 * step, atol=1e-6)
 

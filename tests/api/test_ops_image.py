@@ -1,4 +1,4 @@
-"""Functions of `kerascnn.ops.image` against Keras': values, gradients, dtypes and errors."""
+"""Functions of `kerascnn.ops.image` compared with Keras': values, gradients, dtypes and errors."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from .comparing import as_numpy, check, close, fresh_numbers, keras, smooth, tor
 RNG = fresh_numbers(__name__)
 FORMATS = ("channels_last", "channels_first")
 
-# Sums of a few dozen products in float32, in another order.
+# These are sums of a few dozen float32 products, in another order.
 SUMS = {"rtol": 2e-5, "atol": 2e-5}
 
 
@@ -33,7 +33,7 @@ VOLUMES = images(2, 5, 6, 7, 2)
 
 
 def both(name, function, array, case=smooth):
-    """The case in both formats; the function also takes the format."""
+    """Makes the case in both data formats; `function` gets the format as its last argument."""
     return {
         f"{name} {f}": case(lambda o, x, f=f: function(o.image, x, f), in_format(array, f))
         for f in FORMATS
@@ -132,7 +132,7 @@ def test_values_and_gradients(name, device):
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("shape", [(2, 13, 17, 3), (14, 12, 1)])
 def test_ssim(shape, data_format, device):
-    """Variances are differences of squares: they keep some digits less."""
+    """Variances are differences of squares, so they lose some digits."""
     a = images(*shape)
     b = np.clip(a + RNG.normal(0, 0.1, shape), 0, 1).astype("float32")
     arrays = [in_format(x, data_format) for x in (a, b)]
@@ -143,7 +143,7 @@ def test_ssim(shape, data_format, device):
 
 
 def test_ssim_of_images_of_little_contrast(device):
-    """The definition in float64: variances of windows, of which float32 keeps most digits."""
+    """The reference is the definition in float64; float32 keeps most digits of variances."""
     a = 0.9 + 0.01 * images(1, 20, 19, 2)
     b = (a + RNG.normal(0, 0.002, a.shape)).astype("float32")
     bell = np.exp(-0.5 * ((np.arange(11) - 5) / 1.5) ** 2)
@@ -176,7 +176,7 @@ def test_ssim_of_eight_bits_and_of_itself(device):
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
 @pytest.mark.parametrize("data_format", FORMATS)
 def test_perspective_transform(interpolation, data_format, device):
-    """Positions come from a solved system in Keras, in float32: a pixel's border may be crossed."""
+    """Keras gets positions from a float32 system, so one may fall into the next pixel."""
     x = in_format(BATCH, data_format)
 
     def call(o, x, start, end):
@@ -193,7 +193,7 @@ def test_perspective_transform(interpolation, data_format, device):
 
 
 def test_perspective_transform_brings_the_points_where_they_should_be(device):
-    """The pixel at an end point is the one at its start point, also where points are shared."""
+    """The pixel at an end point is the one at its start point, also where both share points."""
     end = np.array([[1, 1], [0, 5], [7, 2], [8, 6]], "float32")
     with kerascnn.device(device):
         moved = ops.image.perspective_transform(BATCH, POINTS, end).numpy()
@@ -222,10 +222,11 @@ def test_dtypes_stay(name):
         lambda o, x: o.image.perspective_transform(x, POINTS, end),
     ):
         if "int" in name and function(ops, x).shape[-1] == 12:
-            continue  # PyTorch has no convolution of integers, which Keras makes patches by.
+            continue  # Keras extracts patches by convolution, and PyTorch has none of integers
         actual, wanted = function(ops, x), function(keras.ops, other)
         assert actual.dtype == name and wanted.dtype == getattr(torch, name)
-        # A unit in the last place of 200, or half a pixel rounded the other way.
+        # The difference may be a unit in the last place of 200, or half a pixel rounded the other
+        # way.
         unit = {"bfloat16": 1.0, "float16": 0.125, "float32": 1e-3}.get(name, 1.0)
         actual, wanted = ops.cast(actual, "float32").numpy(), wanted.float().numpy()
         assert (np.abs(actual - wanted) > unit).mean() < 0.01
@@ -240,7 +241,7 @@ def test_floating_dtypes(function, name):
     wanted = getattr(keras.ops.image, function)(other, data_format=FORMATS[0], **arguments)
     actual = getattr(ops.image, function)(x)
     assert actual.dtype == name
-    # Hues are quotients of differences of rounded numbers; six sectors and sums add to that.
+    # Hues are quotients of differences of rounded numbers; six sectors and sums add to the error.
     unit = {"float16": 2e-2, "bfloat16": 0.15, "float64": 1e-6}[name]
     close(ops.cast(actual, "float64").numpy(), wanted.double().numpy(), {"atol": unit})
 
@@ -255,7 +256,7 @@ def test_integers_are_blurred_and_rounded():
 
 
 def test_integers_are_scaled_and_rounded(device):
-    """Halves are rounded either way, where the last bits of the weights differ."""
+    """Ties are rounded either way where the last bits of the weights differ."""
     x = RNG.integers(0, 256, (9, 4)).astype("uint8")
     arguments = ((21, 4), [2.3], [0.4], (0,), "cubic")
     wanted = as_numpy(keras.ops.image.scale_and_translate(x, *arguments))
@@ -268,7 +269,7 @@ def test_integers_are_scaled_and_rounded(device):
 
 @pytest.mark.parametrize("size", [(3, 5), (4, 2), (1, 7)])
 def test_blur_with_a_window_that_is_no_square(size, device):
-    """Width first, as with JAX; padded as "same" does: NumPy sums it up."""
+    """The size has the width first, as with JAX, and padding is "same". NumPy computes the sums."""
     sigma = (1.5, 0.7)
     width, height = (
         np.exp(-0.5 * ((np.arange(n) - (n - 1) / 2) / s) ** 2)
@@ -291,7 +292,7 @@ def test_blur_with_a_window_that_is_no_square(size, device):
 
 @pytest.mark.parametrize("data_format", FORMATS)
 def test_elastic_transform(data_format, device):
-    """It is what Keras' blur and `map_coordinates` make of the same noise."""
+    """The result is what Keras' blur and `map_coordinates` compute from the same noise."""
     x = in_format(BATCH, data_format)
     with kerascnn.device(device):
         noise = kerascnn.random.normal((2, 7, 9, 2), 0.0, 1.5, seed=5).numpy()

@@ -1,4 +1,4 @@
-"""Decompositions of matrices against Keras' and NumPy's: at once, in compiled steps, gradients."""
+"""Decompositions of matrices compared with Keras' and NumPy's: at once, compiled, gradients."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def normal(*shape):
 
 
 def regular(*shape):
-    """Matrices whose smallest singular value is not small, so that few digits are lost."""
+    """Returns matrices whose smallest singular value is not small, so that few digits are lost."""
     u, _, v = np.linalg.svd(normal(*shape), full_matrices=False)
     values = RNG.uniform(0.8, 2.0, (*shape[:-2], 1, min(shape[-2:])))
     return np.ascontiguousarray((u * values) @ v).astype("float32")
@@ -33,7 +33,7 @@ def symmetrized(x):
 
 
 SQUARE, ONE, BATCH = regular(5, 5), regular(1, 1), regular(2, 3, 4, 4)
-# Without exchanged rows Gauss' elimination divides by 0 or by little.
+# Gauss' elimination has to exchange rows here, or it divides by 0 or by little.
 SHUFFLED = (np.eye(6)[[3, 0, 4, 5, 1, 2]] + 1e-4 * normal(6, 6)).astype("float32")
 TRIANGULAR = (np.tril(normal(2, 5, 5), -1) + 2 * np.eye(5)).astype("float32")
 
@@ -95,7 +95,7 @@ CASES = {
     },
 }  # fmt: skip
 
-# Condition numbers are below 7 here, and eliminations take a few dozen roundings.
+# Condition numbers are below 7 here, and eliminations have a few dozen roundings.
 TOLERANCE = {"rtol": 1e-4, "atol": 2e-5}
 GRADIENT_TOLERANCE = {"rtol": 1e-3, "atol": 2e-4}
 
@@ -107,7 +107,7 @@ def test_values_and_gradients(name, device):
 
 
 def test_float64_stays_exact(device):
-    """NumPy's float64 is the reference, for ops of the step too."""
+    """The reference is NumPy in float64, also for ops in a compiled step."""
     x = regular(7, 7).astype("float64")
     compiled = compile_one(lambda v: [ops.inv(v), *ops.qr(v)], x, device)
     np.testing.assert_allclose(compiled[0], np.linalg.inv(x), atol=1e-12)
@@ -126,7 +126,7 @@ def compile_one(function, x, device):
 
 
 def test_gradient_of_cholesky_by_differences():
-    """Of a sum with weights, in float64 along one direction that keeps the matrix symmetric."""
+    """The loss is a weighted sum in float64; the direction keeps the matrix symmetric."""
     x = definite(4, 4).astype("float64")
     weights, way = normal(4, 4).astype("float64"), normal(4, 4).astype("float64")
     way = way + way.T

@@ -18,7 +18,7 @@ SMALL = RNG.integers(-40, 41, (6, 5)).astype("int32")
 LARGE = RNG.integers(-(2**31), 2**31, (5, 7)).astype("int32")
 BYTES = RNG.integers(0, 256, (6, 5)).astype("uint8")
 LONG = RNG.integers(-(2**62), 2**62, (5, 7))
-# Neighbouring Fibonacci numbers take the most steps of Euclid's algorithm.
+# Neighbouring Fibonacci numbers need the most steps of Euclid's algorithm.
 SLOW = np.array([[1134903170, 7540113804746346429]])
 SLOWEST = np.array([[1836311903, 4660046610375530309]])
 WINDOWS = [
@@ -72,7 +72,7 @@ CASES = {
     "i0 of integers": whole(lambda o, x: o.i0(x), np.arange(-3, 12, dtype="int32")),
 }  # fmt: skip
 
-# exp(x) of float32 doubles an error of x near 8 three times.
+# For x near 8, exp multiplies the relative error of a float32 x by 8.
 TOLERANCE = {"rtol": 2e-6, "atol": 1e-6}
 
 
@@ -83,7 +83,7 @@ def test_values_and_gradients(name, device):
 
 
 def test_i0_over_the_whole_range():
-    """Against NumPy's in float64."""
+    """The reference is NumPy in float64."""
     x = np.concatenate([np.linspace(0, 20, 2001), np.geomspace(20, 700, 100)])
     np.testing.assert_allclose(ops.i0(-x).numpy(), np.i0(x), rtol=2e-14)
     half = ops.i0(ops.cast([0.5, 3.0], "bfloat16"))
@@ -141,7 +141,7 @@ def test_unique_keeps_each_nan():
 
 @pytest.mark.parametrize("name", ["float32", "float64", "float16", "bfloat16"])
 def test_nextafter(name):
-    """The next number of the dtype itself: nothing lies between."""
+    """The result is the next number of the dtype, and no number lies between."""
     x = ops.cast(np.array([1.0, -1.0, 0.0, 2.0, 5.0]), name)
     y = ops.cast(np.array([2.0, 3.0, 1.0, -7.0, 5.0]), name)
     after = ops.nextafter(x, y)
@@ -189,7 +189,7 @@ def test_in_steps_the_error_says_what_to_do_instead(name):
         value = trace.graph.input("x", [3], "float32")
         with pytest.raises(ValueError, match="pass what it gives to the step as an input"):
             HOST_ONLY[name](value)
-        # What is known is a constant.
+        # Known values become constants.
         assert HOST_ONLY[name](np.ones(3, "float32")).shape
     with pytest.raises(ValueError, match="functional models"):
         HOST_ONLY[name](kerascnn.Input((3,)))

@@ -1,4 +1,4 @@
-"""The package itself: what importing costs and touches, its names, its choice of a device."""
+"""The package itself: what importing costs and touches, its names, and its choice of a device."""
 
 import inspect
 import io
@@ -24,16 +24,17 @@ def run_python(code, **environment):
 
 
 def test_import_is_light():
-    """What importing runs beside kerascnn's own modules: counted, as time depends on the machine.
+    """Importing loads few modules beside kerascnn's own.
 
-    The time is measured by tests/benchmarks/import_time.py.
+    They are counted here, because time depends on the machine. tests/benchmarks/import_time.py
+    measures the time.
     """
     code = (
         "import sys, numpy; before = set(sys.modules); import kerascnn; "
         "print(*(name for name in set(sys.modules) - before if name[:8] != 'kerascnn'))"
     )
     result = run_python(code)
-    # Some forty of Python's own, most of them small; one framework would bring hundreds.
+    # Some forty are Python's own, most of them small; a framework would load hundreds.
     assert 0 < len(result.stdout.split()) < 60, result.stdout + result.stderr
 
 
@@ -61,7 +62,7 @@ def test_device_by_environment():
 
 
 def test_choices_in_the_program_come_before_the_environment():
-    """The environment asks for a GPU that no machine has: whoever asks it finds out."""
+    """The environment asks for a GPU that no machine has, so asking the environment would fail."""
     code = """if True:
         import kerascnn as keras
 
@@ -95,7 +96,7 @@ def test_devices_that_are_not_there_are_refused_and_change_nothing(choose):
 
 @pytest.mark.parametrize(("value", "allowed"), [("0", "False"), ("1", "True")])
 def test_tf32_by_environment(value, allowed):
-    """For programs and for ops that run at once."""
+    """The variable counts for programs and for ops that run at once."""
     code = "import kerascnn; print(kerascnn.config.tf32(), kerascnn._core.allow_tf32())"
     assert run_python(code, KERASCNN_TF32=value).stdout.split() == [allowed, allowed]
 
@@ -180,7 +181,7 @@ SAME_SIGNATURE = {
     "utils": "set_random_seed to_categorical",
     "config": "epsilon floatx image_data_format set_epsilon set_floatx set_image_data_format",
 }
-# Keyword arguments that Keras hands on or that belong to things that are left out by decision.
+# Keras passes these keyword arguments on, or they belong to features that we leave out.
 EXTRA_IN_KERAS = {"kwargs", "sparse", "ragged", "layout"}
 
 
@@ -189,7 +190,7 @@ EXTRA_IN_KERAS = {"kwargs", "sparse", "ragged", "layout"}
 )
 def test_signatures_are_those_of_keras(place, name):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what other packages warn of on import is not our concern
+        warnings.simplefilter("ignore")  # other packages may warn when they are imported
         keras = pytest.importorskip("keras")
     here = parameters(getattr(getattr(kerascnn, place), name))
     there = parameters(getattr(getattr(keras, place), name))
@@ -199,7 +200,7 @@ def test_signatures_are_those_of_keras(place, name):
 
 
 def parameters(function):
-    """Names and defaults, in their order."""
+    """Returns names and defaults in order."""
     if inspect.isclass(function):
         function = function.__init__
     found = inspect.signature(function).parameters.values()

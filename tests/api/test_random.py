@@ -1,4 +1,4 @@
-"""Random numbers and first values of weights: how they spread, and when they repeat."""
+"""Random numbers and first values of weights: how they are distributed, and when they repeat."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_uniform_and_normal_spread_as_they_should(device):
     root = np.sqrt(u.size)
     assert u.min() >= -1
     assert u.max() < 3
-    # Means and spreads of this many numbers lie within six standard errors.
+    # Means and spreads of so many numbers lie within six standard errors.
     assert abs(u.mean() - 1) < 6 * (4 / np.sqrt(12)) / root
     assert abs(n.mean() - 2) < 6 * 0.5 / root
     assert abs(n.std() - 0.5) < 6 * 0.5 / np.sqrt(2) / root
@@ -97,7 +97,7 @@ SCALED = {
 def test_scaled_initializers(name):
     kind, variance = SCALED[name]
     values = initializers.get(name)(SHAPE).numpy().astype("float64")
-    # The variance of n numbers is known to about sqrt(2 / n).
+    # The relative error of the variance of n numbers is about sqrt(2 / n).
     assert values.var() == pytest.approx(variance, rel=6 * np.sqrt(2 / values.size))
     limit = np.sqrt(3 * variance) if kind == "uniform" else 2 * np.sqrt(variance) / 0.8796
     assert 0.95 * limit < np.abs(values).max() <= limit
@@ -153,12 +153,12 @@ DISTRIBUTIONS = {
     "gamma": (lambda: random.gamma(SHAPE, 2.5, seed=2), 2.5, 2.5, 3 * 2.5**2 + 6 * 2.5),
     "gamma below 1": (lambda: random.gamma(SHAPE, 0.3, seed=2), 0.3, 0.3, 3 * 0.3**2 + 6 * 0.3),
     "beta": (lambda: random.beta(SHAPE, 2.0, 3.0, seed=2), 0.4, 0.04, 2.36 * 0.04**2),
-    # Parameters for which both gamma draws are too small for float32.
+    # With these parameters both gamma draws are too small for float32.
     "beta near 0": (
         lambda: random.beta(SHAPE, 0.01, 0.01, seed=2), 0.5, 0.25 / 1.02, 3 / (16 * 1.02 * 3.02),
     ),
     "binomial": (lambda: random.binomial(SHAPE, 10, 0.3, seed=2), 3.0, 2.1, 2.88 * 2.1**2),
-    # Integrals of the bell from -2 to 2.
+    # These are integrals of the normal distribution from -2 to 2.
     "truncated_normal": (
         lambda: random.truncated_normal(SHAPE, 1.0, 0.5, seed=2), 1.0, 0.193435, 0.088512,
     ),
@@ -172,13 +172,13 @@ def test_moments_of_distributions(name, device):
         drawn_mean, drawn_variance = moments_of(draw())
         np.testing.assert_array_equal(draw().numpy(), draw().numpy())
     count = np.prod(SHAPE)
-    # Within six standard errors.
+    # Both lie within six standard errors.
     assert abs(drawn_mean - mean) < 6 * np.sqrt(variance / count)
     assert abs(drawn_variance - variance) < 6 * np.sqrt((fourth - variance**2) / count)
 
 
 def test_beta_of_hardly_anything(device):
-    """All but 0 and 1 have no share left."""
+    """Only 0 and 1 have any probability left."""
     with keras.device(device):
         draws = random.beta((5000,), 1e-6, 1e-6, seed=2).numpy()
     assert np.minimum(draws, 1 - draws).max() < 0.01
@@ -221,7 +221,7 @@ def test_draws_of_alpha_tensors_and_16_bits():
 
 
 def test_draws_in_a_compiled_step(device):
-    """shuffle and gamma without Python, another result in each step."""
+    """shuffle and gamma run without Python and give another result in each step."""
     with keras.device(device):
         with Trace(device) as trace:
             outputs = [random.shuffle(np.arange(50)), random.gamma((50,), 1.5)]

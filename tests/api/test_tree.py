@@ -1,4 +1,4 @@
-"""keras.tree on random structures, against Keras' own."""
+"""keras.tree on random structures is compared with Keras' own."""
 
 import importlib
 from collections import OrderedDict, defaultdict, deque, namedtuple
@@ -10,7 +10,7 @@ from kerascnn import tree
 
 from .comparing import keras
 
-# On the PyTorch backend Keras has another tree, which sorts some dictionaries and others not.
+# On the PyTorch backend Keras has another implementation, which sorts only some dictionaries.
 REFERENCE = importlib.import_module(f"{keras.__name__}.src.tree.optree_impl")
 Point = namedtuple("Point", "x y")
 
@@ -43,13 +43,13 @@ def outcome(function, *arguments):
 
 
 def same(here, there):
-    """Equal, with dictionaries in any order but that of `OrderedDict`."""
+    """Checks equality; the order of keys counts only in `OrderedDict`."""
     assert here == there
     assert [*map(repr, tree.flatten(here))] == [*map(repr, tree.flatten(there))]
 
 
 def changed(structure, rng):
-    """Another structure that often is alike."""
+    """Returns another structure, which is often similar."""
     if rng.random() < 0.3:
         return random_structure(rng)
     return tree.map_structure(lambda x: [x] if rng.random() < 0.05 else 7, structure)

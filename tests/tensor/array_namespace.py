@@ -7,9 +7,9 @@ With a checkout of https://github.com/data-apis/array-api-tests and its submodul
     PYTHONPATH=<this folder> ARRAY_API_TESTS_MODULE=array_namespace ARRAY_API_TESTS_SKIP_DTYPES=\\
         uint16,uint32,uint64,complex64,complex128 pytest array_api_tests/test_dlpack.py
 
-The second line lets it go on where there are no complex numbers; it changes no test. On a machine
-with a GPU set KERASCNN_DEVICE=cpu: one of the tests asks for memory of the host without a copy,
-which the standard answers with a BufferError where the array is on a GPU.
+The second line lets the tests go on without complex numbers; it changes no test. On a machine with
+a GPU set KERASCNN_DEVICE=cpu: one of the tests asks for memory of the host without a copy, and the
+standard's answer for an array on a GPU is a BufferError.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from_dlpack = keras.from_dlpack
 
 
 class Info:
-    """What `__array_namespace_info__` gives."""
+    """What `__array_namespace_info__` returns."""
 
     def devices(self) -> list[str]:
         return [name for name, is_usable, _ in keras._core.list_devices() if is_usable]

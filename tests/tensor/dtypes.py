@@ -1,4 +1,4 @@
-"""What tensors hold."""
+"""The dtypes that tensors can have."""
 
 DTYPES = [
     "bool",

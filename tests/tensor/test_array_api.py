@@ -1,8 +1,8 @@
-"""What the array API standard says of sharing memory: its words on `from_dlpack` and `__dlpack__`.
+"""Tensors share memory as the array API standard says of `from_dlpack` and `__dlpack__`.
 
-The tests of DLPack in the suite of the standard's authors pass too: array_namespace.py beside this
-says how to run them.
-Source: https://data-apis.org/array-api/latest/API_specification/generated/array_api.from_dlpack.html
+The tests of DLPack in the suite of the standard's authors pass too: array_namespace.py, in this
+folder, says how to run them. Source:
+https://data-apis.org/array-api/latest/API_specification/generated/array_api.from_dlpack.html
 """
 
 import ctypes
@@ -19,8 +19,8 @@ from kerascnn import _core
 
 from .dtypes import DTYPES
 
-READ_ONLY, COPIED = 1, 2  # bits of the flags
-CPU, CUDA = 1, 2  # device types
+READ_ONLY, COPIED = 1, 2  # these are bits of the flags
+CPU, CUDA = 1, 2  # these are types of devices
 
 _pointer_in = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_in.restype = ctypes.c_void_p
@@ -35,7 +35,7 @@ def capsule_name(capsule):
 
 
 class Versioned(ctypes.Structure):
-    """The beginning of a versioned structure."""
+    """The first fields of a versioned structure."""
 
     _fields_ = (
         ("major", ctypes.c_uint32),
@@ -117,7 +117,7 @@ def test_from_dlpack_copies_as_it_is_told(values, copy, device):
 
 
 class Producer:
-    """Another library's array, which notes what it is asked for."""
+    """Stands for another library's array, and notes what it is asked for."""
 
     def __init__(self, array, device=(CPU, 0)):
         self.array = array
@@ -139,7 +139,7 @@ def test_what_a_producer_is_asked_for():
     keras.from_dlpack(x, copy=False)
     keras.from_dlpack(x, copy=True)
     nothing = {"stream": None, "dl_device": None, "copy": None}
-    # A copy is made here, once.
+    # Only this call makes a copy, and it makes one.
     assert x.asked == [nothing, {**nothing, "copy": False}, nothing]
 
 
@@ -202,7 +202,7 @@ def test_a_tensor_stays_usable_when_its_consumer_took_it():
     taken = np.from_dlpack(x)
     assert (x + 1.0).tolist() == [2.0, 3.0]
     taken[0] = 5.0
-    assert x.tolist() == [5.0, 2.0]  # one memory, as long as either is there
+    assert x.tolist() == [5.0, 2.0]  # both share one memory, which lives as long as either does
     del x
     assert taken.tolist() == [5.0, 2.0]
 

@@ -1,4 +1,4 @@
-"""What Python and NumPy ask of arrays: as NumPy does it, or a clear error."""
+"""What Python and NumPy ask of arrays works as in NumPy, or raises a clear error."""
 
 import copy
 import operator
@@ -154,7 +154,7 @@ BITS = (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rsh
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
 def test_operators_of_bits(dtype, device, rng):
-    """As NumPy's and all of Keras' backends': of bits, not of truth."""
+    """The operators work on bits, not on truth values, as in NumPy and in Keras' backends."""
     x, y = (rng.integers(0, 2 if dtype == "bool" else 8, (3, 4)).astype(dtype) for _ in range(2))
     numbers = (1, True) if dtype != "bool" else (True,)
     with keras.device(device):
@@ -173,9 +173,9 @@ def test_operators_of_bits(dtype, device, rng):
 
 
 def test_symbolic_tensors_and_variables_have_truth_values():
-    """What Keras makes of these operators there."""
+    """Keras gives these operators another meaning for symbolic tensors and variables."""
     six = keras.Variable(6, dtype="int32")
-    assert (six & 1).dtype == "bool" and six & 1  # of the bits it would be 0
+    assert (six & 1).dtype == "bool" and six & 1  # bit by bit it would be 0
     assert (keras.Input((2,), dtype="int32") & 1).dtype == "bool"
 
 
@@ -234,7 +234,7 @@ def test_nothing_is_assigned_to_parts():
     "shape", [(), (0,), (0, 3), (5,), (100,), (101,), (9, 30), (200, 2), (3, 400), (2, 3, 4, 50)]
 )
 def test_text(dtype, shape, rng, device):
-    """That of NumPy, also where only the ends of a long tensor are brought to the host."""
+    """The text is NumPy's, even where only the ends of a long tensor are copied to the host."""
     x = rng.normal(0, 1000, shape) if dtype in ("float32", "float64") else rng.integers(0, 2, shape)
     x = x.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     shown = x.astype("float32") if dtype == "bfloat16" else x

@@ -1,4 +1,4 @@
-"""Misuse of tensors, views, capsules and tapes: a clear error, and the process goes on."""
+"""Misuse of tensors, views, capsules and tapes raises a clear error, and the process goes on."""
 
 import numpy as np
 import pytest
@@ -95,7 +95,7 @@ def test_misuse_is_a_clear_error(misuse, error, text, device, rng):
         for _ in range(3):
             with pytest.raises(error, match=text):
                 misuse(x)
-        # Nothing is left behind.
+        # The misuse has left nothing behind.
         np.testing.assert_array_equal(x.numpy(), values)
         np.testing.assert_allclose((x * 2.0).numpy(), values * 2)
         y = keras.grad(lambda t: ops.sum(t * t))(x)

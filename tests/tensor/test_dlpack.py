@@ -222,7 +222,7 @@ def test_torch_on_a_gpu(device):
     side = torch.cuda.Stream()
     for stream in (torch.cuda.current_stream(), side):
         with torch.cuda.stream(stream):
-            # Long enough that a missing wait would read the zeros.
+            # This takes so long that the zeros would be read if nothing waited for it.
             x = torch.zeros(4096, 4096, device="cuda")
             for _ in range(20):
                 x = x + torch.ones_like(x)

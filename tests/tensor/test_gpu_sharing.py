@@ -1,6 +1,6 @@
-"""Sharing on a GPU: others' streams, `__cuda_array_interface__`, nothing through the host.
+"""Memory shared on a GPU: streams of others, `__cuda_array_interface__`, and no way over the host.
 
-The waits are provoked by work that takes long: a missing one would read what was there before.
+Work that takes long provokes the waits: without one, the old content would be read.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from kerascnn import _core, ops
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
-SIDE = 4096  # of matrices that an addition takes long enough for
+SIDE = 4096  # the addition of matrices of this size takes long enough
 ROUNDS = 30
 
 
@@ -44,7 +44,7 @@ def jax(cuda_device):
 
 
 def ours_after_work(device):
-    """A tensor of ROUNDS whose last addition is only enqueued yet."""
+    """Returns a tensor that will hold ROUNDS; its last addition is enqueued and has not run yet."""
     x = _core.zeros([SIDE, SIDE], "float32", device)
     one = _core.from_numpy(np.float32(1), device)
     for _ in range(ROUNDS):
@@ -63,7 +63,7 @@ def test_pytorch_streams_are_waited_for(torch, cuda_device):
                 doubled = ours + ours
                 back = torch.from_dlpack(doubled)
                 wrong = (back != 2 * ROUNDS).sum()
-                del ours, doubled, back, x  # the memory is used again in the next round
+                del ours, doubled, back, x  # the next round uses this memory again
                 assert wrong.item() == 0
 
 
@@ -74,7 +74,7 @@ def test_our_work_is_waited_for_by_pytorch(torch, cuda_device):
                 theirs = torch.from_dlpack(ours_after_work(cuda_device))
                 wrong = (theirs != ROUNDS).sum()
                 del theirs
-                # Ours again, and written to, as soon as it was given back.
+                # The memory is ours again and is written to as soon as PyTorch gives it back.
                 _core.zeros([SIDE, SIDE], "float32", cuda_device)
                 assert wrong.item() == 0
 
@@ -95,7 +95,7 @@ def test_memory_given_back_is_not_used_before_the_consumer_is_done(torch, cuda_d
 
 
 def test_lent_memory_goes_back_when_our_work_is_done(torch, cuda_device):
-    """Not before, and without the host waiting: PyTorch writes to it again as soon as it may."""
+    """It goes back no earlier, and the host does not wait: PyTorch writes to it at once."""
     freed = []
 
     class Lent:
@@ -113,7 +113,8 @@ def test_lent_memory_goes_back_when_our_work_is_done(torch, cuda_device):
             freed.append(True)
 
     x = torch.ones(SIDE, 8, device="cuda")
-    float(ops.sum(ours_after_work(cuda_device)) + ops.sum(_core.from_cuda_array(x)))  # planned now
+    # This plans the kernels.
+    float(ops.sum(ours_after_work(cuda_device)) + ops.sum(_core.from_cuda_array(x)))
     ours = _core.from_cuda_array(Lent(x))
     for _ in range(10):
         work = ours_after_work(cuda_device)
@@ -135,12 +136,12 @@ def test_many_small_and_large_loans_go_back(torch, cuda_device):
             x = torch.full((rows, 4096), 2.0, device="cuda")
             doubled = keras.from_dlpack(x) * 2.0
             del x
-            torch.zeros(rows, 4096, device="cuda")  # the memory again, where it is free
+            torch.zeros(rows, 4096, device="cuda")  # this gets the same memory if it is free
             assert float(ops.max(doubled)) == float(ops.min(doubled)) == 4.0
 
 
 def test_without_the_wait_the_tests_above_would_fail(torch, cuda_device):
-    """Stream -1 asks for no order: then the consumer is too early at least once in many times."""
+    """Stream -1 asks for no order, so the consumer reads too early at least once."""
     stream, wrong = torch.cuda.Stream(), 0
     with torch.cuda.stream(stream):
         for _ in range(20):
@@ -193,7 +194,7 @@ def test_a_stream_may_be_gone_before_the_memory_is(torch, cuda_device):
 
 
 class Described:
-    """An array that says where it is by the interface alone, as those of Numba do."""
+    """An array that tells its address only by the interface, as those of Numba do."""
 
     def __init__(self, array, **changes):
         self.array = array
@@ -325,7 +326,7 @@ def test_older_versions_and_read_only_memory(cuda_device):
 
 
 def test_a_pytorch_loop_around_a_model(torch, cuda_device, monkeypatch, rng):
-    """Train on PyTorch's tensors, hand the predictions back, and nothing comes to the host."""
+    """The loop trains on PyTorch's tensors and hands predictions back; no data reaches the host."""
     x = torch.randn(257, 12, device="cuda")
     y = torch.randint(0, 3, (257,), device="cuda")
     with keras.device(cuda_device):

@@ -1,4 +1,4 @@
-"""Memory statistics, running out of memory, devices that are missing."""
+"""Memory statistics, running out of memory, and devices that are missing."""
 
 import pickle
 import subprocess

@@ -1,6 +1,7 @@
-"""Memory shared with NumPy, PyTorch, JAX and CuPy, both ways: same pointer, every dtype, no leaks.
+"""Memory is shared with NumPy, PyTorch, JAX and CuPy, both ways, in every dtype, without leaks.
 
-Each library is skipped where it is not installed. On a GPU, work on their streams must be in order.
+A library that is not installed is skipped. On a GPU the order of work on both streams must be
+right.
 """
 
 import gc
@@ -18,7 +19,7 @@ from kerascnn import _core, ops
 
 from .dtypes import DTYPES
 
-# JAX would otherwise take most of a GPU's memory when it first looks at it.
+# Without this JAX takes most of a GPU's memory when it first uses it.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 SHAPES = [(), (1,), (5,), (3, 4), (2, 0, 3), (2, 3, 4)]
@@ -30,7 +31,7 @@ def numpy_dtype(name):
 
 
 class NumPy:
-    """How the tests make and look at arrays of a library."""
+    """Makes NumPy's arrays and looks at them; the classes below do so for other libraries."""
 
     has_bfloat16 = False
     can_write = True
@@ -139,7 +140,7 @@ def library(request, device):
 
 
 def pointer_of(tensor):
-    """The address of a tensor's memory, by the plainest consumer there is."""
+    """Returns the address of a tensor's memory, as the simplest consumer finds it."""
     if tensor.device == "cpu":
         return tensor.numpy().__array_interface__["data"][0]
     if tensor.dtype == "bfloat16":
@@ -215,7 +216,7 @@ def test_writes_are_seen_on_the_other_side(library):
     ours = _core.zeros([4], "float32", library.device)
     theirs = library.take(ours)
     theirs[1] = 5.0
-    library.values(theirs)  # waits for the other library's stream, which ours knows nothing of
+    library.values(theirs)  # this waits for the other library's stream, which ours does not know
     assert ours.tolist() == [0, 5, 0, 0]
     theirs = library.make(np.zeros(4, "float32"))
     ours = keras.from_dlpack(theirs)
@@ -268,7 +269,7 @@ def test_ops_and_layers_take_them(library, rng):
         assert result.device == library.device
         np.testing.assert_array_equal(result.numpy(), layer(ops.convert_to_tensor(values)).numpy())
         tensor = ops.convert_to_tensor(theirs)
-        # NumPy's arrays, which people write to all the time, are taken as they are now.
+        # Users often write to NumPy's arrays later, so their present values are copied.
         assert (pointer_of(tensor) == library.pointer(theirs)) == (type(library) is not NumPy)
         np.testing.assert_allclose(ops.add(theirs, 1.0).numpy(), values + 1)
 
@@ -284,7 +285,7 @@ def test_variables_are_shared(library, rng):
 
 
 def settle(device):
-    """Until everything is back where it belongs: on a GPU some memory is on its way."""
+    """Waits until all memory has been given back. On a GPU that takes a moment."""
     gc.collect()
     _core.synchronize(device)
 
@@ -295,9 +296,10 @@ def resident_bytes():
 
 
 def least_growth(cycle, device, cycles):
-    """How many bytes of the process and objects of Python rounds of cycles add, at least.
+    """Returns the least growth of a round of cycles, in bytes of the process and in Python objects.
 
-    What is lost in each cycle is in every round; what else a process does is not.
+    A leak in each cycle shows in every round, and anything else that the process does shows in
+    some.
     """
     seen = []
     for _ in range(5):
@@ -326,15 +328,15 @@ def test_ten_thousand_cycles_leak_nothing(library, settled_memory):
     allocated = _core.memory_stats(library.device)["allocated"]
     references = sys.getrefcount(theirs), sys.getrefcount(own)
     num_bytes, num_objects = least_growth(cycle, library.device, CYCLES)
-    # Less where another library still held an array of the first cycle, as JAX may.
+    # The number is smaller if a library such as JAX still held an array of the first cycle.
     assert _core.memory_stats(library.device)["allocated"] <= allocated
     assert (sys.getrefcount(theirs), sys.getrefcount(own)) == references
-    # Each round makes and hands over 2,500 arrays of 4 KiB.
+    # Each round makes 2,500 arrays of 4 KiB and hands them over.
     assert num_bytes < 1 << 20 and num_objects < 100
 
 
 def test_capsules_and_cycles_of_references_leak_nothing(device, settled_memory):
-    """What Python's collector of cycles finds, and capsules that nobody takes."""
+    """Neither objects in cycles of references leak nor capsules that nobody takes."""
     before = _core.memory_stats(device)["allocated"]
     for _ in range(CYCLES // 10):
         x = _core.zeros([1024], "float32", device)
@@ -353,7 +355,7 @@ def test_capsules_and_cycles_of_references_leak_nothing(device, settled_memory):
 
 
 def test_memory_of_eager_steps_with_views_is_flat(device, settled_memory):
-    """A loop as people write it: a tape, looks at values, arrays that outlive a step."""
+    """The loop is like those of users: a tape, looks at values, and arrays that outlive a step."""
     values = np.random.default_rng(0).normal(size=(16, 8)).astype("float32")
     with keras.device(device):
         w = keras.Variable(np.zeros((8, 1), "float32"))
@@ -415,7 +417,7 @@ def test_a_process_ends_in_order_with_shared_memory_left(device):
         "class Owner(np.ndarray): pass\n"
         "x = np.arange(6.0).view(Owner)\n"
         "t = keras.from_dlpack(x)\n"
-        "x.tensor = t\n"  # a circle that nobody sees
+        "x.tensor = t\n"  # nobody else holds this cycle
         "y = keras.ops.ones((3,))\n"
         "capsule, versioned = y.__dlpack__(), y.__dlpack__(max_version=(1, 0))\n"
         "view = np.asarray(y)\n"
@@ -423,5 +425,5 @@ def test_a_process_ends_in_order_with_shared_memory_left(device):
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (0, "")
-    # nanobind tells of what was left in the circle, in builds that look for that.
+    # nanobind reports objects left in the cycle, in builds that look for leaks.
     assert "Error" not in result.stderr and "Traceback" not in result.stderr

@@ -1,4 +1,4 @@
-"""What a tape needs later, and memory that others can write to: nobody gets wrong gradients."""
+"""A tape keeps memory that others may write to, and still nobody gets wrong gradients."""
 
 import copy
 
@@ -14,7 +14,7 @@ def tensor(values, device="cpu"):
 
 
 def square_on_tape(x):
-    """A tape that needs `x` for the gradient of its squares."""
+    """Returns a tape that needs `x` for the gradient of its squares."""
     tape = keras.GradientTape()
     with tape:
         tape.watch(x)
@@ -30,7 +30,7 @@ def test_a_tensor_that_a_tape_needs_is_read_only_for_numpy():
         view[0] = 9.0
     assert tape.gradient(y, x).numpy().tolist() == [2.0, 4.0]
     del tape, y
-    x.numpy()[0] = 9.0  # nobody needs it any more
+    x.numpy()[0] = 9.0  # the tape no longer needs it
     assert x.numpy().tolist() == [9.0, 2.0]
 
 
@@ -50,7 +50,7 @@ def test_what_pytorch_writes_does_not_reach_a_tape():
     torch = pytest.importorskip("torch")
     x = tensor([1.0, 2.0])
     tape, y = square_on_tape(x)
-    torch.from_dlpack(x)[0] = 9.0  # whatever the flags say
+    torch.from_dlpack(x)[0] = 9.0  # PyTorch can write whatever the flags say
     assert tape.gradient(y, x).numpy().tolist() == [2.0, 4.0]
 
 
@@ -65,7 +65,7 @@ def test_memory_that_others_can_write_to_is_copied_by_tapes(how):
     tape, y = square_on_tape(x)
     array[0] = 9.0
     assert tape.gradient(y, x).numpy().tolist() == [2.0, 4.0]
-    assert x.numpy()[0] == 9.0  # the memory is shared all the same
+    assert x.numpy()[0] == 9.0  # the memory is shared in spite of that
 
 
 def test_a_view_that_is_gone_costs_nothing(settled_memory):
@@ -78,7 +78,7 @@ def test_a_view_that_is_gone_costs_nothing(settled_memory):
         y = ops.square(x)
         seen = x.numpy()
         y = ops.square(x)
-        # The plan of an op may keep a number; a copy of `x` would be as large as `y`.
+        # The plan of an op may keep a scalar; a copy of `x` would be as large as `y`.
         assert _core.memory_stats("cpu")["allocated"] < before + 1.5 * y.nbytes
     assert seen.sum() == 0 and tape.gradient(y, x) is not None
 
@@ -101,7 +101,7 @@ def test_assignments_are_still_noticed():
         tape.gradient(y, v)
     with keras.GradientTape() as tape:
         y = ops.square(ops.copy(v))
-    v.assign([1.0, 1.0])  # the way out that the error names
+    v.assign([1.0, 1.0])  # the error names this way out
     assert tape.gradient(y, v).numpy().tolist() == [10.0, 10.0]
 
 

@@ -1,4 +1,4 @@
-"""Tensors seen from Python: facts, NumPy in and out, views, ops that run at once."""
+"""Tensors in Python: their properties, NumPy in and out, views, and ops that run at once."""
 
 import gc
 import weakref
@@ -147,7 +147,7 @@ def test_ops_run_at_once(dtype, device):
     (y,) = _core.apply("add", [t, t])
     assert y.dtype == dtype and np.array_equal(y.numpy(), x + x)
     (z,) = _core.apply("reduce_sum", [t], {"axes": [], "keepdims": False})
-    # Sums of up to 12 integers below 100 are exact in every one of these types but bfloat16.
+    # Sums of up to 12 integers below 100 are exact in each of these dtypes except bfloat16.
     if dtype != "bfloat16":
         assert z.numpy() == x.sum()
 

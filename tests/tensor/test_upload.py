@@ -1,4 +1,4 @@
-"""Copies from the host beside a device's work: the right rows, in the right order of things."""
+"""Copies from the host beside the device's work bring the right rows in the right order."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +10,7 @@ from kerascnn import _core
 
 
 def memory_for(device, rows, columns=4, dtype="float32"):
-    """Memory on the device, and on the host to upload it from."""
+    """Returns memory on the device, and memory on the host to upload it from."""
     target = _core.zeros([rows, columns], dtype, device)
     return target, _core.empty_for_upload([rows, columns], dtype, device)
 
@@ -27,7 +27,8 @@ def test_rows_arrive_and_no_others(device):
         host[...] = rng.normal(size=host.shape)
         upload.send([target], [source], int(first), int(count - first))
         expected[first:count] = host[first:count]
-        np.testing.assert_array_equal(target.numpy(), expected)  # in the order of the stream
+        # The read takes its turn in the stream.
+        np.testing.assert_array_equal(target.numpy(), expected)
     upload.wait()
     assert upload.sent()
 
@@ -46,7 +47,7 @@ def test_several_arrays_go_together(device):
 
 
 def summing_program(device, shape):
-    """Adds up what the input holds, over and over, in a variable."""
+    """Compiles a program whose every step adds the sum of its input to a variable."""
     graph = _core.Graph()
     x = graph.input("x", list(shape), "float32")
     total = _core.Variable("total", _core.zeros([], "float32", device))
@@ -57,7 +58,7 @@ def summing_program(device, shape):
 
 
 def test_work_that_was_marked_is_not_overtaken(device):
-    """What is sent waits for the steps that still read, and steps wait for what was sent."""
+    """An upload waits for the steps that still read, and later steps wait for the upload."""
     rows = 512
     target, source = memory_for(device, rows)
     program, total = summing_program(device, target.shape)
@@ -70,7 +71,7 @@ def test_work_that_was_marked_is_not_overtaken(device):
         program.run([target], steps)
         upload.mark_used()
         expected += steps * rows * 4 * (turn % 5)
-    # Whole numbers below 2**24: exact in float32.
+    # The numbers are integers below 2**24, which float32 holds exactly.
     assert float(total.value.numpy()) == expected
 
 
@@ -132,13 +133,16 @@ def test_waiting_for_a_gpu_leaves_the_core_to_others(cuda_device):
         _core.synchronize(cuda_device)
         wall, cpu = time.perf_counter() - begun[0], time.process_time() - begun[1]
         steps *= 2
-    # Spinning would take all of it; other threads of the process may do something now and then.
+    # A busy wait would use all of it; other threads of the process may use a little.
     assert cpu < 0.3 * wall
 
 
 def test_copies_read_their_source_at_once(device, rng):
-    """Whatever the device has to do before: copies of any size, aligned or not, below and above
-    what is copied without waiting, and together more than there is room for."""
+    """Copies read their source at once, whatever the device still has to do.
+
+    The sizes lie below and above the limit for copies without waiting, aligned or not, and together
+    they exceed the staging memory.
+    """
     source = np.empty((5 << 18) + 1, "float32")
     for sizes in ([1, 3, 63, 64, 65], [1000] * 700, [1 << 18, 7, (1 << 20) - 1, 1 << 20, 5 << 18]):
         busy = _core.zeros([700, 700], "float32", device)

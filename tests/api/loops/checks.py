@@ -1,4 +1,4 @@
-"""What tests of loops and choices share: a node against the same at once."""
+"""Helpers of the tests of loops and choices, which compare a node with code run at once."""
 
 import numpy as np
 
@@ -6,7 +6,8 @@ import kerascnn as keras
 from kerascnn import _core, ops, trees
 from kerascnn.tracing import Trace
 
-# float64: a step has some ten roundings, a test some ten steps and sums of some hundred terms.
+# The dtype is float64. A step has about ten roundings, and a test has about ten steps and sums of
+# some hundred terms.
 CLOSE = {"rtol": 1e-10, "atol": 1e-11}
 
 
@@ -27,7 +28,7 @@ def tensors(*arrays):
 
 
 def gradients(function, order=1):
-    """The function's loss and what a tape says of it, once or of the gradients again."""
+    """Returns a function of the loss and its gradients; order 2 differentiates these again."""
 
     def call(*inputs):
         inputs = list(inputs)
@@ -46,7 +47,7 @@ def gradients(function, order=1):
 
 
 def check(function, *arrays, orders=(1, 2), device="cpu"):
-    """The node against the same at once: results, and gradients of these orders."""
+    """Compares the node with the same code run at once: results, and gradients of these orders."""
     with keras.device(device):
         inputs = tensors(*arrays)
         close(keras.jit(function)(*inputs), function(*inputs))
@@ -56,7 +57,7 @@ def check(function, *arrays, orders=(1, 2), device="cpu"):
 
 
 def traced(function, *arrays, device="cpu", optimize=True):
-    """The program of a function of these arrays."""
+    """Compiles the program of a function of these arrays."""
     with Trace(device) as trace:
         values = [trace.graph.input(f"x{i}", x.shape, x.dtype.name) for i, x in enumerate(arrays)]
         results = [ops.convert_to_tensor(r) for r in trees.flatten(function(*values))]

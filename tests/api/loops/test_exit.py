@@ -1,4 +1,4 @@
-"""What a process leaves behind: nanobind says at its end which objects nobody let go of."""
+"""At the end of a process nanobind reports the objects that were not released; none may be left."""
 
 import os
 import subprocess

@@ -10,7 +10,7 @@ from .checks import close, tensors
 
 
 class Penalized(keras.layers.Layer):
-    """Adds the sum of squares of what it scales, as a loss of this call."""
+    """Adds the sum of the squares of its result as a loss of this call."""
 
     def build(self, _):
         self.scale = self.add_weight((), initializer="ones", name="scale")
@@ -22,7 +22,7 @@ class Penalized(keras.layers.Layer):
 
 
 class Case(keras.layers.Layer):
-    """Around the layers: what calls them by hand sees the losses of the last call only."""
+    """Contains a case's layers. Code that calls them itself sees only the last call's losses."""
 
     def __init__(self, name):
         super().__init__(dtype="float64")
@@ -36,7 +36,7 @@ class Case(keras.layers.Layer):
         return self.part(x)
 
     def scan(self, x):
-        # The carry begins as an integer: the step is recorded twice, its losses count once.
+        # The carry begins as an integer, so the step is recorded twice, but its losses count once.
         return ops.scan(lambda c, row: (c + ops.sum(self.first(row)), self.second(row)), 0, x)[0]
 
     def fori_loop(self, x):
@@ -70,7 +70,7 @@ NAMES = ["scan", "fori_loop", "while_loop", "cond", "nested"]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_losses_of_all_steps_count(rng, device, name):
-    """Their sum for each layer, and gradients of that, compiled and at once."""
+    """The losses are summed for each layer, and so are their gradients, compiled and at once."""
     with keras.device(device):
         case = Case(name)
         (x,) = tensors(rng.standard_normal((4, 3)))

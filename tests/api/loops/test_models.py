@@ -23,7 +23,7 @@ class TestLongScan:
         assert "10000 steps" in long.to_string()
 
     def test_memory_is_that_of_the_carries_and_rows(self):
-        """Of each step: the carry, the row that it gives and the gradients of both rows."""
+        """Each step needs the carry, the row that it gives, and the gradients of both rows."""
         stats = self.gradient(self.LENGTH).stats()
         row = 2 * 3 * 4
         assert stats["arena_bytes"] <= 6 * self.LENGTH * row + 100_000
@@ -50,7 +50,7 @@ def test_without_optimization(data):
 
 
 class Accumulating(keras.layers.Layer):
-    """h = tanh(h w + x) over axis 1, with a count of its steps."""
+    """Computes h = tanh(h w + x) over axis 1, and counts its steps."""
 
     def build(self, shape):
         self.kernel = self.add_weight((shape[-1], shape[-1]), name="kernel")
@@ -117,5 +117,5 @@ def test_profiles_name_the_loop():
     program = traced(recurrent(), np.zeros((3, 3)), np.zeros((9, 2, 3)), np.zeros((2, 3)))
     (row,) = [row for row in program.describe() if row["op"] == "loop"]
     assert "9 steps of [" in row["kernel"] and "tanh" in row["kernel"]
-    # Two operations for each term of the product in each of 9 steps.
+    # A term of the product takes two operations, and there are 9 steps.
     assert row["flop"] >= 9 * 2 * 2 * 3 * 3

@@ -1,7 +1,8 @@
-"""Readings of variables in bodies: each is a value of its own, also behind an assignment.
+"""Each reading of a variable in a body is a value of its own, even after an assignment.
 
-At once, where a loop is Python's, a tape's gradient by a variable is the sum over all readings, and
-ends at each of them; the node must give the same, whatever the body assigns before it reads.
+Run at once, a loop is Python's, and a tape's gradient for a variable is the sum over all readings
+and goes no further than them. The node must give the same, whatever the body assigns before it
+reads.
 """
 
 import numpy as np
@@ -23,8 +24,10 @@ class Case:
         self.v = keras.Variable(rng.standard_normal(3), dtype="float64", name="v")
 
     def step(self, c, row):
-        """Reads, assigns and reads again. Nothing that a gradient reads is overwritten, so that it
-        is defined at once as well.
+        """Reads, assigns and reads again.
+
+        It overwrites nothing that a gradient reads, so the gradient is also defined when run at
+        once.
         """
         before = 3.0 * self.s
         self.s.assign(0.5 * self.s + ops.sum(row) + 0.1 * c)
@@ -125,7 +128,7 @@ def with_gradients(loss, case):
 
 
 def results(run, case, x):
-    """What it gives, and what the variables hold after it; then they have their first values."""
+    """Returns the results and the variables' values after the run, and restores the variables."""
     first = [v.numpy() for v in (case.s, case.v)]
     found = [run(x), case.s.numpy(), case.v.numpy()]
     for variable, value in zip((case.s, case.v), first, strict=True):
@@ -153,7 +156,7 @@ def test_a_compiled_function_under_a_tape(rng, device, name):
 
 
 def test_against_numpy(rng, device):
-    """s_i+1 = 2 s_i + 1, the loss is the sum of all s_i: each reading has the gradient 1."""
+    """s_i+1 is 2 s_i + 1 and the loss is the sum of all s_i, so each reading has the gradient 1."""
     with keras.device(device):
         s = keras.Variable(0.75, dtype="float64")
 
@@ -176,7 +179,7 @@ def test_against_numpy(rng, device):
 
 
 def test_second_derivatives(rng, device):
-    """Only readings before the first assignment, whose values stay what they are, at once too."""
+    """No assignment changes the values that are read, so derivatives are defined at once too."""
     with keras.device(device):
         v = keras.Variable(rng.standard_normal(3), dtype="float64")
         count = keras.Variable(0.0, dtype="float64", trainable=False)
@@ -198,7 +201,7 @@ def test_second_derivatives(rng, device):
 
 
 def test_a_tape_in_a_body(rng, device):
-    """It follows the readings in its block, and a step may train as it goes."""
+    """The tape follows the readings in its block, and each step may train."""
     with keras.device(device):
         w = keras.Variable(rng.standard_normal(3), dtype="float64")
         (x,) = tensors(rng.standard_normal((COUNT, 3)))
@@ -222,7 +225,7 @@ def test_a_tape_in_a_body(rng, device):
 
 
 def test_results_from_around_a_body(rng, device):
-    """A branch or a step may give what was there before it."""
+    """A branch or a step may return a value from outside."""
 
     def run(x, flag):
         chosen = ops.cond(flag, lambda: x, lambda: x * 2.0)
@@ -237,7 +240,7 @@ def test_results_from_around_a_body(rng, device):
 
 
 def test_stateless_scopes_around_a_body(rng, device):
-    """A loop assigns to the block's values, not to the variables."""
+    """A loop assigns to the scope's values, and not to the variables."""
     with keras.device(device):
         case = Case(rng)
         (x, s, v) = tensors(rng.standard_normal((COUNT, 3)), np.array(2.0), rng.standard_normal(3))

@@ -1,4 +1,4 @@
-"""Variables, random numbers and gradients by hand in loops and choices of a compiled function."""
+"""Variables, random numbers and custom gradients in loops and choices of a compiled function."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_gradients_by_variables(rng, device):
             return tape.gradient(y, w)
 
         close(keras.jit(run)(*tensors(x)), run(*tensors(x)))
-        # A compiled function under a tape has a program for its gradient.
+        # A compiled function under a tape has a separate program for its gradient.
         forward = keras.jit(
             lambda x: ops.sum(ops.scan(lambda c, v: (ops.sin(c * w) + v, c), x[0], x)[1])
         )
@@ -103,7 +103,7 @@ def test_random_numbers_are_fresh_in_each_step(device):
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_dropout_drops_the_same_in_the_gradient(device, wrapped):
-    """The gradient computes a step again, in `remat` the whole loop: with the same draws."""
+    """The gradient computes a step (`remat` the whole loop) again, and draws the same numbers."""
     x = np.ones((6, 50), "float32")
     with keras.device(device):
         seed = keras.random.SeedGenerator(3)

@@ -1,7 +1,7 @@
-"""Loops and choices of a compiled function, which are nodes: against the same at once and unrolled.
+"""Loops and choices of a compiled function are nodes; they are compared with the same code at once.
 
-At once a loop is Python's, and its gradient the tape's, so both sides share no code with the nodes
-but the ops of a step.
+Run at once, a loop is Python's, and a tape takes its gradient. So both sides share no code except
+the ops of a step.
 """
 
 import numpy as np
@@ -48,7 +48,7 @@ def test_dtypes(rng, device, dtype):
 
     with keras.device(device):
         inputs = tensors(x)
-        # The same roundings in the same order.
+        # Both round the same numbers in the same order.
         close(keras.jit(total)(*inputs), total(*inputs), rtol=1e-6, atol=0)
 
 
@@ -110,10 +110,10 @@ def test_loops_in_loops_with_captures(rng, device):
     w, x = 0.4 * rng.standard_normal((3, 3)), rng.standard_normal((5, 4, 3))
 
     def loss(w, x):
-        scale = ops.sum(w * w)  # read by the inner loop only
+        scale = ops.sum(w * w)  # only the inner loop reads this
 
         def outer(h, rows):
-            twice = h * 2.0  # of the outer step, read by the inner one
+            twice = h * 2.0  # the outer step computes this, and the inner one reads it
 
             def inner(c, row):
                 return ops.tanh(c @ w + row * scale + twice), ops.sum(c) * scale
@@ -216,7 +216,7 @@ def test_branches_must_be_alike():
 
 
 def test_one_side_runs():
-    """Seen by ops that note their calls."""
+    """The ops note their calls, which shows which side ran."""
     calls = []
 
     def noting(name):
@@ -228,7 +228,7 @@ def test_one_side_runs():
 
     left, right = noting("left"), noting("right")
     choose = keras.jit(lambda p, x: ops.cond(p, lambda: left(x), lambda: right(x)))
-    with keras.device("cpu"):  # where ops of NumPy run
+    with keras.device("cpu"):  # ops written in NumPy run there
         for flag, name in ((True, "left"), (False, "right"), (True, "left")):
             calls.clear()
             choose(np.array(flag), np.ones(3, "float32"))
@@ -236,7 +236,7 @@ def test_one_side_runs():
 
 
 def random_program(rng):
-    """A loop of random ops over two carries, with what it is given."""
+    """Makes a loop of random ops over two carries, and its arguments."""
     picks = rng.integers(0, 6, 6)
     others = rng.integers(0, 4, (6, 2))
 
