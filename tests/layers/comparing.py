@@ -10,7 +10,7 @@ from kerascnn import _core, ops
 from kerascnn.tracing import Trace
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what other packages warn of on import is not our concern
+    warnings.simplefilter("ignore")  # Other packages may warn on import.
     keras = pytest.importorskip("keras")
 
 

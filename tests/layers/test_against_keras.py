@@ -7,7 +7,7 @@ import kerascnn
 
 from .comparing import keras, make_pair, relative_error, run_here, run_keras
 
-# Keras' own conversion of tensors to NumPy.
+# Keras converts PyTorch tensors in a way that NumPy 2 warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 IMAGES = (3, 9, 8, 4)

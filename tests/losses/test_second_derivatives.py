@@ -10,7 +10,7 @@ import kerascnn
 from kerascnn import ops
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what other packages warn of on import is not our concern
+    warnings.simplefilter("ignore")  # Other packages may warn on import.
     keras = pytest.importorskip("keras")
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

@@ -11,10 +11,10 @@ import kerascnn
 from .networks import NETWORKS, input_shapes
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what other packages warn of on import is not our concern
+    warnings.simplefilter("ignore")  # Other packages may warn on import.
     keras = pytest.importorskip("keras")
 
-# Keras' own conversion of tensors to NumPy.
+# Keras converts PyTorch tensors in a way that NumPy 2 warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 each_network = pytest.mark.parametrize("make", NETWORKS, ids=lambda f: f.__name__)
 

@@ -1,4 +1,4 @@
-"""Small models and data for tests of training."""
+"""Small models and data that tests of training share."""
 
 import contextlib
 
@@ -10,7 +10,7 @@ from kerascnn.training import machinery, steps
 
 
 def classifier(features=4, classes=3, seed=0, **dense):
-    """Dense softmax classifier with weights that depend on the seed alone."""
+    """Returns a dense softmax classifier whose weights depend only on the seed."""
     model = keras.Sequential(
         [keras.Input((features,)), layers.Dense(classes, activation="softmax", **dense)]
     )
@@ -34,7 +34,7 @@ def convnet(size=8, classes=10, dropout=0.25):
 
 
 def blobs(samples=20, features=4, classes=3, seed=1):
-    """Random features and labels, as float32 and int64 arrays."""
+    """Returns random features and labels, as float32 and int64 arrays."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(samples, features)).astype("float32")
     return x, rng.integers(0, classes, size=samples)
@@ -46,7 +46,7 @@ def softmax(z):
 
 
 class DenseReference:
-    """The classifier in float64 NumPy: SGD without momentum on (weighted) cross-entropy."""
+    """Trains the classifier in float64 NumPy: SGD without momentum on (weighted) cross-entropy."""
 
     def __init__(self, model, learning_rate):
         self.w, self.b = (v.astype("float64") for v in model.get_weights())
@@ -60,7 +60,7 @@ class DenseReference:
         return softmax(x.astype("float64") @ self.w + self.b)
 
     def step(self, x, y, weights=None):
-        """One update; returns the batch's loss before it."""
+        """Does one update and returns the batch's loss before it."""
         x = x.astype("float64")
         weights = np.ones(len(y)) if weights is None else weights
         values = self.losses(x, y) * weights
@@ -74,7 +74,7 @@ class DenseReference:
 
 @contextlib.contextmanager
 def count_compilations():
-    """A list that grows by one kind ("train", ...) for each step that is traced and compiled."""
+    """Returns a list that gets the kind ("train", ...) of each step that is traced and compiled."""
     compiled = []
     original = steps.compile_step
 
@@ -93,7 +93,7 @@ Upload = _core.Upload
 
 
 class WatchedUpload:
-    """An upload as late as it may be: rows are read on the host when somebody waits for them."""
+    """An upload that reads the host's rows as late as possible: when somebody waits for them."""
 
     def __init__(self, device):
         self.upload = Upload(device)

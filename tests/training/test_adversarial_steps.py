@@ -1,7 +1,7 @@
-"""Steps that train several networks by turns, beside Keras: the same losses for 20 steps.
+"""Steps that train several networks in turn have Keras' losses for 20 steps.
 
-Each step is written once, for a `way` to take gradients: Keras on PyTorch with `autograd`, and
-kerascnn with tapes at once, with tapes in a compiled function, and with `backward` in `train_step`.
+Each step is written once, for a `way` to take gradients. Keras on PyTorch uses `autograd`; kerascnn
+uses eager tapes, tapes in a compiled function, and `backward` in `train_step`.
 """
 
 import numpy as np
@@ -12,9 +12,9 @@ import kerascnn
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 STEPS, BATCH, SIZE, LATENT = 20, 3, 6, 5
-# Networks of float64. Rates, and powers of Adam's betas, are float32 in either library, with
-# roundings of their own of 6e-8, which twenty steps that follow from one another carry on.
-# Losses are sums of terms of the size of 1, which may cancel one another.
+# The networks are float64. In both libraries the rates and the powers of Adam's betas are float32;
+# their rounding (6e-8) is carried on by twenty steps. Losses are sums of terms near 1, which may
+# cancel.
 CLOSE = {"rtol": 2e-5, "atol": 2e-5}
 
 OPTIMIZERS = {
@@ -65,7 +65,7 @@ def translator(k):
 
 
 class Dcgan:
-    """The second gradient begins after the first network was updated."""
+    """The second gradient is taken after the update of the first network."""
 
     def nets(self, k):
         return [discriminator(k, 2), generator(k)]
@@ -74,7 +74,9 @@ class Dcgan:
         critic, maker = nets
         ops, real, _, latent = k.ops, *batch
         bce = k.losses.BinaryCrossentropy(from_logits=True, dtype="float64")
-        made = maker(latent)  # before the block: given
+        # This result is made before the gradient is taken, so the critic's step gets it as a
+        # constant.
+        made = maker(latent)
 
         def by_critic():
             pairs = ops.concatenate([critic(real), critic(way.given(made))], axis=0)
@@ -89,7 +91,7 @@ class Dcgan:
 
 
 class WganGp:
-    """A penalty on the critic's gradient: of second order, through its update in the next one."""
+    """Penalizes the critic's gradient, which needs second derivatives, in two updates in a row."""
 
     def nets(self, k):
         return [discriminator(k, 2), generator(k)]
@@ -111,7 +113,7 @@ class WganGp:
 
 
 class Pix2pix:
-    """The discriminator sees pairs; the generator also has an absolute loss."""
+    """The discriminator sees pairs of images; the generator also has an absolute loss."""
 
     def nets(self, k):
         return [discriminator(k, 4), translator(k)]
@@ -137,7 +139,7 @@ class Pix2pix:
 
 
 class CycleGan:
-    """Two translators there and back, each also trained through the other."""
+    """Two translators map both ways, and each is also trained through the other."""
 
     def nets(self, k):
         return [discriminator(k, 2), discriminator(k, 2), translator(k), translator(k)]
@@ -168,7 +170,7 @@ KINDS = {"dcgan": Dcgan, "wgan_gp": WganGp, "pix2pix": Pix2pix, "cyclegan": Cycl
 
 
 class Autograd:
-    """Keras on PyTorch."""
+    """Takes gradients in Keras on PyTorch."""
 
     def given(self, x):
         return x.detach()
@@ -267,7 +269,7 @@ def test_losses_are_those_of_keras(kind, name, rng):
 
     k, nets, optimizers = start(keras, theirs)
     expected = stepwise(k, kind, Autograd(), nets, optimizers, data)
-    assert np.ptp([losses[0] for losses in expected]) > 1e-2  # it does change
+    assert np.ptp([losses[0] for losses in expected]) > 1e-2  # The losses do change.
     with kerascnn.device("cpu"):
         for wrap in (lambda f: f, kerascnn.jit):
             k, nets, optimizers = start(kerascnn, KINDS[kind]().nets(kerascnn))

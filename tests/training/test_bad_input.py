@@ -1,4 +1,4 @@
-"""Bad input gets an error that says what was expected, what came and what to do."""
+"""Errors for bad input say what was expected, what was received and what to do."""
 
 import numpy as np
 import pytest
@@ -17,13 +17,13 @@ def model():
 
 
 def raises(kind, *parts):
-    """All `parts` have to be in the message."""
+    """Expects an error whose message contains all `parts`."""
     pattern = "".join(f"(?=.*{part})" for part in parts)
     return pytest.raises(kind, match=f"(?s){pattern}")
 
 
 def check_untouched(model, x, y, **kwargs):
-    """fit fails before anything runs: weights and optimizer stay, and the next fit works."""
+    """Checks that fit fails before it changes weights or optimizer, and that the next fit works."""
     before = model.get_weights()
     try:
         model.fit(x, y, **{"verbose": 0, **kwargs})
@@ -123,7 +123,7 @@ def test_labels_that_are_no_whole_numbers(model):
     x, y = blobs()
     with raises(ValueError, "whole numbers", "float32", "0.5"):
         check_untouched(model, x, y + 0.5)
-    # Whole numbers as floats are labels.
+    # Floats that are whole numbers are valid labels.
     model.fit(x, y.astype("float32"), verbose=0)
 
 

@@ -1,4 +1,4 @@
-"""Batches of labelled and of other samples in one step of the user's own."""
+"""A custom step takes batches of labelled and of unlabelled samples together."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from kerascnn import layers, ops
 
 
 class Sides(keras.Model):
-    """Learns from both, as Keras' example of contrastive learning."""
+    """Learns from labelled and unlabelled samples, as Keras' contrastive learning example does."""
 
     def __init__(self):
         super().__init__()

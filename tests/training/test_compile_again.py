@@ -1,4 +1,4 @@
-"""compile called again: what is left out stays as it was, as in Keras."""
+"""A second compile keeps the settings that Keras keeps."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_what_is_left_out_stays(arguments, trained):
     assert our_names == their_names
     assert list(ours) == list(theirs)
     for name in theirs:
-        # Nine steps of float32.
+        # The tolerance covers nine float32 steps.
         np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-4)
     assert our_values == pytest.approx(their_values, rel=1e-4)
 

@@ -1,4 +1,4 @@
-"""Which cores the CPU's threads run on: those that the process may use, or one each if asked."""
+"""On which cores the CPU's threads run: those of the process, or one core each if asked for."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# Cores that each thread of the process may use, after kernels that keep all threads busy.
+# This program prints the cores that each thread may use, after kernels that keep all threads busy.
 PROGRAM = """
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def quota():
-    """CPUs' worth of time that the container may use."""
+    """Returns how many CPUs' time the container may use."""
     try:
         share, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
     except OSError:
@@ -45,7 +45,7 @@ def quota():
 def cores_of_threads(allowed, **environment):
     names = ("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "KERASCNN_NUM_THREADS")
     rest = {name: value for name, value in os.environ.items() if name not in names}
-    # Nothing but the core may start threads.
+    # Only kerascnn's core may start threads.
     quiet = {"OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
@@ -70,7 +70,7 @@ def test_one_thread_on_one_core():
 def test_as_many_threads_as_cores():
     first, second, *_ = sorted(os.sched_getaffinity(0))
     both = cores_of_threads({first, second})
-    assert len(both) == 2 and both[0] == both[1]  # each on any of both
+    assert len(both) == 2 and both[0] == both[1]  # Each thread may use both cores.
     assert len(cores_of_threads({first, second}, KERASCNN_NUM_THREADS="1")) == 1
     bound = cores_of_threads({first, second}, OMP_PROC_BIND="close", OMP_PLACES="threads")
-    assert sorted(bound, key=int) == [str(first), str(second)]  # one for each
+    assert sorted(bound, key=int) == [str(first), str(second)]  # Each thread has its own core.

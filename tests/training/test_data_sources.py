@@ -1,4 +1,4 @@
-"""Every form of data that fit takes: with the same weights, the same losses as Keras."""
+"""For every form of data that fit takes, the losses equal Keras' from the same weights."""
 
 import random
 import warnings
@@ -14,9 +14,9 @@ X = RNG.normal(size=(SAMPLES, 4)).astype("float32")
 Y = RNG.integers(0, 3, SAMPLES)
 WEIGHTS = RNG.uniform(0.2, 2.0, SAMPLES).astype("float32")
 
-# Keras 3.15's own variables don't know NumPy 2's `copy` argument; both warn of `shuffle` beside
-# data that has its own order, also where nobody passed it, and where data runs out, which tests of
-# their own look at.
+# Keras 3.15's variables do not take NumPy 2's `copy` argument. Both libraries warn about `shuffle`
+# for data with its own order, even if nobody passed it, and where data runs out. Other tests are
+# about these warnings.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:`shuffle=True` was passed"),
@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Your input ran out of data"),
     pytest.mark.filterwarnings("ignore:The data has only"),
 ]
-# At most 15 steps of float32, each of which carries on the rounding of those before.
+# There are at most 15 float32 steps, each of which carries on earlier rounding.
 CLOSE = {"rtol": 2e-5, "atol": 1e-6}
 
 
@@ -47,7 +47,7 @@ def model_of(library):
 
 
 def generator(batches=None, size=8, weighted=False):
-    """Batches from X, over and over, or so many of them."""
+    """Yields batches from X, without end or so many of them."""
     count = 0
     while batches is None or count < batches:
         rows = [(count * size + i) % SAMPLES for i in range(size)]
@@ -56,7 +56,7 @@ def generator(batches=None, size=8, weighted=False):
 
 
 def dataset(library, length=5, **kwargs):
-    """A PyDataset that turns its order after each epoch and notes its hooks."""
+    """Returns a PyDataset that rotates its order after each epoch and notes its hooks."""
 
     class Turning(library.utils.PyDataset):
         def __init__(self):
@@ -203,7 +203,7 @@ def test_evaluate_and_predict_take_the_same_forms(form, device):
             "list of batches": lambda: Batches(list(generator(5))),
         }[form]()
 
-    # The same batches in the same order: PyDataset turns its order when evaluate begins.
+    # PyDataset rotates its order when evaluate begins; otherwise the order is that of X.
     order = np.roll(np.arange(SAMPLES), 3) if form == "PyDataset" else np.arange(SAMPLES)
     logs = model.evaluate(source(), verbose=0, return_dict=True)
     expected = model.evaluate(X[order], Y[order], batch_size=8, verbose=0, return_dict=True)
@@ -214,7 +214,7 @@ def test_evaluate_and_predict_take_the_same_forms(form, device):
 
 
 class Batches:
-    """Can be iterated over again and again; has no length."""
+    """An iterable that can be used repeatedly and has no length."""
 
     def __init__(self, batches):
         self.batches = batches
@@ -276,7 +276,7 @@ def test_arrays_of_other_libraries_are_taken():
 
 
 def test_batches_may_change_their_shape(device):
-    """A convolutional network without a fixed size of images, and batches of any length."""
+    """A convolutional network with images of unknown size takes batches of any length."""
     layers = kerascnn.layers
     with kerascnn.device(device):
         model = kerascnn.Sequential(
@@ -299,7 +299,7 @@ def test_batches_may_change_their_shape(device):
     weights = model.get_weights()
     model.set_weights(start)
     total = sum(model.train_on_batch(x, y) * len(y) for x, y in batches)
-    # A mean over samples of float32 losses.
+    # The result is a mean of float32 losses over samples.
     assert history["loss"][0] == pytest.approx(total / sum(n for n, _ in shapes), rel=1e-6)
     for fitted, stepped in zip(weights, model.get_weights(), strict=True):
         np.testing.assert_array_equal(fitted, stepped)
@@ -338,7 +338,7 @@ def test_a_bad_batch_is_named_and_earlier_ones_have_trained():
         model.fit((b for b in batches), verbose=0)
     with pytest.raises(ValueError, match=r"\(None, 4\)|4"):
         model.fit(iter([*generator(2), (X[:8, :3], Y[:8])]), verbose=0)
-    # The model works on.
+    # The model can still be used.
     assert model.fit(generator(3), verbose=0).epoch == [0]
 
 
@@ -359,7 +359,7 @@ def test_data_that_runs_out_is_warned_of():
 
 
 def test_a_generator_is_not_asked_for_more_than_it_was_told_to_give():
-    """Beside the first two batches, which fit looks at before it begins, as Keras does."""
+    """fit takes no more than that, besides the first two batches, at which Keras looks too."""
     given = []
 
     def counting():
@@ -371,7 +371,7 @@ def test_a_generator_is_not_asked_for_more_than_it_was_told_to_give():
     model = model_of(kerascnn)
     model.fit(source, steps_per_epoch=3, epochs=2, verbose=0)
     assert given == [0, 1, 2, 3, 4, 5]
-    next(source)  # it was not closed either
+    next(source)  # The generator was not closed either.
 
 
 def test_a_callback_that_raises_leaves_the_weights_of_the_last_step():
@@ -433,7 +433,7 @@ def test_stop_training_asks_for_no_further_batch():
 @pytest.mark.parametrize("shuffle", [{}, {"shuffle": True}, {"shuffle": False}])
 @pytest.mark.parametrize("name", ["generator", "DataLoader", "PyDataset", "arrays"])
 def test_a_source_with_an_order_of_its_own_is_not_shuffled(name, shuffle):
-    """A warning says so, where `shuffle` is its default too: as in Keras."""
+    """As in Keras, a warning says so, even where `shuffle` only has its default."""
     keras = pytest.importorskip("keras")
     sources = {
         "generator": lambda k: {"x": generator(), "steps_per_epoch": 2},

@@ -1,7 +1,7 @@
-"""Data that lies on the device already: nothing of it goes through the host.
+"""Data that is on the device already never goes through the host.
 
-What is on a GPU is told apart by asking the array. Here arrays in the memory of the CPU count as
-such as well, so that the same paths run where there is no GPU.
+The code asks an array whether it is on a GPU. Here arrays in the CPU's memory answer yes too, so
+that the same code runs without a GPU.
 """
 
 import numpy as np
@@ -12,12 +12,12 @@ from kerascnn import _core, interchange
 from kerascnn.training import device_arrays
 from kerascnn.training.feed import Feed
 
-SIZE = 50  # not a multiple of the batch size
+SIZE = 50  # This is no multiple of the batch size.
 
 
 @pytest.fixture
 def on_device(device, monkeypatch):
-    """A function that makes a tensor of an array on the device, which counts as one on a GPU."""
+    """Gives a function that copies an array to the device as a tensor that counts as on a GPU."""
     if device == "cpu":
         monkeypatch.setattr(
             interchange, "is_on_gpu", lambda x: isinstance(x, (_core.Tensor, Sharing))
@@ -27,7 +27,7 @@ def on_device(device, monkeypatch):
 
 
 class Sharing:
-    """An array of a library that knows DLPack and nothing else."""
+    """An array of a library that only knows DLPack."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -58,7 +58,7 @@ def small_model(seed=3, **kwargs):
 
 
 def no_host_copies(monkeypatch):
-    """From here on a tensor that is brought to the host, or made of an array, is an error."""
+    """From here on, copying a tensor to the host, or an array to the device, is an error."""
 
     def copied(*args, **kwargs):
         raise AssertionError("data went through the host")
@@ -119,7 +119,7 @@ def test_nothing_goes_through_the_host(on_device, data, monkeypatch):
     x, y = on_device(data[0]), on_device(data[1])
     model = small_model()
     keys = {"batch_size": 8, "verbose": 0}
-    model.fit(x, y, **keys)  # makes what is small and constant
+    model.fit(x, y, **keys)  # This call creates what is small and constant.
     model.evaluate(x, y, **keys)
     model.predict(x, as_tensor=True, **keys)
     model.train_on_batch(x, y)
@@ -229,7 +229,7 @@ def test_what_does_not_fit_beside_it_is_streamed(on_device, data, monkeypatch):
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
     model = small_model()
     history = model.fit(on_device(x), y, batch_size=8, verbose=0).history
-    # Other batches of the same order: the sums of the metrics are rounded alike.
+    # The batches have the same order, so the sums of the metrics are rounded alike.
     assert history == expected
 
 
@@ -242,7 +242,7 @@ def test_predictions_as_tensors(batch_size, device, data):
     assert isinstance(actual, keras.Tensor) and actual.device == device
     assert (actual.shape, actual.dtype) == (expected.shape, "float32")
     np.testing.assert_array_equal(actual.numpy(), expected)
-    # It is the caller's own: another prediction leaves it as it is.
+    # The caller owns the result, which another prediction leaves unchanged.
     model.predict(data[0] * 2, batch_size=batch_size, verbose=0, as_tensor=True)
     np.testing.assert_array_equal(actual.numpy(), expected)
 
@@ -274,7 +274,7 @@ def test_tensors_that_learn_are_read_as_data():
     np.testing.assert_array_equal(
         model.predict(x, verbose=0), model.predict(x.detach().numpy(), verbose=0)
     )
-    # A layer would lose the way back to the library that takes the gradients.
+    # A layer cannot return gradients to the library that owns the tensor.
     with pytest.raises(BufferError, match="detach"):
         keras.layers.Dense(2)(x)
 

@@ -1,4 +1,4 @@
-"""A model stays on the device of its weights, whatever the default has become since."""
+"""A model stays on the device of its weights, even if the default device changes."""
 
 import sys
 
@@ -13,7 +13,7 @@ from .helpers import blobs
 
 @pytest.fixture
 def elsewhere(monkeypatch):
-    """Makes a device that no machine has the default: whatever is made there fails."""
+    """Makes a device that does not exist the default, so that any use of the default fails."""
     module = sys.modules["kerascnn.device"]
 
     def begin():
@@ -105,7 +105,7 @@ def test_steps_of_ones_own_run_where_the_weights_are(elsewhere):
     model.compile(loss="mse")
     x = np.ones((10, 4), "float32")
     expected = float(((model(x).numpy() - 0) ** 2).mean()) + 1
-    for _ in range(2):  # the second starts from zero again
+    for _ in range(2):  # The second evaluation starts from zero again.
         logs = model.evaluate(x, np.zeros((10, 1)), batch_size=4, verbose=0, return_dict=True)
         assert logs["own"] == pytest.approx(expected, rel=1e-5)
 

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of training and what it is made of run and print what they say."""
+"""The docstring examples of training and of the modules below it run and print what they say."""
 
 import doctest
 import importlib

@@ -1,4 +1,4 @@
-"""`run_eagerly=True`: Python runs each step with values, and the numbers are those of fit."""
+"""With `run_eagerly=True` Python runs each step on values, and the results equal those of fit."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import pytest
 import kerascnn as keras
 from kerascnn import layers, ops
 
-# Steps of float32, each of which carries on the rounding of those before; ops of a program are
-# joined, so that sums are rounded in other places.
+# Each float32 step carries on earlier rounding. Programs fuse ops, so sums are rounded in other
+# places.
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True),
@@ -27,7 +27,7 @@ OPTIMIZERS = {
 
 
 def flat(x):
-    """All numbers of a nested result, in an order that names decide."""
+    """Returns all numbers of a nested result, in the order of their names."""
     if isinstance(x, dict):
         return [number for key in sorted(x) for number in flat(x[key])]
     if isinstance(x, (list, tuple)):
@@ -45,7 +45,7 @@ def images(rng, samples=22, classes=3):
 
 
 def convolutional(rng):
-    """A random model with random numbers of its own, statistics, penalties and frozen weights."""
+    """Builds a random model with random layers, statistics, penalties and frozen weights."""
     pooling = [layers.MaxPooling2D, layers.AveragePooling2D][rng.integers(2)]
     activation = ["relu", "gelu", "tanh"][rng.integers(3)]
     inputs = keras.Input((7, 6, 2))
@@ -103,8 +103,8 @@ def test_the_same_numbers_as_compiled(rng, optimizer):
         "validation_split": 0.3,
         "validation_batch_size": 4,
     }
-    # In float64: steps with statistics of a few samples carry roundings on a hundredfold and more.
-    # Losses and metrics are float32.
+    # The runs are float64, since statistics of a few samples enlarge rounding more than a
+    # hundredfold. Losses and metrics are float32.
     expected = run(seed, optimizer, x, y, False, policy="float64", **options)
     check_close(run(seed, optimizer, x, y, True, policy="float64", **options), expected)
 
@@ -112,7 +112,7 @@ def test_the_same_numbers_as_compiled(rng, optimizer):
 def test_the_same_numbers_in_mixed_precision(rng):
     x, y = images(rng)
     expected = run(3, "adam, accumulation", x, y, False, "mixed_bfloat16")
-    # bfloat16 has 8 bits: results in between are rounded in other places.
+    # bfloat16 has 8 bits, and intermediate results are rounded in other places.
     check_close(
         run(3, "adam, accumulation", x, y, True, "mixed_bfloat16"), expected, rtol=0.05, atol=0.05
     )
@@ -166,7 +166,7 @@ def test_a_block_that_is_computed_again_draws_the_same_numbers(rng):
 
 
 class Looking(keras.Model):
-    """Python on values everywhere: a branch, numbers, NumPy, print, a list that grows."""
+    """Uses Python on values everywhere: a branch, numbers, NumPy, print, a list that grows."""
 
     def __init__(self):
         super().__init__()
@@ -220,7 +220,7 @@ def test_an_error_comes_from_the_batch_that_has_it(rng):
 
 
 def spelled(spelling):
-    """A `train_step` of one's own that takes gradients in one of the ways that there are."""
+    """Returns a model whose `train_step` takes gradients in one of the possible ways."""
 
     class Own(keras.Model):
         def train_step(self, data):
@@ -235,7 +235,7 @@ def spelled(spelling):
                 if spelling == "gradients":
                     gradients = keras.gradients(loss, self.trainable_variables)
                 else:
-                    # Twice the half, to see that what is found is added up.
+                    # Two halves show that gradients are added up.
                     (loss * 0.5).backward()
                     (loss * 0.5).backward()
                     gradients = [v.value.grad for v in self.trainable_variables]
@@ -267,7 +267,7 @@ def test_steps_of_ones_own_take_gradients(rng, spelling):
 
 
 class TwoPlayers(keras.Model):
-    """Two losses and two optimizers in one step, as a generative adversarial network has them."""
+    """Has two losses and two optimizers in one step, as a generative adversarial network does."""
 
     def __init__(self):
         super().__init__()

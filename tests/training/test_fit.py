@@ -1,4 +1,4 @@
-"""fit, evaluate and predict against a float64 NumPy model; arguments mean what Keras says."""
+"""fit, evaluate and predict equal a float64 NumPy model, and arguments mean what Keras says."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ from .helpers import (
     count_compilations,
 )
 
-# float32 with sums over at most 20 samples of 4 features: errors stay within a few units of the
-# last place (6e-8) per step, and at most 40 steps follow each other here.
+# The float32 sums go over at most 20 samples of 4 features. Errors stay within a few units in the
+# last place (6e-8) per step, and there are at most 40 steps.
 RTOL = 2e-6
 
 
@@ -43,7 +43,7 @@ def test_batches_of_any_size_train_as_the_reference(samples, batch_size):
             batch = slice(start, start + batch_size)
             right += (reference.predictions(x[batch]).argmax(1) == y[batch]).sum()
             total += reference.step(x[batch], y[batch]) * len(y[batch])
-        # The mean over samples, not over batches: the last batch may be smaller.
+        # The mean is over samples, not over batches, since the last batch may be smaller.
         np.testing.assert_allclose(history.history["loss"][epoch], total / samples, rtol=RTOL)
         assert history.history["accuracy"][epoch] == pytest.approx(right / samples, abs=1e-7)
     weights, bias = model.get_weights()
@@ -78,7 +78,7 @@ def test_validation_split_takes_the_last_samples_unshuffled():
     model = compiled(learning_rate=0.0)
     reference = DenseReference(model, 0.0)
     history = model.fit(x, y, validation_split=0.25, verbose=0)
-    # 20 * (1 - 0.25) = 15 samples are trained on.
+    # Training uses 20 * (1 - 0.25) = 15 samples.
     np.testing.assert_allclose(
         history.history["val_loss"][0], reference.losses(x[15:], y[15:]).mean(), rtol=RTOL
     )
@@ -194,7 +194,7 @@ def test_two_runs_with_one_seed_are_bit_identical_with_dropout():
 
 
 def test_dropout_draws_anew_in_each_step():
-    """With the same batch in each step and no learning, only the masks can change the loss."""
+    """Every step has the same batch and does not learn, so only the masks can change the loss."""
     x = np.tile(blobs(4)[0], (8, 1))
     model = keras.Sequential(
         [keras.Input((4,)), layers.Dropout(0.5), layers.Dense(3, activation="softmax")]
@@ -224,7 +224,7 @@ def test_learning_rates_weights_and_seeds_compile_nothing_anew():
     model = compiled()
     with count_compilations() as kinds:
         model.fit(x, y, batch_size=16, class_weight={0: 2.0}, validation_split=0.2, verbose=0)
-        # Whole and last batches of training; the 8 samples for validation are one batch.
+        # Training compiles whole and last batches; the 8 samples for validation are one batch.
         assert kinds == ["train", "test"]
         model.optimizer.learning_rate = 0.01
         keras.utils.set_random_seed(5)

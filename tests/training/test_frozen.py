@@ -1,4 +1,4 @@
-"""What looks as if each step did it, and what a step must return."""
+"""Warnings about code that runs only while a step is recorded, and what a step must return."""
 
 import random
 import warnings
@@ -42,7 +42,7 @@ FROZEN = {
 def test_what_is_frozen_is_warned_of_once(text):
     model = own(FROZEN[text])
     with pytest.warns(UserWarning, match=text) as caught:
-        # Whole and last batches, training and validation.
+        # There are whole and last batches, training and validation.
         model.fit(X, Y, batch_size=4, epochs=2, verbose=0, validation_split=0.3)
     assert len([w for w in caught if "run_eagerly=True" in str(w.message)]) == 1
 
@@ -58,7 +58,7 @@ def test_steps_that_python_runs_are_not_warned_of(text):
 
 def test_what_the_library_draws_and_counts_is_not_warned_of():
     class Late(layers.Layer):
-        """Weights and generators that are made while the step is recorded."""
+        """Makes weights and generators while the step is recorded."""
 
         def build(self, shape):
             self.width = shape[-1]
@@ -102,7 +102,7 @@ def noise(shape):
 
 
 class Counting(layers.Layer):
-    """Draws and counts on lines of its own."""
+    """Counts and draws numbers, each on a line that the test finds."""
 
     steps = 0
 
@@ -118,7 +118,7 @@ class Counting(layers.Layer):
 
 
 def line_of(mark):
-    """Number and text of the only line of this file that ends with a mark."""
+    """Returns number and text of the only line in this file that ends with a mark."""
     with open(__file__) as file:
         (found,) = [(i, line) for i, line in enumerate(file, 1) if line.endswith(f": {mark}\n")]
     return found[0], found[1].strip()

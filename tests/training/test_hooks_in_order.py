@@ -1,4 +1,4 @@
-"""What hooks of batches do to a model lies between the steps, however these are started."""
+"""Changes that batch hooks make to a model take effect between the steps, however these run."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ CHANGES = {3: halve_kernel, 4: change_rate, 11: halve_kernel, 40: set_weights, 4
 
 
 class Change(keras.callbacks.Callback):
-    """Changes the model at the beginning or the end of some batches, and may look at it."""
+    """Changes the model at the beginning or the end of some batches, and can look at it."""
 
     def __init__(self, at_end, look=None):
         super().__init__()
@@ -61,7 +61,7 @@ class Change(keras.callbacks.Callback):
 
 
 def by_hand(device, x, y, at_end):
-    """Weights and losses of the same steps, one call for each."""
+    """Runs the same steps with one call each; returns weights and losses."""
     model = compiled(device)
     seen = []
     for batch in range(len(x) // BATCH):
@@ -120,12 +120,12 @@ def test_logs_of_a_batch_are_those_after_its_step(device):
         total += float(np.float32(model.train_on_batch(x[rows], y[rows])))
         if batch % 5 == 4:
             expected.append(total / (batch + 1))
-    # Sums of up to 30 float32 losses in float32 on the device, in float64 here.
+    # The device adds up to 30 float32 losses in float32; here they are added in float64.
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
 
 
 def counting_program(device):
-    """Adds a value to a variable in each step; returns the program, its input and the variable."""
+    """Returns a program that adds a value to a variable, its input, and the variable."""
     graph = _core.Graph()
     total = _core.Variable("total", _core.zeros([3], "float32", device))
     x = graph.input("x", [3], "float32")

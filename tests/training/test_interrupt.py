@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a fit: a real signal to a process of its own."""
+"""Ctrl-C interrupts a fit: the tests send a real signal to another process."""
 
 import os
 import signal

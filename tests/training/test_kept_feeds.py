@@ -1,4 +1,4 @@
-"""Calls of predict and evaluate go on with the feed of an earlier one, unless something changed."""
+"""predict and evaluate reuse the feed of an earlier call unless something changed."""
 
 import gc
 import threading
@@ -22,7 +22,7 @@ def compiled(model, **more):
 
 @pytest.fixture(params=["whole", "in pieces"])
 def piecewise(request, monkeypatch):
-    """Data goes to the device at once, or as large data goes to a GPU."""
+    """Data goes to the device at once, or in pieces as large data goes to a GPU."""
     if request.param == "in pieces":
         monkeypatch.setattr(memory, "worth_pieces", lambda *_: True)
         monkeypatch.setattr(memory, "PIECE_BYTES", 450)
@@ -30,7 +30,7 @@ def piecewise(request, monkeypatch):
 
 @pytest.fixture
 def begun_again(monkeypatch):
-    """The feeds that went on with other data."""
+    """Gives a list of the feeds that were started again with other data."""
     found = []
     begin_again = feed_module.Feed.begin_again
 
@@ -43,7 +43,7 @@ def begun_again(monkeypatch):
 
 
 def warm(model, x, y):
-    """Until feeds are kept: the first call compiles."""
+    """Runs until feeds are kept: the first call compiles."""
     for _ in range(3):
         model.predict(x, batch_size=8, verbose=0)
         model.evaluate(x, y, batch_size=8, verbose=0)
@@ -64,7 +64,7 @@ def test_a_feed_goes_on_with_new_data(piecewise, begun_again, device):
     for (x, y), (probabilities, results) in zip(sets, expected, strict=True):
         x = x.copy()
         outputs.append(model.predict(x, batch_size=8, verbose=0))
-        x[:] = 7  # nobody reads it any more
+        x[:] = 7  # Nothing reads this array any more.
         np.testing.assert_array_equal(outputs[-1], probabilities)
         assert model.evaluate(*blobs_like(x, y, sets), batch_size=8, verbose=0) == results
     assert len(set(map(id, begun_again))) == 2
@@ -74,7 +74,7 @@ def test_a_feed_goes_on_with_new_data(piecewise, begun_again, device):
 
 
 def blobs_like(x, y, sets):
-    """The set that labels belong to."""
+    """Returns the set that the labels `y` belong to."""
     return next((a, b) for a, b in sets if b is y)
 
 
@@ -138,7 +138,7 @@ CHANGES = [
 
 
 class Holder(layers.Dense):
-    """Has places for more that belongs to it."""
+    """Has attributes in which more parts can be put."""
 
     def __init__(self, units):
         super().__init__(units, activation="relu")
@@ -280,13 +280,13 @@ def test_a_second_fit_captures_nothing(cuda_device):
         before = keras.config.launch_stats(cuda_device)["graph_captures"]
         model.fit(x, y, batch_size=8, epochs=2, verbose=0)
         captures.append(keras.config.launch_stats(cuda_device)["graph_captures"] - before)
-    # Slices of the first fit find out how long a step takes: the second one has other sizes.
+    # The first fit measures how long a step takes, so the second one has slices of other sizes.
     assert captures[0] > 0
     assert captures[2:] == [0, 0, 0]
 
 
 class Thing:
-    """Of the kind that is looked for."""
+    """An object of the kind that the search looks for."""
 
 
 class Owner:
@@ -300,7 +300,7 @@ class Owner:
         self.free = None
         self.left_out = [1]
         self.around = [self.things]
-        self.around.append(self.around)  # a circle
+        self.around.append(self.around)  # This makes a circle.
 
 
 def set_attribute(name, value):
@@ -353,13 +353,13 @@ def test_a_watch_looks_at_variables():
     assert not watch.is_unchanged()
     variable.trainable = True
     assert watch.is_unchanged()
-    variable.move_to(variable.device)  # to another place there
+    variable.move_to(variable.device)  # The variable moves to other memory on the same device.
     assert not watch.is_unchanged()
     assert kept
 
 
 def test_all_parts_of_a_model_are_found_whatever_holds_them():
-    """A functional model holds its layers in a graph, not in attributes."""
+    """Every part is found; a functional model holds its layers in a graph, not in attributes."""
     image = keras.Input((4,))
     hidden = layers.Dropout(0.5)(layers.Dense(3)(image))
     inner = keras.Model(image, layers.BatchNormalization()(hidden))

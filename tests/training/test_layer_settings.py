@@ -1,4 +1,4 @@
-"""What a layer is told after a step was compiled holds in the next call."""
+"""A layer's setting that changes after a step was compiled applies to the next call."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def functional():
     return keras.Model(x, layers.Dense(3, "softmax")(layers.Dense(4, "relu")(x)))
 
 
-# A number that a model changes in its steps is what one of them is here for.
+# One of the models changes a number in its steps on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*changed the number `calls`:UserWarning")
 
 
@@ -37,7 +37,7 @@ class Subclassed(keras.Model):
 
 
 def logits(model, x):
-    """In NumPy, in float64."""
+    """Computes the logits in float64 NumPy."""
     kernel, bias, last, last_bias = (w.astype("float64") for w in model.get_weights())
     return np.maximum(x @ kernel + bias, 0) @ last + last_bias
 
@@ -47,7 +47,7 @@ def test_an_activation_that_is_taken_away(make, rng):
     model = make()
     model.compile("sgd", "mse")
     x, y = rng.random((8, 5), dtype="float32"), rng.random((8, 3), dtype="float32")
-    for _ in range(3):  # also by way of what is kept for data of the same form
+    for _ in range(3):  # Later calls reuse what was kept for data of the same form.
         model.predict(x, verbose=0)
         model.evaluate(x, y, verbose=0)
     model.fit(x, y, verbose=0)
@@ -55,7 +55,7 @@ def test_an_activation_that_is_taken_away(make, rng):
     model.layers[-1].activation = None
     want = logits(model, x)
     loss = ((want - y) ** 2).mean()
-    # Float32 with sums of a handful of terms.
+    # The results are float32 sums of a few terms.
     np.testing.assert_allclose(model.predict(x, verbose=0), want, atol=1e-5)
     np.testing.assert_allclose(model.predict_on_batch(x), want, atol=1e-5)
     np.testing.assert_allclose(model(x).numpy(), want, atol=1e-5)
@@ -103,7 +103,7 @@ def test_numbers_that_layers_are_told(rng):
 
 
 def test_what_stays_is_not_compiled_again(rng):
-    """An equal number is the same, and a model may count its calls."""
+    """Assigning an equal number changes nothing, and a model may count its calls."""
     model = Subclassed()
     model.compile("sgd", "mse")
     x, y = rng.random((8, 5), dtype="float32"), rng.random((8, 3), dtype="float32")
@@ -113,7 +113,7 @@ def test_what_stays_is_not_compiled_again(rng):
         model.train_on_batch(x, y)
         model.predict(x, verbose=0)
 
-    for _ in range(2):  # in the second it is known what calls change
+    for _ in range(2):  # After the first run it is known which attributes the calls change.
         run()
     with count_compilations() as compiled:
         model.factor = float("1.0")

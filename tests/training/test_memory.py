@@ -1,4 +1,4 @@
-"""Data that does not fit on the device, and batches that don't."""
+"""Data that does not fit on the device, and batches that do not."""
 
 import bisect
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ def stream_in_chunks(monkeypatch, chunk_bytes):
 
 
 class CopiedChunks(chunks.Chunks):
-    """Copies as to a GPU, also on the CPU."""
+    """Copies data to the device as for a GPU, also on the CPU."""
 
     def __init__(self, arrays, rows, device):
         super().__init__(arrays, rows, device)
@@ -42,7 +42,7 @@ class CopiedChunks(chunks.Chunks):
 def test_streamed_data_train_the_same_weights(
     monkeypatch, samples, shuffle, chunk_bytes, copies, device
 ):
-    """A batch of 5 samples has 5 * (16 + 4) bytes: chunks of one batch and of three."""
+    """A batch of 5 samples has 5 * (16 + 4) bytes, so chunks have one batch or three."""
     x, y = blobs(samples)
     results = []
     for streamed in (False, True):
@@ -67,7 +67,7 @@ def test_streamed_data_train_the_same_weights(
 
 
 def test_streamed_data_go_on_where_an_epoch_ended(monkeypatch, device):
-    """Epochs of 4 of 10 batches in chunks of three, with validation in between."""
+    """Epochs take 4 of 10 batches in chunks of three, with validation in between."""
     x, y = blobs(48)
     histories = []
     for streamed in (False, True):
@@ -87,7 +87,7 @@ def test_streamed_data_go_on_where_an_epoch_ended(monkeypatch, device):
 
 
 def test_a_batch_that_does_not_fit_says_which_one_would():
-    """400 GB of activations fit on no machine that runs tests."""
+    """No machine that runs tests has room for 400 GB of activations."""
     model = keras.Sequential(
         [keras.Input((1,)), layers.Dense(100_000, activation="relu"), layers.Dense(1)]
     )
@@ -111,7 +111,7 @@ def test_a_batch_that_does_not_fit_says_which_one_would():
 @pytest.mark.parametrize("kink", [1, 10, 1000, 10**6])
 @pytest.mark.parametrize("room", [500, 20_000, 10**7])
 def test_the_batch_that_is_named_fits_also_where_growth_is_not_linear(monkeypatch, kink, room):
-    """From `kink` samples on a sample takes twice as much, as where other kernels run."""
+    """From `kink` samples on, a sample needs twice as much memory, as if other kernels ran."""
 
     def needs(size):
         return 300 + 7 * size + (7 * size if size >= kink else 0)
@@ -126,5 +126,5 @@ def test_the_batch_that_is_named_fits_also_where_growth_is_not_linear(monkeypatc
     fitting = memory._fitting_batch_size(batch, "cpu", compile_with)
     largest = bisect.bisect_right(range(batch), room, key=needs) - 1
     assert 1 <= fitting <= largest
-    # Only beyond the kink is growth what the guesses take it for.
+    # The estimate extrapolates linear growth, which is exact only beyond the kink.
     assert fitting >= 0.45 * largest

@@ -1,4 +1,4 @@
-"""Subclassed models, several inputs and outputs, steps of one's own, single batches."""
+"""Subclassed models, several inputs and outputs, custom steps, single batches."""
 
 import numpy as np
 import pytest
@@ -82,7 +82,7 @@ def test_two_inputs_and_two_outputs(losses, weights, form):
         )
     logs = model.evaluate(*data, batch_size=5, verbose=0, return_dict=True)
     assert list(logs) == ["kind_accuracy", "kind_loss", "loss", "size_loss"]
-    # float32 sums over 12 samples
+    # The losses are float32 sums over 12 samples.
     assert logs["kind_loss"] == pytest.approx(kind, rel=2e-6)
     assert logs["size_loss"] == pytest.approx(size, rel=2e-6)
     assert logs["loss"] == pytest.approx(factors[0] * kind + factors[1] * size, rel=2e-6)
@@ -129,7 +129,7 @@ def test_targets_of_another_structure_are_named():
 
 
 class OwnStep(keras.Model):
-    """Trains on noise-free pairs with a loss of its own, and reports two numbers."""
+    """Trains on pairs without noise with its own loss, and reports two numbers."""
 
     def __init__(self):
         super().__init__()
@@ -155,7 +155,7 @@ def test_a_train_step_of_ones_own_reports_what_it_returns():
     model.compile(keras.optimizers.SGD(0.1))
     history = model.fit(x, np.ones((4, 1)), epochs=3, batch_size=2, shuffle=False, verbose=0)
     assert list(history.history) == ["distance", "twice"]
-    # Each step scales the two weights of its batch's error by 1 - 0.1: d(mean of squares) = error.
+    # Each step multiplies the two weights of its error by 1 - 0.1: d(mean of squares) = error.
     errors = 0.9 ** np.arange(3)
     np.testing.assert_allclose(history.history["distance"], errors**2, rtol=1e-6)
     np.testing.assert_allclose(history.history["twice"], 2 * errors**2, rtol=1e-6)
@@ -222,7 +222,7 @@ def test_predict_works_without_compile_and_in_any_batch_size():
     x, _ = blobs()
     outputs = [model.predict(x, batch_size=size, verbose=0) for size in (1, 7, 20, 99)]
     for other in outputs[1:]:
-        # One product per batch size: the order of sums may differ.
+        # Each batch size has its own product, which may add in another order.
         np.testing.assert_allclose(other, outputs[0], rtol=1e-6)
     assert model.predict(x, batch_size=4, steps=2, verbose=0).shape == (8, 3)
 
@@ -252,5 +252,5 @@ def test_batch_normalization_learns_its_statistics_in_training_only():
     mean = model.layers[0].moving_mean
     np.testing.assert_array_equal(mean.numpy(), np.zeros(4))
     model.fit(x, y, batch_size=64, verbose=0)
-    # One step of momentum 0.5 from 0; float32 mean of 64 numbers.
+    # There is one step with momentum 0.5 from 0, and a float32 mean of 64 numbers.
     np.testing.assert_allclose(mean.numpy(), 0.5 * x.mean(axis=0), rtol=1e-5, atol=1e-7)

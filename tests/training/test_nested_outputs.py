@@ -1,4 +1,4 @@
-"""Losses, metrics and data nested as the outputs are, beside Keras."""
+"""Losses, metrics and data nested like the outputs equal Keras'."""
 
 from collections import namedtuple
 
@@ -16,7 +16,7 @@ HALF = np.array([1.0, 0.0, 1.0, 0.0])
 
 
 def distance(y_true, y_pred):
-    """A loss of several outputs at once, in any way they are nested."""
+    """A loss over several outputs together, however they are nested."""
 
     def leaves(part):
         if isinstance(part, (list, tuple, dict)):
@@ -27,7 +27,7 @@ def distance(y_true, y_pred):
     return sum((abs(t - p) for t, p in zip(leaves(y_true), leaves(y_pred), strict=True)), 0.0)
 
 
-# outputs of d0, d1 and d2, arguments of compile, targets, arguments of fit
+# Each case has outputs of d0, d1 and d2, arguments of compile, targets, arguments of fit.
 CASES = {
     "a list": (lambda a, b, c: [a, b], {"loss": ["mse", "mae"]}, [Y, Y], {}),
     "a tuple": (lambda a, b, c: (a, b), {"loss": ("mse", "mae")}, (Y, Y), {}),
@@ -155,7 +155,7 @@ def test_as_keras(case):
     there, expected = fit(keras, *case)
     assert set(here) == set(there)
     for name, values in there.items():
-        # Sums of 8 numbers of the size of 1 in float32, over four updates.
+        # There are float32 sums of 8 numbers near 1, over four updates.
         np.testing.assert_allclose(here[name], values, rtol=1e-5, err_msg=name)
     keras.tree.assert_same_structure(predicted, expected)
 
@@ -179,7 +179,7 @@ def test_losses_for_other_outputs(loss, message):
 
 
 def test_two_losses_for_one_output():
-    """Keras counts the first of them alone."""
+    """Keras silently uses only the first of them."""
     with pytest.raises(ValueError, match="one entry for each"):
         fit(kerascnn, lambda a, b, c: a, {"loss": ["mse", "mae"]}, Y, {})
 

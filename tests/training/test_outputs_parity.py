@@ -1,4 +1,4 @@
-"""Several inputs and outputs: losses, weights and metrics in every form, beside Keras' own."""
+"""Several inputs and outputs: losses, weights and metrics in every form equal Keras'."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ import kerascnn
 keras = pytest.importorskip("keras")
 pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
-    # Both warn where an output has no loss, in words of their own.
+    # Both libraries warn where an output has no loss, each in its own words.
     pytest.mark.filterwarnings("ignore:Gradients do not exist"),
     pytest.mark.filterwarnings("ignore:The loss does not depend on"),
 ]
@@ -20,7 +20,7 @@ KIND = RNG.integers(0, 3, 24)
 SIZE = RNG.normal(size=(24, 1)).astype("float32")
 WEIGHTS = [RNG.uniform(0.2, 2.0, 24).astype("float32") for _ in range(2)]
 LOSSES = ["sparse_categorical_crossentropy", "mse"]
-# 8 steps of float32, each of which carries on the rounding of those before.
+# There are 8 float32 steps, each of which carries on earlier rounding.
 CLOSE = {"rtol": 2e-5, "atol": 1e-6}
 
 
@@ -130,7 +130,7 @@ def results(library, case, weights):
 
 def check_equal(own, expected, what):
     if isinstance(expected, dict):
-        # What the logs' order is, matters; predictions are looked up by name.
+        # The order of logs matters; predictions are looked up by name.
         order = list if what != "predict" else sorted
         assert order(own) == order(expected), what
         for name in expected:
@@ -176,7 +176,7 @@ def test_errors_are_of_the_classes_of_keras(arguments, data):
 
 
 def test_frozen_layers_stay_and_a_new_compile_trains_the_rest():
-    """Transfer learning: the head alone, then everything with a smaller rate."""
+    """Transfer learning trains the head alone, then everything at a lower rate."""
     histories, weights = [], model_of(keras, "list").get_weights()
     for library in (keras, kerascnn):
         model = model_of(library, "list")

@@ -1,7 +1,7 @@
-"""Methods of training that users override: the same classes on either library, the same numbers.
+"""Overridden training methods: the same classes give the same numbers in both libraries.
 
-The classes are written as Keras' guide for PyTorch writes them, with `loss.backward()` and
-`variable.value.grad`; with kerascnn these record a step that is compiled.
+The classes follow Keras' guide for PyTorch, with `loss.backward()` and `variable.value.grad`. In
+kerascnn, these record a step that is compiled.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ Y = RNG.normal(size=(24, 1)).astype("float32")
 WEIGHTS = RNG.uniform(0.2, 2.0, 24).astype("float32")
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-# At most 12 steps of float32, each of which carries on the rounding of those before.
+# There are at most 12 float32 steps, each of which carries on earlier rounding.
 CLOSE = {"rtol": 2e-5, "atol": 2e-6}
 
 
@@ -225,13 +225,13 @@ def test_overridden_methods_train_as_in_keras(make, weighted):
     with kerascnn.device("cpu"):
         own = trained(kerascnn, make, weights, arguments)
     for a, b in zip(own, expected, strict=True):
-        if isinstance(b, dict) and "twice" in b and "sum" in b:  # predictions have no order
+        if isinstance(b, dict) and "twice" in b and "sum" in b:  # Predictions have no order.
             a = {name: a[name] for name in b}
         check_equal(a, b)
 
 
 def adversarial(k):
-    """Two models and two optimizers in one step, the second trained through the first."""
+    """Returns a model of two networks with two optimizers; one is trained through the other."""
 
     class Adversarial(k.Model):
         def __init__(self, discriminator, generator):
@@ -316,13 +316,13 @@ def test_the_gradient_function_gives_what_fit_takes(source, device):
             model.fit((batch for batch in batches), shuffle=False, verbose=0)
         else:
             model.fit(X, Y, batch_size=8, shuffle=False, verbose=0)
-    # Recorded the same way, compiled to the same kernels: the same bits.
+    # The step is recorded and compiled in the same way, so the bits are the same.
     for own, other in zip(models[1].get_weights(), models[0].get_weights(), strict=True):
         np.testing.assert_array_equal(own, other)
 
 
 def test_gradients_of_gradients():
-    """A penalty on the gradient, as Wasserstein GANs have it; by hand for a linear model."""
+    """Penalizes the gradient as Wasserstein GANs do; for a linear model the result is known."""
 
     class Penalized(kerascnn.Model):
         def train_step(self, data):
@@ -340,7 +340,8 @@ def test_gradients_of_gradients():
     w = model.get_weights()[0].astype("float64")
     history = model.fit(X, Y, batch_size=24, verbose=0).history
     slope = 2 / 24 * X.T.astype("float64") @ (X @ w - Y)
-    # d(slope^2)/dw = 2 H slope with H = 2/n X^T X; float32 products of 24 terms.
+    # The derivative of slope^2 by w is 2 H slope with H = 2/n X^T X. There are float32 products of
+    # 24 terms.
     hessian = 2 / 24 * X.T.astype("float64") @ X
     np.testing.assert_allclose(history["penalty"], [np.square(slope).sum()], rtol=1e-5)
     expected = w - 0.01 * 2 * hessian @ slope
@@ -405,7 +406,7 @@ def test_jit_compile_and_run_eagerly_are_kept(arguments, jit_compile):
     plain.compile("sgd", "mse")
     options = {"batch_size": 8, "shuffle": False, "verbose": 0}
     expected = plain.fit(X, Y, **options).history
-    # The passes may join sums in another order.
+    # The passes may add sums in another order.
     check_equal(eager.fit(X, Y, **options).history, expected)
 
 
@@ -428,13 +429,13 @@ def test_steps_per_execution_is_the_distance_of_hooks(source):
     else:
         data = (X[:20], Y[:20], 4)
     model.fit(*data, callbacks=[Noting()], shuffle=False, verbose=0)
-    # Five batches: three, then two, numbered as if there were three.
+    # There are five batches: three, then two. The second call is numbered as if it also had three.
     assert seen == [0, -2, 3, -5]
     assert int(model.optimizer.iterations.numpy()) == 5
 
 
 def test_a_step_may_call_the_model_on_something_else(rng):
-    """As in Keras' example of a graph network: data are numbers of nodes."""
+    """In Keras' example of a graph network, too, the data are numbers of nodes."""
 
     class Nodes(kerascnn.Model):
         def __init__(self, nodes, neighbors):

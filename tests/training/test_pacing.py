@@ -1,4 +1,4 @@
-"""How many steps run before Python looks up: a bound in time, whatever the number of steps."""
+"""How many steps run before Python looks up: the bound is a time, however many steps there are."""
 
 import pytest
 
@@ -15,7 +15,7 @@ class Machine:
         self.pacer = Pacer(device, lambda: self.now)
 
     def epoch(self, steps):
-        """Runs an epoch whose last step is a slice of its own; the slices' lengths."""
+        """Runs an epoch whose last step has its own slice; returns the lengths of the slices."""
         slices = []
         for limit in (steps - 1, 1):
             while limit:
@@ -50,7 +50,7 @@ def test_steps_that_become_slower_get_shorter_slices():
     machine.epoch(5000)
     machine.per_step = 1e-2
     slices = machine.epoch(5000)
-    # One slice is as long as before, the next ones take the time they should.
+    # The first slice is as long as before; the next ones take the intended time.
     assert slices[0] == 1500
     assert set(slices[1:-2]) == {15}
 
@@ -66,7 +66,7 @@ def test_a_pause_of_the_machine_is_forgotten():
 
 
 class Gpu:
-    """Steps that take time on a clock, one after the other, and points between them."""
+    """A simulated GPU: steps take time on its clock in turn, while the host launches more."""
 
     def __init__(self, per_step, per_launch):
         self.now = self.busy_until = 0.0
@@ -99,7 +99,7 @@ class Gpu:
 def test_launches_of_small_steps_are_hidden_and_bounded():
     gpu = Gpu(per_step=5e-5, per_launch=4e-5)
     gpu.run(1000)
-    # The device never waits, but for the first steps, before it is known how long one takes.
+    # The device only waits in the first steps, before the time for a step is known.
     assert gpu.busy_until < 1000 * 5e-5 + 10 * 4e-5
     assert max(gpu.ahead) <= 33
     slow_host = Gpu(per_step=1e-5, per_launch=4e-5)
@@ -108,7 +108,7 @@ def test_launches_of_small_steps_are_hidden_and_bounded():
 
 
 def test_long_steps_are_not_enqueued_far_ahead():
-    """Ctrl-C is heard within a few steps, or within a few hundredths of a second."""
+    """Ctrl-C takes effect within a few steps, or within a few hundredths of a second."""
     gpu = Gpu(per_step=0.2, per_launch=1e-4)
     gpu.run(50)
     assert max(gpu.ahead) <= 2.01
@@ -123,5 +123,5 @@ def test_the_loss_is_looked_at_now_and_then():
     for _ in range(10_000):
         gpu.run(1)
         looks.append(gpu.queue.may_look())
-    assert 3 <= sum(looks) <= 6  # half a second
+    assert 3 <= sum(looks) <= 6  # All steps together take half a second.
     assert LaunchQueue("cpu").may_look() and LaunchQueue("cpu").may_look()

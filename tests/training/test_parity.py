@@ -1,14 +1,15 @@
-"""The losses of the first 20 steps of the four reference networks beside Keras' own.
+"""The first 20 losses of the four reference networks are as exact as Keras' own.
 
-Both start from the same weights and see the same batches, on a CPU. Dropout is left out of network
-D: the two libraries draw different random numbers.
+Both start from the same weights and see the same batches, on a CPU. Network D has no dropout here,
+since the two libraries draw different random numbers.
 
-Exact equality is no fair measure: rounding decides now and then which of two nearly equal numbers
-is the maximum of a pooling window or whether a relu is open, and later steps enlarge that. So the
-same training runs a third time in float64, and kerascnn may not be further from it than Keras is.
-Measured with AVX-512, Keras 3.15 and PyTorch 2.13: largest relative difference from float64 of the
-20 losses, kerascnn's and then Keras' own: A 5e-8 and 8e-8, B 6e-8 and 1e-7, C 3e-6 and 3e-6,
-D 4e-7 and 4e-5 (Keras takes the powers of Adam's betas in float32).
+Exact equality is no fair measure: rounding sometimes decides which of two nearly equal numbers is
+the maximum of a pooling window, or whether a relu is open. Later steps enlarge such a flip. So the
+same training also runs in float64, and kerascnn may not be further from it than Keras is.
+
+Measured with AVX-512, Keras 3.15 and PyTorch 2.13, the largest relative differences of the 20
+losses from float64 are, for kerascnn and then Keras: A 5e-8 and 8e-8, B 6e-8 and 1e-7, C 3e-6 and
+3e-6, D 4e-7 and 4e-5 (Keras takes the powers of Adam's betas in float32).
 """
 
 import numpy as np
@@ -16,14 +17,14 @@ import pytest
 
 import kerascnn
 
-# Keras 3.15's own variables don't know NumPy 2's `copy` argument.
+# Keras 3.15's variables do not take NumPy 2's `copy` argument, so NumPy warns.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 STEPS = 20
 BATCH_SIZES = {"A": 64, "B": 64, "C": 64, "D": 128}
-# Two roundings of float32 (6e-8 each) in a loss and in the sum that it is read from.
+# A loss has two float32 roundings (6e-8 each): its own, and that of the sum it is read from.
 ROUNDING = 2.5e-7
-# Flips strike either library by chance: being struck a little more often is no fault.
+# Flips hit either library by chance, and a few more of them are no fault.
 CHANCE = 4
 
 
@@ -73,10 +74,10 @@ def network(keras, name):
 
 
 def batches(size):
-    """The shipped 8x8 digits, enlarged to 24x24 and framed, as uint8 images of 28x28, with noise.
+    """Yields the shipped 8x8 digits, enlarged to 24x24, as uint8 images of 28x28 with noise.
 
-    Without noise, equal patches side by side would make pooling windows whose maxima are equal but
-    for rounding: flips everywhere.
+    Without noise, equal neighbouring patches would make pooling windows whose maxima differ only by
+    rounding, so that flips would be everywhere.
     """
     (x, y), _ = kerascnn.datasets.digits.load_data()
     rng = np.random.default_rng(11)
@@ -90,7 +91,7 @@ def batches(size):
 
 
 class Float64Network:
-    """A network's training in float64, written with PyTorch's functions and its differentiation."""
+    """Trains a network in float64 with PyTorch's functions and its gradients."""
 
     def __init__(self, name, model):
         import torch
@@ -143,7 +144,7 @@ class Float64Network:
 
 
 def losses_and_accuracies(model, size):
-    """Losses from the sums that they are means of: Keras makes what it returns float32."""
+    """Computes losses from the sums behind the means, since Keras returns float32."""
     results = []
     for x, y in batches(size):
         accuracy = model.train_on_batch(x, y)[1]
@@ -171,13 +172,13 @@ def test_the_first_losses_are_as_near_to_float64_as_those_of_keras(name):
     keras_distance = np.abs(keras_own / expected - 1).max()
     print(f"{name}: from float64 {distance:.1e}, Keras {keras_distance:.1e}")
     assert distance < max(ROUNDING, CHANCE * keras_distance)
-    # The first losses come before any flip could be carried on.
+    # The first losses come before a flip can have an effect.
     np.testing.assert_allclose(own[:2], expected[:2], rtol=ROUNDING)
     assert np.ptp(expected) > 1e-3
 
 
 def test_a_fit_of_many_steps_ends_at_the_weights_of_keras():
-    """Momentum, validation and a short last batch, from data that both leave in order."""
+    """Training has momentum, validation and a short last batch, on data that is not shuffled."""
     keras = pytest.importorskip("keras")
     (x, y), _ = kerascnn.datasets.digits.load_data()
     x, y = (x[:500] / 16.0).reshape(500, 64), y[:500]
@@ -200,7 +201,7 @@ def test_a_fit_of_many_steps_ends_at_the_weights_of_keras():
     expected = theirs.fit(x, y, validation_split=0.1, **options).history
     assert list(own) == list(expected)
     for name in own:
-        # 24 steps in float32, each of which carries on the rounding of those before.
+        # There are 24 float32 steps, each of which carries on earlier rounding.
         np.testing.assert_allclose(own[name], expected[name], rtol=2e-5, err_msg=name)
     for a, b in zip(ours.get_weights(), theirs.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-6)

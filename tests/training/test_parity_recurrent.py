@@ -1,4 +1,4 @@
-"""The losses of recurrent networks beside Keras' own, from the same weights and batches."""
+"""Recurrent networks have Keras' losses from the same weights and batches."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import kerascnn
 
 from .test_parity import batches
 
-# Keras 3.15's own variables don't know NumPy 2's `copy` argument.
+# Keras 3.15's variables do not take NumPy 2's `copy` argument, so NumPy warns.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 STEPS = 8
@@ -53,8 +53,8 @@ def test_digits_row_by_row(name):
         ]
     )
     assert np.ptp(losses[:, 1]) > 1e-3
-    # Float32 through 28 time steps and back: the first loss is as near as one rounding of each
-    # term leaves it, and each update carries on the rounding of its gradient.
+    # Float32 goes through 28 time steps and back. The first loss differs by one rounding of each
+    # term, and each update carries on the rounding of its gradient.
     np.testing.assert_allclose(losses[:2, 0], losses[:2, 1], rtol=2e-6)
     np.testing.assert_allclose(losses[:, 0], losses[:, 1], rtol=5e-5)
     for a, b in zip(ours.get_weights(), theirs.get_weights(), strict=True):
@@ -62,7 +62,7 @@ def test_digits_row_by_row(name):
 
 
 def test_batches_of_several_lengths(rng):
-    """Batches of their own lengths from a generator: each length is a step of its own."""
+    """Batches from a generator have several lengths, each of which compiles its own step."""
     keras = pytest.importorskip("keras")
 
     def make(library):

@@ -1,4 +1,4 @@
-"""Data that is used once goes to the device in pieces, while the steps of the piece before run."""
+"""Data that is used once goes to the device in pieces, while the steps of earlier pieces run."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from .helpers import blobs, classifier, count_compilations
 
 @pytest.fixture
 def in_pieces(monkeypatch):
-    """Makes predict and evaluate take data in pieces of so many bytes, copied as to a GPU."""
+    """Makes predict and evaluate take data in pieces of so many bytes, copied as for a GPU."""
 
     def use(num_bytes):
         monkeypatch.setattr(memory, "worth_pieces", lambda *_: True)
@@ -26,7 +26,8 @@ def compiled(model):
     return model
 
 
-# A batch of 5 samples has 80 bytes, with labels 100: pieces of one batch, of four, of all of them.
+# A batch of 5 samples has 80 bytes, or 100 with labels. A piece has one batch, four, or all of
+# them.
 @pytest.mark.parametrize("piece_bytes", [1, 450, 1 << 20])
 @pytest.mark.parametrize("samples", [3, 5, 48, 50, 203])
 def test_pieces_give_the_same_bits(in_pieces, device, samples, piece_bytes):
@@ -36,7 +37,7 @@ def test_pieces_give_the_same_bits(in_pieces, device, samples, piece_bytes):
     predicted = model.predict(x, batch_size=5, verbose=0)
     evaluated = model.evaluate(x, y, batch_size=5, verbose=0)
     in_pieces(piece_bytes)
-    for _ in range(3):  # the first run finds out how long a step takes
+    for _ in range(3):  # The first run measures how long a step takes.
         received = model.predict(x, batch_size=5, verbose=0)
         np.testing.assert_array_equal(received, predicted)
         assert model.evaluate(x, y, batch_size=5, verbose=0) == evaluated
@@ -56,7 +57,7 @@ def test_pieces_are_used_again_for_other_data_without_compiling_or_allocating(in
     with count_compilations() as found:
         for (x, _), values in zip(sets, expected, strict=True):
             received = model.predict(x, batch_size=5, verbose=0)
-            # float32 products in batches of another size.
+            # The float32 products have batches of another size.
             np.testing.assert_allclose(received, values, rtol=1e-5, atol=1e-6)
     assert not found
     assert model._state.free_places == places
@@ -113,7 +114,7 @@ def test_neither_little_data_nor_large_batches_come_in_pieces():
     assert memory.worth_pieces(8 * mib, 4 * mib, "cuda:0")
     assert not memory.worth_pieces(8 * mib, mib, "cpu")
     assert not memory.worth_pieces(mib // 2, 1000, "cuda:0")
-    assert not memory.worth_pieces(3 * mib, 3 * mib, "cuda:0")  # one batch
+    assert not memory.worth_pieces(3 * mib, 3 * mib, "cuda:0")  # This is a single batch.
     assert not memory.worth_pieces(80 * mib, 9 * mib, "cuda:0")
 
 
@@ -122,12 +123,12 @@ def test_validation_data_stay_on_the_device(in_pieces, device, monkeypatch):
     with keras.device(device):
         model = compiled(classifier())
     in_pieces(450)
-    monkeypatch.setattr(feed, "Pieces", None)  # would fail
+    monkeypatch.setattr(feed, "Pieces", None)  # Any use of pieces would fail.
     model.fit(x, y, batch_size=5, epochs=2, validation_data=(x, y), verbose=0)
 
 
 def test_steps_with_state_and_random_layers_run_in_order(in_pieces, device, monkeypatch):
-    """A layer that counts and one that draws numbers, each time it is called: also for predict."""
+    """One layer counts its calls and another draws numbers in every call, also in predict."""
 
     class Counting(layers.Layer):
         def build(self, input_shape):
@@ -166,7 +167,8 @@ def test_steps_with_state_and_random_layers_run_in_order(in_pieces, device, monk
 
     monkeypatch.setenv("KERASCNN_CUDA_ARENAS", "1")
     expected = run()
-    assert expected[0][0].mean() < expected[0][-1].mean() < expected[2][0].mean()  # it counts
+    # The layer counts.
+    assert expected[0][0].mean() < expected[0][-1].mean() < expected[2][0].mean()
     monkeypatch.delenv("KERASCNN_CUDA_ARENAS")
     for piece_bytes in (None, 1000, 20_000):
         if piece_bytes is not None:
@@ -197,7 +199,7 @@ def test_the_counter_is_written_anew_after_a_run_that_failed(device):
 
     class Fails:
         def run(self, inputs, steps, later):
-            state.step.core.assign(state.step.core.value + 2)  # two of the steps ran
+            state.step.core.assign(state.step.core.value + 2)  # Two of the steps ran.
             raise ValueError("the third")
 
     with pytest.raises(ValueError, match="the third"):

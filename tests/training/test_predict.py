@@ -1,4 +1,4 @@
-"""predict: outputs of many steps stay on the device and come to the host together."""
+"""predict keeps the outputs of many steps on the device and copies them to the host together."""
 
 import gc
 
@@ -20,7 +20,7 @@ SIZES = [(1, 32), (7, 8), (8, 8), (9, 8), (33, 32), (100, 7), (64, 1)]
 
 
 def by_hand(model, x, batch_size):
-    """The leaves of the outputs of one batch after the other."""
+    """Predicts batch by batch, and joins the leaves of the outputs."""
     parts = [
         trees.flatten(model.predict_on_batch(x[i : i + batch_size]))
         for i in range(0, len(x), batch_size)
@@ -29,7 +29,7 @@ def by_hand(model, x, batch_size):
 
 
 def several_outputs(library):
-    """Floats, integers and flags, in a dictionary with a list and a tensor of rank 1 in it."""
+    """Returns a model with floats, integers and flags in nested outputs, one of rank 1."""
     x = library.Input((5,))
     hidden = library.layers.Dense(7, activation="tanh")(x)
     return library.Model(
@@ -50,7 +50,7 @@ def several_outputs(library):
 def test_every_number_of_samples_gives_the_rows_of_its_batches(
     monkeypatch, samples, batch_size, chunk_bytes, device
 ):
-    """With room for one batch at a time, for some, and for all of them."""
+    """The buffers have room for one batch, for some, or for all of them."""
     monkeypatch.setattr(memory, "CHUNK_BYTES", chunk_bytes)
     taken = []
     take = OutputBuffers.take
@@ -83,7 +83,8 @@ def test_keras_predicts_the_same(samples, batch_size):
     wanted = theirs.predict(x, batch_size=batch_size, verbose=0)
     result = ours.predict(x, batch_size=batch_size, verbose=0)
     assert sorted(result) == sorted(wanted)
-    # Two layers of float32; a value within rounding of 0.1 or of another's would differ.
+    # There are two float32 layers. A value within rounding of 0.1, or of another value, would
+    # differ.
     np.testing.assert_allclose(result["scores"], wanted["scores"], rtol=1e-5, atol=1e-6)
     for leaf, other in zip(result["more"], wanted["more"], strict=True):
         assert leaf.shape == other.shape
@@ -147,7 +148,7 @@ def test_other_dtypes(dtype, device):
 
 
 def test_results_stay_as_they_are(device):
-    """The next prediction writes into the same buffers, not into arrays that were handed out."""
+    """The next prediction reuses the buffers, but not the arrays that were returned."""
     with kerascnn.device(device):
         model = classifier()
     x, _ = blobs(40)
@@ -173,11 +174,13 @@ def test_many_batches_take_few_launches_and_the_second_time_nothing_is_compiled(
         patch.setattr(CompiledStep, "run", counting)
         with count_compilations() as compiled:
             first = model.predict(x, batch_size=2, verbose=0)
-            assert compiled == [PREDICT] * 2  # whole batches, and the last one
+            # There is one for whole batches, and one for the last batch.
+            assert compiled == [PREDICT] * 2
             second = model.predict(x, batch_size=2, verbose=0)
             assert compiled == [PREDICT] * 2
     assert sum(launches) == 2 * 202
-    # Slices of 1, 8 and all other steps, and the last batch; more where the machine is very slow.
+    # There are slices of 1, 8 and all other steps, and the last batch. A very slow machine has
+    # more.
     assert len(launches) < 100
     np.testing.assert_array_equal(first, second)
 
@@ -189,7 +192,7 @@ def test_buffers_are_written_in_place_and_reused(device):
     model.predict(x, batch_size=8, verbose=0)
     (step,) = model._programs.values()
     assert any(call["op"] == "put_batch" for call in step.program.describe())
-    # No room for a second buffer of 4000 rows: the steps write into the one that there is.
+    # There is no room for a second buffer of 4000 rows: the steps write into the only one.
     assert step.program.stats()["arena_bytes"] < 4000 * 40 * 4
     gc.collect()
     gc.disable()
@@ -198,8 +201,8 @@ def test_buffers_are_written_in_place_and_reused(device):
         for _ in range(5):
             model.predict(x, batch_size=8, verbose=0)
             used.append(_core.memory_stats(device)["allocated"])
-        # What a program read last it keeps until its next run, and no call leaves anything else.
-        # A block counts with its own size, which may be larger than what was asked for.
+        # A program keeps its last inputs until the next run, and no call leaves anything else. A
+        # block counts with its whole size, which may be larger than the request.
         assert max(used[1:]) - min(used[1:]) < 1 << 15
     finally:
         gc.enable()
@@ -226,7 +229,8 @@ def test_hooks_of_batches_get_each_batch(device):
     np.testing.assert_array_equal(watched, plain)
     assert [batch for batch, _ in watch.seen] == list(range(6))
     np.testing.assert_array_equal(np.concatenate([rows for _, rows in watch.seen]), plain)
-    # The hooks' steps count as well: the next prediction begins at the beginning again.
+    # The steps with hooks advance the same counter, so the next prediction starts from the
+    # beginning.
     np.testing.assert_array_equal(model.predict(x, batch_size=4, verbose=0), plain)
     stopped = model.predict(x, batch_size=4, verbose=0, callbacks=[Watch(stop_at=1)])
     np.testing.assert_array_equal(stopped, plain[:8])
@@ -283,7 +287,7 @@ def test_steps_end_a_prediction_early(device):
 
 
 def test_prediction_and_training_in_turns(device):
-    """They share the counter that batches are taken by."""
+    """Both take batches by the same counter."""
     with kerascnn.device(device):
         model = classifier()
     model.compile("sgd", "sparse_categorical_crossentropy")

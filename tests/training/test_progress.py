@@ -1,4 +1,4 @@
-"""The progress display: plain lines in files and pipes, a moving line in terminals."""
+"""The progress display writes plain lines to files and pipes, and redraws a line in terminals."""
 
 import io
 import os
@@ -95,7 +95,7 @@ def test_a_terminal_shows_one_line_that_moves():
     while True:
         try:
             chunk = os.read(master, 4096)
-        except OSError:  # what Linux says when the other end is closed
+        except OSError:  # Linux raises this when the other end is closed.
             break
         if not chunk:
             break
@@ -104,7 +104,7 @@ def test_a_terminal_shows_one_line_that_moves():
     assert process.wait() == 0
     text = output.decode()
     assert "Epoch 1/3" in text
-    # Drawn several times, with the time left and growing bars.
+    # The line is drawn several times, with the time left and growing bars.
     assert len(re.findall(r"\d+/40", text)) >= 4
     last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
     assert re.search(r"40/40 ━{20} \d+s \d+ms/step - loss: 0.0250 - val_loss: 0.5000\s+after", last)

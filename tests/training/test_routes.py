@@ -1,6 +1,6 @@
-"""How batches of generators get to their steps, and that nobody can tell from the results.
+"""How batches of generators get to their steps; the results do not depend on the route.
 
-A GPU gets them through a ring. Its code runs on a CPU as well, where copies are done at once.
+A GPU gets them through a ring. That code also runs on a CPU, where copies are immediate.
 """
 
 import time
@@ -14,7 +14,7 @@ from kerascnn.training import batch_feed, chunks, routes
 
 from .helpers import WatchedUpload, blobs, classifier
 
-# fit says of sources that have an order of their own that it does not shuffle them.
+# fit says that it does not shuffle sources with their own order.
 pytestmark = pytest.mark.filterwarnings("ignore:`shuffle=True` has no effect")
 
 
@@ -43,14 +43,14 @@ class Batches:
 
 
 def make_ring_route(model, kind, source, state, is_on_device):
-    """As on a GPU, whatever the device is."""
+    """Returns the route of a GPU, whatever the device is."""
     assert not is_on_device
     return routes.RingRoute(model, kind, source, state)
 
 
 @pytest.fixture(params=["one by one", "halves of 1", "halves of 3", "large halves"])
 def through_the_ring(request, monkeypatch):
-    """Batches go through a ring on the CPU, sent one by one or when a half of it is full."""
+    """Sends batches through a ring on the CPU, one by one or when half of the ring is full."""
     halves = {"halves of 1": 1, "halves of 3": 3}.get(request.param, 64)
     monkeypatch.setattr(batch_feed, "make_route", make_ring_route)
     monkeypatch.setattr(routes, "HALF_BATCHES", halves)
@@ -140,14 +140,15 @@ def test_class_numbers_that_wrap_around_in_32_bits_are_no_class_numbers(through_
 
 
 def test_wide_targets_keep_their_width(through_the_ring):
-    """Only class numbers fit into 32 bits; what a regression gets may not."""
+    """Only class numbers fit into 32 bits; targets of a regression may not."""
     x, _ = blobs(12)
     y = np.arange(12)
     y[6] = 2**40
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     loss = model.evaluate(Batches(x, y), verbose=0)
-    np.testing.assert_allclose(loss, 2.0**80 / 12, rtol=1e-5)  # the others are lost beside it
+    # The other targets are too small to matter.
+    np.testing.assert_allclose(loss, 2.0**80 / 12, rtol=1e-5)
 
 
 def test_other_weights_of_classes_and_labels_to_ignore_go_the_long_way(through_the_ring):
@@ -249,13 +250,14 @@ def test_a_source_that_asks_the_model_sees_the_steps_so_far(through_the_ring):
     for batch in batches_of(x, y):
         alone_seen.append(alone.predict(x[:4], verbose=0))
         alone.train_on_batch(*batch)
-    model.evaluate(x, y, verbose=0)  # built: no batch is needed to find out its form
+    # The model is built already, so it needs no batch to learn the form of its inputs.
+    model.evaluate(x, y, verbose=0)
     model.fit(Source(), verbose=0)
     np.testing.assert_array_equal(seen[-10:], alone_seen)
 
 
 def test_a_slow_source_is_not_waited_for(monkeypatch):
-    """What there is goes to a device that has nothing to do."""
+    """When the device has nothing to do, it gets the batches that are there."""
     monkeypatch.setattr(batch_feed, "make_route", make_ring_route)
     x, y = blobs(32)
     model = compiled()
@@ -303,7 +305,7 @@ def test_a_larger_batch_gets_a_larger_ring():
 
 
 def test_hooks_of_batches_see_every_step(through_the_ring):
-    """Of arrays and of a ring: a hook that reads its logs gets those of the batch before it."""
+    """With arrays and with a ring, a hook that reads its logs gets those of its own batch."""
     x, y = blobs(30)
     model = compiled()
     start = model.get_weights()
@@ -345,4 +347,5 @@ def test_only_hooks_that_are_there_are_called_for_each_batch():
     assert calls == [("begin", 0), ("old", 0), ("begin", 1), ("old", 1)]
     quiet = keras.callbacks.CallbackList([keras.callbacks.TerminateOnNaN()], add_history=True)
     assert not quiet.uses_batch_hooks("train")
-    quiet.batch_hook("train", end=True)(0, {"loss": float("nan")})  # noted on the device instead
+    # The device notes the NaN instead.
+    quiet.batch_hook("train", end=True)(0, {"loss": float("nan")})

@@ -1,4 +1,4 @@
-"""Schedules that ask for the number of the step: Python computes the rates before steps run."""
+"""Where a schedule needs the step's number as a value, Python computes the rates beforehand."""
 
 import math
 
@@ -11,7 +11,7 @@ from kerascnn.optimizers import host_rates
 from kerascnn.symbolic.no_value import NoValueError
 
 Schedule = keras.optimizers.schedules.LearningRateSchedule
-STEPS = 7  # per epoch, of 4 samples, the last one of 2
+STEPS = 7  # An epoch has 7 batches of 4 samples, but the last has 2.
 
 
 class Pieces(Schedule):
@@ -32,7 +32,7 @@ class Numpy(Schedule):
 
 
 class Rates(Schedule):
-    """Has rates for so many steps."""
+    """Has rates for so many steps, and fails beyond them."""
 
     def __init__(self, count):
         self.rates = [1.0 / (i + 1) for i in range(count)]
@@ -42,7 +42,7 @@ class Rates(Schedule):
 
 
 class Probe(keras.optimizers.Optimizer):
-    """Its weights tell all rates and their order, and nothing of the gradients."""
+    """Updates weights so that they encode all rates and their order, and no gradients."""
 
     def update_step(self, gradient, variable, learning_rate):
         variable.assign(variable.value * 1.25 + learning_rate + 0.0 * gradient)
@@ -96,7 +96,7 @@ ROUTES = [fit_arrays, fit_batch_by_batch, fit_generator, train_on_batches]
 
 
 def rates_seen(schedule, route, x, y, **kwargs):
-    """The weights and the rate after a route, of compiled steps and of eager ones."""
+    """Returns weights and rate after compiled and after eager steps on the same route."""
     results = []
     for run_eagerly in (False, True):
         model = model_with(schedule(), run_eagerly=run_eagerly, **kwargs)
@@ -111,7 +111,7 @@ def rates_seen(schedule, route, x, y, **kwargs):
 def test_each_step_has_its_rate(rng, schedule, route):
     compiled, eager = rates_seen(schedule, route, *data_of(rng), optimizer=Probe)
     for a, b in zip(compiled, eager, strict=True):
-        # 21 steps of three operations each; a rate of another step differs by far more.
+        # There are 21 steps of three operations. The rate of another step would differ by far more.
         np.testing.assert_allclose(a, b, rtol=3 * 21 * 2**-23)
 
 
@@ -128,7 +128,8 @@ def test_each_step_has_its_rate(rng, schedule, route):
 def test_weights_are_those_of_eager_steps(rng, route, kwargs):
     compiled, eager = rates_seen(Pieces, route, *data_of(rng), **kwargs)
     for a, b in zip(compiled, eager, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)  # as in tests of run_eagerly
+        # The tolerance is that of the tests of run_eagerly.
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_a_run_longer_than_the_table(rng, monkeypatch):
@@ -237,7 +238,7 @@ def test_a_schedule_that_fails_does_so_after_the_steps_before(rng):
     with pytest.raises(IndexError, match="out of range"):
         model.fit(x, y, **once)
     assert int(model.optimizer.iterations.numpy()) == 10
-    # The next fit begins with the first batch again.
+    # The next fit starts with the first batch again.
     model.set_weights(first)
     model.optimizer.iterations.assign(0)
     for each in (model, other):
@@ -264,7 +265,7 @@ def test_optimizers_of_optimizers(rng):
 
 def test_steps_that_a_loss_scale_leaves_out_take_no_rate(rng):
     x, y = data_of(rng)
-    x[4] = np.inf  # of the second batch
+    x[4] = np.inf  # This value is in the second batch.
     results = []
     for run_eagerly in (False, True):
         model = model_with(0.1)
@@ -306,7 +307,7 @@ def test_a_function_of_jit_names_the_line():
 
 @pytest.mark.parametrize("rate", [Floats(), Rates(STEPS + 1)])
 def test_profile_runs_steps_with_rates(rng, device, rate):
-    """However many steps it makes, they have the next one's rate; then training goes on with it."""
+    """All steps that it runs have the rate of the next step; training then continues with it."""
     asked = []
 
     class Noting(Schedule):

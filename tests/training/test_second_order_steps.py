@@ -1,7 +1,7 @@
-"""Steps that take gradients of gradients, beside Keras on PyTorch: the same losses and weights.
+"""Steps with gradients of gradients have the losses and weights of Keras on PyTorch.
 
-The first is the one of Keras' guide to debugging; the others penalize the gradient, or follow a
-Hessian-vector product. The network has what a small classifier of images has.
+The first is from Keras' guide to debugging; the others penalize the gradient or use a
+Hessian-vector product. The network has the layers of a small image classifier.
 """
 
 import numpy as np
@@ -12,11 +12,11 @@ import kerascnn
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 STEPS, BATCH, SHAPE, CLASSES = 5, 7, (9, 8, 2), 5
-# Networks of float64. The rate is float32 in either library, with a rounding of 6e-8, which five
-# steps that follow from one another carry on.
+# The networks are float64. The rate is float32 in both libraries; five steps carry on its rounding
+# of 6e-8.
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
-# The last layer's activation, the loss, and whether the labels are one-hot.
+# Each head has the activation of the last layer and the loss, which decides how labels are coded.
 HEADS = {
     "sparse": ("softmax", lambda k: k.losses.SparseCategoricalCrossentropy(dtype="float64")),
     "sparse_logits": (
@@ -37,13 +37,13 @@ HEADS = {
 
 
 def without_none(k, found, weights):
-    """Nothing depends on a weight: its gradient is 0."""
+    """Replaces missing gradients by 0: no output depends on these weights."""
     pairs = zip(found, weights, strict=True)
     return [k.ops.zeros_like(weight) if g is None else g for g, weight in pairs]
 
 
 class Autograd:
-    """Keras on PyTorch."""
+    """Takes gradients in Keras on PyTorch."""
 
     def gradients(self, k, compute, weights):
         import torch
@@ -73,7 +73,7 @@ class Tapes:
 
 
 def of_the_guide(k, way, loss_of, weights):
-    """Half of the gradient and half of the gradient of its sum."""
+    """Returns half of the gradient plus half of the gradient of its sum."""
     kept = {}
 
     def total():
@@ -93,7 +93,7 @@ def gradient_penalty(k, way, loss_of, weights):
 
 
 def hessian_vector_product(k, way, loss_of, weights):
-    """The gradient, less its share along which the slope falls most."""
+    """Returns the gradient minus 0.05 times the product of the Hessian and the gradient."""
     kept = {}
 
     def along():
@@ -135,14 +135,14 @@ def batches(head, rng):
         labels = rng.integers(0, CLASSES, BATCH)
         is_sparse = head.startswith("sparse")
         targets = labels.astype("int32") if is_sparse else np.eye(CLASSES)[labels]
-        # Models take batches as float32: numbers that lose nothing there.
+        # Models take batches as float32, so the numbers are exact in float32.
         x = rng.normal(size=(BATCH, *SHAPE)).astype("float32").astype("float64")
         data.append((x, targets))
     return data
 
 
 def loop(k, kind, way, head, weights, data, wrap=lambda f: f):
-    """A loop of one's own: losses, and the weights at the end."""
+    """Runs a custom loop; returns its losses and the final weights."""
     net = network(k, head)
     net.set_weights(weights)
     optimizer = k.optimizers.SGD(0.05)
@@ -201,7 +201,7 @@ def test_steps_are_those_of_keras(kind, head, device, rng):
     data = batches(head, rng)
     weights = network(keras, head).get_weights()
     expected = loop(keras, kind, Autograd(), head, weights, data)
-    assert np.ptp(expected[0]) > 1e-3  # it does change
+    assert np.ptp(expected[0]) > 1e-3  # The loss does change.
     with kerascnn.device(device):
         check(loop(kerascnn, kind, Tapes(), head, weights, data), expected, "at once")
         jitted = loop(kerascnn, kind, Tapes(), head, weights, data, kerascnn.jit)

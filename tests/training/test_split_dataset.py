@@ -1,4 +1,4 @@
-"""split_dataset: sizes and errors as in Keras, parts that fit takes."""
+"""split_dataset has Keras' sizes and errors, and fit takes the parts."""
 
 import doctest
 import importlib
@@ -18,7 +18,8 @@ X, Y = np.arange(30.0).reshape(10, 3).astype("float32"), np.arange(10)
 def test_sizes_are_those_of_keras(sizes):
     keras = pytest.importorskip("keras")
     ours = split_dataset((X, Y), *sizes)
-    if None in sizes:  # with both, PyTorch's own split asks for all samples
+    # If both sizes are given, PyTorch's own split wants them to cover all samples.
+    if None in sizes:
         theirs = keras.utils.split_dataset((X, Y), *sizes)
         assert [len(part) for part in ours] == [len(part) for part in theirs]
     left, right = ours

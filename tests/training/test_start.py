@@ -1,4 +1,4 @@
-"""What training costs before and between steps: the first step, and Python for each epoch."""
+"""What training costs besides its steps: the first step, and Python in each epoch."""
 
 import sys
 import time
@@ -26,10 +26,10 @@ def network_d():
 
 
 def test_the_first_step_of_a_convolutional_network_takes_less_than_half_a_second():
-    """Measured: 0.03 s on one core of an EPYC, tracing and compiling included.
+    """The measured time is 0.03 s on one core of an EPYC, with tracing and compiling.
 
-    Processor time of this thread, which is where models are traced and compiled, so that other
-    processes don't count. The best of three models, each with its own first step.
+    The time is the processor time of this thread, which traces and compiles models, so that other
+    processes do not count. The best of three models counts, each with its own first step.
     """
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 255, (128, 28, 28, 1)).astype("uint8"), np.arange(128) % 10
@@ -45,9 +45,9 @@ def test_the_first_step_of_a_convolutional_network_takes_less_than_half_a_second
 
 
 def calls_per_epoch(depth, source):
-    """Calls of Python functions in an epoch behind the first.
+    """Returns how many Python functions run in an epoch after the first.
 
-    The least of several: the garbage collector may run what other tests left behind in any of them.
+    The least count of several epochs is taken, since the garbage collector may run in any of them.
     """
     x, y = np.ones((16, 4), "float32"), np.zeros(16, int)
     dense = [layers.Dense(4, activation="relu") for _ in range(depth)]
@@ -80,7 +80,7 @@ def calls_per_epoch(depth, source):
 
 
 class Once:
-    """One batch for each pass."""
+    """Gives one batch in each pass."""
 
     def __init__(self, batch):
         self.batch = batch
@@ -90,7 +90,7 @@ class Once:
 
 
 def test_python_for_an_epoch_does_not_grow_with_the_number_of_layers():
-    """Counted rather than timed: one step of training and one of validation in each epoch."""
+    """Calls are counted, not timed, in epochs with one step of training and one of validation."""
     for source in ("arrays", "iterable"):
         few, many = (calls_per_epoch(depth, source) for depth in (2, 40))
         assert few == many, source

@@ -1,4 +1,4 @@
-"""Which shapes of targets losses take in fit: those that Keras' losses take."""
+"""Losses in fit accept the same shapes of targets as Keras' losses."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ LOSSES = (
     "CategoricalCrossentropy",
     "CategoricalFocalCrossentropy",
 )
-# The shape of an output, and those of targets.
+# Each entry has the shape of an output, and shapes of targets.
 SHAPES = [
     ((4, 3), [(4, 3), (4, 1), (4,), (4, 3, 1), (4, 2), (4, 3, 3), (4, 1, 3), (4, 3, 2)]),
     ((4, 1), [(4, 1), (4,), (4, 1, 1), (4, 3)]),
@@ -37,7 +37,7 @@ SHAPES = [
 ]
 
 
-# Both warn of probabilities of a single class.
+# Both libraries warn about probabilities of a single class.
 @pytest.mark.filterwarnings("ignore:.*(num_classes > 1|one prediction per class):SyntaxWarning")
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_same_shapes_fit(name, rng):
@@ -48,12 +48,12 @@ def test_the_same_shapes_fit(name, rng):
             y_true = rng.uniform(0.1, 0.9, target).astype("float32")
             try:
                 expected = float(there(y_true, y_pred))
-            except (ValueError, RuntimeError):  # Keras' own, or PyTorch's
+            except (ValueError, RuntimeError):  # Keras or PyTorch raises these.
                 with pytest.raises(ValueError, match=f"'{here.name}' needs targets of shape"):
                     check_target_shape(here, target, output)
                 continue
             check_target_shape(here, target, output)
-            # Means of up to 60 float32 terms of one order of magnitude.
+            # The results are means of up to 60 float32 terms of similar size.
             assert float(here(y_true, y_pred)) == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Tracebacks of errors show the user's frames; the message says what was called on what."""
+"""Tracebacks show the user's frames, and the message names the call that failed."""
 
 import traceback
 
@@ -52,7 +52,7 @@ def frames_of(call):
 @pytest.mark.parametrize("what", CALLS)
 def test_the_frames_of_the_library_are_left_out(what):
     own, names = frames_of(CALLS[what])
-    assert own <= 1  # the function that was called
+    assert own <= 1  # That frame is the function that was called.
     assert names[-1] == "call"
 
 

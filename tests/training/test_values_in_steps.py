@@ -1,4 +1,4 @@
-"""Python, NumPy and other libraries that ask for values which a recorded step does not have."""
+"""Python, NumPy and other libraries may ask for values that a recorded step does not have."""
 
 import contextlib
 import math
@@ -81,7 +81,7 @@ def test_the_error_names_the_line_the_layer_and_the_ways_out(what):
 def test_the_same_works_with_values(what):
     if what in ("unpacking", "an index"):
         pytest.skip("asks for other numbers")
-    # NumPy reads no GPU's memory by DLPack.
+    # NumPy's DLPack cannot read a GPU's memory.
     with keras.device("cpu") if what == "np.from_dlpack" else contextlib.nullcontext():
         model = Model(ASKING[what])
         model.compile("sgd", "mse", run_eagerly=True)
@@ -120,7 +120,7 @@ def test_numpy_takes_tensors_and_variables(rng):
 
 
 def test_a_variable_gives_no_value_to_a_step_that_is_recorded():
-    # The step would go on with it for ever.
+    # A step that was recorded with the value would keep it forever.
     for ask in (lambda v: v.numpy(), np.asarray, float, torch.from_dlpack, lambda v: v.tolist()):
         scale = keras.Variable(2.0)
         scaled = keras.jit(lambda x, ask=ask, scale=scale: x * ask(scale))
@@ -147,7 +147,7 @@ def test_layers_that_ask_for_values_can_be_part_of_models(rng):
     inputs, counting = keras.Input((3,)), Counting()
     hidden = counting(inputs)
     assert hidden.shape == (None, 6)
-    # Asking for shapes leaves nothing behind.
+    # Inferring shapes leaves no side effects.
     assert float(counting.calls) == 0
     np.testing.assert_array_equal(keras.random.global_state().numpy(), state)
     model = keras.Model(inputs, layers.Dense(1)(hidden))
@@ -170,7 +170,7 @@ def test_tapes_know_the_gradients_of_pytorch(rng):
 
     expected = slope(lambda z: ops.gelu(z, approximate=False))
     np.testing.assert_allclose(slope(torch.nn.functional.gelu), expected, rtol=1e-4, atol=1e-6)
-    # A result that is a tuple, and one that no gradient is asked of.
+    # One result is a tuple, and no gradient is asked of the other.
     with keras.GradientTape() as tape:
         values, indices = torch.max(x * weights, dim=1)
         y = ops.sum(values)
@@ -200,7 +200,7 @@ def test_pytorch_can_be_part_of_a_layer_that_is_trained(rng):
 
 
 def causal_mask(batch_size, length):
-    """As Keras' examples make it: the counts of `tile` are a tensor."""
+    """Makes a mask as Keras' examples do: the counts of `tile` are a tensor."""
     rows, columns = ops.arange(length)[:, None], ops.arange(length)
     mask = ops.reshape(ops.cast(rows >= columns, "int32"), (1, length, length))
     ones = ops.convert_to_tensor([1, 1])
@@ -208,7 +208,7 @@ def causal_mask(batch_size, length):
 
 
 class CausalMean(layers.Layer):
-    """The mean of all that came before, of sequences of any length."""
+    """Computes the mean of all elements so far, for sequences of any length."""
 
     def call(self, x):
         batch_size, length, _ = ops.shape(x)
@@ -241,7 +241,7 @@ KNOWN = {
 
 
 def recorded(ask):
-    """The result of `ask` in a function that is compiled, for an input, a variable, a draw."""
+    """Returns the results of `ask` in a compiled function, on an input, a variable and a draw."""
     variable = keras.Variable(np.array([4, 2]), dtype="int32")
     found = []
 

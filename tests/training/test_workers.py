@@ -10,14 +10,14 @@ import pytest
 import kerascnn as keras
 from kerascnn.training.workers import PreparedBatches
 
-# Python from 3.12 on warns of forks beside threads; workers only use NumPy.
+# Python 3.12 and later warn about forks when there are threads; the workers only use NumPy.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 LENGTH = 6
 
 
 class Rows(keras.utils.PyDataset):
-    """Batches of rows from an array that changes after each epoch."""
+    """Gives batches of rows from an array that changes after each epoch."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -29,7 +29,7 @@ class Rows(keras.utils.PyDataset):
         return LENGTH
 
     def __getitem__(self, index):
-        # Later batches are ready sooner: only an order that is kept gives the same losses.
+        # Later batches are ready sooner, so only a kept order gives the same losses.
         time.sleep(0.002 * (LENGTH - index) if self.workers > 1 else 0)
         x = self.x[index * 4 : index * 4 + 4] + self.epochs
         return x, x.sum(axis=1)
@@ -60,7 +60,7 @@ def test_threads_end_with_fit():
         return [t for t in threading.enumerate() if t.name.startswith("PyDataset")]
 
     fitted(Rows(workers=3), epochs=2)
-    # The workers were told to end; they may still be at their last batch.
+    # The workers were told to stop, but may still be at their last batch.
     for thread in prepared_threads():
         thread.join(timeout=5)
     assert not prepared_threads()
@@ -77,7 +77,7 @@ def test_no_more_batches_are_made_ahead_than_asked_for():
     batches = PreparedBatches(Counting(), range(1000), 2, False, 3)
     next(batches)
     time.sleep(0.1)
-    # Three were under way when the first was taken.
+    # Three batches were under way when the first was taken.
     assert sorted(made) == [0, 1, 2]
     batches.close()
 
@@ -108,7 +108,7 @@ def test_a_worker_that_dies_is_named_at_once():
     begin = time.monotonic()
     with pytest.raises(RuntimeError, match="worker process of the data set Dying died"):
         fitted(Dying(workers=2, use_multiprocessing=True), shuffle=False)
-    # Nobody waits for a batch that will never come. Processes start in a few milliseconds each.
+    # No process waits for a batch that will never come. Processes start in a few milliseconds each.
     assert time.monotonic() - begin < 20
 
 

@@ -1,4 +1,4 @@
-"""A table with a column of each kind that a `FeatureSpace` knows."""
+"""A table with a column of each kind that `FeatureSpace` knows."""
 
 KINDS = {
     "a": "float",
@@ -12,7 +12,7 @@ KINDS = {
 
 
 def make_table(rng):
-    """Thirty rows, a column of each kind."""
+    """Returns a table of thirty rows with a column of each kind."""
     numbers = {k: rng.normal(size=30).astype("float32") for k in "abc"}
     integers = {k: rng.integers(0, 5, 30) for k in "df"}
     words = {k: rng.choice(["red", "green", "blue"], 30) for k in "eg"}

@@ -1,4 +1,4 @@
-"""Functions of boxes beside Keras'."""
+"""Functions for bounding boxes equal Keras'."""
 
 import doctest
 import importlib
@@ -11,7 +11,7 @@ import kerascnn
 from kerascnn.utils import bounding_boxes
 
 keras = pytest.importorskip("keras")
-# Keras asks PyTorch for arrays in the way of NumPy 1.
+# Keras converts PyTorch tensors in a way that NumPy 2 warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 FORMATS = bounding_boxes.FORMATS

@@ -1,4 +1,4 @@
-"""utils.Config: what Keras' does."""
+"""utils.Config behaves as Keras' class."""
 
 import copy
 import json
@@ -11,7 +11,7 @@ keras = pytest.importorskip("keras")
 
 
 def outcome(action):
-    """What an action gives, or the class of its error."""
+    """Returns the result of an action, or the class of its error."""
     try:
         return action()
     except Exception as error:
@@ -19,7 +19,7 @@ def outcome(action):
 
 
 def used(module):
-    """All that one does with a Config, noted down."""
+    """Uses all methods of a Config and returns what they give."""
     config = module.utils.Config(rate=0.1, name="b")
     config.epochs = 3
     config["seed"] = 7

@@ -1,4 +1,4 @@
-"""Tables, whose columns are prepared by their kinds."""
+"""FeatureSpace prepares the columns of a table by their kinds."""
 
 import doctest
 import importlib
@@ -18,7 +18,7 @@ def table(rng):
 
 
 def expected(space, table):
-    """Each column by itself, in NumPy."""
+    """Prepares each column by itself in NumPy."""
     rows = {"a": table["a"][:, None]}
     rows["b"] = ((table["b"] - table["b"].mean()) / table["b"].std())[:, None]
     bins = space.preprocessors["c"].bin_boundaries

@@ -1,4 +1,4 @@
-"""A `FeatureSpace` in a file: written, read, and exchanged with Keras."""
+"""Files of a `FeatureSpace`: writing, reading, and exchange with Keras."""
 
 import io
 import json
@@ -20,7 +20,7 @@ def table(rng):
 
 
 def rewritten(path, change):
-    """The same archive with another configuration."""
+    """Writes the same archive with another configuration."""
     with zipfile.ZipFile(path) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     config = json.loads(contents["config.json"])
@@ -72,7 +72,7 @@ def test_layers_of_ones_own_and_what_has_not_learned(table, tmp_path):
     np.testing.assert_allclose(loaded(table).numpy()[:, 0], 2 * table["a"])
 
 
-# Keras asks PyTorch for arrays in the way of NumPy 1.
+# Keras converts PyTorch tensors in a way that NumPy 2 warns about.
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_files_of_keras(table, tmp_path, rng):
     keras = pytest.importorskip("keras")
@@ -84,7 +84,7 @@ def test_files_of_keras(table, tmp_path, rng):
         },
         output_mode="dict",
     )
-    # Its own `adapt` needs TensorFlow, as calling it does.
+    # Its own `adapt` and its calls need TensorFlow.
     there.preprocessors["b"].adapt(table["b"][:, None])
     there._is_adapted = True
     path = str(tmp_path / "there.keras")
@@ -113,7 +113,7 @@ def test_files_of_keras(table, tmp_path, rng):
         )
 
 
-# What Keras 3.15 says of a column of words; its layer needs TensorFlow.
+# Keras 3.15 writes this for a column of words; its layer needs TensorFlow.
 _POLICY = {
     "module": "keras",
     "class_name": "DTypePolicy",
@@ -190,7 +190,7 @@ def test_a_file_as_keras_writes_it_with_tensorflow(tmp_path):
     np.testing.assert_array_equal(found[:, :4], np.eye(4)[[2, 0, 1]])
     assert found.shape == (3, 8)
 
-    # The same form is written here.
+    # Files written here have the same format.
     space.save(tmp_path / "again.keras")
     with zipfile.ZipFile(tmp_path / "again.keras") as archive:
         assert archive.read(place).decode() == "[UNK]\nred\ngreen\nblue"

@@ -1,4 +1,4 @@
-"""Image files and arrays, as Keras reads and writes them."""
+"""Image files and arrays are read and written as by Keras."""
 
 import builtins
 import doctest
@@ -20,7 +20,7 @@ with warnings.catch_warnings():
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
-    # Keras names a mode to Pillow, which Pillow would rather find out.
+    # Keras passes a mode to Pillow, which Pillow deprecates.
     pytest.mark.filterwarnings("ignore:'mode' parameter:DeprecationWarning"),
 ]
 
@@ -158,7 +158,7 @@ def test_normalize(axis, order, rng):
     x[2] = 0
     expected = keras.utils.normalize(x, axis, order) if axis else None
     own = utils.normalize(x, axis, order)
-    if axis:  # Keras takes axis 0 for the last one
+    if axis:  # Keras treats axis 0 as the last one.
         np.testing.assert_allclose(own, expected, rtol=1e-6)
     tensor = utils.normalize(kerascnn.ops.convert_to_tensor(x), axis, order)
     np.testing.assert_allclose(tensor.numpy(), own, rtol=1e-5, atol=1e-7)
@@ -169,7 +169,7 @@ def test_normalize(axis, order, rng):
 
 @pytest.fixture
 def folder(tmp_path, rng):
-    """Two classes, nested folders, other files, several modes and sizes."""
+    """Makes folders with two classes, nested folders, other files, several modes and sizes."""
     for name, count in (("cats", 5), ("dogs", 4)):
         (tmp_path / name / "more").mkdir(parents=True)
         for i in range(count):
@@ -222,7 +222,7 @@ def test_files_labels_and_pixels_are_those_of_keras(folder):
             np.testing.assert_allclose(image, expected[paths[place]], atol=2e-3)
             assert label == labels[place]
         orders.append(tuple(order))
-    assert len(set(orders)) > 1  # each pass has another order
+    assert len(set(orders)) > 1  # Each pass has another order.
 
 
 @pytest.mark.parametrize("aspect", [None, "crop_to_aspect_ratio", "pad_to_aspect_ratio"])

@@ -1,4 +1,4 @@
-"""Dtype policies: their names and errors are Keras', and models of mixed precision train."""
+"""Dtype policies have Keras' names and errors, and models in mixed precision train."""
 
 import numpy as np
 import pytest
@@ -179,7 +179,7 @@ def test_training_ends_near_float32_and_near_keras(policy, data, device):
         model, mixed = losses(kerascnn, policy, first, x, y)
         predictions = model.predict(x, verbose=0)
     _, of_keras = losses(keras, policy, first, x, y)
-    # bfloat16 has 8 bits, a relative error of 2^-9 in each product; 16 steps let it grow.
+    # bfloat16 has 8 bits, a relative error of 2^-9 in each product, which grows in 16 steps.
     np.testing.assert_allclose(mixed, exact, rtol=0.03)
     np.testing.assert_allclose(mixed, of_keras, rtol=0.03)
     assert mixed[-1] < 0.8 * mixed[0]

@@ -1,4 +1,4 @@
-"""Graphs for Graphviz are Keras' graphs; without Graphviz plots are drawn here."""
+"""Graphs for Graphviz equal Keras'; without Graphviz, kerascnn draws the plots itself."""
 
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -44,7 +44,7 @@ def made():
 
 
 def contents(dot):
-    """Nodes by label, groups by name, and arrows between labels, of this graph and all within."""
+    """Returns nodes by label, groups by name and arrows of a graph and of all graphs in it."""
     labels = {}
     groups = {}
     arrows = []
@@ -153,7 +153,7 @@ def box_of(group):
 @pytest.mark.parametrize("rankdir", ["TB", "LR"])
 @pytest.mark.parametrize("make", NETWORKS)
 def test_images_without_graphviz(made, make, rankdir, tmp_path, without_graphviz):
-    """The picture is that of the SVG file: as large, and dark where the boxes are."""
+    """The picture matches the SVG file: it has its size, and is dark where the boxes are."""
     image_module = pytest.importorskip("PIL.Image")
     model = made[make, kerascnn]
     options = {"rankdir": rankdir, "show_shapes": True, "expand_nested": True}
@@ -163,7 +163,7 @@ def test_images_without_graphviz(made, make, rankdir, tmp_path, without_graphviz
     with image_module.open(tmp_path / "m.png") as image:
         assert image.format == "PNG"
         size = [float(root.get(name)) * 2 for name in ("width", "height")]
-        assert image.size == pytest.approx(size, abs=2)  # the SVG file's are rounded
+        assert image.size == pytest.approx(size, abs=2)  # The SVG file's sizes are rounded.
         for group in root.iter(f"{NAMESPACE}g"):
             left, top, *_ = box_of(group)
             corner = image.getpixel((int(left * 2) + 8, int(top * 2) + 8))

@@ -16,7 +16,7 @@ numbers = st.one_of(st.floats(-2, 2), st.sampled_from([0.0, 1e-3, 2e-4, 1234.5, 
 
 
 class Clock:
-    """The time, each look at it a little later."""
+    """A clock that moves a little with each look at it."""
 
     def __init__(self, tick):
         self.now, self.tick = 1000.0, tick
@@ -39,7 +39,7 @@ def output(module, clock, target, updates, options):
 
 
 def plain(text):
-    """Without the codes of colors, which terminals take in any order."""
+    """Removes color codes, whose order does not matter to terminals."""
     return re.sub(r"\x1b\[\d+m", "", text)
 
 

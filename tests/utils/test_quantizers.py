@@ -1,4 +1,4 @@
-"""keras.quantizers and the policies of quantized layers, beside Keras."""
+"""keras.quantizers and the policies of quantized layers equal Keras'."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def array_of(x):
 @pytest.mark.parametrize("axis", AXES, ids=str)
 def test_abs_max_quantize(axis, to_numpy, device, rng):
     x = (rng.standard_normal((4, 5, 7)) * rng.uniform(0.01, 100)).astype("float32")
-    x[1] = 0  # whose scale is that of epsilon
+    x[1] = 0  # The scale of zeros comes from epsilon alone.
     options = {"value_range": (-100, 101), "epsilon": 1e-5, "to_numpy": to_numpy}
     with kerascnn.device(device):
         given = kerascnn.ops.convert_to_tensor(x)
         ours = kerascnn.quantizers.abs_max_quantize(given, axis, **options)
-    # Keras' own NumPy way is given an array: a tensor of PyTorch may have to be detached.
+    # Keras' NumPy path needs an array: a PyTorch tensor may have to be detached.
     theirs = keras.quantizers.abs_max_quantize(keras.ops.convert_to_tensor(x), axis, **options)
     assert [t.dtype for t in ours] == ["int8", "float32"]
     for one, other in zip(ours, theirs, strict=True):
@@ -147,7 +147,7 @@ def test_fake_quantization_and_its_gradients(shape, axis, narrow, device, rng):
         tensors = [kerascnn.ops.convert_to_tensor(v) for v in (x, *limits)]
         for found in (run(*tensors), kerascnn.jit(run)(*tensors)):
             for one, other in zip(found, expected, strict=True):
-                # A number half between two steps may go to either; sums have some 60 terms.
+                # A number halfway between two steps may go to either one; sums have about 60 terms.
                 close = np.isclose(one.numpy(), other, rtol=1e-5, atol=1e-5)
                 assert close.mean() > 0.95, (one.numpy(), other)
 

@@ -1,4 +1,4 @@
-"""Padded sequences, windows of series, and folders of text and sound."""
+"""Padded sequences, windows of time series, and folders of text and audio files."""
 
 import doctest
 import importlib
@@ -137,7 +137,7 @@ def test_text_files(texts):
 
 
 def write_wav(path, values, width, rate=8000):
-    """Integers (samples, channels) as a file."""
+    """Writes integers (samples, channels) to a file."""
     with wave.open(str(path), "wb") as file:
         file.setnchannels(values.shape[1])
         file.setsampwidth(width)
@@ -171,7 +171,7 @@ def test_sound_files(tmp_path, width, channels, rng):
 
 
 def test_sounds_at_another_rate(tmp_path):
-    # Slow waves are what they are, sampled anew; at the ends there is nothing beyond.
+    # Slow waves keep their values at another rate. Only the ends differ, since nothing lies beyond.
     time = np.arange(400) / 8000
     wave_of = np.sin(2 * np.pi * 200 * time)[:, None]
     for rate in (16000, 6000, 11025):
@@ -179,7 +179,7 @@ def test_sounds_at_another_rate(tmp_path):
         assert len(new) == int(np.ceil(400 * rate / 8000))
         there = np.sin(2 * np.pi * 200 * np.arange(len(new)) / rate)
         inner = slice(rate // 400, -rate // 400)
-        # What a kernel of 6 zero crossings leaves of the ripple.
+        # A kernel of 6 zero crossings leaves this ripple.
         np.testing.assert_allclose(new[inner, 0], there[inner], atol=0.01)
     assert resampled(wave_of, 8000, 8000) is wave_of
     (tmp_path / "a").mkdir()

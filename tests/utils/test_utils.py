@@ -1,4 +1,4 @@
-"""Seeds, labels, downloads, settings: what Keras' functions of these names do."""
+"""Seeds, labels, downloads and settings work as Keras' functions of these names."""
 
 import hashlib
 import io

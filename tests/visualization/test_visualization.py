@@ -1,4 +1,4 @@
-"""Boxes and masks in images against Keras or plain loops; galleries as files."""
+"""Boxes and masks in images equal Keras' or plain loops; galleries are files."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_masks_are_those_of_keras(form, blend, given, rng):
     want = np.asarray(keras.visualization.draw_segmentation_masks(images, masks, **options))
     got = visualization.draw_segmentation_masks(images, masks, **options)
     assert got.dtype == want.dtype
-    # Float32 in another order, before fractions are cut off: a step of one.
+    # Float32 values in another order are truncated, which may differ by one step.
     np.testing.assert_allclose(got.astype(int), want.astype(int), atol=1)
     if blend:
         assert (got == want).mean() > 0.9
@@ -34,7 +34,7 @@ def test_as_many_classes_as_the_largest_number_says(rng):
     images = rng.integers(0, 256, (1, 2, 2, 3)).astype("uint8")
     masks = np.array([[[0, 1], [2, 2]]])
     got = visualization.draw_segmentation_masks(images, masks, blend=False)
-    np.testing.assert_array_equal(got[0, 1], images[0, 1])  # the classes are 0 and 1
+    np.testing.assert_array_equal(got[0, 1], images[0, 1])  # The classes are 0 and 1.
     np.testing.assert_array_equal(got[0, 0, 0], [0, 0, 0])
     assert (got[0, 0, 1] == [(2**25 - 1) % 255, (2**15 - 1) % 255, (2**21 - 1) % 255]).all()
 

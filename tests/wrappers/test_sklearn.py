@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of estimators, and what they leave out."""
+"""scikit-learn's own checks of estimators, and tests of what they leave out."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from kerascnn.wrappers import (  # noqa: E402
 
 
 def perceptron(X, y, loss="mse", activation=None, hidden=(10,)):
-    """A model that training twice ends with the same weights, as some of the checks assume."""
+    """Returns a model that ends with the same weights after a second training, as checks assume."""
     keras.utils.set_random_seed(7)
     outputs = y.shape[1] if y.ndim > 1 else 1
     model = keras.Sequential([keras.Input((X.shape[1],))])
@@ -32,7 +32,7 @@ def perceptron(X, y, loss="mse", activation=None, hidden=(10,)):
 
 
 class Perceptron:
-    """The same with a name for tests that stays: that of a function has its address in it."""
+    """Makes the same model; unlike a function's, its name in a test has no address that changes."""
 
     def __call__(self, X, y, **kwargs):
         return perceptron(X, y, **kwargs)
@@ -76,7 +76,7 @@ def test_classes_by_their_labels(rng):
     classifier = SKLearnClassifier(perceptron, False, CLASSIFYING, {"verbose": 0})
     classifier.fit(X, names, epochs=40, batch_size=8)
     assert list(classifier.classes_) == ["ant", "bee", "cow"]
-    assert classifier.score(X, names) > 0.8  # the blobs are six deviations apart
+    assert classifier.score(X, names) > 0.8  # The blobs are six deviations apart.
     scores = classifier.decision_function(X)
     np.testing.assert_array_equal(classifier.classes_[scores.argmax(-1)], classifier.predict(X))
     assert len(classifier.epoch_) == 40

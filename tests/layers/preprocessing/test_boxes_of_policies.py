@@ -10,7 +10,7 @@ from kerascnn.utils import bounding_boxes
 from . import helpers
 
 keras = pytest.importorskip("keras")
-# Keras asks PyTorch for arrays in the way of NumPy 1.
+# Keras converts PyTorch tensors in a way that NumPy 2 warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 SIZE = (88, 104)
