@@ -1,17 +1,17 @@
-"""Which kernels train networks of everyday size in mixed precision."""
+"""Which kernels train networks of common sizes in mixed precision."""
 
 import numpy as np
 import pytest
 
 import kerascnn as keras
 
-# On a GPU: the smallest batches and images with which every block has as many elements as a GPU
-# needs to be full; below that, kernels for few elements run.
+# On a GPU, these are the smallest batches and images for which every block has enough elements to
+# fill a GPU; below that, kernels for few elements run.
 CASES = ["resnet50@32x128", "vit_s16@64x64", "convnext_t@64x128"]
-# On a CPU regions are asked for as on a GPU, whatever their size.
+# On a CPU, the regions of a GPU are requested, whatever their size.
 SMALL_CASES = ["resnet50@2x64", "vit_s16@2x64", "convnext_t@2x64"]
 
-NUMBERS = 64  # bytes that casts of metrics and losses move, which are numbers and no activations
+NUMBERS = 64  # Casts of metrics and losses move this many bytes at most; they are not activations.
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def mixed_precision():
 
 
 def bytes_of_casting_weights(model, layers):
-    """Of all weights of these layers: float32 is read and bfloat16 written."""
+    """Returns the bytes for all weights of these layers: float32 is read and bfloat16 written."""
     return 6 * sum(
         int(np.prod(weight.shape))
         for weight in model.weights
@@ -51,7 +51,7 @@ def test_no_activation_is_cast_by_a_kernel_of_its_own(name, module, mixed_precis
 
 
 def test_the_profiler_shows_casts_of_activations(module, mixed_precision):
-    """Without regions there are many."""
+    """Without regions there are many such casts."""
     nets = module("large_nets")
     with keras.device("cpu"):
         assert len(profiled_casts_of_activations(nets, nets.Case.parse("resnet50@2x64"))) > 20
@@ -59,7 +59,7 @@ def test_the_profiler_shows_casts_of_activations(module, mixed_precision):
 
 @pytest.mark.parametrize("name", SMALL_CASES)
 def test_no_activation_is_cast_by_itself_in_a_plan(name, module, mixed_precision, monkeypatch):
-    """Weights are: a GPU casts all of them in one kernel (`cast_all`)."""
+    """Casts of weights are allowed: a GPU does all of them in one kernel (`cast_all`)."""
     monkeypatch.setenv("KERASCNN_CPU_REGIONS", "1")
     nets = module("large_nets")
     case = nets.Case.parse(name)

@@ -1,4 +1,4 @@
-"""Kernels chosen by timing them: what is timed, where it is kept, and that results stay right."""
+"""Kernels chosen by time: what is timed, where that is kept, and that results stay right."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def run(device, home, program=PROGRAM, **environment):
 
 
 def chosen_files(home):
-    """Beside compiled kernels, which have a folder of their own."""
+    """Returns the files of choices; compiled kernels have their own folder beside them."""
     return [path for path in home.glob("kernels/*") if path.is_file()]
 
 
@@ -66,7 +66,7 @@ def test_the_fastest_is_found_once_and_kept(cuda_device, tmp_path, tf32):
     for row in first["choices"]:
         assert not row["is_from_disk"]
         assert row["kernel"] in row["seconds"]
-        # No other is clearly faster than the one that was taken.
+        # No other kernel is clearly faster than the chosen one.
         assert row["seconds"][row["kernel"]] <= min(row["seconds"].values()) / 0.96
     assert max(len(row["seconds"]) for row in first["choices"]) > 1
 
@@ -74,10 +74,10 @@ def test_the_fastest_is_found_once_and_kept(cuda_device, tmp_path, tf32):
     assert all(row["is_from_disk"] for row in second["choices"])
     chosen = [{row["call"]: row["kernel"] for row in found["choices"]} for found in (first, second)]
     assert chosen[0] == chosen[1]
-    assert first["loss"] == second["loss"]  # to the bit
-    # Other kernels add up 1,440 products in another order, in three steps of training. TF32 keeps
-    # 10 bits of each factor, 1e-3, float32 24 bits, 6e-8: some 2e-6 by the root of 1,440, and a
-    # few dozen times that through what later steps start from.
+    assert first["loss"] == second["loss"]  # The bits are equal.
+    # Other kernels add 1,440 products in another order, in three steps of training. TF32 keeps 10
+    # bits of each factor (1e-3) and float32 24 bits (6e-8). The root of 1,440 makes about 2e-6 of
+    # that, and the later steps a few dozen times more.
     tolerance = 1e-2 if tf32 == "1" else 1e-4
     np.testing.assert_allclose(first["loss"], plain["loss"], rtol=tolerance)
 
@@ -101,7 +101,7 @@ def test_timing_is_nobodys_work_in_profiles(cuda_device, tmp_path):
         return sorted(tuple(row[name] for name in names) for row in rows)
 
     assert of_compilation(timed) == {"conv2d", "matmul"} and not of_compilation(known)
-    # Layers ran the same kernels equally often, whether these had been timed before or not.
+    # The layers ran the same kernels equally often, whether these had been timed before or not.
     assert products_of_layers(timed) == products_of_layers(known) != []
 
 

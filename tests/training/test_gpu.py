@@ -1,4 +1,4 @@
-"""Training on a GPU: few launches, the numbers of the CPU, models that stay where they are."""
+"""Training on a GPU: few launches, the CPU's numbers, and models that stay on their device."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def compiled(model):
 
 
 def launches_of_the_last_epochs(steps, device):
-    """(kernels, graphs) launched by the host in epochs of so many steps and a shorter last one."""
+    """Returns the (kernels, graphs) that the host launches in each of the last two epochs."""
     counts = []
     watch = keras.callbacks.Callback()
     watch.on_epoch_end = lambda epoch, logs=None: counts.append(keras.config.launch_stats(device))
@@ -29,15 +29,15 @@ def launches_of_the_last_epochs(steps, device):
         model = compiled(classifier())
     model.fit(*blobs(2 * steps + 1), batch_size=2, epochs=5, callbacks=[watch], verbose=0)
     rows = [(c["kernel_launches"], c["graph_launches"]) for c in counts]
-    # The first epochs look up more often: they find out how long a step takes.
+    # The first epochs look up more often, since they measure how long a step takes.
     return [tuple(row) for row in np.diff(rows, axis=0)[-2:].tolist()]
 
 
 def test_launches_of_an_epoch_do_not_grow_with_its_steps(cuda_device):
-    """A few loops do it: one of large turns, those of smaller ones for the rest, the last batch.
+    """An epoch needs a few loops: one of large turns, those of smaller ones, the last batch.
 
-    Each is one graph, and one kernel before it that sets the number of turns. Epochs beyond a
-    second would be more slices, a bound in time that test_pacing.py is about.
+    Each is one graph, with one kernel before it that sets the number of turns. An epoch longer than
+    a second would have more slices: test_pacing.py is about that bound.
     """
     for steps in (100, 1004):
         for kernels, graphs in launches_of_the_last_epochs(steps, cuda_device):
@@ -70,12 +70,12 @@ def test_batches_of_several_sizes_share_their_kernels(cuda_device):
     large = model.predict(x, batch_size=128, verbose=0)
     small = model.predict(x, batch_size=7, verbose=0)
     np.testing.assert_allclose(model.predict(x, batch_size=128, verbose=0), large)
-    # The sums of a probability's logits are in another order at most.
+    # At most the sums of a probability's logits have another order.
     np.testing.assert_allclose(small, large, rtol=1e-4, atol=1e-6)
 
 
 def trained_weights(device):
-    """Bits of the weights and slots after steps by eights, single steps and a shorter batch."""
+    """Returns the bits of weights and slots after whole turns, single steps and a short batch."""
     x, y = digits(1500)
     keras.utils.set_random_seed(11)
     with keras.device(device):
@@ -112,7 +112,7 @@ def trained_weights(device):
     ],
 )
 def test_kernels_side_by_side_train_the_same_bits(cuda_device, monkeypatch, switch):
-    """A kernel that did not wait for what it needs would sooner or later change a weight."""
+    """A kernel that did not wait for its inputs would sooner or later change a weight."""
     monkeypatch.setenv(switch, "0")
     expected = trained_weights(cuda_device)
     monkeypatch.delenv(switch)
@@ -142,7 +142,7 @@ def test_steps_of_predictions_have_arenas_and_those_of_training_none(cuda_device
 
 
 def test_many_arenas_predict_the_same_bits(cuda_device, monkeypatch):
-    """Several reductions keep tickets on the device: their runs must not meet."""
+    """Several reductions keep tickets on the device, so runs of one program must not overlap."""
     x, y = digits(1500)
     keras.utils.set_random_seed(5)
     with keras.device(cuda_device):
@@ -181,12 +181,12 @@ def test_first_losses_are_those_of_the_cpu(cuda_device):
             model.train_on_batch(x[start : start + 64], y[start : start + 64])[0]
             for start in range(0, 640, 64)
         ]
-    # TF32 is off in tests; ten steps of Adam carry on the rounding of float32.
+    # TF32 is off in tests; ten steps of Adam carry on the float32 rounding.
     np.testing.assert_allclose(losses[cuda_device], losses["cpu"], rtol=2e-5)
 
 
 def test_dropout_draws_the_masks_of_the_cpu(cuda_device):
-    """Both devices have one generator: with equal seeds, training stays together."""
+    """Both devices have the same generator, so that equal seeds give equal training."""
     x, y = digits(256)
     weights = []
     for device in ("cpu", cuda_device):
@@ -196,7 +196,7 @@ def test_dropout_draws_the_masks_of_the_cpu(cuda_device):
         keras.utils.set_random_seed(3)
         model.fit(x, y, batch_size=32, epochs=1, verbose=0)
         weights.append(model.get_weights()[-2])
-    # Other masks would change the weights by the learning rate, 1e-3, per step.
+    # Other masks would change the weights by the learning rate, 1e-3, in each step.
     np.testing.assert_allclose(*weights, atol=2e-4)
 
 
@@ -271,13 +271,13 @@ def test_batches_that_do_not_fit_say_which_would(cuda_device):
     x = np.zeros((1_000_000, 1), "float32")
     with pytest.raises(MemoryError, match=r"batch_size of up to about \d+ fits") as caught:
         model.fit(x, x, batch_size=1_000_000, verbose=0)
-    # Other processes may take memory of the GPU meanwhile, such as those of other tests.
+    # Other processes, such as other tests, may take memory of the GPU meanwhile.
     fitting = caught.value.fitting_batch_size * 3 // 4
     model.fit(x[:fitting], x[:fitting], batch_size=fitting, verbose=0)
 
 
 class Digits:
-    """Batches of the digits, in their order."""
+    """Gives batches of the digits in their order."""
 
     def __init__(self, size):
         self.arrays, self.size = digits(), size
@@ -289,7 +289,7 @@ class Digits:
 
 
 def state_after(device, **arguments):
-    """Bits of all state after some epochs over the digits, and their logs."""
+    """Returns the bits of all state after some epochs over the digits, and the logs."""
     keras.utils.set_random_seed(4)
     with keras.device(device):
         model = compiled(convnet())
@@ -299,7 +299,7 @@ def state_after(device, **arguments):
 
 
 class Reading(keras.callbacks.Callback):
-    """Has hooks of batches, and looks at the logs now and then."""
+    """Has batch hooks, and looks at the logs now and then."""
 
     def __init__(self, every=None):
         super().__init__()
@@ -313,7 +313,7 @@ class Reading(keras.callbacks.Callback):
 
 @pytest.mark.parametrize("batch_size", [7, 32, 250])
 def test_batches_of_a_source_train_the_bits_of_arrays(device, batch_size, monkeypatch):
-    """Through the ring, halves of it, steps one by one: the same kernels on the same numbers."""
+    """With the ring, its halves and single steps, the same kernels run on the same numbers."""
     x, y = digits()
     expected = state_after(device, x=x, y=y, batch_size=batch_size)
     for half in (64, 3):
@@ -327,7 +327,7 @@ def test_batches_of_a_source_train_the_bits_of_arrays(device, batch_size, monkey
 
 
 def test_hooks_and_sources_launch_little_on_a_gpu(cuda_device):
-    """A step by itself is one launch at most; steps of a source share theirs."""
+    """A single step needs at most one launch; steps of a source share launches."""
     counts = []
 
     class Watch(keras.callbacks.Callback):
@@ -342,5 +342,5 @@ def test_hooks_and_sources_launch_little_on_a_gpu(cuda_device):
     assert counts[-1] - counts[-2] <= steps
     counts.clear()
     model.fit(Digits(8), epochs=5, callbacks=[Watch()], verbose=0)
-    # Less where a half is full before the device asks for more; never one for each step.
+    # A launch has fewer steps than a half if the device asks early, but never a single one.
     assert counts[-1] - counts[-2] < steps / 2

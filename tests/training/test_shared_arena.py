@@ -6,12 +6,13 @@ import pytest
 import kerascnn as keras
 from kerascnn import _core, layers
 
-ROWS, WIDTH = 1100, 4096  # a result of 17 MiB in float32: above the size from which steps share
+# A float32 result has 17 MiB, which is above the size from which steps share an arena.
+ROWS, WIDTH = 1100, 4096
 RESULT = ROWS * WIDTH * 4
 
 
 def product(arena, seed, rows=ROWS, **options):
-    """A program of two large results and a small output, with its input and what it computes."""
+    """Returns a program with two large results and a small output, its inputs, and its output."""
     x = np.random.default_rng(seed).normal(size=(rows, 3)).astype("float32")
     w = np.random.default_rng(seed + 1).normal(size=(3, WIDTH)).astype("float32")
     graph = _core.Graph()
@@ -28,7 +29,7 @@ def product(arena, seed, rows=ROWS, **options):
 
 
 def close(tensors, expected):
-    # Softmax of sums of three products: errors of a few units of 2^-24, of numbers up to 1.
+    # The softmax is of sums of three products: a few units of 2^-24, of numbers up to 1.
     np.testing.assert_allclose(tensors[0].numpy(), expected, rtol=0, atol=2e-6)
 
 
@@ -48,7 +49,7 @@ def test_outputs_stay_when_another_program_runs():
 
 
 def test_memory_follows_the_largest_program():
-    _core.release_cached("cpu")  # of a larger block that is kept a part may come
+    _core.release_cached("cpu")  # Otherwise the arena might get a part of a larger cached block.
     arena = _core.ArenaMemory("cpu")
     small, inputs, expected = product(arena, 0)
     small.run(inputs)
@@ -56,16 +57,16 @@ def test_memory_follows_the_largest_program():
     allocated = _core.memory_stats("cpu")["allocated"]
     large, others, expected_of_large = product(arena, 5, 2 * ROWS)
     assert arena.bytes == large.stats()["arena_bytes"] > before
-    # In place of the smaller block: inputs and outputs are 2200 rows of 4 numbers at most, and the
-    # allocator rounds blocks of this size up by at most 2 MiB.
+    # The large block replaces the smaller one. Inputs and outputs are at most 2200 rows of 4
+    # numbers, and the allocator rounds blocks of this size up by at most 2 MiB.
     more = _core.memory_stats("cpu")["allocated"] - allocated
     assert more <= arena.bytes - before + (4 << 20)
     large.run(others)
-    small.run(inputs)  # bound to memory that is elsewhere now
+    small.run(inputs)  # The program is bound to memory in another place now.
     close(small.outputs(), expected)
     close(large.outputs(), expected_of_large)
     del large
-    assert arena.bytes == 0  # until the next run
+    assert arena.bytes == 0  # There is no arena until the next run.
     small.run(inputs)
     close(small.outputs(), expected)
     assert arena.bytes == before
@@ -136,5 +137,6 @@ def test_steps_of_a_model_share_and_disturb_nobody(rng):
     assert evaluated == plain.evaluate(x, y, batch_size=1090, verbose=0)
     assert not np.array_equal(before, predicted)
     sizes = [step.program.stats()["arena_bytes"] for step in mixed._programs.values()]
-    assert sum(size >= 16 << 20 for size in sizes) >= 4  # two of fit, of evaluate, of predict
+    # There are two for fit, one for evaluate, and one for predict.
+    assert sum(size >= 16 << 20 for size in sizes) >= 4
     assert mixed._state.arena.bytes == max(sizes)

@@ -1,4 +1,4 @@
-"""Input, InputLayer and InputSpec against Keras' own."""
+"""Input, InputLayer and InputSpec equal Keras'."""
 
 import pytest
 

@@ -125,7 +125,7 @@ def test_dropout_has_one_mask_for_all_steps(name, implementation, compiled, devi
         plain = layer(x).numpy()
     if name == "SimpleRNN":
         np.testing.assert_allclose(first, first[:, :1] + 0 * first, rtol=0, atol=1e-6)
-    else:  # gates that are the same in all steps: each change is that before, times one gate
+    else:  # with the same gates in all steps, each change is the one before times a gate
         change = np.diff(np.concatenate([0 * first[:, :1], first], 1), axis=1)
         np.testing.assert_allclose(
             change[:, 1:-1] ** 2, change[:, :-2] * change[:, 2:], rtol=1e-4, atol=1e-6
