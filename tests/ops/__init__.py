@@ -1,6 +1,6 @@
 """Tests of the ops."""
 
-# References register themselves: whoever looks one up finds those of all files.
+# The references of all files register themselves on import, so that any of them can be found.
 from . import (  # noqa: F401
     reference_batches,
     reference_fourier,

@@ -1,4 +1,4 @@
-"""What a row of the op tests is, and generators for its inputs."""
+"""A row of the op tests, and generators for its inputs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Rng = np.random.Generator
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTEGERS = ("int32", "int64", "int16", "int8", "uint8")
 
-# Norm-wise relative errors. float32: the project's bar for every op. float64: about 1e4 roundings.
-# 16-bit types: inputs are exact and arithmetic is in float32, so one rounding of the result
-# remains: 2^-11 for float16 (11 significant bits), 2^-8 for bfloat16 (8 bits), doubled.
+# These are relative errors of norms. float32: the project's bar for every op. float64: about 1e4
+# roundings. 16-bit types: inputs are exact and arithmetic is in float32, so only the result is
+# rounded: by 2^-11 for float16 (11 significant bits) and 2^-8 for bfloat16 (8 bits), doubled here.
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
@@ -27,24 +27,24 @@ TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "float16": 2.0**-10, "bfloat16":
 class Case:
     """One call of an op, with fresh random inputs each time.
 
-    `make(rng, dtype)` gives the inputs and the attributes. Its float64 arrays are converted to the
-    dtype that is tested; arrays of other dtypes are passed as they are.
+    `make(rng, dtype)` returns the inputs and the attributes. Its float64 arrays are converted to
+    the tested dtype; arrays of other dtypes are passed as they are.
     """
 
     op: str
     id: str
     make: Callable[[Rng, str], Call]
     dtypes: tuple[str, ...] = FLOATS
-    # Are gradients checked? Needs inputs that are not within 0.01 of a kink.
+    # This says whether gradients are checked. Inputs must not lie within 0.01 of a kink then.
     gradient: bool = True
-    # Outputs that the test's loss uses; None stands for all floating ones.
+    # The test's loss uses these outputs; None stands for all floating ones.
     loss_outputs: tuple[int, ...] | None = None
-    # Of floating outputs, where it is not the dtype that is tested.
+    # Floating outputs have this dtype instead of the tested one.
     result_dtype: str | None = None
-    # Dtypes with another tolerance than TOLERANCE, and why.
+    # These dtypes have another tolerance than TOLERANCE, and `reason` says why.
     tolerance: dict[str, float] = field(default_factory=dict)
     reason: str = ""
-    # More than 65,535 along a dimension that kernels may put into a grid: float32, forward only.
+    # A dimension is above 65,535, and kernels may put it into a grid: only float32, only forward.
     large: bool = False
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Bad:
 
 
 def row(op: str, id: str, make: Callable[..., Call], **options: Any) -> Case:
-    """A case of floating dtypes; `make` may leave the dtype out."""
+    """Makes a case for floating dtypes; `make` may leave out the dtype."""
     takes_dtype = "dtype" in inspect.signature(make).parameters
     return Case(op, id, make if takes_dtype else lambda rng, dtype: make(rng), **options)
 
@@ -76,7 +76,7 @@ def large(op: str, make: Callable[..., Call], id: str = "large") -> Case:
 
 
 def fixed(inputs: list[Array], attributes: Attributes | None = None) -> Callable[[Rng], Call]:
-    """The same call each time."""
+    """Makes the same call each time."""
     return lambda rng: (inputs, attributes or {})
 
 
@@ -93,7 +93,7 @@ def positive(rng: Rng, *shape: int) -> Array:
 
 
 def away_from(rng: Rng, points: tuple[float, ...], *shape: int) -> Array:
-    """Normal numbers, none within 0.05 of a point where the op has a kink."""
+    """Returns normal numbers, none within 0.05 of a point where the op has a kink."""
     x = rng.standard_normal(shape)
     for point in points:
         near = np.abs(x - point) < 0.05
@@ -102,13 +102,13 @@ def away_from(rng: Rng, points: tuple[float, ...], *shape: int) -> Array:
 
 
 def distinct(rng: Rng, *shape: int) -> Array:
-    """Numbers at least 0.1 apart, so that a small step changes no maximum."""
+    """Returns numbers at least 0.1 apart, so that a small step changes no maximum."""
     size = int(np.prod(shape))
     return (rng.permutation(size) - size / 2).reshape(shape) * 0.1
 
 
 def few_values(rng: Rng, *shape: int) -> Array:
-    """Small whole numbers, so that many are equal."""
+    """Returns small integers, so that many are equal."""
     return rng.integers(-2, 3, shape).astype(np.float64)
 
 

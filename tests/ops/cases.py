@@ -1,4 +1,4 @@
-"""All rows: one op has one or a few of them, and a bad call. The tests follow from the rows."""
+"""All rows: each op has one or a few, and a call that must fail. The tests run them all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FILES = (
     cases_state,
 )
 
-# Only a pass makes it, with the kernel: test_fusions.py has its cases.
+# Only a pass makes this op, together with its kernel. test_fusions.py has its cases.
 OF_PASSES = {"fused"}
 
 CASES: list[Case] = [case for file in _FILES for case in file.CASES]

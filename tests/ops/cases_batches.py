@@ -1,4 +1,4 @@
-"""Rows of the ops that take batches out of a data set and put results away."""
+"""Rows of the ops that take batches out of a data set and store results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that users define: one of each kind of source, with what it means in NumPy."""
+"""Rows of ops that users define: one for each kind of source, with its meaning in NumPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .case import Bad, Case, large, normal, row, zeros
 from .reference import reference
 
 CUSTOM = "custom_op"
-MEANING = {}  # the key of a definition, and the same in NumPy
+MEANING = {}  # maps the key of a definition to its meaning in NumPy
 
 
 @reference(CUSTOM)
@@ -77,7 +77,7 @@ def _rows_of(shape):
 
 
 def _squares(name, **cpu):
-    """Sums of squares along the last axis, by kernels."""
+    """Defines sums of squares along the last axis, computed by kernels."""
     own = {
         "sizes": lambda x, *_: (_rows_of(x), x[-1]),
         "elements": lambda x, *_: _rows_of(x),

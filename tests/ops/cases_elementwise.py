@@ -34,21 +34,21 @@ SHAPES = {
 
 
 def _generated(*generators_and_shapes):
-    """Inputs from generator, shape, generator, shape, ..."""
+    """Returns inputs from alternating generators and shapes."""
     generators, shapes = generators_and_shapes[::2], generators_and_shapes[1::2]
     pairs = list(zip(generators, shapes, strict=True))
     return lambda rng: ([generate(rng, *shape) for generate, shape in pairs], {})
 
 
 def _drawn_shapes(rng):
-    """Two random shapes that broadcast."""
+    """Draws two shapes that can be broadcast to one."""
     full = rng.integers(1, 6, rng.integers(1, 6))
     first, second = (np.where(rng.random(full.size) < 0.4, 1, full) for _ in range(2))
     return tuple(map(int, first)), tuple(map(int, second[rng.integers(0, full.size) :]))
 
 
 def _binary(op, first, second, **options):
-    """`first` and `second` generate the inputs from a shape."""
+    """Makes the rows of an op; `first` and `second` generate the inputs from a shape."""
 
     def at(a, b):
         return _generated(first, a, second, b)
@@ -71,12 +71,12 @@ def _integer_binary(op, **second_options):
 
 
 def _grid(offset):
-    """Multiples of 0.1 plus an offset: numbers of two grids are never nearly equal."""
+    """Draws multiples of 0.1 plus an offset; numbers of two grids are never nearly equal."""
     return lambda rng, *shape: rng.integers(-15, 15, shape) * 0.1 + offset
 
 
 def _halves(offset, low=0.0):
-    """Multiples of a half, of both signs, plus an offset; `low` keeps them away from 0."""
+    """Draws multiples of a half of both signs, plus an offset; `low` keeps them away from 0."""
 
     def draw(rng, *shape):
         size = low + rng.integers(0, 6, shape) * 0.5
@@ -106,7 +106,7 @@ def _arithmetic():
     rows.append(row("power", "negative_base", negative_base, gradient=False))
     rows += _binary("arctan2", _kinks(0.0), _kinks(0.0))
     for op in ("mod", "floor_divide"):
-        # Quotients away from whole numbers, where the function jumps.
+        # The functions jump at integers, and these quotients stay away from them.
         rows += _binary(op, _halves(0.25), _halves(0.0, 1.0))
         rows.append(_integer_binary(op))
         a, b = (x.ravel() for x in np.meshgrid([-7.0, -2.5, 0.0, 2.5, 7.0], [-2.5, 2.0, np.inf]))
@@ -158,7 +158,7 @@ def _comparison():
 
 
 def _unary(op, generate, attributes=None, id="", **options):
-    """`generate` gives the input from a shape."""
+    """Makes the rows of an op; `generate` gives the input from a shape."""
     attributes = attributes or {}
     shapes = {"vector": (37,), "matrix": (3, 11), "scalar": (), "empty": (2, 0), "one": (1, 1, 1)}
     rows = [
@@ -175,12 +175,12 @@ def _unary(op, generate, attributes=None, id="", **options):
 
 
 def _kinks(*points):
-    """Normal numbers off the kinks, from -2.5 on: gelu is x times 1 + erf, which cancels below."""
+    """Draws numbers off the kinks and above -2.5, since 1 + erf in gelu cancels below that."""
     return lambda rng, *shape: np.maximum(away_from(rng, points, *shape), -2.5)
 
 
 def inside(rng, *shape):
-    """Numbers within (-1, 1)."""
+    """Draws numbers within (-1, 1)."""
     return rng.uniform(-0.9, 0.9, shape)
 
 
@@ -214,7 +214,7 @@ def _functions():
         *_unary("arctanh", inside),
         *_unary("expm1", normal),
         *_unary("erf", normal),
-        # Beyond 2.5 it is so small that float16 has few digits for it.
+        # Beyond 2.5 the result is so small that float16 has few digits for it.
         *_unary("erfc", lambda rng, *shape: np.clip(normal(rng, *shape), -2.5, 2.5)),
         *_unary("erfinv", inside),
         *_unary("clip", _kinks(-0.5, 0.75), {"min": -0.5, "max": 0.75}),
@@ -259,7 +259,7 @@ def _integer_unary(op, attributes, id="integers", **options):
 
 
 def _casts():
-    def quarters(rng):  # exact in every dtype; the fractions test truncation
+    def quarters(rng):  # these are exact in every dtype, and the fractions test truncation
         return [rng.integers(0, 400, (4, 5)) / 4]
 
     rows = []
@@ -313,12 +313,12 @@ def _activations():
         rows.append(row(op, f"{id}special", fixed([special], attributes), gradient=False))
 
         def gradient_call(rng, op=op, attributes=attributes, points=points, shape=(4, 9)):
-            # The second input is the activation's output, or its input.
+            # The second input is the activation's output or its input.
             x = away_from(rng, points, *shape)
             if op in _USES_INPUT:
                 return [normal(rng, *shape), x], attributes
             y = ELEMENT_FUNCTIONS[op](x, **attributes)
-            if op == "clipped_relu":  # its values at the kinks, 0 and max_value, moved off them
+            if op == "clipped_relu":  # the output must not lie at the kinks, 0 and max_value
                 y = np.where(x <= 0, -0.2, np.where(x >= 0.8, 1.0, y))
             return [normal(rng, *shape), np.where(y == 0, -0.2, y)], attributes
 

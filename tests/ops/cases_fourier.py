@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .case import Bad, large, normal, row, zeros
 
-# Small lengths with a kernel of their own, products of several primes, primes that libraries take
-# as convolutions, and lines that several threads share.
+# The lengths are small ones with a kernel of their own, products of several primes, primes, for
+# which libraries use convolutions, and lines that several threads share.
 SHAPES = {
     "one": (3, 1),
     "two": (4, 2),

@@ -1,4 +1,4 @@
-"""Ops that own graphs: what a body computes is said twice, as a graph and in NumPy."""
+"""Rows of ops that own graphs. Each body is written twice, as a graph and in NumPy."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kerascnn import _core
 from .case import Bad, normal, row, zeros
 from .reference import numpy_dtype, reference
 
-MEANING = {}  # of a body, as a function of its inputs
+MEANING = {}  # maps a body to a function of its inputs
 _BODIES = {}
 
 
 def body(name, dtype, shapes, build, meaning):
-    """`build(graph, *inputs)` gives the outputs; a shape may come with a dtype of its own."""
+    """Traces `build(graph, *inputs)`, which returns the outputs; a shape may name its own dtype."""
     if (name, dtype) not in _BODIES:
         graph = _core.Graph()
         inputs = []
@@ -67,7 +67,7 @@ def switch(index, *operands, bodies):
 
 
 def _recurrent(dtype):
-    """h = tanh(h w + x), and h * x."""
+    """The body computes h = tanh(h w + x), and h * x."""
 
     def build(graph, h, x, w):
         product = call(graph, "matmul", h, w, transpose_a=False, transpose_b=False)
@@ -110,7 +110,7 @@ def _sums(rng, dtype):
 
 
 def _while(rng, dtype, length):
-    """Doubles until the largest is 50."""
+    """The loop doubles its carry until the largest element is 50 or more."""
     double = body(
         "double",
         dtype,
@@ -151,7 +151,7 @@ def _choice(rng, dtype, index):
     return [np.array(index, np.int32), normal(rng, 2, 3), normal(rng, 2, 3)], {"bodies": branches}
 
 
-# Each step rounds once more than the last one, and the product with x.
+# Each step rounds its carry and the product with x once more.
 _STEPS = {"tolerance": {"float16": 2.0**-7, "bfloat16": 2.0**-4}, "reason": "roundings add up"}
 
 CASES = [

@@ -23,7 +23,7 @@ _KINKS = {"relu": (0.0,), "leaky_relu": (0.0,), "clipped_relu": (0.0, 1.0), "elu
 
 
 def _activated(op, generate, attributes, activation, alpha):
-    """Draws inputs again until nothing that goes into the activation is near one of its kinks."""
+    """Draws inputs again until no input of the activation is near one of its kinks."""
 
     def make(rng):
         for _ in range(200):
@@ -82,7 +82,7 @@ CONVOLUTIONS = {
     "strided_padded": _conv((1, 8, 7, 3), (3, 3, 3, 4), strides=(2, 2), padding=(0, 1, 1, 0)),
     "dilated": _conv((2, 10, 9, 2), (3, 2, 2, 3), padding=(0, 1, 1, 2), dilations=(2, 3)),
     "grouped": _conv((2, 6, 5, 4), (3, 3, 2, 6), padding=(1, 1, 1, 1), groups=2),
-    # One engine of cuDNN 9.19 gives wrong kernel gradients here; planning avoids it.
+    # One engine of cuDNN 9.19 gives wrong kernel gradients here, and planning avoids it.
     "grouped_lopsided": _conv(
         (1, 5, 3, 6), (4, 3, 2, 9), strides=(1, 2), padding=(0, 1, 2, 1), groups=3
     ),
@@ -102,7 +102,7 @@ CONVOLUTIONS = {
 
 
 def _draw_convolution(rng):
-    """A random convolution whose kernel fits."""
+    """Draws a convolution whose kernel fits into the image."""
     groups = int(rng.integers(1, 4))
     kernel_size = rng.integers(1, 5, 2)
     strides, dilations = rng.integers(1, 4, 2), rng.integers(1, 3, 2)
@@ -250,7 +250,7 @@ def _batch_norm():
     }
 
     def forward(shape):
-        # A mean that is large against the deviation: what one-pass variance gets wrong.
+        # The mean is large compared with the deviation, where a one-pass variance loses its digits.
         return lambda rng: (
             [normal(rng, *shape) + 3.0, normal(rng, shape[-1]), normal(rng, shape[-1])],
             {"epsilon": 1e-3},
@@ -268,7 +268,7 @@ def _batch_norm():
 
         return make
 
-    # bfloat16 statistics of the forward pass are rounded before the backward pass takes them.
+    # The statistics of the forward pass are rounded to bfloat16 before the backward pass uses them.
     rows = []
     for id, shape in shapes.items():
         rows.append(row("batch_norm", id, forward(shape)))
@@ -282,7 +282,7 @@ def _batch_norm():
     def far_from_zero(rng):
         return [normal(rng, 64, 3) + 1000.0, np.ones(3), np.zeros(3)], {"epsilon": 1e-3}
 
-    # 1000 + noise carries the noise to 6e-5 in float32, but the inputs are given in that rounding.
+    # float32 rounds 1000 + noise to 6e-5 of the noise, but the inputs are given with that rounding.
     rows.append(
         row("batch_norm", "far_from_zero", far_from_zero, dtypes=("float64", "float32"),
             gradient=False, tolerance={"float32": 1e-4, "float64": 1e-10},
@@ -309,18 +309,19 @@ def _cross_entropy():
             for epsilon in (0.0, 1e-7):
 
                 def probabilities(rng, n=n, k=k, kind=kind, epsilon=epsilon):
-                    # Rows that do not add up to 1: the op normalizes them.
+                    # The rows do not add up to 1, because the op normalizes them.
                     return [positive(rng, n, k), _labels(rng, n, k, kind)], {"epsilon": epsilon}
 
                 def logits(rng, n=n, k=k, kind=kind, epsilon=epsilon):
-                    # No p near 1: -log of a p rounded in float32 is off by 6e-8 / (1 - p).
+                    # No p is near 1: -log of a p that is rounded to float32 has an error of 6e-8 /
+                    # (1 - p).
                     x = rng.uniform(-2, 2, (n, k))
                     return [x, _labels(rng, n, k, kind)], {"epsilon": epsilon}
 
                 def gradient(rng, make=probabilities):
                     (p, labels), attributes = make(rng)
-                    # Differences must neither cross the clip nor see 1 / p bend: the label's
-                    # probability is a third or more.
+                    # The differences must not cross the clip, and 1 / p must be nearly linear over
+                    # them: the label's probability is a third or more.
                     p[np.arange(labels.size), labels] += 0.5 * p.sum(axis=1)
                     p = p / p.sum(axis=1, keepdims=True)
                     return [normal(rng, labels.size), p, labels], attributes
@@ -330,14 +331,15 @@ def _cross_entropy():
                     return [x, labels, normal(rng, labels.size)], attributes
 
                 if k == 1 and epsilon > 0:
-                    continue  # p is 1 and clipped: covered by "clipped"
+                    continue  # p is 1 and clipped, which the row "clipped" covers
                 name = f"{id}_{kind}_{'exact' if epsilon == 0 else 'clipped'}"
-                # Of one class the loss is log of a rounded 1 and its slope is rounding error.
+                # With one class the loss is the logarithm of a rounded 1, and its slope is rounding
+                # error.
                 options = {"gradient": k > 1, "dtypes": ("float64", "float32")} if k == 1 else {}
                 rows.append(row("sparse_cross_entropy", name, probabilities, **options))
                 rows.append(row("sparse_softmax_cross_entropy", name, logits, **options))
                 rows.append(row("sparse_softmax_cross_entropy_grad", name, gradient))
-                # p - 1 is left of a probability that was rounded.
+                # The gradient p - 1 keeps few digits of a rounded probability.
                 options = {"tolerance": {"float16": 2.0**-6, "bfloat16": 2.0**-3}}
                 joined = f"{name}_with_gradient"
                 if k > 1:
@@ -350,14 +352,14 @@ def _cross_entropy():
 
 
 def _cross_entropy_corners():
-    """Clipped rows, labels out of range, extreme logits, many rows."""
+    """Rows for clipped probabilities, labels out of range, extreme logits, and many rows."""
     labels = np.array([0, 1, 2, 0], dtype=np.int32)
     p = np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.2, 0.3, 0.5], [0.0, 0.5, 0.5]])
     logits = np.array([[80.0, 0.0, 0.0], [80.0, 0.0, 0.0], [0.1, 0.2, 0.3], [-90.0, 1.0, 1.0]])
     wrong = np.array([0, -1, 3, 2], dtype=np.int32)
     gy = np.array([1.0, -2.0, 0.5, 3.0])
     epsilon = {"epsilon": 1e-7}
-    # The clip at 1 - 1e-7 is 1 - 1.19e-7 in float32, and -log of it has that relative error.
+    # In float32 the clip at 1 - 1e-7 is 1 - 1.19e-7, and -log of it has that relative error.
     rounded = {
         "dtypes": ("float64", "float32"),
         "gradient": False,

@@ -6,9 +6,9 @@ import numpy as np
 
 from .case import Bad, Rng, large, normal, row, zeros
 
-# Units, batch and time: of each what a kernel's blocks, vectors and clusters divide and what they
-# don't. A state depends on all that came before it, so that errors add up: in float32 over a
-# hundred steps, and a 16-bit state is rounded in each of them on a GPU.
+# Units, batch and time: some are multiples of what a kernel's blocks, vectors and clusters take,
+# and some are not. A state depends on all earlier ones, so errors add up: in float32 over a hundred
+# steps, and a GPU rounds a 16-bit state in each of them.
 _SIZES = {
     "one_of_each": (1, 1, 1),
     "small": (3, 2, 5),
@@ -19,7 +19,7 @@ _SIZES = {
     "two_steps": (3, 2, 200),
     "long": (3, 130, 16),
 }
-# Forward only: float64 differences of them would take long.
+# These are only run forward, because their float64 differences would take long.
 _LARGER = {
     "rows_by_128": (64, 28, 128),
     "units_256": (5, 3, 256),
@@ -28,8 +28,8 @@ _LARGER = {
     "many_rows_wide": (150, 2, 130),
     "units_513": (3, 2, 513),
 }
-# Twice those below: where there is one number only, terms that cancel in it have no larger ones
-# beside them.
+# These are twice the tolerances below. With only one number, no larger terms stand beside those
+# that cancel in it.
 _ONE_NUMBER = {
     "tolerance": {"float32": 4e-5, "float16": 2.0**-7, "bfloat16": 2.0**-4},
     "reason": "sums of rounded terms may cancel in the only element",
@@ -41,7 +41,7 @@ _TOLERANCE = {
 
 
 def _mask(rng: Rng, batch, time):
-    """Steps that don't count anywhere, and where there are several rows one of nothing else."""
+    """Masks steps at random, and all steps of the first row if there are several rows."""
     mask = rng.random((batch, time)) < 0.7
     if batch > 1:
         mask[0] = False
@@ -73,7 +73,7 @@ def _gru(batch, time, units, reverse=False, masked=False):
 
 
 def _gradient_inputs(rng: Rng, shape, names, **has):
-    """The mask and the gradients that the call has, and its attributes."""
+    """Returns the mask and the gradients that the call has, and its attributes."""
     batch, time, units = shape
     there = {name: has.get(name, name != "masked") for name in names}
     shapes = {"has_outputs": (batch, time, units)}

@@ -1,4 +1,4 @@
-"""Groups of nodes that run as one kernel: each is said twice, as a body and in NumPy."""
+"""Rows of groups of nodes that run as one kernel. Each is written twice, as a body and in NumPy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _attributes(body, domain, kind="map", columns=None):
 
 
 def _chain(rng, dtype):
-    """Of broadcast operands and a constant; a result in the middle is read too."""
+    """A chain with broadcast operands and a constant; another node reads a result in the middle."""
 
     def build(graph, x, vector, scalar):
         y = call(graph, "add", call(graph, "multiply", x, vector), graph.full([], dtype, 0.5))
@@ -47,7 +47,7 @@ def _select(rng, dtype):
 
 
 def _scalars(rng, dtype, shape=()):
-    """As losses and metrics end: a sum, a count, and whether the loss is finite."""
+    """Losses and metrics end like this: a sum, a count, and whether the loss is finite."""
 
     def build(graph, loss, total, count):
         scaled = call(graph, "multiply", loss, graph.full([], dtype, 64.0))
@@ -70,7 +70,7 @@ def _scalars(rng, dtype, shape=()):
 
 
 def _broadcast_constant(rng, dtype):
-    """A gradient of ones, as the sum of a loss gives it."""
+    """The gradient is all ones, as the sum of a loss gives it."""
 
     def build(graph, y):
         ones = call(graph, "broadcast_to", graph.full([1, 1], dtype, 1.0), shape=[7, 9])
@@ -94,7 +94,7 @@ def _softmax(rng, dtype):
 
 
 def _normalized_rows(rng, dtype):
-    """Over two axes, with a row's mean as a result of its own and a scale for each column."""
+    """Normalizes over two axes; a row's mean is a result, and each column has a scale."""
 
     def build(graph, x, scale):
         mean = call(graph, "reduce_mean", x, axes=[1, 2], keepdims=False)
@@ -132,13 +132,13 @@ def _sums_of_columns(rng, dtype):
         return [g, (g * z).sum(axis=(0, 1)), g.sum(axis=(0, 1))]
 
     made = body("sums", dtype, [(9, 7, 5)] * 3, build, meaning)
-    # Of positive numbers, so that sums don't cancel.
+    # The numbers are positive, so that sums do not cancel.
     inputs = [rng.uniform(0.5, 1, (9, 7, 5)), normal(rng, 9, 7, 5), rng.uniform(0.5, 1, (9, 7, 5))]
     return inputs, _attributes(made, (9, 7, 5), "columns")
 
 
 def _statistics(rng, dtype):
-    """Of an activation, which is a result too."""
+    """Statistics of an activation, which is a result too."""
 
     def build(graph, x):
         y = call(graph, "elu", x, alpha=1.0)
@@ -152,7 +152,7 @@ def _statistics(rng, dtype):
     return [normal(rng, 11, 3, 6) + 2.0], _attributes(made, (11, 3, 6), "columns")
 
 
-# Every result is rounded to its dtype, as the separate ops would: a few roundings.
+# Every result is rounded to its dtype, as the separate ops would do. These are a few roundings.
 _ROUNDINGS = {
     "gradient": False,
     "tolerance": {"float16": 2.0**-8, "bfloat16": 2.0**-5},

@@ -6,8 +6,8 @@ import numpy as np
 
 from .case import Bad, Rng, large, normal, row, zeros
 
-# A posterior is the exponential of a sum of logarithms, whose float32 rounding it keeps: a unit in
-# the last place of 20, over some ten frames. On a CPU the recurrences are in float64.
+# A posterior is the exponential of a sum of logarithms and inherits the sum's float32 rounding: one
+# unit in the last place of 20, over about ten frames. On a CPU the recurrences are in float64.
 _OPTIONS = {
     "dtypes": ("float64", "float32"),
     "loss_outputs": (0,),
@@ -17,7 +17,7 @@ _OPTIONS = {
 
 
 def _ctc(samples, frames, classes, labels, blank=0, dtype="int32", spare=0):
-    """Sequences of random lengths, with at least as many frames as the labels take, and `spare`."""
+    """Draws lengths with at least as many frames as the labels need, plus `spare`."""
 
     def make(rng: Rng):
         target = rng.integers(0, max(classes - 1, 1), (samples, labels))
@@ -27,7 +27,7 @@ def _ctc(samples, frames, classes, labels, blank=0, dtype="int32", spare=0):
         repeats = ((target[:, 1:] == target[:, :-1]) & counted).sum(axis=1)
         least = np.maximum(target_length + repeats + spare, 1)
         output_length = rng.integers(least, np.maximum(least, frames) + 1)
-        # What does not count may be anything.
+        # Labels that do not count may be anything.
         target = np.where(np.arange(labels) < target_length[:, None], target, -7)
         lengths = [x.astype(dtype) for x in (target, target_length, output_length)]
         return [normal(rng, samples, frames, classes), *lengths], {"mask_index": blank}
@@ -55,7 +55,7 @@ def _blank_as_label(rng: Rng):
 
 
 def _wide_target(rng: Rng):
-    """More states than shared memory holds, of which few count."""
+    """There are more states than shared memory holds, and only a few of them count."""
     (logits, target, *lengths), attributes = _ctc(2, 4, 3, 2)(rng)
     target = np.pad(target, [(0, 0), (0, 4000)])
     return [logits, target, *lengths], attributes
@@ -79,7 +79,7 @@ CASES = [
     row("ctc_loss", "one_frame", _ctc(3, 1, 3, 0), **_OPTIONS),
     row("ctc_loss", "one_class", _ctc(2, 4, 1, 0), **_OPTIONS),
     row("ctc_loss", "many_classes", _ctc(2, 7, 71, 3), **_OPTIONS),
-    # More labels than a warp has lanes.
+    # There are more labels than a warp has lanes.
     row(
         "ctc_loss",
         "many_labels",
@@ -90,7 +90,7 @@ CASES = [
     row("ctc_loss", "blank_as_label", _blank_as_label, **_OPTIONS),
     row("ctc_loss", "too_short", _too_short, **_VALUES),
     row("ctc_loss", "out_of_range", _out_of_range, **_VALUES),
-    # Sums of thousands.
+    # The sums reach thousands.
     row(
         "ctc_loss",
         "extreme",

@@ -22,7 +22,7 @@ from .reference import REFERENCES
 
 
 def _of(generate, *shape, **attributes):
-    """One input of that shape."""
+    """Makes a call with one input of that shape."""
     return lambda rng: ([generate(rng, *shape)], attributes)
 
 
@@ -85,7 +85,7 @@ def _reductions():
     for op in ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min"):
         generate = distinct if op in ("reduce_max", "reduce_min") else normal
         for id, (shape, axes, keepdims) in calls.items():
-            is_long = id in ("long", "tall")  # of one sign, so that nothing cancels
+            is_long = id in ("long", "tall")  # these have one sign, so that nothing cancels
             make = _of(positive if is_long else generate, *shape, axes=axes, keepdims=keepdims)
             rows.append(row(op, id, make, gradient=not is_long))
         rows.append(row(op, "drawn", _drawn_reduction(generate)))
@@ -98,7 +98,7 @@ def _reductions():
     rows.append(row("reduce_sum", "of_nothing", _of(normal, 0, 3, axes=[0], keepdims=False)))
     groups = _of(normal, 2, 0, 3, 4, axes=[1, 3], keepdims=False)
     rows.append(row("reduce_sum", "groups_of_nothing", groups))
-    # Many numbers of one sign: what a plain float32 loop gets wrong.
+    # Many numbers have one sign, and a plain float32 loop would lose digits of their sum.
     drift = _of(lambda rng, n: 1.0 + rng.random(n), 2_000_003, axes=[0], keepdims=False)
     rows += [large(op, drift, "drift") for op in ("reduce_sum", "reduce_mean")]
     nan = np.array([[1.0, np.nan, 3.0], [np.nan, 5.0, np.inf]])
@@ -280,7 +280,7 @@ def _slices():
 
 
 def _indexing():
-    # Indices repeat, so that gradients add up; some are outside and clamped.
+    # Indices repeat, so that gradients add up; some are outside, and are clamped.
     calls = {
         "rows": ((5, 4), (7,), 0, 0),
         "columns": ((3, 6), (2, 2), 1, 0),
@@ -328,13 +328,13 @@ def _indexing():
 
 
 def _product_rows(id, suffix, shapes, transposed):
-    """Rows of both products for matrices of these shapes."""
+    """Makes rows of both products for matrices of these shapes."""
 
     def of_floats(rng):
         return [normal(rng, *shape) for shape in shapes], transposed
 
     def of_bytes(rng, dtype):
-        # All that fit, the lowest too, whose magnitude no other byte has.
+        # All bytes occur, including the lowest, whose negative is no byte.
         return [integers(rng, dtype, *shape, low=-128, high=128) for shape in shapes], transposed
 
     is_large = id.startswith("large")

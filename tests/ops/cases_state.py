@@ -13,7 +13,7 @@ def _state(rng):
 
 
 def _drawn(op, attributes, *shape):
-    """A call with the tested dtype as attribute, from a random state."""
+    """Makes a call from a random state, with the tested dtype as an attribute."""
 
     def make(rng, dtype):
         stream = int(rng.integers(0, 2**32))
@@ -100,8 +100,9 @@ def _adam(shapes, iterations=None):
     return make
 
 
-# Gradients as stacks of partial sums: of as many copies as a block has rows of threads and loads
-# at a time, more and fewer; sizes that don't divide into vectors; plain gradients between them.
+# Gradients are stacks of partial sums. There are as many copies as a block has rows of threads and
+# loads at a time, or more, or fewer. Sizes are no multiples of vectors, and plain gradients stand
+# between the stacks.
 _COPIES = [1, 2, 3, None, 16, 17, 128, 131, 300, 5, None, 4]
 _STACKED_SHAPES = [
     (3, 2), (), (4,), (7, 5), (3, 3, 2, 4), (33,), (5, 5, 1, 32), (64,), (2, 2), (0, 2), (1000,),
@@ -110,7 +111,7 @@ _STACKED_SHAPES = [
 
 
 def _stacked(make, shapes=_STACKED_SHAPES, copies=_COPIES):
-    """The call that `make` makes of the shapes, with stacks in place of some gradients."""
+    """Makes the call of `make` for the shapes, with stacks in place of some gradients."""
 
     def make_stacked(rng):
         inputs, attributes = make(rng)
@@ -124,7 +125,7 @@ def _stacked(make, shapes=_STACKED_SHAPES, copies=_COPIES):
 
 
 def _narrow(make, count):
-    """The call that `make` makes, with gradients of 16 bits for parameters in float32."""
+    """Makes the call of `make` with gradients of 16 bits for parameters in float32."""
 
     def make_narrow(rng, dtype):
         inputs, attributes = make(rng)
@@ -178,7 +179,7 @@ def _cast_all():
     big = [(65_537, 3), (2,), (5000, 7)]
     rows = []
     for dtype in ("float16", "bfloat16"):
-        # Rounding in 16 bits: 2^-11 for float16, 2^-8 for bfloat16, of each element.
+        # Each element is rounded to 16 bits: by 2^-11 for float16, by 2^-8 for bfloat16.
         options = {
             "dtypes": ("float32",),
             "gradient": False,

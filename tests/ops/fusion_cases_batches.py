@@ -11,7 +11,7 @@ TAKE = "take_batches"
 
 def _rows():
     def make(samples, step, batch_size, *arrays):
-        """Each of `arrays` is the shape of a sample; bytes come in between."""
+        """Each of `arrays` is the shape of a sample; bytes are the second of the arrays."""
 
         def call(rng):
             data = [normal(rng, samples, *shape) for shape in arrays]

@@ -9,7 +9,7 @@ from .reference import REFERENCES
 from .reference_conv_pooling import conv2d_max_pool2d
 
 FORWARD = "conv2d_max_pool2d"
-# Those whose gradient follows from their output; the parameters are exact in every dtype.
+# The gradients of these follow from their outputs, and the parameters are exact in every dtype.
 _ACTIVATIONS = {
     "linear": 0.0,
     "relu": 0.0,
@@ -62,7 +62,7 @@ LAYERS = {
     "pointwise_channels": _layer((3, 6, 8, 33), (1, 1, 33, 20)),
     "two_channels": _layer((2, 10, 10, 2), (3, 3, 2, 8)),
     "four_channels": _layer((2, 9, 10, 4), (5, 5, 4, 8), padding=SAME_5X5),
-    # The last row and column belong to no window.
+    # No window covers the last row and column.
     "dropped_border": _layer((2, 9, 11, 3), (3, 3, 3, 4)),
     "overlapping": _layer((2, 11, 9, 2), (3, 3, 2, 4), pool=(3, 3), pool_strides=(2, 2)),
     "overlapping_same": _layer(
@@ -86,7 +86,7 @@ ACTIVATED = _layer((1, 8, 7, 2), (3, 3, 2, 3))
 
 
 def _exact_inputs(rng, geometry, bias):
-    """Products and sums are small multiples of 1/8: exact also in bfloat16 and TF32.
+    """Draws inputs whose products and sums are multiples of 1/8, exact even in bfloat16 and TF32.
 
     A window's maximum then has the same position in every arithmetic, ties included.
     """
@@ -96,7 +96,7 @@ def _exact_inputs(rng, geometry, bias):
 
 
 def _distinct_inputs(rng, geometry, attributes):
-    """Draws until each window's maximum is clear of the next number.
+    """Draws inputs until each window's maximum is clear of the next number.
 
     Products and sums are multiples of 1/128, exact in float32 and TF32; the activation is not.
     """
@@ -152,7 +152,7 @@ def _call(op, rng, geometry, activation="relu", bias=True):
 
 
 def _draw_layer(rng):
-    """A random layer whose kernel and window fit."""
+    """Draws a layer whose kernel and window fit."""
     groups = int(rng.integers(1, 3))
     kernel, window = rng.integers(1, 5, 2), rng.integers(1, 4, 2)
     strides, pool_strides = rng.integers(1, 3, 2), rng.integers(1, 4, 2)
@@ -185,7 +185,7 @@ def _rows():
             rows.append(row(op, f"drawn_{i}", make))
         for activation in _ACTIVATIONS:
             make = lambda rng, op=op, a=activation: _call(op, rng, ACTIVATED, a)  # noqa: E731
-            # In 16 bits different numbers become equal, and the first of them is the maximum.
+            # In 16 bits different numbers may become equal, and then the first one is the maximum.
             is_rounded = op == FORWARD and activation in _ROUNDED
             dtypes = ("float64", "float32") if is_rounded else FLOATS
             rows.append(row(op, activation, make, dtypes=dtypes))
@@ -196,7 +196,7 @@ def _rows():
 
 
 def _kernel_gradient(x, kernel, padding=0):
-    """By itself, without pooling."""
+    """Makes a case of the gradient alone, without pooling."""
 
     def make(rng):
         size = [x[1 + i] + 2 * padding - kernel[i] + 1 for i in (0, 1)]

@@ -11,7 +11,7 @@ LABELS = ("int32", "int64", "float32")
 
 
 def labels_of(rng, scores, dtype="int32", share=0.5):
-    """The places of the largest scores, but for a share of them."""
+    """Returns the positions of the largest scores, except for a random share of the rows."""
     n, classes = scores.shape
     best = np.argmax(scores, axis=1) if n else np.zeros(0)
     return np.where(rng.random(n) < share, rng.integers(0, classes, n), best).astype(dtype)
@@ -26,7 +26,7 @@ def _count(n, classes, labels="int32", scores=normal):
 
 
 def with_nan(rng, *shape):
-    """None to several NaN in a row, in its first and last place too."""
+    """Draws rows with zero to several NaN; the very first and the very last number are NaN too."""
     x = few_values(rng, *shape)
     x[rng.random(shape) < 1.5 / shape[1]] = np.nan
     x[0, 0] = x[-1, -1] = np.nan
@@ -38,7 +38,7 @@ def infinite(rng, *shape):
 
 
 def _no_class(labels):
-    """Labels that are no class, beside some that are."""
+    """Makes labels that are no class, and some that are."""
 
     def make(rng):
         scores = few_values(rng, 60, 7)
@@ -52,8 +52,8 @@ def _no_class(labels):
 
 
 def _rows():
-    # Rows that one thread, a few threads and a warp take; one block, one block that takes rows
-    # several times, and several blocks.
+    # A row is taken by one thread, by a few threads or by a warp. The rows are taken by one block
+    # at once, by one block in turns, or by several blocks.
     sizes = {
         "one": (1, 1),
         "two": (7, 2),

@@ -9,7 +9,7 @@ from .reference import activate
 
 GRADIENT, LOSS = "matmul_activation_grad", "dense_sparse_softmax_cross_entropy"
 HEAD, WGRAD = "dense_sparse_softmax_cross_entropy_dgrad", "dense_wgrad"
-# The activations whose gradient follows from their output, with parameters exact in every dtype.
+# The gradients of these follow from their outputs, and the parameters are exact in every dtype.
 ACTIVATIONS = {
     "linear": 0.0,
     "relu": 0.0,
@@ -22,7 +22,7 @@ ACTIVATIONS = {
 
 
 def activation_outputs(rng, activation, alpha, *shape):
-    """What the activation gives for numbers away from its kinks."""
+    """Returns the activation's outputs for numbers away from its kinks."""
     return activate(away_from(rng, (0.0, 1.0), *shape), activation, alpha)
 
 
@@ -99,8 +99,8 @@ def _head(n, k, classes, activation="linear", rate=None, **options):
 
 def _heads():
     calls = {
-        # Around what a thread, a warp, a block and a cluster take of the features, and with rows
-        # for blocks that take one and several; ten classes, fewer, and more.
+        # The numbers of features lie around what a thread, a warp, a block and a cluster take.
+        # Blocks take one row or several. There are ten classes, fewer, or more.
         "small": _head(4, 5, 3),
         "mnist": _head(33, 120, 10),
         "deep": _head(65, 520, 10, bias=False),

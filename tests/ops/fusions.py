@@ -1,4 +1,4 @@
-"""The nodes that each fusion is for, traced from its inputs, and programs of them."""
+"""Traces the nodes that each fusion takes, and compiles programs of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .reference import ELEMENT_PARAMETERS
 
 
 class Nodes:
-    """Ops of a graph as methods that give their first result."""
+    """Ops of a graph as methods that return their first result."""
 
     def __init__(self, graph: _core.Graph) -> None:
         self.graph = graph
@@ -32,7 +32,7 @@ def _undo_activation(t, g, y, activation, alpha):
 
 
 def count_matches(t, arrays, scores, labels):
-    """As accuracy metrics trace it."""
+    """Traces the nodes as accuracy metrics do."""
     place = t.argmax(scores, axis=1)
     if arrays[1].dtype != np.int32:
         place = t.cast(place, dtype=arrays[1].dtype.name)
@@ -93,7 +93,7 @@ def conv2d_max_pool2d(t, arrays, x, kernel, *bias, activation, activation_alpha,
 
 
 def _spread(t, gy, y, index, images, kernel, attributes):
-    """The gradient before the activation, and the same at the convolution's full size."""
+    """Returns the gradient before the activation, and the same at the convolution's full size."""
     narrow = _undo_activation(t, gy, y, attributes["activation"], attributes["activation_alpha"])
     pads = attributes["padding"]
     steps = zip(attributes["strides"], attributes["dilations"], strict=True)
@@ -128,7 +128,8 @@ def take_batches(t, arrays, *inputs, batch_size):
     return [t.take_batch(each, order, step, batch_size=batch_size) for each in data]
 
 
-# By fusion: (nodes, the arrays, values of the inputs, attributes) -> values of the outputs.
+# Each function takes (nodes, the arrays, values of the inputs, attributes) and returns the values
+# of the outputs.
 TRACE = {
     "conv2d_max_pool2d": conv2d_max_pool2d,
     "conv2d_max_pool2d_dgrad": conv2d_max_pool2d_dgrad,
@@ -153,9 +154,9 @@ def compile_nodes(
     num_outputs: int | None = None,
     allow_tf32: bool = True,
 ) -> _core.Program:
-    """A program of the nodes that gives their first `num_outputs` results, by default all.
+    """Compiles a program of the nodes that gives their first `num_outputs` results, by default all.
 
-    Where `optimize`, it has the device's kernel for them, if there is one.
+    With `optimize` it has the device's kernel for them, if there is one.
     """
     graph = _core.Graph()
     values = [graph.input(f"x{i}", x.shape, x.dtype.name) for i, x in enumerate(arrays)]
@@ -172,7 +173,7 @@ def run(program: _core.Program, arrays: list[Array], device: str) -> list[Array]
 def call(
     fusion: str, arrays: list[Array], attributes: Attributes, device: str, allow_tf32: bool = True
 ) -> list[Array]:
-    """What the nodes give, by the device's kernel for them if it has one."""
+    """Returns the nodes' results, computed by the device's kernel for them if there is one."""
     program = compile_nodes(
         fusion, arrays, attributes, device, optimize=True, allow_tf32=allow_tf32
     )

@@ -1,4 +1,4 @@
-"""Runs one case: eagerly, in a compiled program, and through its gradient; and compares arrays."""
+"""Runs a case at once, in a compiled program, and through its gradient, and compares arrays."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from .reference import REFERENCES, is_float_name, numpy_dtype
 
 
 def is_floating(array: Array) -> bool:
-    """Also for bfloat16, which NumPy counts as a void-like kind."""
+    """This includes bfloat16, which is not a floating dtype to NumPy."""
     return is_float_name(array.dtype.name)
 
 
 def draw(case: Case, rng: Rng, dtype: str) -> Call:
-    """The case's inputs in that dtype, and its attributes."""
+    """Returns the case's inputs in that dtype, and its attributes."""
     inputs, attributes = case.make(rng, dtype)
     converted = []
     for x in map(np.asarray, inputs):
-        # float64 arrays take the tested dtype; others, such as float32 learning rates, stay.
+        # float64 arrays get the tested dtype; others, such as float32 learning rates, stay as they
+        # are.
         is_tested = x.dtype == np.float64 and is_float_name(dtype)
         converted.append(np.ascontiguousarray(x.astype(numpy_dtype(dtype)) if is_tested else x))
-    # ascontiguousarray gives scalars an axis.
+    # ascontiguousarray gives a scalar an axis, which is removed here.
     converted = [
         x.reshape(np.shape(original)) for x, original in zip(converted, inputs, strict=True)
     ]
@@ -33,7 +34,7 @@ def draw(case: Case, rng: Rng, dtype: str) -> Call:
 
 
 def expected(case: Case, inputs: list[Array], attributes: Attributes) -> list[Array]:
-    """The reference's outputs; floating inputs go in as float64, so rounding counts once."""
+    """Returns the reference's outputs for float64 inputs, so that rounding counts once."""
     wide = [x.astype(np.float64) if is_floating(x) else x for x in inputs]
     with np.errstate(all="ignore"):
         outputs = REFERENCES[case.op](*wide, **attributes)
@@ -61,7 +62,7 @@ def run_program(
 ) -> list[Array]:
     """Runs the op in a program that reads its first `num_outputs` outputs.
 
-    With `dying_inputs` the op's inputs are results of other ops that nobody reads later, so that
+    With `dying_inputs` the op's inputs are results of other ops that no later node reads, so that
     the memory plan may let the op write over them.
     """
     graph = _core.Graph()
@@ -80,22 +81,22 @@ def run_program(
     return [np.array(y.numpy()) for y in program.outputs()]
 
 
-# Sums of products of inputs. With random signs a result may cancel to next to nothing, and its
-# relative error then says more about the inputs than about the kernel.
+# These are sums of products of inputs. With random signs a result may cancel to almost nothing, and
+# its relative error then says more about the inputs than about the kernel.
 SUMS = {
     *("reduce_sum", "reduce_mean", "matmul", "dense", "conv2d", "conv2d_dgrad", "conv2d_wgrad"),
     *("avg_pool2d", "avg_pool2d_grad", "max_pool2d_grad", "gather_grad"),
 }
-# Old state and a gradient, of which a stack of partial sums is rounded to its dtype in between.
+# An update adds an old state and a gradient. A stack of partial sums is rounded to its dtype first.
 UPDATES = {"sgd_update", "adam_update"}
 
 
 def least_norms(case: Case, inputs: list[Array], attributes: Attributes) -> list[float]:
-    """For each output the norm that its error is judged against at the least.
+    """Returns for each output the least norm that its error is compared with.
 
-    For sums 2 % of the norm of the same sum over absolute values: a result that has not cancelled
-    below that is judged against itself. For updates, of two or three terms of which a tensor may
-    have one element, the whole of that norm.
+    For sums it is 2 % of the norm of the same sum over absolute values; a result that has not
+    cancelled further is compared with its own norm. Updates have two or three terms, and a tensor
+    may have one element, so for them it is the whole of that norm.
     """
     if case.op == "batch_norm_grad":
         gy, x, _, mean, inverse = (array.astype(np.float64) for array in inputs)
@@ -103,13 +104,13 @@ def least_norms(case: Case, inputs: list[Array], attributes: Attributes) -> list
         sums = [np.abs(gy * (x - mean) * inverse).sum(rows), np.abs(gy).sum(rows)]
         return [0.0, *(0.02 * float(np.linalg.norm(y)) for y in sums)]
     count = len(expected(case, inputs, attributes))
-    # Gradients are linear in what they sum, whatever the activation.
+    # Gradients are linear in the terms of their sums, whatever the activation.
     is_linear = "grad" in case.op or attributes.get("activation", "linear") == "linear"
     if case.op not in SUMS | UPDATES or not is_linear:
         return [0.0] * count
     positive = [np.abs(x) if is_floating(x) else x for x in inputs]
     if case.op in UPDATES:
-        # sgd_update subtracts gradients from momenta, adam_update adds them.
+        # sgd_update subtracts gradients from momenta, and adam_update adds them.
         signs = [{"gradients": -1.0}, {"gradients": -1.0, "momenta": -1.0}]
         each = [
             expected(case, with_signs(case, positive, attributes, **sign), attributes)
@@ -122,7 +123,7 @@ def least_norms(case: Case, inputs: list[Array], attributes: Attributes) -> list
 def with_signs(
     case: Case, inputs: list[Array], attributes: Attributes, gradients=1.0, momenta=1.0
 ) -> list[Array]:
-    """The inputs of an update, which are numbers, parameters, gradients, momenta and the rest."""
+    """Multiplies the gradients and momenta among an update's inputs by signs."""
     count = attributes["count"]
     first = {"sgd_update": 1, "adam_update": 2}[case.op] + count
     signs = dict.fromkeys(range(first, first + count), gradients)
@@ -131,13 +132,13 @@ def with_signs(
 
 
 def relative_error(actual: Array, wanted: Array, least_norm: float = 0.0) -> float:
-    """Norm-wise, over the elements that are finite in both; infinite where the others differ."""
+    """Returns the error's norm over the finite elements; it is infinite if the others differ."""
     actual = actual.astype(np.float64)
     finite = np.isfinite(wanted)
     same = np.array_equal(actual[~finite], wanted[~finite], equal_nan=True)
     if not same or not np.isfinite(actual[finite]).all():
         return np.inf
-    # Scaled, so that squares neither overflow nor vanish.
+    # Scaling keeps the squares from overflowing or vanishing.
     scale = np.abs(wanted[finite]).max(initial=0.0) or 1.0
     norm = max(np.linalg.norm(wanted[finite] / scale), least_norm / scale) or 1.0
     return float(np.linalg.norm((actual[finite] - wanted[finite]) / scale) / norm)
@@ -188,7 +189,7 @@ class GradientCheck:
         return sum(float((outputs[i] * w).sum()) for i, w in self.weights.items())
 
     def numerical(self, directions: dict[int, Array]) -> float:
-        """The fourth-order difference along the direction.
+        """Returns the fourth-order difference along the direction.
 
         The step balances truncation, step^4, against the rounding of the loss, 1e-16 / step.
         """
@@ -203,7 +204,7 @@ class GradientCheck:
         return (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step)
 
     def graph(self) -> tuple[_core.Graph, list[_core.Value | None], list[Array]]:
-        """The graph, its gradients for `wrt`, and the arrays of its inputs."""
+        """Returns the graph, its gradients for `wrt`, and the arrays of its inputs."""
         graph = _core.Graph()
         values = [graph.input(f"x{i}", x.shape, x.dtype.name) for i, x in enumerate(self.inputs)]
         outputs = graph.apply(self.case.op, values, self.attributes)
@@ -217,7 +218,7 @@ class GradientCheck:
         return graph, graph.gradients(loss, [values[i] for i in self.wrt]), arrays
 
     def analytic(self, device: str, optimize: bool) -> dict[int, Array]:
-        """The gradient for each input in `wrt`."""
+        """Returns the gradient for each input in `wrt`."""
         graph, gradients, arrays = self.graph()
         missing = [i for i, g in zip(self.wrt, gradients, strict=True) if g is None]
         assert not missing, f"{self.case}: no gradient for inputs {missing}"
@@ -231,7 +232,7 @@ class GradientCheck:
 
 @contextlib.contextmanager
 def tf32_off():
-    """Float32 arithmetic in full, on every device."""
+    """Turns TF32 off, so that float32 arithmetic has all its digits on every device."""
     before = _core.allow_tf32()
     _core.set_allow_tf32(False)
     try:

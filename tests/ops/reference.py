@@ -1,8 +1,8 @@
-"""NumPy twins of every op: the truth that kernels are compared with.
+"""The reference of every op in NumPy, which kernels are compared with.
 
 Each function takes the op's inputs as arrays (floating ones in float64) and the op's attributes as
-keywords, and gives an array or a tuple of arrays. Written from the definitions, for clarity;
-nothing here calls kerascnn. Losses, random numbers and optimizers have files of their own.
+keywords, and returns an array or a tuple of arrays. It follows the op's definition, is written for
+clarity, and does not call kerascnn. Losses, random numbers and optimizers have files of their own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def reference(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def numpy_dtype(name: str) -> np.dtype:
-    """The NumPy dtype of an op's dtype name; bfloat16 comes from ml_dtypes."""
+    """Returns the NumPy dtype for an op's dtype name; bfloat16 comes from ml_dtypes."""
     return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
 
@@ -43,7 +43,7 @@ def is_float_name(name: str) -> bool:
 
 
 def integer_power(a: Array, b: Array) -> Array:
-    """Wraps around like C++; a negative exponent gives the truncated quotient."""
+    """Powers wrap around as in C++; a negative exponent gives the truncated quotient."""
     a, b = np.broadcast_arrays(a, b)
     positive = a ** np.maximum(b, 0)
     odd = b % 2 != 0
@@ -68,12 +68,12 @@ def erfc(x: Array) -> Array:
 
 
 def erfinv(x: Array) -> Array:
-    """By halving an interval, then Newton's steps, on the side where erfc keeps the digits."""
+    """Halves an interval, and then takes Newton's steps, with erfc where erf would lose digits."""
     size = np.minimum(np.abs(x), 1.0)
     is_tail = size > 0.5
 
     def excess(y: Array) -> Array:
-        """erf(y) - size."""
+        """Returns erf(y) - size."""
         result = np.empty(np.shape(y))
         result[is_tail] = (1 - size[is_tail]) - erfc(y[is_tail])
         result[~is_tail] = erf(y[~is_tail]) - size[~is_tail]
@@ -84,7 +84,7 @@ def erfinv(x: Array) -> Array:
         middle = (low + high) / 2
         is_below = excess(middle) < 0
         low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
-    # Each step squares an error of 2e-7.
+    # The error is 2e-7 here, and each step squares it.
     for _ in range(3):
         low = low - excess(low) * np.sqrt(np.pi) / 2 * np.exp(low * low)
     inside = np.where(np.abs(x) < 1, np.sign(x) * low, np.nan)
@@ -123,7 +123,7 @@ def silu_grad(gy: Array, x: Array) -> Array:
 
 
 def cast(x: Array, dtype: str) -> Array:
-    """Floats become integers by truncation; the result's own rounding is left to the comparison."""
+    """Floats become integers by truncation; the comparison accounts for the result's rounding."""
     if dtype == "bool":
         return x != 0
     if is_float_name(dtype):
@@ -284,7 +284,7 @@ def argmax(x, axis):
 def argsort(x, axis, descending):
     if not descending:
         return np.argsort(x, axis=axis, kind="stable").astype(np.int32)
-    # The last of equals first, once the axis is read backwards.
+    # The axis is read backwards, so the last of equal elements comes first.
     backwards = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
     return (x.shape[axis] - 1 - np.flip(backwards, axis)).astype(np.int32)
 
@@ -388,7 +388,7 @@ def activate(z: Array, activation: str, alpha: float) -> Array:
 
 
 def before_activation(gy: Array, y: Array, activation: str, alpha: float) -> Array:
-    """The gradient before an activation with the outputs `y`."""
+    """Returns the gradient before an activation with the outputs `y`."""
     if activation == "linear":
         return gy
     names = ELEMENT_PARAMETERS.get(f"{activation}_grad", [])
@@ -476,14 +476,14 @@ def _inside(padded: Array, input_shape, padding) -> Array:
 
 
 def _pooled(padded: Array, window, strides) -> Array:
-    """The windows' elements, row-major, on a new last axis."""
+    """Returns the windows' elements in row-major order on a new last axis."""
     views = sliding_window_view(padded, window, axis=(1, 2))[:, :: strides[0], :: strides[1]]
     return views.reshape(*views.shape[:4], window[0] * window[1])
 
 
 @reference("max_pool2d")
 def max_pool2d(x, window, strides, padding):
-    """The first maximum; padding never wins, also not over -inf; the first NaN wins over all."""
+    """The first maximum wins, padding never does, even over -inf; the first NaN wins over all."""
     elements = _pooled(_padded(x, padding, -np.inf), window, strides)
     inside = _pooled(_padded(np.ones(x.shape, bool), padding, False), window, strides)
     y = elements.max(axis=-1)

@@ -1,4 +1,4 @@
-"""What the ops mean that take batches out of data sets and put results away."""
+"""The ops that take batches out of data sets and store results, in NumPy."""
 
 from __future__ import annotations
 

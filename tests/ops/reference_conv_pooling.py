@@ -1,4 +1,4 @@
-"""What the fusions compute that join a convolution with its pooling, in NumPy and float64."""
+"""The fusions of a convolution and its pooling, in NumPy and float64."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .reference import (
 
 
 def _before_pooling(gy, y, index, shape, *, activation, activation_alpha, pool):
-    """The gradient before the activation, spread to the convolution's output."""
+    """Returns the gradient before the activation, spread to the convolution's output."""
     gy = before_activation(gy, y, activation, activation_alpha)
     return max_pool2d_grad(gy, index, shape, **pool)
 

@@ -1,4 +1,4 @@
-"""What the Fourier transforms mean: sums over all elements, in NumPy and float64."""
+"""The Fourier transforms as sums over all elements, in NumPy and float64."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from .reference import reference
 
 
 def _waves(length, sign, count=None):
-    """(n, k): the numbers of absolute value 1 that element n has in element k of a transform."""
+    """Returns (n, k): the factor of absolute value 1 of input element n in output element k."""
     turns = np.outer(np.arange(length), np.arange(length if count is None else count))
     angles = sign * 2 * np.pi * (turns % max(length, 1)) / max(length, 1)
-    # A quarter of a turn has no rounding error: what is 0 must not be compared with 1e-16.
+    # A quarter of a turn must have no rounding error: a 0 must not be compared with 1e-16.
     cosines, sines = (np.where(np.abs(v) < 1e-15, 0.0, v) for v in (np.cos(angles), np.sin(angles)))
     return cosines + 1j * sines
 
 
 def _of_half(length, middle):
-    """`middle` for the elements of a half that stand for two."""
+    """Returns `middle` for the elements of a half spectrum that stand for two, else 1."""
     places = np.arange(length // 2 + 1)
     return np.where((places == 0) | (2 * places == length), 1.0, middle)
 
@@ -39,6 +39,6 @@ def rfft(x, scale, middle):
 @reference("irfft")
 def irfft(real, imaginary, length, scale, middle):
     half = (real + 1j * imaginary) * _of_half(length, middle)
-    # Each element that stands for two is there twice: as itself and as its conjugate.
+    # An element that stands for two counts twice: as itself and as its conjugate.
     counted = half * _of_half(length, 2.0)
     return scale * (counted @ _waves(length, 1, length // 2 + 1).T).real

@@ -1,4 +1,4 @@
-"""What the ops of losses and of the accuracy mean, in NumPy and float64.
+"""The ops of losses and of the accuracy, in NumPy and float64.
 
 A label outside [0, classes) makes a loss NaN.
 """
@@ -27,7 +27,7 @@ def sparse_cross_entropy_grad(gy, probabilities, labels, epsilon):
     total = probabilities.sum(axis=1)
     p = _at_labels(probabilities / total[:, None], labels)
     hot = one_hot(labels, probabilities.shape[1], "float64")
-    # d(-log p_l) / d q_j with p = q / sum(q)
+    # This is d(-log p_l) / d q_j with p = q / sum(q).
     slope = 1 / total[:, None] - hot / _at_labels(probabilities, labels)[:, None]
     inside = (p >= epsilon) & (p <= 1 - epsilon)
     return np.where(inside[:, None], gy[:, None] * slope, 0.0)
@@ -50,7 +50,8 @@ def sparse_softmax_cross_entropy_grad(gy, probabilities, labels, epsilon):
     hot = one_hot(labels, probabilities.shape[1], "float64")
     p = _at_labels(probabilities, labels)
     inside = (epsilon == 0) | np.isnan(p) | ((p >= epsilon) & (p <= 1 - epsilon))
-    slope = probabilities - np.where(np.isnan(p)[:, None], np.nan, hot)  # no such label
+    # NaN: there is no such label.
+    slope = probabilities - np.where(np.isnan(p)[:, None], np.nan, hot)
     return np.where(inside[:, None], gy[:, None] * slope, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""What the optimizers' ops mean, in NumPy and float64."""
+"""The ops of the optimizers, in NumPy and float64."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .reference import reference
 
 
 def _whole(gradients, parameters):
-    """Gradients may come as stacks of partial sums."""
+    """Adds up gradients that are stacks of partial sums."""
     return [
         g.sum(axis=0) if g.ndim > p.ndim else g for g, p in zip(gradients, parameters, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""What the ops that draw mean: Philox 4x32-10, one block for four elements."""
+"""The ops that draw random numbers: Philox 4x32-10, with one block for four elements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .reference import Array, is_float_name, reference
 
 
 def philox_words(rng: Array, stream: int, count: int) -> Array:
-    """The `count` 32-bit words (as uint64) of the elements 0, 1, ... of a call."""
+    """Returns the `count` 32-bit words (as uint64) of the elements 0, 1, ... of a call."""
     mask = np.uint64(0xFFFFFFFF)
     shift = np.uint64(32)
     seed = int(np.asarray(rng[0]).astype(np.uint64))

@@ -1,4 +1,4 @@
-"""What the ops of recurrent layers mean, in NumPy and float64."""
+"""The ops of recurrent layers, in NumPy and float64."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _steps(time, reverse):
 
 
 def _counts(mask, batch, time):
-    """(time, batch, 1): which steps count."""
+    """Returns (time, batch, 1), which says which steps count."""
     mask = np.ones((batch, time), bool) if mask is None else mask
     return mask.T[:, :, None]
 
@@ -62,7 +62,7 @@ def gru(x, h, kernel, bias, mask=None, *, reverse, masked):
 
 
 def _optional(values, **has):
-    """The inputs that a call has, None for the others."""
+    """Returns the inputs that a call has, and None for the others."""
     values = iter(values)
     return [next(values) if there else None for there in has.values()]
 

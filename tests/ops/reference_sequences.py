@@ -1,4 +1,4 @@
-"""What the ops on sequences mean, in NumPy and float64."""
+"""The ops on sequences, in NumPy and float64."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def _log_sum(x, axis):
 
 
 def _steps(states, blank):
-    """(samples, from, to): 0 where a path may go from one to the other in a frame, else -inf."""
+    """Returns (samples, from, to): 0 where a path may go in a frame, and -inf elsewhere."""
     count = states.shape[1]
     ahead = np.arange(count)[None, :] - np.arange(count)[:, None]
     allowed = np.broadcast_to((ahead == 0) | (ahead == 1), (len(states), count, count)).copy()
-    # Over a blank, from a label to another one.
+    # A path may skip the blank between two different labels.
     differs = states[:, :, None] != states[:, None, :]
     allowed |= (ahead == 2) & (np.arange(count) % 2 == 1) & differs
     return np.where(allowed, 0.0, -np.inf)
@@ -25,7 +25,7 @@ def _steps(states, blank):
 def _ctc_in_range(logits, target, target_length, output_length, mask_index):
     samples, frames, classes = logits.shape
     scores = log_softmax(logits, -1)
-    # Paths only go forward: none comes back from the labels that don't count.
+    # Paths only go forward, so none comes back from the labels that do not count.
     target = target[:, : np.max(target_length, initial=0)]
     states = np.full((samples, 2 * target.shape[1] + 1), mask_index)
     states[:, 1::2] = target
@@ -34,7 +34,7 @@ def _ctc_in_range(logits, target, target_length, output_length, mask_index):
     place = np.arange(states.shape[1])[None, :]
     end = 2 * target_length[:, None]
     is_end = np.where((place == end) | (place == end - 1), 0.0, -np.inf)
-    # Before the first frame a path is where it may go on to the first blank or the first label.
+    # In the first frame a path is at the first blank or at the first label.
     alpha = np.empty((frames, *states.shape))
     for t in range(frames):
         into = np.where(place < 2, 0.0, -np.inf)

@@ -1,4 +1,4 @@
-"""Fails until every op of the core's list has all its parts."""
+"""These tests fail until every op of the core's list has all its parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kerascnn import _core
 from .cases import BAD, CASES, OF_PASSES
 from .reference import REFERENCES
 
-# What they pass on has no gradient to compare with that of the function.
+# These ops stop gradients on purpose, so theirs cannot be compared with that of the function.
 BLOCKS_GRADIENTS = ("stop_gradient",)
 
 COMPLETE = {
@@ -25,7 +25,7 @@ COMPLETE = {
 
 
 def missing_parts(op: str, info: dict, references, cases, bad) -> list[str]:
-    """What `op` lacks. `info` is `op_info(op)`; has_cuda_kernel is None where no GPU was asked."""
+    """Lists what `op` lacks by `op_info(op)`; has_cuda_kernel is None if no GPU was asked."""
     missing = []
     if not info["differentiable"] and not info["reason"]:
         missing.append("a gradient, or the reason why it has none (OpDef in core/ops)")
@@ -73,21 +73,22 @@ ROOT = Path(__file__).parents[2]
 
 
 def files_on_the_page(of_elements: bool) -> list[str]:
-    """The files that docs/adding_an_op.md tells to touch, in the first column that has some."""
+    """Returns the files that docs/adding_an_op.md lists, from the first column that names any."""
     page = (ROOT / "docs" / "adding_an_op.md").read_text(encoding="utf-8")
     section = page.split("## A function of single elements\n")[of_elements]
     return re.findall(r"^\|(?: \S+ \|)? `([^`]+/[^`]+)` \|", section, re.MULTILINE)
 
 
 def files_of_the_core(op: str) -> set[str]:
-    """The files of core/ with the name of an op."""
+    """Returns the files of core/ that contain the name of an op."""
     word = re.compile(rf"\b{op}\b")
     sources = [f for f in (ROOT / "core").rglob("*") if f.suffix in (".h", ".cpp", ".cu", ".cuh")]
     named = [f for f in sources if word.search(f.read_text(encoding="utf-8"))]
     return {f.relative_to(ROOT).as_posix() for f in named}
 
 
-# Files to touch for a new op: the bar, with one more where Keras lists the function by module.
+# The bar is the number of files to touch for a new op. Where Keras lists the function in a module,
+# one more is needed.
 @pytest.mark.parametrize(("op", "of_elements", "bar"), [("ctc_loss", False, 9), ("log1p", True, 8)])
 def test_the_page_names_the_files_of_an_op(op, of_elements, bar):
     files = files_on_the_page(of_elements)
@@ -105,7 +106,7 @@ def test_no_other_file_of_the_core_lists_ops():
 
 
 class TestTheTestItself:
-    """Each omission, in a made-up table, is reported."""
+    """Each omission in a made-up table is reported."""
 
     class Row:
         op, gradient, dtypes = "halve", True, ("float32",)

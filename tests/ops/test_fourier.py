@@ -1,4 +1,4 @@
-"""Fourier transforms against NumPy, their gradients, and what is made of them against Keras."""
+"""Fourier transforms compared with NumPy, their gradients, and ops built on them with Keras."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import kerascnn
 from kerascnn import ops
 from kerascnn.ops.dispatch import to_tensor
 
-# Powers of two, products of small primes, and primes, which libraries take as convolutions.
+# Powers of two, products of small primes, and primes, for which libraries use convolutions.
 LENGTHS = [1, 2, 5, 17, 64, 65, 67, 100, 131, 360, 1024, 4757, 8191]
 
 
@@ -20,8 +20,11 @@ def complex_of(pair):
 
 
 def check(received, expected, dtype):
-    """Errors of a transform are of the size of the rounding of its largest elements, and grow with
-    the root of the number of its stages, of which there are ten at most."""
+    """Compares a transform within the rounding errors that it must have.
+
+    They are as large as the rounding of its largest elements, and grow with the root of the number
+    of its stages, of which there are ten at most.
+    """
     scale = np.abs(expected).max() if expected.size else 1.0
     steps = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
     np.testing.assert_allclose(received, expected, rtol=0, atol=32 * steps[dtype] * scale)
@@ -65,7 +68,7 @@ def test_leading_axes(shape, device, rng):
 
 
 def test_no_elements(device):
-    """What has no element to transform has none in its transform; a half has one, and needs one."""
+    """A transform of nothing is empty, but a half spectrum never is: it needs a length."""
     with kerascnn.device(device):
         nothing = ops.zeros((3, 0))
         assert [part.shape for part in ops.fft((nothing, nothing))] == [(3, 0), (3, 0)]
@@ -94,7 +97,7 @@ def test_other_lengths(own, length, rng):
     a = rng.standard_normal((3, own))
     spectrum = ops.rfft(a, length)
     check(complex_of(spectrum), np.fft.rfft(a, length), "float64")
-    # What is no transform of real numbers counts as one, as in NumPy.
+    # A half that is no spectrum of real numbers is treated as one, as in NumPy.
     real, imaginary = rng.standard_normal((2, 3, own))
     expected = np.fft.irfft(real + 1j * imaginary, length)
     check(ops.irfft((real, imaginary), length).numpy(), expected, "float64")
@@ -113,7 +116,7 @@ def test_gradients_against_differences(length, device, rng):
         gradient = kerascnn.grad(loss)(ops.convert_to_tensor(x)).numpy()
         step = 1e-5
         ends = [float(loss(ops.convert_to_tensor(x + s * direction))) for s in (step, -step)]
-    # Central differences of a quadratic function are exact but for rounding.
+    # Central differences of a quadratic function are exact except for rounding.
     slope = (ends[0] - ends[1]) / (2 * step)
     np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=1e-7, atol=1e-7)
 
@@ -124,7 +127,7 @@ def test_second_derivatives_against_differences(length, compiled, device, rng):
     x, direction = rng.standard_normal((2, 2, 3, length)) / np.sqrt(length)
 
     def slope(a, b):
-        """The derivative along the direction."""
+        """Returns the derivative along the direction."""
         with kerascnn.GradientTape() as tape:
             tape.watch([a, b])
             real, imaginary = ops.fft((a, b))
@@ -147,8 +150,9 @@ def test_second_derivatives_against_differences(length, compiled, device, rng):
             return float(function(*(ops.convert_to_tensor(part) for part in at)))
 
         received = value(kerascnn.jit(curvature) if compiled else curvature, x)
-        # Central differences of a polynomial of degree 8 along a line, of step 1e-3: the error goes
-        # with the square of the step, and is taken away by halving it.
+        # The function is a polynomial of degree 8 along a line, and the step is 1e-3. The error of
+        # central differences grows with the square of the step, so halving the step lets us remove
+        # it.
         coarse, fine = (
             (value(slope, x + s * direction) - value(slope, x - s * direction)) / (2 * s)
             for s in (2e-3, 1e-3)
@@ -158,7 +162,7 @@ def test_second_derivatives_against_differences(length, compiled, device, rng):
 
 
 def test_threads_transform_at_a_time(rng):
-    """Neither planning nor running waits for Python's lock, so none waits for another's."""
+    """Neither planning nor running holds Python's lock, so no thread waits for another."""
     arrays = rng.standard_normal((8, 40, 300))
 
     def transform(x):
@@ -203,7 +207,7 @@ def test_profiles_name_the_library(device, rng):
 
 
 def test_in_loops(device, rng):
-    """Kernels of a loop's body run inside a graph on the device."""
+    """The kernels of a loop's body run inside a graph on the device."""
     rows = rng.standard_normal((5, 24))
 
     def total(rows):
@@ -215,7 +219,7 @@ def test_in_loops(device, rng):
 
     with kerascnn.device(device):
         sums, firsts = kerascnn.jit(total)(ops.convert_to_tensor(rows))
-    # The conjugate of a transform is that of the signal backwards.
+    # The conjugate of a transform is the transform of the reversed signal.
     check(sums.numpy(), rows[:, -np.arange(24)].sum(0), "float64")
     check(firsts.numpy(), np.fft.rfft(rows).real.sum(-1), "float64")
 
@@ -244,7 +248,7 @@ def test_short_time_transforms_against_keras(length, stride, size, window, cente
 @pytest.mark.parametrize("window", ["hamming", None])
 @pytest.mark.parametrize("center", [True, False])
 def test_signals_come_back(length, stride, size, window, center, rng):
-    """Windows that overlap and are nowhere 0 lose nothing of what they reach."""
+    """Overlapping windows that are nowhere 0 lose nothing of the samples that they cover."""
     x = rng.standard_normal((2, 60))
     spectrum = ops.stft(x, length, stride, size, window, center)
     reach = size + stride * (spectrum[0].shape[-2] - 1) - (size // 2 * 2 if center else 0)
@@ -300,7 +304,7 @@ def test_mel_spectrogram_against_keras(arguments, rng):
     for shape in ((400,), (3, 333)):
         x = rng.standard_normal(shape).astype("float32")
         expected = there(x).numpy()
-        # Sums of up to 65 squares in float32; a decibel is a quarter of the power.
+        # These are sums of up to 65 squares in float32; a decibel is a quarter of the power.
         np.testing.assert_allclose(here(x).numpy(), expected, rtol=2e-4, atol=2e-3)
         assert here.compute_output_shape(shape) == expected.shape
     config = there.get_config()
@@ -328,8 +332,9 @@ def test_stft_spectrogram_against_keras(arguments, rng):
     x = rng.standard_normal(shape).astype("float32")
     expected, received = there(x).detach().numpy(), here(x).numpy()
     if arguments.get("mode") == "angle":
-        # Of numbers next to 0 the angle is any. Elsewhere errors of 1e-6 of the largest ones turn
-        # it by a thousandth at most; an angle and one that is a turn further are the same.
+        # The angle of a number next to 0 is arbitrary. Elsewhere errors of 1e-6 of the largest
+        # numbers turn it by a thousandth at most, and angles that differ by a whole turn are the
+        # same.
         size = kerascnn.layers.STFTSpectrogram(**{**arguments, "mode": "magnitude"})(x).numpy()
         large = size > 1e-2 * size.max()
         assert large.mean() > 0.5

@@ -1,5 +1,7 @@
-"""Convolutions of a layer's usual size in full float32: libraries choose other algorithms there
-than for small shapes, some of which keep few digits."""
+"""Convolutions of usual sizes keep full float32 precision.
+
+Libraries choose other algorithms for them than for small shapes, and some of these keep few digits.
+"""
 
 from typing import Any
 
@@ -11,7 +13,7 @@ from kerascnn import _core
 from .harness import tf32_off
 from .reference import REFERENCES
 
-# Images, kernel, padding.
+# (images, kernel, padding)
 SHAPES = [
     ((64, 12, 12, 32), (5, 5, 32, 64), 0),
     ((32, 13, 14, 32), (3, 3, 32, 48), 1),
@@ -45,6 +47,6 @@ def test_convolutions_keep_float32_digits_without_tf32(op, images, kernel, paddi
     with tf32_off():
         tensors = [_core.from_numpy(a, device) for a in inputs]
         result = _core.apply(op, tensors, attributes)[0].numpy()
-    # Up to 3,200 products for a place, or 9,000 for an element of a kernel, of which float32's
-    # rounding, 6e-8, leaves some 1e-6 of the largest; TF32 would leave 1e-3.
+    # A result adds up to 3,200 products, or 9,000 for an element of a kernel. The float32 rounding
+    # of 6e-8 then leaves about 1e-6 of the largest result; TF32 would leave 1e-3.
     np.testing.assert_allclose(result, wanted, rtol=0, atol=2e-5 * np.abs(wanted).max())

@@ -27,10 +27,10 @@ CASES = [
     *fusion_cases_products.CASES,
 ]
 
-# Norm-wise relative errors. TF32 rounds the factors of products to 11 bits. Where kernels take
-# 16-bit numbers, a node by itself rounds its result, and p - 1 is left of such probabilities.
+# These are relative errors of norms. TF32 rounds the factors of products to 11 bits. Where kernels
+# take 16-bit numbers, a separate node rounds its result, and p - 1 keeps few digits of a rounded p.
 TOLERANCE = {"float64": 1e-12, "float32": 2.0**-9, "float16": 2.0**-5, "bfloat16": 2.0**-2}
-# Whole numbers, and copies.
+# These give integers, or copies.
 EXACT = {"count_matches", "take_batches"}
 
 
@@ -54,7 +54,7 @@ def test_a_fused_kernel_computes_what_its_nodes_do(case, dtype, device, rng):
 
 
 def test_each_fusion_is_taken(device, rng):
-    """Of what a backend lists, some case here gets the kernel, and nothing else is named so."""
+    """Some case gets the kernel of each fusion that a backend lists; plain programs get none."""
     missing = set(_core.fusion_names(device))
     for case in CASES:
         inputs, attributes = harness.draw(case, rng, "float32")

@@ -1,5 +1,7 @@
-"""Convolutions large enough for cuDNN, with numbers whose sums are exact in every dtype: whichever
-kernel and however it adds up, also with TF32, the result is the reference's."""
+"""Convolutions that are large enough for cuDNN, with numbers whose sums are exact in every dtype.
+
+The result is the reference's, whichever kernel runs and in whatever order it adds, even with TF32.
+"""
 
 from typing import Any
 
@@ -11,8 +13,8 @@ from kerascnn import _core
 
 from .reference import REFERENCES
 
-# Images, kernel, stride, groups. More than 2^24 products each, where the rules for GPUs choose
-# between kernels.
+# (images, kernel, stride, groups): each has more than 2^24 products, and the rules for GPUs choose
+# between kernels there.
 SHAPES = [
     ((64, 14, 14, 32), (3, 3, 32, 64), 1, 1),
     ((22, 14, 15, 32), (3, 3, 32, 64), 1, 1),
@@ -58,10 +60,10 @@ def test_large_convolutions_are_exact(op, images, kernel, stride, groups, dtype,
     result = _core.apply(op, tensors, attributes)[0]
     found = _core.apply("cast", [result], {"dtype": "float32"})[0].numpy()
     if dtype != "float32":
-        # The sum is rounded once, and again where the bias is added in a pass of its own.
+        # The sum is rounded once, and once more where a separate kernel adds the bias.
         part = (2 if op == "conv2d" else 1) * float(ml_dtypes.finfo(narrow).eps)
     else:
-        # Multiples of 1/64 below 2^18. cuDNN may transform numbers first (Winograd), by matrices
-        # with thirds in them, of which TF32 keeps ten bits.
+        # The numbers are multiples of 1/64 below 2^18. cuDNN may transform them first (Winograd) by
+        # matrices that contain thirds, of which TF32 keeps ten bits.
         part = 0 if device == "cpu" else 2**-10
     np.testing.assert_allclose(found, wanted, rtol=0, atol=part * np.abs(wanted).max())

@@ -1,4 +1,4 @@
-"""A classifier's last layer with loss and gradients, around the sizes where kernels change."""
+"""A classifier's last layer with loss and gradients, for sizes around which kernels change."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from .reference import activate
 from .reference_losses import dense_sparse_softmax_cross_entropy_dgrad as loss_head
 
 HEAD = "dense_sparse_softmax_cross_entropy_dgrad"
-# Features around what a thread, a warp, a block and a cluster take; rows of blocks that take one
-# and four; classes that are compiled and fewer. Then those of small networks.
+# Features lie around what a thread, a warp, a block and a cluster take. A block takes one row or
+# four. Some numbers of classes have compiled kernels, and some are smaller. Then come the sizes of
+# small networks.
 SIZES = [
     *itertools.product([1, 7, 64], [1, 6, 128, 132, 513], [2, 10, 16, 31]),
     *((64, 3136, 10), (128, 1600, 10), (200, 1025, 10), (133, 4097, 10), (150, 36, 10)),
@@ -27,10 +28,10 @@ TOO_MANY_FOR_ONE_KERNEL = {(300, 2044, 32), (40, 8193, 10), (5, 3000, 32)}
 
 
 def draw(rng, rows, features, classes, rate):
-    """Inputs with small whole numbers as logits, which no order of additions rounds."""
+    """Draws inputs whose logits are small integers, which no order of additions rounds."""
     x = np.where(rng.random((rows, features)) < 3 / features, 1.0, 0.0)
     kernel, bias = rng.integers(-1, 2, (features, classes)), rng.integers(-1, 2, classes)
-    labels = rng.integers(-1, classes + 1, rows).astype(np.int32)  # some are none of the classes
+    labels = rng.integers(-1, classes + 1, rows).astype(np.int32)  # some are no classes
     inputs = [x, kernel.astype(np.float64), bias.astype(np.float64), labels]
     inputs.append(rng.standard_normal(rows))
     if rate is not None:
@@ -49,14 +50,15 @@ def test_loss_head(size, rate, device, rng):
     attributes = {"epsilon": 1e-7, "activation": "relu", "activation_alpha": 0.0}
     if rate is not None:
         attributes |= {"rate": rate, "stream": 5}
-    # Only the one kernel has no products of TF32, whose 11 bits the tolerance does not allow for.
+    # Only the joined kernel multiplies without TF32, whose 11 bits exceed the tolerance.
     allow_tf32 = size not in TOO_MANY_FOR_ONE_KERNEL
     outputs = call(HEAD, as_float32(inputs), attributes, device, allow_tf32)
-    # As float32 holds them: what a sum over the classes cancels is not left of other numbers.
+    # The reference gets the inputs as float32 holds them, because sums over the classes may cancel.
     exact = [a.astype(np.float64) if a.dtype == np.float32 else a for a in as_float32(inputs)]
     for output, wanted in zip(outputs, loss_head(*exact, **attributes), strict=True):
-        # The sum of n exponentials loses up to n roundings of 6e-8, everything else about as many,
-        # and losses and gradients here stay below 15. Absolute, since p - 1 cancels near p = 1.
+        # The sum of n exponentials has up to n roundings of 6e-8, and everything else has about as
+        # many. Losses and gradients stay below 15 here. The bound is absolute, since p - 1 cancels
+        # near p = 1.
         np.testing.assert_allclose(output, wanted, rtol=0, atol=2e-6 * size[2])
 
 
@@ -74,7 +76,7 @@ def test_the_same_bits_in_every_run(size, device, rng):
 
 
 def classifier(size, activation, rate):
-    """A traced step: loss, probabilities, and gradients of kernel, bias and input."""
+    """Traces a step: loss, probabilities, and gradients of kernel, bias and input."""
     rows, features, classes = size
     graph = _core.Graph()
     x = graph.input("x", [rows, features], "float32")
@@ -100,7 +102,7 @@ def classifier(size, activation, rate):
 @pytest.mark.parametrize("activation", ["relu", "sigmoid"])
 @pytest.mark.parametrize("size", [(64, 128, 10), (96, 1600, 10), (33, 77, 7)], ids=str)
 def test_loss_head_in_a_program(size, activation, rate, device, rng):
-    """One kernel where the device has it; it drops the elements that the ops one by one drop."""
+    """One kernel runs where the device has it, and drops the same elements as separate ops."""
     rows, features, classes = size
     graph, outputs = classifier(size, activation, rate)
     arrays = [
@@ -119,7 +121,7 @@ def test_loss_head_in_a_program(size, activation, rate, device, rng):
     assert (HEAD in names) == (device != "cpu")
     assert ("dropout" in names) == (device == "cpu" and rate is not None)
     for apart, joined in zip(*results, strict=True):
-        # TF32 products, where the device has them, err by 2^-11 of their terms.
+        # TF32 products, where the device has them, have errors of 2^-11 of their terms.
         error = np.linalg.norm(joined - apart) / np.linalg.norm(apart)
         assert error <= (1e-6 if device == "cpu" else 2e-3)
     dx_apart, dx_joined = results[0][-1], results[1][-1]
@@ -128,7 +130,7 @@ def test_loss_head_in_a_program(size, activation, rate, device, rng):
 
 
 def test_activations_of_gradients(device, rng):
-    """Each activation's gradient, on an input that is its output."""
+    """Each activation's gradient is taken of an input that is the activation's output."""
     for activation, alpha in [("leaky_relu", 0.25), ("clipped_relu", 1.0), ("elu", 0.5)]:
         inputs = draw(rng, 40, 68, 10, None)
         inputs[0] = activate(rng.integers(-3, 4, (40, 68)) / 2, activation, alpha)

@@ -1,4 +1,4 @@
-"""Convolutions joined with pooling for batches so large that GPUs take other kernels for them."""
+"""Convolutions with pooling for batches so large that GPUs use other kernels for them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .reference_conv_pooling import conv2d_max_pool2d
 
 OP = "conv2d_max_pool2d"
 SAME_3X3, SAME_5X5, VALID = (1, 1, 1, 1), (2, 2, 2, 2), (0, 0, 0, 0)
-# Images, kernel, padding. On a GPU of 132 multiprocessors these are at least 3 pieces of work for
-# each; those of few pixels are several images, the last of them not full, those of large images
-# bands of rows, the last of them shorter.
+# (images, kernel, padding): on a GPU of 132 multiprocessors each of these is at least 3 pieces of
+# work per multiprocessor. A piece is several small images, the last piece with fewer, or a band of
+# rows of a large image, the last band with fewer rows.
 LAYERS = {
     "second_layer_same": ((451, 14, 14, 32), (3, 3, 32, 64), SAME_3X3),
     "second_layer_valid": ((403, 13, 13, 32), (3, 3, 32, 64), VALID),
@@ -39,7 +39,7 @@ LAYERS = {
 
 @pytest.fixture(autouse=True)
 def allow_tf32():
-    with harness.tf32_off():  # puts back what was set before
+    with harness.tf32_off():  # it restores the setting
         _core.set_allow_tf32(True)
         yield
 
@@ -59,7 +59,7 @@ def attributes(padding, activation="relu"):
 
 
 def exact_inputs(rng, images, kernel, bias=True):
-    """Products and sums are small multiples of 1/8: exact in TF32, in any order."""
+    """Draws inputs whose products and sums are small multiples of 1/8: TF32 adds them exactly."""
     inputs = [few_values(rng, *images), few_values(rng, *kernel) / 8]
     return [*inputs, few_values(rng, kernel[3]) / 8] if bias else inputs
 
@@ -89,17 +89,17 @@ def test_other_activations_without_bias(name, activation, device, rng):
 
 
 def test_rounded_factors(device, rng):
-    """Numbers that TF32 does not hold, as near as its rounding of the factors allows."""
+    """TF32 cannot hold these numbers, and results are as near as its rounding of factors allows."""
     images, kernel, padding = LAYERS["second_layer_same"]
     inputs = [rng.standard_normal(images), rng.standard_normal(kernel)]
     inputs = [x.astype(np.float32).astype(np.float64) for x in inputs]
     values = attributes(padding, "linear")
     y = run(inputs, values, device)[0].astype(np.float64)
     wanted = conv2d_max_pool2d(*inputs, **values)[0]
-    # Of 288 products, each with a relative error of below 2^-10 in 68 of 100 cases; maxima and
-    # the mean over all results make none of it larger.
+    # There are 288 products, each with a relative error below 2^-10 in 68 of 100 cases. Neither
+    # maxima nor the mean over all results make the error larger.
     assert np.sqrt(np.mean((y - wanted) ** 2)) <= 2.0**-10 * np.sqrt(288)
-    # Of truncated factors it would be about 2^-10 of the results.
+    # If factors were truncated, this would be about 2^-10 of the results.
     assert abs(np.mean(y - wanted)) <= 2.0**-13 * np.mean(np.abs(wanted))
 
 
@@ -119,7 +119,7 @@ def test_the_same_bits_in_every_run_and_place(device, rng):
 @pytest.mark.parametrize("activation", ["relu", "linear", "leaky_relu"])
 @pytest.mark.parametrize("name", ["two_images", "bands", "odd_filters", "rgb", "lenet_1"])
 def test_values_alone(name, activation, device, rng):
-    """Where nobody reads the positions of maxima, as in prediction."""
+    """Nobody reads the positions of the maxima here, as in prediction."""
     images, kernel, padding = LAYERS[name]
     inputs = exact_inputs(rng, images, kernel)
     values = attributes(padding, activation)
@@ -133,7 +133,7 @@ def test_values_alone(name, activation, device, rng):
 def test_what_is_not_finite_stays_in_its_windows(value, device, rng):
     images, kernel, padding = LAYERS["two_images"]
     inputs = exact_inputs(rng, images, kernel)
-    inputs[1] = np.abs(inputs[1]) + 1 / 8  # no infinity times zero
+    inputs[1] = np.abs(inputs[1]) + 1 / 8  # infinity must not meet zero
     values = attributes(padding)
     clean = run(inputs, values, device)[0]
     inputs[0][800, 11, 11, 5] = value

@@ -1,4 +1,4 @@
-"""NaN in gives NaN out: what hides it makes a diverged model look healthy."""
+"""NaN in the input gives NaN in the output. Hidden, it would make a diverged model look healthy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def apply(op, inputs, attributes, device):
     return _core.apply(op, to_device(inputs, device), attributes)[0].numpy().astype(np.float64)
 
 
-# Units of a classifier and of a hidden layer, and more of both than small kernels take.
+# These are units of a classifier and of a hidden layer, and more than small kernels take.
 @pytest.mark.parametrize("sizes", [(5, 7, 6), (64, 100, 96), (300, 700, 520)])
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -90,7 +90,7 @@ def test_nan_in_the_weights(activation, op, where, device, rng):
 @pytest.mark.parametrize("activation", ["relu", "clipped_relu"])
 @pytest.mark.parametrize("op", ["dense", "conv2d"])
 def test_sums_that_overflow(op, activation, rng):
-    """Finite inputs: what the sums become is up to their order, which is the linear kernel's."""
+    """The order of a sum decides how finite inputs overflow: here the linear kernel's order."""
     x = rng.choice([2e38, -2e38], (8, 5, 5, 64) if op == "conv2d" else (64, 640))
     kernel = rng.choice([4.0, -4.0], (3, 3, 64, 32) if op == "conv2d" else (640, 96))
     inputs = [x.astype(np.float32), kernel.astype(np.float32)]
@@ -104,7 +104,7 @@ def test_sums_that_overflow(op, activation, rng):
 
 @pytest.mark.parametrize("op", ["dense", "conv2d"])
 def test_infinity_stays_what_it_is(op, device):
-    """relu(-inf) is 0 and relu(inf) is inf, also on the way that looks out for NaN."""
+    """relu(-inf) is 0 and relu(inf) is inf, also in the code that looks for NaN."""
     x = np.ones((2, 5, 5, 8) if op == "conv2d" else (2, 8), np.float32)
     x[1] = np.inf
     kernel = np.ones((1, 1, 8, 20) if op == "conv2d" else (8, 20), np.float32)
@@ -130,7 +130,7 @@ def test_pooling(op, dtype, device, rng):
 @pytest.mark.parametrize("activation", [name for name in ACTIVATIONS if name != "linear"])
 @pytest.mark.parametrize("pooled", [True, False])
 def test_compiled_convolution_with_bias_activation_and_pooling(activation, pooled, device, rng):
-    """In a program these become one or two kernels."""
+    """In a program these ops become one kernel or two."""
     graph = _core.Graph()
     image = graph.input("image", (3, 12, 12, 4), "float32")
     kernel = graph.input("kernel", (3, 3, 4, 16), "float32")

@@ -1,4 +1,4 @@
-"""Every op on every device against float64 NumPy: forward, gradient, compiled, in place, errors."""
+"""Every op on every device is compared with float64 NumPy: forward, gradient, compiled, errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .harness import GradientCheck, assert_close, draw, expected, run_eager, run
 FORWARD = [(case, dtype) for case in CASES for dtype in case.dtypes]
 SMALL = [case for case in CASES if not case.large]
 OP_NAMES = [name for name in _core.op_names() if name not in OF_PASSES]
-# float64, so that the only error is the numerical derivative's, about 1e-10 of its terms.
+# In float64 the only error is that of the numerical derivative, about 1e-10 of its terms.
 GRADIENT_TOLERANCE = 1e-8
 
 
@@ -69,7 +69,7 @@ def test_gradient(case, device, rng):
         slope = sum(float((g * directions[i]).sum()) for i, g in gradients.items())
         scale = sum(np.linalg.norm(g) * np.linalg.norm(directions[i]) for i, g in gradients.items())
         numerical = check.numerical(directions)
-        # The loss itself, because the difference of two losses cancels.
+        # The bound includes the loss itself, because the difference of two losses cancels.
         bound = GRADIENT_TOLERANCE * (scale + abs(check.loss_of(inputs)) + 1e-3)
         assert abs(slope - numerical) <= bound, (
             f"{case} on {device}: derivative {slope:.12g} along a random direction, "
@@ -88,7 +88,7 @@ def test_gradient_without_optimization_is_the_same(case, device, rng):
     optimized = check.analytic(device, optimize=True)
     plain = check.analytic(device, optimize=False)
     for i in check.wrt:
-        # Passes may reorder arithmetic; nothing larger than roundings of float64.
+        # Passes may reorder arithmetic, so gradients may differ by a few roundings of float64.
         assert_close(optimized[i], plain[i], 1e-13, f"{case} input {i}")
 
 
@@ -102,7 +102,7 @@ def test_program_gives_what_eager_gives(case, optimize, device, rng):
     in_place = run_program(case, inputs, attributes, device, optimize=optimize, dying_inputs=True)
     for i, wanted in enumerate(eager):
         for what, outputs in (("compiled", compiled), ("over its inputs", in_place)):
-            # The same kernels: the same bits.
+            # The kernels are the same, so the bits are too.
             np.testing.assert_array_equal(
                 outputs[i], wanted, err_msg=f"{case} {what}, output {i} on {device}"
             )
@@ -125,7 +125,7 @@ def test_devices_agree(case, dtype, cuda_device, rng):
 TF32 = [
     case
     for case in CASES
-    # Probabilities lose more than the logits did: test_tf32_products.py has logits that are exact.
+    # Probabilities lose more digits than logits. test_tf32_products.py has exact logits.
     if case.op.startswith(("conv2d", "matmul", "dense"))
     and "cross_entropy" not in case.op
     and "float32" in case.dtypes
@@ -137,17 +137,17 @@ def test_tf32(case, cuda_device, rng):
     inputs, attributes = draw(case, rng, "float32")
     wanted = expected(case, inputs, attributes)
     least = harness.least_norms(case, inputs, attributes)
-    _core.set_allow_tf32(True)  # until the end of the test: exact_arithmetic puts it back
+    _core.set_allow_tf32(True)  # exact_arithmetic restores it after the test
     outputs = run_eager(case, inputs, attributes, cuda_device)
     for actual, correct, norm in zip(outputs, wanted, least, strict=True):
-        # Inputs keep 10 bits behind the first: at most 1.31 * 2^-11 is lost of each, two of them in
-        # every product. Against 0.3 of the sum over absolute values: one result of many has
-        # cancelled further.
+        # TF32 keeps 10 bits after the first, so each of a product's two factors loses at most 1.31
+        # * 2^-11. The error is compared with 0.3 of the sum over absolute values, because one of
+        # many results cancels further.
         assert_close(actual, correct, 1.31 * 2.0**-10, f"{case} with TF32", 15 * norm)
 
 
 def named(op: str, text: str) -> bool:
-    """Whether a message begins with the op's name; a custom op has its own behind it."""
+    """Whether a message begins with the op's name; a custom op's own name follows it."""
     return re.match(f"{op}(?: \\w+)?:", text) is not None
 
 
@@ -183,7 +183,7 @@ def test_missing_attributes_and_inputs_are_named(op, rng):
             _core.apply(op, tensors, without)
     with pytest.raises(ValueError, match=f"^{op}(?: \\w+)?: expected .*received (0|none)"):
         _core.apply(op, [], attributes)
-    if op not in ("cast_all", "concatenate"):  # which take any number
+    if op not in ("cast_all", "concatenate"):  # these take any number of inputs
         with pytest.raises(
             ValueError, match=f"^{op}(?: \\w+)?: expected .* received {len(inputs) + 9}$"
         ):
@@ -203,7 +203,8 @@ def test_gradient_through_an_op_without_one(op, rng):
     values = [graph.input(f"x{i}", x.shape, x.dtype.name) for i, x in enumerate(inputs)]
     results = graph.apply(op, values, attributes)
     if not floating:
-        known = op in ("argmax", "argsort", "isfinite") or not wrt  # functions of integers
+        # These are functions of integers.
+        known = op in ("argmax", "argsort", "isfinite") or not wrt
         assert known or results[0].dtype in ("bool", "int64", "float32")
         return
     loss = graph.apply("reduce_sum", [results[floating[0]]], {"axes": [], "keepdims": False})[0]

@@ -1,7 +1,7 @@
 """Gradients that come as stacks of partial sums, and updates that add them up.
 
-Numbers are small whole ones, so that products, sums in any order, and updates are exact, also in
-TF32: results are compared for equality, but for kernels of libraries, which may transform their
+All numbers are small integers, so that products, sums in any order and updates are exact, even in
+TF32. So results have to be equal, except those of libraries' kernels, which may transform their
 inputs first.
 """
 
@@ -29,7 +29,7 @@ def convolution(kernel, padding=0, groups=1):
     }
 
 
-# Op, input, attributes, dtype: own kernels of every kind, odd sizes among them.
+# (op, input, attributes, dtype): these use own kernels of every kind, some with odd sizes.
 CALLS = {
     "few channels": (WGRAD, (9, 28, 27, 1), convolution((5, 5, 1, 6)), "float32"),
     "tensor cores": (WGRAD, (32, 14, 14, 32), convolution((3, 3, 32, 32), 1), "float32"),
@@ -50,7 +50,7 @@ LIBRARY = {"groups": 1e-5, "pooled, groups": 1e-5, "float16": 2.0**-10}  # relat
 
 @pytest.fixture(autouse=True)
 def with_tf32():
-    """Own kernels on tensor cores take part."""
+    """TF32 is allowed, so that own kernels on tensor cores take part."""
     before = _core.allow_tf32()
     _core.set_allow_tf32(True)
     yield
@@ -67,7 +67,7 @@ def whole(rng, shape, dtype):
 
 
 def draw(name):
-    """The op, its inputs and attributes, and what its outputs have to be."""
+    """Returns the op, its inputs and attributes, and what its outputs have to be."""
     op, x_shape, attributes, dtype = CALLS[name]
     rng = np.random.default_rng(11)
     x = whole(rng, x_shape, dtype)
@@ -87,7 +87,7 @@ def draw(name):
 
 
 def train_step(name, optimizer, device, optimize=True):
-    """A program that updates what the op's outputs are gradients of, and a plain parameter."""
+    """Compiles a program that updates the parameters of the op, and a plain parameter."""
     op, inputs, attributes, sums = draw(name)
     dtype = inputs[0].dtype.name
     rng = np.random.default_rng(4)
@@ -124,7 +124,7 @@ def run(program, inputs, steps, device):
     program.run([_core.from_numpy(x, device) for x in inputs], steps)
 
 
-# float16 parameters would be rounded; their kernels make no stacks.
+# float16 parameters would be rounded, and their kernels make no stacks.
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "float16"])
 def test_an_update_adds_up_what_the_gradient_comes_in(name, optimizer, device):
@@ -133,7 +133,7 @@ def test_an_update_adds_up_what_the_gradient_comes_in(name, optimizer, device):
     received = [np.array(v.value.numpy()) for v in variables]
     for result, array in zip(received, wanted, strict=True):
         if optimizer == "adam":
-            # Divisions and square roots are rounded, some ten times.
+            # Divisions and square roots are rounded about ten times.
             tolerance = 2.0**-20 if result.dtype == np.float32 else 2.0**-48
             np.testing.assert_allclose(result, array, rtol=tolerance, atol=tolerance)
         else:
@@ -157,11 +157,11 @@ def test_kernels_that_make_partial_sums_leave_them_to_the_update(name, device):
     program, *_ = train_step(name, "sgd", device)
     calls = program.describe()
     stacks = [call["attributes"]["copies"] for call in calls if "copies" in call["attributes"]]
-    if device == "cpu" or name == "float16":  # what has no such kernels
+    if device == "cpu" or name == "float16":  # there are no such kernels
         assert not stacks
     else:
         assert len(stacks) == 1
-    # The gradient that is an input is there before the other.
+    # The gradient that is an input is known before the other one.
     updates = [call["op"] for call in calls].count("sgd_update")
     assert updates == (1 if device == "cpu" else 2)
     plain, *_ = train_step(name, "sgd", device, optimize=False)

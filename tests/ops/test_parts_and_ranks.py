@@ -1,4 +1,4 @@
-"""Parts of a tensor by start and size, and places among the largest: as in Keras."""
+"""Parts of a tensor by start and size, and positions among the largest, are those of Keras."""
 
 import warnings
 
@@ -8,7 +8,7 @@ import pytest
 from kerascnn import KerasTensor, ops
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what other packages warn of on import is not our concern
+    warnings.simplefilter("ignore")  # other packages may warn when they are imported
     keras = pytest.importorskip("keras")
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

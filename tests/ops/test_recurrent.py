@@ -1,4 +1,4 @@
-"""Sequences of recurrent cells against PyTorch's layers and Keras' step by step."""
+"""Sequences of recurrent cells compared with PyTorch's layers, and step by step with Keras."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import harness
 from .cases_recurrent import CASES
 from .reference import REFERENCES
 
-# Float32 states of some steps, of which each rounds what the next one begins with.
+# Float32 states pass through some steps, each of which rounds the state that the next one reads.
 TOLERANCE = 1e-5
 SIZES = [(1, 1, 1), (3, 7, 5), (4, 28, 33), (2, 5, 128)]
 
@@ -29,13 +29,13 @@ def exact_arithmetic():
 
 def assert_near(actual, wanted, what):
     wanted = np.asarray(wanted, np.float64)
-    # States and gradients are sums of terms of the size of 1, which may cancel one another.
+    # States and gradients are sums of terms near 1, which may cancel.
     size = float(np.sqrt(wanted.size))
     harness.assert_close(np.asarray(actual), wanted, TOLERANCE, what, least_norm=size)
 
 
 def reordered(array, gates, order):
-    """Blocks of gates along the first axis in another order."""
+    """Puts the blocks of gates along the first axis into another order."""
     blocks = np.split(array, gates)
     return np.concatenate([blocks[i] for i in order])
 
@@ -52,7 +52,7 @@ def gradients_of(function, arrays, weights, device):
 
 @pytest.mark.parametrize(("batch", "time", "units"), SIZES)
 def test_lstm_against_torch(batch, time, units, device, rng):
-    # PyTorch orders the gates i, f, c, o too.
+    # PyTorch has the same order of gates, i, f, c, o.
     x = rng.standard_normal((batch, time, 3)).astype("float32")
     kernel = rng.standard_normal((3, 4 * units)).astype("float32")
     recurrent = (rng.standard_normal((units, 4 * units)) / np.sqrt(units)).astype("float32")
@@ -83,7 +83,7 @@ def test_lstm_against_torch(batch, time, units, device, rng):
 
 @pytest.mark.parametrize(("batch", "time", "units"), SIZES)
 def test_gru_against_torch(batch, time, units, device, rng):
-    # PyTorch orders the gates r, z, h, and has its biases inside.
+    # PyTorch has the order r, z, h, and other places for the biases.
     order = [1, 0, 2]
     x = rng.standard_normal((batch, time, 3)).astype("float32")
     kernel = rng.standard_normal((3, 3 * units)).astype("float32")
@@ -158,7 +158,7 @@ def test_order_and_mask_against_keras(cell, reverse, masked, device, rng):
 
 
 def given_gradients(cell, arrays, mask, reverse, weights):
-    """Results and gradients of the sequence in NumPy and float64, as sums over `weights`."""
+    """Returns NumPy's float64 results and gradients of the sequence, as sums over `weights`."""
     attributes = {"reverse": reverse, "masked": mask is not None}
     rest = [] if mask is None else [mask]
     names = ["has_last_h", "has_last_c", "has_outputs"] if cell == "lstm" else []
@@ -180,10 +180,10 @@ def given_gradients(cell, arrays, mask, reverse, weights):
     return [outputs, h], [gx, gh, kernel, recurrent.sum((0, 1))]
 
 
-# Of 16-bit dtypes what a step gives is rounded, by 2^-12 and 2^-9 on average: the state that all
-# later steps depend on, and the gates that gradients are computed from.
+# In 16-bit dtypes the results of a step are rounded, by 2^-12 or 2^-9 on average. These are the
+# state that all later steps depend on, and the gates that gradients are computed from.
 DTYPES = {"float32": TOLERANCE, "float16": 2.0**-8, "bfloat16": 2.0**-5}
-# Odd batches on both sides of 8 and 16 rows; units beside 128, 256 and 512.
+# Batches are odd and lie around 8 and 16 rows; units lie around 128, 256 and 512.
 WIDE = [(9, 5, 300, False, True), (17, 3, 512, True, False), (35, 4, 130, True, True)]
 WIDE += [(5, 6, 70, False, False), (1, 4, 511, True, True), (67, 2, 257, False, True)]
 
@@ -228,11 +228,11 @@ def test_gradients_of_wide_sequences(cell, batch, time, units, reverse, masked, 
 def test_tf32(case, cuda_device, rng):
     inputs, attributes = harness.draw(case, rng, "float32")
     wanted = harness.expected(case, inputs, attributes)
-    _core.set_allow_tf32(True)  # until the end of the test: exact_arithmetic puts it back
+    _core.set_allow_tf32(True)  # exact_arithmetic restores it after the test
     outputs = harness.run_eager(case, inputs, attributes, cuda_device)
     for i, (actual, correct) in enumerate(zip(outputs, wanted, strict=True)):
-        # Both factors of a product are rounded to 11 significant bits, by up to 2^-11. The sums'
-        # slopes in the states are below 1, but a few steps add up.
+        # Both factors of a product are rounded to 11 significant bits, by up to 2^-11. The slope of
+        # a sum in a state is below 1, but a few steps add up.
         harness.assert_close(actual, correct, 2.0**-9, f"{case} with TF32, output {i}")
 
 

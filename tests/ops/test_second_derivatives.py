@@ -1,6 +1,7 @@
-"""Second derivatives of losses, pooling and normalization in their corners, in closed forms.
+"""Second derivatives of losses, pooling and normalization in edge cases, compared with formulas.
 
-What `test_tape_gradients.py` compares with differences stays away from clips, ties and kinks.
+`test_tape_gradients.py` compares with differences, so its cases stay away from clips, ties and
+kinks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from . import harness
 from .reference import REFERENCES, windows
 
 LOSSES = ("sparse_cross_entropy", "sparse_softmax_cross_entropy")
-# Roundings of a few dozen terms: 1e-16 and 6e-8 each.
+# A few dozen terms are rounded, by 1e-16 or 6e-8 each.
 CLOSE = {"float64": 1e-11, "float32": 2e-5}
 
 
@@ -25,13 +26,13 @@ def exact_arithmetic():
 
 
 def weighted(apply, values, weights):
-    """The sum of products: what apply(op, inputs, attributes) makes of one value and weights."""
+    """Returns the weighted sum of a value; apply(op, inputs, attributes) runs the ops."""
     product = apply("multiply", [values, weights], {})[0]
     return apply("reduce_sum", [product], {"axes": [], "keepdims": False})[0]
 
 
 def by_tapes(op, x, others, attributes, weights, along, device):
-    """The Hessian of sum(weights * op(x, *others)[0]) by x, times `along`."""
+    """Returns the Hessian of sum(weights * op(x, *others)[0]) for x, times `along`."""
     x, weights, along, *others = harness.to_device([x, weights, along, *others], device)
     outer, inner = _core.Tape(False, True), _core.Tape(False, True)
     outer.start()
@@ -48,7 +49,7 @@ def by_tapes(op, x, others, attributes, weights, along, device):
 
 
 def by_program(op, x, others, attributes, weights, along, device):
-    """The same in a compiled program."""
+    """Returns the same Hessian product from a compiled program."""
     graph = _core.Graph()
     arrays = [x, weights, along, *others]
     values = [graph.input(f"x{i}", a.shape, a.dtype.name) for i, a in enumerate(arrays)]
@@ -64,7 +65,7 @@ WAYS = {"at once": by_tapes, "program": by_program}
 
 
 def closed_form(op, x, labels, epsilon, weights, along):
-    """Row by row: 0 where the label's probability is clipped, NaN where there is no such label."""
+    """Goes row by row: 0 where the label's probability is clipped, NaN without such a label."""
     result = np.zeros_like(along)
     for i, label in enumerate(labels):
         if not 0 <= label < x.shape[1]:
@@ -108,7 +109,7 @@ def test_rows_that_are_clipped_and_labels_that_are_none(op, dtype, way, device, 
 @pytest.mark.parametrize("classes", [1, 2, 1000])
 @pytest.mark.parametrize("op", LOSSES)
 def test_probabilities_of_any_size(op, classes, epsilon, way, device, rng):
-    """From some 1e-6 to nearly 1, where differences are of no use: 1 / p bends too much."""
+    """Probabilities go from about 1e-6 to nearly 1, where 1 / p bends too much for differences."""
     x = rng.uniform(-6, 6, (8, classes))
     x = np.exp(x) if op == "sparse_cross_entropy" else x
     labels = rng.integers(0, classes, 8)
@@ -130,7 +131,7 @@ POOLS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("id", POOLS)
 def test_max_pooling_takes_back_what_it_moved(id, way, device, rng):
-    """Also of equal maxima the first one, and of several NaN."""
+    """Ties go to the first maximum, and so does a window with several NaN."""
     shape, window, strides, padding = POOLS[id]
     pool = {"window": list(window), "strides": list(strides), "padding": list(padding)}
     x = rng.integers(-2, 3, shape).astype("float64")
@@ -164,7 +165,7 @@ def test_max_pooling_takes_back_what_it_moved(id, way, device, rng):
 
 
 def classifier(graph, x, kernel, bias, dense, labels):
-    """The loss of a convolution with bias, activation and pooling, and a layer of classes."""
+    """Traces the loss of a convolution with bias, activation and pooling, and a dense layer."""
 
     def apply(op, inputs, **attributes):
         return graph.apply(op, inputs, attributes)[0]
@@ -180,7 +181,7 @@ def classifier(graph, x, kernel, bias, dense, labels):
 
 
 def test_passes_keep_second_derivatives(device, rng):
-    """What they make of convolution, pooling and loss computes what the nodes one by one do."""
+    """Passes change convolution, pooling and loss; results stay those of separate nodes."""
     shapes = [(16, 12, 10, 3), (3, 3, 3, 16), (16,), (6 * 5 * 16, 10)]
     arrays = [0.3 * rng.standard_normal(shape).astype("float32") for shape in shapes]
     arrays.append(rng.integers(0, 10, 16).astype("int32"))
@@ -202,5 +203,5 @@ def test_passes_keep_second_derivatives(device, rng):
         results.append([np.array(y.numpy()).astype("float64") for y in program.outputs()])
     for i, (plain, optimized) in enumerate(zip(*results, strict=True)):
         assert np.linalg.norm(plain) > 0
-        # Sums of up to 2,000 terms of float32, in another order.
+        # These are float32 sums of up to 2,000 terms, in another order.
         assert harness.relative_error(optimized, plain) < 1e-4, f"output {i}"

@@ -1,4 +1,4 @@
-"""What the rows can't say: ties, optional outputs, statistics of random numbers, repeatability."""
+"""What rows cannot say: ties, optional outputs, statistics of random numbers, repeatability."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def apply(op, inputs, attributes, device="cpu"):
 
 
 def gradient(op, inputs, attributes, device):
-    """d sum(output 0) / d inputs."""
+    """Returns d sum(output 0) / d inputs."""
     graph = _core.Graph()
     values = [graph.input(f"x{i}", x.shape, x.dtype.name) for i, x in enumerate(inputs)]
     y = graph.apply(op, values, attributes)[0]
@@ -59,7 +59,7 @@ def test_gradients_at_the_limits(device):
 
 @pytest.mark.parametrize(("approximate", "tolerance"), [(False, 2e-5), (True, 1e-4)])
 def test_gelu_keeps_its_digits_where_it_is_small(approximate, tolerance, device):
-    """Relative to itself. The tail multiplies the rounding of its argument u, up to 100, by u."""
+    """The error is relative to gelu. In its tail, u times the rounding of u (up to 100) counts."""
     x = np.linspace(-10.0, -0.01, 5001).astype(np.float32)
     wide = x.astype(np.float64)
     if approximate:
@@ -79,7 +79,7 @@ def test_power_gradient_at_zero(device):
 
 
 def test_where_stops_the_gradient_of_what_it_hides(device):
-    """The hidden branch divides by zero: its gradient must not become NaN by a product."""
+    """The hidden branch divides by zero, and 0 times its gradient must not become NaN."""
     condition = np.array([True, False])
     a, b = np.array([1.0, np.inf]), np.array([np.nan, 2.0])
     graph = _core.Graph()
@@ -108,7 +108,7 @@ def test_max_pool2d_without_its_index(case, device, rng):
 
 @pytest.mark.parametrize("which", [1, 2, 3])
 def test_batch_norm_statistics_alone_have_gradients(which, device, rng):
-    """Of the sum of the batch's means, variances, or reciprocal deviations."""
+    """The loss is the sum of the batch's means, variances, or reciprocal deviations."""
     x = rng.standard_normal((4, 2))
     graph = _core.Graph()
     value = graph.input("x", x.shape, "float64")
@@ -150,7 +150,7 @@ def state(rng):
 
 
 def test_philox_reference_gives_the_published_words():
-    """Known answers of the Random123 distribution, for key and counter 0."""
+    """The Random123 distribution publishes these words for key and counter 0."""
     words = philox_words(np.array([0, 0]), 0, 4)
     assert [hex(int(word)) for word in words] == [
         "0x6627e8d5", "0xe169c58d", "0xbc57ac4c", "0x9b00dbd8",
@@ -175,7 +175,7 @@ N = 400_000
 def test_uniform_is_uniform(device, rng):
     attributes = {"shape": [N], "dtype": "float32", "minval": -1.0, "maxval": 3.0, "stream": 0}
     x = apply("random_uniform", [state(rng)], attributes, device)[0].astype(np.float64)
-    # Six standard deviations each: chance fails one run in 1e8.
+    # The bounds are six standard deviations, so chance fails one run in 1e8.
     assert abs(x.mean() - 1.0) < 6 * np.sqrt(16 / 12 / N)
     counts = np.histogram(x, bins=20, range=(-1, 3))[0]
     assert np.abs(counts - N / 20).max() < 6 * np.sqrt(N / 20)
@@ -188,7 +188,7 @@ def test_normal_is_normal(device, rng):
     assert abs(x.var() - 1) < 6 * np.sqrt(2 / N)
     assert abs((x**3).mean()) < 6 * np.sqrt(15 / N)
     assert abs((x**4).mean() - 3) < 6 * np.sqrt(96 / N)
-    # Neighbours, which share a block, are independent.
+    # Neighbouring numbers share a block and must be independent.
     for lag in (1, 2, 3):
         assert abs((x[:-lag] * x[lag:]).mean()) < 6 / np.sqrt(N)
 

@@ -1,4 +1,4 @@
-"""Gradients that tapes take of every op: first and second order, against float64 differences."""
+"""Tapes' gradients of every op, first and second order, compared with float64 differences."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CHECKED = [
     if case.gradient and not case.large and _core.op_info(case.op)["differentiable"]
 ]
 DIFFERENTIABLE = sorted({case.op for case in CHECKED})
-# float64, so that the only error is the numerical derivative's, about 1e-10 of its terms.
+# In float64 the only error is that of the numerical derivative, about 1e-10 of its terms.
 FIRST_TOLERANCE = 1e-8
-# Differences of first-order gradients, whose terms are larger than what is left of them.
+# The terms of these differences of first-order gradients are larger than the differences.
 SECOND_TOLERANCE = 1e-6
 
 
 class EagerGradients:
-    """sum of <outputs, weights> of a case, differentiated by tapes."""
+    """A case's sum of <outputs, weights>, differentiated by tapes."""
 
     def __init__(self, case, rng):
         self.case = case
@@ -55,7 +55,7 @@ class EagerGradients:
         return dict(zip(self.wrt, found, strict=True))
 
     def second(self, device, directions):
-        """Gradients of <first, directions>, or the ValueError of a rule that has none."""
+        """Returns gradients of <first, directions>, or the ValueError of a rule that has none."""
         tensors = harness.to_device(self.inputs, device)
         outer, inner = _core.Tape(False, True), _core.Tape(False, True)
         outer.start()
@@ -97,7 +97,8 @@ def test_first_order(case, device, rng):
     gradients = {i: np.array(g.numpy()) for i, g in eager.first(device).items()}
     traced = eager.check.analytic(device, optimize=False)
     for i in eager.wrt:
-        # The same rule; a program may add what several paths give in another order.
+        # The rule is the same, but a program may add the gradients of several paths in another
+        # order.
         harness.assert_close(gradients[i], traced[i], 1e-13, f"{case} input {i} on {device}")
     directions = {i: harness.random_like(rng, eager.inputs[i]) for i in eager.wrt}
     slope = sum(float((g * directions[i]).sum()) for i, g in gradients.items())
@@ -108,7 +109,7 @@ def test_first_order(case, device, rng):
 
 
 def second_order(case, device, rng):
-    """The second derivative along two directions and what it must be; None where there is none."""
+    """Returns the second derivative along two directions and its reference, or None."""
     eager = prepared(case, rng)
     along = {i: harness.random_like(rng, eager.inputs[i]) for i in eager.wrt}
     moved = {i: harness.random_like(rng, eager.inputs[i]) for i in eager.wrt}
@@ -156,7 +157,7 @@ def test_second_order(op, device, rng):
 
 
 def orders(op, rng):
-    """What docs/autodiff.md says of an op."""
+    """Returns what docs/autodiff.md says of an op."""
     info = _core.op_info(op)
     if not info["differentiable"]:
         return f"no: {info['reason']}"

@@ -1,4 +1,4 @@
-"""Matrix products with TF32 allowed, on every device and around the sizes where kernels change."""
+"""Matrix products with TF32 allowed, on every device, for sizes around which kernels change."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from .fusions import call
 from .reference import activate, matmul_activation_grad
 from .reference_losses import dense_sparse_softmax_cross_entropy
 
-# Below and above a tile's rows and columns, multiples of 4 (vector loads) and not, sums that one
-# warp, one block and several blocks share; then the products of small convolutional networks.
+# Rows and columns lie below and above those of a tile, and some are multiples of 4 (vector loads).
+# One warp, one block or several blocks share a sum. Then come the products of small convolutional
+# networks.
 SIZES = [
     *itertools.product([1, 7, 33, 64, 129], [1, 4, 33, 129, 1000], [1, 7, 20, 33, 128]),
     *((64, 3136, 128), (64, 256, 120), (64, 128, 3136), (3136, 64, 128), (256, 64, 120)),
@@ -26,7 +27,7 @@ TRANSPOSES = list(itertools.product([False, True], repeat=2))
 
 @pytest.fixture(autouse=True)
 def allow_tf32():
-    with harness.tf32_off():  # puts back what was set before
+    with harness.tf32_off():  # it restores the setting
         _core.set_allow_tf32(True)
         yield
 
@@ -39,17 +40,17 @@ def matmul(a, b, transpose_a, transpose_b, device):
 
 
 def whole_numbers(rng, *shape):
-    """Exact in TF32, and so are their products and sums in float32, in any order."""
+    """Draws integers that are exact in TF32, with products whose float32 sums are exact too."""
     return rng.integers(-8, 9, shape).astype(np.float64)
 
 
 def tolerance_norm(a, b):
-    """What the error's norm must not exceed.
+    """Returns what the error's norm must not exceed.
 
     Both factors of a product are rounded to 11 significant bits: relative errors of up to 2^-11,
     with a standard deviation below 0.6 * 2^-11 each. They are independent, so an element's error
-    has a standard deviation below 0.9 * 2^-11 times the root of the sum of the squared products;
-    twice 2^-10 is more than four of these, and enough for a result of one element.
+    has a standard deviation below 0.9 * 2^-11 times the root of the sum of the squared products.
+    Twice 2^-10 is more than four of these, and enough for a result of one element.
     """
     return 2.0**-9 * np.sqrt(((a**2) @ (b**2)).sum())
 
@@ -77,7 +78,7 @@ def test_dense(size, activation, has_bias, device, rng):
     bias = whole_numbers(rng, n)
     inputs = [x, kernel, bias] if has_bias else [x, kernel]
     tensors = harness.to_device([a.astype(np.float32) for a in inputs], device)
-    # A slope of 1/4 keeps whole numbers exact.
+    # A slope of 1/4 keeps multiples of 1/4 exact.
     attributes = {"activation": activation, "activation_alpha": 0.25}
     y = _core.apply("dense", tensors, attributes)[0].numpy().astype(np.float64)
     wanted = x @ kernel + (bias if has_bias else 0)
@@ -95,7 +96,7 @@ def test_the_same_bits_in_every_run(device, rng):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_comes_out(value, device, rng):
-    """At a row's or column's end, where a wrong guard would drop it or spread it."""
+    """The value stands at a row's or column's end, where a wrong guard would drop or spread it."""
     a, b = whole_numbers(rng, 33, 300), np.abs(whole_numbers(rng, 300, 37)) + 1
     a[32, 299] = value
     y = matmul(a, b, False, False, device)
@@ -111,10 +112,10 @@ LOSS_SIZES = [(1, 1, 2), (7, 33, 5), (33, 300, 10), (64, 3136, 10), (128, 1600, 
 @pytest.mark.parametrize("size", LOSS_SIZES, ids=str)
 def test_dense_loss(size, epsilon, has_bias, device, rng):
     m, k, n = size
-    # Few products that are not 0, so that logits are small whole numbers: exact in TF32.
+    # Few products are not 0, so that logits are small integers, which are exact in TF32.
     x = np.where(rng.random((m, k)) < 3 / k, 1.0, 0.0)
     kernel, bias = rng.integers(-1, 2, (k, n)), rng.integers(-1, 2, n)
-    labels = rng.integers(-1, n + 1, m).astype(np.int32)  # some are none of the classes
+    labels = rng.integers(-1, n + 1, m).astype(np.int32)  # some are no classes
     gy = rng.standard_normal(m)
     inputs = [x, kernel, bias, labels, gy] if has_bias else [x, kernel, labels, gy]
     arrays = [a if a is labels else np.asarray(a, dtype=np.float32) for a in inputs]
@@ -123,8 +124,9 @@ def test_dense_loss(size, epsilon, has_bias, device, rng):
     exact = [np.asarray(a, dtype=np.float64) if a is not labels else a for a in inputs]
     expected = dense_sparse_softmax_cross_entropy(*exact, epsilon=epsilon)
     for output, wanted in zip(outputs, expected, strict=True):
-        # The sum of n exponentials loses up to n roundings of 6e-8, everything else about as many,
-        # and losses and gradients here stay below 15. Absolute, since p - 1 cancels near p = 1.
+        # The sum of n exponentials has up to n roundings of 6e-8, and everything else has about as
+        # many. Losses and gradients stay below 15 here. The bound is absolute, since p - 1 cancels
+        # near p = 1.
         np.testing.assert_allclose(output, wanted, rtol=0, atol=2e-6 * n)
 
 
@@ -147,8 +149,9 @@ def test_gradient_before_an_activation(size, activation, device, rng):
     np.testing.assert_array_equal(result.astype(np.float64), wanted)
 
 
-# Around tiles of the result and pieces of the sum, vector loads and not, samples that one warp, one
-# block and several blocks add up; then the dense layers of small networks.
+# The sizes lie around tiles of the result and pieces of the sum, with and without vector loads. One
+# warp, one block or several blocks add up the samples. Then come the dense layers of small
+# networks.
 WGRAD_SIZES = [
     *itertools.product([1, 7, 33, 64, 129], [1, 7, 33, 64, 129], [1, 7, 10, 33, 64]),
     *((64, 3136, 128), (64, 1600, 10), (128, 128, 10), (128, 256, 120), (64, 120, 84)),
@@ -164,7 +167,8 @@ def dense_wgrad(x, g, device):
 @pytest.mark.parametrize("size", WGRAD_SIZES, ids=str)
 def test_dense_wgrad(size, device, rng):
     n, k, m = size
-    # In float32 the bias's gradient is exact beyond TF32's 11 bits: multiples of 2^-12.
+    # The numbers are multiples of 2^-12, so a float32 gradient of the bias is exact beyond TF32's
+    # bits.
     x, g = whole_numbers(rng, n, k), whole_numbers(rng, n, m)
     kernel, bias = dense_wgrad(x, g, device)
     np.testing.assert_array_equal(kernel, x.T @ g)
@@ -175,7 +179,7 @@ def test_dense_wgrad(size, device, rng):
 
 @pytest.mark.parametrize("size", [(64, 37, 33), (128, 40, 10), (64, 3136, 128)], ids=str)
 def test_dense_wgrad_in_a_program(size, device, rng):
-    """A step's gradients, as a model's layer has them, joined where the device gains from it."""
+    """A step's gradients are joined, as those of a model's layer, if the device gains from it."""
     n, k, m = size
     graph = _core.Graph()
     x, g = graph.input("x", [n, k], "float32"), graph.input("g", [n, m], "float32")
