@@ -76,6 +76,11 @@ RootedGraph expand_cross_entropy(const RootedGraph& source, const PassOptions& o
 // That is done where the device forms regions of rows. Equal up to roundings of float32.
 RootedGraph expand_softmax(const RootedGraph& source, const PassOptions& options);
 
+// Products read an operand transposed, or give their result transposed, where a transpose beside them
+// would move the last axis, in programs for which the device forms regions. Equal up to the order of
+// additions.
+RootedGraph transpose_in_products(const RootedGraph& source, const PassOptions& options);
+
 // A transpose that keeps stretches of memory together, or the reshape of its result, is taken before
 // element ops of one large value rather than behind them, where the device forms regions: these can
 // read through it. The same bits.
