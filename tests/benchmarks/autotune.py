@@ -1,11 +1,12 @@
-"""What choosing kernels by the clock gains over choosing them by rules, beside PyTorch.
+"""Compares kernels that are chosen by the clock with those chosen by rules, and with PyTorch.
 
     python tests/benchmarks/autotune.py [--calls CALLS] [--dtypes DTYPES] [--output FILE]
 
-Layers of larger networks than the four of `nets.py`, forward and backward in one compiled step:
-kerascnn with `config.set_autotune(False)` and with `True`, PyTorch with `cudnn.benchmark`, in
-turns; each line has the best rounds, as a step can be shorter than the host takes to start it. A
-call is `conv:batch,height,width,channels,filters,kernel` or `product:rows,inputs,columns`.
+The layers are those of larger networks than the four of `nets.py`, forward and backward in one
+compiled step: kerascnn with `config.set_autotune(False)` and with `True`, PyTorch with
+`cudnn.benchmark`. They take turns. Each line shows the best rounds, because a step can be shorter
+than the time that the host takes to start it. A call is written
+`conv:batch,height,width,channels,filters,kernel` or `product:rows,inputs,columns`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ CALLS = [
     "product:256,4096,4096",
     "product:512,2048,1000",
 ]
-STEPS = 10  # of a round
+STEPS = 10  # a round has this many steps
 SIDES = ("rules", "timed", "torch")
 
 
@@ -80,7 +81,7 @@ def our_step(kind: str, x: np.ndarray, w: np.ndarray, dtype: str, autotune: bool
 def their_step(kind: str, x: np.ndarray, w: np.ndarray, dtype: str, place: str) -> Callable:
     a, b = (torch.tensor(array, device=place, dtype=getattr(torch, dtype)) for array in (x, w))
     if kind == "conv":
-        # Channels last: as the arrays are.
+        # The layout is channels-last, as that of the arrays.
         a, b = a.permute(0, 3, 1, 2), b.permute(3, 2, 0, 1)
         b = b.contiguous(memory_format=torch.channels_last)
     leaves = [leaf.detach().requires_grad_() for leaf in (a, b)]

@@ -1,10 +1,10 @@
-"""Draws what comparisons found as an SVG: one panel for each file, one line of marks for each net.
+"""Draws results of comparisons as an SVG: a panel for each file, a line of marks for each net.
 
     python tests/benchmarks/chart.py tests/benchmarks/results/*.json -o docs/benchmarks.svg
 
-A mark is the median of milliseconds per epoch on a logarithmic axis, a thin line reaches from the
-smallest to the largest; of PyTorch, JAX and Keras the fastest variant on each net is drawn. The
-picture has no background and is for light and dark pages.
+A mark is the median of milliseconds per epoch on a logarithmic axis, and a thin line reaches from
+the smallest to the largest value. Of PyTorch, JAX and Keras the fastest variant on each net is
+drawn. The picture has no background, so it fits light and dark pages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 OWN = "kerascnn"
 _WIDTH, _LEFT, _RIGHT = 760, 70, 24
 _ROW, _HEAD, _AXIS, _GAP = 34, 48, 24, 18
-# Colors that are told apart by people with color blindness too, on white and on near-black.
+# People with color blindness can tell these colors apart too, on white and on near-black.
 _STYLE = """
 text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #24292f; }
 .title { font-weight: 600; font-size: 13px; }
@@ -43,7 +43,7 @@ text.own, text.torch, text.jax, text.keras { stroke: none; }
 
 
 class Group(NamedTuple):
-    """Peers that share a mark: the fastest of them on each net is drawn."""
+    """Peers that share a mark: the fastest of them is drawn for each net."""
 
     style: str
     prefix: str
@@ -67,7 +67,7 @@ class Point(NamedTuple):
 
 
 def points(document: dict[str, Any], group: Group) -> dict[str, Point]:
-    """The fastest of a group on each net."""
+    """Returns the fastest peer of a group for each net."""
     found: dict[str, Point] = {}
     for row in document["rows"]:
         is_in = row["peer"] == OWN if group.style == "own" else row["peer"].startswith(group.prefix)
@@ -81,7 +81,7 @@ def points(document: dict[str, Any], group: Group) -> dict[str, Point]:
 
 
 class Axis:
-    """Logarithmic, from the power of ten or half below the smallest value to that above."""
+    """A logarithmic axis between powers of ten, or halves of them, around all values."""
 
     def __init__(self, values: list[float]):
         self._low = math.floor(math.log10(min(values)) * 2) / 2
@@ -128,7 +128,7 @@ def draw_row(net: str, found: dict[str, dict[str, Point]], axis: Axis, y: float)
         title = f"{point.peer}, net {net}: {point.median:.1f} ms"
         drawn = mark(group.mark, group.style, x, y)
         parts.append(f"<g><title>{escape(title)}</title>{drawn}</g>")
-        # Numbers stand above their marks, those of neighbours below.
+        # A number stands above its mark, or below if another number is near.
         below = any(abs(x - other) < 34 for other in occupied)
         occupied.append(x)
         parts.append(
@@ -139,11 +139,11 @@ def draw_row(net: str, found: dict[str, dict[str, Point]], axis: Axis, y: float)
 
 
 def draw_panel(document: dict[str, Any], top: float) -> tuple[list[str], float]:
-    """Elements of one machine, and where the next panel may begin."""
+    """Returns the elements of one machine, and where the next panel may begin."""
     about = document["machine"]
     found = {group.style: points(document, group) for group in GROUPS}
     nets = [net for net in document["nets"] if any(net in of_group for of_group in found.values())]
-    # By letter, those with a batch size that is not their own behind the others, by size.
+    # Nets are in alphabetical order. Nets with another batch size than their own follow, by size.
     nets.sort(key=lambda net: (int(net.partition("@")[2] or 0), net))
     if not nets:
         raise ValueError(f"no measured epoch in the comparison of {about['date']}")

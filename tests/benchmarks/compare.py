@@ -7,21 +7,21 @@
 DATA is what `kerascnn.datasets.mnist.load_data` takes: a folder with MNIST's IDX files, or an .npz.
 Nets are A to E with their batch sizes, or for example C@256 with another one.
 
-Every peer is a process of its own with its data on the device; each is started and asked for its
-versions, then they take turns net by net, in one order in one round and in the other in the next,
-while all others wait. A first turn warms up (compiles, tunes) before it is timed. What is
-measured:
+Every peer is a process of its own with its data on the device. Each process is started and asked
+for its versions. Then the peers take turns net by net, in one order in one round and in the other
+order in the next, while all others wait. The first turn of a net warms up (compiles, tunes) before
+it is timed. This is measured:
 
-fit       milliseconds of an epoch, shuffled, until the device has ended it
+fit       milliseconds of an epoch, shuffled, until the device has finished it
 predict   milliseconds for all test images, from uint8 to probabilities, both as NumPy arrays
-evaluate  the same to loss and accuracy
+evaluate  milliseconds for all test images, to loss and accuracy
 memory    peak bytes on the device while two epochs are trained, data included, in a fresh process
-startup   seconds from the start of a Python process to its end after 5 epochs of net D; of a first
-          run, which fills caches, and of later ones
+startup   seconds from the start of a Python process to its end after 5 epochs of net D: for a first
+          run, which fills caches, and for later ones
 
-Figures are medians with the smallest and the largest. The table's last rows divide kerascnn's by
-that of the best peer, and by that of the best Keras. Peers that can't run are listed with the
-reason, and so is what the time (--seconds) did not suffice for.
+Figures are medians with the smallest and the largest value. The last rows of a table divide
+kerascnn's figure by that of the best peer, and by that of the best Keras. The report lists peers
+that can't run, with the reason, and what did not fit into the time (--seconds).
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ import kerascnn as keras
 
 NETS_BY_DEFAULT = "A,B,C,D,C@16,C@256,C@1024"
 MEASUREMENTS = ("fit", "predict", "evaluate", "memory", "startup")
-# An epoch that takes longer is timed once a turn.
+# An epoch that takes longer is timed only once a turn.
 SLOW_MS = 1500.0
-NO_SETTINGS = ("nets", "data", "path", "output")  # arguments that results don't depend on
+NO_SETTINGS = ("nets", "data", "path", "output")  # results do not depend on these arguments
 STARTUP_NET, STARTUP_EPOCHS = "D", 5
 
 
 class Comparison:
-    """Peers, what is asked of them, and what they answered."""
+    """The peers, what they are asked, and what they answered."""
 
     def __init__(self, args: argparse.Namespace, data: Path, samples: int):
         self.args = args
@@ -87,7 +87,7 @@ class Comparison:
         self.left_out[f"{text}: no time left"] += 1
 
     def start(self, names: list[str]) -> dict[str, PeerProcess]:
-        """Processes of those peers that can run; the others are noted with the reason."""
+        """Starts those peers that can run, and notes for the others why they can't."""
         device = self.args.device
         made = {
             name: PeerProcess(
@@ -112,7 +112,7 @@ class Comparison:
         return self.rows[key]
 
     def turns(self, cases: list[str]) -> Iterator[tuple[str, str, int]]:
-        """(case, peer, round), the order of the peers turning around with each round."""
+        """Yields (case, peer, round); the order of the peers is reversed in every other round."""
         for turn in range(self.args.rounds):
             names = list(self.processes)
             for case in cases:
@@ -120,7 +120,7 @@ class Comparison:
                     yield case, name, turn
 
     def ask(self, row: dict[str, Any], do: str, expected_s: float = 0.0, **more: Any) -> Any:
-        """The answer, or None where the peer failed or there is no time; both are noted."""
+        """Returns the answer, or None if the peer failed or no time is left, which is noted."""
         what, name, case = row["what"], row["peer"], row["net"]
         if "error" in row:
             return None
@@ -172,7 +172,7 @@ class Comparison:
                     self.say(f"{label} {case:7} {name:30} {min(answer['ms']):9.1f} ms")
 
     def memory(self, cases: list[str], peers: list[str]) -> None:
-        """Of kerascnn and PyTorch, which both count what they allocate."""
+        """Measures kerascnn and PyTorch, which both count what they allocate."""
         if device_type(self.args.device) == "cpu":
             self.left_out["memory: only counted on GPUs"] = 1
             return
@@ -254,7 +254,7 @@ def usual_batch(case: Case) -> int:
 
 
 def folders_by_peer(options: list[str]):
-    """Import paths of a peer by its name; an option without a name is for all."""
+    """Returns a function from a peer to its import paths; a path without a name is for all."""
     pairs = [option.partition("=") for option in options]
 
     def folders(name: str) -> list[str]:

@@ -1,12 +1,12 @@
-"""Microseconds per call of the CPU's kernels on the reference networks' shapes, beside PyTorch.
+"""Microseconds per call of the CPU's kernels on the reference networks' shapes, beside PyTorch's.
 
     OMP_NUM_THREADS=2 python tests/benchmarks/cpu_kernels.py [--only conv,pool] [--threads 2]
 
-Each op is compiled into a program of its own and run many times without Python in between;
-PyTorch runs the same arithmetic on the same numbers, in plain and in channels-last layout, and
-the better one counts. The two take turns and the figures are lower quartiles, so a drift of the
-machine's speed or another process meets both. With one thread, CPU time is measured, which
-holds on a busy machine too.
+Each op is compiled into a program of its own and run many times without Python in between. PyTorch
+does the same arithmetic with the same numbers, in plain and in channels-last layout, and the better
+one counts. The two take turns and the figures are lower quartiles, so that a drift of the machine's
+speed or another process affects both. With one thread, CPU time is measured, which is reliable on a
+busy machine too.
 """
 
 import argparse
@@ -56,10 +56,10 @@ random = np.random.default_rng(0)
 
 class Case(NamedTuple):
     name: str
-    op: str  # or a fusion
+    op: str  # the name of an op or of a fusion
     inputs: list[np.ndarray]
     attributes: dict
-    peers: list[Callable[[], object]]  # ways of doing the same in PyTorch
+    peers: list[Callable[[], object]]  # each does the same in PyTorch in another way
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -67,7 +67,7 @@ def normal(*shape: int) -> np.ndarray:
 
 
 def compile_op(case: Case) -> Callable[[int], None]:
-    """A function that runs the case's op a number of times."""
+    """Returns a function that runs the case's op a number of times."""
     graph = _core.Graph()
     values = [
         graph.input(f"input{i}", array.shape, array.dtype.name)
@@ -143,7 +143,7 @@ def convolution_cases(only_pooling: bool) -> Iterator[Case]:
 
 
 def pooling_cases(name: str, y: np.ndarray) -> Iterator[Case]:
-    """What follows a convolution's output y in forward and backward pass."""
+    """Yields what follows a convolution's output y in the forward and the backward pass."""
     window = {"window": [2, 2], "strides": [2, 2], "padding": [0] * 4}
     batch, size, _, filters = y.shape
     gp = normal(batch, size // 2, size // 2, filters)
@@ -193,7 +193,7 @@ def pooling_cases(name: str, y: np.ndarray) -> Iterator[Case]:
 
 
 def joined_cases() -> Iterator[Case]:
-    """A convolution with bias, relu and max pooling by one kernel, and its gradients."""
+    """Yields convolutions with bias, relu and max pooling in one kernel, and their gradients."""
     pooling = {"window": [2, 2], "pool_strides": [2, 2], "pool_padding": [0] * 4}
     for name, batch, size, channels, filters, kernel, pad in CONVOLUTIONS:
         x, b = normal(batch, size, size, channels), normal(filters)
@@ -337,7 +337,7 @@ def other_cases() -> Iterator[Case]:
 
 
 def measure(case: Case, clock: Callable[[], float]) -> tuple[float, float]:
-    """Lower quartiles in microseconds: of the kernel, and of the best peer."""
+    """Returns the lower quartiles in microseconds, of the kernel and of the best peer."""
     run = compile_op(case)
     start = clock()
     run(10)

@@ -1,11 +1,11 @@
-"""What an op of one's own costs beside the built-in activation of the same formula, in turns.
+"""Compares a custom op with the built-in activation of the same formula, in turns.
 
     python tests/benchmarks/custom_op.py --device cpu
 
-Trains net C with a sigmoid in its dense layer and after every layer, there also with an op that
-does not say that it is increasing, and applies it to tensors at once. Each line has the best time
-of both and their ratio. The built-in activation of a dense layer is part of the layer's kernel; the
-custom op has a kernel for itself.
+Trains net C with a sigmoid in its dense layer, and with one after every layer. In the second case
+it also tries an op that does not declare that it is increasing. Then it applies the op to tensors
+at once. Each line shows the best time of both and their ratio. The built-in activation of a dense
+layer is part of the layer's kernel, and the custom op has a kernel of its own.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kerascnn import ops
 
 SIGMOID = {"forward": "1 / (1 + exp(-x))", "gradient": "dy * y * (1 - y)"}
 OWN = ops.custom_op("own_sigmoid", **SIGMOID, increasing=True)
-# Max-pooling has to wait for this one.
+# Max-pooling cannot run before this one, because it may not be increasing.
 PLAIN = ops.custom_op("own_sigmoid_plain", **SIGMOID)
 
 
 def network(activation, everywhere):
-    """Net C, with the activation in its dense layer or after every layer but the last."""
+    """Builds net C with the activation in its dense layer, or after every layer except the last."""
     net = NETS["C"]
     layers = [keras.Input((IMAGE_SIZE, IMAGE_SIZE, 1)), keras.layers.Rescaling(1 / 255)]
     for filters, size, padding in net.convolutions:
@@ -42,7 +42,7 @@ def network(activation, everywhere):
 
 
 class EpochTimes(keras.callbacks.Callback):
-    """Seconds of each epoch."""
+    """Notes the seconds of each epoch."""
 
     def __init__(self):
         super().__init__()
@@ -56,7 +56,7 @@ class EpochTimes(keras.callbacks.Callback):
 
 
 def time_fits(samples, rounds, epochs, own, everywhere):
-    """The best seconds of an epoch with the built-in activation and with one's own."""
+    """Returns the best seconds of an epoch with the built-in activation and with the custom op."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (samples, IMAGE_SIZE, IMAGE_SIZE, 1), np.uint8)
     y = rng.integers(0, CLASSES, samples, np.uint8)
@@ -71,7 +71,7 @@ def time_fits(samples, rounds, epochs, own, everywhere):
 
 
 def time_calls(shape, calls, rounds):
-    """The best seconds of a call on a tensor, with its work done."""
+    """Returns the best seconds of a call on a tensor, until its work is done."""
     x = ops.convert_to_tensor(np.random.default_rng(0).standard_normal(shape, "float32"))
     best = [float("inf")] * 2
     for _ in range(rounds):
@@ -80,7 +80,7 @@ def time_calls(shape, calls, rounds):
             start = time.perf_counter()
             for _ in range(calls):
                 y = function(x)
-            y[0, 0].numpy()  # waits for the device
+            y[0, 0].numpy()  # this waits for the device
             best[place] = min(best[place], (time.perf_counter() - start) / calls)
     return best
 

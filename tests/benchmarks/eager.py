@@ -1,10 +1,10 @@
-"""What calls cost that run at once, beside PyTorch in the same process, measured in turns.
+"""Measures calls that run at once, and PyTorch's in the same process, in turns.
 
     python tests/benchmarks/eager.py --device cpu
 
-Each line is the best time of ours and of PyTorch's, per call, and their ratio. On a GPU calls are
-only enqueued; what is measured is the time until the host can go on, and for whole networks the
-time until the device has finished as well.
+Each line shows the best time per call of kerascnn and of PyTorch, and their ratio. On a GPU calls
+are only enqueued. What is measured is the time until the host can go on, and for whole networks
+also the time until the device has finished.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kerascnn import _core, ops
 
 
 def in_turns(ours, theirs, calls, rounds, finish):
-    """Seconds per call, the best of several rounds each."""
+    """Returns the seconds per call, the best of several rounds for each."""
     best = [float("inf"), float("inf")]
     for _ in range(rounds):
         for place, function in enumerate((ours, theirs)):
@@ -36,7 +36,7 @@ def in_turns(ours, theirs, calls, rounds, finish):
 
 
 def small_calls(device, torch_device):
-    """Pairs of functions of 4x4 matrices: name -> (ours, theirs)."""
+    """Returns pairs of functions of 4x4 matrices: name -> (ours, theirs)."""
     ones = np.ones((4, 4), "float32")
     a, b = _core.from_numpy(ones, device), _core.from_numpy(ones, device)
     p, q = (torch.ones(4, 4, device=torch_device) for _ in range(2))
@@ -53,7 +53,7 @@ def small_calls(device, torch_device):
 
 
 def network(device, torch_device, batch=64):
-    """Forward and backward of three dense layers, written with operators."""
+    """Returns forward and backward passes of three dense layers, written with operators."""
     rng = np.random.default_rng(0)
     sizes = (784, 128, 64, 10)
     x = rng.standard_normal((batch, sizes[0])).astype("float32")
@@ -86,14 +86,14 @@ def network(device, torch_device, batch=64):
 
 
 def own_loop(device, images, batch=64):
-    """Epochs of net C by a compiled step of one's own, and by `fit`; the data is on the device."""
+    """Times epochs of net C by a custom compiled step and by `fit`, with the data on the device."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (images, 28, 28, 1), np.uint8)
     y = rng.integers(0, 10, images, np.uint8)
     layers = keras.layers
 
     def build():
-        keras.utils.set_random_seed(0)  # what gradients cost depends on how many of them are 0
+        keras.utils.set_random_seed(0)  # the cost of gradients depends on how many of them are 0
         return keras.Sequential(
             [
                 keras.Input((28, 28, 1)),
@@ -161,7 +161,7 @@ def main():
             ours, other = (seconds * 1e6 for seconds in best)
             print(f"{name:22} {ours:10.2f} us {other:10.2f} us  ratio {ours / other:.2f}")
 
-    tape = _core.Tape(True, True)  # a block would be timed too
+    tape = _core.Tape(True, True)  # a `with` block would be timed too
     for name, (ours, theirs) in small_calls(device, torch_device).items():
         if name.startswith("recorded"):
             tape.start()

@@ -1,11 +1,12 @@
-"""What Fourier transforms cost, beside those of NumPy and PyTorch.
+"""Measures Fourier transforms beside those of NumPy and PyTorch.
 
     python tests/benchmarks/fft.py --device cpu
     python tests/benchmarks/fft.py --device cuda:0 --threads 1
 
-Each line is of one transform of float32 numbers: microseconds of the best of several runs of a
-compiled program, of `torch.fft` on the same device and of `numpy.fft` on the host, which both take
-complex numbers as they are, and how many times as long as theirs kerascnn's took.
+Each line is for one transform of float32 numbers. It shows the microseconds of the best of several
+runs of a compiled program, of `torch.fft` on the same device, and of `numpy.fft` on the host. The
+other two take complex numbers as they are. The last figures are ratios: kerascnn's time over
+theirs.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ import torch
 from kerascnn import _core, ops
 from kerascnn.tracing import Trace
 
-# (lines, length): many short ones as in spectrograms, few long ones, and a prime length.
+# (lines, length): many short lines as in spectrograms, a few long ones, and prime lengths.
 SIZES = [(1024, 256), (256, 1024), (64, 4096), (1, 4096), (16, 16384), (4, 65536), (1, 65536)]
 SIZES += [(64, 4099), (1, 65537)]
 
 
 def best(function, seconds):
-    """Seconds of the fastest call."""
+    """Returns the seconds of the fastest call."""
     function()
     end = time.perf_counter() + seconds
     fastest = float("inf")
@@ -62,7 +63,7 @@ def torch_of(function, array, device):
 
 
 def rivals(name, real, imaginary, device):
-    """Functions without arguments: kerascnn's, PyTorch's and NumPy's."""
+    """Returns functions without arguments: kerascnn's, PyTorch's and NumPy's."""
     if name == "fft":
         joined = (real + 1j * imaginary).astype("complex64")
         result = np.empty_like(joined)

@@ -1,8 +1,8 @@
-"""How long `import kerascnn` takes, beside NumPy, which it needs.
+"""Measures how long `import kerascnn` takes, beside the import of NumPy, which it needs.
 
     python tests/benchmarks/import_time.py
 
-Prints medians of processor time, in seconds, of fresh interpreters.
+Prints medians of processor time in seconds, each measured in fresh interpreters.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The reference networks in Keras' API, for kerascnn and for Keras: the library is an argument."""
+"""The reference networks in Keras' API. The library, kerascnn or Keras, is an argument."""
 
 import time
 
@@ -6,7 +6,7 @@ from nets import CLASSES, IMAGE_SIZE, NETS, Case
 
 
 def build(keras, case: Case, scaled: bool):
-    """The compiled model; with `scaled` it takes uint8 and scales by itself."""
+    """Returns the compiled model; with `scaled` it takes uint8 images and scales them itself."""
     net, layers = NETS[case.net], keras.layers
     stack = [keras.Input((IMAGE_SIZE, IMAGE_SIZE, 1))]
     if scaled:
@@ -30,7 +30,7 @@ def build(keras, case: Case, scaled: bool):
 
 def epoch_times(keras):
     class EpochTimes(keras.callbacks.Callback):
-        """Milliseconds of each epoch; its logs are there, so the device has ended it."""
+        """Notes the milliseconds of each epoch; logs exist then, so the device has finished it."""
 
         def __init__(self):
             super().__init__()

@@ -12,7 +12,7 @@ _NORMALIZATIONS = ("batch_norm", "layer_norm", "rms_norm", "group_norm", "column
 
 
 def kind_of(row: dict[str, Any]) -> str:
-    """One word or two for a row of a profile."""
+    """Returns one or two words for a row of a profile."""
     op, kernel, planned = row["op"], row["kernel"], row["implementation"]
     ops = op.split("+")
     if row["phase"] == "update":
@@ -41,7 +41,7 @@ def kind_of(row: dict[str, Any]) -> str:
 
 
 def summed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each kind its kernels, time, bytes and operations, the longest first."""
+    """Returns the kernels, time, bytes and operations of each kind, the longest first."""
     kinds: dict[str, dict[str, Any]] = {}
     for row in rows:
         zeros = {"calls": 0.0, "busy_us": 0.0, "bytes": 0.0, "flop": 0.0}
@@ -53,7 +53,7 @@ def summed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def longest(rows: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """The ops and kernels that take longest over all layers."""
+    """Returns the ops and kernels that take longest, over all layers."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         key = (row["op"], row["kernel"])
@@ -65,7 +65,7 @@ def longest(rows: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
 
 
 def text(profile: dict[str, Any], most: int = 12) -> str:
-    """Tables in Markdown of a step's kinds of kernels, and of what takes longest."""
+    """Returns Markdown tables of a step's kinds of kernels, and of what takes longest."""
     rows = profile["rows"]
     busy = sum(row["busy_us"] for row in rows) or 1.0
     memory = ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in profile["memory"].items())

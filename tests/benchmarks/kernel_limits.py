@@ -1,11 +1,12 @@
-"""Where the own kernels of convolutions end and cuDNN's begin, on a GPU.
+"""Finds where our own kernels of convolutions stop being faster than cuDNN's on a GPU.
 
     python tests/benchmarks/kernel_limits.py [--filter TEXT] [--output FILE]
 
-Times the candidates that `config.set_autotune(True)` would for many convolutions (bias, relu, also
-with 2 x 2 max pooling) and their gradients, in float32 with TF32, and prints the best own kernel's
-time over cuDNN's by its heuristics, or over convolution and pooling one after another. The rules of
-core/backend/cuda/convolution/conv2d.cpp and fusions/conv_pooling.cpp come from this.
+For many convolutions (with bias and relu, also with 2 x 2 max pooling) and their gradients, in
+float32 with TF32, it times the candidates of `config.set_autotune(True)`. It prints the time of the
+best own kernel over that of cuDNN's heuristics, or over that of convolution and pooling one after
+another. The rules of core/backend/cuda/convolution/conv2d.cpp and fusions/conv_pooling.cpp come
+from this.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tests.ops import fusions
 
 CHANNELS = [(1, 32), (3, 32), (3, 64), (16, 16), (16, 32), (32, 32), (32, 64), (48, 48)]
 CHANNELS += [(64, 64), (64, 128), (128, 128)]
-IMAGES = [(32, 16), (128, 32)]  # how many of which size
+IMAGES = [(32, 16), (128, 32)]  # pairs of a number of images and their size
 OTHERS = ("cuDNN by its heuristics", "convolution and pooling one after another")
 
 
@@ -54,7 +55,7 @@ class Convolution(NamedTuple):
         return pixels * self.kernel**2 * self.channels * self.filters
 
     def calls(self) -> Iterator[tuple[str, list[tuple[list[int], str]], dict[str, Any]]]:
-        """Op or fusion, inputs and attributes: forward, data gradient, kernel gradient."""
+        """Yields ops or fusions with inputs and attributes: forward and the two gradients."""
         x = [self.batch, self.size, self.size, self.channels]
         w = [self.kernel, self.kernel, self.channels, self.filters]
         pad = [self.kernel // 2] * 4
@@ -85,7 +86,7 @@ def convolutions() -> Iterator[Convolution]:
 
 
 def times(convolution: Convolution, device: str) -> dict[str, dict[str, float]]:
-    """Microseconds of each candidate, by op; empty where none is timed."""
+    """Returns the microseconds of each candidate, by op; none where no candidate is timed."""
     result = {}
     for op, inputs, attributes in convolution.calls():
         before = keras.profiler.kernel_choices()
@@ -96,7 +97,7 @@ def times(convolution: Convolution, device: str) -> dict[str, dict[str, float]]:
             outputs = fusions.TRACE[op](fusions.Nodes(graph), arrays, *values, **attributes)
         else:
             outputs = graph.apply(op, values, attributes)
-        # A fusion is made by the passes.
+        # Only the passes make fusions.
         optimize = convolution.pooled
         _core.Program.compile(graph, outputs, device, optimize=optimize, autotune=True)
         for row in keras.profiler.kernel_choices()[len(before) :]:

@@ -4,21 +4,21 @@
     python tests/benchmarks/large.py --nets resnet50 --peers torch-compile --seconds 8 --profile
     python tests/benchmarks/large.py --nets resnet50@32,vit_s16@8x32 --policy float32
 
-Nets are those of `large_nets.py` with their batches, or for example resnet50@32 with others, and
-resnet50@32x64 with other images. kerascnn and Keras train through plain `fit`, PyTorch in a loop
-over data on the device, in channels-last layout: `torch-compile` compiled, `torch` not. With the
-policy mixed_bfloat16 PyTorch's is autocast; with float32 all may use TF32.
+Nets are those of `large_nets.py` with their batches, or for example resnet50@32 with another batch,
+and resnet50@32x64 with other images too. kerascnn and Keras train through plain `fit`. PyTorch
+trains in a loop over data on the device, in channels-last layout; `torch-compile` is compiled, and
+`torch` is not. With the policy mixed_bfloat16 PyTorch uses autocast; with float32 all may use TF32.
 
-Every library trains a net in a process of its own. They start one after another, each with caches
-of kernels in a folder of its own. The time from there to the end of the first batch, with the way
-of the data to the device, is that of the first step; with --starts 2 it is taken again with what
-the first start left in the caches. Then they take turns, in one order in one round and in the other
-in the next, while the others wait.
+Every library trains a net in a process of its own. The processes start one after another, each with
+caches of kernels in a folder of its own. The time from the start to the end of the first batch, in
+which the data also goes to the device, is that of the first step. With --starts 2 the process is
+started again, with what the first start left in the caches. Then the processes take turns, in one
+order in one round and in the other order in the next, while the others wait.
 
-Images/s are medians over all epochs, with the smallest and the largest. Memory is the most that
-a library has allocated on the device in its process, the data included where that is there. The
-last columns divide kerascnn's figures by those of the best peer. What fails or is not installed is
-listed with the reason.
+Images/s are medians over all epochs, with the smallest and the largest value. Memory is the most
+that a library has allocated on the device in its process, including the data if it is there. The
+last columns divide kerascnn's figures by those of the best peer. Libraries that fail or are not
+installed are listed with the reason.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PEERS = ("torch-compile", "torch", "keras-jax")
 PEERS_BY_DEFAULT = "torch-compile,keras-jax"
 POLICIES = ("mixed_bfloat16", "float32")
 _SCRIPT = Path(__file__).resolve().parent / "peers" / "large_peer.py"
-# Each library keeps what it compiled where one of these says.
+# Each library keeps compiled code in the folder that one of these variables names.
 _CACHES = ("KERASCNN_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
@@ -71,11 +71,11 @@ class Comparison:
         return PeerProcess([*command, str(self.batches(case))], env)
 
     def batches(self, case: Case) -> int:
-        """Of an epoch."""
+        """Returns the number of batches of an epoch."""
         return self.args.batches or (64 if case.image_size < 100 else 16)
 
     def first_steps(self, row: dict[str, Any], case: Case) -> PeerProcess | None:
-        """The process that was started last, or None where the library can't train the net."""
+        """Returns the process that was started last, or None if the library can't train the net."""
         process = None
         row["first_step_s"] = []
         for _ in range(self.args.starts):
@@ -100,7 +100,7 @@ class Comparison:
         return process
 
     def ask(self, row: dict[str, Any], process: PeerProcess, do: str, **more: Any) -> Any:
-        """The answer, or None where the library failed, which is noted."""
+        """Returns the answer, or None if the library failed, which is noted."""
         if "error" in row:
             return None
         try:
@@ -161,14 +161,14 @@ def speed_of(row: dict[str, Any]) -> float | None:
 
 
 def over_best(rows: list[dict[str, Any]], figure: Any, best: Any) -> float | None:
-    """kerascnn's figure over the best one of the peers."""
+    """Returns kerascnn's figure over the best one of the peers."""
     own = [figure(row) for row in rows if row["peer"] == OWN and figure(row)]
     peers = [figure(row) for row in rows if row["peer"] != OWN and figure(row)]
     return own[0] / best(peers) if own and peers else None
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """Markdown: a line for each library, net and policy."""
+    """Returns Markdown with a line for each library, net and policy."""
     lines = [
         "| net | policy | library | images/s | first step, s | peak MiB | speed | memory |",
         "| --- |" + " --- |" * 7,

@@ -1,8 +1,8 @@
-"""Networks of everyday size that `large.py` trains, in Keras' API: the library is an argument.
+"""Networks of everyday size for `large.py` in Keras' API. The library is an argument.
 
-They are those of the papers, with biases only where no normalization follows, and without
-stochastic depth. `large_torch.py` has the same ones for PyTorch, with as many parameters. Images
-are uint8 of shape (size, size, 3) and are scaled to [-1, 1]; the last layer gives logits.
+They are those of the papers, but biases exist only where no normalization follows, and there is no
+stochastic depth. `large_torch.py` has the same networks for PyTorch, with as many parameters.
+Images are uint8 of shape (size, size, 3) and are scaled to [-1, 1]; the last layer gives logits.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 LEARNING_RATE, MOMENTUM = 0.01, 0.9
 NORM_EPSILON, NORM_MOMENTUM = 1e-5, 0.9
 
-# Filters and number of blocks of each stage.
+# (filters, number of blocks) of each stage.
 RESNET18 = ((64, 2), (128, 2), (256, 2), (512, 2))
 RESNET50 = ((64, 3), (128, 4), (256, 6), (512, 3))
 VGG16 = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 CONVNEXT_T = ((96, 3), (192, 3), (384, 9), (768, 3))
-# Expansion, filters, number of blocks, stride of the first one, size of the kernel.
+# (expansion, filters, number of blocks, stride of the first block, size of the kernel).
 MOBILENET_V2 = (
     *((1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 32, 3, 2, 3), (6, 64, 4, 2, 3)),
     *((6, 96, 3, 1, 3), (6, 160, 3, 2, 3), (6, 320, 1, 1, 3)),
@@ -31,11 +31,11 @@ EFFICIENTNET_B0 = (
     *((6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3)),
 )
 VIT_BLOCKS, VIT_WIDTH, VIT_HEADS, VIT_PATCH = 12, 384, 6, 16
-LAYER_SCALE = 1e-6  # of ConvNeXt
+LAYER_SCALE = 1e-6  # ConvNeXt scales each branch by this at first
 
 
 class Blocks:
-    """Groups of layers that several networks have."""
+    """Groups of layers that several networks share."""
 
     def __init__(self, keras: Any):
         self.keras = keras
@@ -46,7 +46,7 @@ class Blocks:
         return self.layers.Activation(activation)(x) if activation else x
 
     def convolve(self, x, filters, size=1, strides=1, activation=None):
-        """A convolution with batch normalization."""
+        """Adds a convolution with batch normalization."""
         conv = self.layers.Conv2D(filters, size, strides, padding="same", use_bias=False)
         return self.normalize(conv(x), activation)
 
@@ -64,12 +64,12 @@ class Blocks:
         return self.layers.LayerNormalization(epsilon=1e-6)(x)
 
     def mlp(self, x, width):
-        """Two dense layers with gelu between them."""
+        """Adds two dense layers with gelu between them."""
         return self.layers.Dense(width)(self.layers.Dense(4 * width, activation="gelu")(x))
 
 
 def resnet18(b: Blocks, x, classes: int):
-    """With a first convolution for small images, as in the paper's experiments on CIFAR-10."""
+    """The first convolution is one for small images, as in the paper's experiments on CIFAR-10."""
     x = b.convolve(x, 64, 3, 1, "relu")
     for stage, (filters, blocks) in enumerate(RESNET18):
         for block in range(blocks):
@@ -81,7 +81,7 @@ def resnet18(b: Blocks, x, classes: int):
 
 
 def resnet50(b: Blocks, x, classes: int):
-    """Strides are in the convolutions of 3 x 3 ("version 1.5")."""
+    """The 3 x 3 convolutions have the strides ("version 1.5")."""
     x = b.convolve(x, 64, 7, 2, "relu")
     x = b.layers.MaxPooling2D(3, 2, padding="same")(x)
     for stage, (filters, blocks) in enumerate(RESNET50):
@@ -136,7 +136,7 @@ def efficientnet_b0(b: Blocks, x, classes: int):
 
 def layer_scale(keras: Any):
     class LayerScale(keras.layers.Layer):
-        """A factor for each channel."""
+        """Multiplies each channel by a factor."""
 
         def build(self, input_shape):
             self.factors = self.add_weight(
@@ -166,7 +166,7 @@ def convnext_t(b: Blocks, x, classes: int):
 
 def positions(keras: Any):
     class Positions(keras.layers.Layer):
-        """Adds a vector for each place of a sequence."""
+        """Adds a vector for each position of a sequence."""
 
         def build(self, input_shape):
             self.vectors = self.add_weight(
@@ -181,7 +181,7 @@ def positions(keras: Any):
 
 
 def vit_s16(b: Blocks, x, classes: int):
-    """Without a class token: the mean over all patches is classified."""
+    """There is no class token: the mean over all patches is classified."""
     x = b.layers.Conv2D(VIT_WIDTH, VIT_PATCH, VIT_PATCH)(x)
     x = b.layers.Reshape((-1, VIT_WIDTH))(x)
     x = positions(b.keras)()(x)
@@ -213,7 +213,7 @@ NETS = {
 
 
 class Case(NamedTuple):
-    """A network with a batch and images of its own or other sizes: "vit_s16", "vit_s16@8x32"."""
+    """A network with its own or other batches and images: "vit_s16", "vit_s16@8x32"."""
 
     net: str
     batch_size: int
@@ -237,7 +237,7 @@ class Case(NamedTuple):
         return self.net + batch + size
 
     def data(self, batches: int) -> tuple[np.ndarray, np.ndarray]:
-        """Labels by chance, and the same images by chance in each batch, which takes less time."""
+        """Draws labels, and images for one batch that all batches repeat, which takes less time."""
         rng = np.random.default_rng(0)
         size = self.image_size
         images = rng.integers(0, 256, (self.batch_size, size, size, 3), np.uint8)
@@ -246,7 +246,7 @@ class Case(NamedTuple):
 
 
 def keras_model(keras: Any, case: Case):
-    """The compiled model."""
+    """Returns the compiled model."""
     net = NETS[case.net]
     images = keras.Input((case.image_size, case.image_size, 3))
     x = keras.layers.Rescaling(1 / 127.5, offset=-1)(images)

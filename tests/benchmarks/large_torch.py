@@ -1,4 +1,4 @@
-"""The networks of `large_nets.py` for PyTorch, each as one writes it there, and their step."""
+"""The networks of `large_nets.py` and their training step as PyTorch users write them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def conv_norm(
 
 
 class Residual(nn.Module):
-    """relu of a branch and a shortcut."""
+    """Computes relu of the sum of a branch and a shortcut."""
 
     def __init__(self, branch: nn.Module, shortcut: nn.Module):
         super().__init__()

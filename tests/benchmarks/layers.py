@@ -1,10 +1,10 @@
-"""Epochs of small networks of many kinds of layers, beside PyTorch's loop in the same process.
+"""Epochs of small networks with many kinds of layers, beside PyTorch's loop in the same process.
 
     OMP_NUM_THREADS=2 python tests/benchmarks/layers.py [--only gelu,group_norm] [--device gpu]
 
-The four nets of `nets.py` have relu and max pooling only. Each network here has two blocks of
-layers in front of a dense one; both sides train it with Adam on the same random images in batches
-of 64, PyTorch with channels last. Each line has the best of some epochs, taken in turns.
+The four nets of `nets.py` only have relu and max pooling. Each network here has two blocks of
+layers before a dense one. Both sides train it with Adam on the same random images in batches of 64;
+PyTorch uses the channels-last layout. They take turns, and each line shows the best epochs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WIDTHS = (32, 64)
 
 
 class OverChannels(nn.Module):
-    """A layer of PyTorch that works on the last axis, for images."""
+    """Applies a layer of PyTorch that works on the last axis to the channels of images."""
 
     def __init__(self, layer: nn.Module):
         super().__init__()
@@ -36,7 +36,7 @@ class OverChannels(nn.Module):
         return self.layer(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
-# A block gets its numbers of input channels and filters, and gives both networks' layers.
+# A block takes the numbers of input channels and filters, and returns both networks' layers.
 Block = Callable[[int, int], tuple[list[Any], list[nn.Module]]]
 
 
@@ -118,7 +118,7 @@ def networks(block: Block) -> tuple[keras.Sequential, nn.Sequential]:
 
 
 def time_network(block: Block, device: str, rounds: int) -> tuple[float, float]:
-    """The best seconds of an epoch, here and in PyTorch."""
+    """Returns the best seconds of an epoch, here and in PyTorch."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (IMAGES, SIZE, SIZE, CHANNELS)).astype("uint8")
     y = rng.integers(0, CLASSES, IMAGES)
@@ -127,7 +127,7 @@ def time_network(block: Block, device: str, rounds: int) -> tuple[float, float]:
     images = torch.from_numpy(x).permute(0, 3, 1, 2).to(place, torch.float32) / 255
     images = images.contiguous(memory_format=torch.channels_last)
     labels = torch.from_numpy(y).to(place)
-    module(torch.zeros(2, CHANNELS, SIZE, SIZE))  # makes the weights of the dense layer
+    module(torch.zeros(2, CHANNELS, SIZE, SIZE))  # this makes the weights of the dense layer
     module = module.to(place, memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(module.parameters(), 1e-3)
 
@@ -146,7 +146,7 @@ def time_network(block: Block, device: str, rounds: int) -> tuple[float, float]:
             torch.cuda.synchronize()
 
     best = [float("inf"), float("inf")]
-    for turn in range(rounds + 1):  # the first one warms up
+    for turn in range(rounds + 1):  # the first turn warms up
         for side, epoch in enumerate((epoch_here, epoch_there)):
             start = time.perf_counter()
             epoch()

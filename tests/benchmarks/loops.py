@@ -1,10 +1,11 @@
-"""What a compiled loop costs: making it ready, and a run of it, with and without its gradient.
+"""Measures a compiled loop: making it ready, and a run of it, with and without its gradient.
 
     python tests/benchmarks/loops.py --device cpu --steps 10000
 
-Each line is of a recurrence h = tanh(h w + x) over so many steps: seconds of the first call, which
-compiles, and of the best of the later ones, and what the program has in memory. With `--unrolled N`
-the same of a loop of N steps that is repeated while it is traced, per step, to compare.
+Each line is for a recurrence h = tanh(h w + x) over so many steps. It shows the seconds of the
+first call, which compiles, and of the best later one, and the memory of the program. With
+`--unrolled N` it also shows a loop of N steps that is repeated while it is traced, per step, for
+comparison.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def with_gradient(loss):
 
 
 def timed(function, arrays, device, rounds):
-    """Seconds that making the program ready takes, seconds of a run, the program's statistics."""
+    """Returns the seconds to make the program ready, the seconds of a run, and its statistics."""
     start = time.perf_counter()
     with Trace(device) as trace:
         values = [trace.graph.input(f"x{i}", x.shape, x.dtype.name) for i, x in enumerate(arrays)]
@@ -51,7 +52,7 @@ def timed(function, arrays, device, rounds):
     ready = time.perf_counter() - start
     inputs = [_core.from_numpy(x, device) for x in arrays]
     best = float("inf")
-    for _ in range(rounds + 1):  # the first makes what a run needs
+    for _ in range(rounds + 1):  # the first run makes what a run needs
         start = time.perf_counter()
         program.run(inputs)
         _core.synchronize(device)

@@ -1,10 +1,10 @@
-"""What masks cost: epochs of networks that get masks, beside the same ones that get none.
+"""Measures what masks cost: epochs of networks with masks, beside the same ones without.
 
     OMP_NUM_THREADS=2 python tests/benchmarks/masks.py [--device gpu] [--only lstm_pooled]
         [--json FILE] [--processor-time]
 
 Both sides are models of kerascnn with the same layers, trained through plain `fit` on sequences of
-random lengths, of which the masks tell. Each line has the best of some epochs, taken in turns.
+random lengths, which the masks tell. The sides take turns, and each line shows the best epochs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import kerascnn as keras
 from kerascnn import layers
 
 SAMPLES, STEPS, WORDS, WIDTH, CLASSES, BATCH = 2048, 64, 1000, 64, 10, 64
-BAR = 1.05  # with masks, of the time without
+BAR = 1.05  # the time with masks may be this many times the time without
 
 
 def embedded(masked: bool) -> tuple[Any, Any]:
-    """Numbers of words, 0 behind the end."""
+    """Inputs are numbers of words, with 0 after the end."""
     words = keras.Input((STEPS,), dtype="int32")
     return words, layers.Embedding(WORDS, WIDTH, mask_zero=masked)(words)
 
@@ -43,7 +43,7 @@ def lstm_pooled(masked: bool) -> Any:
 
 
 def gru_each_step(masked: bool) -> Any:
-    """The loss has the mask too."""
+    """The loss gets the mask too."""
     words, x = embedded(masked)
     x = layers.GRU(WIDTH, return_sequences=True)(x)
     return keras.Model(words, layers.Dense(CLASSES)(x))
@@ -57,7 +57,7 @@ def masking_lstm(masked: bool) -> Any:
 
 
 def dense_layers(masked: bool) -> Any:
-    """Dense layers have no use for a mask: what follows of it is the pooling's alone."""
+    """Dense layers do not use masks, so only the pooling does more work."""
     words, x = embedded(masked)
     for _ in range(2):
         x = layers.TimeDistributed(layers.Dense(2 * WIDTH, activation="relu"))(x)
@@ -101,7 +101,7 @@ def epochs_of(name: str, masked: bool) -> Callable[[], None]:
 def measure(name: str, rounds: int, clock: Callable[[], float]) -> dict[str, float]:
     runs = {"masks": epochs_of(name, True), "none": epochs_of(name, False)}
     best = dict.fromkeys(runs, float("inf"))
-    for turn in range(rounds + 1):  # the first one warms up
+    for turn in range(rounds + 1):  # the first turn warms up
         for side, run in runs.items():
             start = clock()
             run()

@@ -1,8 +1,8 @@
-"""The reference networks that every benchmark trains, and their data; no library but NumPy.
+"""The reference networks that every benchmark trains, and their data. Only NumPy is needed.
 
-All take uint8 images of shape (28, 28, 1) and scale them to [0, 1]. After each convolution come
-relu and 2 x 2 max-pooling. Weights start He normal, where plain SGD trains, those of net D Glorot
-uniform. A to D are small, as first networks are; E has the widths of larger ones.
+All networks take uint8 images of shape (28, 28, 1) and scale them to [0, 1]. Relu and 2 x 2
+max-pooling follow each convolution. Weights start as He normal where plain SGD trains, and as
+Glorot uniform in net D. A to D are as small as first networks are; E has the widths of larger ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 class Net(NamedTuple):
     convolutions: list[tuple[int, int, str]]  # filters, kernel size, padding
     bias: bool
-    hidden: list[int]  # units of dense layers with relu before the last one
+    hidden: list[int]  # units of the dense layers with relu before the last layer
     dropout: float
     optimizer: str
     learning_rate: float
@@ -41,7 +41,7 @@ CLASSES = 10
 
 
 class Case(NamedTuple):
-    """A network with a batch size, written "C" for its own or "C@256"."""
+    """A network with a batch size, written "C" for its own size or "C@256"."""
 
     net: str
     batch_size: int

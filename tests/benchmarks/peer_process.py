@@ -1,4 +1,4 @@
-"""Processes of the peers: what they are called, how they are started and asked."""
+"""The processes of the peers: their names, how they start, and how they are asked."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ KINDS = {
     "torch-compile-reduce-overhead": PeerKind("torch_peer", "compile-reduce-overhead", "cuda"),
     "torch-cuda-graph": PeerKind("torch_peer", "cuda-graph", "cuda"),
     "torch-cuda-graph-compile": PeerKind("torch_peer", "cuda-graph-compile", "cuda"),
-    # On a CPU a convolution inside of a loop takes ten times as long as outside.
+    # On a CPU a convolution inside a loop takes ten times as long as outside.
     "jax-scan": PeerKind("jax_peer", "scan", "cuda"),
     "jax-step": PeerKind("jax_peer", "step"),
     "keras-jax": PeerKind("keras_peer", "jax"),
     "keras-tensorflow": PeerKind("keras_peer", "tensorflow"),
     "keras-torch": PeerKind("keras_peer", "torch"),
-    # Ways of using kerascnn that cost something; never counted as peers.
+    # These ways of using kerascnn cost something. They never count as peers.
     "kerascnn-generator": PeerKind("keras_peer", "kerascnn-generator"),
     "kerascnn-hooks": PeerKind("keras_peer", "kerascnn-hooks"),
 }
@@ -51,7 +51,7 @@ def device_type(device: str) -> str:
 
 
 def usual_peers(device: str) -> list[str]:
-    """Every peer that the device can run."""
+    """Returns every peer that the device can run."""
     kind = device_type(device)
     return [
         name
@@ -61,7 +61,7 @@ def usual_peers(device: str) -> list[str]:
 
 
 class PeerError(Exception):
-    """A peer that is not installed, failed, or takes too long."""
+    """A peer is not installed, has failed, or takes too long."""
 
 
 class PeerProcess:
@@ -74,7 +74,8 @@ class PeerProcess:
 
     def __init__(self, command: list[str], environment: dict[str, str]):
         self.hello: dict[str, Any] = {}
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  kept open as long as the process
+        # This stays open as long as the process runs.
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
             command,
             env=environment,
@@ -86,11 +87,11 @@ class PeerProcess:
         )
 
     def wait_until_ready(self, seconds: float) -> None:
-        """Raises `PeerError`; what the peer says of itself is in `hello` then."""
+        """Waits until the peer has described itself in `hello`. Raises `PeerError`."""
         self.hello = self._answer(seconds)
 
     def ask(self, do: str, seconds: float, **arguments: Any) -> dict[str, Any]:
-        """The answer to one request. Raises `PeerError`."""
+        """Returns the answer to one request. Raises `PeerError`."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
@@ -128,7 +129,7 @@ class PeerProcess:
 
 def command(name: str, data: Path, device: str, *more: str) -> list[str]:
     script = str(_FOLDER / "peers" / f"{KINDS[name].script}.py")
-    # The number of the GPU is in the environment.
+    # The environment says which GPU it is.
     return [sys.executable, script, KINDS[name].variant, str(data), inner_device(device), *more]
 
 
@@ -137,7 +138,7 @@ def inner_device(device: str) -> str:
 
 
 def environment(device: str, folders: list[str]) -> dict[str, str]:
-    """Of a peer's process.
+    """Returns the environment of a peer's process.
 
     Args:
         device: `"cpu"` or `"cuda:0"`.
@@ -146,7 +147,7 @@ def environment(device: str, folders: list[str]) -> dict[str, str]:
     env = dict(os.environ)
     paths = [*folders, str(_FOLDER), env.get("PYTHONPATH", "")]
     env["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    # Several libraries share the GPU, so none may take all of its memory beforehand.
+    # Several libraries share the GPU, so none may reserve all of its memory.
     env |= {
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
@@ -165,7 +166,7 @@ def environment(device: str, folders: list[str]) -> dict[str, str]:
 def time_of_whole_process(
     name: str, data: Path, device: str, folders: list[str], net: str, epochs: int, seconds: float
 ) -> float:
-    """Seconds from the start of a Python process to its end, after so many epochs."""
+    """Returns the seconds from the start of a Python process to its end, after so many epochs."""
     start = time.perf_counter()
     try:
         done = subprocess.run(

@@ -1,21 +1,23 @@
-"""Kernels of one step: the time of each, what it could not be faster than, and the gap.
+"""Shows the kernels of one step: the time of each, the least time that it could take, and the gap.
 
     python tests/benchmarks/profile_step.py --net C [--device cuda:0] [--output FILE]
     python tests/benchmarks/profile_step.py --net C@1000 --step predict
 
 Each kernel is run by itself many times (on a GPU as a graph that repeats it on the device), after
-the kernels before it have made its inputs; the step as a whole is run as `fit`, `evaluate` or
-`predict` runs it. A kernel's floor is the largest of
+the kernels before it have made its inputs. The whole step is run as `fit`, `evaluate` or `predict`
+runs it. A kernel's floor is the largest of
 
-    its bytes, inputs and outputs once, over the measured bandwidth of memory, or of the cache where
-      they are few;
+    its bytes, inputs and outputs once, over the measured bandwidth of memory, or of the cache if
+    they
+      are few;
     its multiplications and additions over the rate that a large product of matrices reaches here;
     the time of a kernel that does nothing, in a chain of such kernels.
 
-"way" in the last column says which it is: memory, compute or launch. The floor of the step is that
-of the longest way through kernels that wait for one another, over many steps, of which one begins
-before the last has ended; it is not the floor of the network, which fewer kernels could compute.
-Floors count every product of a convolution, also those with the zeros that pooling's gradient has.
+"way" in the last column says which one it is: memory, compute or launch. The floor of the step is
+that of the longest path through kernels that wait for one another. The path goes over many steps,
+each of which begins before the one before has ended. It is not the floor of the network, which
+fewer kernels could compute. Floors count every product of a convolution, including those with the
+zeros in the gradient of pooling.
 """
 
 from __future__ import annotations
@@ -39,15 +41,15 @@ from kerascnn import _core
 from kerascnn.profiler.machine import seconds_per_run, time_of_op
 from kerascnn.training.steps import CompiledStep
 
-# Elements of float32 arrays that are larger than caches, and that fit into one.
+# Each pair has a number of float32 elements that exceed the caches, and one that fits into one.
 _SIZES = {"cuda": (1 << 26, 1 << 20), "cpu": (1 << 24, 1 << 16)}
 _PRODUCT_SIZE = {"cuda": 4096, "cpu": 1024}
 _PRODUCTS = ("matmul", "dense")
-_BUDGET = 0.2  # seconds of each measurement of what the device can do
+_BUDGET = 0.2  # each measurement of what the device can do takes this many seconds
 
 
 class Limits(NamedTuple):
-    """What the device can do, measured: seconds, bytes per second, operations per second."""
+    """What the device can do, as measured: seconds, bytes per second, operations per second."""
 
     launch: float
     memory: float
@@ -71,7 +73,7 @@ class Call(NamedTuple):
 def measure_limits(device: str) -> Limits:
     kind = device.partition(":")[0]
     random = np.random.default_rng(0)
-    # Each run waits for the one before: it advances the state that it reads.
+    # Each run waits for the one before, because it advances the state that it reads.
     launch = time_of_chain(device)
     rates = []
     for elements in _SIZES[kind]:
@@ -85,7 +87,7 @@ def measure_limits(device: str) -> Limits:
 
 
 def time_of_chain(device: str) -> float:
-    """Seconds of a kernel of one thread that waits for the same kernel before it."""
+    """Returns the seconds of a kernel of one thread that waits for the same kernel before it."""
     graph = _core.Graph()
     state = _core.Variable("state", _core.from_numpy(np.zeros(2, np.int64), device))
     (after,) = graph.apply("random_advance", [graph.read(state)], {"amount": 1})
@@ -112,7 +114,7 @@ def floor_of(call: dict[str, Any], limits: Limits) -> tuple[float, str]:
 
 @contextlib.contextmanager
 def recorded_runs() -> Iterator[list[tuple[CompiledStep, list, int]]]:
-    """(step, inputs, number of steps) of every run of a compiled step."""
+    """Collects (step, inputs, number of steps) of every run of a compiled step."""
     runs: list[tuple[CompiledStep, list, int]] = []
     original = CompiledStep.run
 
@@ -144,11 +146,11 @@ class Step:
         self.steps = samples // case.batch_size
 
     def rewind(self) -> None:
-        """The next run takes the epoch's first batch."""
+        """Makes the next run take the epoch's first batch."""
         self.model._state.step.write(0)
 
     def seconds(self) -> float:
-        """Of a step among the others of an epoch."""
+        """Returns the seconds of a step in the middle of an epoch."""
         times = []
         for _ in range(4):
             self.rewind()
@@ -176,7 +178,7 @@ class Step:
         ]
 
     def longest_way(self, times: list[float]) -> float:
-        """Seconds of a step on the longest way through calls that wait for each other."""
+        """Returns the seconds per step on the longest path of calls that wait for each other."""
 
         def over(steps: int) -> float:
             done: list[float] = []
@@ -200,7 +202,8 @@ def profile(case: Case, args: argparse.Namespace, device: str, limits: Limits) -
         "step": args.step,
         "stats": step.program.stats(),
         "step_us": seconds * 1e6,
-        # One after another on a CPU; a GPU runs side by side what does not wait.
+        # A CPU runs kernels one after another; a GPU runs them side by side unless they have to
+        # wait.
         "floor_us": (step.longest_way(floors) if is_gpu else sum(floors)) * 1e6,
         "longest_way_us": step.longest_way(alone) * 1e6,
         "sum_us": sum(alone) * 1e6,

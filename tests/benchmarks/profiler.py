@@ -1,11 +1,11 @@
-"""What the profiler finds against the time of a step without it, and what it costs while it is on.
+"""Compares what the profiler finds with the time of a step without it, and measures what it costs.
 
     python tests/benchmarks/profiler.py [--nets A,B,C,D] [--device cuda:0] [--output FILE]
 
-For each net: the time of a step of `fit` before the profiler was used, while a trace records it,
-and afterwards; then what `model.profile` finds: the time of a step without the profiler, the sum of
-the kernels' times, where they overlap divided among them, the one over the other, and how many rows
-belong to no layer.
+For each net it shows the time of a step of `fit` before the profiler was used, while a trace
+records it, and afterwards. Then it shows what `model.profile` finds: the time of a step without the
+profiler, the sum of the kernels' times (kernels that overlap share the time), the ratio of the two,
+and how many rows belong to no layer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
     model = build(keras, case, scaled=True)
 
     def step_us() -> float:
-        """Of an epoch that is trained with the program that `fit` keeps."""
+        """Returns microseconds per step of an epoch with the program that `fit` keeps."""
         start = time.perf_counter()
         model.fit(x, y, batch_size=case.batch_size, verbose=0, shuffle=False)
         _core.synchronize(keras.config.get_device())
@@ -40,7 +40,7 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
 
     def traced_us() -> float:
         with keras.profiler.trace():
-            step_us()  # a GPU captures its graph anew
+            step_us()  # a GPU captures its graph again in this call
             return step_us()
 
     for _ in range(3):

@@ -1,11 +1,11 @@
-"""What `quantize("int8")` gains: time of `predict` and bytes of weights, by dtype.
+"""Measures what `quantize("int8")` gains: the time of `predict` and the bytes of weights, by dtype.
 
     OMP_NUM_THREADS=2 python tests/benchmarks/quantized.py --device cpu --peers
 
-Each line is of one model in float32, bfloat16 or int8 (made of the float32 one): the best time of
-`predict` on samples that are in memory, the bytes of all weights, both as a share of float32's, and
-the largest difference of an output from float32's, as a share of the largest output. `--peers`
-also times Keras on the PyTorch backend, on the CPU.
+Each line is for one model in float32, bfloat16 or int8, which is made from the float32 one. It
+shows the best time of `predict` on samples in memory, the bytes of all weights, both as a share of
+float32's, and the largest difference of an output from float32's, as a share of the largest output.
+With `--peers` it also times Keras on the PyTorch backend, on the CPU.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ ITEMSIZE = {"float32": 4, "bfloat16": 2, "int8": 1, "int32": 4, "int64": 8}
 
 
 def mlp(keras, width):
-    """Three wide layers on vectors of 784 numbers."""
+    """Builds three wide layers on vectors of 784 numbers."""
     layers = keras.layers
     hidden = [layers.Dense(width, activation="relu") for _ in range(3)]
     return keras.Sequential([keras.Input((784,)), *hidden, layers.Dense(10)])
 
 
 def transformer(keras, width):
-    """Two blocks of attention and dense layers on sequences of 64 words of 1,000."""
+    """Builds two blocks of attention and dense layers on sequences of 64 words out of 1,000."""
     layers = keras.layers
     words = keras.Input((64,), dtype="int32")
     x = layers.Embedding(1000, width)(words)
@@ -52,7 +52,7 @@ def samples(name, count, rng):
 
 
 def make(keras, name, dtype, width, weights):
-    """The model in a dtype, with given weights; None for first values."""
+    """Builds the model in a dtype, with the given weights, or with first values for None."""
     keras.config.set_dtype_policy("bfloat16" if dtype == "bfloat16" else "float32")
     model = MODELS[name](keras, width)
     keras.config.set_dtype_policy("float32")
@@ -60,13 +60,13 @@ def make(keras, name, dtype, width, weights):
         model.set_weights(weights)
     if dtype == "int8":
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of layers that stay in float32
+            warnings.simplefilter("ignore")  # it warns of layers that stay in float32
             model.quantize("int8")
     return model
 
 
 def measure(keras, name, arguments, weights, rng):
-    """Rows (dtype, seconds, bytes, difference)."""
+    """Returns rows (dtype, seconds, bytes, difference)."""
     x = samples(name, arguments.samples, rng)
     expected = None
     for dtype in DTYPES:

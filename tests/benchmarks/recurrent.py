@@ -1,14 +1,15 @@
-"""Epochs of recurrent networks, beside PyTorch's loop and Keras on JAX.
+"""Measures epochs of recurrent networks, beside PyTorch's loop and Keras on JAX.
 
     OMP_NUM_THREADS=2 python tests/benchmarks/recurrent.py [--device gpu] [--only lstm_rows]
         [--json FILE]
 
-Each network is one recurrent layer and a dense one, trained with Adam through plain `fit`:
-`lstm_rows` and `gru_rows` read images of 28 by 28 row by row, `lstm_long` sequences of 512 steps,
-`conv_lstm` videos; PyTorch has no such layer, and its convolutions are composed. In `..._bfloat16`
-the policy is mixed_bfloat16 here and on JAX, and PyTorch's is autocast.
-PyTorch's layer (cuDNN's on a GPU) is in a loop, on a GPU also in a captured CUDA graph; Keras runs
-on JAX in a process of its own. Each line has the best of some epochs, the parties taking turns.
+Each network is one recurrent layer and a dense one, trained with Adam through plain `fit`.
+`lstm_rows` and `gru_rows` read images of 28 by 28 row by row, `lstm_long` reads sequences of 512
+steps, and `conv_lstm` reads videos; PyTorch has no such layer, so its convolutions are composed. In
+`..._bfloat16` the policy is mixed_bfloat16 here and on JAX, and PyTorch uses autocast.
+
+PyTorch's layer (cuDNN's on a GPU) runs in a loop, and on a GPU also in a captured CUDA graph. Keras
+runs on JAX in a process of its own. All take turns, and each line shows the best epochs.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ class Network(NamedTuple):
     units: int
     batch: int
     policy: str = "float32"
-    size: int = 0  # of the images that a ConvLSTM2D reads, square
+    size: int = 0  # a ConvLSTM2D reads square images of this size
 
     def shape(self) -> tuple[int, ...]:
-        """Of a sample."""
+        """Returns the shape of a sample."""
         return (self.steps, *[self.size] * (2 if self.size else 0), self.features)
 
 
@@ -64,7 +65,7 @@ def arrays(net: Network) -> tuple[np.ndarray, np.ndarray]:
 
 
 def keras_epoch(keras: Any, net: Network) -> Epoch:
-    """An epoch of `fit`, of kerascnn or of Keras."""
+    """Returns an epoch of `fit`, of kerascnn or of Keras."""
     x, y = arrays(net)
     keras.config.set_dtype_policy(net.policy)
     layers = keras.layers
@@ -93,7 +94,7 @@ def torch_module(net: Network) -> Any:
             return self.dense(self.recurrent(x)[0][:, -1])
 
     class VideoClassifier(torch.nn.Module):
-        """A ConvLSTM2D: the convolution of the inputs is one for all steps, as it is here."""
+        """A ConvLSTM2D. One convolution handles the inputs of all steps, as in kerascnn."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -125,7 +126,7 @@ def torch_epoch(net: Network, device: str, captured: bool) -> Epoch:
 
     def step(images: torch.Tensor, labels: torch.Tensor) -> None:
         optimizer.zero_grad()
-        # Copies of weights that it would keep are of no use in a captured graph.
+        # The copies of weights that autocast would keep are useless in a captured graph.
         with torch.autocast(place, torch.bfloat16, enabled=mixed, cache_enabled=not captured):
             loss = torch.nn.functional.cross_entropy(module(images), labels)
         loss.backward()
@@ -150,7 +151,7 @@ def torch_epoch(net: Network, device: str, captured: bool) -> Epoch:
 
 
 def captured_step(step: Any, images: Any, labels: Any) -> Any:
-    """The step as one CUDA graph over the two tensors, into which batches are copied."""
+    """Captures the step as one CUDA graph over two tensors, into which batches are copied."""
     import torch
 
     side = torch.cuda.Stream()
@@ -172,7 +173,7 @@ def captured_step(step: Any, images: Any, labels: Any) -> Any:
 
 
 class JaxProcess:
-    """Keras on JAX in a process of its own, which trains an epoch for each line it gets."""
+    """Keras on JAX in a process of its own, which trains one epoch for each line that it gets."""
 
     def __init__(self, name: str, device: str) -> None:
         platform = "cuda" if device == "gpu" else "cpu"
@@ -242,11 +243,11 @@ def parties(name: str, device: str, jax: bool) -> dict[str, Callable[[], float]]
 
 
 def measure(name: str, device: str, rounds: int, jax: bool) -> dict[str, float]:
-    """The best seconds of an epoch of each party; one that fails is left out, with its error."""
+    """Returns each party's best seconds of an epoch; one that fails is left out and reported."""
     found = parties(name, device, jax)
     best = dict.fromkeys(found, float("inf"))
     try:
-        for turn in range(rounds + 1):  # the first one warms up
+        for turn in range(rounds + 1):  # the first turn warms up
             for party, run in list(found.items()):
                 try:
                     seconds = run()

@@ -1,9 +1,9 @@
-"""Bytes a second of typical regions on a GPU, beside those of a copy on the device.
+"""Measures the bytes per second of typical regions on a GPU, beside those of a copy on the device.
 
     python tests/benchmarks/regions.py [--out regions.json] [--megabytes 256]
 
-Each region reads and writes about so much memory in all. Times are those of a CUDA graph of many
-steps, the least of several runs. Prints a line of JSON.
+Each region reads and writes about this much memory in all. The times are those of a CUDA graph of
+many steps, the least of several runs. It prints a line of JSON.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def num_bytes(specs):
 
 
 def filled(specs, device):
-    """Tensors of some random numbers again and again."""
+    """Returns tensors that repeat some random numbers."""
     some = np.random.default_rng(1).standard_normal(1 << 16)
     tensors = []
     for shape, dtype in specs:

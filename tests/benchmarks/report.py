@@ -1,4 +1,4 @@
-"""What a comparison found, as text; and the machine that it ran on."""
+"""The results of a comparison as text, and the machine that it ran on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kerascnn import _core
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Date, hardware, versions."""
+    """Returns the date, the hardware and the versions."""
     described = {name: text for name, _, text in keras.config.list_devices()}
     return {
         "date": datetime.date.today().isoformat(),
@@ -36,7 +36,7 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The processor's name, where Linux tells it."""
+    """Returns the processor's name, where Linux tells it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -50,7 +50,7 @@ def is_peer(name: str) -> bool:
 
 
 def values_of(row: dict[str, Any]) -> list[float]:
-    """All that was measured of one thing; the first start of a process only fills caches."""
+    """Returns all measured values of a row; the first start of a process only fills caches."""
     if "ms" in row:
         return [value for turn in row["ms"] for value in turn]
     if "seconds" in row:
@@ -59,7 +59,7 @@ def values_of(row: dict[str, Any]) -> list[float]:
 
 
 def medians(document: dict[str, Any], what: str) -> dict[str, dict[str, float]]:
-    """By peer and net."""
+    """Returns medians by peer and net."""
     found: dict[str, dict[str, float]] = {}
     for row in document["rows"]:
         values = values_of(row)
@@ -71,7 +71,7 @@ def medians(document: dict[str, Any], what: str) -> dict[str, dict[str, float]]:
 def ratio(
     found: dict[str, dict[str, float]], net: str, counts: Callable[[str], bool]
 ) -> float | None:
-    """kerascnn's figure over the smallest of the peers that count."""
+    """Returns kerascnn's figure over the smallest one of the peers that count."""
     peers = [nets[net] for name, nets in found.items() if net in nets and counts(name)]
     own = found.get(OWN, {}).get(net)
     return own / min(peers) if peers and own is not None else None
@@ -99,7 +99,7 @@ def describe(versions: dict[str, str]) -> str:
 
 
 def table(document: dict[str, Any], what: str) -> list[str]:
-    """Markdown: medians with the smallest and largest value, and kerascnn over the best."""
+    """Returns Markdown: medians with smallest and largest value, and ratios to the best peer."""
     rows = [row for row in document["rows"] if row["what"] == what and values_of(row)]
     nets = list(dict.fromkeys(row["net"] for row in rows))
     title = f"{what}, {UNITS.get(what, 'ms')}"
@@ -129,7 +129,7 @@ def cell(values: list[float]) -> str:
 
 
 def fit_notes(rows: list[dict[str, Any]]) -> list[str]:
-    """Test accuracy, which shows that all learn the same, and the host's share."""
+    """Returns the test accuracy, which shows that all learn the same, and the host's share."""
     lines = []
     for row in rows:
         accuracy = f"{row['accuracy']:.4f}" if "accuracy" in row else "-"

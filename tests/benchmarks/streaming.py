@@ -1,20 +1,20 @@
-"""What batches from a generator and hooks of batches cost, and the host's own time for an epoch.
+"""Measures batches from a generator, hooks for batches, and the host's own time for an epoch.
 
     python tests/benchmarks/streaming.py [DATA] [--device cuda:0] [--nets A,B,C,D] [--output FILE]
 
-Without DATA, a folder with MNIST's files, images and labels are random: no figure here depends on
-what they show. For each net, epochs of these kinds take turns in one process, so that a drift of
-the machine's speed meets all of them:
+DATA is a folder with MNIST's files. Without it images and labels are random, which no figure here
+depends on. For each net, epochs of these kinds take turns in one process, so that a drift of the
+machine's speed affects all of them:
 
 - `arrays`: `fit` on the arrays in their order;
 - `generator`: the same batches from a generator, as slices of the arrays;
 - `floats`: the same from a generator that converts each batch to float32, as many do;
-- `hooks`: arrays, with a callback that has hooks of batches and does not read the logs;
+- `hooks`: arrays, with a callback that has hooks for batches and does not read the logs;
 - `generator and hooks`: both.
 
-Of each kind it shows the median milliseconds of an epoch with the quartiles, the ratio to `arrays`
-(the figure of the turns' ratios that is in the middle), and the CPU time of the whole process over
-the time of the epoch (`time.process_time`): on a GPU, what an epoch costs the host.
+For each kind it shows the median milliseconds of an epoch with the quartiles, the median ratio to
+`arrays` over the turns, and the CPU time of the whole process over the time of the epoch
+(`time.process_time`). On a GPU the last one is what an epoch costs the host.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from nets import CLASSES, IMAGE_SIZE, Case
 
 import kerascnn as keras
 
-BARS = {"generator": 1.3, "hooks": 1.25}  # of the ratio to arrays
+BARS = {"generator": 1.3, "hooks": 1.25}  # the bars for the ratio to arrays
 
 
 class Hooks(keras.callbacks.Callback):
@@ -49,7 +49,7 @@ class Hooks(keras.callbacks.Callback):
 
 
 class Clock(keras.callbacks.Callback):
-    """Wall and CPU seconds of one epoch."""
+    """Notes the wall and CPU seconds of one epoch."""
 
     def on_epoch_begin(self, epoch, logs=None):
         self._begun = time.perf_counter(), time.process_time()
@@ -60,7 +60,7 @@ class Clock(keras.callbacks.Callback):
 
 
 class Source:
-    """Batches of arrays, again in each epoch."""
+    """Yields batches of arrays, anew in each epoch."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, size: int, convert: bool):
         self._arguments = x, y, size, convert
@@ -84,7 +84,7 @@ def load(folder: str | None, samples: int) -> tuple[np.ndarray, np.ndarray]:
 def kinds_of_epochs(
     model: keras.Model, x: np.ndarray, y: np.ndarray, size: int, epochs: int
 ) -> dict[str, Callable[[], tuple[float, float]]]:
-    """What runs a fit of so many epochs of each kind; wall and CPU seconds of its last one."""
+    """Returns functions that fit so many epochs and return the last one's wall and CPU seconds."""
 
     def fit(*data: Any, hooks: bool = False, **arguments: Any) -> tuple[float, float]:
         clock = Clock()
@@ -103,7 +103,7 @@ def kinds_of_epochs(
 
 def measure(case: Case, x: np.ndarray, y: np.ndarray, turns: int) -> list[dict]:
     model = build(keras, case, scaled=True)
-    # The first epochs find out how long a step takes; the third is like those that follow.
+    # In the first epochs `fit` learns how long a step takes; the third is like the later ones.
     kinds = kinds_of_epochs(model, x, y, case.batch_size, 3)
     for run in kinds.values():
         run()

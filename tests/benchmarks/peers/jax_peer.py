@@ -1,5 +1,8 @@
-"""JAX: a whole epoch as one compiled `lax.scan` over steps, shuffled in it ("scan"); a step drops
-the last samples that fill no batch. Or one compiled step, called from Python ("step").
+"""Trains with JAX.
+
+The variant "scan" is a whole epoch as one compiled `lax.scan` over steps, shuffled in it, which
+drops the last samples that fill no batch. The variant "step" is one compiled step, called from
+Python.
 """
 
 import functools
@@ -34,7 +37,7 @@ def init(net: Net, random: np.random.Generator) -> dict[str, list]:
 
 
 def logits_of(net: Net, parameters, x, key=None):
-    """Scores of uint8 images; with a `key` dropout drops."""
+    """Returns scores of uint8 images; dropout is active if there is a `key`."""
     kernels, biases = parameters["kernels"], parameters["biases"]
     x = x.astype(jnp.float32)[..., None] / 255
     count = len(net.convolutions)
@@ -61,7 +64,7 @@ def losses_of(scores, y):
 
 
 def make_update(net: Net):
-    """Start of the optimizer's state, and the function that takes a step."""
+    """Returns the first state of the optimizer, and the function that takes a step."""
     tree_map = jax.tree_util.tree_map
     if net.optimizer == "sgd":
         return lambda p: (), lambda p, g, s: (
@@ -90,7 +93,7 @@ class JaxModel:
         start, self._update = make_update(self._net)
         self._parameters = init(self._net, np.random.default_rng(0))
         self._state = start(self._parameters)
-        # Bits of the generator that is fast on a GPU; threefry costs net D a tenth of its epoch.
+        # This generator is fast on a GPU; with threefry an epoch of net D takes a tenth longer.
         self._key = jax.random.key(0, impl="rbg")
         self._steps = len(peer.x) // self._size
         self._epoch = jax.jit(self._scan, donate_argnums=(0, 1))
@@ -144,11 +147,11 @@ class JaxModel:
 
     @staticmethod
     def _batches(function, parameters, *arrays):
-        """Of arrays (batches, batch size, ...)."""
+        """Applies the function to each batch of arrays (batches, batch size, ...)."""
         return lax.map(lambda batch: function(parameters, *batch), arrays)
 
     def _parts(self, batch_size: int, *arrays):
-        """Whole batches as one array, and what is left."""
+        """Yields the whole batches as one array, and then the rest."""
         whole = len(arrays[0]) // batch_size * batch_size
         for part in (slice(0, whole), slice(whole, None)):
             if len(arrays[0][part]):
@@ -180,7 +183,7 @@ class JaxPeer:
         return JaxModel(self, case)
 
     def reset_peak(self) -> None:
-        """JAX has no such call."""
+        """JAX cannot reset its peak."""
 
     def peak_bytes(self) -> int | None:
         return None

@@ -1,7 +1,8 @@
-"""kerascnn, or Keras on one of its backends: the same script, plain `fit`.
+"""Trains with kerascnn, or with Keras on one of its backends: the same script, plain `fit`.
 
-The variant is "kerascnn", or Keras' backend. For kerascnn also "generator", whose batches come from
-a Python generator, and "hooks", whose callback has a hook for batches that reads nothing.
+The variant is "kerascnn", or the name of Keras' backend. kerascnn also has "generator", whose
+batches come from a Python generator, and "hooks", whose callback has a hook for batches that reads
+nothing.
 """
 
 import importlib
@@ -50,7 +51,7 @@ class KerasModel:
         return times.milliseconds
 
     def _batches(self):
-        """Batches of shuffled samples without end; the last of each pass is shorter."""
+        """Yields batches of shuffled samples forever; the last batch of each pass is smaller."""
         x, y, size = self._peer.x, self._peer.y, self._batch_size
         random = np.random.default_rng(0)
         while True:
@@ -69,7 +70,7 @@ class KerasModel:
 
 
 def require_device(backend: str, device: str) -> None:
-    """Ends where the backend would train on another device and not say so."""
+    """Raises an error if the backend would silently train on another device."""
     if device == "cpu":
         return
     library = importlib.import_module(backend)
@@ -99,7 +100,7 @@ class KerasPeer:
         self.x, self.y = self.images(data.x_train), data.y_train.astype("int32")
 
     def images(self, x):
-        # Keras is fastest with images that are scaled before.
+        # Keras is fastest with images that are scaled beforehand.
         return x[..., None] if self.is_own else x.astype("float32")[..., None] / 255
 
     def versions(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""One library that trains one large network, for `large.py`: requests are lines of JSON.
+"""Trains one large network with one library for `large.py`; requests are lines of JSON.
 
 The library is "kerascnn", "keras-jax", "torch" (channels-last layout and autocast) or
 "torch-compile" (the same, compiled). It trains one batch before it says that it is ready.
@@ -20,7 +20,7 @@ from worker import say, serve, take_standard_output
 
 
 class KerasTraining:
-    """Plain `fit` of kerascnn, or of Keras."""
+    """Trains with plain `fit` of kerascnn or of Keras."""
 
     def __init__(self, library: str, case: Case, policy: str, device: str):
         self._is_own = library == "kerascnn"
@@ -45,13 +45,13 @@ class KerasTraining:
         return found
 
     def epochs(self, x: np.ndarray, y: np.ndarray, count: int) -> list[float]:
-        """Milliseconds of epochs behind a first one, in which the data goes to the device."""
+        """Returns milliseconds of the epochs after one in which the data goes to the device."""
         times = epoch_times(self._keras)
         self._fit(x, y, count + 1, callbacks=[times])
         return times.milliseconds[1:]
 
     def first_step(self, x: np.ndarray, y: np.ndarray) -> float:
-        """The loss of one batch, of data that is there in full: epochs run the same program."""
+        """Returns the loss of one batch, given all data, so that epochs run the same program."""
         return float(self._fit(x, y, 1, steps_per_epoch=1).history["loss"][0])
 
     def _fit(self, x: np.ndarray, y: np.ndarray, epochs: int, **options: Any) -> Any:
@@ -72,7 +72,7 @@ class KerasTraining:
 
 
 class TorchTraining:
-    """A loop of one's own over data on the device."""
+    """Trains with a plain PyTorch loop over data on the device."""
 
     def __init__(self, library: str, case: Case, policy: str, device: str):
         self._torch = torch = importlib.import_module("torch")
@@ -105,7 +105,7 @@ class TorchTraining:
         return loss, (logits.argmax(1) == y).sum()
 
     def _epoch(self, x: Any, y: Any, steps: int) -> float:
-        """The mean loss, with the accuracy beside it, as `fit` has them."""
+        """Returns the mean loss. It also computes the accuracy, as `fit` does."""
         torch, size = self._torch, self._case.batch_size
         order = torch.randperm(len(x), device=self._device)
         total, right = (torch.zeros((), device=self._device) for _ in range(2))
@@ -117,7 +117,7 @@ class TorchTraining:
             self._optimizer.zero_grad(set_to_none=True)
             total += loss.detach()
             right += hits
-        return total.item() / steps  # waits for the device
+        return total.item() / steps  # this waits for the device
 
     def first_step(self, x: np.ndarray, y: np.ndarray) -> float:
         torch = self._torch
@@ -150,7 +150,7 @@ class Worker:
         self._epoch_ms = 0.0
 
     def fit(self, duration: float) -> dict[str, Any]:
-        """Epochs for about so many seconds; before the first ones, two to warm up."""
+        """Trains for about so many seconds; before the first time it warms up for two epochs."""
         if self._epoch_ms == 0.0:
             self._epoch_ms = self._training.epochs(self._x, self._y, 2)[-1]
         count = min(100, max(2, round(duration * 1e3 / self._epoch_ms)))

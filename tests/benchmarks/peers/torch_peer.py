@@ -1,8 +1,8 @@
-"""PyTorch, a loop of one's own over data on the device.
+"""Trains with a plain PyTorch loop over data on the device. These are the variants:
 
-plain                    as one writes it first
+plain                    as users write it first
 channels-last            the same in that layout
-compile                  forward and loss, and with them the way back, through torch.compile
+compile                  forward and loss, and so their backward pass, through torch.compile
 compile-reduce-overhead  the same in that mode, which replays CUDA graphs
 cuda-graph               gathering, forward, backward and update captured by hand in one CUDA graph
 cuda-graph-compile       the same with the compiled forward and backward
@@ -46,7 +46,7 @@ def build(case: Case) -> nn.Sequential:
 
 
 def renamed(function, name: str):
-    """The function with code of its own: torch.compile keeps what it compiled by code object."""
+    """Returns the function with a new code object, by which torch.compile keeps compiled code."""
     copy = type(function)(
         function.__code__.replace(co_name=name),
         function.__globals__,
@@ -111,17 +111,17 @@ class TorchModel:
         self._optimizer.step()
 
     def _capture(self) -> None:
-        """A graph of one step, which finds its batch by a counter on the device."""
+        """Captures a graph of one step, which finds its batch by a counter on the device."""
         x, y, device = self._peer.x, self._peer.y, self._peer.device
         self._order = torch.zeros(len(x), dtype=torch.long, device=device)
         self._counter = torch.zeros(1, dtype=torch.long, device=device)
-        # Kept, as the graph reads its memory.
+        # This is kept because the graph reads its memory.
         self._places = places = torch.arange(self._size, device=device)
         before = [p.detach().clone() for p in self._model.parameters()]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            # Gathered as in the graph: a slice would have the compiled step compiled once more.
+            # The batch is gathered as in the graph; a slice would make torch.compile compile again.
             for _ in range(4):
                 self._step(x[places], y[places])
         torch.cuda.current_stream().wait_stream(stream)
@@ -155,7 +155,7 @@ class TorchModel:
         return timed_epochs(self._run, count)
 
     def _scores(self, x: np.ndarray, batch_size: int):
-        """Scores of each batch; those of a graph are overwritten by the next."""
+        """Yields the scores of each batch; with a graph the next batch overwrites them."""
         self._model.eval()
         device = self._peer.device
         images = torch.from_numpy(x).to(device)

@@ -1,4 +1,4 @@
-"""What the peers' processes share: requests come in as lines of JSON, answers go out as such.
+"""Code that the peers' processes share. Requests and answers are lines of JSON.
 
 `compare.py` starts them with its own folder on PYTHONPATH.
 
@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from nets import Case, Data
 
-# A first epoch compiles and tunes; another two follow where they are short.
+# A first epoch compiles and tunes. Two more follow if epochs are short.
 _SHORT_MS = 500.0
 
 
@@ -42,14 +42,14 @@ class Peer(Protocol):
 
     def make(self, case: Case) -> Trained: ...
 
-    # Bytes on the device: the most since `reset_peak`, or None where nobody counts them.
+    # This returns the most bytes on the device since `reset_peak`, or None if nobody counts them.
     def peak_bytes(self) -> int | None: ...
 
     def reset_peak(self) -> None: ...
 
 
 def timed_epochs(run: Callable[[], None], count: int) -> list[float]:
-    """Milliseconds of each of `count` calls of `run`, which waits for the device."""
+    """Returns the milliseconds of each of `count` calls of `run`, which waits for the device."""
     times = []
     for _ in range(count):
         start = time.perf_counter()
@@ -65,7 +65,7 @@ class Worker:
         self._trained: dict[str, Trained] = {}
 
     def fit(self, case: str, epochs: int, slow_ms: float) -> dict[str, Any]:
-        """Trains on; the first call for a case warms up before, and ends early where it is slow."""
+        """Goes on training; the first call for a case warms up, and stops after a slow epoch."""
         warm_up: list[float] = []
         is_new = case not in self._trained
         if is_new:
@@ -88,7 +88,7 @@ class Worker:
         return {"accuracy": self._trained[case].evaluate(x, y, min(1000, len(x)))[1]}
 
     def test(self, case: str, what: str, batch_size: int, repeats: int) -> dict[str, Any]:
-        """Times of `predict` or `evaluate` on all test images, from NumPy to NumPy."""
+        """Returns times of `predict` or `evaluate` on all test images, from NumPy to NumPy."""
         if case not in self._trained:
             self._trained[case] = self._peer.make(Case.parse(case))
             self._trained[case].run_epochs(1)
@@ -104,7 +104,7 @@ class Worker:
         return {"warm_up_ms": warm_up, "ms": timed_epochs(run, repeats)}
 
     def memory(self, case: str) -> dict[str, Any]:
-        """The most bytes on the device while a new model trains, its data included."""
+        """Returns the most bytes on the device while a new model trains, its data included."""
         self._trained.clear()
         gc.collect()
         self._peer.reset_peak()
@@ -113,7 +113,7 @@ class Worker:
 
 
 def take_standard_output() -> Any:
-    """A file for the answers; what libraries print to standard output goes to the errors."""
+    """Returns a file for the answers; what libraries print goes to standard error instead."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return answers
@@ -124,19 +124,19 @@ def say(answer: dict[str, Any], answers: Any) -> None:
 
 
 def serve(worker: Any, answers: Any) -> None:
-    """Calls the worker's methods that requests name, with their arguments."""
+    """Calls the worker's methods that the requests name, with their arguments."""
     for line in sys.stdin:
         request = json.loads(line)
         do = request.pop("do")
         try:
             answer = getattr(worker, do)(**request)
-        except Exception as error:  # the next request may work
+        except Exception as error:  # the next request may still work
             answer = {"error": f"{type(error).__name__}: {error}"[:500]}
         say(answer, answers)
 
 
 def main(peer_class: type[Peer]) -> None:
-    """Serves requests until standard input ends; with --once only trains, for timing that."""
+    """Serves requests until standard input ends; with --once it only trains, for timing that."""
     parser = argparse.ArgumentParser()
     parser.add_argument("variant")
     parser.add_argument("data", help=".npz")
