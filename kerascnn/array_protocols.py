@@ -1,4 +1,4 @@
-"""What Python and NumPy ask of an array: text, numbers, copies, pickles, `in`, comparison."""
+"""The methods that Python and NumPy call on arrays: text, numbers, copies, pickles, comparison."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from kerascnn import _core, dtypes, tracing
 from kerascnn.symbolic.no_value import operator_of
 
-# As NumPy prints: an axis of more than so many elements shows so many at each end.
+# As in NumPy, an axis with more than 2 * `_EDGE` elements shows only so many at each end.
 _EDGE = 3
 _PRINTED = 100
 
 
 def _quietly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Runs with values at once, and unseen by tapes."""
+    """Runs with values at once, without recording on tapes."""
 
     def run(*args: Any) -> Any:
         with tracing.suspended(), _core.RecordingPause():
@@ -27,7 +27,7 @@ def _quietly(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_quietly
 def _edges(tensor: Any) -> np.ndarray[Any, Any]:
-    """The elements that are printed, on the host: of long axes the ends, and one in between."""
+    """Copies the printed elements to the host: of long axes, the ends and one in between."""
     from kerascnn import ops
 
     for axis, extent in enumerate(tensor.shape):
@@ -39,7 +39,7 @@ def _edges(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def tensor_repr(self: Any) -> str:
-    """Without bringing all of a large tensor to the host."""
+    """Prints a tensor, and copies only the printed part of a large one to the host."""
     is_long = self.size > _PRINTED
     array = _edges(self) if is_long else self.numpy()
     if array.dtype.kind == "V":
@@ -54,7 +54,7 @@ def tensor_repr(self: Any) -> str:
 
 
 def item(self: Any) -> Any:
-    """The only element, as a Python number."""
+    """Returns the only element as a Python number."""
     if self.size != 1:
         raise ValueError(
             "Only a tensor of one element can be a Python number. Received: "
@@ -65,7 +65,7 @@ def item(self: Any) -> Any:
 
 
 def truth(self: Any) -> bool:
-    """Of the only element."""
+    """Returns the truth value of the only element."""
     if self.size != 1:
         raise ValueError(
             f"A tensor of {self.size} elements is neither true nor false. Use ops.any(x) or "
@@ -75,7 +75,7 @@ def truth(self: Any) -> bool:
 
 
 def index(self: Any) -> int:
-    """A single whole number as an index of lists, a length and the like."""
+    """Returns a single integer for use as an index or a length."""
     if self.shape or not dtypes.is_integer(self.dtype):
         raise TypeError(
             "Only a tensor of a single whole number, shape (), can be an index. Received: "
@@ -118,7 +118,7 @@ def formatted(self: Any, spec: str) -> str:
 
 
 def set_item(self: Any, key: Any, value: Any) -> None:
-    """Nothing: tensors don't change."""
+    """Raises an error: tensors do not change."""
     raise TypeError(
         f"A {type(self).__name__} does not support item assignment. Use ops.scatter_update, "
         "ops.slice_update or ops.where for a new tensor, or keras.Variable.assign for a value that "
@@ -181,7 +181,7 @@ def tensor_reduce(self: Any) -> Any:
 
 
 def tensor_copy(self: Any) -> Any:
-    """Memory of its own, on the same device; tapes follow it."""
+    """Copies the tensor to other memory on the same device; tapes follow the copy."""
     return self.copy()
 
 
@@ -196,7 +196,7 @@ def to_list(self: Any) -> Any:
 
 
 def _of_value(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """For variables: the same of the tensor that they hold."""
+    """Wraps a method for variables, which apply it to the tensor that they hold."""
 
     def method(self: Any, *args: Any) -> Any:
         value = self.value
@@ -208,7 +208,7 @@ def _of_value(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    """NumPy's operators with an array first are operators; its other functions get arrays."""
+    """Runs NumPy's operators as ours if an array is first; other functions get arrays."""
     name = operator_of(ufunc.__name__)
     if name is not None and method == "__call__" and not kwargs:
         return apply_operator(name, *inputs)

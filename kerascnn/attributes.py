@@ -1,12 +1,12 @@
-"""Objects of a kind among the attributes of another."""
+"""Finds the objects of one kind among the attributes of another object."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# How a search treats the objects of a type. It is found out once, as there are few types and models
-# are searched often.
+# This is how a search treats the objects of a type. It is stored by type, since there are few types
+# and models are searched often.
 _NOTHING, _FOUND, _DICT, _SEQUENCE = range(4)
 _MAX_TYPES = 1000
 _sorts_by_kind: dict[Any, dict[type, int]] = {}
@@ -57,9 +57,9 @@ def _sort_of(value: Any, kind: Any, sorts: dict[type, int]) -> int:
         sort = _DICT
     else:
         sort = _SEQUENCE if isinstance(value, (list, tuple)) else _NOTHING
-    # Weak references and the like stand for objects of other types.
+    # Weak references and similar objects stand for objects of other types.
     if value.__class__ is type(value):
-        if len(sorts) >= _MAX_TYPES:  # somebody makes new types all the time
+        if len(sorts) >= _MAX_TYPES:  # a program may create types without end
             sorts.clear()
         sorts[type(value)] = sort
     return sort

@@ -1,4 +1,4 @@
-"""Where in the user's code something happens, found without running it."""
+"""Finds where in the user's code something happens, without running it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 _NOT_KNOWN = object()
-# Modules whose code is not the user's.
+# Code in these modules is not the user's.
 _LIBRARIES = ("kerascnn", "numpy", "random", "torch", "keras", "jax", "tensorflow")
-# Methods that run before a step is recorded.
+# These methods run before a step is recorded.
 _BEFORE = ("__init__", "__new__", "build", "get_config", "from_config")
 
 
 def shown(file: str, number: int) -> str:
-    """A line of code as errors show it."""
+    """Returns a line of code in the form that errors show."""
     line = linecache.getline(file, number).strip()
     return f'File "{file}", line {number}' + (f": `{line}`" if line else "")
 
 
 def methods_of(objects: Iterable[Any]) -> list[FunctionType]:
-    """The methods that the user's classes of some objects have, but those that make them."""
+    """Returns the methods of the user's classes of some objects, except constructors."""
     found = {}
     for obj in objects:
         for cls in type(obj).__mro__:
@@ -77,7 +77,7 @@ def _is_library(module: Any) -> bool:
 
 
 def _named(function: FunctionType, code: CodeType) -> Iterator[tuple[Any, str, int]]:
-    """What a function's code names, as far as that is known: with `a.b.c` for modules a and b."""
+    """Returns what a function's code names, if it is known; `a.b.c` works for modules a, b."""
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=False))
     local: dict[str, Any] = {}
     value, imported = _NOT_KNOWN, _NOT_KNOWN
@@ -108,7 +108,7 @@ def _named(function: FunctionType, code: CodeType) -> Iterator[tuple[Any, str, i
 
 
 def _numbers(code: CodeType) -> dict[int, int]:
-    """The line of each instruction."""
+    """Yields the line of each instruction."""
     return {
         offset: number
         for start, end, number in code.co_lines()
@@ -120,7 +120,7 @@ def _numbers(code: CodeType) -> dict[int, int]:
 def _contents(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # nothing yet
+    except ValueError:  # the cell is still empty
         return _NOT_KNOWN
 
 

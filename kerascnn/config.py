@@ -19,7 +19,7 @@ _DATA_FORMATS = ("channels_last", "channels_first")
 
 
 def _limit_of(variable: str) -> int | None:
-    """A number of an environment variable, None where it is not set."""
+    """Returns the number in an environment variable, or None if it is not set."""
     text = os.environ.get(variable)
     return int(text) if text else None
 

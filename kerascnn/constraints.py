@@ -34,7 +34,7 @@ class Constraint:
 
 
 def _lengths(w: Any, axis: Any) -> Any:
-    """Euclidean lengths along axes, which stay as size 1."""
+    """Returns Euclidean lengths along axes, which stay with size 1."""
     return ops.sqrt(ops.sum(ops.square(w), axis=axis, keepdims=True))
 
 

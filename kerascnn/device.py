@@ -45,7 +45,7 @@ def canonical_name(name: str) -> str:
 
 
 def _require(name: str) -> str:
-    """Raises DeviceError with the reason where a device cannot be used."""
+    """Raises DeviceError with the reason if a device cannot be used."""
     if name == "cpu" or name in _checked:
         return name
     devices = {entry[0]: (entry[1], entry[2]) for entry in _core.list_devices()}

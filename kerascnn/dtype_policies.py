@@ -1,4 +1,4 @@
-"""Which dtype a layer computes in and keeps its weights in."""
+"""The dtypes in which layers compute and keep their weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from kerascnn import config, dtypes
 
 _MIXED = {"mixed_float16": "float16", "mixed_bfloat16": "bfloat16"}
-# Keras' modes of quantization, and the one that is available here.
+# These are Keras' modes of quantization. Only "int8" is available here.
 _MODES = ("int8", "int4", "float8", "gptq", "awq")
 _AVAILABLE = "int8"
 
@@ -152,7 +152,7 @@ class QuantizedDTypePolicy(DTypePolicy):
 
 
 def check_quantization_mode(mode: Any) -> None:
-    """Raises a ValueError for a mode of quantization that is not here."""
+    """Raises a ValueError for a mode of quantization that is not available."""
     if mode == _AVAILABLE:
         return
     known = f"Keras' mode {mode!r} is not" if mode in _MODES else f"{mode!r} is no mode that is"
@@ -368,7 +368,7 @@ def get(identifier: Any) -> DTypePolicy:
         return deserialize(identifier)
     if isinstance(identifier, str):
         mode, of, source = identifier.partition("_from_")
-        if of and mode.startswith(_MODES):  # as int4/128 too
+        if of and mode.startswith(_MODES):  # as in "int4/128"
             return QuantizedDTypePolicy(mode, source)
         return DTypePolicy(identifier)
     try:
@@ -381,7 +381,7 @@ def get(identifier: Any) -> DTypePolicy:
 
 
 def _parse(name: Any) -> tuple[str, str]:
-    """What a policy of that name computes in and keeps weights in."""
+    """Returns the dtypes for computing and for weights that a policy of this name has."""
     if not isinstance(name, str):
         raise TypeError(
             "The name of a dtype policy must be a string, such as 'mixed_float16'. Received: "

@@ -26,7 +26,7 @@ _EXPORT = (
 _TEXT = "keras.layers.TextVectorization turns text into numbers"
 _SEQUENTIAL_CLASSES = "use predict(x).argmax(axis=-1), or predict(x) > 0.5 for a single output"
 
-# Modules, and the names that they had, below the package.
+# These are the former names of modules, below the package.
 _PLACES: dict[str, str] = {
     "applications": (
         "networks that are trained already are Keras' own: save one there, "
@@ -118,9 +118,9 @@ _OF_OPTIMIZERS = {
     "weights": "use variables",
 }
 _OF_METRICS = {"reset_states": "use reset_state"}
-# Attributes of objects. Others may have attributes of these names.
+# These are attributes of objects, some of which may have their own attribute of that name.
 MEMBERS = frozenset({*_OF_LAYERS, *_OF_MODELS, *_OF_OPTIMIZERS, *_OF_METRICS})
-# The names of arguments in Keras 1 and 2.
+# These are the names of arguments in Keras 1 and 2.
 _ARGUMENTS = {
     "W_constraint": "kernel_constraint",
     "W_regularizer": "kernel_regularizer",
@@ -139,13 +139,13 @@ _ARGUMENTS = {
 
 
 def today(argument: str, choices: Sequence[str]) -> str | None:
-    """What an argument is called now, if it is one of the choices."""
+    """Returns the current name of an argument, if it is one of the choices."""
     name = _ARGUMENTS.get(argument)
     return name if name in choices else None
 
 
 class _Former:
-    """An attribute that is not there, and says what is."""
+    """A missing attribute whose error names the replacement."""
 
     def __init__(self, name: str, advice: str) -> None:
         self._name, self._advice = name, advice
@@ -163,7 +163,7 @@ def _mark(cls: type, names: Mapping[str, str]) -> None:
 
 
 def module_getattr(module: str) -> Callable[[str], Any]:
-    """A `__getattr__` for a module of the package."""
+    """Returns a `__getattr__` for a module of the package."""
     prefix = module.removeprefix(_PACKAGE).lstrip(".")
 
     def getter(name: str) -> NoReturn:
@@ -183,7 +183,7 @@ def _op_of(name: str) -> str | None:
 
 
 class _Finder:
-    """Asked last, for modules that nobody has found."""
+    """A finder that Python asks last, for modules that no other finder found."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
@@ -193,7 +193,7 @@ class _Finder:
 
 
 def install() -> None:
-    """Lets imports, layers, models, optimizers and metrics answer."""
+    """Makes imports, layers, models, optimizers and metrics answer with the current names."""
     from kerascnn.layers import Layer
     from kerascnn.metrics import Metric
     from kerascnn.models import Model

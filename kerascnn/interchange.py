@@ -7,7 +7,7 @@ from typing import Any
 from kerascnn import _core
 from kerascnn.device import canonical_name
 
-# DLPack's numbers for memory that GPUs of CUDA read.
+# DLPack uses these numbers for memory that CUDA GPUs can read.
 _CUDA_DEVICES = (2, 13)
 
 
@@ -54,7 +54,7 @@ def shares_memory(x: Any) -> bool:
 
 
 def tensor_over(x: Any) -> Any:
-    """A tensor over the memory of an array, by whichever of the two it offers."""
+    """Returns a tensor over the memory of an array, by the protocol that the array offers."""
     if hasattr(x, "__dlpack__"):
         return _core.from_dlpack(x)
     return _core.from_cuda_array(x)
@@ -68,5 +68,6 @@ def is_on_gpu(x: Any) -> bool:
         try:
             return x.__dlpack_device__()[0] in _CUDA_DEVICES
         except (BufferError, ValueError, TypeError, RuntimeError, AttributeError):
-            return False  # those on devices that DLPack does not know: taken like any other array
+            # the array is on a device that DLPack does not know and is converted like any other
+            return False
     return hasattr(x, "__cuda_array_interface__")

@@ -14,7 +14,7 @@ from typing import Any
 
 
 def dump(function: Any) -> list[Any]:
-    """Code, defaults and what is closed over, as values that JSON can hold."""
+    """Returns code, defaults and closed-over values in a form that JSON can hold."""
     closure = function.__closure__
     return [
         base64.encodebytes(marshal.dumps(function.__code__)).decode("ascii"),

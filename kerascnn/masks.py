@@ -22,7 +22,7 @@ _entries: dict[int, _Entry] = {}
 
 
 class _Entry(weakref.ref[Any]):
-    """The mask of an object that is gone when the object is."""
+    """An entry for the mask of an object; it disappears with the object."""
 
     __slots__ = ("key", "mask")
     key: int
@@ -36,7 +36,7 @@ def _forget(entry: Any) -> None:
 
 
 def _get(x: Any) -> Any:
-    """Which elements count, None where all do."""
+    """Returns which elements count, or None if all do."""
     entry = _entries.get(id(x))
     return None if entry is None else entry.mask
 
@@ -56,13 +56,13 @@ def _delete(x: Any) -> None:
 
 
 def install(*classes: Any) -> None:
-    """Gives classes of the core the attribute."""
+    """Adds the attribute to classes of the core."""
     for cls in classes:
         cls._keras_mask = property(_get, _set, _delete)
 
 
 def own_mask(x: Any) -> Any:
-    """The mask of a tensor, None for what is none (or a list of several)."""
+    """Returns the mask of a tensor, or None for anything else (also for a list)."""
     return getattr(x, "_keras_mask", None)
 
 
@@ -110,7 +110,7 @@ def taken_off(*tensors: Any) -> Iterator[None]:
 
 
 def any_mask(structure: Any) -> bool:
-    """Whether there is a mask among what `mask_of` gave."""
+    """Tells whether there is a mask in a result of `mask_of`."""
     if type(structure) is list:
         return any(map(any_mask, structure))
     return structure is not None and any(mask is not None for mask in trees.leaves(structure))

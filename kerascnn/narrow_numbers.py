@@ -1,4 +1,4 @@
-"""Numbers of few bits: rounding that can be trained, pairs in a byte, scales of float8."""
+"""Numbers of few bits: trainable rounding, pairs of integers in a byte, scales of float8."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def fake_quant_with_min_max_vars(
 
 
 def _along(limit: Any, x: Any, axis: int | None) -> Any:
-    """A limit as it is broadcast over `x`, in at least float32."""
+    """Reshapes a limit to broadcast over `x`, in at least float32."""
     from kerascnn import ops
 
     limit = ops.cast(limit, dtypes.result_type(str(limit.dtype), "float32"))
@@ -102,7 +102,7 @@ def _along(limit: Any, x: Any, axis: int | None) -> Any:
 
 
 def _limits(low: Any, high: Any, first: int, last: int) -> tuple[Any, Any, Any]:
-    """Limits moved so that an integer stands for 0, and what one integer is more than the last."""
+    """Returns limits moved so that an integer stands for 0, and the step between two integers."""
     from kerascnn import ops
 
     step = (high - low) / (last - first)

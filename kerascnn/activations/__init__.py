@@ -70,7 +70,7 @@ def get(identifier: Any) -> Callable[..., Any]:
 
 
 def serialize(activation: Any) -> Any:
-    """The name of an activation, or the configuration of a layer or a function of one's own."""
+    """Returns the name of an activation, or the configuration of a layer or custom function."""
     name = getattr(activation, "__name__", None)
     if name is not None and _BY_NAME.get(name) is activation:
         return name
@@ -78,7 +78,7 @@ def serialize(activation: Any) -> Any:
 
 
 def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
-    """The activation that a name or a configuration describes."""
+    """Returns the activation that a name or a configuration describes."""
     if custom_objects and isinstance(config, str) and config in custom_objects:
         return custom_objects[config]
     return get(serialization.deserialize_object(config, custom_objects, "kerascnn.layers"))

@@ -77,10 +77,10 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _computed(f: Callable[..., Any], inputs: list[Any], kwargs: dict[str, Any]) -> Any:
-    """What the function gives. Tapes record it for gradients of what its gradient keeps of it."""
+    """Computes the outputs. Tapes record only what the gradient function needs."""
     if tracing.current() is not None or not _core.records_once():
         return f(*inputs, **kwargs)
-    # There will be no gradient, so memory is spared.
+    # There will be no gradient, so nothing has to be kept for it.
     with _core.RecordingPause() as pause:
         result = f(*inputs, **kwargs)
     for variable in pause.reads:

@@ -17,8 +17,8 @@ from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
 from kerascnn.variable import Variable, current_autocast, current_scope
 
-# So many programs may a function have before a warning, and so many at all; the oldest one goes
-# first.
+# From this many programs on, a function causes a warning. It has at most `_MAX_PROGRAMS`; then the
+# oldest goes.
 _WARN_FROM = 8
 _MOST = 128
 
@@ -150,7 +150,7 @@ def _key_of(structure: Any, leaves: list[Any]) -> Any:
 
 
 class _Compiled:
-    """The programs of one kind of arguments."""
+    """The programs for one kind of arguments."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class _Compiled:
     ) -> None:
         self.name = getattr(fun, "__name__", type(fun).__name__)
         self.device = device
-        self.owners = leaves  # objects whose ids the key has
+        self.owners = leaves  # keeps alive the objects whose ids are in the key
         pause = _core.RecordingPause()
         with on_device(device), pause, Trace(device) as trace:
             inputs: list[Any] = []
@@ -186,7 +186,7 @@ class _Compiled:
                 outputs = [graph.value(y.id) for y in self.outputs] + self.backward.kept
                 self.backward.forget_trace()
         self.num_outputs = len(self.outputs)
-        self.outputs = []  # values of a trace that has ended
+        self.outputs = []  # these were values of the trace, which has ended
         self.program = _compile(graph, outputs, device)
 
     @staticmethod
@@ -214,7 +214,7 @@ class _Compiled:
 
 
 _INPUTS = (_core.Tensor, np.ndarray)  # what a program has an input for
-_SLOT = object()  # where a result of the program goes
+_SLOT = object()  # marks where a result of the program goes
 
 
 def _is_tracked(x: Any) -> bool:
@@ -235,8 +235,8 @@ class _Backward:
     ) -> None:
         graph: Any = trace.graph
         self.places = [i for i, is_tracked in enumerate(tracked) if is_tracked]
-        # It works as in tapes: everything that the function read of a variable counts, also after
-        # it assigned.
+        # As with tapes, everything that the function read from a variable counts, even after it
+        # assigned it.
         read = trace.whole.watched_variables()
         self.variables = [core for core in read if core.trainable or core in watched]
         self.outputs = [(list(y.shape), y.dtype) for y in outputs]
@@ -251,7 +251,8 @@ class _Backward:
         targets = [outputs[i] for i in floating]
         found = trace.whole.gradients(targets, [upstream[i] for i in floating], sources)
         part, given, gradients = graph.cut_from(num_nodes, found)
-        # Each is an input of the backward program: the gradient of an output, or something kept.
+        # Each value is an input of the backward program: the gradient of an output, or a kept
+        # value.
         numbers = {value.id: i for i, value in upstream.items()}
         self.sources: list[tuple[str, int]] = []
         self.kept: list[Any] = []

@@ -1,4 +1,4 @@
-"""Gradient checkpointing: memory for time."""
+"""Gradient checkpointing, which saves memory and costs time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def remat(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Block:
-    """One call, which can be repeated with other tensors in place of its own."""
+    """A call that can be repeated with other tensors in place of its own."""
 
     def __init__(self, f: Callable[..., Any], args: Any, kwargs: Any) -> None:
         self.f = f
@@ -55,7 +55,8 @@ class _Block:
         self.places = [i for i, x in enumerate(self.leaves) if dispatch.is_tensor(x)]
         self.inputs = [self.leaves[i] for i in self.places]
         self.name = getattr(f, "__name__", type(f).__name__)
-        # The settings of scopes around the call: how weights are read, whether a layer trains.
+        # The copy holds the settings of scopes around the call: how weights are read, whether
+        # layers train.
         self.context = contextvars.copy_context()
 
     def compute(self, inputs: list[Any]) -> Any:
@@ -66,7 +67,7 @@ class _Block:
         return self.f(*args, **kwargs)
 
     def record(self) -> Any:
-        """Computes at once; tapes keep the arguments only."""
+        """Computes at once; tapes keep only the arguments."""
         block, pause = Block(), _core.RecordingPause()
         numbers = tracing.current_streams()
         streams = {} if numbers is None else numbers.streams()
@@ -76,7 +77,7 @@ class _Block:
         found = [v for v in map(variable_of, pause.reads) if v is not None]
         variables = [v for v in found if v.core not in block.given]
         untrained = set(_core.watched_untrained())
-        # They are read as they are now, for the second time.
+        # The second computation must read the values of now.
         before = [*self.inputs, *block.given_now()]
         saved = [_core.SavedTensor(x) for x in before]
         name = f"remat({self.name})"
@@ -101,7 +102,7 @@ class _Block:
         return trees.pack_as(outputs, list(map(masks.copy_mask, flat, results)))
 
     def trace(self, trace: Any) -> Any:
-        """Records the block, and for its gradient once more."""
+        """Records the block, and records it again for its gradient."""
         block, streams = Block(), trace.streams()
         with block.noting():
             outputs = self.compute(self.inputs)
@@ -112,8 +113,7 @@ class _Block:
             return self.context.copy().run(repeat, upstream)
 
         def repeat(upstream: list[Any]) -> list[Any]:
-            # The values are new ones, so that what is computed again is not merged with what was
-            # before.
+            # The values are new ones, so that the second computation is not merged with the first.
             with GradientTape(watch_accessed_variables=False) as tape:
                 fresh = [dispatch.apply_one("barrier", [x]) for x in sources]
                 tape.watch(_floating(fresh))
@@ -134,14 +134,14 @@ def _floating(values: list[Any]) -> list[Any]:
 def _gradients(
     tape: GradientTape, outputs: list[Any], upstream: list[Any], sources: list[Any]
 ) -> list[Any]:
-    """A gradient for each source, None for those that are not floating."""
+    """Returns a gradient for each source, None for those that are not floating."""
     targets, seeds = _given(outputs, upstream)
     found = iter(tape.gradient(targets, _floating(sources), seeds))
     return [next(found) if dispatch.dtypes.is_float(x.dtype) else None for x in sources]
 
 
 def _given(outputs: list[Any], upstream: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The outputs that have a gradient, and these."""
+    """Returns the outputs that have a gradient, and these gradients."""
     pairs = [(y, g) for y, g in zip(outputs, upstream, strict=True) if g is not None]
     return [y for y, _ in pairs], [g for _, g in pairs]
 
@@ -151,5 +151,5 @@ def _is_input(x: Any) -> bool:
 
 
 def _alias(x: Any) -> Any:
-    """The tensor under another name, connected to it where an outer tape records."""
+    """Returns the tensor under another name, connected to it where an outer tape records."""
     return dispatch.apply_one("reshape", [x], {"shape": list(x.shape)})

@@ -69,7 +69,7 @@ class RematScope:
         _current.reset(self._tokens.pop())
 
     def compute(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The layer's own computation, in the way that the scope asks for."""
+        """Runs the layer's own computation in the way that the scope asks for."""
         from kerascnn.autodiff.remat import remat
 
         if self.mode == "activations" and getattr(layer, "activation", None) is not None:
@@ -97,5 +97,5 @@ class RematScope:
 
 
 def current_scope() -> RematScope | None:
-    """The innermost block that is open, None outside of any."""
+    """Returns the innermost open block, or None."""
     return _current.get()

@@ -47,7 +47,7 @@ class GradientTape:
         self._tape: Any = self._tape_for(None)
 
     def _tape_for(self, trace: Any) -> Any:
-        """What records: of a trace, or of what is computed at once."""
+        """Returns what records: a tape for a trace, or one for calls that run at once."""
         if trace is None:
             return _core.Tape(self._persistent, self._watches_variables)
         return TraceTape(trace, self._persistent, self._watches)

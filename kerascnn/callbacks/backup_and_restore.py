@@ -1,4 +1,4 @@
-"""Goes on with a training that was interrupted."""
+"""Continues a training that was interrupted."""
 
 import os
 import shutil
@@ -112,7 +112,7 @@ class BackupAndRestore(Callback):
             shutil.rmtree(self.backup_dir, ignore_errors=True)
 
     def _state(self) -> dict[str, Any]:
-        """All variables of the training by their names in the file."""
+        """Returns all variables of the training by their names in the file."""
         from kerascnn.models.weights_file import named_variables
 
         state = {f"model/{name}": v for name, v, _ in named_variables(self.model)}
@@ -135,7 +135,7 @@ class BackupAndRestore(Callback):
         weights_file.write(self._path, arrays)
 
     def _read(self) -> dict[str, np.ndarray]:
-        """The last state, or the one before it where that can't be read."""
+        """Reads the last state, or the one before it if the last is damaged."""
         from kerascnn.models import weights_file
 
         try:

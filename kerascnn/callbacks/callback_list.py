@@ -1,4 +1,4 @@
-"""All callbacks of a fit as one."""
+"""Treats all callbacks of a fit as one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -74,20 +74,20 @@ class CallbackList(Callback):
         return any(callback.uses_batch_hooks(kind) for callback in self.callbacks)
 
     def on_steps(self, kind: str, seen: int, logs: Callable[[], dict]) -> None:
-        """After some steps; `logs` reads the metrics from the device, for those that want them."""
+        """Runs after some steps; `logs` reads the metrics from the device if asked to."""
         for callback in self.callbacks:
             if isinstance(callback, ProgbarLogger):
                 callback.on_steps(kind, seen, logs)
 
     def on_invalid_loss(self, batch: int) -> None:
-        """After steps of which one, `batch`, made the loss infinite or not a number."""
+        """Runs after steps in which step `batch` made the loss infinite or NaN."""
         for callback in self.callbacks:
             handler = getattr(callback, "on_invalid_loss", None)
             if handler is not None:
                 handler(batch)
 
     def close(self) -> None:
-        """Leaves displays as they are; called where training is interrupted."""
+        """Leaves displays as they are; called when training is interrupted."""
         for callback in self.callbacks:
             if isinstance(callback, ProgbarLogger):
                 callback.close()
@@ -183,10 +183,11 @@ class CallbackList(Callback):
 
 
 def _as_numbers(logs: dict | None) -> dict:
-    """Logs of their own for the callbacks, with floats for numbers of any kind."""
+    """Copies logs for the callbacks, with floats for numbers of any kind."""
     if not isinstance(logs, dict):
         return {}
-    if type(logs) is not dict:  # read from the device at the first look only
+    # these logs are read from the device when a callback first looks at them
+    if type(logs) is not dict:
         return logs
     result: dict[str, Any] = {}
     for key in sorted(logs):

@@ -49,7 +49,7 @@ class CSVLogger(Callback):
             with open(self.filename) as file:
                 self.append_header = not file.readline()
         self._close()
-        # newline="\n" keeps the line ends that the csv module writes as they are.
+        # newline="\n" keeps the line ends that the csv module writes.
         self.csv_file = open(self.filename, "a" if self.append else "w", newline="\n")  # noqa: SIM115
         self.writer = None
         self.keys = None

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-# TensorBoard shows no more than so many of one tag and step.
+# TensorBoard shows at most this many images for a tag and a step.
 _MAX_IMAGES = 3
 
 
 def require_tensorboard() -> None:
-    """Raises ImportError where the package is not installed."""
+    """Raises ImportError if the package is not installed."""
     if importlib.util.find_spec("tensorboard") is None:
         raise ImportError(
             "The callback TensorBoard needs the package tensorboard: pip install tensorboard."
@@ -35,20 +35,20 @@ class EventWriter:
         self._file = EventFileWriter(folder)
 
     def scalar(self, tag: str, value: Any, step: int) -> None:
-        """A number; arrays of several are left out."""
+        """Writes a number; arrays with several are left out."""
         from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
         if np.size(value) == 1:
             self._add(scalar_pb(tag, float(np.asarray(value).reshape(()))), step)
 
     def histogram(self, tag: str, values: np.ndarray, step: int) -> None:
-        """How the finite ones of some numbers are spread."""
+        """Writes how the finite numbers among some are distributed."""
         from tensorboard.plugins.histogram.summary_v2 import histogram_pb
 
         self._add(histogram_pb(tag, values[np.isfinite(values)]), step)
 
     def images(self, tag: str, images: np.ndarray, step: int) -> None:
-        """Images of shape (n, h, w, c); numbers from 0 to 1 are gray from black to white."""
+        """Writes images of shape (n, h, w, c); numbers from 0 to 1 are gray from black to white."""
         from tensorboard.plugins.image.metadata import create_summary_metadata
 
         limited = np.nan_to_num(images[:_MAX_IMAGES])
@@ -59,7 +59,7 @@ class EventWriter:
         self._add_strings(tag, texts, metadata, step)
 
     def keras_model(self, tag: str, text: str) -> None:
-        """The configuration of a model, which the graph dashboard draws."""
+        """Writes the configuration of a model, which the graph dashboard draws."""
         from tensorboard.compat.proto.summary_pb2 import SummaryMetadata
 
         data = SummaryMetadata.PluginData(plugin_name="graph_keras_model", content=b"1")
@@ -103,7 +103,7 @@ def encode_png(pixels: np.ndarray) -> bytes:
     """
     height, width, channels = pixels.shape
     color = {1: 0, 3: 2, 4: 6}[channels]
-    # Each row begins with the number of its filter; 0 is none.
+    # Each row begins with the number of its filter; 0 means none.
     rows = np.zeros((height, 1 + width * channels), np.uint8)
     rows[:, 1:] = pixels.reshape(height, -1)
 

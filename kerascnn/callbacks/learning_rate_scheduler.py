@@ -1,4 +1,4 @@
-"""A learning rate for each epoch."""
+"""Sets a learning rate for each epoch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -53,7 +53,7 @@ class LearningRateScheduler(Callback):
             )
         try:
             rate = self.schedule(epoch, read_rate(optimizer))
-        except TypeError:  # a schedule of the epoch alone
+        except TypeError:  # this schedule takes the epoch alone
             rate = self.schedule(epoch)
         if not isinstance(rate, (float, np.floating)):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Reading and setting the learning rates of a model's optimizer, or of each of several."""
+"""Reads and sets the learning rates of a model's optimizer, or of several."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def optimizers_of(model: Any) -> Iterator[tuple[str, Any]]:
-    """The optimizer with "learning_rate", or those of a `MultiOptimizer`, each with its log key."""
+    """Returns each optimizer with its log key: "learning_rate", or those of a `MultiOptimizer`."""
     several = getattr(model.optimizer, "optimizers", None)
     if several is None:
         yield "learning_rate", model.optimizer
@@ -17,10 +17,10 @@ def optimizers_of(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def read_rate(optimizer: Any) -> float:
-    """The learning rate of now."""
+    """Returns the current learning rate."""
     return float(np.asarray(optimizer.learning_rate))
 
 
 def learning_rate_logs(model: Any) -> dict[str, float]:
-    """The learning rates of now by log key."""
+    """Returns the current learning rates by log key."""
     return {key: read_rate(optimizer) for key, optimizer in optimizers_of(model)}

@@ -1,4 +1,4 @@
-"""What callbacks that watch one value of the logs have in common."""
+"""The base of callbacks that watch one value of the logs."""
 
 import operator
 import warnings

@@ -1,4 +1,4 @@
-"""Shows how far training, evaluation and prediction are."""
+"""Shows the progress of training, evaluation and prediction."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ class ProgbarLogger(Callback):
         return False
 
     def on_steps(self, kind: str, seen: int, logs: Callable[[], dict]) -> None:
-        """After some steps; `logs` reads the metrics from the device."""
+        """Runs after some steps; `logs` reads the metrics from the device."""
         if self._display is not None and not (kind == "test" and self._in_fit):
             self._display.update(seen, logs if kind != "predict" else dict)
 
@@ -68,7 +68,7 @@ class ProgbarLogger(Callback):
         self._end(None)
 
     def close(self) -> None:
-        """Leaves the display as it is; called where training was interrupted."""
+        """Leaves the display as it is; called when training was interrupted."""
         if self._display is not None:
             self._display.close()
             self._display = None

@@ -70,7 +70,7 @@ class ReduceLROnPlateau(MonitorCallback):
         self._start()
 
     def in_cooldown(self) -> bool:
-        """Whether a reduction is so recent that epochs don't count."""
+        """Tells whether a reduction is so recent that epochs do not count yet."""
         return self.cooldown_counter > 0
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
@@ -99,7 +99,7 @@ class ReduceLROnPlateau(MonitorCallback):
                 self.wait = 0
 
     def _reduce(self, epoch: int) -> bool:
-        """Lowers all learning rates that are not at their least; whether there was one."""
+        """Lowers the learning rates that are above their minimum; tells whether any was."""
         reduced = False
         for key, optimizer in optimizers_of(self.model):
             old = read_rate(optimizer)

@@ -60,5 +60,5 @@ class RemoteMonitor(Callback):
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold in place of a value of the logs."""
+    """Returns what JSON can hold for a value of the logs."""
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

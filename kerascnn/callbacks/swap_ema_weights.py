@@ -40,7 +40,8 @@ class SwapEMAWeights(Callback):
             return
         self._swap()
         if epoch == (self.params or {}).get("epochs", 0) - 1:
-            # The end of fit sets the weights to the averages, which the weights hold now.
+            # At its end, fit sets the weights to the averages. They have changed places with the
+            # weights.
             for variable, average in self._pairs():
                 average.assign(variable)
 
@@ -68,7 +69,7 @@ class SwapEMAWeights(Callback):
         self._averages_are_in = not self._averages_are_in
 
     def _pairs(self) -> Iterator[tuple[Any, Any]]:
-        """Each weight with its average."""
+        """Yields each weight with its average."""
         optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
         inner = getattr(optimizer, "optimizers", [optimizer])
         averaging = [one for one in inner if getattr(one, "use_ema", False)]

@@ -112,10 +112,10 @@ class TensorBoard(Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._train_batch = 0
-        self._end_trace()  # one that a training left behind which ended with an error
+        self._end_trace()  # a training that ended with an error may have left one open
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        if self._trace is not None:  # fewer batches than were to be recorded
+        if self._trace is not None:  # there were fewer batches than the profile should have
             self._write_trace()
         for writer in self._writers.values():
             writer.close()
@@ -240,7 +240,7 @@ class TensorBoard(Callback):
                 )
 
     def _write_embeddings(self, epoch: int) -> None:
-        """The rows of each embedding as a table, and what the projector has to know of it."""
+        """Writes the rows of each embedding as a table, and the projector's settings."""
         folder = Path(self.log_dir)
         entries = []
         for layer in self._embeddings():
@@ -258,7 +258,7 @@ class TensorBoard(Callback):
 
 
 def batches_to_profile(profile_batch: int | str | tuple[int, int]) -> tuple[int, int]:
-    """The first and the last batch that are recorded, counted from 1; zeros for none.
+    """Returns the first and the last batch to record, counted from 1, or zeros for none.
 
     >>> batches_to_profile(5), batches_to_profile((2, 4)), batches_to_profile("2,4")
     ((5, 5), (2, 4), (2, 4))
@@ -280,7 +280,7 @@ def batches_to_profile(profile_batch: int | str | tuple[int, int]) -> tuple[int,
 
 
 def unused(path: Path) -> Path:
-    """The path, with a number behind it where there is something already."""
+    """Returns the path, with a number appended if it exists already."""
     candidate, number = path, 1
     while candidate.exists():
         number += 1

@@ -1,4 +1,4 @@
-"""Results that threads make while the ones before are used."""
+"""Threads make results while the previous ones are used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def made_ahead(
         workers: How many threads.
         ahead: How many results may be ready or under way.
     """
-    from concurrent.futures import ThreadPoolExecutor  # loads slowly
+    from concurrent.futures import ThreadPoolExecutor  # this import is slow
 
     def submit(item: Any) -> Future[Any]:
         return pool.submit(contextvars.copy_context().run, function, item)

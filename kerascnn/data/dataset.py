@@ -13,7 +13,7 @@ from kerascnn import random, trees
 from kerascnn.data import elements, passes
 from kerascnn.ops import dispatch
 
-# The value of buffer sizes and numbers of threads that leaves the choice to the library.
+# As a buffer size or a number of threads, this value leaves the choice to the library.
 AUTOTUNE = -1
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
@@ -52,7 +52,7 @@ class Dataset:
     # What subclasses implement ------------------------------------------------------------------
 
     def _begin(self) -> Iterator[Any]:
-        """A new pass; closing it ends what runs for it."""
+        """Starts a pass; closing it stops its threads."""
         raise NotImplementedError
 
     def cardinality(self) -> int:
@@ -390,7 +390,7 @@ class Dataset:
 
 
 class _Source(Dataset):
-    """Elements of a function."""
+    """Gives the elements of a function's iterator."""
 
     def __init__(self, begin: Callable[[], Iterator[Any]], count: int):
         self._make = begin
@@ -441,12 +441,11 @@ class _Derived(Dataset):
 
 
 class _Mapped(_Derived):
-    """What a function makes of elements."""
+    """Gives what a function returns for elements."""
 
     @property
     def element_spec(self) -> Any:
-        # A batch stays a batch: where the sizes of all parts are unknown, so are those of the
-        # results.
+        # A batch stays a batch: if the sizes of all parts are unknown, so are the results' sizes.
         before = trees.flatten(self._source.element_spec)
         found = elements.spec_of(self._first())
         if not all(spec.shape[:1] == (None,) for spec in before):
@@ -459,7 +458,7 @@ class _Mapped(_Derived):
 
 
 class _Zipped(Dataset):
-    """Elements of several data sets side by side."""
+    """Gives the elements of several data sets together."""
 
     def __init__(self, structure: Any):
         self._structure = structure
@@ -486,7 +485,7 @@ class _Zipped(Dataset):
 
 
 class _Joined(Dataset):
-    """One data set after the other."""
+    """Gives the elements of one data set after those of another."""
 
     def __init__(self, first: Dataset, second: Dataset):
         self._parts = (first, second)
@@ -519,7 +518,7 @@ def check_size(name: str, value: Any) -> int:
 
 
 def _arrays_of(structure: Any) -> Any:
-    """Arrays of lists and arrays, nested in tuples and dictionaries."""
+    """Makes arrays from lists and arrays, nested in tuples and dictionaries."""
     if isinstance(structure, dict):
         return {key: _arrays_of(value) for key, value in structure.items()}
     if isinstance(structure, tuple):
@@ -545,7 +544,7 @@ def _padded(chunk: list[Any], shapes: Any, values: Any) -> Any:
 
 
 def _part(structure: Any, key: Any) -> Any:
-    """The part of a structure that may be one thing for all parts."""
+    """Returns one part of a structure, or the value that holds for all parts."""
     return structure[key] if isinstance(structure, (dict, tuple, list)) else structure
 
 

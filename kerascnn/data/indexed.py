@@ -1,4 +1,4 @@
-"""Data sets whose samples can be had by number: arrays, files, windows of a series."""
+"""Data sets whose samples have numbers: arrays, files, windows of a series."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Samples(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> Any:
-        """One sample."""
+        """Returns one sample."""
 
     def gather(self, indices: np.ndarray[Any, Any]) -> Any:
-        """Several samples as a batch."""
+        """Returns several samples as a batch."""
 
 
 class ArraySamples:
@@ -50,7 +50,7 @@ class ArraySamples:
         return trees.map_structure(lambda array: array[index], self._arrays)
 
     def gather(self, indices: np.ndarray[Any, Any]) -> Any:
-        """The rows at some places."""
+        """Returns the rows with these numbers."""
         return trees.map_structure(lambda array: array[indices], self._arrays)
 
 
@@ -82,7 +82,7 @@ class FileSamples:
         return content if self._labels is None else (content, self._labels[index])
 
     def gather(self, indices: np.ndarray[Any, Any]) -> Any:
-        """The contents of some files as a batch."""
+        """Returns the contents of some files as a batch."""
         contents = self._stack([self._read(self._paths[index]) for index in indices])
         return contents if self._labels is None else (contents, self._labels[indices])
 
@@ -168,7 +168,7 @@ class IndexedDataset(Dataset):
             yield from made
 
     def _like(self, **changes: Any) -> IndexedDataset:
-        """The same samples put together in another way."""
+        """Returns a data set with the same samples and other settings."""
         arguments = {
             "batch_size": self.batch_size,
             "shuffle": self._shuffle,

@@ -1,4 +1,4 @@
-"""What one pass over a data set does with the elements of another."""
+"""What a single pass over a data set does with the elements of another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kerascnn.data.ahead import made_ahead
 
 @contextlib.contextmanager
 def opened(source: Any) -> Iterator[Iterator[Any]]:
-    """A pass over a data set, ended at once where the block is left: its threads stop."""
+    """Opens a pass over a data set and stops its threads when the block is left."""
     begun = source._begin()
     try:
         yield begun
@@ -26,26 +26,26 @@ def opened(source: Any) -> Iterator[Iterator[Any]]:
 
 
 def take(source: Any, count: int) -> Iterator[Any]:
-    """The first elements; no more of them are asked for."""
+    """Yields the first elements and asks for no more."""
     with opened(source) as items:
         yield from items if count < 0 else itertools.islice(items, count)
 
 
 def skip(source: Any, count: int) -> Iterator[Any]:
-    """All but the first elements, none for a negative count."""
+    """Yields all but the first elements, or none for a negative count."""
     with opened(source) as items:
         if count >= 0:
             yield from itertools.islice(items, count, None)
 
 
 def shard(source: Any, count: int, index: int) -> Iterator[Any]:
-    """Each `count`-th element."""
+    """Yields every `count`-th element."""
     with opened(source) as items:
         yield from itertools.islice(items, index, None, count)
 
 
 def map_(source: Any, function: Callable[..., Any], workers: int) -> Iterator[Any]:
-    """What a function makes of each element, by several threads where `workers` says so."""
+    """Yields a function's results for the elements, by several threads if `workers` asks."""
     with opened(source) as items:
         if workers > 1:
             apply = lambda item: elements.call(function, item)  # noqa: E731
@@ -56,7 +56,7 @@ def map_(source: Any, function: Callable[..., Any], workers: int) -> Iterator[An
 
 
 def filter_(source: Any, predicate: Callable[..., Any]) -> Iterator[Any]:
-    """The elements of which a function says yes."""
+    """Yields the elements for which a function is true."""
     with opened(source) as items:
         for item in items:
             if bool(np.asarray(elements.call(predicate, item))):
@@ -66,7 +66,7 @@ def filter_(source: Any, predicate: Callable[..., Any]) -> Iterator[Any]:
 def batch(
     source: Any, size: int, drop_remainder: bool, stack: Callable[[list[Any]], Any]
 ) -> Iterator[Any]:
-    """Several elements as one."""
+    """Yields batches of several elements."""
     with opened(source) as items:
         while chunk := list(itertools.islice(items, size)):
             if len(chunk) == size or not drop_remainder:
@@ -74,7 +74,7 @@ def batch(
 
 
 def unbatch(source: Any) -> Iterator[Any]:
-    """The rows of each element."""
+    """Yields the rows of each element."""
     with opened(source) as items:
         for item in items:
             yield from elements.rows(item)
@@ -109,7 +109,7 @@ class Shuffled:
 
 
 def repeat(source: Any, count: int) -> Iterator[Any]:
-    """Pass after pass, without end for a negative count."""
+    """Repeats passes, without end for a negative count."""
     for _ in itertools.count() if count < 0 else range(count):
         found = False
         with opened(source) as items:
@@ -140,7 +140,7 @@ class Cached:
 
 
 def prefetch(source: Any, size: int) -> Iterator[Any]:
-    """The same elements, made by a thread of their own while those before are used."""
+    """Yields the same elements, which a thread makes while earlier ones are used."""
     end = object()
     with opened(source) as items:
         results = made_ahead(lambda _: next(items, end), itertools.repeat(None), 1, size)
@@ -152,14 +152,14 @@ def prefetch(source: Any, size: int) -> Iterator[Any]:
 
 
 def concatenate(first: Any, second: Any) -> Iterator[Any]:
-    """One data set after the other."""
+    """Yields the elements of one data set after those of another."""
     for source in (first, second):
         with opened(source) as items:
             yield from items
 
 
 def enumerate_(source: Any, start: int) -> Iterator[Any]:
-    """Elements with their numbers."""
+    """Yields elements with their numbers."""
     with opened(source) as items:
         for number, item in enumerate(items, start):
             yield np.int64(number), item

@@ -24,7 +24,7 @@ from kerascnn.datasets.image_files import Arrays
 Array = np.ndarray[Any, Any]
 
 _PIXELS = 3 * 32 * 32
-# No published file is larger than this; a larger one is not read.
+# No published file is larger than this, and a larger file is not read.
 _LARGEST = 1 << 28
 
 
@@ -87,7 +87,7 @@ def _images(pixels: Array) -> Array:
 
 
 def _files(path: Path, layout: Layout) -> Iterator[tuple[str, str, bytes]]:
-    """Each wanted file that is there: its name, where it is for messages, and its content."""
+    """Yields each wanted file that exists: its name, its place for messages, and its content."""
     wanted = [f"{stem}{end}" for stem in (*layout.train, *layout.test) for end in ("", ".bin")]
     if not path.is_dir():
         yield from _archived(path, wanted)
@@ -170,12 +170,12 @@ def _checked(where: str, pixels: Array, labels: Array, layout: Layout) -> Arrays
     return pixels, labels.astype(np.uint8)
 
 
-# This stands for the class of arrays, which a pickle has to name but must not call.
+# This stands for the class of arrays, which a pickle names but must not call.
 _ARRAY = object()
 
 
 class _SavedDtype:
-    """A dtype of a pickle. NumPy's own takes flags and sizes from the file as they are."""
+    """A dtype in a pickle. NumPy's own dtype takes flags and sizes from the file unchecked."""
 
     def __init__(self, code: Any, *_: Any):
         text = code.decode("latin1") if isinstance(code, bytes) else code
@@ -192,7 +192,7 @@ class _SavedDtype:
 
 
 class _SavedArray:
-    """An array of a pickle; its shape and content are set after it was made."""
+    """An array in a pickle; its shape and content are set after it was made."""
 
     def __init__(self, kind: Any, shape: Any, _: Any):
         if kind is not _ARRAY or shape != (0,):

@@ -165,7 +165,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _check_zip_ends(path: Path) -> None:
-    """Zip readers look for the directory near the end, so they pass over bytes after it."""
+    """Checks the end of a zip file, since readers ignore bytes after the directory."""
     with open(path, "rb") as stream:
         start = stream.read(4)
         stream.seek(max(0, stream.seek(0, os.SEEK_END) - 22))
@@ -202,7 +202,7 @@ def _check_labels(name: str, labels: np.ndarray, num_images: int) -> None:
 
 
 class _InvalidFileError(ValueError):
-    """Tells this module's own verdict apart from the ValueErrors of the readers below it."""
+    """Distinguishes this module's own errors from the ValueErrors of the readers that it calls."""
 
 
 def _fail(

@@ -1,4 +1,4 @@
-"""Where a data set lies: given by the caller or the environment, cached, or downloaded."""
+"""Finds a data set: given by the caller or the environment, cached, or downloaded."""
 
 from __future__ import annotations
 

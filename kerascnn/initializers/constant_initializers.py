@@ -1,4 +1,4 @@
-"""Initializers without chance."""
+"""Initializers that do not draw random numbers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Identity(Initializer):
         return {"gain": self.gain}
 
 
-# Each gives a window of so many points, which is symmetric, or begins anew after its last point.
+# Each function returns a window of so many points, symmetric or periodic.
 _WINDOWS: dict[str, Any] = {
     "bartlett": np.bartlett,
     "blackman": np.blackman,

@@ -39,7 +39,7 @@ class RandomInitializer(Initializer):
         self.seed = seed
 
     def generator(self) -> np.random.Generator:
-        """NumPy's generator for one drawing of weights."""
+        """Returns NumPy's generator for one draw of weights."""
         seed = self.seed.next() if isinstance(self.seed, random.SeedGenerator) else int(self.seed)
         return np.random.Generator(np.random.Philox(np.random.SeedSequence(abs(seed))))
 
@@ -50,7 +50,7 @@ class RandomInitializer(Initializer):
 def _truncated_normal(
     generator: np.random.Generator, shape: tuple[int, ...], mean: float, stddev: float
 ) -> np.ndarray[Any, Any]:
-    """Normal numbers, those further than two standard deviations from the mean drawn again."""
+    """Draws normal numbers, and draws those beyond two standard deviations from the mean again."""
     values = generator.standard_normal(shape)
     outside = np.abs(values) > 2
     while outside.any():
@@ -221,7 +221,7 @@ class VarianceScaling(RandomInitializer):
 
 
 class _NamedScaling(VarianceScaling):
-    """A VarianceScaling of fixed scale, mode and distribution."""
+    """A VarianceScaling with fixed scale, mode and distribution."""
 
     _scale = 1.0
     _mode = "fan_in"
@@ -315,7 +315,7 @@ class Orthogonal(RandomInitializer):
         rows, columns = math.prod(shape[:-1]), shape[-1]
         normal = self.generator().standard_normal((max(rows, columns), min(rows, columns)))
         q, r = np.linalg.qr(normal)
-        q = q * np.sign(np.diag(r))  # makes q unique, and so evenly distributed
+        q = q * np.sign(np.diag(r))  # makes q unique, so that it is uniformly distributed
         return self.gain * (q if rows >= columns else q.T).reshape(shape)
 
     def get_config(self) -> dict[str, Any]:

@@ -291,7 +291,7 @@ class Softmax(Layer):
                 f"Received: inputs.shape={shape}, mask.shape={given}"
             )
         mask = mask if mask.dtype == "bool" else ops.greater(mask, 0.5)
-        # This is far enough below everything else that its share is 0.
+        # This is so far below everything else that its softmax is 0.
         inputs = ops.where(mask, inputs, -3e4 if inputs.dtype == "float16" else -1e9)
         return ops.where(mask, ops.softmax(inputs, self.axis), 0.0)
 

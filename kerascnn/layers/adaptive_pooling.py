@@ -43,7 +43,8 @@ class AdaptivePooling(Layer):
 
 def _checked_output_size(output_size: Any, rank: int) -> tuple[int, ...]:
     is_sequence = isinstance(output_size, (list, tuple))
-    # Keras has a ValueError for a tuple of another length on one axis, a TypeError on several.
+    # For a tuple of a wrong length, Keras raises a ValueError on one axis and a TypeError on
+    # several.
     if not isinstance(output_size, int) and not (
         is_sequence and (rank == 1 or len(output_size) == rank)
     ):

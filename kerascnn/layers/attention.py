@@ -91,7 +91,7 @@ class Attention(Layer):
             )
 
     def _calculate_scores(self, query: Any, key: Any) -> Any:
-        """(n, t, s) of a query (n, t, d) and a key (n, s, d)."""
+        """Returns the scores (n, t, s) of a query (n, t, d) and a key (n, s, d)."""
         if self.score_mode == "dot":
             scores = ops.matmul(query, ops.swapaxes(key, -2, -1))
             return scores if self.scale is None else ops.multiply(scores, self.scale)
@@ -103,9 +103,9 @@ class Attention(Layer):
     def _apply_scores(
         self, scores: Any, value: Any, scores_mask: Any = None, training: bool = False
     ) -> tuple[Any, Any]:
-        """The mixed values (n, t, e) and the shares (n, t, s)."""
+        """Returns the mixed values (n, t, e) and the shares (n, t, s)."""
         if scores_mask is not None:
-            # This is so low that nothing is left of a share; 65504 is the largest float16.
+            # This is so low that the share becomes 0; 65504 is the largest float16.
             little = 65504.0 if scores.dtype == "float16" else 1e9
             scores = ops.where(scores_mask, scores, ops.subtract(scores, little))
         shares = ops.softmax(scores, axis=-1)
@@ -208,5 +208,5 @@ class AdditiveAttention(Attention):
 
 
 def _all_sums(query: Any, key: Any) -> Any:
-    """query + key for each pair of them, (n, t, s, d)."""
+    """Returns query + key for each pair of them, (n, t, s, d)."""
     return ops.add(ops.expand_dims(query, -2), ops.expand_dims(key, -3))

@@ -64,7 +64,7 @@ def policy_in_config(layer: Any) -> dict[str, Any]:
 
 
 def check_lengths(name: str, value_shape: Any, key_shape: Any) -> None:
-    """Raises a ValueError where value and key have other sizes, but for the last."""
+    """Raises a ValueError if value and key differ in any size but the last."""
     if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
         raise ValueError(
             f"Layer '{name}': value and key must have the same sizes but for the last. "

@@ -1,4 +1,4 @@
-"""What the layers of all convolutions have in common."""
+"""The base of all convolution layers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class BaseConvolution(Layer):
     """
 
     rank: int
-    # The names of the kernels' initializers, regularizers and constraints in the configuration.
+    # These are the kernels' names in the configuration's initializers, regularizers and
+    # constraints.
     _kernels: tuple[str, ...] = ("kernel",)
 
     def __init__(
@@ -71,7 +72,7 @@ class BaseConvolution(Layer):
             )
 
     def _known_channels(self, input_shape: Any) -> int:
-        """The channels of the input; from now on it has to have as many."""
+        """Returns the channels of the input, which later inputs must have too."""
         _, channels = spatial_sizes(input_shape, self.data_format, self.rank)
         if channels is None:
             raise ValueError(
@@ -81,7 +82,7 @@ class BaseConvolution(Layer):
         axis = -1 if self.data_format == "channels_last" else 1
         ndim = self.rank + 2
         self.input_spec = InputSpec(min_ndim=ndim, max_ndim=ndim, axes={axis: channels})
-        self.compute_output_shape(input_shape)  # raises where the window does not fit
+        self.compute_output_shape(input_shape)  # raises an error if the window does not fit
         return channels
 
     def _add_kernel(self, shape: tuple[int, ...], name: str, arguments: str | None = None) -> Any:

@@ -153,7 +153,7 @@ class BatchNormalization(Layer):
             self._build_renorm(shape)
 
     def _build_renorm(self, shape: tuple[int, ...]) -> None:
-        """The averages that corrections go by."""
+        """Makes the averages by which the statistics are corrected."""
 
         def average(name: str, initializer: Any) -> Any:
             return self.add_weight(
@@ -178,7 +178,7 @@ class BatchNormalization(Layer):
                 f"inputs. Received: mask.shape={tuple(mask.shape)}, "
                 f"inputs.shape={tuple(inputs.shape)}"
             )
-        # Sums of many squares need a larger range and more digits than the 16-bit types have.
+        # Sums of many squares need a larger range and more digits than 16-bit types have.
         x = ops.cast(inputs, dtypes.result_type(inputs.dtype, "float32"))
         if training and self.trainable:
             return ops.cast(self._by_batch(x, mask), self.compute_dtype)
@@ -194,7 +194,7 @@ class BatchNormalization(Layer):
         return ops.cast(outputs, self.compute_dtype)
 
     def _by_batch(self, inputs: Any, mask: Any) -> Any:
-        """Normalizes by what counts of the batch, and moves the averages on."""
+        """Normalizes by the elements of the batch that count, and updates the moving averages."""
         rank = len(inputs.shape)
         last = self.axis % rank == rank - 1
         x = inputs if last else ops.moveaxis(inputs, self.axis, -1)
@@ -203,7 +203,7 @@ class BatchNormalization(Layer):
         beta = self.beta if self.center else ops.zeros(channels, self.variable_dtype)
         operands = [x, *(dispatch.convert(v, x.dtype, like=x) for v in (gamma, beta))]
         if mask is not None:
-            # A mask lacks the last axis, also where another one is that of the channels.
+            # A mask has all axes but the last, even if another axis has the channels.
             mask = ops.broadcast_to(ops.expand_dims(ops.cast(mask, "bool"), -1), inputs.shape)
             mask = mask if last else ops.moveaxis(mask, self.axis, -1)
         if self.renorm:
@@ -215,14 +215,14 @@ class BatchNormalization(Layer):
         return y if last else ops.moveaxis(y, -1, self.axis)
 
     def _normalized(self, operands: list[Any], mask: Any) -> tuple[Any, Any, Any]:
-        """Normalized by the batch, scaled and moved; and the batch's mean and variance."""
+        """Normalizes by the batch, scales and moves; also returns the batch's mean and variance."""
         if mask is None:
             results = dispatch.apply("batch_norm", operands, {"epsilon": self.epsilon})
             return results[0], results[1], results[2]
         x, gamma, beta = operands
         axes = list(range(len(x.shape) - 1))
-        # The count is made a little larger, as in Keras, so that a batch in which nothing counts
-        # gives no NaN.
+        # As in Keras, the count is slightly enlarged, so that a batch in which nothing counts gives
+        # no NaN.
         count = ops.add(ops.sum(ops.cast(mask, x.dtype), axes), config.epsilon())
         mean = ops.divide(ops.sum(ops.where(mask, x, 0), axes), count)
         centered = ops.subtract(x, mean)
@@ -232,7 +232,7 @@ class BatchNormalization(Layer):
         return ops.add(ops.multiply(centered, factor), beta), mean, variance
 
     def _renormalized(self, operands: list[Any], mask: Any) -> Any:
-        """Normalized by the batch, then moved to where the averages would have put it."""
+        """Normalizes by the batch, then corrects the result towards the moving averages."""
         x, gamma, beta = operands
         plain = [x, ops.ones_like(gamma), ops.zeros_like(beta)]
         y, *moments = self._normalized(plain, mask)
@@ -248,7 +248,7 @@ class BatchNormalization(Layer):
             factor = ops.minimum(factor, limits["rmax"])
         if limits.get("dmax") is not None:
             offset = ops.clip(offset, -limits["dmax"], limits["dmax"])
-        # The correction counts as constant: no gradient flows through it.
+        # The correction is a constant for gradients, as in the paper.
         factor, offset = ops.stop_gradient(factor), ops.stop_gradient(offset)
         _move(self.renorm_mean, mean, self.renorm_momentum)
         _move(self.renorm_stddev, stddev, self.renorm_momentum)
@@ -285,7 +285,7 @@ class BatchNormalization(Layer):
 
 
 def _move(average: Any, value: Any, momentum: float) -> Any:
-    """Moves an average on, and gives its new value."""
+    """Updates a moving average and returns its new value."""
     old = ops.multiply(average, momentum)
     new = ops.add(old, ops.multiply(value, 1.0 - momentum))
     average.assign(new)

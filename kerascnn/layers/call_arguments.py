@@ -1,4 +1,4 @@
-"""The arguments of layers' calls: which there are, and how errors show them."""
+"""The arguments of layers' calls, and how errors show them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kerascnn import _core, trees
 from kerascnn.ops import dispatch
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
-# Arguments of calls that are no tensors.
+# These arguments of calls are not tensors.
 NO_TENSORS = frozenset(("training",))
 
 
@@ -36,7 +36,7 @@ def holds_tensors(value: Any) -> bool:
 
 
 def shown(structure: Any) -> str:
-    """Arguments of a call for an error message: shapes and dtypes in place of values."""
+    """Formats the arguments of a call for an error, with shapes and dtypes in place of values."""
 
     def show(x: Any) -> Any:
         if isinstance(x, (_core.Tensor, _core.Value, KerasTensor)):

@@ -1,4 +1,4 @@
-"""What calls inside of a call inherit from it: `training`, and arguments of one's own."""
+"""What calls inside a call inherit from it: `training`, and arguments that layers registered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CallContext(NamedTuple):
     """What a call inside another call inherits from it."""
 
     training: bool | None
-    arguments: Mapping[str, Any] = _NOTHING  # those that layers registered, by name
+    arguments: Mapping[str, Any] = _NOTHING  # the arguments that layers registered, by name
 
 
 context: contextvars.ContextVar[CallContext | None] = contextvars.ContextVar(
@@ -23,7 +23,7 @@ context: contextvars.ContextVar[CallContext | None] = contextvars.ContextVar(
 
 
 class ContextArguments:
-    """The part of `Layer` that hands arguments on to the layers that are called inside of it."""
+    """The part of `Layer` that passes registered arguments on to the layers called inside it."""
 
     name: str
     _context_arguments: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class ContextArguments:
     def _take_context_arguments(
         self, kwargs: dict[str, Any], around: CallContext | None, parameters: Mapping[str, Any]
     ) -> tuple[dict[str, Any], Mapping[str, Any]]:
-        """The arguments of `call`, and what calls inside of it inherit."""
+        """Splits off the arguments of `call`, and returns what inner calls inherit."""
         inherited = _NOTHING if around is None else around.arguments
         if not self._context_arguments:
             return kwargs, inherited

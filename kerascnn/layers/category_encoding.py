@@ -49,7 +49,7 @@ class CategoryEncoding(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        mode = "multi_hot" if output_mode == "binary" else output_mode  # its name in Keras 2
+        mode = "multi_hot" if output_mode == "binary" else output_mode  # Keras 2 called it "binary"
         if mode not in _MODES:
             raise ValueError(
                 f"`output_mode` must be one of {_MODES}. Received: output_mode={output_mode!r}"

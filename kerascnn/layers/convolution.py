@@ -35,7 +35,7 @@ class BaseConv(LowRankAdaptation, BaseConvolution):
         bias_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
-        # This is no part of the signature, as in Keras.
+        # As in Keras, these are not part of the signature.
         adaptation = kwargs.pop("lora_rank", None), kwargs.pop("lora_alpha", None)
         super().__init__(
             kernel_size,

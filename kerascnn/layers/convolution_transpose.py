@@ -234,7 +234,7 @@ class Conv3DTranspose(BaseConvTranspose):
 
     rank = 3
 
-    def __init__(  # two arguments are the other way round
+    def __init__(  # as in Keras, two arguments have the other order
         self,
         filters: int,
         kernel_size: int | Sequence[int],

@@ -12,13 +12,13 @@ from kerascnn.layers.layer import Layer
 
 
 class _Cropping(Layer):
-    """What cropping of 1, 2 and 3 axes has in common."""
+    """The base of cropping layers for 1, 2 and 3 axes."""
 
     cropping: Any
     data_format = "channels_last"
 
     def _borders(self, rank: int) -> list[tuple[int, int]]:
-        """(before, after) for each axis of the input."""
+        """Returns (before, after) for each axis of the input."""
         pairs = [self.cropping] if isinstance(self.cropping[0], int) else list(self.cropping)
         at = first_spatial_axis(self.data_format)
         none = (0, 0)

@@ -1,4 +1,4 @@
-"""One constructor for layers of several ranks, whose defaults are other ones."""
+"""Gives layers of several ranks one constructor with different defaults."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Dot(Merge):
         self.normalize = normalize
 
     def _both_axes(self, shapes: Sequence[Sequence[int | None]]) -> list[int]:
-        """The axis of each tensor from 1 on, checked against their shapes."""
+        """Returns the axis of each tensor, counted from 1 and checked against the shapes."""
         axes = [self.axes, self.axes] if isinstance(self.axes, int) else list(self.axes)
         result = []
         for axis, shape in zip(axes, shapes, strict=True):

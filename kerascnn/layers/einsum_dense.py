@@ -17,12 +17,12 @@ _EQUATION = re.compile(r"(\.\.\.)?([a-zA-Z]+)(\.\.\.)?,([a-zA-Z]+)->(\.\.\.)?([a
 
 
 class _Shapes(NamedTuple):
-    """What an equation makes of the shape of an input."""
+    """The shapes that an equation and the shape of an input determine."""
 
     kernel: tuple[int | None, ...]
     bias: tuple[int | None, ...] | None
     output: tuple[int | None, ...]
-    input_axes: list[int]  # of the kernel: those that are summed over
+    input_axes: list[int]  # the axes of the kernel that are summed over
     output_axes: list[int]
 
 
@@ -33,7 +33,7 @@ class _Terms(NamedTuple):
 
 
 def _with_axes_of(wanted: str, scale: Any, term: str) -> Any:
-    """A scale with axes `term` with those of `wanted` in their place; others have size 1."""
+    """Transposes a scale with axes `term` to the axes of `wanted`; other axes get size 1."""
     shared = [c for c in wanted if c in term]
     gone = [c for c in term if c not in wanted]
     sizes = dict(zip(term, scale.shape, strict=True))
@@ -42,7 +42,7 @@ def _with_axes_of(wanted: str, scale: Any, term: str) -> Any:
 
 
 def _with_bias(x: Any, bias: Any) -> Any:
-    """As a matrix, where the bias has all of its columns: then one kernel does it all."""
+    """Reshapes to a matrix if the bias has all of its columns: then one kernel is enough."""
     shape, of_bias = tuple(x.shape), tuple(bias.shape)
     if not all(shape[1:]) or shape[-len(of_bias) :] != of_bias:
         return ops.add(x, bias)
@@ -153,7 +153,7 @@ class EinsumDense(IntegerWeights):
         return self._adapted_value()
 
     def _of_axes(self, shapes: _Shapes) -> Any:
-        """The kernel's initializer, told which axes are summed over where it scales by them."""
+        """Tells the kernel's initializer which axes are summed over, if it scales by them."""
         given = self.kernel_initializer
         scales = isinstance(given, initializers.VarianceScaling)
         if not scales or (given.input_axes is not None and given.output_axes is not None):
@@ -179,13 +179,13 @@ class EinsumDense(IntegerWeights):
         terms = self._terms()
         if terms.kernel[-1] == terms.output[-1]:
             return self._with_adaptation(x, self._multiply(inputs, self.lora_kernel_a))
-        # The axis that both factors share is not the product's last one.
+        # The shared axis of the factors is not the last axis of the product.
         delta = ops.multiply(ops.matmul(*self._factors()), self._scale())
         added = self._multiply(inputs, ops.cast(delta, self.compute_dtype))
         return ops.cast(ops.add(x, added), self.compute_dtype)
 
     def _terms(self) -> _Terms:
-        """The letters of all axes of the input, the kernel and the output."""
+        """Returns the letters of all axes of the input, the kernel and the output."""
         match = _EQUATION.fullmatch(self.equation.replace(" ", ""))
         assert match is not None and self.input_spec is not None
         before, inputs, after, kernel, _, outputs, _ = match.groups()
@@ -279,9 +279,9 @@ class EinsumDense(IntegerWeights):
     def _output_sizes(
         self, input_shape: Sequence[int | None], unnamed: int, left: bool
     ) -> list[int | None]:
-        """The sizes of all axes of the output, as far as they are given."""
+        """Returns the sizes of all axes of the output, if they are given."""
         rest = [*self.partial_output_shape]
-        if left:  # the batch is among the axes without a name, where there are any
+        if left:  # an ellipsis includes the batch
             return [*input_shape[: max(unnamed, 1)], *rest]
         further = input_shape[len(input_shape) - unnamed :] if unnamed else []
         return [input_shape[0], *rest, *further]

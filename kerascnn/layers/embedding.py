@@ -1,4 +1,4 @@
-"""Vectors for numbers."""
+"""A learned vector for each integer."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Embedding(IntegerWeights):
         return self._with_adaptation(vectors, ops.take(self.lora_embeddings_a, inputs, axis=0))
 
     def _summed_axes(self) -> tuple[int, ...]:
-        return (1,)  # there are fewer elements in a vector than vectors: less is lost
+        return (1,)  # vectors are shorter than the table, so scales along them lose less
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return ops.not_equal(inputs, 0) if self.mask_zero else None

@@ -67,7 +67,7 @@ class GroupedQueryAttention(Layer):
 
     _supports_masking = True
 
-    _name_in_configs = "GroupQueryAttention"  # while names of objects come from the class
+    _name_in_configs = "GroupQueryAttention"  # other names come from the class
 
     def __init__(
         self,
@@ -178,10 +178,10 @@ class GroupedQueryAttention(Layer):
         values = ops.repeat(values, self.num_repeats, axis=2)
         scores = ops.einsum("aecd,abcd->aceb", queries, keys)
         if mask is not None and len(mask.shape) == 3:
-            mask = ops.expand_dims(mask, 1)  # the same for all heads
+            mask = ops.expand_dims(mask, 1)  # all heads have the same mask
         if mask is None or self.dropout > 0 or return_attention_scores:
             scores = self._softmax(scores, mask=mask)
-        else:  # a query that sees no key takes equal shares of all values, as in Keras
+        else:  # as in Keras, a query that sees no key takes equal shares of all values
             scores = ops.softmax(masked_logits(scores, mask), axis=-1)
         shares = self._dropout_layer(scores, training=training) if self.dropout > 0 else scores
         outputs = ops.einsum("acbe,aecd->abcd", shares, values)

@@ -124,7 +124,7 @@ def assert_input_compatibility(input_spec: Any, inputs: Any, layer_name: str) ->
 
 
 def _problem(spec: InputSpec, shape: tuple[int | None, ...], dtype: Any) -> str | None:
-    """What is wrong with an input, None where nothing is."""
+    """Describes what is wrong with an input, or returns None."""
     ndim = len(shape)
     received = f"Received an input of shape {shape}."
     if spec.ndim is not None and ndim != spec.ndim and not spec.allow_last_axis_squeeze:

@@ -19,7 +19,7 @@ class IntegerPart(NamedTuple):
     name: str
     attribute: str
     shape: tuple[int, ...]
-    summed: tuple[int, ...]  # axes that share a scale
+    summed: tuple[int, ...]  # the axes that share a scale
 
 
 class IntegerWeights(LowRankAdaptation):
@@ -30,7 +30,7 @@ class IntegerWeights(LowRankAdaptation):
     that the integers stand for; the integers themselves are not trained.
     """
 
-    _is_quantizable = False  # what a class says of itself, not of subclasses
+    _is_quantizable = False  # holds for the class itself, not for subclasses
 
     def _init_quantization(self, config: Any) -> None:
         if isinstance(config, dict):
@@ -44,7 +44,7 @@ class IntegerWeights(LowRankAdaptation):
         self.inputs_quantizer: Any = None
 
     def _build_weight(self, shape: tuple[int, ...], initializer: Any) -> None:
-        """Makes the kernel or the embeddings, as the policy says."""
+        """Makes the kernel or the embeddings in the form that the policy asks for."""
         if self.quantization_mode is not None:
             self.quantized_build(shape, self.quantization_mode, self.quantization_config)
             return
@@ -137,19 +137,19 @@ class IntegerWeights(LowRankAdaptation):
             self.dtype_policy = policy
 
     def _parts(self, shape: tuple[int, ...]) -> list[IntegerPart]:
-        """What becomes integers, for a kernel of this shape, in the order of Keras' files."""
+        """Returns what becomes integers in a kernel of this shape, ordered as in Keras' files."""
         return [IntegerPart(self._adapted, f"_{self._adapted}", shape, self._summed_axes())]
 
     def _summed_axes(self) -> tuple[int, ...]:
-        """Axes of the weight whose elements share a scale."""
+        """Returns the axes of the weight whose elements share a scale."""
         return (0,)
 
     def _kept_scale(self, part: IntegerPart, scale: Any) -> Any:
-        """A scale as it is kept, of one that has size 1 along the axes that share it."""
+        """Removes the axes of size 1 from a scale, as it is stored."""
         return ops.squeeze(scale, part.summed)
 
     def _scale_of_weight(self, scale: Any) -> Any:
-        """The kept scale of the kernel or the embeddings with the axes of these."""
+        """Returns the stored scale with the axes of the kernel or the embeddings."""
         return ops.expand_dims(scale, self._summed_axes())
 
     def _quantized(self, part: IntegerPart, config: QuantizationConfig) -> tuple[Any, Any]:
@@ -166,25 +166,25 @@ class IntegerWeights(LowRankAdaptation):
             )
         return integers, self._kept_scale(part, scale)
 
-    # This says how inputs are multiplied, in layers that do so.
+    # The following methods define how layers multiply their inputs.
 
     def _inputs_summed(self) -> Any:
-        """Axes of the inputs that products are summed over."""
+        """Returns the axes of the inputs over which products are summed."""
         raise NotImplementedError
 
     def _multiply(self, inputs: Any, kernel: Any) -> Any:
         raise NotImplementedError
 
     def _multiply_back(self, gradient: Any, kernel: Any) -> Any:
-        """The gradient by the inputs of `_multiply`."""
+        """Computes the gradient of `_multiply` by the inputs."""
         raise NotImplementedError
 
     def _scale_of_inputs(self, scale: Any) -> Any:
-        """A scale of the inputs with the axes of the outputs."""
+        """Returns a scale of the inputs with the axes of the outputs."""
         return scale
 
     def _integer_product(self, inputs: Any) -> Any:
-        """The product of the inputs and the kernel, formed in integers."""
+        """Computes the product of the inputs and the kernel in integers."""
 
         def product(x: Any, kernel: Any, scale: Any) -> Any:
             def gradient(upstream: Any) -> Any:
@@ -212,7 +212,7 @@ class IntegerWeights(LowRankAdaptation):
         adaptation = ops.multiply(ops.matmul(product, self._factors()[1]), self._scale())
         return ops.cast(ops.add(x, adaptation), self.compute_dtype)
 
-    # Files.
+    # Reading and writing files.
 
     def _weights_in_files(self) -> list[Variable]:
         own = super()._weights_in_files()
@@ -225,7 +225,7 @@ class IntegerWeights(LowRankAdaptation):
         super().save_own_variables(store)
         if not (self._is_quantized and self.lora_enabled):
             return
-        # The sum has scales of its own.
+        # The sum of weight and adaptation has its own scales.
         weight, scale = self._adapted_variable(), getattr(self, f"{self._adapted}_scale")
         divisor = np.asarray(self._scale_of_weight(scale.numpy()), "float32")
         merged = weight.numpy().astype("float32") / divisor + self._product()

@@ -29,7 +29,7 @@ from kerascnn.symbolic.operation import Node, Operation, any_symbolic
 from kerascnn.tracebacks import filtered
 from kerascnn.variable import autocast_scope, current_autocast
 
-# The beginning of the line that an error gets once, from the innermost layer that it passes.
+# An error gets a line with this beginning once, from the innermost layer that it passes.
 _CALLED_IN = "\nIn the call of layer "
 
 
@@ -61,14 +61,13 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
     (2, 3)
     """
 
-    # Whether `call` takes NumPy arrays, of text too, in place of tensors; see `HostLayer`.
+    # If true, `call` takes NumPy arrays, also of text, and no tensors; see `HostLayer`.
     runs_on_host: bool = False
-    # Whether the first call makes the layer's weights and parts.
+    # If true, the first call makes the layer's weights and parts.
     _grows_in_calls = False
-    # Whether text goes to `call` as it is: models hand it on to such layers.
+    # If true, `call` gets text unchanged; models pass it on to such layers.
     _takes_text = False
-    # What a trace depends on in this layer besides weights, settings and constants that never
-    # change.
+    # A trace depends on this, besides weights, settings and constants.
     _trace_key: Any = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -112,7 +111,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
         self._in_call = False
         self._building = False
         self._remat_scope = remat_scope.current_scope()
-        # How Keras 2 gave the shape of a model's input to its first layer.
+        # In Keras 2 the first layer got the shape of the model's input by these arguments.
         if input_dim is not None and input_shape is None:
             input_shape = (input_dim,)
         self._input_shape_argument = None if input_shape is None else tuple(input_shape)
@@ -200,11 +199,11 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
         """KerasTensors of the output's shape and dtype, for inputs as KerasTensors."""
         overridden = type(self).compute_output_shape is not Layer.compute_output_shape
         tensors = [a for a in args if any_symbolic((a,), {})]
-        # Masks say nothing of shapes.
+        # Shapes do not depend on masks.
         others = {k: v for k, v in kwargs.items() if k != "mask" and not k.endswith("_mask")}
         text = any(map(inference.is_symbolic_text, trees.leaves((args, others))))
         if text and any(layer.runs_on_host for layer in self._flatten_layers()):
-            return self.call(*args, **kwargs)  # the layers inside know what they give
+            return self.call(*args, **kwargs)  # the layers inside infer their own shapes
         if not overridden or any_symbolic((), others) or len(tensors) != 1:
             return inference.infer(self.call, args, kwargs, may_compute=True)
         shape = self.compute_output_shape(trees.map_structure(lambda x: x.shape, tensors[0]))
@@ -235,7 +234,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
                     self._maybe_build(args, kwargs)
                     kwargs = self._fill_in_masks(args, kwargs)
                     mask = kwargs.get("mask")
-                    # This comes before the call, which can take masks off its inputs.
+                    # This must come before the call, which can remove masks from its inputs.
                     mask = masks.mask_of(first) if mask is None else mask
                     with self._reading_weights():
                         if any_symbolic(args, kwargs):
@@ -266,7 +265,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
         return outputs
 
     def _home(self) -> contextlib.AbstractContextManager[Any]:
-        """The device of the weights, for what an outermost call makes on the way."""
+        """Returns the device of the weights, where an outermost call creates its other tensors."""
         if _context.get() is not None or tracing.current() is not None:
             return contextlib.nullcontext()
         weight = self._first_weight()
@@ -275,7 +274,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
         return on_device(weight.device)
 
     def _reading_weights(self) -> contextlib.AbstractContextManager[Any]:
-        """A block in which weights are read in what this layer computes in."""
+        """A block in which weights are read in the compute dtype."""
         policy, around = self.dtype_policy, current_autocast()
         if around is None and policy.compute_dtype == policy.variable_dtype:
             return contextlib.nullcontext()
@@ -285,7 +284,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
     def _convert_inputs(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arrays as tensors, floating ones in the layer's dtype."""
+        """Converts arrays to tensors, and floating ones to the layer's dtype."""
         if len(args) == 1 and kwargs.keys() <= NO_TENSORS and self._is_ready(args[0]):
             return args, kwargs
 
@@ -315,7 +314,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
         return args, kwargs
 
     def _hands_on_text(self) -> bool:
-        """Whether `call` gets text as it is, for a layer inside."""
+        """Tells whether `call` gets text unchanged, for a layer inside."""
         return self._takes_text or any(layer.runs_on_host for layer in self._flatten_layers())
 
     def _check_inputs(self, inputs: Any) -> None:
@@ -334,7 +333,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
     def _resolve_training(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], context: CallContext | None
     ) -> tuple[dict[str, Any], bool | None]:
-        """`training` as given, else as in the call around this one, else `call`'s own default."""
+        """Returns `training` as given, else that of the call around this one, else the default."""
         parameters = call_parameters(type(self).call)
         takes = "training" in parameters
         training = kwargs.get("training")
@@ -370,12 +369,12 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
     def _symbolic_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]
     ) -> Any:
-        # An input that is passed through becomes a tensor of its own, which comes from this layer.
+        # A tensor that is only passed through becomes a new one that comes from this layer.
         outputs = trees.map_structure(
             lambda x: KerasTensor(x.shape, x.dtype) if x._keras_history is not None else x,
             self.compute_output_spec(*args, **kwargs),
         )
-        # Each call of the model decides what `training` is by default, so it is not recorded here.
+        # The model's calls decide the default of `training`, so None is not recorded here.
         noted = {k: v for k, v in given.items() if k != "training" or v is not None}
         if self._notes_masks(args, given):
             filled = [k for k in mask_parameters(type(self).call) if k not in given]
@@ -384,7 +383,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
         return outputs
 
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`call`, whose errors say which layer it was and what it was called on."""
+        """Runs `call`; errors say which layer it was and what it was called on."""
         try:
             return self._run_call(*args, **kwargs)
         except (ValueError, TypeError) as error:
@@ -402,7 +401,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
             self.add_loss(loss / max(x.shape[0], 1) if x.shape else loss)
 
     def _activated(self, outputs: Any) -> Any:
-        """The attribute `activation` of outputs; somebody may have taken it away, for their use."""
+        """Applies the attribute `activation`, unless somebody has removed it."""
         activation = self.activation  # type: ignore[attr-defined]
         return outputs if activation is None else activation(outputs)
 
@@ -456,16 +455,17 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
 
 
 def _wrap_build(build: Callable[..., None]) -> Callable[..., None]:
-    """A `build` whose weights are made at once, under the layer's name; marks it built."""
+    """Wraps `build`: weights are made at once under the layer's name; the layer is built then."""
 
     @functools.wraps(build)
     def wrapper(self: Layer, *args: Any, **kwargs: Any) -> None:
         self._check_initialized()
-        if self._building:  # super().build(...)
+        if self._building:  # this is the call of super().build(...)
             return build(self, *args, **kwargs)
         names = list(inspect.signature(build).parameters)[1:]
         self._building = True
-        self.built = True  # first, so that a `build` that has nothing to go by can take it back
+        # this comes first, so that a `build` without enough information can undo it
+        self.built = True
         try:
             with tracing.suspended(), autocast_scope(None), _build_scope(self):
                 self._path = naming.current_path()
@@ -477,7 +477,7 @@ def _wrap_build(build: Callable[..., None]) -> Callable[..., None]:
             self._building = False
         self._build_shapes = {**dict(zip(names, args, strict=False)), **kwargs}
         if not self._trainable:
-            self.trainable = False  # for the weights that have come since it was set
+            self.trainable = False  # applies the flag to weights that were made after it was set
         return None
 
     return wrapper

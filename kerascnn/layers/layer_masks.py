@@ -1,4 +1,4 @@
-"""What becomes of masks in the calls of layers."""
+"""How masks go through the calls of layers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from kerascnn.symbolic.keras_tensor import KerasTensor
 class LayerMasks:
     """Masks on their way through a layer: those that `call` asks for, and those of its outputs."""
 
-    # Whether masks pass. None: the class says by `compute_mask` what becomes of them.
+    # This tells whether masks pass. None means that the class decides it by `compute_mask`.
     _supports_masking: bool | None = None
-    # Whether the layers inside say what happens to a mask that is lost.
+    # If true, inner layers warn about a lost mask.
     _leaves_masks_to_layers = False
 
     name: str
@@ -63,7 +63,8 @@ class LayerMasks:
         if not wanted:
             return kwargs
         if len(args) == 1 and kwargs.keys() <= NO_TENSORS and dispatch.is_tensor(args[0]):
-            mask = args[0]._keras_mask if "mask" in wanted else None  # the usual call, quickly
+            # this is the usual call and has a fast path
+            mask = args[0]._keras_mask if "mask" in wanted else None
             return kwargs if mask is None else {**kwargs, "mask": mask}
         by_position = dict(zip(call_parameters(type(self).call), args, strict=False))
         given = {**by_position, **kwargs}
@@ -79,7 +80,7 @@ class LayerMasks:
         return filled
 
     def _hand_on_mask(self, inputs: Any, outputs: Any, previous_mask: Any) -> None:
-        """Masks the outputs that no mask was put on in the call."""
+        """Sets the masks of outputs that got none in the call."""
         by_default = type(self).compute_mask is LayerMasks.compute_mask
         if by_default and not masks.any_mask(previous_mask):
             return
@@ -93,7 +94,7 @@ class LayerMasks:
         computed = self.compute_mask(inputs, previous_mask)
         if computed is None:
             return
-        # As many as there are are set: a layer of two outputs can have a mask for the first one
+        # The lists may differ in length: a layer of two outputs can have a mask for the first one
         # only.
         for x, mask in zip(flat, trees.flatten(computed), strict=False):
             if mask is not None and masks.mask_of(x) is None:

@@ -11,7 +11,7 @@ from kerascnn.layers.layer import Layer
 
 
 def checked_axis(axis: Any) -> int | list[int]:
-    """An axis, or several as a list; else a TypeError."""
+    """Returns an axis, or a list of several; raises a TypeError for anything else."""
     if isinstance(axis, (list, tuple)):
         return list(axis)
     if isinstance(axis, int) and not isinstance(axis, bool):
@@ -20,7 +20,7 @@ def checked_axis(axis: Any) -> int | list[int]:
 
 
 def check_axes(layer: Layer, axis: int | Sequence[int], shape: Sequence[Any]) -> None:
-    """ValueError where an axis does not exist in a shape."""
+    """Raises a ValueError if an axis does not exist in a shape."""
     for entry in [axis] if isinstance(axis, int) else axis:
         if not -len(shape) <= entry < len(shape):
             raise ValueError(
@@ -126,7 +126,7 @@ class LayerNormalization(Layer):
 
     def call(self, inputs: Any) -> Any:
         kwargs = {"rms_scaling": True} if self.rms_scaling else {}
-        with warnings.catch_warnings():  # it was said when the layer was made
+        with warnings.catch_warnings():  # the layer has already warned when it was made
             warnings.simplefilter("ignore")
             outputs = ops.layer_normalization(
                 inputs, self.gamma, self.beta, self.axis, self.epsilon, **kwargs

@@ -1,4 +1,4 @@
-"""Fine-tuning a large weight by the product of two small ones."""
+"""Fine-tuning of a large weight by the product of two small ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kerascnn.variable import Variable
 
 @contextlib.contextmanager
 def beside(variable: Variable) -> Iterator[None]:
-    """A block in which weights are made under the path of a variable, and on its device."""
+    """A block in which weights get the path prefix and the device of a variable."""
     scopes = tuple(variable.path.split("/")[:-1])
     with naming.absolute_scope(scopes), on_device(variable.device):
         yield
@@ -32,7 +32,7 @@ class LowRankAdaptation(Layer):
     Source: Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, 2021, arXiv:2106.09685.
     """
 
-    _adapted = "kernel"  # the weight's name
+    _adapted = "kernel"  # the name of the weight
 
     def _init_adaptation(self, lora_rank: int | None, lora_alpha: float | None) -> None:
         self.lora_rank = positive_integer(lora_rank, "lora_rank") if lora_rank else None
@@ -49,12 +49,12 @@ class LowRankAdaptation(Layer):
         return variable
 
     def _factors(self) -> tuple[Variable, Variable]:
-        """The weights a and b."""
+        """Returns the weights a and b."""
         a, b = (getattr(self, f"lora_{self._adapted}_{part}") for part in "ab")
         return a, b
 
     def _adapted_value(self) -> Any:
-        """The weight, or what stands in its place."""
+        """Returns the weight, or the adapted one if there is an adaptation."""
         variable = self._adapted_variable()
         if not self.lora_enabled:
             return variable
@@ -62,7 +62,7 @@ class LowRankAdaptation(Layer):
         return ops.cast(ops.add(variable, product), self.compute_dtype)
 
     def _product(self) -> np.ndarray[Any, Any]:
-        """What is added to the weight, computed on the host: not of products in TF32."""
+        """Computes on the host what is added to the weight, without rounding products to TF32."""
         a, b = (factor.numpy() for factor in self._factors())
         product: np.ndarray[Any, Any] = np.float32(self._scale()) * (a @ b)
         return product
@@ -72,7 +72,7 @@ class LowRankAdaptation(Layer):
         return self.lora_alpha / self.lora_rank
 
     def _adapt_as_asked(self) -> None:
-        """What `lora_rank` of the constructor asks for, at the end of `build`."""
+        """At the end of `build`, does what the constructor's `lora_rank` asks for."""
         if self.lora_rank:
             self.enable_lora(self.lora_rank, self.lora_alpha)
 
@@ -132,7 +132,7 @@ class LowRankAdaptation(Layer):
                     name=f"lora_{name}_{part}",
                     shape=shape,
                     initializer=given[part],
-                    dtype="float32",  # small steps of training would get lost in 16 bits
+                    dtype="float32",  # 16 bits would lose small steps of training
                     regularizer=getattr(self, f"{name}_regularizer"),
                 )
                 for part, shape in shapes.items()

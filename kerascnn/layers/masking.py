@@ -1,4 +1,4 @@
-"""Steps of a sequence that do not count, by their value."""
+"""Masking of the steps of a sequence that have a given value."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ class Masking(Layer):
 
 @ops.custom_gradient
 def _without_gradients(inputs: Any, counts: Any) -> Any:
-    """Steps of zeros stay what they are, so that only the gradient takes a pass."""
+    """Copies the steps. Masked ones are zeros already, so only the gradient has to be masked."""
 
     def gradient(upstream: Any) -> tuple[Any, None]:
         return upstream * ops.cast(ops.expand_dims(counts, -1), upstream.dtype), None
 
-    # The mask belongs to a new tensor, which has the same memory where a step is compiled.
+    # The mask belongs to a new tensor, which shares the memory in a compiled step.
     return ops.reshape(inputs, inputs.shape), gradient

@@ -1,4 +1,4 @@
-"""Several tensors in one, element by element or along an axis."""
+"""Layers that merge several tensors, element by element or along an axis."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class Merge(Layer):
         return self._merge_function([self._of_rank(x, rank) for x in inputs])
 
     def _of_rank(self, x: Any, rank: int) -> Any:
-        """With axes of size 1 after that of the batch, where there are fewer."""
+        """Inserts axes of size 1 after the batch until there are `rank` axes."""
         missing = rank - len(x.shape)
         return ops.expand_dims(x, tuple(range(1, 1 + missing))) if missing else x
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Where any of the inputs counts; None where one of them has no mask."""
+        """A place counts if it counts in any of the inputs; None if one of them has no mask."""
         given = self._checked_masks(inputs, mask)
         if not given or any(own is None for own in given):
             return None
         return functools.reduce(ops.logical_or, given)
 
     def _checked_masks(self, inputs: Any, mask: Any) -> list[Any]:
-        """The masks of the inputs, an empty list for none."""
+        """Returns the masks of the inputs, or an empty list."""
         if mask is None:
             return []
         if not isinstance(mask, (list, tuple)) or not isinstance(inputs, (list, tuple)):
@@ -183,7 +183,7 @@ class Multiply(Merge):
 
     def _merge_function(self, inputs: Sequence[Any]) -> Any:
         given = [_whole_mask(x) for x in inputs]
-        # An element that does not count is a factor of 1.
+        # A masked element becomes a factor of 1.
         pairs = zip(inputs, given, strict=True)
         factors = [x if mask is None else ops.where(mask, x, 1) for x, mask in pairs]
         product = functools.reduce(ops.multiply, factors)
@@ -294,7 +294,8 @@ class Concatenate(Merge):
             if own is None:
                 own = ops.ones_like(x, dtype="bool")
             elif len(own.shape) < len(x.shape):
-                zeros = ops.zeros_like(x, dtype="bool")  # in Keras' way, which is in configurations
+                # Keras does it this way, and functional configurations contain it
+                zeros = ops.zeros_like(x, dtype="bool")
                 own = ops.logical_or(ops.expand_dims(own, -1), zeros)
             whole.append(own)
         return ops.any(ops.concatenate(whole, self.axis), axis=-1)
@@ -310,7 +311,7 @@ def _compatible(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
 
 
 def _whole_mask(x: Any) -> Any:
-    """The mask of a tensor, which is for all axes but the last, for the last one too."""
+    """Expands the mask of a tensor, which has all axes but the last, to the last one."""
     mask = masks.mask_of(x)
     if mask is None:
         return None
@@ -318,7 +319,7 @@ def _whole_mask(x: Any) -> Any:
 
 
 def _extreme(of_two: Callable[[Any, Any], Any], inputs: Sequence[Any]) -> Any:
-    """The largest or smallest of those inputs that count at each place."""
+    """Returns the largest or smallest of the inputs that count at each place."""
     result: Any = None
     result_mask: Any = None
     for x in inputs:

@@ -165,22 +165,22 @@ class MultiHeadAttention(Layer):
 
     @property
     def query_dense(self) -> EinsumDense:
-        """The projection of the query."""
+        """The layer that projects the query."""
         return self._query_dense
 
     @property
     def key_dense(self) -> EinsumDense:
-        """The projection of the key."""
+        """The layer that projects the key."""
         return self._key_dense
 
     @property
     def value_dense(self) -> EinsumDense:
-        """The projection of the value."""
+        """The layer that projects the value."""
         return self._value_dense
 
     @property
     def output_dense(self) -> EinsumDense:
-        """The projection of what the heads give."""
+        """The layer that projects the results of the heads."""
         return self._output_dense
 
     def build(  # type: ignore[override]
@@ -221,7 +221,7 @@ class MultiHeadAttention(Layer):
         )
 
     def _build_attention(self, rank: int) -> None:
-        """The two products, for projected tensors (n, ..., heads, features) of a rank."""
+        """Prepares the two products for projected tensors (n, ..., heads, features) of a rank."""
         if self._attention_axes is None:
             self._attention_axes = tuple(range(1, rank - 2))
         else:
@@ -291,8 +291,8 @@ class MultiHeadAttention(Layer):
         if attention_mask is None or self._dropout > 0 or return_attention_scores or rank != 4:
             scores = self._softmax(scores, mask=attention_mask)
         else:
-            # Keras does this where nothing asks for the scores: a query that sees no key takes
-            # equal shares of all values, and not 0.
+            # Keras does the same when nobody asks for the scores: a query that sees no key takes
+            # equal shares of all values.
             scores = ops.softmax(masked_logits(scores, attention_mask), axis=-1)
         shares = scores
         if self._dropout > 0:

@@ -15,7 +15,7 @@ _SELU_LOWEST = -1.6732632423543772 * 1.0507009873554805
 
 
 class _Noise(Layer):
-    """What layers of noise have in common: their strength and their source of random numbers."""
+    """The base of noise layers: their strength and their random generator."""
 
     _supports_masking = True
 
@@ -154,7 +154,7 @@ class AlphaDropout(_Noise):
         shape = [n if m is None else m for n, m in zip(inputs.shape, wanted, strict=True)]
         draws = random.uniform(shape, seed=self.seed_generator)
         kept = ops.cast(ops.greater_equal(draws, self.rate), inputs.dtype)
-        # The affine function that gives mixed elements mean 0 and variance 1 again.
+        # This affine function restores mean 0 and variance 1.
         spread = (1 - self.rate) * (1 + self.rate * _SELU_LOWEST**2)
         factor = spread**-0.5 if spread else 0.0
         offset = -factor * _SELU_LOWEST * self.rate

@@ -1,4 +1,4 @@
-"""What a layer knows of quantization: whether it is quantized, and what runs in place of `call`."""
+"""The part of layers that handles quantization: the state, and what runs in place of `call`."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class Quantization:
         return f"Layer '{self.name}' ({type(self).__name__}) cannot be quantized."
 
     def _run_call(self, *args: Any, **kwargs: Any) -> Any:
-        """`call`, or what a quantized layer computes in its place."""
+        """Runs `call`, or what a quantized layer computes in its place."""
         run = self.call if self.quantization_mode is None else self.quantized_call
         return run(*args, **kwargs)
 
     def _take_policy(self, policy: dtype_policies.DTypePolicy) -> None:
-        """Puts a policy in place of the layer's own, or of the one that a map has for it."""
+        """Replaces the layer's policy, or the one that a policy map has for it."""
         own = self._dtype_policy
         if isinstance(own, dtype_policies.DTypePolicyMap) and self.path:
             if self.path in own:

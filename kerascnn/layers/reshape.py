@@ -49,7 +49,7 @@ class Reshape(Layer):
         return (input_shape[0], *self._resolved(input_shape[1:]))
 
     def _resolved(self, sizes: Sequence[int | None]) -> tuple[int | None, ...]:
-        """The target with -1 worked out, None where an input size is not known."""
+        """Returns the target without -1, or with None where an input size is unknown."""
         if None in sizes:
             return tuple(None if n == -1 else n for n in self.target_shape)
         total = math.prod(n for n in sizes if n is not None)

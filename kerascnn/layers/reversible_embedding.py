@@ -1,4 +1,4 @@
-"""Vectors for numbers, and numbers for vectors."""
+"""Vectors for integers, and scores of integers for vectors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class ReversibleEmbedding(Embedding):
         logit_soft_cap: float | None = None,
         **kwargs: Any,
     ) -> None:
-        self.tie_weights = tie_weights  # first, since `weights` among the arguments builds at once
+        # this comes first, since `weights` among the arguments builds the layer at once
+        self.tie_weights = tie_weights
         super().__init__(
             input_dim,
             output_dim,
@@ -105,8 +106,8 @@ class ReversibleEmbedding(Embedding):
         if self.inputs_quantizer is None:
             inputs, kernel = (ops.cast(x, self.compute_dtype) for x in (inputs, kernel))
         else:
-            # The weight that was given is rounded to integers: rounding it to 16 bits first would
-            # move some of it by a whole step.
+            # The stored weight is rounded to integers. Rounding to 16 bits before would move some
+            # values by a whole step.
             inputs, inputs_scale = self.inputs_quantizer(inputs)
             scale = ops.multiply(inputs_scale, scale)
         rows = ops.reshape(inputs, (-1, self.output_dim))
@@ -129,7 +130,7 @@ class ReversibleEmbedding(Embedding):
         return ops.multiply(capped, self.logit_soft_cap)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        return None  # it depends on the direction: `call` sets it
+        return None  # `call` sets the mask, since it depends on the direction
 
     def compute_output_shape(self, input_shape: Any, reverse: bool = False) -> Any:
         if reverse:
@@ -137,7 +138,7 @@ class ReversibleEmbedding(Embedding):
         return super().compute_output_shape(input_shape)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        return inference.infer(self.call, args, kwargs)  # either way
+        return inference.infer(self.call, args, kwargs)  # this handles both directions
 
     def get_config(self) -> dict[str, Any]:
         return {

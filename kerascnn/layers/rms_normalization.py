@@ -9,7 +9,7 @@ from kerascnn import ops
 from kerascnn.layers.layer import Layer
 from kerascnn.layers.layer_normalization import check_axes, checked_axis
 
-# A length counts as no less than this.
+# A shorter length counts as this.
 _SHORTEST = 1e-12
 
 

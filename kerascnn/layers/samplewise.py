@@ -1,11 +1,12 @@
-"""Which layers compute each sample of a batch by itself, whatever else is in it."""
+"""Which layers compute each sample of a batch independently of the others."""
 
 from __future__ import annotations
 
 import itertools
 from typing import Any
 
-# Their `call` neither draws random numbers nor assigns state nor looks along the batch.
+# The `call` of these layers draws no random numbers, assigns no state and does not look along the
+# batch.
 _DIMENSIONS = ("1D", "2D", "3D")
 _FAMILIES = (
     "AveragePooling",
@@ -49,7 +50,7 @@ def is_samplewise(layer: Any) -> bool:
 
     kind = type(layer)
     if kind is models.Sequential:
-        # Penalties on activities are means over the batch that a layer is called on.
+        # Activity penalties are means over the batch on which a layer is called.
         return all(
             is_samplewise(each) and each.activity_regularizer is None for each in layer.layers
         )

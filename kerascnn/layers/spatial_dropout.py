@@ -10,7 +10,7 @@ from kerascnn.layers.input_spec import InputSpec
 
 
 class _SpatialDropout(Dropout):
-    """What dropping the channels of 1, 2 and 3 axes has in common."""
+    """The base of spatial dropout for 1, 2 and 3 axes."""
 
     _axes = 1
     data_format = "channels_last"
@@ -37,7 +37,7 @@ class _SpatialDropout(Dropout):
 
 
 class _FormattedSpatialDropout(_SpatialDropout):
-    """With a data format."""
+    """Adds a data format."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Weights kept at a largest singular value of 1."""
+"""Normalization of weights by their largest singular value."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SpectralNormalization(Wrapper):
         return ops.cast(self.layer(inputs), inputs.dtype)
 
     def _normalize(self) -> None:
-        """Divides the kernel, unless it is all 0."""
+        """Divides the kernel by its largest singular value, unless it is all 0."""
         kernel, before = self.kernel.value, self.vector_u.value
         weights = ops.reshape(kernel, (-1, kernel.shape[-1]))
         u = before

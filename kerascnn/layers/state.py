@@ -1,4 +1,4 @@
-"""What a layer owns: variables, layers, penalties. Found by looking through its attributes."""
+"""What a layer owns: variables, layers and penalties, found among its attributes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def unique(objects: Iterable[T]) -> list[T]:
-    """The objects in their order, each once."""
+    """Returns the objects in their order, each once."""
     return list({id(x): x for x in objects}.values())
 
 
@@ -29,20 +29,20 @@ def _made_frozen(variable: Variable) -> bool:
 
 
 class Parts(NamedTuple):
-    """What a layer and those below it consist of, as `_flatten_layers` and the rest find it."""
+    """The parts of a layer and of those below it, as `_flatten_layers` and others find them."""
 
     layers: list[Any]
     weights: list[Variable]
     variables: list[Variable]
-    metrics: list[tuple[Any, list[Any]]]  # a layer and its own ones
+    metrics: list[tuple[Any, list[Any]]]  # pairs of a layer and its own metrics
 
 
 class LayerState:
-    """The part of `Layer` that knows its variables; see there."""
+    """The part of `Layer` that knows its variables."""
 
     name: str
     variable_dtype: str
-    # Attributes that only refer to layers and variables that something else owns.
+    # These attributes only refer to layers and variables that other objects own.
     _not_owned: tuple[str, ...] = (
         "_inbound_nodes",
         "_outbound_nodes",
@@ -58,11 +58,11 @@ class LayerState:
         self._trainable = bool(trainable)
 
     def _owned(self, kind: Any) -> list[Any]:
-        """The objects of a kind among the attributes, in the order in which these were set."""
+        """Returns the attributes of one kind, in the order in which they were set."""
         return attributes_of(self, kind, self._not_owned)
 
     def _sublayers(self, owned: list[Any] | None = None) -> list[Any]:
-        """The layers right below this one; `owned` are those in attributes, if somebody knows."""
+        """Returns the layers right below this one; `owned` saves searching the attributes."""
         from kerascnn.layers.layer import Layer
 
         owned = self._owned(Layer) if owned is None else owned
@@ -89,7 +89,7 @@ class LayerState:
         return layers if include_self else layers[1:]
 
     def _find_parts(self) -> Parts:
-        """Layers, weights, variables and metrics with one look at each layer's attributes."""
+        """Collects layers, weights, variables and metrics in one pass over all attributes."""
         from kerascnn.layers.layer import Layer
         from kerascnn.metrics.metric import Metric
 
@@ -120,11 +120,11 @@ class LayerState:
 
     @classmethod
     def _has_usual_variables(cls) -> bool:
-        """Whether no class of somebody's own says otherwise what the variables are."""
+        """Tells whether no user's class overrides what the variables are."""
         return cls.weights is LayerState.weights and cls.variables is LayerState.variables
 
     def _own_variables(self) -> list[Variable]:
-        """Own weights, those made as trainable first, however they are frozen now."""
+        """Returns own weights; those made as trainable come first, even if frozen now."""
         found = self._owned(Variable)
         return sorted(found, key=lambda v: not v.made_trainable)
 
@@ -170,7 +170,7 @@ class LayerState:
         self._check_may_grow()
         if overwrite_with_gradient:
             raise ValueError("overwrite_with_gradient=True is not available.")
-        if isinstance(shape, str):  # as Keras 2 took it
+        if isinstance(shape, str):  # Keras 2 took a name here
             raise ValueError(
                 f"`name` goes by keyword: add_weight(shape=..., name={shape!r}). "
                 f"Received: add_weight({shape!r}, ...)"
@@ -205,7 +205,7 @@ class LayerState:
         return self.add_weight(*args, **kwargs)
 
     def _check_may_grow(self) -> None:
-        """Whether a weight made now would be made once."""
+        """Checks that a weight that is made now is made only once."""
 
     def _variable_scope(self) -> contextlib.AbstractContextManager[None]:
         """A block whose variables have the layer's name in their paths."""
@@ -239,7 +239,7 @@ class LayerState:
         return unique(v for part in parts for v in part)
 
     def _first_weight(self) -> Variable | None:
-        """The first of `weights`, without looking for all of them."""
+        """Returns the first of `weights` without collecting all of them."""
         own = self._own_variables()
         if own:
             return own[0]
@@ -340,11 +340,11 @@ class LayerState:
         self._after_loading()
 
     def _weights_in_files(self) -> list[Variable]:
-        """Own weights that Keras' files keep, in their order."""
+        """Returns the layer's own weights that Keras' files contain, in their order."""
         return self._own_variables()
 
     def _after_loading(self) -> None:
-        """What is to do once `_weights_in_files` have their values from a file."""
+        """Runs after `_weights_in_files` got their values from a file."""
 
     def count_params(self) -> int:
         """The number of elements of all weights.
@@ -361,7 +361,7 @@ class LayerState:
 
     def add_loss(self, loss: Any) -> None:
         """Adds a scalar (or a list of them) to the loss; inside `call`, for that call only."""
-        if inference.only_learns_shapes():  # there is no loss without values
+        if inference.only_learns_shapes():  # without values there is no loss
             return
         for x in loss if isinstance(loss, (list, tuple)) else [loss]:
             self._losses.append(x)
@@ -374,7 +374,8 @@ class LayerState:
         scalars = [loss for layer in layers for loss in layer._losses]
         for variable in self.trainable_weights:
             if variable.regularizer is not None:
-                with on_device(variable.device):  # what a penalty makes goes where its weight is
+                # new tensors of a penalty are on the device of its weight
+                with on_device(variable.device):
                     scalars.append(variable.regularizer(variable))
         return scalars
 

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def is_text(x: Any) -> bool:
-    """Whether this is text, or an array of it."""
+    """Tells whether this is text or an array of text."""
     if isinstance(x, (str, bytes)):
         return True
     kind = getattr(getattr(x, "dtype", None), "kind", "")

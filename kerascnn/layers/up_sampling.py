@@ -1,4 +1,4 @@
-"""Signals, images and volumes made larger by whole factors."""
+"""Layers that enlarge signals, images and volumes by integer factors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kerascnn.layers.layer import Layer
 
 
 def _repeat(x: Any, factors: Sequence[int], first: int) -> Any:
-    """Each element as often as the factors say, along the axes from `first` on."""
+    """Repeats each element along the axes from `first` on, as often as the factors say."""
     apart: list[int] = []
     repeated: list[int] = []
     result: list[int] = []

@@ -1,4 +1,4 @@
-"""Layers around a layer."""
+"""The base of layers around another layer."""
 
 from __future__ import annotations
 

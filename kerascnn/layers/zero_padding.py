@@ -12,7 +12,7 @@ from kerascnn.layers.layer import Layer
 
 
 class _ZeroPadding(Layer):
-    """What padding of 1, 2 and 3 axes has in common."""
+    """The base of padding layers for 1, 2 and 3 axes."""
 
     def __init__(self, padding: Any, data_format: str | None, axes: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -25,7 +25,7 @@ class _ZeroPadding(Layer):
         self.input_spec = InputSpec(ndim=axes + 2)
 
     def _borders(self) -> list[tuple[int, int]]:
-        """(before, after) for each axis of the input."""
+        """Returns (before, after) for each axis of the input."""
         pairs = [self.padding] if isinstance(self.padding[0], int) else list(self.padding)
         at = first_spatial_axis(self.data_format)
         rank = len(pairs) + 2

@@ -1,4 +1,4 @@
-"""What Keras 3 keeps of the ways of older versions."""
+"""The parts of older versions that Keras 3 keeps."""
 
 from kerascnn.legacy import saving
 

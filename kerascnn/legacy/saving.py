@@ -13,7 +13,7 @@ from kerascnn import registration, serialization
 
 __all__ = ["deserialize_keras_object", "serialize_keras_object"]
 
-# Marks, in the configuration of an object, that of one which it holds.
+# This key marks an object inside the configuration of another.
 _HELD = "__passive_serialization__"
 
 
@@ -50,7 +50,7 @@ def serialize_keras_object(instance: Any) -> Any:
 
 
 def _serialize_held(item: Any) -> Any:
-    """A value of a configuration: objects and functions are serialized, the rest stays."""
+    """Serializes a value in a configuration: objects and functions; other values stay."""
     if item is None or not (hasattr(item, "get_config") or hasattr(item, "__name__")):
         return item
     entry = serialize_keras_object(item)
@@ -89,7 +89,7 @@ def deserialize_keras_object(
     inherited = registration.in_safe_mode()
     with registration.SafeModeScope(True if inherited is None else inherited):
         if isinstance(identifier, str):
-            # What the caller passes goes first here, and last for classes of a configuration.
+            # The caller's objects come first here, and last for classes in a configuration.
             found = (custom_objects or {}).get(identifier)
             if found is None:
                 found = _known(identifier, module_objects, None, printable_module_name)
@@ -127,7 +127,7 @@ def _make(
 ) -> Any:
     name, config = entry["class_name"], entry["config"]
     cls = _known(name, module_objects, custom_objects, kind)
-    if isinstance(config, list):  # a Sequential of the first versions: its layers alone
+    if isinstance(config, list):  # early versions wrote a Sequential as the list of its layers
         config = {"layers": config}
     if isinstance(config, dict):
         config = {
@@ -143,7 +143,7 @@ def _held(
     module_objects: Mapping[str, Any] | None,
     custom_objects: Mapping[str, Any] | None,
 ) -> Any:
-    """A value of a configuration: marked objects are made, names of functions looked up."""
+    """Restores a value in a configuration: makes marked objects, looks up names of functions."""
     if isinstance(item, dict) and _HELD in item:
         return deserialize_keras_object(item, module_objects, custom_objects, "config_item")
     if isinstance(item, str):

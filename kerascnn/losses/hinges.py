@@ -7,7 +7,7 @@ from kerascnn.losses.losses import NamedLoss
 
 
 def _signs(y_true: Any) -> Any:
-    """Targets of 0 and 1 as -1 and 1; others stay, all of them, as they are."""
+    """Maps targets of 0 and 1 to -1 and 1. If there are other values, all stay unchanged."""
     is_binary = ops.all(ops.logical_or(ops.equal(y_true, 0), ops.equal(y_true, 1)))
     return ops.where(is_binary, 2.0 * y_true - 1.0, y_true)
 

@@ -148,7 +148,7 @@ def binary_crossentropy(
 
 
 def smoothed_binary_targets(y_true: Any, y_pred: Any, label_smoothing: float) -> Any:
-    """Targets of 0 or 1 in the predictions' dtype, moved towards 0.5."""
+    """Converts targets of 0 or 1 to the predictions' dtype and moves them towards 0.5."""
     y_true = ops.cast(y_true, str(y_pred.dtype))
     if not label_smoothing:
         return y_true
@@ -158,7 +158,7 @@ def smoothed_binary_targets(y_true: Any, y_pred: Any, label_smoothing: float) ->
 def categorical_targets(
     name: str, y_true: Any, y_pred: Any, label_smoothing: float, axis: Any
 ) -> tuple[Any, Any]:
-    """Checked one-hot targets, smoothed, and predictions, for the loss called `name`."""
+    """Returns checked and smoothed one-hot targets, and predictions, for the loss called `name`."""
     _check_axis(axis)
     y_pred = ops.convert_to_tensor(y_pred)
     y_true = ops.cast(y_true, str(y_pred.dtype))
@@ -211,7 +211,7 @@ class LossFunctionWrapper(Loss):
     def call(self, y_true: Any, y_pred: Any) -> Any:
         if hasattr(y_true, "shape") and hasattr(y_pred, "shape"):
             y_true, y_pred = squeeze_or_expand_to_same_rank(y_true, y_pred)
-        elif isinstance(y_pred, (list, tuple, dict)):  # of several outputs
+        elif isinstance(y_pred, (list, tuple, dict)):  # the predictions are several outputs
             pairs = [
                 squeeze_or_expand_to_same_rank(*pair)
                 for pair in zip(trees.flatten(y_true), trees.flatten(y_pred), strict=True)
@@ -243,10 +243,10 @@ class LossFunctionWrapper(Loss):
 
 
 class NamedLoss(LossFunctionWrapper):
-    """A wrapper whose config holds the arguments of its own constructor."""
+    """A wrapper whose configuration holds the arguments of its own constructor."""
 
-    # Arguments that Keras leaves out of the config, which would lose them, and their defaults: they
-    # are in it where they are not the default.
+    # These are arguments, and their defaults, that Keras loses since it leaves them out of the
+    # configuration. Here they are in it if they are not the default.
     _left_out: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, fn: Callable, **kwargs: Any):

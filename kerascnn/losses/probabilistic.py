@@ -1,4 +1,4 @@
-"""Losses of probabilities beside the plain cross-entropies: divergence, Poisson, focal."""
+"""Losses of probabilities besides the plain cross-entropies: divergence, Poisson, focal."""
 
 from typing import Any
 

@@ -9,7 +9,7 @@ from kerascnn.losses.losses import NamedLoss
 
 
 def same_type_and_rank(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
-    """Targets and predictions in the predictions' dtype, a last axis of extent 1 made equal."""
+    """Converts targets to the predictions' dtype, and adds or removes a last axis of size 1."""
     y_pred = ops.convert_to_tensor(y_pred)
     y_true = ops.cast(y_true, str(y_pred.dtype))
     return squeeze_or_expand_to_same_rank(y_true, y_pred)
@@ -120,7 +120,7 @@ def log_cosh(y_true: Any, y_pred: Any) -> Any:
 
 
 def unit_vectors(x: Any, axis: Any) -> Any:
-    """`x` divided by its Euclidean length along `axis`; zeros stay zeros."""
+    """Divides `x` by its Euclidean length along `axis`; zeros stay zeros."""
     squares = ops.sum(ops.square(x), axis=axis, keepdims=True)
     return x * ops.rsqrt(ops.maximum(squares, config.epsilon() ** 2))
 

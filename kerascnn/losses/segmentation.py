@@ -1,4 +1,4 @@
-"""Losses of masks: how much the predicted and the true region have in common."""
+"""Losses of masks, which measure the overlap of the predicted and the true region."""
 
 from typing import Any
 

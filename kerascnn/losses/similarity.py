@@ -6,13 +6,13 @@ from kerascnn import ops
 from kerascnn.losses.losses import NamedLoss, as_labels, takes_labels
 from kerascnn.masks import set_mask
 
-# What stands for the exponent of nothing. Minus infinity would give NaN gradients; two of these add
-# up without overflow.
+# This stands for the exponent of an empty sum. Minus infinity would give NaN gradients, and the sum
+# of two of these does not overflow.
 _NOTHING = {"float16": -1.6e4, "float64": -4e307}
 
 
 def _log_sum_exp_of(values: Any, mask: Any) -> Any:
-    """log(sum(exp(v))) over the last axis of what the mask keeps."""
+    """Computes log(sum(exp(v))) over the last axis, of the elements that the mask keeps."""
     nothing = _NOTHING.get(str(values.dtype), -8e37)
     return ops.logsumexp(ops.where(mask, values, nothing), axis=-1)
 
@@ -60,7 +60,7 @@ def circle(
     if remove_diagonal:
         itself = ops.eye(ops.size(y_true), ops.size(labels), dtype="bool")
         positive = ops.logical_and(positive, ops.logical_not(itself))
-    # With the mask, weights of pairs of the other kind are 0, as are those below 0.
+    # The mask makes the weights of pairs of the other kind 0; weights below 0 become 0 too.
     zeros = ops.zeros_like(distances)
     positive_weights = ops.where(positive, ops.maximum(margin + distances, 0.0), zeros)
     negative_weights = ops.where(negative, ops.maximum(1.0 + margin - distances, 0.0), zeros)

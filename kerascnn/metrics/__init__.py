@@ -158,7 +158,7 @@ for _cls, _aliases in {
     MeanSquaredLogarithmicError: ("msle", "MSLE"),
 }.items():
     _BY_NAME |= dict.fromkeys(_aliases, _cls)
-# A configuration names functions by their names, which as names of metrics are classes.
+# A configuration contains names of functions, some of which as metrics' names stand for classes.
 _FUNCTIONS_BY_NAME: dict[str, Any] = {fn.__name__: fn for fn in _FUNCTIONS}
 
 

@@ -153,7 +153,7 @@ class AUC(Metric):
         return self._over_labels((x[:-1] - x[1:]) * heights)
 
     def _over_labels(self, areas: Any) -> Any:
-        """The areas between thresholds, added up; the mean over labels."""
+        """Adds up the areas between thresholds, and takes the mean over labels."""
         if not self.multi_label:
             return ops.sum(areas)
         by_label = ops.sum(areas, axis=0)
@@ -179,7 +179,7 @@ class AUC(Metric):
 
 
 def _interpolated_precision_recall(tp: Any, fp: Any, fn: Any) -> Any:
-    """Areas between thresholds where true positives grow in proportion to what is positive."""
+    """Returns areas between thresholds; true positives grow in proportion to positives."""
     positive = tp + fp
     more_right = tp[:-1] - tp[1:]
     slope = divide_no_nan(more_right, ops.maximum(positive[:-1] - positive[1:], 0.0))
@@ -193,7 +193,7 @@ def _interpolated_precision_recall(tp: Any, fp: Any, fn: Any) -> Any:
 
 
 def _gains(tp: Any, fp: Any, tn: Any, fn: Any) -> tuple[Any, Any]:
-    """Recall gain and precision gain."""
+    """Returns recall gain and precision gain."""
     odds = divide_no_nan(tp + fn, tn + fp)
     nothing = ops.equal(tp, 0.0)
     recall = ops.where(nothing, 0.0, 1.0 - odds * divide_no_nan(fn, tp))

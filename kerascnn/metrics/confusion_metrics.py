@@ -1,4 +1,4 @@
-"""Counts of right and wrong decisions at thresholds, and what is made of them."""
+"""Counts of right and wrong decisions at thresholds, and rates computed from them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ Thresholds = float | Sequence[float] | None
 
 
 class _ThresholdMetric(Metric):
-    """Counts at one or several thresholds."""
+    """Counts decisions at one or several thresholds."""
 
     def __init__(self, thresholds: Any, name: str | None, dtype: Any, default: float = 0.5) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -59,7 +59,7 @@ class _ConditionCount(_ThresholdMetric):
         )
 
     def result(self) -> Any:
-        # Never the variable's own memory, which the next batch changes.
+        # The result must not share the variable's memory, which the next batch changes.
         return self._per_threshold(ops.add(self.accumulator.value, 0.0))
 
     def get_config(self) -> dict:
@@ -123,7 +123,7 @@ class FalseNegatives(_ConditionCount):
 
 
 class _Share(_ThresholdMetric):
-    """True positives as a share of themselves and `_others`."""
+    """Computes true positives as a share of themselves and `_others`."""
 
     _direction = "up"
     _others = ""
@@ -210,7 +210,7 @@ ALL_COUNTS = (TRUE_POSITIVES, FALSE_POSITIVES, TRUE_NEGATIVES, FALSE_NEGATIVES)
 
 
 class _BestUnderConstraint(Metric):
-    """The best of one rate over all thresholds at which another is at least a given value."""
+    """Finds the best value of a rate over all thresholds at which another one is large enough."""
 
     _direction = "up"
     _argument = ""

@@ -54,7 +54,7 @@ def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
     mean = ops.mean(y_pred, axis=axis, keepdims=True)
     spread = ops.var(y_true, axis=axis, keepdims=True) + ops.var(y_pred, axis=axis, keepdims=True)
     total = spread + ops.square(true_mean - mean) + config.epsilon()
-    # Either mean may be taken from the targets: what is multiplied with adds up to 0.
+    # The targets' mean would do as well: the other factor sums to 0.
     return ops.mean(2.0 * (y_true - mean) * (y_pred - mean) / total, axis=axis)
 
 

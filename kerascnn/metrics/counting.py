@@ -12,7 +12,7 @@ from kerascnn.losses.loss import squeeze_or_expand_to_same_rank
 from kerascnn.ops import dispatch
 from kerascnn.variable import Variable
 
-# Stands for a score that is below every threshold.
+# This stands for a score below every threshold.
 NEG_INF = -1e10
 
 TRUE_POSITIVES = "true_positives"
@@ -37,7 +37,7 @@ def sums_by_index(values: Any, indices: Any, count: int) -> Any:
 
 
 def sums_of_the_rest(values: Any) -> Any:
-    """For each position along the first axis, the sum of the values from there to the end."""
+    """Returns for each position of the first axis the sum of the values from there on."""
     count, step = values.shape[0], 1
     while step < count:
         none = ops.zeros_like(values[:step])
@@ -80,7 +80,7 @@ def parse_thresholds(thresholds: Any, default: float = 0.5) -> list[float]:
 
 
 def are_even(thresholds: Any) -> bool:
-    """Whether there are at least 3, in equal steps from 0 to 1."""
+    """Tells whether there are at least 3 thresholds, in equal steps from 0 to 1."""
     count = len(thresholds)
     if count < 3:
         return False
@@ -173,7 +173,7 @@ def _of_class(x: Any, class_id: int) -> Any:
 
 
 def _above(both: Any, scores: Any, thresholds: Any) -> Any:
-    """Sums over the first axis of what is above each threshold, by comparing all with all."""
+    """Sums over the first axis what is above each threshold, by comparing all with all."""
     limits = np.asarray(thresholds, "float64").reshape(-1, *[1] * len(scores.shape))
     is_above = ops.greater(ops.expand_dims(scores, 0), ops.cast(limits, str(scores.dtype)))
     kept = ops.where(ops.expand_dims(is_above, -1), ops.expand_dims(both, 0), 0.0)

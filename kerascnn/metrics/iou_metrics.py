@@ -89,7 +89,7 @@ class IoU(Metric):
         return ops.logical_and(labels >= 0, labels < self.num_classes)
 
     def _weights(self, sample_weight: Any, shape: tuple[int, ...]) -> Any:
-        """One weight for each element in float64, whose sums of whole numbers are exact."""
+        """Returns a weight for each element in float64, in which sums of integers are exact."""
         if sample_weight is None:
             return ops.ones(shape, "float64")
         is_integer = dtypes.is_integer(self.dtype)

@@ -36,7 +36,8 @@ class Metric(StatelessMetric):
     5.0
     """
 
-    # "up" or "down" where one direction is better; callbacks that monitor the metric ask.
+    # This is "up" or "down" if larger or smaller is better; callbacks that monitor the metric use
+    # it.
     _direction: str | None = None
 
     def __init__(self, dtype: Any = None, name: str | None = None):
@@ -66,21 +67,21 @@ class Metric(StatelessMetric):
         return [*self._own_variables(), *(v for metric in self._parts() for v in metric.variables)]
 
     def _settle(self) -> None:
-        """Brings what is counted on the host into the variables."""
+        """Moves the counts of the host into the variables."""
 
     def _unsettled(self) -> list[Variable]:
-        """The same variables, whatever is counted on the host: training asks for nothing else."""
+        """Returns the variables without the host's counts, which training does not need."""
         if type(self).variables is not Metric.variables:
             return self.variables
         parts = (v for metric in self._parts() for v in metric._unsettled())
         return [*self._own_variables(), *parts]
 
     def _own_variables(self) -> list[Variable]:
-        """The variables in attributes, and in lists and dictionaries there."""
+        """Returns the variables in attributes, also those in lists and dictionaries."""
         return attributes_of(self, Variable)
 
     def _parts(self) -> list["Metric"]:
-        """The metrics in attributes, and in lists and dictionaries there."""
+        """Returns the metrics in attributes, also those in lists and dictionaries."""
         return attributes_of(self, Metric)
 
     def add_variable(
@@ -150,7 +151,7 @@ class Metric(StatelessMetric):
                 variable.assign(ops.zeros(variable.shape, variable.dtype))
             return
         for variable in self._own_variables():
-            variable.core.value.fill_zero()  # in place: epochs allocate nothing
+            variable.core.value.fill_zero()  # in place, so that epochs allocate nothing
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._check_super_called()

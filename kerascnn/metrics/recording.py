@@ -24,22 +24,22 @@ class StepRecording:
     def __init__(self, results_on_device: bool = False):
         self.results_on_device = results_on_device
         self.notes_finite_loss = False
-        self.trace: Any = None  # that of the step
-        self.host_rates: dict[Any, Any] = {}  # `HostRates` by optimizer
+        self.trace: Any = None  # the trace of the step
+        self.host_rates: dict[Any, Any] = {}  # the `HostRates` of each optimizer
         self._effects: list[Callable[[int], None]] = []
 
     def each_step(self, effect: Callable[[int], None]) -> None:
-        """`effect(k)` will be called after every `k` steps."""
+        """Makes `effect(k)` run after every `k` steps."""
         self._effects.append(effect)
 
     def prepare(self, steps: int) -> int:
-        """Gets ready for up to `steps` steps; how many can run before it is called again."""
+        """Prepares for up to `steps` steps; returns how many can run before it is called again."""
         for rates in self.host_rates.values():
             steps = min(steps, rates.fill(steps))
         return steps
 
     def prepare_alike(self) -> None:
-        """Gets ready for any number of steps that are all as the next one, to measure them."""
+        """Prepares for any number of steps like the next one, to measure their time."""
         for rates in self.host_rates.values():
             rates.fill_with_next()
 

@@ -1,4 +1,4 @@
-"""Sums and means of the values seen since the last reset."""
+"""Sums and means of the values since the last reset."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -14,11 +14,11 @@ from kerascnn.variable import current_scope, in_place
 def _one_value_per_sample(
     values: Any, sample_weight: Any, reduce: Callable, dtype: str
 ) -> tuple[Any, Any]:
-    """Weighted values reduced to one per sample, and the weights in the same form (or `None`)."""
+    """Reduces weighted values to one per sample; also returns weights of that form, or None."""
     mask = own_mask(values)
     values = ops.cast(values, dtype)
     if sample_weight is not None:
-        # As in Keras, values that a mask leaves out count as they are where there are no weights.
+        # As in Keras, without weights, masked values count unchanged.
         sample_weight = apply_mask(sample_weight, mask, dtype, "sum")
         sample_weight = ops.convert_to_tensor(sample_weight, dtype=dtype)
         values, sample_weight = squeeze_or_expand_to_same_rank(values, sample_weight)
@@ -76,7 +76,7 @@ class Mean(Metric):
         self.total = self.add_variable((), "zeros", dtype=self.dtype, name="total")
         self._count = self.add_variable((), "zeros", dtype=self.dtype, name="count")
         self._count_on_host = 0.0
-        self._count_is_read = False  # by a program that somebody else compiled
+        self._count_is_read = False  # true if a program that somebody else compiled reads it
 
     @property
     def count(self) -> Any:
@@ -87,7 +87,7 @@ class Mean(Metric):
 
     def _settle(self) -> None:
         if tracing.current() is not None:
-            # Whoever runs what is recorded reads the variable, and asks nobody.
+            # What is recorded reads the variable without asking the host for its count.
             self._count_is_read = True
         self._bring_count_to_device()
 
@@ -131,7 +131,7 @@ class Mean(Metric):
     def reset_state(self) -> None:
         if current_scope() is None:
             self._count_on_host = 0.0
-            # What is recorded resets the variable, and nothing on the host.
+            # What is recorded resets only the variable, and nothing on the host.
             self._count_is_read |= tracing.current() is not None
         super().reset_state()
 
@@ -139,7 +139,7 @@ class Mean(Metric):
         return divide_no_nan(self.total.value, self.count.value)
 
     def state_on_device(self) -> list[Any]:
-        """What `result_on_host` needs of the device, as tensors."""
+        """Returns the tensors on the device that `result_on_host` needs."""
         return [self.total.core.value, self._count.core.value]
 
     def result_on_host(self, state: Sequence[Any] | None = None) -> float:
@@ -199,10 +199,9 @@ class MeanMetricWrapper(Mean):
 
 
 class NamedMeanMetric(MeanMetricWrapper):
-    """A wrapper whose config holds the arguments of its own constructor."""
+    """A wrapper whose configuration holds the arguments of its own constructor."""
 
-    # Arguments that are in the config only where they are not this default, as Keras leaves them
-    # out.
+    # As in Keras, these arguments are in the configuration only if they differ from this default.
     _left_out: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, fn: Callable, name: str | None = None, dtype: Any = None, **kwargs: Any):

@@ -1,4 +1,4 @@
-"""Errors of numbers that are no plain means of a loss, and how much of a spread is explained."""
+"""Metrics of numbers that are not plain means of a loss, and the share of explained variance."""
 
 import math
 import warnings
@@ -165,7 +165,7 @@ class R2Score(Metric):
         return self._adjusted(scores) if self.num_regressors else scores
 
     def _adjusted(self, scores: Any) -> Any:
-        """The score less for each input; as it is where there are not more samples than inputs."""
+        """Reduces the score for each input, unless there are not more samples than inputs."""
         if tracing.current() is None:
             samples = float(self.num_samples.numpy())
             if self.num_regressors >= samples - 1:

@@ -1,4 +1,4 @@
-"""Models again: from JSON, and as copies with weights of their own."""
+"""Making models again: from JSON, and as copies with new weights."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ def clone_model(
         own = {type(model).__name__: type(model)}
         return serialization.deserialize_keras_object(config, custom_objects=own)
     if model.compiled:
-        with registration.SafeModeScope(False):  # what it was compiled with is no file's
+        # the compiled configuration does not come from a file
+        with registration.SafeModeScope(False):
             clone.compile_from_config(model.get_compile_config())
     return clone
 

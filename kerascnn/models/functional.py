@@ -40,7 +40,7 @@ class Functional(Model):
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
         trainable = kwargs.pop("trainable", True)
         Layer.__init__(self, name=name, **kwargs)
-        # Keras gives dictionaries of outputs back in the order of their keys.
+        # Keras returns dictionaries of outputs in the order of their keys.
         outputs = trees.sort_keys(outputs)
         self._graph = self._from_inputs(OperationGraph(inputs, outputs, self.name))
         self.built = True
@@ -49,7 +49,7 @@ class Functional(Model):
             self.trainable = False
 
     def _from_inputs(self, graph: OperationGraph) -> OperationGraph:
-        """The same calls from inputs of their own, where a model begins inside another."""
+        """Repeats the calls on new inputs, if a model begins inside another one."""
         inner = [x for x in graph.input_tensors if not node_of(x).is_input]
         if not inner:
             return graph
@@ -67,7 +67,7 @@ class Functional(Model):
 
     def _sublayers(self, owned: list[Layer] | None = None) -> list[Layer]:
         inside = [op for op in self._graph.operations if isinstance(op, Layer)]
-        # A subclass can keep more layers than its graph has, for a train_step of its own.
+        # A subclass can hold more layers than its graph, for its own train_step.
         return unique([*inside, *super()._sublayers(owned)])
 
     @property
@@ -121,14 +121,14 @@ class Functional(Model):
         structure = self._graph.inputs
         if isinstance(structure, dict):
             if any(not isinstance(x, KerasTensor) for x in structure.values()):
-                return None  # `_standardize` says what does not fit
+                return None  # `_standardize` raises an error that says what does not fit
             return [spec(structure[key], key) for key in sorted(structure)]
         if isinstance(structure, (list, tuple)):
             return [spec(x, x.name) for x in trees.flatten(structure)]
         return [spec(structure, structure.name)]
 
     def build(self, input_shape: Any = None) -> None:
-        """Nothing: the layers were built when they were called on the inputs."""
+        """Does nothing: the layers were built when they were called on the inputs."""
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if isinstance(inputs, Staged):
@@ -185,10 +185,10 @@ class Functional(Model):
         return trees.flatten(inputs)
 
     def _warn_of_other_structure(self, inputs: Any) -> None:
-        """Warns where it may have been meant otherwise which input is which."""
+        """Warns if the given structure leaves open which input is which."""
         structure = self._graph.inputs
         if isinstance(inputs, dict) and not isinstance(structure, dict):
-            return  # by the names of the inputs
+            return  # the names of the inputs decide
         given, wanted = trees.skeleton(inputs), trees.skeleton(structure)
         alone = (None, (None,))
         if given == wanted or (given in alone and wanted in alone):
@@ -202,7 +202,7 @@ class Functional(Model):
         )
 
     def _standardize(self, inputs: Any) -> list[Any]:
-        """One value for each input, in its order, with its dtype and number of axes."""
+        """Returns a value for each input, in its order, with its dtype and number of axes."""
         flat = self._flatten_inputs(inputs)
         if len(flat) != len(self.inputs):
             raise ValueError(
@@ -236,7 +236,7 @@ class Functional(Model):
     def _convert_inputs(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        # Inputs are cast to what keras.Input was told, in `_standardize`, not to the model's dtype.
+        # `_standardize` casts inputs to what keras.Input was told, not to the model's dtype.
         autocast, self.autocast = self.autocast, False
         try:
             return super()._convert_inputs(args, kwargs)
@@ -245,7 +245,7 @@ class Functional(Model):
 
     @functools.cached_property
     def _host_stage(self) -> HostStage | None:
-        """What of this model runs before the compiled step, None where that is nothing."""
+        """Returns the part of this model that runs before the compiled step, or None."""
         if not any(runs_on_host(operation) for operation in self._graph.operations):
             return None
         return HostStage(self._calls_inside, self.name)
@@ -276,7 +276,7 @@ class Functional(Model):
         return True
 
     def get_build_config(self) -> dict[str, Any]:
-        """As Keras gives it: the shapes are those of the inputs."""
+        """Returns the shapes of the inputs, as Keras does."""
         return {"input_shape": None}
 
     @auto_config.default
@@ -299,12 +299,12 @@ class Functional(Model):
 
 
 def _alone(outputs: Any) -> Any:
-    """The only output of a list of one: models of such a list return it by itself, as in Keras."""
+    """Returns the only output of a list of one: as in Keras, models return it without the list."""
     return outputs[0] if isinstance(outputs, (list, tuple)) and len(outputs) == 1 else outputs
 
 
 def _text_for(x: Any, reference: KerasTensor, name: str) -> Any:
-    """Text with as many axes as an input has."""
+    """Gives text as many axes as an input has."""
     if not is_text(x):
         raise ValueError(
             f"Model '{name}': its input '{reference.name}' takes text. Received: "
@@ -325,7 +325,7 @@ def _text_for(x: Any, reference: KerasTensor, name: str) -> Any:
 
 
 def takes_inputs_and_outputs(cls: type) -> bool:
-    """Whether a class is made as Functional is, so that a graph's configuration is all it needs."""
+    """Tells whether a class has Functional's constructor, so that a graph is all it needs."""
     initializer = cls.__init__  # type: ignore[misc]
     if initializer in (Functional.__init__, Model.__init__):
         return True

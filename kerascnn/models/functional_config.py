@@ -49,15 +49,14 @@ def from_model(model: Any) -> dict[str, Any]:
 
 
 def _calls_before(operation: Operation) -> int:
-    """Where Keras begins to count the calls that are a model's ends: models are called once more,
-    when they are made."""
+    """Returns where Keras starts to count the calls: creating a model calls inner models once."""
     from kerascnn.models.functional import Functional
 
     return 1 if isinstance(operation, Functional) else 0
 
 
 def _kept_nodes(model: Any) -> dict[int, int]:
-    """The calls that belong to the model, numbered for each operation."""
+    """Returns the calls that belong to the model, numbered for each operation."""
     inside = {id(node) for node in model._graph.nodes}
     kept: dict[int, int] = {}
     for operation in model.operations:
@@ -72,7 +71,7 @@ def _kept_nodes(model: Any) -> dict[int, int]:
 def _serialize_call(node: Node, kept: dict[int, int]) -> dict[str, Any]:
     kwargs = dict(node.kwargs)
     if len(node.args) == 1 and isinstance(node.args[0], KerasTensor) and not kwargs:
-        # Keras notes these of calls on one tensor and nothing else.
+        # Keras notes these for calls on a single tensor.
         parameters = inspect.signature(node.operation.call).parameters
         if "mask" in parameters:
             kwargs["mask"] = None
@@ -82,7 +81,7 @@ def _serialize_call(node: Node, kept: dict[int, int]) -> dict[str, Any]:
 
 
 def _trains_only_when_told(operation: Any) -> bool:
-    """Whether `training` is False by default; Keras notes it then, though it says nothing."""
+    """Tells whether `training` is False by default; Keras writes that, though it has no effect."""
     call = getattr(operation, "call", None)
     parameter = None if call is None else inspect.signature(call).parameters.get("training")
     return parameter is not None and parameter.default is False
@@ -143,14 +142,14 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
         blocked: set[str] = set()
         for name, call in waiting:
             arguments = _restore((call["args"], call["kwargs"]), tensor)
-            # The calls of one layer keep their order: they are numbered by it.
+            # The calls of a layer are numbered, so they must keep their order.
             if arguments is None or name in blocked:
                 blocked.add(name)
                 later.append((name, call))
                 continue
             kwargs = {k: v for k, v in arguments[1].items() if k != "mask" or v is not None}
             if kwargs.get("training") is False and _trains_only_when_told(layers[name]):
-                del kwargs["training"]  # what each call of the model says goes
+                del kwargs["training"]  # each call of the model decides this
             layers[name](*arguments[0], **kwargs)
         if len(later) == len(waiting):
             raise ValueError(
@@ -182,7 +181,7 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
 
 
 def _restore(structure: Any, tensor: Any) -> Any:
-    """Arguments with their tensors, None where one does not exist yet."""
+    """Replaces references by tensors; returns None if one does not exist yet."""
     missing = False
 
     def restore(x: Any) -> Any:
@@ -197,7 +196,7 @@ def _restore(structure: Any, tensor: Any) -> Any:
             return {key: restore(value) for key, value in x.items()}
         if isinstance(x, (list, tuple)):
             items = [restore(item) for item in x]
-            # JSON has lists only, but an index of several axes is a tuple.
+            # JSON only has lists, but an index of several axes is a tuple.
             index = any(isinstance(item, slice) or item is Ellipsis for item in items)
             return tuple(items) if index or isinstance(x, tuple) else items
         return x

@@ -23,7 +23,7 @@ from kerascnn.symbolic.operation import Node, node_of
 
 
 class Staged(list[Any]):
-    """Inputs of a model after its host stage, in the order of `HostStage.tensors`."""
+    """The inputs of a model after its host stage, in the order of `HostStage.tensors`."""
 
 
 class HostStage:
@@ -121,7 +121,7 @@ def host_end(graph: OperationGraph, name: str) -> HostEnd | None:
     if not any(runs_on_host(node.operation) for node in calls):
         return None
     before = {id(node) for node in _nodes_on_host(graph)}
-    # Text that the rest takes, or that is an output, is no result of what is before a step.
+    # Text that the rest takes, or that is an output, is not a result of what is before a step.
     leaving = {id(x) for x in graph.output_tensors}
     for node in reversed(calls):
         if any(x.dtype == "string" and id(x) in leaving for x in node.output_tensors):
@@ -141,7 +141,7 @@ def host_end(graph: OperationGraph, name: str) -> HostEnd | None:
 
 
 def _taken(nodes: list[Node], graph: OperationGraph) -> list[Any]:
-    """What the calls of an end take, and the outputs of the model."""
+    """Returns what the calls of an end take, and the outputs of the model."""
     return [x for node in nodes for x in node.input_tensors] + graph.output_tensors
 
 
@@ -175,16 +175,16 @@ def _is_composed(operation: Any) -> bool:
 
 
 def runs_on_host(operation: Any) -> bool:
-    """Whether this is a layer that takes no tensors of a step, or a model with such a one."""
+    """Tells whether this layer, or one inside this model, takes no tensors of a step."""
     if not isinstance(operation, Layer):
         return False
     return any(layer.runs_on_host for layer in operation._flatten_layers())
 
 
 def _nodes_on_host(graph: OperationGraph) -> list[Node]:
-    """The calls of layers that run on the host, and what they need, in the order of computing."""
+    """Returns the calls of layers that run on the host and what they need, in order."""
     calls = [node for node in graph.nodes if not node.is_input]
-    learns: set[int] = set()  # the outputs of calls that lie behind weights
+    learns: set[int] = set()  # the outputs of calls that depend on weights
     for node in calls:
         if _has_weights(node.operation) or any(id(x) in learns for x in node.input_tensors):
             learns.update(id(x) for x in node.output_tensors)
@@ -201,7 +201,7 @@ def _nodes_on_host(graph: OperationGraph) -> list[Node]:
 
 
 def _has_weights(operation: Any) -> bool:
-    """Whether training may change what a layer computes, now or when it is not frozen any more."""
+    """Tells whether training may change what a layer computes, now or after it is unfrozen."""
     if not isinstance(operation, Layer):
         return False
     return any(

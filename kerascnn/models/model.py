@@ -103,7 +103,7 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
         Raises:
             ValueError: where `call` cannot be run on tensors of this shape.
         """
-        if self._in_call:  # the layers are built as the call goes on
+        if self._in_call:  # the call that runs now builds the layers
             return
         if input_shape is None or not self._overrides_call():
             self.built = False
@@ -208,14 +208,14 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
         from kerascnn.models import functional, functional_config
 
         if "output_layers" in config and functional.takes_inputs_and_outputs(cls):
-            # Classes are given Functional as a base when the first model of theirs is made.
+            # A class gets Functional as a base when its first model is made.
             made = functional.Functional if cls is Model else cls
             return functional_config.to_model(made, config, custom_objects)
         return super().from_config(config)
 
 
 def _is_functional_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether these are `(inputs, outputs)`, in any spelling."""
+    """Tells whether these are `(inputs, outputs)`, positional or by name."""
     return (
         len(args) >= 2
         or (len(args) == 1 and "outputs" in kwargs)

@@ -15,7 +15,8 @@ from kerascnn.ops import control
 from kerascnn.ops.custom import CustomOp, find_custom_op
 from kerascnn.symbolic.operation import OpCall
 
-# For each module of Keras its functions, with those arguments that its operation is made with.
+# For each module of Keras, these are its functions with the arguments of their operations'
+# constructors.
 _TABLE = {
     "numpy": """
         abs absolute add all(axis,keepdims) allclose(rtol,atol,equal_nan) amax(axis,keepdims)
@@ -100,7 +101,7 @@ _TABLE = {
         solve_triangular(lower) svd(full_matrices,compute_uv)
     """,
 }
-# Classes that are called otherwise.
+# These classes have other names.
 _CLASSES = {
     "allclose": "AllClose",
     "cdist": "CDist",
@@ -123,7 +124,7 @@ _CLASSES = {
 
 @functools.cache
 def _operations() -> dict[str, tuple[str, str, tuple[str, ...]]]:
-    """For each function the module and class of Keras' operation, and the arguments of `config`."""
+    """Returns for each function Keras' module, class, and the arguments in `config`."""
     found = {}
     for module, text in _TABLE.items():
         for row in text.split():
@@ -143,7 +144,7 @@ def _functions() -> dict[tuple[str, str], str]:
 
 
 def module_of(class_name: str) -> str | None:
-    """The module of Keras whose operation has this class, None where none has."""
+    """Returns the module of Keras with this operation class, or None."""
     return next((module for module, title in _functions() if title == class_name), None)
 
 
@@ -205,7 +206,7 @@ def _custom_function(config: dict[str, Any]) -> OpCall:
 
 
 class _Configured(OpCall):
-    """A function of which some arguments are given already."""
+    """A function with some arguments already given."""
 
     def __init__(self, function: Any, arguments: dict[str, Any], name: str | None) -> None:
         super().__init__(function)

@@ -1,4 +1,4 @@
-"""A plain stack of layers."""
+"""A stack of layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kerascnn.symbolic.keras_tensor import KerasTensor
 
 
 class _NotBuiltError(AttributeError, ValueError):
-    """What only models have that know their input; `hasattr` says so."""
+    """Some attributes exist only for models that know their input; `hasattr` must say so."""
 
 
 class Sequential(Model):
@@ -50,8 +50,8 @@ class Sequential(Model):
     def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
         Model.__init__(self, trainable=trainable, name=name)
         self._functional: Functional | None = None
-        self._built_on: Any = None  # shapes, nested as the inputs are
-        self._made_input = False  # by data: nobody has said that all data have this shape
+        self._built_on: Any = None  # shapes, nested like the inputs
+        self._made_input = False  # true if data made it, so that other data may have other shapes
         self._stack: list[Layer] = []
         if layers is not None:
             for layer in layers if isinstance(layers, (list, tuple)) else [layers]:
@@ -106,7 +106,7 @@ class Sequential(Model):
 
     def _forget_graph(self) -> None:
         self._functional = None
-        self._programs = None  # compiled from the layers that there were
+        self._programs = None  # the programs belong to the old layers
         self.built = False
 
     def _rebuild(self) -> None:
@@ -130,7 +130,7 @@ class Sequential(Model):
             return
         if not self._stack:
             raise ValueError(f"Sequential model '{self.name}' cannot be built: it has no layers.")
-        if not trees.is_shape(input_shape):  # nested inputs: there is no one keras.Input for them
+        if not trees.is_shape(input_shape):  # nested inputs have no single keras.Input
             dtype = self._stack[0].compute_dtype
             inputs = trees.map_shapes(
                 lambda shape: InputLayer(batch_shape=(None, *shape[1:]), dtype=dtype).output,
@@ -153,7 +153,7 @@ class Sequential(Model):
             x = inputs
             for layer in self.layers:
                 x = layer(x)
-        except NotImplementedError:  # a layer of somebody's own whose shapes cannot be told
+        except NotImplementedError:  # the shapes of a user's layer cannot be inferred
             return
         self._built_on = trees.map_structure(lambda tensor: tensor.shape, inputs)
         functional = object.__new__(Functional)
@@ -200,7 +200,7 @@ class Sequential(Model):
                 x = layer(x)
             self._stack = stack[1:]
             self.build(wide)
-        except ValueError:  # the layers need what they were built on, as the caller will say
+        except ValueError:  # the layers need the old sizes, as the caller's error will say
             self._stack = stack
 
     def _host_preparation(self) -> Any:
@@ -310,6 +310,6 @@ class Sequential(Model):
 
 
 def _agree(known: Any, given: Any) -> bool:
-    """Whether two shapes can be that of one input, whatever the size of the batch is."""
+    """Tells whether two shapes fit one input, whatever the size of the batch."""
     pairs = zip(tuple(known)[1:], tuple(given)[1:], strict=False)
     return len(known) == len(given) and all(a is None or b is None or a == b for a, b in pairs)

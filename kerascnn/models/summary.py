@@ -60,7 +60,7 @@ def print_summary(
     widest = (108 if branched else 88) + (12 if show_trainable else 0)
     width = line_length or min(widest, shutil.get_terminal_size().columns - 4)
     table = rich.table.Table(width=width, show_lines=True)
-    # These leave no room for the lines between the columns; rich takes that off all of them.
+    # Such columns leave no room for the lines between them, which rich takes off all columns.
     for header, columns in zip(headers, _column_widths(ends, width), strict=False):
         table.add_column(header, width=columns, justify=_JUSTIFY.get(header, "left"))
     for operation in _in_range(operations, layer_range):
@@ -80,7 +80,7 @@ def print_summary(
 
 
 def _column_widths(ends: Sequence[float], width: int) -> list[int]:
-    """Characters of each column that ends at a share of the line."""
+    """Returns the number of characters of columns that end at shares of the line."""
     places = [0, *(int(end * width) for end in ends)]
     widths = [b - a for a, b in itertools.pairwise(places)]
     if min(widths) < 4:
@@ -107,7 +107,7 @@ def _totals(model: Any) -> list[str]:
 
 
 def _size_of(variables: Sequence[Variable]) -> tuple[int, int]:
-    """How many elements variables have, and how many bytes."""
+    """Returns how many elements and bytes variables have."""
     unique = {id(v): v for v in variables}.values()
     return (
         sum(v.size for v in unique),
@@ -116,7 +116,7 @@ def _size_of(variables: Sequence[Variable]) -> tuple[int, int]:
 
 
 def _operations(model: Any) -> tuple[list[Operation], bool]:
-    """What the table lists, and whether a column must say what feeds what."""
+    """Returns what the table lists, and whether it needs a column of connections."""
     from kerascnn.models.functional import Functional
 
     if not isinstance(model, Functional):
@@ -209,7 +209,8 @@ def _output_shape(operation: Any) -> str:
             structure = operation.compute_output_shape(*operation._build_shapes.values())
         except (NotImplementedError, TypeError, ValueError):
             return "?"
-        # The batch that a layer was built with is no property of it: often the whole data set.
+        # The batch with which a layer was built, often the whole data set, does not belong to its
+        # shape.
         shapes = trees.map_shapes(lambda s: _shape_text((None, *s[1:])), structure)
     else:
         return "?"
@@ -236,7 +237,7 @@ def _trainable_mark(operation: Any) -> str:
 
 
 def _connections(operation: Any, own: set[int]) -> str:
-    """What the calls of an operation get: layer, number of its call, number of its output."""
+    """Lists what the calls of an operation get: layer, number of its call, number of its output."""
     names = []
     for node in operation._inbound_nodes:
         if id(node) not in own:

@@ -192,7 +192,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[dict[str, Any], int]:
-    """What the header says, and its length."""
+    """Returns the content of the header, and its length."""
     start = file.read(8)
     length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
     if not 2 <= length <= min(size - 8, _MAX_HEADER):
@@ -209,7 +209,7 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[dict[str, Any],
 def _checked_entry(
     path: Path, name: str, entry: Any, available: int
 ) -> tuple[str, tuple[int, ...], int, int]:
-    """An array's dtype, shape, begin and end, where they make sense together."""
+    """Checks an array's dtype, shape, begin and end, and returns them."""
     try:
         dtype = _DTYPES[entry["dtype"]]
         shape = tuple(int(n) for n in entry["shape"])

@@ -99,5 +99,5 @@ __all__ += special.__all__
 __all__ += spectra.__all__
 __all__ += statistics.__all__
 
-# Last, as they name what the modules above define.
+# These modules list names that the modules above define.
 from kerascnn.ops import linalg, nn, numpy  # noqa: E402

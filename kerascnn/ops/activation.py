@@ -43,7 +43,7 @@ __all__ = [
     "threshold",
 ]
 
-# The two constants of Klambauer et al., "Self-Normalizing Neural Networks", 2017.
+# These constants are from Klambauer et al., "Self-Normalizing Neural Networks", 2017.
 _SELU_ALPHA = 1.6732632423543772
 _SELU_SCALE = 1.0507009873554805
 
@@ -292,11 +292,11 @@ def sparsemax(x: Any, axis: int = -1) -> Any:
     above = dispatch.convert(elementwise.greater(others, own), x.dtype)
     count, before = reduction.sum(ahead, -1), reduction.sum(above, -1)
     total = reduction.sum(elementwise.multiply(ahead, others), -1)
-    # A score gets a share where the scores not below it leave something for it.
+    # A score gets a share if the scores that are not below it leave something for it.
     shares = elementwise.greater(elementwise.add(elementwise.multiply(scores, count), 1.0), total)
     size = reduction.sum(dispatch.convert(shares, x.dtype), -1, keepdims=True)
-    # Places count from 1 in falling order; equal scores have their mean place. The place says how
-    # many sums a score is in.
+    # Places count from 1 in descending order, and equal scores share their mean place. The place
+    # tells in how many sums a score is.
     place = elementwise.multiply(elementwise.add(elementwise.add(count, before), 1.0), 0.5)
     times = elementwise.subtract(elementwise.add(size, 1.0), place)
     sums = elementwise.where(shares, elementwise.multiply(scores, times), 0.0)
@@ -338,7 +338,7 @@ def _along(name: str, x: Any, axis: Any) -> Any:
                 f"{name}: axis {axis} does not exist in a tensor of shape {tuple(x.shape)}"
             )
         return _activation(name, x, {"axis": axis % rank})
-    # Several axes become one, at the end of the shape.
+    # Several axes become one at the end of the shape.
     axes = list(range(rank)) if axis is None else sorted(a % rank for a in axis)
     order = [a for a in range(rank) if a not in axes] + axes
     moved = shaping.transpose(x, order)

@@ -61,7 +61,7 @@ def array(x: Any, dtype: Any = None) -> Any:
 def copy(x: Any) -> Any:
     """The same elements in memory of their own, which no variable or array shares."""
     x = dispatch.convert(x)
-    return x.copy() if isinstance(x, _core.Tensor) else x  # what is recorded does not change
+    return x.copy() if isinstance(x, _core.Tensor) else x  # recorded values never change
 
 
 def dtype(x: Any) -> str:
@@ -420,7 +420,7 @@ def linspace(
     share = dispatch.convert(share, work)
     apart = elementwise.subtract(last, first)
     result = elementwise.add(elementwise.multiply(share, apart), first)
-    if endpoint and num > 1:  # the end itself, whatever was rounded on the way
+    if endpoint and num > 1:  # sets the end exactly, without rounding
         is_last = (np.arange(num) == num - 1).reshape(share.shape)
         result = elementwise.where(is_last, last, result)
     if not dtypes.is_float(name):
@@ -432,7 +432,7 @@ def linspace(
 
 
 def _limit(x: Any) -> Any:
-    """A limit as what promotion understands: lists become tensors."""
+    """Converts a limit to what promotion accepts: lists become tensors."""
     return dispatch.convert(x) if isinstance(x, (list, tuple)) else x
 
 

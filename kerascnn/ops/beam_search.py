@@ -1,4 +1,4 @@
-"""The most probable labellings of one sequence of frames, on the host."""
+"""Search for the most probable labellings of a sequence of frames, on the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROOT = 0
 
 
 class _Labellings:
-    """All labellings met in a search, as a tree: each is its parent's labels and one more."""
+    """A tree of all labellings in a search: each is its parent's labels and one more."""
 
     def __init__(self) -> None:
         self.parents = [-1]
@@ -36,12 +36,12 @@ class _Labellings:
 
 
 def _finite(scale: Any) -> Any:
-    """What probabilities are divided by; 1 (a logarithm of 0) where all of them are 0."""
+    """Returns what probabilities are divided by: 1 (a logarithm of 0) if all of them are 0."""
     return scale if np.isfinite(scale) else np.zeros_like(scale)
 
 
 def _log(probabilities: Array, scale: Any) -> Array:
-    with np.errstate(divide="ignore"):  # -inf is meant
+    with np.errstate(divide="ignore"):  # -inf is intended
         return np.log(probabilities) + scale
 
 
@@ -63,7 +63,7 @@ class _Search:
         self.by_blank = np.where(best == blank, first[best], impossible)
 
     def step(self, x: Array) -> None:
-        """Goes on by a frame with the scores x of all classes."""
+        """Advances by a frame with the scores x of all classes."""
         most = max(self.by_label.max(), self.by_blank.max())
         others = np.where(np.arange(len(x)) == self.blank, np.full_like(x, -np.inf), x)
         label_scale = _finite(most + others.max())
@@ -71,7 +71,7 @@ class _Search:
         longer = np.exp(self.by_label[:, None] + others - label_scale)
         tails = np.array([self.tree.labels[node] for node in self.nodes])
         labelled = np.flatnonzero(tails >= 0)
-        # If a label is repeated, the labelling stays the same, unless a blank was between.
+        # A repeated label does not change the labelling, unless a blank is in between.
         same = np.zeros_like(self.by_label)
         same[labelled] = longer[labelled, tails[labelled]]
         longer[labelled, tails[labelled]] = 0
@@ -82,7 +82,7 @@ class _Search:
         self._prune(_log(same, label_scale), _log(blanks, blank_scale), _log(longer, label_scale))
 
     def _join(self, longer: Array, same: Array) -> None:
-        """Moves to `same` what labellings that are kept get from one that is a label shorter."""
+        """Moves to `same` what a kept labelling gets from one that is a label shorter."""
         places = {node: i for i, node in enumerate(self.nodes)}
         for i, node in enumerate(self.nodes):
             parent = places.get(self.tree.parents[node])

@@ -120,7 +120,7 @@ def fold(
     channels = rows // area
     x = shaping.reshape(x, (n, channels, area * count))
     x = shaping.reshape(shaping.transpose(x, (2, 0, 1)), (area * count, n * channels))
-    # Where each element of each block goes, along both axes: (window, blocks).
+    # This is where each element of each block goes along both axes: (window, blocks).
     down, right = (
         np.arange(k)[:, None] * d + np.arange(b) * s
         for k, d, b, s in zip(window, dilations, blocks, steps, strict=True)
@@ -177,7 +177,7 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
 
 
 def _groups(pattern: str) -> list[list[list[str]]]:
-    """The names of each axis on both sides of a pattern."""
+    """Returns the names of each axis on both sides of a pattern."""
     sides = pattern.split("->")
     axis = r"\(([^()]*)\)|(\w+)"
     if len(sides) != 2 or any(re.sub(axis, "", side).strip() for side in sides):
@@ -194,7 +194,7 @@ def _groups(pattern: str) -> list[list[list[str]]]:
 def _split_sizes(
     group: list[str], length: int, known: dict[str, int], pattern: str
 ) -> dict[str, int]:
-    """The sizes that an axis is split into."""
+    """Returns the sizes into which an axis is split."""
     sizes = {name: int(known[name]) for name in group if name in known}
     missing = [name for name in group if name not in known]
     product = int(np.prod(list(sizes.values())))

@@ -52,14 +52,15 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
         needed = set(result).union(*(later for _, later in named[i:]))
         x, term = _product(x, term, other, other_term, needed)
     x, term = _summed(x, term, set(result))
-    missing = [letter for letter in result if letter not in term]  # sizes of 1 that were left out
+    # these axes had size 1 and were left out
+    missing = [letter for letter in result if letter not in term]
     x = shaping.reshape(x, (*x.shape, *(1 for _ in missing))) if missing else x
     term += "".join(missing)
     return _in_order(x, term, result)
 
 
 def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
-    """The letters of each operand and of the result, with letters of their own for `...`."""
+    """Returns the letters of each operand and of the result; `...` gets letters too."""
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -118,7 +119,7 @@ def _sizes(subscripts: str, terms: Sequence[str], tensors: Sequence[Any]) -> dic
 
 
 def _without_ones(x: Any, term: str, sizes: dict[str, int]) -> tuple[Any, str]:
-    """An operand without its axes of size 1 that are repeated."""
+    """Removes the axes of size 1 that are repeated from an operand."""
     kept = [i for i, n in enumerate(x.shape) if n != 1 or sizes[term[i]] == 1]
     if len(kept) == len(term):
         return x, term
@@ -126,7 +127,7 @@ def _without_ones(x: Any, term: str, sizes: dict[str, int]) -> tuple[Any, str]:
 
 
 def _summed(x: Any, term: str, needed: set[str]) -> tuple[Any, str]:
-    """Summed over the axes that nothing else needs."""
+    """Sums over the axes that nothing else needs."""
     gone = [i for i, letter in enumerate(term) if letter not in needed]
     if not gone:
         return x, term
@@ -138,10 +139,10 @@ def _in_order(x: Any, term: str, wanted: str) -> Any:
 
 
 def _product(a: Any, a_term: str, b: Any, b_term: str, needed: set[str]) -> tuple[Any, str]:
-    """The product of two operands, summed over what nothing else needs."""
+    """Multiplies two operands, and sums over what nothing else needs."""
     a, a_term = _summed(a, a_term, needed | set(b_term))
     b, b_term = _summed(b, b_term, needed | set(a_term))
-    a, b = dispatch.operands(a, b)  # a sum of int8 is int32
+    a, b = dispatch.operands(a, b)  # int8 is summed in int32
     shared = [c for c in a_term if c in b_term]
     batch = "".join(c for c in shared if c in needed)
     inner = "".join(c for c in shared if c not in needed)
@@ -171,7 +172,7 @@ def _product(a: Any, a_term: str, b: Any, b_term: str, needed: set[str]) -> tupl
 def _as_matrix(
     x: Any, term: str, batch: str, rows: str, columns: str, sizes: dict[str, int]
 ) -> tuple[Any, bool]:
-    """Matrices (batch, rows, columns), or the other way round where that moves nothing."""
+    """Returns matrices (batch, rows, columns), or transposed ones if that needs no copy."""
     turned = term == batch + columns + rows and term != batch + rows + columns
     first, second = (columns, rows) if turned else (rows, columns)
     x = _in_order(x, term, batch + first + second)

@@ -88,7 +88,7 @@ def jvp(
 
 
 def _is_unknown(x: Any) -> bool:
-    """Whether the value is known only when a step or a model runs."""
+    """Tells whether the value is known only when a step or a model runs."""
     if isinstance(x, KerasTensor):
         return True
     return isinstance(dispatch.convert(x) if dispatch.is_array_like(x) else x, _core.Value)
@@ -139,7 +139,7 @@ one_of.is_choice = True  # type: ignore[attr-defined]
 
 
 def _are_alike(first: Any, second: Any) -> bool:
-    """Whether two nested results have one structure and the same shapes."""
+    """Tells whether two nested results have the same structure and shapes."""
 
     def shapes(x: Any) -> Any:
         return trees.map_structure(lambda y: _Leaf(getattr(y, "shape", np.shape(y))), x)
@@ -452,7 +452,7 @@ def vectorize(
 
 
 def _signature(text: str) -> list[list[str]]:
-    """The names of the axes of each argument in a signature such as "(n,k),(k)->(n)"."""
+    """Returns the names of each argument's axes in a signature such as "(n,k),(k)->(n)"."""
     axes = r"\([^()]*\)"
     if not re.fullmatch(rf"{axes}(,{axes})*->{axes}(,{axes})*", text.replace(" ", "")):
         raise ValueError(
@@ -478,7 +478,7 @@ def _check_core_axes(tensors: Sequence[Any], cores: list[list[str]], text: str) 
 def _over_elements(
     apply: Callable[[Sequence[Any]], Any], tensors: Sequence[Any], ranks: Sequence[int]
 ) -> Any:
-    """Results for each element of the axes before the last `ranks` ones, stacked along these."""
+    """Stacks the results for each element of the axes before the last `ranks` ones."""
     loops = [tuple(t.shape)[: len(t.shape) - rank] for t, rank in zip(tensors, ranks, strict=True)]
     shape = np.broadcast_shapes(*loops)
     flat = []

@@ -201,7 +201,7 @@ def _check_padding(padding: str) -> None:
 
 
 def _by_channel(x: Any, kernel: Any) -> Any:
-    """A depthwise kernel (*window, c, m) as one of c groups, (*window, 1, c * m)."""
+    """Reshapes a depthwise kernel (*window, c, m) to c groups, (*window, 1, c * m)."""
     kernel = dispatch.convert(kernel, x.dtype, like=x)
     shape = tuple(kernel.shape)
     if len(shape) != len(x.shape) or shape[-2] != x.shape[-1]:
@@ -215,7 +215,7 @@ def _by_channel(x: Any, kernel: Any) -> Any:
 def _conv(
     x: Any, kernel: Any, bias: Any, strides: Sizes, padding: str, dilation_rate: Sizes
 ) -> Any:
-    """Convolution of channels-last inputs."""
+    """Convolves channels-last inputs."""
     kernel = dispatch.convert(kernel, x.dtype, like=x)
     rank, channels = len(x.shape) - 2, x.shape[-1]
     if len(kernel.shape) != rank + 2 or not kernel.shape[-2] or channels % kernel.shape[-2]:
@@ -261,7 +261,7 @@ def _output_length(n: int, window: int, stride: int, pad: tuple[int, int], dilat
 def _depth_as_channels(
     x: Any, window: int, stride: int, pad: tuple[int, int], dilation: int, outputs: int, groups: int
 ) -> Any:
-    """(n, d, h, w, c) -> (n * outputs, h, w, window * c), each group's channels together."""
+    """Maps (n, d, h, w, c) to (n * outputs, h, w, window * c), by groups of channels."""
     if pad != (0, 0):
         x = shaping.pad(x, ((0, 0), pad, (0, 0), (0, 0), (0, 0)))
     n, _, h, w, c = x.shape
@@ -276,7 +276,7 @@ def _depth_as_channels(
 
 
 def _depth_into_channels(kernel: Any) -> Any:
-    """(kd, kh, kw, c, k) -> (kh, kw, kd * c, k)."""
+    """Maps (kd, kh, kw, c, k) to (kh, kw, kd * c, k)."""
     kd, kh, kw, c, k = kernel.shape
     return shaping.reshape(shaping.transpose(kernel, (1, 2, 0, 3, 4)), (kh, kw, kd * c, k))
 
@@ -364,7 +364,8 @@ def transposed_crop(
     """
     if padding.lower() == "valid":
         return 0, -(max(stride - reach, 0) if output_padding is None else output_padding)
-    # The number of positions, less one, that a kernel of this reach has over one input's result.
+    # This is one less than the number of positions of a kernel with this reach over one input's
+    # result.
     kept = stride + reach - 2 if output_padding is None else reach + reach % 2 - 2 + output_padding
     before = min(kept - kept // 2, reach - 1)
     return reach - 1 - before, reach - 1 - (kept - before)
@@ -407,8 +408,8 @@ def _spread_images(
     crops: windows.Pairs,
     lengths: list[int],
 ) -> Any:
-    """The transpose of a convolution of images is its gradient by the input."""
-    # A convolution leaves out less than a stride at the end; zeros are added for the positions
+    """Computes the transposed convolution of images as a gradient by the input."""
+    # A convolution leaves out less than a stride at the end, so zeros are added for the positions
     # beyond.
     beyond = [max(-after - (s - 1), 0) for (_, after), s in zip(crops, steps, strict=True)]
     inside = [n - b for n, b in zip(lengths, beyond, strict=True)]
@@ -426,10 +427,10 @@ def _spread_images(
 
 
 def _spread_planes(y: Any, stride: int, dilation: int, crop: int, depth: int) -> Any:
-    """(n, planes, h, w, taps, c) -> (n, depth, h, w, c): each tap's planes at their places."""
+    """Moves each tap's planes, (n, planes, h, w, taps, c), into place: (n, depth, h, w, c)."""
     n, planes, h, w, taps, c = y.shape
     if taps == stride and (dilation == 1 or taps == 1) and crop == 0 and depth == planes * taps:
-        # Taps of neighbouring planes follow one another without overlapping.
+        # Taps of neighbouring planes follow one another without overlap.
         y = shaping.transpose(y, (0, 1, 4, 2, 3, 5))
         return shaping.reshape(y, (n, depth, h, w, c))
     total = None

@@ -83,8 +83,7 @@ def cast(x: Any, dtype: Any) -> Any:
     [1, -1]
     """
     name = dtypes.standardize_dtype(dtype)
-    # Python's numbers become float32 or int32 by themselves, and going by way of these would lose
-    # digits.
+    # By default Python's numbers become float32 or int32, which would lose digits here.
     is_wide = (name == "float64" and isinstance(x, (float, list, tuple))) or (
         name == "int64" and type(x) is int
     )
@@ -157,7 +156,7 @@ def ones_like(x: Any, dtype: Any = None) -> Any:
 
 
 def _full_like(x: Any, fill_value: Any, dtype: Any) -> Any:
-    """One value in the shape of `x`, and on its device."""
+    """Makes a tensor of one value in the shape of `x`, on its device."""
     with on_device(x.device) if isinstance(x, _core.Tensor) else contextlib.nullcontext():
         return full(tuple(x.shape), fill_value, dtype or x.dtype)
 

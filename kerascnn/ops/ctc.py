@@ -152,7 +152,7 @@ def ctc_decode(
 
 
 def _frames(inputs: Any, sequence_lengths: Any) -> tuple[Any, Any]:
-    """The logits, at least in float32, and how many frames of each sample count, as int32."""
+    """Returns the logits in at least float32, and each sample's number of frames as int32."""
     inputs = dispatch.convert(inputs)
     if len(inputs.shape) != 3:
         raise ValueError(

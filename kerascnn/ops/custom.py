@@ -1,4 +1,4 @@
-"""Ops of one's own: CUDA C++ compiled at run time, with a NumPy function or C++ for the CPU."""
+"""Custom ops: CUDA C++ compiled at run time, with a NumPy function or C++ for the CPU."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class CustomOp:
         self._inputs = inputs
         self._dtypes = dtypes_of_inputs
         self._elementwise = elementwise
-        self._gradient = gradient  # a function of tensors, where it is no kernel
+        self._gradient = gradient  # a function of tensors, unless it is a kernel
         self._attributes = {"op": key}
         self._is_plain = len(inputs) == 1 and gradient is None
 
     def __call__(self, *inputs: Any) -> Any:
-        # In most calls by far there is nothing to convert.
+        # In nearly all calls there is nothing to convert.
         if self._is_plain and len(inputs) == 1:
             (x,) = inputs
             is_tensor = type(x) is _core.Tensor and x.dtype in self._dtypes[0]
@@ -117,7 +117,7 @@ class CustomOp:
                     f"custom_op {self.__name__}: the inputs' shapes don't broadcast: "
                     f"{', '.join(f'{n} {s}' for n, s in zip(self._inputs, shapes, strict=True))}"
                 ) from None
-            # The kernel reads an input of one element as it is.
+            # The kernel reads an input of a single element unexpanded.
             values = [
                 x if s == shape or math.prod(s) == 1 else shaping.broadcast_to(x, shape)
                 for x, s in zip(values, shapes, strict=True)
@@ -142,7 +142,7 @@ def find_custom_op(name: str) -> CustomOp:
     """
     found = registration.get_registered_object(f"{_PACKAGE}>{name}")
     if found is None:
-        found = registration.get_registered_object(name)  # an open custom_object_scope
+        found = registration.get_registered_object(name)  # the op of an open custom_object_scope
     if found is None:
         raise serialization.DeserializationError(serialization.missing_custom_op(name))
     op: CustomOp = found

@@ -1,4 +1,4 @@
-"""What users give to define an op, checked and handed to the core."""
+"""Checks the definitions of custom ops and hands them to the core."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kerascnn.ops import custom_source
 
 Shape = tuple[int, ...]
 Source = tuple[str, str, str, object]  # text, function, label, launch
-Specs = list[tuple[str, Shape]]  # dtypes and shapes, as the core passes them
+Specs = list[tuple[str, Shape]]  # dtypes and shapes, in the form that the core uses
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-# In the sources x_t is the type of an element of x, so these names are taken already.
+# In the sources, x_t is the type of an element of x, so these names are reserved.
 _RESERVED = frozenset(
     ["real", "size", "ssize", "ptrdiff", "wchar", "time", "clock", "off"]
     + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
@@ -99,7 +99,7 @@ def _three_axes(value: Any, what: str) -> tuple[int, int, int]:
 
 
 class Definition:
-    """What the forward op and the op of its gradients have in common."""
+    """The common part of the forward op and the op of its gradients."""
 
     def __init__(self, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         if not isinstance(name, str) or not name.isidentifier():
@@ -214,12 +214,12 @@ class Definition:
         )
 
     def _sources(self, code: Any, part: str) -> tuple[Source | None, Source | None]:
-        """What is compiled for a GPU, and for the CPU, of an expression or a kernel."""
+        """Returns what is compiled for a GPU and for the CPU, from an expression or a kernel."""
         label = f"{self.name} {part}"
         expressions = expressions_of(code)
         if expressions is not None:
             named = self._labelled(expressions, label)
-            function = f"{self.name}_{part}"  # what profilers call the kernel
+            function = f"{self.name}_{part}"  # profilers show this name
             cuda = custom_source.cuda_elements(function, self.inputs, self.outputs, named)
             cpp = custom_source.cpp_elements(function, self.inputs, self.outputs, named)
             return (cuda, function, self.name, None), (cpp, function, self.name, None)
@@ -257,7 +257,7 @@ class Definition:
 
 
 def expressions_of(code: Any) -> tuple[str, ...] | None:
-    """The expressions of an elementwise kernel; None for anything else."""
+    """Returns the expressions of an elementwise kernel, or None for anything else."""
     if isinstance(code, str):
         return (code,)
     if isinstance(code, (list, tuple)) and code and all(isinstance(part, str) for part in code):
@@ -270,7 +270,7 @@ def _listed(value: Any) -> Sequence[Any]:
 
 
 def output_dtypes(name: str, count: int, given: str | Sequence[str] | None) -> list[str] | None:
-    """The dtypes of all outputs, None where they are that of the first input."""
+    """Returns the dtypes of all outputs, or None if they are that of the first input."""
     if given is None:
         return None
     named = [dtypes.standardize_dtype(d) for d in _listed(given)]
@@ -284,7 +284,7 @@ def output_dtypes(name: str, count: int, given: str | Sequence[str] | None) -> l
 def shape_rule(
     name: str, count: int, output_shape: Callable[..., Any] | None, named: list[str] | None
 ) -> Callable[[Specs], Specs]:
-    """The outputs' dtypes and shapes from those of the inputs, as the core asks for them."""
+    """Computes the outputs' dtypes and shapes from the inputs' in the form that the core needs."""
 
     def rule(inputs: Specs) -> Specs:
         shapes = [inputs[0][1]] * count
@@ -292,7 +292,7 @@ def shape_rule(
             given = output_shape(*(shape for _, shape in inputs))
             shapes = [given] if count == 1 and not _is_nested(given) else list(given)
         checked = [_checked_shape(name, shape) for shape in shapes]
-        # The core compares their number with that of the names.
+        # The core compares the number of dtypes with the number of names.
         return list(zip(named or [inputs[0][0]] * len(checked), checked, strict=False))
 
     return rule
@@ -316,7 +316,7 @@ def _checked_shape(name: str, shape: Any) -> Shape:
 
 
 def _caller(name: str, function: Callable[..., Any]) -> Callable[[list[Any], Specs], list[Any]]:
-    """A function of NumPy arrays as the core calls it, with tensors, and its results checked."""
+    """Wraps a function of NumPy arrays for the core: it gets tensors, and results are checked."""
 
     def call(tensors: list[Any], outputs: Specs) -> list[Any]:
         found = function(*(tensor.numpy() for tensor in tensors))
@@ -350,5 +350,5 @@ def _caller(name: str, function: Callable[..., Any]) -> Callable[[list[Any], Spe
 
 @functools.cache
 def _forget_at_exit() -> None:
-    """The core's definitions outlive Python, and the functions they hold must not."""
+    """Deletes the functions in the core's definitions, which outlive Python."""
     atexit.register(_core.forget_op_functions)

@@ -1,13 +1,13 @@
-"""CUDA C++ and C++ sources of elementwise kernels, written around expressions of the user's."""
+"""CUDA C++ and C++ sources of elementwise kernels, written around a user's expressions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-# A number by itself, which is no part of a name, of a hexadecimal number or of one with a suffix.
+# This matches a separate number: not a part of a name, a hexadecimal number or one with a suffix.
 _NUMBER = re.compile(r"(?<![\w.])((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])")
-# A comment, which may hold anything.
+# This matches a comment, which may hold anything.
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _KERNEL = re.compile(
     r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+"
@@ -17,7 +17,7 @@ _FUNCTION = re.compile(r"^[ \t]*(?:static\s+|inline\s+)*void\s+(\w+)\s*\(", re.M
 
 
 def kernel_names(source: str, cuda: bool) -> list[str]:
-    """The kernels of a CUDA C++ source, or the functions without result of a C++ source."""
+    """Finds the kernels of a CUDA C++ source, or the functions without result of a C++ source."""
     pattern = _KERNEL if cuda else _FUNCTION
     return list(dict.fromkeys(pattern.findall(_COMMENT.sub(" ", source))))
 
@@ -37,7 +37,7 @@ def _is_body(expression: str) -> bool:
 def _functions(
     qualifiers: str, inputs: Sequence[str], expressions: Sequence[tuple[str, str]]
 ) -> list[str]:
-    """One function of elements for each expression, given with what it is called in messages."""
+    """Writes a function of elements for each expression; messages call it by its label."""
     parameters = ", ".join(f"real {name}" for name in inputs)
     lines = []
     for number, (label, expression) in enumerate(expressions):
@@ -46,8 +46,8 @@ def _functions(
             f"{qualifiers} real kerascnn_f{number}({parameters}) {begin}",
             f'#line 1 "{label}"',
             _typed(expression),
-            # It is on a line of its own, as a comment may end the expression, but under the
-            # expression's name: that is where compilers notice that it is not complete.
+            # This is on its own line, since a comment may end the expression, but has the
+            # expression's name: compilers report here that the expression is not complete.
             f'#line {expression.count(chr(10)) + 1} "{label}"',
             end,
             '#line 1 "kerascnn"',
@@ -56,7 +56,7 @@ def _functions(
 
 
 def _element(count: int, outputs: Sequence[str], load: str, store: str, indent: str) -> list[str]:
-    """Statements for one element: all is read before anything is written."""
+    """Writes statements for one element, which read everything before they write anything."""
     arguments = ", ".join(f"a{i}" for i in range(count))
     lines = [f"const real a{i} = static_cast<real>({load.format(i=i)});" for i in range(count)]
     lines += [f"const real r{k} = kerascnn_f{k}({arguments});" for k in range(len(outputs))]
@@ -127,7 +127,7 @@ def cuda_elements(
         "}",
         f'extern "C" __global__ void __launch_bounds__(128) {function}(',
         f"    {', '.join(parameters)}) {{",
-        # The kernel may be started before what it waits for has ended (device/begin.cuh).
+        # The kernel may start before what it waits for has ended (device/begin.cuh).
         "#if __CUDA_ARCH__ >= 900",
         '  asm volatile("griddepcontrol.wait;" ::: "memory");',
         '  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");',

@@ -20,14 +20,14 @@ from kerascnn.symbolic.no_value import no_value
 from kerascnn.variable import Variable
 
 Attributes = dict[str, Any]
-# Arrays of these dtypes are taken as they are (bfloat16 would need ml_dtypes).
+# Arrays of these dtypes keep their dtype (bfloat16 would need ml_dtypes).
 _KEPT = frozenset(np.dtype(name) for name in dtypes.ALL if name != "bfloat16")
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def apply(name: str, inputs: Sequence[Any], attributes: Attributes | None = None) -> list[Any]:
-    """All results of a core op on tensors, or on symbolic values while a trace is open."""
+    """Runs a core op on tensors, or records it on symbolic values while a trace is open."""
     trace = tracing.current()
     if trace is not None:
         values = [x if isinstance(x, _core.Value) else convert(x) for x in inputs]
@@ -43,14 +43,14 @@ def apply(name: str, inputs: Sequence[Any], attributes: Attributes | None = None
 
 
 def run(name: str, tensors: Sequence[Any], attributes: Attributes | None = None) -> list[Any]:
-    """All results of a core op on tensors, computed at once also while a trace is open."""
+    """Runs a core op on tensors at once, even while a trace is open; returns all results."""
     return _core.apply(name, list(tensors), attributes or {})
 
 
 def record(
     graph: _core.Graph, name: str, values: Sequence[Any], attributes: Attributes | None = None
 ) -> list[Any]:
-    """All results of a core op on values of a graph, which gets the op's node."""
+    """Records a core op on values of a graph as a node; returns all results."""
     return graph.apply(name, list(values), attributes or {})
 
 
@@ -80,17 +80,17 @@ def at_once(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def apply_one(name: str, inputs: Sequence[Any], attributes: Attributes | None = None) -> Any:
-    """The first result of a core op."""
+    """Returns the first result of a core op."""
     return apply(name, inputs, attributes)[0]
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether `x` is a tensor or a symbolic value of a trace."""
+    """Tells whether `x` is a tensor or a symbolic value of a trace."""
     return isinstance(x, (_core.Tensor, _core.Value))
 
 
 def is_array_like(x: Any) -> bool:
-    """Whether `x` is an array of NumPy or of another library, or a variable."""
+    """Tells whether `x` is an array of NumPy or of another library, or a variable."""
     if isinstance(x, (KerasTensor, type)):
         return False
     return isinstance(x, Variable) or hasattr(x, "__array__") or shares_memory(x)
@@ -128,12 +128,12 @@ def to_numpy_array(x: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
             dtype = dtypes.standardize_dtype(None) if array.dtype.kind == "f" else integer
         else:
             dtype = dtypes.standardize_dtype(array.dtype)
-    # ascontiguousarray alone would make one-element vectors of scalars.
+    # ascontiguousarray alone would turn scalars into vectors of one element.
     return np.ascontiguousarray(array, dtypes.numpy_dtype(dtype)).reshape(array.shape)
 
 
 def to_tensor(x: Any, dtype: str | None = None, device_name: str | None = None) -> Any:
-    """An eager tensor of any argument that has values; a trace that is open does not matter."""
+    """Makes an eager tensor of any argument that has values, whether a trace is open or not."""
     with tracing.suspended():
         return convert(x, dtype, device_name=device_name)
 
@@ -171,7 +171,7 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
 
 
 def _is_followed(x: Any, in_trace: bool) -> bool:
-    """Whether a list holds what a trace or a tape follows, and a copy would not be followed."""
+    """Tells whether a list holds what a trace or a tape follows, which a copy would lose."""
     if isinstance(x, (list, tuple)):
         return (in_trace or _core.is_recording()) and any(_is_followed(y, in_trace) for y in x)
     if isinstance(x, _core.Tensor):
@@ -191,7 +191,7 @@ def _import_array(x: Any, dtype: str | None, device_name: str | None) -> Any:
 
 
 def first_tensor(*operands: Any) -> Any:
-    """The first eager tensor among operands (variables count): the others join it on its device."""
+    """Returns the first eager tensor (or variable's) among operands; it decides the device."""
     for x in operands:
         if isinstance(x, _core.Tensor):
             return x
@@ -201,7 +201,7 @@ def first_tensor(*operands: Any) -> Any:
 
 
 def type_of(x: Any) -> Any:
-    """What promotion knows of an operand: a dtype name, or the type of a Python number."""
+    """Returns what promotion knows of an operand: a dtype name, or the type of a Python number."""
     if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
         return type(x)
     return dtypes.standardize_dtype(x.dtype)

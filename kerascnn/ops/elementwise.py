@@ -57,7 +57,7 @@ def _binary(name: str, x1: Any, x2: Any, result: Any = dtypes.result_type) -> An
 
 
 def _number(name: str, x1: Any, x2: Any) -> Any:
-    """Arithmetic, which bool has none of: True counts as 1, and what is not 0 is True."""
+    """Defines arithmetic. bool has none: True counts as 1, and results other than 0 are True."""
     x1, x2 = dispatch.operands(x1, x2)
     if x1.dtype != "bool":
         return dispatch.apply_one(name, [x1, x2])
@@ -66,7 +66,7 @@ def _number(name: str, x1: Any, x2: Any) -> Any:
 
 
 def _ordered(name: str, x1: Any, x2: Any) -> Any:
-    """Comparisons by size, where False is below True."""
+    """Defines comparisons by size, where False is less than True."""
     operands = dispatch.operands(x1, x2)
     if operands[0].dtype == "bool":
         operands = [dispatch.convert(x, "uint8") for x in operands]
@@ -78,7 +78,7 @@ def _unary(name: str, x: Any, attributes: dispatch.Attributes | None = None) -> 
 
 
 def _floating(name: str, x: Any, attributes: dispatch.Attributes | None = None) -> Any:
-    """A function of real numbers: integers become `floatx` first."""
+    """Defines a function of real numbers: integers become `floatx` first."""
     x = dispatch.convert(x)
     if not dtypes.is_float(x.dtype):
         x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
@@ -357,13 +357,13 @@ def greater_equal(x1: Any, x2: Any) -> Any:
 
 @op
 def logical_and(x1: Any, x2: Any) -> Any:
-    """True where both are; numbers count as True unless they are 0."""
+    """True where both x1 and x2 are True; numbers count as True unless they are 0."""
     return _binary("logical_and", x1, x2, "bool")
 
 
 @op
 def logical_or(x1: Any, x2: Any) -> Any:
-    """True where one of them is."""
+    """True where x1, x2 or both are True; numbers count as True unless they are 0."""
     return _binary("logical_or", x1, x2, "bool")
 
 

@@ -206,7 +206,7 @@ def istft(
 
 
 def _transform(real: Any, imaginary: Any, inverse: bool) -> Pair:
-    """The transform along the last axis, the inverse one with its factor."""
+    """Computes the transform along the last axis, or the inverse one with its factor."""
     scale = 1 / max(real.shape[-1], 1) if inverse else 1.0
     attributes = {"inverse": inverse, "scale": scale}
     real, imaginary = dispatch.apply("fft", [real, imaginary], attributes)
@@ -221,7 +221,7 @@ def _over_two_axes(pair: Pair, inverse: bool) -> Pair:
 
 
 def _overlapped(pieces: Any, stride: int) -> Any:
-    """The sum of pieces (..., count, length), each `stride` samples behind the one before."""
+    """Adds pieces (..., count, length), each `stride` samples behind the one before."""
     *leading, count, length = pieces.shape
     blocks = -(-length // stride)
     pieces = shaping.reshape(_of_length(pieces, blocks * stride), (*leading, count, blocks, stride))
@@ -267,7 +267,7 @@ def _length(name: str, length: int | None, own: int) -> int:
 
 
 def _of_length(x: Any, length: int) -> Any:
-    """The last axis cut, or filled up with 0."""
+    """Cuts the last axis, or pads it with 0."""
     own = x.shape[-1]
     if own >= length:
         return _first(x, length)
@@ -296,13 +296,13 @@ def _check_pieces(name: str, sequence_length: int, sequence_stride: int, fft_len
 
 
 def _window(name: str, window: Any, sequence_length: int, fft_length: int, dtype: str) -> Array:
-    """The window with zeros on both sides."""
+    """Returns the window with zeros on both sides."""
     if isinstance(window, str):
         if window not in ("hann", "hamming"):
             raise ValueError(
                 f'{name}: a window is "hann", "hamming", a vector or None. Received: {window!r}'
             )
-        # The window is periodic, as spectra need it: it has one sample more, without the last.
+        # Spectra need a periodic window: one with an additional sample, without the last.
         make = np.hanning if window == "hann" else np.hamming
         values = make(sequence_length + 1)[:-1]
     elif window is None:

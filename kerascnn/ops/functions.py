@@ -242,7 +242,7 @@ def signbit(x: Any) -> Any:
         return creation.zeros_like(x, "bool")
     if not dtypes.is_float(x.dtype):
         return elementwise.less(x, 0)
-    # 1 / x tells -0.0 from 0.0.
+    # 1 / x distinguishes -0.0 from 0.0.
     is_negative_zero = elementwise.less(elementwise.reciprocal(x), 0)
     return elementwise.where(elementwise.equal(x, 0), is_negative_zero, elementwise.less(x, 0))
 
@@ -288,7 +288,7 @@ def logaddexp2(x1: Any, x2: Any) -> Any:
     scale = math.log(2)
     x1, x2 = dispatch.operands(x1, x2, result=dtypes.float_result_type)
     dtype = x1.dtype
-    if dtype in ("float16", "bfloat16"):  # a product rounded to so few bits would be seen
+    if dtype in ("float16", "bfloat16"):  # these types would round a product visibly
         x1, x2 = dispatch.convert(x1, "float32"), dispatch.convert(x2, "float32")
     summed = logaddexp(elementwise.multiply(x1, scale), elementwise.multiply(x2, scale))
     return creation.cast(elementwise.divide(summed, scale), dtype)
@@ -387,7 +387,7 @@ def divide_no_nan(x1: Any, x2: Any) -> Any:
 
 @op
 def logical_xor(x1: Any, x2: Any) -> Any:
-    """True where one of them is, and the other is not."""
+    """True where one of x1 and x2 is True and the other is not."""
     x1, x2 = dispatch.convert(x1, "bool"), dispatch.convert(x2, "bool")
     return elementwise.logical_and(
         elementwise.logical_or(x1, x2), elementwise.logical_not(elementwise.logical_and(x1, x2))
@@ -481,7 +481,7 @@ def bitwise_xor(x: Any, y: Any) -> Any:
 
 @op
 def bitwise_not(x: Any) -> Any:
-    """All bits turned around."""
+    """Inverts all bits."""
     x = dispatch.convert(x)
     if x.dtype == "bool":
         return elementwise.logical_not(x)

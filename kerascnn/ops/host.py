@@ -1,6 +1,6 @@
-"""What only NumPy computes, on the host: results whose shape depends on values, and bits.
+"""Ops that only NumPy computes, on the host: shapes that depend on values, and bits.
 
-In a traced step, values are not known, so these take what is known there: constants.
+In a traced step, values are not known, so these ops only take constants there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 def is_known(x: Any) -> bool:
-    """Whether the values of an argument are there, and stay as they are while a step runs."""
+    """Tells whether the values of an argument are known, and constant while a step runs."""
     if isinstance(x, (list, tuple)):
         return all(is_known(part) for part in x)
     if isinstance(x, Variable):
@@ -172,7 +172,7 @@ def unique(
 
 
 def _of_size(array: Any, axis: int, size: int | None, fill_value: Any) -> Any:
-    """The first `size` slices of an array, with others behind them where there are fewer."""
+    """Returns the first `size` slices of an array, padded with others if there are fewer."""
     if size is None:
         return array
     array = np.moveaxis(array, axis, 0)[:size]

@@ -1,4 +1,4 @@
-"""x[...]: what NumPy's indices mean for tensors."""
+"""x[...]: the meaning of NumPy's indices for tensors."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def get_item(x: Any, key: Any) -> Any:
     indices = [_standardized(k) for k in (key if isinstance(key, tuple) else (key,))]
     entries = _entries(indices, tuple(x.shape))
     if any(isinstance(k, _Array) for k in entries):
-        # NumPy treats an integer beside arrays as an array of one element.
+        # NumPy treats an integer next to arrays as an array of one element.
         entries = [_Array(np.array(k)) if isinstance(k, int) else k for k in entries]
     numbers = [i for i, k in enumerate(entries) if isinstance(k, _Array)]
     is_one_run = not numbers or numbers[-1] - numbers[0] == len(numbers) - 1
@@ -111,7 +111,7 @@ def _is_mask(index: Any) -> bool:
 
 
 def _standardized(index: Any) -> Any:
-    """An index as None, `...`, a slice, an int, an array of int64 or bool, or a step's value."""
+    """Converts an index to None, `...`, a slice, an int, int64 or bool arrays, or a value."""
     if index is None or index is Ellipsis or isinstance(index, slice):
         return index
     if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
@@ -179,7 +179,7 @@ def _entries(indices: list[Any], shape: tuple[int, ...]) -> list[Any]:
 
 
 def _places_of(mask: np.ndarray[Any, Any], shape: tuple[int, ...], axis: int) -> list[_Array]:
-    """What a mask stands for: an array for each of its axes."""
+    """Converts a mask to arrays of places, one for each of its axes."""
     if mask.ndim == 0:
         return [_Array(np.zeros(int(mask), "int64"), is_new_axis=True)]
     if mask.shape != shape[axis : axis + mask.ndim]:

@@ -17,7 +17,7 @@ from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
 from kerascnn.variable import note_loss, variable_of
 
-# The number of an outer value, and how it is read.
+# This is the number of an outer value, and how it is read.
 _Read = tuple[int, str]
 
 
@@ -41,7 +41,7 @@ class _Body:
                 for i, (shape, dtype) in enumerate(like)
             ]
             self.result = function(list(self.arguments))
-            # Values of the trace around may be results too.
+            # Values of the surrounding trace may be results too.
             self.values = [self._own(y) for y in _present(self.result)]
             self.losses = [
                 (held, x, self._own(x)) for held, x in trace.losses if _place(held, x) is not None
@@ -51,12 +51,12 @@ class _Body:
         return self.graph.inside(dispatch.convert(value))
 
     def discard(self) -> None:
-        """Takes back what recording it left with layers: it is recorded anew."""
+        """Undoes the effects of the recording on layers, since it is recorded again."""
         for held, x, _ in self.losses:
             del held[_place(held, x)]
 
     def packed(self, values: Sequence[Any]) -> Any:
-        """The result with these in place of the values."""
+        """Returns the result with these values in place of its own."""
         items = iter(values)
         return trees.map_structure(lambda y: None if y is None else next(items), self.result)
 
@@ -66,15 +66,15 @@ class _Body:
             self.values[place] = dispatch.convert(self.values[place], dtype)
 
     def assigned(self) -> list[tuple[Any, int]]:
-        """The variables that it assigns, and the numbers of the values that they have before."""
+        """Returns the variables that it assigns, and the numbers of their values before."""
         return [(core, out) for core, out, first, last in self._states() if first.id != last.id]
 
     def first(self, core: Any) -> Any:
-        """The input that stands for a variable; None where it neither reads nor assigns it."""
+        """Returns the input for a variable, or None if it neither reads nor assigns it."""
         return next((first for own, _, first, _ in self._states() if own is core), None)
 
     def last(self, core: Any) -> Any:
-        """A variable's value at the end."""
+        """Returns a variable's value at the end."""
         return next(last for own, _, _, last in self._states() if own is core)
 
     def reads(self, carried: Sequence[Any]) -> dict[_Read, Any]:
@@ -92,12 +92,12 @@ class _Body:
 
 
 def _place(held: list[Any], x: Any) -> Any:
-    """Where in the list of a layer a loss is, None where it has been cleared."""
+    """Returns the index of a loss in the list of a layer, or None if it was cleared."""
     return next((i for i, other in enumerate(held) if other is x), None)
 
 
 def _hand_on(losses: Sequence[tuple[list[Any], Any, Any]], values: Sequence[Any]) -> None:
-    """Puts losses in place of those of bodies."""
+    """Replaces the losses of bodies by other losses."""
     for (held, x, _), value in zip(losses, values, strict=True):
         del held[_place(held, x)]
         held.append(value)
@@ -124,7 +124,7 @@ def is_traced() -> bool:
 
 
 def scan(f: Callable[..., Any], init: Any, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
-    """`ops.scan` of at least one step as a node."""
+    """Records `ops.scan` of at least one step as a node."""
     from kerascnn.ops import creation
 
     slices = [] if xs is None else trees.flatten(xs)
@@ -144,7 +144,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any, length: int, reverse: bool) 
 def while_loop(
     cond: Callable[..., Any], body: Callable[..., Any], values: tuple[Any, ...], most: int | None
 ) -> tuple[Any, ...]:
-    """`ops.while_loop` as a node."""
+    """Records `ops.while_loop` as a node."""
 
     def step(flat: list[Any]) -> Any:
         after = body(*trees.pack_as(values, flat))
@@ -167,13 +167,13 @@ def while_loop(
 
 
 def switch(index: Any, branches: Sequence[Callable[[], Any]], name: str = "switch") -> Any:
-    """`ops.switch` and `ops.cond` as a node; `index` is a scalar."""
+    """Records `ops.switch` and `ops.cond` as a node; `index` is a scalar."""
     outer = _outer()
     traced = [_Body(outer, _of_nothing(branch), []) for branch in branches]
     _match(name, traced)
     cores = _unique([core for body in traced for core, _ in body.assigned()])
     others = list(dict.fromkeys(read for body in traced for read in body.reads(cores)))
-    # Variables that one branch assigns have a value in all of them.
+    # A variable that one branch assigns has a value in all branches.
     for body in traced:
         with tracing.resumed(body.trace):
             for core in cores:
@@ -205,7 +205,7 @@ def _of_nothing(branch: Callable[[], Any]) -> Callable[[list[Any]], Any]:
 
 def _outer() -> Trace:
     trace = tracing.current()
-    assert trace is not None  # is_traced() was asked
+    assert trace is not None  # the caller has checked is_traced()
     return trace
 
 
@@ -230,7 +230,7 @@ def _assign(cores: Sequence[Any], values: Sequence[Any]) -> None:
 def _traced_step(
     name: str, step: Callable[[list[Any]], Any], init: list[Any], rows: list[tuple[Any, str]]
 ) -> tuple[list[Any], _Body]:
-    """A step whose carries keep their dtypes: the first ones are cast to what it makes of them."""
+    """Traces a step whose carries keep their dtypes: the initial ones are cast to its results'."""
     carries = [dispatch.convert(x) for x in init]
     while True:
         body = _Body(_outer(), step, [*_kinds(carries), *rows])
@@ -265,7 +265,7 @@ def _loop(
     length: int,
     reverse: bool,
 ) -> list[Any]:
-    """Records the node. Returns the last carries and the stacks."""
+    """Records the node, and returns the last carries and the stacks."""
     from kerascnn.ops import reduction
 
     if body.losses and length < 0:

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def matrices(x: Any, square: bool = True) -> Any:
-    """Matrices as floating numbers of 32 or 64 bits."""
+    """Converts matrices to floating numbers of 32 or 64 bits."""
     x = dispatch.convert(x)
     if len(x.shape) < 2:
         raise ValueError(
@@ -56,7 +56,7 @@ def _swapped(x: Any) -> Any:
 
 
 def _times(column: Any, row: Any) -> Any:
-    """The outer products of vectors."""
+    """Returns the outer products of vectors."""
     return elementwise.multiply(shaping.expand_dims(column, -1), shaping.expand_dims(row, -2))
 
 
@@ -166,18 +166,18 @@ def solve_triangular(a: Any, b: Any, lower: bool = False) -> Any:
 
 
 def _triangular(a: Any, b: Any, lower: bool) -> Any:
-    """x for which a x = b, of triangular matrices and right sides (..., n, k)."""
+    """Solves a x = b for triangular matrices and right sides (..., n, k)."""
     if is_known(a) and is_known(b):
         part = np.tril if lower else np.triu
         return _solved_on_host("solve_triangular", lambda m, y: np.linalg.solve(part(m), y), a, b)
     if lower:
         return _substituted(a, b)
-    # Turned upside down, it is a lower triangular matrix.
+    # Upside down, the matrix is lower triangular.
     return shaping.flip(_substituted(shaping.flip(a, (-2, -1)), shaping.flip(b, -2)), -2)
 
 
 def _system(a: Any, b: Any) -> tuple[Any, Any, bool]:
-    """Matrices and right sides (..., n, k) of one dtype, and whether these were vectors."""
+    """Returns matrices and right sides (..., n, k) of one dtype, and whether these were vectors."""
     a = matrices(a)
     b = dispatch.convert(b, like=a)
     if not b.shape:
@@ -205,7 +205,7 @@ def _solved_on_host(name: str, function: Any, a: Any, b: Any) -> Any:
 
 
 def _substituted(a: Any, b: Any) -> Any:
-    """x for which a x = b, of lower triangular matrices, from the first row on."""
+    """Solves a x = b for lower triangular matrices, from the first row on."""
     rows = []
     for i in range(a.shape[-1]):
         row = elementwise.divide(b[..., :1, :], a[..., i : i + 1, i : i + 1])

@@ -1,4 +1,4 @@
-"""What the `adapt` of layers takes."""
+"""The forms of data that `adapt` of layers takes."""
 
 from __future__ import annotations
 

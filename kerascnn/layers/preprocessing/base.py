@@ -1,4 +1,4 @@
-"""What the layers that prepare images have in common."""
+"""The base of layers that prepare images."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def sorted_value_range(value_range: Any) -> list[float]:
 
 
 def to_range(images: Any, original: Sequence[float], target: Sequence[float]) -> Any:
-    """Values of one range as those of another."""
+    """Maps values of one range to another range."""
     if original[0] == target[0] and original[1] == target[1]:
         return images
     low, high = float(original[0]), float(original[1])
@@ -85,7 +85,7 @@ def to_range(images: Any, original: Sequence[float], target: Sequence[float]) ->
 
 
 def check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
-    """NotImplementedError, as in Keras, for a name that is not known."""
+    """As Keras does, raises a NotImplementedError for an unknown name."""
     if value not in known:
         raise NotImplementedError(f"Unknown `{name}` {value}. Expected of one {known}.")
 
@@ -105,9 +105,9 @@ class ImagePreprocessing(Layer):
     """
 
     _factor_bounds: tuple[float, float] = (-1, 1)
-    # Whether a segmentation mask follows its image, or stays because only values change.
+    # If true, segmentation masks follow their images. If false, only values change.
     _moves_pixels = True
-    _needs_format = True  # where there are boxes
+    _needs_format = True  # applies if there are boxes
     factor: tuple[float, float]
     interpolation = "bilinear"
     generator: random.SeedGenerator | None = None
@@ -127,7 +127,7 @@ class ImagePreprocessing(Layer):
         self.factor = factor_overlapping(factor, *self._factor_bounds, "factor")
 
     def _set_seed(self, seed: Any) -> None:
-        """A generator of this layer's own where there is a seed; else the program's is used."""
+        """Gives the layer its own generator if there is a seed; otherwise it uses the program's."""
         self.seed = seed
         if seed is not None:
             own = isinstance(seed, random.SeedGenerator)
@@ -140,7 +140,7 @@ class ImagePreprocessing(Layer):
 
     @contextlib.contextmanager
     def _drawing(self, images: Any, seed: Any) -> Iterator[Any]:
-        """The generator to draw from, on the device where the images are."""
+        """Yields the generator to draw from, on the device of the images."""
         generator = self.generator if seed is None else seed
         if tracing.current() is not None or not isinstance(images, _core.Tensor):
             yield generator
@@ -159,12 +159,12 @@ class ImagePreprocessing(Layer):
         dtype: Any = None,
         seed: Any = None,
     ) -> Any:
-        """Numbers spread evenly over [low, high), on the device where the images are."""
+        """Draws numbers uniformly from [low, high) on the device of the images."""
         with self._drawing(images, seed) as generator:
             return random.uniform(shape, low, high, dtype, generator)
 
     def _chosen(self, images: Any, factor: tuple[float, float], seed: Any) -> Any:
-        """Which images something happens to, (n,): with a probability drawn from a factor."""
+        """Draws which images change, (n,), with a probability that is drawn from a factor."""
         shape = (self._sizes(images)[0],)
         probability = self._uniform(images, shape, *factor, seed=seed)
         return ops.less(self._uniform(images, shape, seed=seed), probability)
@@ -186,7 +186,7 @@ class ImagePreprocessing(Layer):
         return ops.logical_and(ops.greater_equal(places, first), ops.less(places, end)), length
 
     def _sizes(self, images: Any) -> tuple[int, int, int]:
-        """How many images (1 for one without a batch), their height and width."""
+        """Returns the number of images (1 for one without a batch), their height and width."""
         shape = images.shape
         if len(shape) not in (3, 4):
             raise ValueError(
@@ -232,7 +232,7 @@ class ImagePreprocessing(Layer):
         return self._transform_images(segmentation_masks, transformation, "nearest")
 
     def _input_sizes(self, transformation: Any) -> tuple[int, int]:
-        """Height and width of the images that a transformation was drawn for."""
+        """Returns height and width of the images for which a transformation was drawn."""
         shape = transformation["input_shape"]
         return shape[self.height_axis], shape[self.width_axis]
 
@@ -240,7 +240,7 @@ class ImagePreprocessing(Layer):
         return self._input_sizes(transformation)
 
     def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
-        """Boxes (n, k, 4) in pixels, "xyxy", with a transformation done to them."""
+        """Applies a transformation to boxes (n, k, 4) in pixels, "xyxy"."""
         raise NotImplementedError
 
     def transform_bounding_boxes(
@@ -334,7 +334,7 @@ class ImagePreprocessing(Layer):
         return input_shape
 
     def _output_dtype(self, dtype: str) -> str:
-        """The dtype of what comes out for images of a dtype."""
+        """Returns the dtype of the results for images of a dtype."""
         return self.compute_dtype
 
     def compute_output_spec(self, data: Any, *args: Any, **kwargs: Any) -> Any:
@@ -350,7 +350,7 @@ class ImagePreprocessing(Layer):
         return {**super().get_config(), **own}
 
     def _shape_with_sizes(self, input_shape: Any, height: int, width: int) -> tuple[Any, ...]:
-        """A shape of one or several images with new sizes."""
+        """Returns a shape of one or several images with new sizes."""
         shape = list(input_shape)
         if len(shape) not in (3, 4) or isinstance(shape[0], (list, tuple)):
             raise ValueError(
@@ -386,15 +386,15 @@ class ColorPreprocessing(ImagePreprocessing):
 
 
 def images_in(data: Any) -> Any:
-    """The images: all that a layer was given, or one entry of a dictionary."""
+    """Returns the images: all that a layer was given, or one entry of a dictionary."""
     return data["images"] if isinstance(data, dict) else data
 
 
 def per_image(values: Any) -> Any:
-    """One number for each image, (n,), so that it goes with images (n, ..., ..., ...)."""
+    """Reshapes one number for each image, (n,), to broadcast with (n, ..., ..., ...)."""
     return ops.reshape(values, (-1, 1, 1, 1))
 
 
 def saved_seed(seed: Any) -> int | None:
-    """A seed as it goes into a configuration."""
+    """Returns a seed in the form that configurations hold."""
     return seed if isinstance(seed, int) else None

@@ -138,7 +138,7 @@ class Discretization(Layer):
     def compute_output_shape(self, input_shape: Any) -> Any:
         shape = tuple(input_shape)
         if self.output_mode in ("multi_hot", "count") and len(shape) > 1:
-            return (shape[0], *shape[2:], self._depth())  # one row for the values of axis 1
+            return (shape[0], *shape[2:], self._depth())  # axis 1 gives a single row
         return encoded_shape(shape, self.output_mode, self._depth())
 
     def compute_output_spec(self, inputs: Any) -> Any:
@@ -173,7 +173,7 @@ def _listed(values: Any) -> list[float]:
 
 
 def summarized(values: np.ndarray[Any, Any], epsilon: float) -> np.ndarray[Any, Any]:
-    """Some of the values in order, with how many each stands for: shape (2, about 1 / epsilon)."""
+    """Returns about 1 / epsilon sorted values, each with the number of values it stands for."""
     ordered = np.sort(values, axis=None)
     step = max(ordered.size * epsilon, 1)
     chosen = ordered[int(step - 1) :: int(step)]

@@ -38,7 +38,7 @@ def encode(inputs: Any, mode: str, depth: int, dtype: str, count_weights: Any = 
 
 
 def encode_on_host(numbers: Any, mode: str, depth: int, dtype: str) -> np.ndarray[Any, Any]:
-    """The same of an array on the host, for modes but "int"."""
+    """Does what `encode` does, on the host, for modes other than "int"."""
     numbers = np.asarray(numbers)
     if mode == "one_hot":
         if numbers.ndim > 1 and numbers.shape[-1] == 1:
@@ -56,7 +56,7 @@ def encode_on_host(numbers: Any, mode: str, depth: int, dtype: str) -> np.ndarra
 
 
 def encoded_shape(shape: tuple[int | None, ...], mode: str, depth: int) -> tuple[int | None, ...]:
-    """The shape of what `encode` makes of numbers of a shape."""
+    """Returns the shape of the result of `encode` for inputs of a shape."""
     if mode == "int":
         return shape
     if mode == "one_hot" and (len(shape) == 1 or shape[-1:] != (1,)):

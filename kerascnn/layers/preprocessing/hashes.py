@@ -40,13 +40,13 @@ def keyed_hashes(texts: Sequence[str | bytes], key: Sequence[int]) -> U64:
 
 
 def buckets(texts: Sequence[str | bytes], count: int, key: Sequence[int] | None = None) -> Any:
-    """A number below `count` for each text, by its hash; with a key by the keyed one."""
+    """Returns a number below `count` for each text: its hash, or with a key the keyed one."""
     hashes = fingerprints(texts) if key is None else keyed_hashes(texts, key)
     return (hashes % np.uint64(count)).astype(np.int64)
 
 
 def crossed(columns: Sequence[Any], count: int) -> Any:
-    """A number below `count` for each row of several columns of text or integers."""
+    """Returns a number below `count` for each row of several columns of text or integers."""
     result = np.full(len(columns[0]), _CROSS_KEY, np.uint64)
     for column in columns:
         is_text = column.dtype.kind in "OUS"
@@ -58,7 +58,7 @@ def crossed(columns: Sequence[Any], count: int) -> Any:
 
 
 def _by_length(texts: Sequence[str | bytes], function: Callable[[Any], U64]) -> U64:
-    """A function of texts of one length, (n, length) bytes, for texts of all lengths."""
+    """Extends a function of texts of one length, (n, length) bytes, to texts of all lengths."""
     encoded = [text.encode() if isinstance(text, str) else bytes(text) for text in texts]
     lengths = np.array([len(text) for text in encoded], np.int64)
     result = np.zeros(len(encoded), np.uint64)
@@ -70,7 +70,7 @@ def _by_length(texts: Sequence[str | bytes], function: Callable[[Any], U64]) -> 
 
 
 def _word(data: Any, at: int) -> U64:
-    """Eight bytes from a place on, as numbers."""
+    """Reads eight bytes from a place on as numbers."""
     return np.ascontiguousarray(data[:, at : at + 8]).view("<u8")[:, 0]
 
 
@@ -79,7 +79,7 @@ def _half_word(data: Any, at: int) -> U64:
 
 
 def _rotated(x: U64, bits: int) -> U64:
-    """The bits turned to the right."""
+    """Rotates the bits to the right."""
     return (x >> np.uint64(bits)) | (x << np.uint64(64 - bits))
 
 
@@ -148,7 +148,7 @@ def _up_to_64(data: Any) -> U64:
 
 
 def _of_32(data: Any, at: int, a: U64, b: U64) -> tuple[U64, U64]:
-    """Two numbers of 32 bytes and two seeds."""
+    """Mixes 32 bytes and two seeds into two numbers."""
     w, x, y, z = (_word(data, at + 8 * i) for i in range(4))
     a = a + w
     b = _rotated(b + a + z, 21)
@@ -179,7 +179,7 @@ def _longer(data: Any) -> U64:
 def _block(
     data: Any, at: int, x: U64, y: U64, z: U64, v: Any, w: Any, factor: Any, weight: Any
 ) -> Any:
-    """The state after 64 more bytes."""
+    """Returns the state after 64 more bytes."""
     x = _rotated(x + y + v[0] + _word(data, at + 8), 37) * factor
     y = _rotated(y + v[1] + _word(data, at + 48), 42) * factor
     x = x ^ (w[1] * weight)

@@ -108,8 +108,7 @@ def equalized(images: Any, bins: int, channel_axis: int, groups: int = 1) -> Any
     indices = ops.cast(ops.clip(indices, 0.0, float(bins - 1)), "int32")
     rows = indices if channel_axis == -3 else ops.transpose(indices, (0, 3, 1, 2))
     batch, channels = rows.shape[:2]
-    # Tones are counted for each image and added up in float64, which is exact for any number of
-    # images.
+    # Counts of each image are added in float64, which is exact for any number of images.
     counts = histograms(ops.reshape(rows, (batch * channels, -1)), bins)
     counts = ops.reshape(counts, (groups, batch // groups, channels, bins))
     counts = ops.sum(ops.cast(counts, "float64"), 1)
@@ -117,7 +116,7 @@ def equalized(images: Any, bins: int, channel_axis: int, groups: int = 1) -> Any
     total = cdf[..., -1:]
     first = ops.min(ops.where(ops.greater(cdf, 0.0), cdf, total), -1, keepdims=True)
     rest = ops.subtract(total, first)
-    is_flat = ops.equal(rest, 0.0)  # one tone only
+    is_flat = ops.equal(rest, 0.0)  # the channel has a single tone
     above = ops.cast(ops.multiply(ops.subtract(cdf, first), 255.0), "float32")
     table = ops.divide(above, ops.cast(ops.where(is_flat, 1.0, rest), "float32"))
     table = ops.clip(ops.round(table), 0.0, 255.0)
@@ -125,7 +124,7 @@ def equalized(images: Any, bins: int, channel_axis: int, groups: int = 1) -> Any
 
 
 def _looked_up(images: Any, table: Any, is_flat: Any, channel_axis: int) -> Any:
-    """The new value of each pixel, from a table (groups, channels, bins)."""
+    """Looks up the new value of each pixel in a table (groups, channels, bins)."""
     groups, channels, bins = table.shape
     batch = images.shape[0]
     places = ops.multiply(ops.divide(images, 255.0), float(bins - 1))
@@ -256,7 +255,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImagePreprocessing):
         return ops.cast(images, dtype)
 
     def _tables(self, tones: Any) -> Any:
-        """The new value of each tone, (n * rows of tiles * columns * channels, 256)."""
+        """Computes the new value of each tone, (n * rows of tiles * columns * channels, 256)."""
         batch, height, width, channels = tones.shape
         rows, columns = self.tile_grid_size
         tile_height, tile_width = -(-height // rows), -(-width // columns)
@@ -276,14 +275,14 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImagePreprocessing):
             excess = ops.sum(ops.subtract(counts, clipped), -1, keepdims=True)
             counts = ops.add(clipped, ops.divide(excess, float(_TONES)))
         cdf = ops.cast(running_sums(counts), "float32")
-        first = cdf[:, :1]  # the lowest one
+        first = cdf[:, :1]  # the count of the lowest tone
         rest = ops.subtract(float(pixels), first)
         rest = ops.where(ops.equal(rest, 0.0), 1.0, rest)
         table = ops.divide(ops.multiply(ops.subtract(cdf, first), 255.0), rest)
         return ops.clip(table, 0.0, 255.0)
 
     def _interpolated(self, tones: Any, tables: Any) -> Any:
-        """The new value of each pixel, from the tables of the four tiles around it."""
+        """Interpolates each pixel's new value from the tables of the four tiles around it."""
         batch, height, width, channels = tones.shape
         rows, columns = self.tile_grid_size
         image = np.arange(batch).reshape(-1, 1, 1, 1) * rows
@@ -311,9 +310,9 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImagePreprocessing):
 
 
 def _tiles_around(size: int, tiles: int, shape: tuple[int, ...]) -> list[tuple[Any, Any]]:
-    """For each pixel along an axis: the tile before and the one after it, and their shares."""
+    """Returns the tile before and after each pixel of an axis, and their shares."""
     length = -(-size // tiles)
-    position = (np.arange(size) - length / 2) / length  # in tiles, from the first one's middle
+    position = (np.arange(size) - length / 2) / length  # in tiles, from the middle of the first one
     before = np.floor(position)
     share = (position - before).astype("float32").reshape(shape)
     places = [np.clip(at, 0, tiles - 1).astype("int64") for at in (before, before + 1)]

@@ -1,4 +1,4 @@
-"""Layers that compute on the host, since text and tables of it don't go to a device."""
+"""Layers that compute on the host, since a device has no text and no tables of it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class HostLayer(Layer):
         self._build_at_init()
 
     def build(self, input_shape: Any = None) -> None:
-        """Nothing: there are no weights."""
+        """Does nothing: there are no weights."""
 
     def _build_at_init(self) -> None:
         self.built = type(self).build is HostLayer.build
 
     def _on_host(self, value: Any) -> Any:
-        """The first argument of `call`, as NumPy's arrays."""
+        """Converts the first argument of `call` to NumPy arrays."""
         if isinstance(value, (list, tuple)) and any(map(_core_tensor, value)):
             value = [np.asarray(x) for x in value]
         if is_text(value):

@@ -1,4 +1,4 @@
-"""Tables from tokens to numbers and back, given or learned from data."""
+"""Tables between tokens and numbers, given or learned from data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def checked_mode(output_mode: Any, layer: str, known: tuple[str, ...] = MODES) -
 
 
 def reject_sparse(sparse: Any, layer: str) -> None:
-    """ValueError for `sparse=True`."""
+    """Raises a ValueError for `sparse=True`."""
     if sparse:
         raise ValueError(f"{layer}: sparse=True is not available, tensors are dense.")
 
@@ -143,15 +143,15 @@ class IndexLookup(HostLayer):
     # Tokens of a kind: what subclasses say -------------------------------------------------------
 
     def _values(self, data: Any) -> np.ndarray[Any, Any]:
-        """Data as an array of tokens."""
+        """Converts data to an array of tokens."""
         raise NotImplementedError
 
     def _sort_key(self, token: Any) -> Any:
-        """What tokens of equal counts are sorted by."""
+        """Returns the key that sorts tokens of equal counts."""
         raise NotImplementedError
 
     def _oov_numbers(self, tokens: list[Any]) -> Any:
-        """Numbers below `num_oov_indices` for tokens that are not in the vocabulary."""
+        """Returns numbers below `num_oov_indices` for tokens that are not in the vocabulary."""
         return hashes.buckets(tokens, self.num_oov_indices, self.salt)
 
     # The vocabulary -----------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class IndexLookup(HostLayer):
                 "`idf_weights` must be a vector of the same length as the vocabulary. Received: "
                 f"shape {weights.shape} for {count} tokens"
             )
-        # Nothing is known of unknown tokens: they weigh as much as the others on average.
+        # Unknown tokens get the mean weight of the others.
         front = 0 if has_special else self._token_start_index()
         weights = np.concatenate([np.full(front, weights.mean()), weights])
         if self.pad_to_max_tokens:
@@ -390,7 +390,7 @@ class IndexLookup(HostLayer):
         return start if self.num_oov_indices == 1 else start + self._oov_numbers(tokens)
 
     def encoded(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Numbers of tokens as the output mode has them, which is not "int"."""
+        """Encodes numbers of tokens in an output mode other than "int"."""
         mode = "count" if self.output_mode == "tf_idf" else self.output_mode
         rows = encode_on_host(numbers, mode, self._depth(), config.floatx())
         if self.output_mode != "tf_idf":
@@ -439,11 +439,11 @@ class IndexLookup(HostLayer):
         }
 
     def get_build_config(self) -> dict[str, Any]:
-        """Nothing: there are no weights to be built."""
+        """Returns None: there are no weights to build."""
         return {}
 
     def build_from_config(self, config: dict[str, Any]) -> None:
-        """Nothing: there are no weights to be built."""
+        """Does nothing: there are no weights to build."""
 
     def save_own_variables(self, store: Any) -> None:
         if self.output_mode == "tf_idf" and self._idf is not None:
@@ -476,7 +476,7 @@ class IndexLookup(HostLayer):
         with open(path, encoding="utf-8", newline="\n") as file:
             tokens = self._of_lines(file.read().split("\n"))
         if len(tokens) <= self._token_start_index():
-            return  # it was saved before it had learned anything
+            return  # the layer was saved before it had learned anything
         self.set_vocabulary(tokens, None if self._idf is None else self._idf[: len(tokens)])
 
 

@@ -12,7 +12,7 @@ from kerascnn.layers.preprocessing.index_lookup import IndexLookup
 from kerascnn.layers.text import as_text
 from kerascnn.ops import dispatch
 
-# Up to this span of integers, a compiled step has a table with a place for each of them.
+# If its integers span no more than this, a compiled step has a table with a place for each.
 _LARGEST_TABLE = 1 << 22
 
 
@@ -193,7 +193,7 @@ class IntegerLookup(IndexLookup):
 
     @property
     def runs_on_host(self) -> bool:  # type: ignore[override]
-        """Only where hashes are needed."""
+        """True only if hashes are needed."""
         return self.oov_method == "farmhash" and self.num_oov_indices > 1
 
     @property
@@ -259,7 +259,7 @@ class IntegerLookup(IndexLookup):
 
 
 def _looked_up(inputs: Any, keys: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> Any:
-    """The value for each key among inputs, and which are keys, inside of a compiled step."""
+    """In a compiled step, finds the value for each key among inputs, and tells which are keys."""
     if not len(keys):
         return ops.zeros_like(inputs), ops.zeros_like(inputs, dtype="bool")
     low, high = int(keys.min()), int(keys.max())

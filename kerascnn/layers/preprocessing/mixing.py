@@ -21,7 +21,7 @@ class _Mixing(ImagePreprocessing):
     """Pairs each image with another one; its label gets a share of that one's."""
 
     def _partners(self, images: Any, seed: Any) -> Any:
-        """A random order of the batch, (n,)."""
+        """Draws a random order of the batch, (n,)."""
         order = np.arange(self._sizes(images)[0], dtype="int32")
         with self._drawing(images, seed) as generator:
             return random.shuffle(order, seed=generator)
@@ -47,7 +47,7 @@ class _Mixing(ImagePreprocessing):
 
 
 def _mixed(values: Any, weight: Any, order: Any) -> Any:
-    """A share of each value, and the rest of its partner's."""
+    """Mixes a share of each value with the rest of its partner's."""
     weight = ops.cast(weight, values.dtype)
     others = ops.take(values, order, 0)
     return ops.add(ops.multiply(weight, values), ops.multiply(ops.subtract(1.0, weight), others))
@@ -113,7 +113,7 @@ class MixUp(_Mixing):
 
     def _transform_images(self, images: Any, transformation: Any, interpolation: str) -> Any:
         images = ops.convert_to_tensor(images)
-        if not is_float(images.dtype):  # masks
+        if not is_float(images.dtype):  # this is true of masks
             images = ops.cast(images, self.compute_dtype)
         weight = per_image(transformation["mix_weight"])
         return _mixed(images, weight, transformation["permutation_order"])
@@ -255,17 +255,18 @@ def _on_pixels(boxes: Any) -> Any:
 
 
 def _common_part(boxes: Any, left: Any, top: Any, right: Any, bottom: Any) -> Any:
-    """What boxes (n, k, 4) have in common with a rectangle for each image, (n, 1)."""
+    """Intersects boxes (n, k, 4) with one rectangle for each image, (n, 1)."""
     first = ops.maximum(boxes[..., :2], ops.stack([left, top], -1))
     last = ops.minimum(boxes[..., 2:], ops.stack([right, bottom], -1))
     return ops.concatenate([first, ops.maximum(first, last)], -1)
 
 
 def _rest_around(boxes: Any, left: Any, top: Any, right: Any, bottom: Any) -> Any:
-    """The boxes around what a rectangle leaves of boxes (n, k, 4): less where it takes a side."""
+    """Returns the boxes around what a rectangle leaves of boxes (n, k, 4)."""
     x1, y1, x2, y2 = (boxes[..., i] for i in range(4))
     meets = (left < x2) & (right > x1) & (top < y2) & (bottom > y1)
-    columns = meets & (top <= y1) & (bottom >= y2)  # it covers some columns of the box
+    # true where the rectangle covers whole columns of the box
+    columns = meets & (top <= y1) & (bottom >= y2)
     rows = meets & (left <= x1) & (right >= x2)
     new_x1 = ops.where(columns & (left <= x1), ops.minimum(right, x2), x1)
     new_x2 = ops.where(columns & (right >= x2), ops.maximum(left, new_x1), x2)

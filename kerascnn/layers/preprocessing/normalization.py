@@ -16,7 +16,7 @@ from kerascnn.ops import dispatch
 
 Array = np.ndarray[Any, Any]
 
-# So many elements are looked at together.
+# This many elements are processed together.
 _PIECE = 1 << 22
 
 
@@ -111,13 +111,13 @@ class Normalization(Layer):
         self.adapt_variance = self.add_weight(
             name="variance", shape=shape, initializer="ones", trainable=False
         )
-        # Nothing reads this; it exists because Keras' files have it.
+        # Nothing reads this weight, but Keras' files have it.
         self.count = self.add_weight(
             name="count", shape=(), dtype="int32", initializer="zeros", trainable=False
         )
 
     def _aligned(self, value: Any) -> Array:
-        """A given statistic in a shape that goes with the inputs, by the last axes of both."""
+        """Reshapes a given statistic to broadcast with the inputs, by the last axes of both."""
         array = np.asarray(value, dtypes.numpy_dtype(self.compute_dtype))
         shape = [1] * len(self._spread)
         for i in range(1, array.ndim + 1):
@@ -153,7 +153,7 @@ class Normalization(Layer):
             count = math.prod(piece.shape[a] for a in self._reduced)
             total += count
             share = count / total if total else 0.0
-            # The rule for the mean and the variance of two groups.
+            # This combines the mean and the variance of two groups.
             piece = piece.astype("float64")
             own_mean, own_variance = piece.mean(self._reduced), piece.var(self._reduced)
             new_mean = mean * (1 - share) + own_mean * share
@@ -165,7 +165,7 @@ class Normalization(Layer):
         self.adapt_variance.assign(np.asarray(variance, self.adapt_variance.dtype))
 
     def _pieces(self, batches: Iterable[Array]) -> Iterator[Array]:
-        """The batches, checked and cut so that a copy in float64 takes little memory."""
+        """Yields the batches, checked, in pieces whose float64 copies are small."""
         shape = self._build_input_shape
         assert shape is not None
         for batch in batches:

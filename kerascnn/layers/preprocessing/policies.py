@@ -1,4 +1,4 @@
-"""Several changes of images in one layer: some are drawn from a list of them."""
+"""Layers that choose among several changes of images."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class _Policy(ImagePreprocessing):
             setattr(self, name, self._part(name, common))
 
     def _part(self, name: str, common: dict[str, Any]) -> Layer:
-        """One of the layers; it draws from this one's generator."""
+        """Makes one of the layers; it draws from this layer's generator."""
         affine = {**common, "interpolation": self.interpolation}
         color = {**common, "value_range": self.value_range}
         factor = self.factor
@@ -116,7 +116,7 @@ class _Policy(ImagePreprocessing):
         return kinds[name](factor, **color)
 
     def _drawn(self, images: Any, seed: Any) -> dict[str, Any]:
-        """What is to happen to these images, for each of the layers."""
+        """Draws what happens to these images in each of the layers."""
         return {
             name: getattr(self, name).get_random_transformation(images, seed=seed)
             for name in self._names
@@ -142,7 +142,7 @@ class _Policy(ImagePreprocessing):
         return getattr(self, name)._input_sizes(transformation["transforms"][name])
 
     def _choices(self, images: Any, shape: tuple[int, ...], count: int, seed: Any) -> Any:
-        """Numbers below `count`, int32."""
+        """Draws numbers below `count`, int32."""
         with self._drawing(images, seed) as generator:
             return random.randint(shape, 0, count, seed=generator)
 
@@ -342,7 +342,7 @@ class AugMix(_Policy):
         return bounding_boxes
 
     def _copies(self, images: Any) -> Any:
-        """A batch as often as there are chains, one after the other."""
+        """Repeats a batch once for each chain."""
         return ops.concatenate([images] * self.num_chains, 0)
 
     def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
@@ -358,7 +358,7 @@ class AugMix(_Policy):
         seed = self.generator if seed is None else seed
         with self._drawing(images, seed) as generator:
             shares = random.gamma((self.num_chains,), self.alpha, seed=generator)
-            shares = ops.maximum(shares, 1e-30)  # all may be 0 for a small alpha
+            shares = ops.maximum(shares, 1e-30)  # for a small alpha all shares may be 0
             weight = random.beta((), self.alpha, self.alpha, seed=generator)
         shape = (self.num_chains, self.chain_depth)
         return {
@@ -375,7 +375,7 @@ class AugMix(_Policy):
         for depth, transforms in enumerate(transformation["transforms"]):
             choice = ops.repeat(choices[:, depth], batch)
             copies = self._one_of(copies, choice, transforms, chains, is_mask)
-        if not is_float(copies.dtype):  # masks
+        if not is_float(copies.dtype):  # this is true of masks
             images, copies = (ops.cast(x, self.compute_dtype) for x in (images, copies))
         shares, weight = (
             ops.cast(transformation[name], copies.dtype)
@@ -404,7 +404,7 @@ class AugMix(_Policy):
 
 
 def _inside(boxes: Any, height: int, width: int) -> Any:
-    """Boxes cut at the borders of the image; those outside become a point, and stay one."""
+    """Clips boxes to the image; those outside become a point, and stay one."""
     boxes = box_utils.clip_to_image_size({"boxes": boxes}, height, width)["boxes"]
     there = ops.all(ops.greater(boxes[..., 2:], boxes[..., :2]), -1, keepdims=True)
     return ops.where(there, boxes, 0.0)

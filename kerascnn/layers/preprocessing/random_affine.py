@@ -1,4 +1,4 @@
-"""Images moved, turned, zoomed and slanted at random."""
+"""Layers that move, rotate, zoom and shear images at random."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kerascnn.utils import bounding_boxes as box_utils
 
 
 class RandomAffine(ImagePreprocessing):
-    """What these layers have in common: where pixels come from is a matrix for each image."""
+    """The base of these layers: a matrix for each image says where pixels come from."""
 
     def _set_sampling(
         self, fill_mode: str, interpolation: str, fill_value: float, seed: Any
@@ -34,7 +34,7 @@ class RandomAffine(ImagePreprocessing):
         self._set_seed(seed)
 
     def parts(self, images: Any, transformation: Any) -> tuple[Any, ...]:
-        """The numbers a0 to b2 of `ops.image.affine_transform`, (n, 1) or the same for all."""
+        """Returns a0 to b2 of `ops.image.affine_transform`, (n, 1) or the same for all."""
         raise NotImplementedError
 
     def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
@@ -42,7 +42,7 @@ class RandomAffine(ImagePreprocessing):
         channels_last = self.data_format == "channels_last"
         shape = (1, height, width, 1) if channels_last else (1, 1, height, width)
         parts = self.parts(types.SimpleNamespace(shape=shape), transformation)
-        # The parts say where each pixel comes from, while a box goes the other way.
+        # The parts say where a pixel comes from; boxes go the opposite way.
         a0, a1, a2, b0, b1, b2 = (ops.cast(part, boxes.dtype) for part in parts)
         determinant = ops.subtract(ops.multiply(a0, b1), ops.multiply(a1, b0))
 
@@ -75,7 +75,7 @@ class RandomAffine(ImagePreprocessing):
 
 
 class _RandomHeightAndWidth(RandomAffine):
-    """With a factor for each direction, `width_factor` being optional where a layer says so."""
+    """Has a factor for each direction; some layers do not require `width_factor`."""
 
     _range = "[-1.0, 1.0]"
     _open_below = False
@@ -304,7 +304,7 @@ class RandomRotation(RandomAffine):
         }
 
     def parts(self, images: Any, transformation: Any) -> tuple[Any, ...]:
-        # It is not made from the matrix, whose columns would be joined and taken apart again.
+        # This does not use the matrix, whose columns would be joined and split again.
         _, height, width = self._sizes(images)
         return _rotation(transformation["angle"], height, width)
 
@@ -387,7 +387,7 @@ class RandomShear(RandomAffine):
 
 
 def _shear_bounds(name: str, factor: Any) -> tuple[float, float]:
-    """Bounds of a factor; a pair of them, such as that in a configuration, may be negative."""
+    """Returns the bounds of a factor; in a pair, as in a configuration, they may be negative."""
     message = (
         "The `factor` argument should be a number (or a list of two numbers) in the range "
         f"[0, 1.0]. Received: {name}={factor}"
@@ -397,7 +397,7 @@ def _shear_bounds(name: str, factor: Any) -> tuple[float, float]:
 
 
 def _rotation(angle: Any, height: int, width: int) -> tuple[Any, ...]:
-    """The numbers a0 to b2 that turn images by angles in degrees around their middle, (n, 1)."""
+    """Returns the numbers a0 to b2 that rotate images by angles in degrees, (n, 1)."""
     cosine, sine = (ops.reshape(part, (-1, 1)) for part in _cosine_and_sine(angle))
     center_x, center_y = (width - 1) / 2, (height - 1) / 2
     from_x = ops.add(
@@ -410,16 +410,16 @@ def _rotation(angle: Any, height: int, width: int) -> tuple[Any, ...]:
 
 
 def _cosine_and_sine(degrees: Any) -> tuple[Any, Any]:
-    """Of angles in degrees, exact at whole quarters of a turn."""
+    """Computes them for angles in degrees; multiples of 90 are exact."""
     quarters = ops.floor(ops.add(ops.multiply(degrees, 1 / 90), 0.5))
     rest = ops.multiply(
         ops.subtract(degrees, ops.multiply(quarters, 90.0)), math.pi / 180
-    )  # from -pi/4 to pi/4, where these terms leave less than float32 can hold
+    )  # from -pi/4 to pi/4, where the series is exact to float32
     square = ops.square(rest)
     cosine = _power_series(square, [1 / math.factorial(2 * i) for i in range(6)])
     sine = _power_series(square, [1 / math.factorial(2 * i + 1) for i in range(6)])
     sine = ops.multiply(sine, rest)
-    turned = ops.mod(quarters, 2.0)  # 1 where cosine and sine change places
+    turned = ops.mod(quarters, 2.0)  # 1 if cosine and sine swap
     negative = ops.greater_equal(ops.mod(quarters, 4.0), 2.0)
     sign = ops.where(negative, -1.0, 1.0)
     is_turned = ops.equal(turned, 1.0)
@@ -430,7 +430,7 @@ def _cosine_and_sine(degrees: Any) -> tuple[Any, Any]:
 
 
 def _power_series(square: Any, coefficients: list[float]) -> Any:
-    """c0 - c1 s + c2 s^2 - ..., by Horner's rule."""
+    """Computes c0 - c1 s + c2 s^2 - ... by Horner's rule."""
     result = ops.full_like(square, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         result = ops.subtract(coefficient, ops.multiply(result, square))

@@ -24,7 +24,7 @@ def _drawn(
     training: bool,
     seed: Any,
 ) -> Any:
-    """One number for each image."""
+    """Draws one number for each image."""
     images = images_in(data)
     layer._sizes(images)
     shape = (*images.shape[: len(images.shape) - 3], 1, 1, 1)
@@ -79,8 +79,7 @@ class RandomContrast(ColorPreprocessing):
     def _transform_images(self, images: Any, transformation: Any, interpolation: str) -> Any:
         axes = [len(images.shape) + axis for axis in (self.height_axis, self.width_axis)]
         mean = ops.mean(images, axes, keepdims=True)
-        # The values are repeated for each pixel of a row, since kernels are fastest where whole
-        # rows go together.
+        # The values are repeated for each pixel of a row, since kernels are fastest on whole rows.
         row = list(mean.shape)
         row[self.width_axis] = images.shape[self.width_axis]
         mean = ops.broadcast_to(mean, row)

@@ -155,8 +155,7 @@ class RandomCrop(ImagePreprocessing):
         return self.height, self.width
 
     def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
-        # Where the image is smaller than the part asked for, so is the part; it is resized to the
-        # sizes.
+        # If the image is smaller than the requested part, so is the part, which is then resized.
         wanted = (self.height, self.width)
         sizes = self._input_sizes(transformation)
         kept = [
@@ -198,7 +197,7 @@ class RandomCrop(ImagePreprocessing):
 
 
 class _Place(tuple[Any, Any]):
-    """Row and column where a part begins, of images of some sizes (None where nobody knows)."""
+    """The row and the column where a part begins, for images of given sizes (None if unknown)."""
 
     sizes: tuple[int, int] | None
 
@@ -209,7 +208,7 @@ class _Place(tuple[Any, Any]):
 
 
 def _part(x: Any, start: Any, size: int, axis: int) -> Any:
-    """So many elements along an axis, from a start on that only the device may know."""
+    """Takes so many elements along an axis, from a start that only the device may know."""
     if dispatch.is_tensor(start):
         places = dispatch.convert(np.arange(size, dtype="int32"), like=x)
         indices = ops.add(places, start)

@@ -15,7 +15,7 @@ from kerascnn.layers.preprocessing.base import (
     per_image,
 )
 
-# The mean of a pixel and its neighbors that sharpening moves away from.
+# This is the mean of a pixel and its neighbors, from which sharpening moves away.
 _SMOOTHING = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], "float32") / 13
 
 
@@ -148,7 +148,7 @@ class RandomGaussianBlur(ColorPreprocessing):
 
 
 def _odd_pair(size: Any) -> tuple[int, int]:
-    """A kernel size for width and height."""
+    """Checks a kernel size for width and height."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     known = all(isinstance(x, (int, float)) for x in pair)
     if len(pair) != 2 or not known or any(x % 2 != 1 for x in pair):

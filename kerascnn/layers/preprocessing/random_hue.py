@@ -208,7 +208,7 @@ class RandomColorJitter(ImagePreprocessing):
             setattr(self, f"random_{name}", layer)
 
     def _parts(self) -> dict[str, Any]:
-        """The layers that do something, by their names and in their order."""
+        """Returns the layers that change something, by name and in their order."""
         names = [f"random_{name}" for name in ("brightness", "contrast", "saturation", "hue")]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 

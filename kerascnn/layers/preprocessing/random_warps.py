@@ -1,4 +1,4 @@
-"""Images seen from a random side, or with their pixels pushed around."""
+"""Layers that change the perspective of images, or distort them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class RandomPerspective(ImagePreprocessing):
         return ops.where(per_image(transformation["apply_perspective"]), seen, images)
 
     def _transform_boxes(self, boxes: Any, transformation: Any) -> Any:
-        # Boxes go the other way round than pixels: from where things were to where they are seen.
+        # Boxes go the opposite way to pixels: from where things were to where they are seen.
         matrix = ops.cast(
             homography(transformation["end_points"], transformation["start_points"]), boxes.dtype
         )
@@ -224,34 +224,34 @@ class RandomElasticTransform(ImagePreprocessing):
             return boxes
         moves = self._moves(transformation)
         _, height, width, _ = moves.shape
-        # Where the middle of each pixel comes from, in the coordinates of boxes.
+        # These are the places that the centers of pixels come from, in the coordinates of boxes.
         x = moves[..., 0] + (np.arange(width) + 0.5).reshape(1, 1, -1).astype(moves.dtype)
         y = moves[..., 1] + (np.arange(height) + 0.5).reshape(1, -1, 1).astype(moves.dtype)
 
         def seen(box: Any) -> Any:
-            """The pixels that come from a box of each image, (n, 4), lie in these boxes."""
+            """Finds the boxes around the pixels that come from one box of each image, (n, 4)."""
             left, top, right, bottom = (ops.reshape(box[:, i], (-1, 1, 1)) for i in range(4))
             inside = (x >= left) & (x < right) & (y >= top) & (y < bottom)
             first_column, end_column = box_utils.extent(ops.any(inside, 1))
             first_row, end_row = box_utils.extent(ops.any(inside, 2))
             return ops.stack([first_column, first_row, end_column, end_row], -1)
 
-        # The boxes of an image come one after the other: memory for all at once would be a lot.
+        # The boxes of an image are computed one by one, since all at once would need much memory.
         moved = ops.map(seen, ops.transpose(ops.cast(boxes, moves.dtype), (1, 0, 2)))
         moved = ops.cast(ops.transpose(moved, (1, 0, 2)), boxes.dtype)
         return ops.where(ops.reshape(transformation["apply_transform"], (-1, 1, 1)), moved, boxes)
 
     def _moves(self, transformation: Any) -> Any:
-        """How far each pixel comes from, (n, height, width, 2) along width and height."""
+        """Draws how far each pixel moves, (n, height, width, 2), along width and height."""
         noise, factor = transformation["noise"], transformation["distortion_factor"]
         _, height, width, _ = noise.shape
         shorter, longer = min(height, width), max(height, width)
-        # The lower limit avoids a division by 0, which is drawn once in 10^7 times.
+        # The lower limit avoids a division by 0, which would occur once in 10^7 draws.
         sigma = ops.maximum(ops.multiply(factor, 0.05 * shorter), 1e-6)
         reach = int(3 * 0.05 * shorter * self.scale[1])
         places = np.arange(-reach, reach + 1).astype(noise.dtype)
         bell = ops.exp(ops.multiply(ops.square(ops.divide(places, sigma)), -0.5))
-        # The window's size depends on what is drawn: weights beyond it are 0.
+        # The window's size depends on the draw: weights beyond it are 0.
         inside = ops.less_equal(np.abs(places), ops.multiply(sigma, 3.0))
         bell = ops.where(inside, bell, 0.0)
         bell = ops.divide(bell, ops.sum(bell))

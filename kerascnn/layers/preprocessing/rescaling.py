@@ -1,4 +1,4 @@
-"""Inputs brought to another range."""
+"""A layer that maps inputs to another range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images brought to one size."""
+"""Layers that give images one size."""
 
 from __future__ import annotations
 

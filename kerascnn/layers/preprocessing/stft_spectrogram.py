@@ -99,7 +99,7 @@ class STFTSpectrogram(Layer):
         self.data_format = data_format or config.image_data_format()
         self._step = frame_step or frame_length // 2
         self._length = fft_length or 2 ** math.ceil(math.log2(frame_length))
-        self._initializer("real")  # names of windows are known from here on
+        self._initializer("real")  # from here on the names of windows are known to be valid
         self.input_spec = InputSpec(ndim=3)
 
     def _initializer(self, side: str) -> Any:
@@ -132,7 +132,7 @@ class STFTSpectrogram(Layer):
         return (batch, features, time) if first else (batch, time, features)
 
     def _pieces(self, samples: int | None) -> int | None:
-        """How many pieces a signal has."""
+        """Returns the number of pieces of a signal."""
         if samples is None:
             return None
         if self.padding == "same":
@@ -170,11 +170,11 @@ class STFTSpectrogram(Layer):
         return ops.log(ops.maximum(magnitude, config.epsilon()))
 
     def _convolve(self, inputs: Any, kernel: Any) -> Any:
-        """(batch, channels, time, frequencies)"""
+        """Applies the kernels and returns (batch, channels, time, frequencies)."""
         if self.data_format == "channels_last":
             inputs = ops.swapaxes(inputs, 1, 2)
         channels, samples = inputs.shape[1:]
-        self._pieces(samples)  # raises where there is none
+        self._pieces(samples)  # raises an error if there is none
         result = ops.conv(
             ops.reshape(inputs, (-1, samples, 1)),
             ops.cast(kernel, inputs.dtype),
@@ -185,7 +185,7 @@ class STFTSpectrogram(Layer):
         return ops.reshape(result, (-1, channels, *result.shape[1:]))
 
     def _arranged(self, x: Any) -> Any:
-        """From (batch, channels, time, frequencies) to the layer's output."""
+        """Rearranges (batch, channels, time, frequencies) to the layer's output."""
         if self.expand_dims:
             return x if self.data_format == "channels_first" else ops.transpose(x, (0, 2, 3, 1))
         channels, time, frequencies = x.shape[1:]

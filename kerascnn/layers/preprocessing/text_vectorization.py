@@ -1,4 +1,4 @@
-"""Text as the numbers of its words."""
+"""A layer that turns text into the numbers of its words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kerascnn.layers.text import as_text
 from kerascnn.ops import dispatch
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
-# This works as in TensorFlow: letters outside of ASCII stay as they are.
+# As in TensorFlow, letters outside ASCII are not changed.
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _STRIP = str.maketrans("", "", string.punctuation)
 _WORD = re.compile(r"[^ \t\n\v\f\r]+")
@@ -166,7 +166,7 @@ class TextVectorization(HostLayer):
         """Counts the words of a batch."""
         values = as_text(data, self._encoding)
         if self._split is None and values.ndim < 2:
-            values = values.reshape(1, -1)  # one axis is one document
+            values = values.reshape(1, -1)  # a vector is one document
         self._lookup_layer._count(self._words(values))
 
     def finalize_state(self) -> None:
@@ -192,7 +192,7 @@ class TextVectorization(HostLayer):
     # Using it -----------------------------------------------------------------------------------
 
     def _words(self, values: np.ndarray[Any, Any]) -> list[list[str]]:
-        """The words, or n-grams, of each text; without `split`, of each row."""
+        """Splits each text, or without `split` each row, into words or n-grams."""
         values = self._standardized(values)
         if self._split is None:
             rows = values.reshape(-1, values.shape[-1]) if values.ndim else values.reshape(1, 1)
@@ -216,7 +216,7 @@ class TextVectorization(HostLayer):
         if self._standardize is None:
             return values
         if callable(self._standardize):
-            # NumPy's functions of text take arrays of its own type of text.
+            # NumPy's functions for text need arrays of its own text type.
             return as_text(self._standardize(values.astype(str)), self._encoding)
         table = _STANDARDIZE[self._standardize]
         result = np.empty(values.size, object)
@@ -235,7 +235,7 @@ class TextVectorization(HostLayer):
         numbers = lookup.numbers_of([word for found in words for word in found])
         longest, length = max(counts, default=0), self._output_sequence_length
         width = longest if length is None else length
-        # Short rows are filled up with the number of the mask, or with one that no row has a place
+        # Short rows are padded with the mask's number, or with a number that no row has a place
         # for.
         table = np.full((len(words), width), 0 if self._output_mode == "int" else -1, np.int64)
         for row, end, count in zip(table, np.cumsum(counts), counts, strict=True):
@@ -292,11 +292,11 @@ class TextVectorization(HostLayer):
         return super().from_config(config)
 
     def get_build_config(self) -> dict[str, Any]:
-        """Nothing: there are no weights to be built."""
+        """Returns None: there are no weights to build."""
         return {}
 
     def build_from_config(self, config: dict[str, Any]) -> None:
-        """Nothing: there are no weights to be built."""
+        """Does nothing: there are no weights to build."""
 
     def save_own_variables(self, store: Any) -> None:
         self._lookup_layer.save_own_variables(store)

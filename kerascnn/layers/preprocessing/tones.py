@@ -1,4 +1,4 @@
-"""Images with their bright parts turned dark, or with fewer tones."""
+"""Layers that invert the bright parts of images, or reduce the number of tones."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Solarization(ImagePreprocessing):
 
 
 def _share(name: str, factor: Any) -> tuple[float, float]:
-    """A factor from 0 to 1: two bounds, or one number for 0 and that."""
+    """Returns the bounds of a factor from 0 to 1: two, or 0 and one number."""
     values = list(factor) if isinstance(factor, (tuple, list)) else [0, factor]
     known = all(isinstance(x, (int, float)) and 0 <= x <= 1 for x in values)
     if len(values) != 2 or not known:

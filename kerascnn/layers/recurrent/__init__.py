@@ -1,1 +1,1 @@
-"""Layers that go through sequences step by step, and the cells that compute one step."""
+"""Layers that process sequences step by step, and the cells that compute one step."""

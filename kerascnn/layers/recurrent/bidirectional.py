@@ -1,4 +1,4 @@
-"""A sequence, read from both ends."""
+"""A layer that reads a sequence from both ends."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Bidirectional(Layer):
         else:
             self.backward_layer = backward_layer
         for inner in (self.forward_layer, self.backward_layer):
-            if hasattr(layer, "use_cudnn"):  # which configurations don't have
+            if hasattr(layer, "use_cudnn"):  # configurations do not contain it
                 inner.use_cudnn = layer.use_cudnn
             if hasattr(inner, "zero_output_for_mask"):
                 inner.zero_output_for_mask = layer.return_sequences
@@ -221,13 +221,14 @@ class Bidirectional(Layer):
 
 
 def _copy_of(layer: Layer, prefix: str, **changes: Any) -> Any:
-    """Another layer of the same configuration, whose name begins with the prefix."""
+    """Makes a layer with the same configuration and a prefix before its name."""
     config = serialization.serialize_object(layer)
     config["config"] = {
         **config["config"],
         **changes,
         "name": f"{prefix}{layer.name.removeprefix(prefix)}",
     }
-    # What occurs in a layer twice, as in a model that is being saved, is no part of its copy.
+    # In a model that is being saved, this marks a layer that occurs twice. It does not apply to the
+    # copy.
     config.pop("shared_object_id", None)
     return serialization.deserialize_object(config, place="kerascnn.layers")

@@ -1,4 +1,4 @@
-"""Layers with a cell of one kind, which take the cell's arguments."""
+"""Layers with one kind of cell, which take the cell's arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kerascnn.layers.recurrent.rnn import RNN
 
 
 def of_cell(name: str) -> Any:
-    """A property that is the cell's."""
+    """Makes a property that reads the attribute of the cell."""
 
     def get(layer: Any) -> Any:
         return getattr(layer.cell, name)
@@ -19,7 +19,7 @@ def of_cell(name: str) -> Any:
 
 
 class CellLayer(RNN):
-    """A recurrent layer whose configuration has the arguments of its cell in place of the cell."""
+    """A recurrent layer whose configuration has the cell's arguments in place of the cell."""
 
     activation = of_cell("activation")
     use_bias = of_cell("use_bias")
@@ -52,7 +52,7 @@ class CellLayer(RNN):
 
 
 def checked_use_cudnn(value: Any) -> Any:
-    """ "auto", True or False; else a ValueError."""
+    """Checks for "auto", True or False; raises a ValueError for anything else."""
     if value not in ("auto", True, False):
         raise ValueError(
             f"`use_cudnn` must be 'auto', True or False. Received: use_cudnn={value!r}"

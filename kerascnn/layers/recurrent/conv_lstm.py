@@ -99,7 +99,7 @@ class ConvLSTMCell(GatedCell):
             seed=seed,
         )
         self.unit_forget_bias = unit_forget_bias
-        self.state_size = [filters, filters]  # of the channels
+        self.state_size = [filters, filters]  # these are the numbers of channels
         self._state_sizes: tuple[Any, ...] = ()
 
     def build(self, inputs_shape: Any, states_shape: Any = None) -> None:
@@ -144,7 +144,7 @@ class ConvLSTMCell(GatedCell):
     def _apply_kernel(self, inputs: Any, kernel: Any, bias: Any) -> Any:
         shape = tuple(inputs.shape)
         has_steps = len(shape) == self.rank + 3
-        if has_steps:  # they are as good as samples here
+        if has_steps:  # the steps are handled like samples
             inputs = ops.reshape(inputs, (shape[0] * shape[1], *shape[2:]))
         outputs = ops.conv_bias(
             inputs, kernel, bias, self.strides, self.padding, self.data_format, self.dilation_rate
@@ -171,7 +171,7 @@ class ConvLSTMCell(GatedCell):
 
 
 class ConvLSTM(CellLayer):
-    """A layer of a `ConvLSTMCell`, for `rank` spatial axes."""
+    """A layer with a `ConvLSTMCell` for `rank` spatial axes."""
 
     rank: int
 

@@ -1,4 +1,4 @@
-"""Masks of dropout that are the same for all time steps."""
+"""Dropout masks that are the same for all time steps."""
 
 from __future__ import annotations
 

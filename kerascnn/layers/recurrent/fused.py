@@ -13,8 +13,8 @@ from kerascnn import activations, ops
 from kerascnn.layers.recurrent.gated_cell import GatedCell, RecurrentParts
 from kerascnn.ops.recurrent import gru_sequence, lstm_sequence
 
-# (projected inputs, states, parts, mask, go_backwards) -> (outputs in the order of computing,
-# states)
+# It takes (projected inputs, states, parts, mask, go_backwards) and returns (outputs in the order
+# of computation, states).
 SequenceOp = Callable[[Any, Any, RecurrentParts, Any, bool], tuple[Any, list[Any]]]
 
 
@@ -27,8 +27,8 @@ class ZeroStates(list[Any]):
 
 
 def find(cell: GatedCell, parts: RecurrentParts, mask: Any, unroll: bool) -> SequenceOp | None:
-    """What computes whole sequences of a cell, None where there is no op for its arguments."""
-    from kerascnn.layers.recurrent.gru import GRUCell  # which import this module
+    """Returns what computes whole sequences of a cell, or None if no op fits its arguments."""
+    from kerascnn.layers.recurrent.gru import GRUCell  # these modules import this one
     from kerascnn.layers.recurrent.lstm import LSTMCell
 
     usual = (
@@ -54,7 +54,7 @@ def run(
     go_backwards: bool,
     zero_output_for_mask: bool,
 ) -> tuple[Any, Any, Any]:
-    """What `ops.recurrence.rnn` returns for the same: (last output, outputs, states)."""
+    """Returns what `ops.recurrence.rnn` returns: (last output, outputs, states)."""
     begins_with_zeros = isinstance(states, ZeroStates)
     given = [None] * len(states) if begins_with_zeros else states
     outputs, after = op(projected, given, parts, mask, go_backwards)

@@ -1,4 +1,4 @@
-"""What the cells of SimpleRNN, LSTM and GRU, and of the convolutional LSTM, have in common."""
+"""The base of the cells of SimpleRNN, LSTM, GRU and the convolutional LSTM."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kerascnn.layers.recurrent.dropout_rnn_cell import DropoutRNNCell
 
 
 class RecurrentParts(NamedTuple):
-    """What a step needs beside its input and the states, the same for all steps."""
+    """What a step needs besides its input and the states; it is the same for all steps."""
 
     kernel: Any
-    bias: Any  # of the recurrent product; None for none
-    masks: Any  # of dropout: None, a tensor, or one for each gate
+    bias: Any  # the bias of the recurrent product, or None
+    masks: Any  # the dropout masks: None, a tensor, or one for each gate
 
 
 class GatedCell(DropoutRNNCell, Layer):
@@ -27,8 +27,8 @@ class GatedCell(DropoutRNNCell, Layer):
 
     gates: int
     units: int
-    # The axis of the gates in what the kernels make, counted from the end, with or without time
-    # steps.
+    # This is the axis of the gates in the results of the kernels, counted from the end, so that it
+    # is the same with and without time steps.
     _gate_axis = -1
 
     def _init_cell(
@@ -70,7 +70,7 @@ class GatedCell(DropoutRNNCell, Layer):
     # Weights -------------------------------------------------------------------------------------
 
     def _add_weights(self, kernel: Any, recurrent_kernel: Any, bias: Any) -> None:
-        """Makes the weights of the given shapes."""
+        """Makes weights of the given shapes."""
         self.kernel = self.add_weight(
             name="kernel",
             shape=kernel,
@@ -101,16 +101,16 @@ class GatedCell(DropoutRNNCell, Layer):
     # Dropout -------------------------------------------------------------------------------------
 
     def _is_dropped(self, rate: float) -> bool:
-        """Whether a rate has any effect; Keras takes 1 for none, where all would be dropped."""
+        """Tells whether a rate has an effect. As in Keras, 1 has none: it would drop everything."""
         return 0.0 < rate < 1.0
 
     def input_masks(self, step_input: Any, training: Any) -> Any:
-        """The masks for inputs, None outside of training and without dropout."""
+        """Draws the masks for inputs, or returns None outside training and without dropout."""
         drops = training and self._is_dropped(self.dropout)
         return self.get_dropout_mask(step_input) if drops else None
 
     def recurrent_masks(self, state: Any, training: Any) -> Any:
-        """The masks for the state, None outside of training and without dropout."""
+        """Draws the masks for the state, or returns None outside training and without dropout."""
         drops = training and self._is_dropped(self.recurrent_dropout)
         return self.get_recurrent_dropout_mask(state) if drops else None
 
@@ -177,7 +177,7 @@ class GatedCell(DropoutRNNCell, Layer):
     def _recurrent_product(
         self, state: Any, parts: RecurrentParts, first: int = 0, last: int | None = None
     ) -> Any:
-        """The recurrent kernel's product with the state, for the gates from `first` to `last`."""
+        """Multiplies the state by the recurrent kernel, for the gates from `first` to `last`."""
         last = self.gates if last is None else last
         kernel, width = parts.kernel, self.units
         if parts.masks is None or not isinstance(parts.masks, list):
@@ -196,7 +196,7 @@ class GatedCell(DropoutRNNCell, Layer):
     # Configuration -------------------------------------------------------------------------------
 
     def arguments_config(self) -> dict[str, Any]:
-        """The arguments that a cell and its layer share, as plain values."""
+        """Returns the arguments that a cell and its layer share, as plain values."""
         config: dict[str, Any] = {
             "activation": activations.serialize(self.activation),
             "recurrent_activation": activations.serialize(self.recurrent_activation),
@@ -274,5 +274,5 @@ _CELL_ARGUMENTS = (
 
 
 def _for_steps(mask: Any, inputs: Any) -> Any:
-    """A mask of one step, for inputs that may have an axis of time steps after the batch."""
+    """Expands a mask of one step for inputs that may have an axis of steps after the batch."""
     return ops.expand_dims(mask, 1) if len(inputs.shape) > len(mask.shape) else mask

@@ -112,7 +112,7 @@ class LSTMCell(DenseCell):
 
 
 def forget_bias(initializer: Any, units: int, begins_at_one: bool) -> Any:
-    """The initializer of the gates' bias, in which that of the forget gate can be 1."""
+    """Returns the initializer of the gates' bias, in which the forget gate's part can be 1."""
     if not begins_at_one:
         return initializer
 
@@ -130,7 +130,7 @@ def forget_bias(initializer: Any, units: int, begins_at_one: bool) -> Any:
 def lstm_step(
     cell: Any, projected: Any, states: Any, parts: RecurrentParts
 ) -> tuple[Any, list[Any]]:
-    """A step of a cell with the gates i, f, g, o, whatever its kernels do."""
+    """Computes a step with the gates i, f, g, o, whatever the kernels do."""
     hidden, carry = states
     gates = ops.add(projected, cell._recurrent_product(hidden, parts))
     i, f, g, o = ops.split(gates, 4, axis=cell._gate_axis)

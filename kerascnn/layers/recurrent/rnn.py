@@ -58,7 +58,8 @@ class RNN(Layer):
     (2, 5, 3)
     """
 
-    # The states of a stateful layer are no weights: files and `get_weights` don't have them.
+    # The states of a stateful layer do not count as weights: files and `get_weights` leave them
+    # out.
     _not_owned = (*LayerState._not_owned, "states")
 
     def __init__(
@@ -176,7 +177,7 @@ class RNN(Layer):
         return str(getattr(self.cell, "compute_dtype", self.compute_dtype))
 
     def _first_states(self, sequences: Any, initial_state: Any) -> list[Any]:
-        """The states that a call begins with, in what the cell computes in."""
+        """Returns the initial states of a call in the cell's compute dtype."""
         batch = sequences.shape[0]
         if self.stateful:
             kept = trees.flatten(self.states)[0].shape[0]
@@ -202,20 +203,20 @@ class RNN(Layer):
         return fused.ZeroStates(states) if are_zeros else states
 
     def _begins_with_zeros(self) -> bool:
-        """Does `get_initial_state` say so, the layer's and the cell's?"""
+        """Tells whether both the layer's and the cell's `get_initial_state` give zeros."""
         return (
             type(self).get_initial_state is RNN.get_initial_state
             and getattr(type(self.cell), "get_initial_state", None) is DenseCell.get_initial_state
         )
 
     def _kept_states(self) -> Any:
-        """The values of the variables, which move to the weights' device if they are elsewhere."""
+        """Returns the variables' values; the variables move to the weights' device if needed."""
         trace, weight = tracing.current(), self._first_weight()
         device = trace.device if trace is not None else getattr(weight, "device", None)
         for variable in trees.flatten(self.states):
             if device is not None and variable.device != device and not _is_scratch(trace):
                 variable.move_to(device)
-        # In a call that runs at once, a gradient needs the values that the call's end overwrites.
+        # In an eager call, a gradient needs the values that the end of the call overwrites.
         return trees.map_structure(ops.copy if trace is None else lambda v: v.value, self.states)
 
     # The computation -----------------------------------------------------------------------------
@@ -259,7 +260,7 @@ class RNN(Layer):
 
         cells = _dropout_cells(self.cell)
         if training and cells:
-            # The masks are drawn before the loop, whose body is to be the same for all steps.
+            # The masks are drawn before the loop, whose body must be the same for all steps.
             step(sequences[:, 0], initial_state)
             for cell in cells:
                 cell.hold_dropout_masks(True)
@@ -280,7 +281,7 @@ class RNN(Layer):
     def _projected_loop(
         self, sequences: Any, states: Any, mask: Any, training: Any
     ) -> tuple[Any, Any, Any]:
-        """The kernel is applied to all time steps at once: only what needs the state is a loop."""
+        """Applies the kernel to all time steps at once, so that only the state's part is a loop."""
         cell = self.cell
         with tracing.scope(cell.name), cell._reading_weights():
             if dtypes.is_float(sequences.dtype):
@@ -299,7 +300,7 @@ class RNN(Layer):
             return self._loop(step, projected, states, mask)
 
     def _sequence_op(self, parts: RecurrentParts, mask: Any) -> fused.SequenceOp | None:
-        """The op that computes the whole sequence, None for a loop."""
+        """Returns the op that computes the whole sequence, or None for a loop."""
         wanted = getattr(self, "use_cudnn", "auto")
         found = fused.find(self.cell, parts, mask, self.unroll) if wanted else None
         if found is None and wanted is True:
@@ -313,7 +314,7 @@ class RNN(Layer):
 
     @contextlib.contextmanager
     def _one_draw_of_masks(self) -> Iterator[None]:
-        """A block whose masks of dropout are of its own."""
+        """A block with its own dropout masks."""
         cells = _dropout_cells(self.cell)
         for cell in cells:
             _forget_masks(cell)
@@ -353,7 +354,7 @@ def _is_scratch(trace: tracing.Trace | None) -> bool:
 
 
 def _can_project(cell: Any) -> bool:
-    """Whether a cell's call is made of the two parts that the loop can be divided into."""
+    """Tells whether a cell's call consists of the two parts that the loop can be divided into."""
     return (
         isinstance(cell, GatedCell)
         and type(cell).call is GatedCell.call
@@ -362,7 +363,7 @@ def _can_project(cell: Any) -> bool:
 
 
 def _dropout_cells(cell: Any) -> list[DropoutRNNCell]:
-    """The cells with dropout among a cell and those that it is made of."""
+    """Finds the cells with dropout among a cell and its parts."""
     if isinstance(cell, StackedRNNCells):
         return [inner for part in cell.cells for inner in _dropout_cells(part)]
     return [cell] if isinstance(cell, DropoutRNNCell) else []

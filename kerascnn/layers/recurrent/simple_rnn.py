@@ -212,5 +212,5 @@ class SimpleRNN(CellLayer):
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         if config["seed"] is None:
-            del config["seed"]  # Keras' layer never notes it, but reads it
+            del config["seed"]  # Keras' layer reads this entry, but does not write it
         return config

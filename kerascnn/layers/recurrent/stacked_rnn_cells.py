@@ -93,7 +93,7 @@ class StackedRNNCells(Layer):
 
 
 def check_cell(cell: Any) -> None:
-    """Raises ValueError for what has no `call` or no `state_size`."""
+    """Raises a ValueError for an object without `call` or `state_size`."""
     if not hasattr(cell, "call"):
         raise ValueError(f"A recurrent cell needs a `call` method. Received: cell={cell!r}")
     if "state_size" not in dir(cell):
@@ -104,7 +104,7 @@ def check_cell(cell: Any) -> None:
 
 
 def apply_cell(cell: Any, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any]:
-    """The output of a cell, which may be no layer, and its new states as a list."""
+    """Returns the output of a cell, which need not be a layer, and its new states as a list."""
     call = cell if callable(cell) else cell.call
     output, after = call(inputs, states, **kwargs)
     return output, (list(after) if isinstance(after, (list, tuple)) else [after])

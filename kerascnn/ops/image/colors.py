@@ -11,7 +11,7 @@ from kerascnn.symbolic.operation import op
 
 __all__ = ["hsv_to_rgb", "rgb_to_grayscale", "rgb_to_hsv"]
 
-# The distance from 1 to the next number.
+# This is the distance from 1 to the next number.
 _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 
 
@@ -54,7 +54,7 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> Any:
 
 
 def _channels(images: Any, data_format: str | None) -> tuple[list[Any], int]:
-    """The three channels of floating images, each with an axis of size 1, and that axis."""
+    """Returns the three channels of floating images, each with an axis of size 1, and that axis."""
     common.check_rank(images)
     axis = common.channel_axis(images, data_format)
     if not dtypes.is_float(images.dtype):
@@ -101,7 +101,7 @@ def rgb_to_hsv(images: Any, data_format: str | None = None) -> Any:
     value = elementwise.maximum(elementwise.maximum(red, green), blue)
     least = elementwise.minimum(elementwise.minimum(red, green), blue)
     spread = elementwise.subtract(value, least)
-    # The denominators are 1 where they don't count, so that gradients stay finite.
+    # Where a denominator does not count it is 1, so that gradients stay finite.
     has_value, has_spread = elementwise.greater(value, 0.0), elementwise.greater(spread, 0.0)
     saturation = elementwise.divide(spread, elementwise.where(has_value, value, 1.0))
     saturation = elementwise.where(has_value, saturation, 0.0)
@@ -147,7 +147,8 @@ def hsv_to_rgb(images: Any, data_format: str | None = None) -> Any:
     paleness = elementwise.subtract(1.0, saturation)
 
     def channel(middle: float, sign: float, offset: float) -> Any:
-        # A trapezoid over the circle of hues: 1 near the channel's own hue, 0 on the other side.
+        # This is a trapezoid over the circle of hues: 1 near the channel's hue, 0 on the other
+        # side.
         away = elementwise.absolute(elementwise.subtract(angle, middle))
         height = elementwise.add(elementwise.multiply(away, sign), offset)
         share = elementwise.multiply(saturation, elementwise.clip(height, 0.0, 1.0))

@@ -1,4 +1,4 @@
-"""What the functions of images share: checks, axes, and the way back to the images' dtype."""
+"""What functions of images share: checks, axes, and the conversion back to the images' dtype."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kerascnn.ops import dispatch, elementwise, indexing, shaping
 
 
 def check_rank(images: Any, name: str = "images") -> None:
-    """Raises ValueError for what is neither an image nor a batch of images."""
+    """Raises a ValueError for what is neither an image nor a batch of images."""
     if len(images.shape) not in (3, 4):
         raise ValueError(
             f"Invalid {name} rank: expected rank 3 (single image) or rank 4 (batch of images). "
@@ -20,7 +20,7 @@ def check_rank(images: Any, name: str = "images") -> None:
 
 
 def check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
-    """Raises ValueError for a word that is not among those known."""
+    """Raises a ValueError for an unknown word."""
     if value not in known:
         raise ValueError(
             f"Invalid value for argument `{name}`. Expected of one {set(known)}. Received: "
@@ -56,19 +56,19 @@ def from_batch(result: Any, images: Any, data_format: str | None) -> Any:
 
 
 def rounded(x: Any, dtype: str) -> Any:
-    """The computed pixels in the images' own dtype; integers rounded and kept in their range."""
+    """Returns computed pixels in the images' dtype; integers are rounded and kept in range."""
     if not dtypes.is_integer(dtype):
         return dispatch.convert(x, dtype)
     limits = np.iinfo(dtype)
     x = elementwise.round(x)
-    # This is done only where the type is narrow: float32 cannot hold the limits of the wider ones.
+    # Only narrow types need this: float32 cannot hold the limits of wider ones.
     if limits.bits <= 16:
         x = elementwise.clip(x, float(limits.min), float(limits.max))
     return dispatch.convert(x, dtype)
 
 
 def window(x: Any, parts: dict[int, tuple[int, int]]) -> Any:
-    """So many elements from a start on along some axes."""
+    """Takes so many elements along some axes, from a start on."""
     key = [slice(None)] * len(x.shape)
     for axis, (start, size) in parts.items():
         key[axis] = slice(start, start + size)

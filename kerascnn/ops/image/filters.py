@@ -1,4 +1,4 @@
-"""Filters: smoothing, edges, and the likeness of smoothed images."""
+"""Filters: smoothing, edges, and the similarity of smoothed images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["gaussian_blur", "sobel_edges", "ssim"]
 
 
 def _bell(size: int, sigma: Any, like: Any) -> Any:
-    """`size` weights of sum 1 that fall from the middle on as a normal distribution does."""
+    """Returns `size` weights with sum 1 that fall off as a normal distribution does."""
     wide = "float64" if like.dtype == "float64" else "float32"
     places = np.arange(size, dtype=wide) - (size - 1) / 2
     steps = elementwise.divide(
@@ -27,7 +27,7 @@ def _bell(size: int, sigma: Any, like: Any) -> Any:
 
 
 def _smoothed(x: Any, rows: Any, columns: Any, padding: str) -> Any:
-    """Each channel of (n, h, w, c) convolved along the height, then along the width."""
+    """Convolves each channel of (n, h, w, c) along the height, then along the width."""
     for weights, shape in ((rows, (-1, 1, 1, 1)), (columns, (1, -1, 1, 1))):
         kernel = shaping.reshape(dispatch.convert(weights, x.dtype), shape)
         kernel = shaping.broadcast_to(kernel, (*kernel.shape[:2], x.shape[-1], 1))
@@ -121,7 +121,7 @@ def sobel_edges(images: Any, data_format: str | None = None) -> Any:
 
 
 def _thirds(x: Any, axis: int) -> list[Any]:
-    """The pixels before, at and behind each pixel that has both."""
+    """Returns the pixels before, at and behind each pixel that has both neighbours."""
     size = x.shape[axis] - 2
     return [common.window(x, {axis: (start, size)}) for start in range(3)]
 
@@ -188,7 +188,7 @@ def ssim(
     wide = dtypes.float_result_type(dtype)
     a, b = (common.as_batch(dispatch.convert(x, wide), data_format) for x in (image1, image2))
     weights = _bell(int(filter_size), filter_sigma, a)
-    # Variances are those of the images without their means, which loses fewer digits.
+    # Variances are computed from images without their means, which loses fewer digits.
     level_a, level_b = (
         dispatch.apply_one("stop_gradient", [reduction.mean(x, (1, 2), True)]) for x in (a, b)
     )

@@ -125,7 +125,7 @@ def _patches(
     if any(pair != (0, 0) for pair in pads):
         x = shaping.pad(x, [(0, 0), *pads, (0, 0)])
     for i in range(rank):
-        # The axis splits into two: which piece, and where in it.
+        # The axis splits in two: the number of the piece, and the place in it.
         x = windows.cut(x, 2 * i + 1, window[i], steps[i], dilations[i])
     pieces, within = range(1, 2 * rank, 2), range(2, 2 * rank + 1, 2)
     x = shaping.transpose(x, (0, *pieces, *within, 2 * rank + 1))

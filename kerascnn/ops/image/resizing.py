@@ -23,10 +23,10 @@ from kerascnn.symbolic.operation import op
 
 __all__ = ["resize", "scale_and_translate", "smart_resize"]
 
-# Up to so many pixels per new pixel are gathered and added, which is exact and moves little. For
-# more, there is a product with the matrix of weights.
+# Up to this many pixels per new pixel are gathered and added, which is exact and moves little data.
+# For more, there is a product with the matrix of weights.
 _MOST_TAPS = 4
-# Up to so many numbers of a pixel are repeated for all pixels of a row.
+# Up to this many numbers of a pixel are repeated for all pixels of a row.
 _SHORT_ROW = 16
 
 
@@ -111,7 +111,7 @@ def resize(
 
 
 def _resample(x: Any, axis: int, new: int, interpolation: str, antialias: bool) -> Any:
-    """One axis brought to another size."""
+    """Resizes one axis."""
     size = x.shape[axis]
     if size == new:
         return x
@@ -138,7 +138,7 @@ def _resample(x: Any, axis: int, new: int, interpolation: str, antialias: bool) 
     return shaping.reshape(result, seen)
 
 
-# The kernels of `scale_and_translate` have these names.
+# `scale_and_translate` calls the kernels by these names.
 _KERNELS = {
     **dict.fromkeys(("linear", "bilinear", "trilinear", "triangle"), "linear"),
     **dict.fromkeys(("cubic", "bicubic", "tricubic"), "cubic"),
@@ -221,7 +221,7 @@ def scale_and_translate(
 def _moving_weights(
     size: int, new_size: int, scale: Any, translation: Any, method: str, antialias: bool
 ) -> Any:
-    """The matrix (size, new_size) that an axis is multiplied by; columns sum to 1, or are 0."""
+    """Returns the matrix (size, new_size) for an axis, whose columns sum to 1, or are 0."""
     kind = dtypes.numpy_dtype(scale.dtype)
     centers = dispatch.convert(np.arange(new_size, dtype=kind) + kind.type(0.5), like=scale)
     pixels = dispatch.convert(np.arange(size, dtype=kind)[:, None], like=scale)
@@ -234,7 +234,7 @@ def _moving_weights(
         )
     weights = _kernel(distances, _KERNELS[method])
     total = reduction.sum(weights, 0, True)
-    # Kernels with negative parts can add up to nearly nothing at the border.
+    # At the border, kernels with negative parts can sum to nearly nothing.
     is_there = elementwise.greater(elementwise.absolute(total), 1000.0 * 2.0**-23)
     inside = elementwise.logical_and(
         elementwise.greater_equal(places, -0.5), elementwise.less_equal(places, size - 0.5)
@@ -244,7 +244,7 @@ def _moving_weights(
 
 
 def _kernel(x: Any, name: str) -> Any:
-    """The share of a pixel at a distance x from 0 on."""
+    """Returns the weight of a pixel at a distance of 0 or more."""
     if name == "linear":
         return elementwise.maximum(elementwise.subtract(1.0, x), 0.0)
     if name == "cubic":

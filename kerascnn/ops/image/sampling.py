@@ -105,7 +105,7 @@ def affine_pixels(
 
 
 def _grid(images: Any, dtype: str) -> tuple[Any, Any]:
-    """The rows and columns of images (n, height, width, channels), to be broadcast."""
+    """Returns the rows and columns of images (n, height, width, channels), ready to broadcast."""
     height, width = images.shape[1:3]
     kind = dtypes.numpy_dtype(dtype)
     y = dispatch.convert(np.arange(height, dtype=kind).reshape(1, height, 1, 1), like=images)
@@ -114,7 +114,7 @@ def _grid(images: Any, dtype: str) -> tuple[Any, Any]:
 
 
 def _plane(parts: Sequence[Any], y: Any, x: Any) -> Any:
-    """parts[0] x + parts[1] y + parts[2]."""
+    """Computes parts[0] x + parts[1] y + parts[2]."""
     by_x, by_y, shift = parts
     products = [
         places if _is_number(by, 1) else elementwise.multiply(places, by)
@@ -192,7 +192,7 @@ def perspective_transform(
 
 
 def _points(points: Any, name: str, images: Any) -> Any:
-    """Four points for each image as float64 (n or 1, 4, 2): products of positions cancel."""
+    """Returns four points for each image, (n or 1, 4, 2) float64: their products cancel."""
     points = dispatch.convert(points, "float64", like=images)
     if len(points.shape) not in (2, 3) or tuple(points.shape[-2:]) != (4, 2):
         raise ValueError(
@@ -214,7 +214,7 @@ def homography(start: Any, end: Any) -> Any:
     start, end = (dispatch.convert(points, "float64") for points in (start, end))
     columns, _, shares = _frame(start)
     _, back, others = _frame(end)
-    # The reciprocals of the other shares, times all three shares.
+    # These are the reciprocals of the other shares, times all three shares.
     first, second, third = (others[:, i : i + 1] for i in range(3))
     pairs = [
         elementwise.multiply(a, b) for a, b in ((second, third), (first, third), (first, second))
@@ -226,7 +226,7 @@ def homography(start: Any, end: Any) -> Any:
 
 
 def _frame(points: Any) -> tuple[Any, Any, Any]:
-    """Three points as columns (n, 3, 3), the adjugate of that, and its product with the fourth."""
+    """Returns three points as columns (n, 3, 3), its adjugate, and that times the fourth point."""
     one = np.ones((points.shape[0], 4, 1))
     full = shaping.concatenate([points, dispatch.convert(one, "float64", like=points)], -1)
     p1, p2, p3, p4 = (full[:, i] for i in range(4))
@@ -237,7 +237,7 @@ def _frame(points: Any) -> tuple[Any, Any, Any]:
 
 
 def _cross(a: Any, b: Any) -> Any:
-    """The cross product of vectors (n, 3)."""
+    """Returns the cross product of vectors (n, 3)."""
     parts = []
     for i, j in ((1, 2), (2, 0), (0, 1)):
         parts.append(a[:, i : i + 1] * b[:, j : j + 1] - a[:, j : j + 1] * b[:, i : i + 1])
@@ -245,7 +245,7 @@ def _cross(a: Any, b: Any) -> Any:
 
 
 def _product(a: Any, b: Any) -> Any:
-    """The product of matrices (n, 3, 3) and (n, 3, k), too small for a library's."""
+    """Multiplies matrices (n, 3, 3) and (n, 3, k), which are too small for a library."""
     terms = [elementwise.multiply(a[:, :, i : i + 1], b[:, i : i + 1, :]) for i in range(3)]
     return functools.reduce(elementwise.add, terms)
 
@@ -289,7 +289,7 @@ def elastic_transform(
     >>> ops.image.elastic_transform(ops.ones((2, 12, 9, 3)), seed=1).shape
     (2, 12, 9, 3)
     """
-    # `random` is built on `ops`.
+    # `random` imports `ops`.
     from kerascnn import random
 
     common.check_choice("interpolation", interpolation, AFFINE_INTERPOLATIONS)
@@ -314,7 +314,7 @@ def moved_pixels(
     fill_value: float,
     data_format: str | None,
 ) -> Any:
-    """Images whose pixel at (x, y) is the input's at (x, y) + moves, (n, height, width, 2)."""
+    """Reads images at (x, y) + moves, (n, height, width, 2), for each pixel (x, y)."""
     batch = common.as_batch(images, data_format)
     y, x = _grid(batch, moves.dtype)
     positions = [elementwise.add(y, moves[..., 1:]), elementwise.add(x, moves[..., :1])]
@@ -376,12 +376,12 @@ def map_coordinates(
 
 
 def _places(coordinates: Any, inputs: Any) -> list[Any]:
-    """Floating coordinates for each axis."""
+    """Returns floating coordinates for each axis."""
     if not isinstance(coordinates, (list, tuple)):
         coordinates = dispatch.convert(coordinates, like=inputs)
         coordinates = [coordinates[i] for i in range(coordinates.shape[0])]
     places = [dispatch.convert(c, like=inputs) for c in coordinates]
-    # 16 bits hold no positions between the pixels of usual images.
+    # 16 bits cannot represent positions between the pixels of ordinary images.
     return [
         p if p.dtype in ("float32", "float64") else dispatch.convert(p, "float32") for p in places
     ]
@@ -425,7 +425,7 @@ def _sampled(
         fill_value: For "constant".
     """
     dtype = flat.dtype
-    # A pixel as it is needs no wider type.
+    # An unchanged pixel needs no wider type.
     is_plain = interpolation == "nearest" or dtype in ("float32", "float64")
     wide = dtype if is_plain else "float32"
     if dtypes.is_integer(dtype):
@@ -460,7 +460,7 @@ def _sampled(
 def _neighbors(
     position: Any, size: int, interpolation: str, fill_mode: str
 ) -> list[tuple[Any, Any, Any]]:
-    """For each pixel that a position needs along an axis: index, whether it is inside, weight."""
+    """Returns index, whether it is inside, and weight of each pixel that a position needs."""
     if interpolation == "nearest":
         places = [(elementwise.round(position), None)]
     else:
@@ -475,21 +475,21 @@ def _neighbors(
             inside = elementwise.logical_and(
                 elementwise.greater_equal(at, 0.0), elementwise.less(at, float(size))
             )
-        # Whole numbers in floating point are exact far beyond any image's size.
+        # Floating-point integers are exact far beyond any image's size.
         index = dispatch.convert(_inside(at, size, fill_mode), "int32")
         found.append((index, inside, share))
     return found
 
 
 def _inside(at: Any, size: int, fill_mode: str) -> Any:
-    """The pixel that stands for one outside of the image."""
+    """Returns the pixel that stands for one outside the image."""
     if fill_mode == "wrap":
         at = elementwise.mod(at, float(size))
     elif fill_mode == "mirror":
         at = _mirrored(at, size - 1)
     elif fill_mode == "reflect":
         # The position is mirrored at the edges between pixels. It is in half pixels, so that it
-        # stays in whole numbers.
+        # stays an integer.
         twice = elementwise.add(elementwise.multiply(at, 2.0), 1.0)
         halves = elementwise.subtract(_mirrored(twice, 2 * size), 1.0)
         at = elementwise.floor(elementwise.multiply(halves, 0.5))
@@ -497,7 +497,7 @@ def _inside(at: Any, size: int, fill_mode: str) -> Any:
 
 
 def _mirrored(at: Any, period: int) -> Any:
-    """The triangular wave that is x from 0 to `period`, and falls after it."""
+    """Returns the triangular wave that is x from 0 to `period`, and falls after it."""
     if period == 0:
         return elementwise.multiply(at, 0.0)
     around = elementwise.mod(elementwise.add(at, float(period)), 2.0 * period)
