@@ -19,10 +19,16 @@
 namespace kerascnn::cuda {
 namespace {
 
-constexpr int kFeatures = 4;  // of a thread, and elements of a Philox block
-constexpr int kMaxClasses = 32;
+constexpr int kFeatures = 4;   // of a thread, and elements of a Philox block
 constexpr int kMaxSplits = 8;  // blocks that share the features: the largest portable cluster
 constexpr int kWarpFeatures = 32 * kFeatures;
+
+// The kernel is compiled for these numbers of classes, and takes fewer too. A thread's rows of the
+// layer's kernel are in registers, four for each class, and before that in shared memory: kFew is
+// as many as 256 threads have room for, kSome leaves registers for blocks of several samples, and
+// 32 are the columns of eight lanes. Rows of exactly as many are read as vectors, since the place
+// of each element in the registers is known when the kernel is compiled.
+constexpr int kFew = 10, kSome = 16, kMaxClasses = 32;
 
 struct Head {
   int rows, features, classes;
@@ -57,15 +63,24 @@ constexpr int kColumns = (kClasses + 3) / 4 * 4;
 
 // Threads of a block: what a block's slice of the kernel leaves of 48 KiB of shared memory.
 template <int kClasses>
-constexpr int kMaxThreads = kClasses <= 10 ? 256 : (kClasses <= 16 ? 128 : 64);
+constexpr int kMaxThreads = kClasses <= kFew ? 256 : (kClasses <= kSome ? 128 : 64);
+
+// Samples of a block, where there are more than the device has multiprocessors.
+template <int kClasses>
+constexpr int kManyRows = kClasses <= kSome ? 4 : 1;
 
 template <int kClasses, int kRows>
-size_t shared_bytes(int warps, int splits) {
+constexpr size_t shared_bytes(int warps, int splits) {
   const int sums = kRows * kColumns<kClasses>;
   const int received = splits > 1 ? splits : 0;
   return static_cast<size_t>(warps * (kWarpFeatures * kClasses + 2 * sums) + received * sums) *
          sizeof(float);
 }
+
+template <int kClasses>
+constexpr bool fits_in_shared_memory =
+    shared_bytes<kClasses, kManyRows<kClasses>>(256 / 32, kMaxSplits) <= size_t{48} << 10;
+static_assert(fits_in_shared_memory<kFew> && !fits_in_shared_memory<kFew + 1>);
 
 // Adds up every value over the warp. Each lane keeps some of the sums: `count` of them at the front
 // of `values`, beginning with number `first`.
@@ -390,7 +405,7 @@ Launch make_launch(int64_t rows, int64_t features, int max_splits) {
   const int64_t threads = ceil_div(launch.slice, kWarpFeatures) * 32;
   if (threads <= kMaxThreads<kClasses>) launch.threads = static_cast<int>(threads);
   const bool has_room = rows * launch.splits <= Context::current().multiprocessors();
-  launch.rows = has_room || kClasses > 16 ? 1 : 4;
+  launch.rows = has_room ? 1 : kManyRows<kClasses>;
   return launch;
 }
 
@@ -408,10 +423,9 @@ bool has_clusters(const Launch& launch) {
 template <typename Function>
 auto with_launch(const GemmShape& layer, Function&& function) {
   using std::integral_constant;
-  const int64_t classes = layer.n;
   const auto call = [&]<int kClasses, bool kExact>(integral_constant<int, kClasses> width,
                                                    integral_constant<bool, kExact> exact) {
-    constexpr int kMany = kClasses <= 16 ? 4 : 1;
+    constexpr int kMany = kManyRows<kClasses>;
     Launch launch = make_launch<kClasses>(layer.m, layer.k, kMaxSplits);
     if (launch.splits > 1 && !has_clusters<kClasses, kExact, kMany>(launch)) {
       launch = make_launch<kClasses>(layer.m, layer.k, 1);
@@ -421,9 +435,12 @@ auto with_launch(const GemmShape& layer, Function&& function) {
     }
     return function(width, exact, integral_constant<int, 1>(), launch);
   };
-  if (classes == 10) return call(integral_constant<int, 10>(), std::true_type());
-  if (classes <= 16) return call(integral_constant<int, 16>(), std::false_type());
-  return call(integral_constant<int, kMaxClasses>(), std::false_type());
+  const auto call_with = [&](auto width) {
+    return layer.n == width() ? call(width, std::true_type()) : call(width, std::false_type());
+  };
+  if (layer.n <= kFew) return call_with(integral_constant<int, kFew>());
+  if (layer.n <= kSome) return call_with(integral_constant<int, kSome>());
+  return call_with(integral_constant<int, kMaxClasses>());
 }
 
 Head make_head(const Match& match, const Launch& launch) {
