@@ -367,8 +367,7 @@ GraphPart cut_from(const Graph& whole, size_t first_node, const std::vector<Valu
     if (!needed[node.outputs.front()]) continue;
     std::vector<ValueId> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(map[whole.without_reading(id)]);
-    const std::vector<ValueId> results = part.graph.apply(*node.op, inputs, node.attributes);
-    part.graph.set_scope(static_cast<int32_t>(part.graph.nodes().size()) - 1, node.scope);
+    const std::vector<ValueId> results = part.graph.apply_same(node, inputs);
     for (size_t i = 0; i < results.size(); ++i) map[node.outputs[i]] = results[i];
   }
   for (const ValueId id : outputs) {

@@ -60,8 +60,7 @@ RootedGraph body_graph(const Body& body, const std::vector<TensorSpec>& inputs) 
     if (!any) continue;
     std::vector<ValueId> mapped;
     for (const ValueId id : node.inputs) mapped.push_back(map[id]);
-    const std::vector<ValueId> results = result.graph.apply(*node.op, mapped, node.attributes);
-    result.graph.set_scope(static_cast<int32_t>(result.graph.nodes().size()) - 1, node.scope);
+    const std::vector<ValueId> results = result.graph.apply_same(node, mapped);
     for (size_t i = 0; i < results.size(); ++i) map[node.outputs[i]] = results[i];
   }
   for (const ValueId id : body.outputs) result.outputs.push_back(map[id]);

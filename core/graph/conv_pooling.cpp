@@ -57,17 +57,16 @@ void pattern_conv2d_max_pool2d_wgrad(Pattern& pattern) {
 
 Conv2DMaxPool2DGeometry conv_pool_geometry(const Match& match) {
   const Node &conv = match.node("convolution"), &pool = match.node("pooling");
-  const std::string_view op = conv.op->name;
   Conv2DMaxPool2DGeometry g;
   if (conv.op == &op_conv2d) {
-    g.conv =
-        conv2d_geometry(op, conv.attributes, std::array{match.spec("x"), match.spec("kernel")});
-    g.activation = fused_activation(op, conv.attributes);
+    g.conv = conv2d_geometry(*conv.op, conv.attributes,
+                             std::array{match.spec("x"), match.spec("kernel")});
+    g.activation = fused_activation(conv.op->name, conv.attributes);
   } else {
     const TensorSpec wide = match.spec("pooling");
     const bool is_wgrad = conv.op == &op_conv2d_wgrad;
     g.conv = conv2d_geometry(
-        op, conv.attributes,
+        *conv.op, conv.attributes,
         is_wgrad ? std::array{match.spec("x"), wide} : std::array{wide, match.spec("kernel")});
     if (match.has("activation")) g.activation = *undone_activation(match.node("activation"));
   }

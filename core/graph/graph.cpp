@@ -80,6 +80,12 @@ ValueId Graph::full(const TensorSpec& spec, double value) {
   return apply("broadcast_to", {element}, {{"shape", spec.shape}})[0];
 }
 
+std::vector<ValueId> Graph::apply_same(const Node& node, const std::vector<ValueId>& inputs) {
+  std::vector<ValueId> outputs = apply(*node.op, inputs, node.attributes);
+  nodes_.back().scope = node.scope;
+  return outputs;
+}
+
 std::vector<ValueId> Graph::apply(std::string_view op, const std::vector<ValueId>& inputs,
                                   const Attributes& attributes) {
   const OpDef& definition =

@@ -86,6 +86,9 @@ class Graph {
   std::vector<ValueId> apply(std::string_view op, const std::vector<ValueId>& inputs,
                              const Attributes& attributes = {});
 
+  // The call of a node of another graph, in its scope, with inputs of this one.
+  std::vector<ValueId> apply_same(const Node& node, const std::vector<ValueId>& inputs);
+
   // The variable's value at this point of the trace: what was last assigned to it, or what it holds
   // when the step starts.
   ValueId read(const VariablePtr& variable);

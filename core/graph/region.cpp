@@ -29,19 +29,6 @@ RegionKind kind_from_name(const std::string& name) {
   return static_cast<RegionKind>(found - kKindNames.begin());
 }
 
-bool broadcasts_to(const Shape& shape, const Shape& target) {
-  if (shape.size() > target.size()) return false;
-  for (size_t i = 1; i <= shape.size(); ++i) {
-    const int64_t extent = shape[shape.size() - i];
-    if (extent != 1 && extent != target[target.size() - i]) return false;
-  }
-  return true;
-}
-
-bool is_among(const OpDef* op, std::initializer_list<const OpDef*> ops) {
-  return std::find(ops.begin(), ops.end(), op) != ops.end();
-}
-
 // Checks that each node of the body is one that a region of its kind may have.
 class BodyChecker {
  public:
@@ -82,7 +69,7 @@ class BodyChecker {
     } else if (node.op == &op_dropout) {
       const bool is_given = graph_.value(node.inputs[1]).kind == ValueKind::Input;
       if (result != region_.domain || !is_given) refuse(node, "its state is computed in it");
-    } else if (node.op->is_elementwise && find_element_op(node.op->name)) {
+    } else if (find_element_op(*node.op)) {
       check_element_op(node, result);
     } else if (node.op == &op_transpose) {
       const bool is_given = graph_.value(node.inputs[0]).kind == ValueKind::Input;
@@ -135,12 +122,9 @@ class BodyChecker {
   bool is_sum(ValueId id) const {
     const Value& value = graph_.value(id);
     if (value.kind != ValueKind::Result) return false;
-    const OpDef* op = graph_.nodes()[value.source].op;
-    if (region_.kind == RegionKind::Rows) {
-      return is_among(op, {&op_reduce_sum, &op_reduce_mean, &op_reduce_max, &op_reduce_min});
-    }
-    return region_.kind == RegionKind::Columns &&
-           is_among(op, {&op_reduce_sum, &op_reduce_mean, &op_column_moments});
+    const OpDef& op = *graph_.nodes()[value.source].op;
+    return (region_.kind == RegionKind::Rows && reduces_rows(op)) ||
+           (region_.kind == RegionKind::Columns && sums_columns(op));
   }
 
   bool is_over_right_axes(const Node& node) const {
@@ -194,6 +178,24 @@ OpCost region_cost(const Attributes& attributes, Specs, Specs, OpCost usual) {
 }
 
 }  // namespace
+
+bool reduces_rows(const OpDef& op) {
+  return &op == &op_reduce_sum || &op == &op_reduce_mean || &op == &op_reduce_max ||
+         &op == &op_reduce_min;
+}
+
+bool sums_columns(const OpDef& op) {
+  return &op == &op_reduce_sum || &op == &op_reduce_mean || &op == &op_column_moments;
+}
+
+bool broadcasts_to(const Shape& shape, const Shape& target) {
+  if (shape.size() > target.size()) return false;
+  for (size_t i = 1; i <= shape.size(); ++i) {
+    const int64_t extent = shape[shape.size() - i];
+    if (extent != 1 && extent != target[target.size() - i]) return false;
+  }
+  return true;
+}
 
 bool Region::is_row_shape(const Shape& shape, bool kept) const {
   if (num_elements(shape) != rows ||

@@ -56,6 +56,13 @@ struct Region {
   bool is_row_shape(const Shape& shape, bool kept) const;
 };
 
+// May it be a reduction in a region of rows, or of columns?
+bool reduces_rows(const OpDef& op);
+bool sums_columns(const OpDef& op);
+
+// Is a value of this shape one of the other shape as well, without a change of that?
+bool broadcasts_to(const Shape& shape, const Shape& target);
+
 // Throws ValueError where the attributes are not those of a region.
 Region read_region(const Attributes& attributes);
 // The attributes of a node; `rows` is left out, as it follows from the others.

@@ -22,7 +22,7 @@ class ProgramBuilder {
     find_constants();
     const bool has_others =
         std::any_of(instructions_.begin(), instructions_.end(),
-                    [](const Node* node) { return !find_element_op(node->op->name); });
+                    [](const Node* node) { return !find_element_op(*node->op); });
     if (has_others || body_.inputs.size() > static_cast<size_t>(kMaxElementInputs) ||
         constants_.size() > static_cast<size_t>(kMaxElementConstants) ||
         instructions_.size() > static_cast<size_t>(kMaxElementInstructions) ||
@@ -103,7 +103,7 @@ class ProgramBuilder {
 
 ElementInstruction element_instruction(const Graph& graph, const Node& node) {
   ElementInstruction instruction;
-  instruction.op = *find_element_op(node.op->name);
+  instruction.op = *find_element_op(*node.op);
   // The first operand of `where` is its condition.
   instruction.operand_dtype = graph.value(node.inputs[node.inputs.size() == 3 ? 1 : 0]).spec.dtype;
   instruction.result_dtype = graph.value(node.outputs[0]).spec.dtype;

@@ -72,11 +72,10 @@ std::vector<ValueId> power_gradient(GradientContext& context) {
 }
 
 // Equal elements share the gradient.
-template <OpName name>
+template <const OpDef& op>
 std::vector<ValueId> extremum_gradient(GradientContext& context) {
-  constexpr bool is_maximum = std::string_view(name) == "maximum";
   const Operands v(context);
-  const Expression wins = v.a.indicator(is_maximum ? "greater" : "less", v.b);
+  const Expression wins = v.a.indicator(&op == &op_maximum ? "greater" : "less", v.b);
   const Expression share = wins + 0.5 * v.a.indicator("equal", v.b);
   return reduced(context, v.gy * share, v.gy * (1.0 - share));
 }
@@ -127,8 +126,8 @@ KERASCNN_ARITHMETIC(add, add_gradient)
 KERASCNN_ARITHMETIC(subtract, subtract_gradient)
 KERASCNN_ARITHMETIC(multiply, multiply_gradient)
 KERASCNN_ARITHMETIC(power, power_gradient)
-KERASCNN_ARITHMETIC(maximum, extremum_gradient<"maximum">)
-KERASCNN_ARITHMETIC(minimum, extremum_gradient<"minimum">)
+KERASCNN_ARITHMETIC(maximum, extremum_gradient<op_maximum>)
+KERASCNN_ARITHMETIC(minimum, extremum_gradient<op_minimum>)
 KERASCNN_ARITHMETIC(mod, mod_gradient)
 KERASCNN_ARITHMETIC(floor_divide, floor_divide_gradient)
 #undef KERASCNN_ARITHMETIC

@@ -61,10 +61,12 @@ Shape shape_attribute(std::string_view op, const Attributes& attributes, std::st
 
 }  // namespace
 
-Conv2DGeometry conv2d_geometry(std::string_view op, const Attributes& attributes, Specs inputs) {
+Conv2DGeometry conv2d_geometry(const OpDef& definition, const Attributes& attributes,
+                               Specs inputs) {
+  const std::string_view op = definition.name;
   if (inputs.size() < 2) check_num_inputs(op, inputs, 2);
-  const bool is_dgrad = op == "conv2d_dgrad";
-  const bool is_wgrad = op == "conv2d_wgrad";
+  const bool is_dgrad = &definition == &op_conv2d_dgrad;
+  const bool is_wgrad = &definition == &op_conv2d_wgrad;
   check_rank(op, is_dgrad ? "the gradient" : "the input", inputs[0], 4);
   check_rank(op, is_wgrad ? "the gradient" : "the kernel", inputs[1], 4);
 
@@ -101,7 +103,7 @@ Conv2DGeometry conv2d_geometry(std::string_view op, const Attributes& attributes
 namespace {
 
 std::vector<TensorSpec> infer_conv2d(const Attributes& attributes, Specs inputs) {
-  const Conv2DGeometry g = conv2d_geometry("conv2d", attributes, inputs);
+  const Conv2DGeometry g = conv2d_geometry(op_conv2d, attributes, inputs);
   check_floating("conv2d", "the input", inputs[0]);
   check_same_dtype("conv2d", inputs);
   check_bias("conv2d", inputs, g.output_channels);
@@ -109,12 +111,12 @@ std::vector<TensorSpec> infer_conv2d(const Attributes& attributes, Specs inputs)
   return {{inputs[0].dtype, g.output_shape()}};
 }
 
-template <OpName name, Shape (Conv2DGeometry::*result)() const>
+template <const OpDef& op, Shape (Conv2DGeometry::*result)() const>
 std::vector<TensorSpec> infer_conv2d_gradient(const Attributes& attributes, Specs inputs) {
-  check_num_inputs(name, inputs, 2);
-  check_floating(name, "the first input", inputs[0]);
-  check_same_dtype(name, inputs);
-  const Conv2DGeometry g = conv2d_geometry(name, attributes, inputs);
+  check_num_inputs(op.name, inputs, 2);
+  check_floating(op.name, "the first input", inputs[0]);
+  check_same_dtype(op.name, inputs);
+  const Conv2DGeometry g = conv2d_geometry(op, attributes, inputs);
   return {{inputs[0].dtype, (g.*result)()}};
 }
 
@@ -172,7 +174,7 @@ std::vector<ValueId> wgrad_gradient(GradientContext& context) {
 }
 
 // Every place of the output times every element of a filter, those that meet padding included.
-template <OpName op>
+template <const OpDef& op>
 OpCost conv2d_cost(const Attributes& attributes, Specs inputs, Specs, OpCost usual) {
   const Conv2DGeometry g = conv2d_geometry(op, attributes, inputs);
   return {conv2d_flop(g), usual.bytes};
@@ -188,21 +190,21 @@ const OpDef op_conv2d = {
     .name = "conv2d",
     .infer = infer_conv2d,
     .gradient = conv2d_gradient,
-    .cost = conv2d_cost<"conv2d">,
+    .cost = conv2d_cost<op_conv2d>,
 };
 
 const OpDef op_conv2d_dgrad = {
     .name = "conv2d_dgrad",
-    .infer = infer_conv2d_gradient<"conv2d_dgrad", &Conv2DGeometry::input_shape>,
+    .infer = infer_conv2d_gradient<op_conv2d_dgrad, &Conv2DGeometry::input_shape>,
     .gradient = dgrad_gradient,
-    .cost = conv2d_cost<"conv2d_dgrad">,
+    .cost = conv2d_cost<op_conv2d_dgrad>,
 };
 
 const OpDef op_conv2d_wgrad = {
     .name = "conv2d_wgrad",
-    .infer = infer_conv2d_gradient<"conv2d_wgrad", &Conv2DGeometry::kernel_shape>,
+    .infer = infer_conv2d_gradient<op_conv2d_wgrad, &Conv2DGeometry::kernel_shape>,
     .gradient = wgrad_gradient,
-    .cost = conv2d_cost<"conv2d_wgrad">,
+    .cost = conv2d_cost<op_conv2d_wgrad>,
 };
 
 }  // namespace kerascnn

@@ -46,9 +46,9 @@ struct Conv2DGeometry {
   Shape output_shape() const { return {batch, output_height, output_width, output_channels}; }
 };
 
-// `op` is "conv2d", "conv2d_dgrad" or "conv2d_wgrad"; `inputs` are that op's inputs. Checks
-// everything and throws ValueError that starts with the op's name.
-Conv2DGeometry conv2d_geometry(std::string_view op, const Attributes& attributes, Specs inputs);
+// `op` is one of the three; `inputs` are that op's inputs. Checks everything and throws ValueError
+// that starts with the op's name.
+Conv2DGeometry conv2d_geometry(const OpDef& op, const Attributes& attributes, Specs inputs);
 
 // Operations of any of the three (OpCost).
 int64_t conv2d_flop(const Conv2DGeometry& geometry);

@@ -33,9 +33,10 @@ void check_scores(std::string_view op, std::string_view argument, const TensorSp
 
 // If the loss's gradient is a third input, the gradient of the logits is a third output. That saves
 // a kernel where the loss's gradient is known before the loss, as for a mean.
-template <OpName name>
+template <const OpDef& op>
 std::vector<TensorSpec> infer_cross_entropy(const Attributes& attributes, Specs inputs) {
-  constexpr bool is_softmax = std::string_view(name) == "sparse_softmax_cross_entropy";
+  const std::string_view name = op.name;
+  const bool is_softmax = &op == &op_sparse_softmax_cross_entropy;
   const bool has_gradient = is_softmax && inputs.size() == 3;
   check_num_inputs(name, inputs, has_gradient ? 3 : 2);
   check_scores(name, is_softmax ? "the logits" : "the probabilities", inputs[0], inputs[1]);
@@ -44,9 +45,8 @@ std::vector<TensorSpec> infer_cross_entropy(const Attributes& attributes, Specs 
   if (has_gradient) {
     check_shape(name, "the gradient", inputs[2], inputs[1].shape);
     if (inputs[2].dtype != inputs[0].dtype) {
-      throw TypeError(message(std::string_view(name), ": the gradient must be ",
-                              dtype_name(inputs[0].dtype), " like the logits, received ",
-                              dtype_name(inputs[2].dtype)));
+      throw TypeError(message(name, ": the gradient must be ", dtype_name(inputs[0].dtype),
+                              " like the logits, received ", dtype_name(inputs[2].dtype)));
     }
     return {loss, inputs[0], inputs[0]};
   }
@@ -126,11 +126,11 @@ ValueId by_probabilities(const LossGradient& call) {
   return (call.g * (along_label - row_sum(call.upstream) * by_sum * by_sum)).id;
 }
 
-template <OpName name>
+template <const OpDef& op>
 std::vector<ValueId> cross_entropy_grad_gradient(GradientContext& context) {
-  const LossGradient call = loss_gradient(context, name, context.input(0), context.input(1),
+  const LossGradient call = loss_gradient(context, op.name, context.input(0), context.input(1),
                                           context.input(2), context.output_gradient());
-  constexpr bool is_softmax = std::string_view(name) == "sparse_softmax_cross_entropy_grad";
+  const bool is_softmax = &op == &op_sparse_softmax_cross_entropy_grad;
   const ValueId by_scores = is_softmax ? by_softmax_probabilities(call) : by_probabilities(call);
   return {by_gradient(call), by_scores, kNoValue};
 }
@@ -168,19 +168,19 @@ std::vector<ValueId> softmax_cross_entropy_gradient(GradientContext& context) {
 
 const OpDef op_sparse_cross_entropy = {
     .name = "sparse_cross_entropy",
-    .infer = infer_cross_entropy<"sparse_cross_entropy">,
+    .infer = infer_cross_entropy<op_sparse_cross_entropy>,
     .gradient = cross_entropy_gradient,
 };
 
 const OpDef op_sparse_cross_entropy_grad = {
     .name = "sparse_cross_entropy_grad",
     .infer = infer_cross_entropy_grad<"sparse_cross_entropy_grad">,
-    .gradient = cross_entropy_grad_gradient<"sparse_cross_entropy_grad">,
+    .gradient = cross_entropy_grad_gradient<op_sparse_cross_entropy_grad>,
 };
 
 const OpDef op_sparse_softmax_cross_entropy = {
     .name = "sparse_softmax_cross_entropy",
-    .infer = infer_cross_entropy<"sparse_softmax_cross_entropy">,
+    .infer = infer_cross_entropy<op_sparse_softmax_cross_entropy>,
     .gradient = softmax_cross_entropy_gradient,
     .cost = cost_per_element<5>,
 };
@@ -188,7 +188,7 @@ const OpDef op_sparse_softmax_cross_entropy = {
 const OpDef op_sparse_softmax_cross_entropy_grad = {
     .name = "sparse_softmax_cross_entropy_grad",
     .infer = infer_cross_entropy_grad<"sparse_softmax_cross_entropy_grad">,
-    .gradient = cross_entropy_grad_gradient<"sparse_softmax_cross_entropy_grad">,
+    .gradient = cross_entropy_grad_gradient<op_sparse_softmax_cross_entropy_grad>,
 };
 
 }  // namespace kerascnn

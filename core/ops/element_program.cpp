@@ -1,8 +1,10 @@
 #include "core/ops/element_program.h"
 
 #include <sstream>
+#include <unordered_map>
 
 #include "core/ops/activation_kind.h"
+#include "core/ops/definitions.h"
 
 namespace kerascnn {
 std::string element_program_string(const ElementProgram& program) {
@@ -34,12 +36,14 @@ std::string element_program_name(const ElementProgram& program) {
   return name;
 }
 
-std::optional<ElementOp> find_element_op(std::string_view name) {
-  for (int i = 0; i < kNumElementOps; ++i) {
-    const auto op = static_cast<ElementOp>(i);
-    if (name == element_op_name(op)) return op;
-  }
-  return std::nullopt;
+std::optional<ElementOp> find_element_op(const OpDef& op) {
+  static const std::unordered_map<const OpDef*, ElementOp> all = {
+#define KERASCNN_ENTRY(name, ...) {&op_##name, ElementOp::name},
+      KERASCNN_ELEMENT_OP_LIST(KERASCNN_ENTRY)
+#undef KERASCNN_ENTRY
+  };
+  const auto found = all.find(&op);
+  return found == all.end() ? std::nullopt : std::optional(found->second);
 }
 
 ElementParameters element_parameters(ElementOp op, const Attributes& attributes) {

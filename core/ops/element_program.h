@@ -57,8 +57,8 @@ std::string element_program_string(const ElementProgram& program);
 // "multiply+relu"
 std::string element_program_name(const ElementProgram& program);
 
-// The element op of that name; none for ops that are not functions of one element.
-std::optional<ElementOp> find_element_op(std::string_view name);
+// The element op that this op is; none for ops that are not functions of one element.
+std::optional<ElementOp> find_element_op(const OpDef& op);
 // The op's parameters from the attributes of its unfused form: {min, max} of clip, and so on.
 struct ElementParameters {
   double values[2] = {0, 0};

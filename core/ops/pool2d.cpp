@@ -57,15 +57,13 @@ Pool2DGeometry pool2d_geometry(std::string_view op, const Attributes& attributes
 
 namespace {
 
-template <OpName name>
+template <const OpDef& op>
 std::vector<TensorSpec> infer_pool(const Attributes& attributes, Specs inputs) {
-  check_num_inputs(name, inputs, 1);
-  check_floating(name, "the input", inputs[0]);
-  const Pool2DGeometry g = pool2d_geometry(name, attributes, inputs[0].shape);
+  check_num_inputs(op.name, inputs, 1);
+  check_floating(op.name, "the input", inputs[0]);
+  const Pool2DGeometry g = pool2d_geometry(op.name, attributes, inputs[0].shape);
   std::vector<TensorSpec> outputs = {{inputs[0].dtype, g.output_shape()}};
-  if (std::string_view(name) == "max_pool2d") {
-    outputs.push_back({g.index_dtype(), g.output_shape()});
-  }
+  if (&op == &op_max_pool2d) outputs.push_back({g.index_dtype(), g.output_shape()});
   return outputs;
 }
 
@@ -169,7 +167,7 @@ std::vector<ValueId> avg_pool2d_grad_gradient(GradientContext& context) {
 
 const OpDef op_max_pool2d = {
     .name = "max_pool2d",
-    .infer = infer_pool<"max_pool2d">,
+    .infer = infer_pool<op_max_pool2d>,
     .gradient = max_pool2d_gradient,
     .first_optional_output = 1,
 };
@@ -182,7 +180,7 @@ const OpDef op_max_pool2d_grad = {
 
 const OpDef op_avg_pool2d = {
     .name = "avg_pool2d",
-    .infer = infer_pool<"avg_pool2d">,
+    .infer = infer_pool<op_avg_pool2d>,
     .gradient = avg_pool2d_gradient,
 };
 

@@ -174,9 +174,9 @@ ValueId rows_of(GradientContext& context, ValueId value) {
 
 // Applies the gradient op to `inputs`, the mask and the gradients of outputs, as far as there are
 // any.
-std::vector<ValueId> apply_gradient_op(GradientContext& context, std::string_view op,
+std::vector<ValueId> apply_gradient_op(GradientContext& context, const OpDef& op,
                                        std::vector<ValueId> inputs, size_t mask) {
-  const bool is_lstm = op == "lstm_grad";
+  const bool is_lstm = &op == &op_lstm_grad;
   const bool masked = context.attributes().get_bool("masked");
   Attributes attributes = {{"reverse", context.attributes().get_bool("reverse")},
                            {"masked", masked}};
@@ -207,7 +207,7 @@ ValueId sum_of_products(GradientContext& context, ValueId a, ValueId b) {
 std::vector<ValueId> lstm_gradient(GradientContext& context) {
   check_no_gradient(context, "lstm", 3, 6);
   const std::vector<ValueId> serial = apply_gradient_op(
-      context, "lstm_grad",
+      context, op_lstm_grad,
       {context.input(3), context.output(3), context.output(4), context.input(2)}, 4);
   const ValueId kernel = sum_of_products(context, context.output(5), serial[0]);
   return with_mask(context, {serial[0], serial[1], serial[2], kernel});
@@ -216,7 +216,7 @@ std::vector<ValueId> lstm_gradient(GradientContext& context) {
 std::vector<ValueId> gru_gradient(GradientContext& context) {
   check_no_gradient(context, "gru", 2, 4);
   const std::vector<ValueId> serial = apply_gradient_op(
-      context, "gru_grad", {context.input(2), context.output(2), context.output(3)}, 4);
+      context, op_gru_grad, {context.input(2), context.output(2), context.output(3)}, 4);
   const ValueId kernel = sum_of_products(context, context.output(3), serial[1]);
   const ValueId bias = context.apply("reduce_sum", {rows_of(context, serial[1])},
                                      {{"axes", std::vector<int64_t>{0}}, {"keepdims", false}});

@@ -41,7 +41,7 @@ std::unique_ptr<Kernel> dispatch_wide(const PlanRequest& request, const Function
 
 std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
   if (is_narrow(request.inputs[0].dtype)) return plan_in_float32(request, plan_conv2d);
-  const Conv2DGeometry g = conv2d_geometry("conv2d", request.attributes, request.inputs);
+  const Conv2DGeometry g = conv2d_geometry(request.op, request.attributes, request.inputs);
   const ActivationCall activation = fused_activation("conv2d", request.attributes);
   const bool has_bias = request.inputs.size() > 2;
 #ifdef KERASCNN_WITH_ONEDNN
@@ -54,7 +54,7 @@ std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
 
 std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
   if (is_narrow(request.inputs[0].dtype)) return plan_in_float32(request, plan_conv2d_dgrad);
-  const Conv2DGeometry g = conv2d_geometry("conv2d_dgrad", request.attributes, request.inputs);
+  const Conv2DGeometry g = conv2d_geometry(request.op, request.attributes, request.inputs);
   if (request.inputs[0].dtype == DType::Float32 && !is_empty(g) && scatters_better(g)) {
     return make_scatter_conv2d_dgrad(g);
   }
@@ -67,7 +67,7 @@ std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
   if (is_narrow(request.inputs[0].dtype)) return plan_in_float32(request, plan_conv2d_wgrad);
-  const Conv2DGeometry g = conv2d_geometry("conv2d_wgrad", request.attributes, request.inputs);
+  const Conv2DGeometry g = conv2d_geometry(request.op, request.attributes, request.inputs);
 #ifdef KERASCNN_WITH_ONEDNN
   if (use_onednn(request, g)) {
     if (auto kernel = onednn::plan_conv2d_wgrad(request, g)) return kernel;

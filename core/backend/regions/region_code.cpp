@@ -204,7 +204,7 @@ class Lowering {
       values_[result] = value_of(node.inputs[0], left_out(shape(node.inputs[0])));
     } else if (node.op == &op_dropout) {
       lower_dropout(node);
-    } else if (const auto op = find_element_op(node.op->name)) {
+    } else if (const auto op = find_element_op(*node.op)) {
       lower_element_op(node, *op);
     } else {
       lower_reduction(node);

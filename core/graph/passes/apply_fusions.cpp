@@ -234,8 +234,7 @@ class FusionPass {
       const Node& node = graph_.nodes()[index];
       std::vector<ValueId> inputs;
       for (const ValueId id : node.inputs) inputs.push_back(inner.at(id));
-      const std::vector<ValueId> outputs = body->graph->apply(*node.op, inputs, node.attributes);
-      body->graph->set_scope(static_cast<int32_t>(body->graph->nodes().size()) - 1, node.scope);
+      const std::vector<ValueId> outputs = body->graph->apply_same(node, inputs);
       for (size_t i = 0; i < outputs.size(); ++i) inner[node.outputs[i]] = outputs[i];
     }
     for (const ValueId output : group.outputs) body->outputs.push_back(inner.at(output));
@@ -331,8 +330,7 @@ class FusionPass {
   }
 
   void emit_group(const Group& group) {
-    const std::vector<ValueId> outputs = group.has_kernel() ? emit_kernel(group) : write(group);
-    for (size_t i = 0; i < outputs.size(); ++i) rewriter_.replace(group.outputs[i], outputs[i]);
+    rewriter_.replace(group.outputs, group.has_kernel() ? emit_kernel(group) : write(group));
     for (const int32_t node : group.nodes) is_emitted_[node] = true;
   }
 

@@ -61,24 +61,19 @@ class BatchNormExpansion : Expansion {
 }  // namespace
 
 RootedGraph expand_batch_norm(const RootedGraph& source, const PassOptions& options) {
-  GraphRewriter rewriter(source);
-  for (const Node& node : source.graph.nodes()) {
+  if (!options.region_limits) return source;
+  return replace_nodes(source, [&](GraphRewriter& rewriter, const Node& node) {
     const bool is_forward = node.op == &op_batch_norm;
-    const bool is_gradient = node.op == &op_batch_norm_grad;
-    const ValueId x = is_gradient ? node.inputs[1] : is_forward ? node.inputs[0] : kNoValue;
-    if (x == kNoValue || !options.region_limits ||
-        !options.region_limits(source.graph.value(x).spec.shape).columns) {
-      rewriter.copy(node);
-      continue;
-    }
+    if (!is_forward && node.op != &op_batch_norm_grad) return false;
+    const TensorSpec& x = source.graph.value(node.inputs[is_forward ? 0 : 1]).spec;
+    if (!options.region_limits(x.shape).columns) return false;
     const std::vector<ValueId> inputs = rewriter.map(node.inputs);
-    BatchNormExpansion expansion(rewriter, node, source.graph.value(x).spec);
-    const std::vector<ValueId> results =
-        is_forward ? expansion.forward(inputs, node.attributes.get_double("epsilon"))
-                   : expansion.backward(inputs);
-    for (size_t i = 0; i < results.size(); ++i) rewriter.replace(node.outputs[i], results[i]);
-  }
-  return rewriter.finish();
+    BatchNormExpansion expansion(rewriter, node, x);
+    rewriter.replace(node.outputs,
+                     is_forward ? expansion.forward(inputs, node.attributes.get_double("epsilon"))
+                                : expansion.backward(inputs));
+    return true;
+  });
 }
 
 }  // namespace kerascnn

@@ -116,28 +116,22 @@ RootedGraph expand_cross_entropy(const RootedGraph& source, const PassOptions& o
   if (!options.region_limits) return source;
   const Graph& graph = source.graph;
   const Readers readers(source);
-  GraphRewriter rewriter(source);
-  for (const Node& node : graph.nodes()) {
+  return replace_nodes(source, [&](GraphRewriter& rewriter, const Node& node) {
     const bool is_forward =
         node.op == &op_sparse_softmax_cross_entropy && is_widened(graph, node.inputs[0]);
     const bool is_gradient = node.op == &op_sparse_softmax_cross_entropy_grad &&
                              is_narrowed(graph, readers, node.outputs[0]);
-    const TensorSpec* scores = nullptr;
-    if (is_forward || is_gradient) scores = &graph.value(node.inputs[is_gradient ? 1 : 0]).spec;
-    const RegionLimits limits =
-        scores != nullptr ? options.region_limits(scores->shape) : RegionLimits{};
+    if (!is_forward && !is_gradient) return false;
+    const TensorSpec& scores = graph.value(node.inputs[is_forward ? 0 : 1]).spec;
+    const RegionLimits limits = options.region_limits(scores.shape);
     // A region could not tell a row of one element from the result of its reductions.
-    if (!limits.rows || scores->shape[1] == 1 || scores->shape[1] > limits.max_row) {
-      rewriter.copy(node);
-      continue;
-    }
-    CrossEntropyExpansion expansion(rewriter, node, *scores);
+    if (!limits.rows || scores.shape[1] == 1 || scores.shape[1] > limits.max_row) return false;
+    CrossEntropyExpansion expansion(rewriter, node, scores);
     const std::vector<ValueId> inputs = rewriter.map(node.inputs);
-    const std::vector<ValueId> results =
-        is_forward ? expansion.forward(inputs) : expansion.backward(inputs);
-    for (size_t i = 0; i < results.size(); ++i) rewriter.replace(node.outputs[i], results[i]);
-  }
-  return rewriter.finish();
+    rewriter.replace(node.outputs,
+                     is_forward ? expansion.forward(inputs) : expansion.backward(inputs));
+    return true;
+  });
 }
 
 }  // namespace kerascnn

@@ -15,7 +15,7 @@ constexpr int64_t kMaxFoldedBytes = 1 << 16;
 
 // Element ops of several inputs, which broadcast against each other; those of gradients don't.
 bool broadcasts(const OpDef& op) {
-  const auto element_op = find_element_op(op.name);
+  const auto element_op = find_element_op(op);
   return element_op && element_num_operands(*element_op) > 1 && !find_activation_of_gradient(op);
 }
 
@@ -136,11 +136,8 @@ class Folder {
     for (ValueId id : node.outputs) bytes += num_bytes(rewriter_.source().value(id).spec);
     if (bytes > kMaxFoldedBytes) return false;
     const std::optional<std::vector<ValueId>> folded = evaluated(mapped);
-    if (!folded) return false;
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      rewriter_.replace(node.outputs[i], (*folded)[i]);
-    }
-    return true;
+    if (folded) rewriter_.replace(node.outputs, *folded);
+    return folded.has_value();
   }
 
   // Constants for the outputs of a node whose inputs are values of the target.

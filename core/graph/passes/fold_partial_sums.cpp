@@ -86,9 +86,8 @@ class PartialSumFolder {
   }
 
   void emit_stacks(const Node& node, const Attributes& attributes) {
-    const std::vector<ValueId> stacks =
-        rewriter_.apply(*node.op, rewriter_.map(node.inputs), attributes, node.scope);
-    for (size_t i = 0; i < stacks.size(); ++i) rewriter_.replace(node.outputs[i], stacks[i]);
+    rewriter_.replace(node.outputs, rewriter_.apply(*node.op, rewriter_.map(node.inputs),
+                                                    attributes, node.scope));
   }
 
   void emit_update(const Node& node, const UpdateGroups& update) {

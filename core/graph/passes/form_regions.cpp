@@ -19,10 +19,6 @@ struct Unit {
   bool has(int32_t node) const { return std::binary_search(nodes.begin(), nodes.end(), node); }
 };
 
-bool broadcasts_to(const Shape& shape, const Shape& target) {
-  return shape.size() <= target.size() && broadcast_shapes("region", shape, target) == target;
-}
-
 // A value is small beside a domain that has so many times its elements.
 constexpr int64_t kSmallShare = 4;
 // A region computes up to so many ops again rather than read their result.
@@ -197,7 +193,7 @@ class Units {
     }
     if (source < 0 || chain.size() == kMostRecomputed) return false;
     const Node& node = graph_.nodes()[source];
-    if (!node.op->is_elementwise || !find_element_op(node.op->name)) return false;
+    if (!find_element_op(*node.op)) return false;
     chain.insert(source);
     return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
       return uniform_constant(graph_, input) || follow(input, wide, inside, chain, narrow);
@@ -304,19 +300,16 @@ class BodyBuilder {
 
   // Adds the node to the target, in place of the unit.
   void apply(GraphRewriter& rewriter, const Unit& unit) const {
-    const std::vector<ValueId> results =
-        rewriter.apply("region", rewriter.map(inputs_), region_attributes(region_),
-                       graph_.nodes()[unit.nodes.front()].scope);
-    for (size_t i = 0; i < results.size(); ++i) rewriter.replace(unit.outputs[i], results[i]);
+    rewriter.replace(unit.outputs,
+                     rewriter.apply(op_region, rewriter.map(inputs_), region_attributes(region_),
+                                    graph_.nodes()[unit.nodes.front()].scope));
   }
 
  private:
   void add(const Node& node) {
-    Graph& own = *body_->graph;
     std::vector<ValueId> inputs;
     for (ValueId id : node.inputs) inputs.push_back(read(id));
-    const std::vector<ValueId> results = own.apply(node.op->name, inputs, node.attributes);
-    own.set_scope(static_cast<int32_t>(own.nodes().size()) - 1, node.scope);
+    const std::vector<ValueId> results = body_->graph->apply_same(node, inputs);
     for (size_t i = 0; i < results.size(); ++i) map_[node.outputs[i]] = results[i];
   }
 
@@ -370,8 +363,7 @@ RootedGraph form_single_regions(const RootedGraph& source, const PassOptions& op
   GraphRewriter rewriter(source);
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
-    const bool is_element = node.op->is_elementwise && node.outputs.size() == 1 &&
-                            find_element_op(node.op->name).has_value();
+    const bool is_element = find_element_op(*node.op).has_value();
     Unit unit;
     if (!node.inputs.empty()) {
       const TensorSpec& operand = graph.value(node.inputs[0]).spec;

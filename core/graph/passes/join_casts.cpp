@@ -50,7 +50,7 @@ class CastJoiner {
     }
     const std::vector<int32_t>& readers = readers_.nodes(node.outputs[0]);
     return readers_.is_root(node.outputs[0]) || std::ranges::any_of(readers, [&](int32_t reader) {
-             return !find_element_op(graph_.nodes()[reader].op->name);
+             return !find_element_op(*graph_.nodes()[reader].op);
            });
   }
 

@@ -13,22 +13,19 @@ constexpr int64_t kMaxMaterializedBytes = 1 << 18;
 
 RootedGraph materialize_constants(const RootedGraph& source) {
   const Graph& graph = source.graph;
-  GraphRewriter rewriter(source);
-  for (const Node& node : graph.nodes()) {
-    const bool is_broadcast = node.op == &op_broadcast_to;
-    const Value& input = graph.value(node.inputs.empty() ? node.outputs[0] : node.inputs[0]);
-    if (is_broadcast && input.kind == ValueKind::Constant &&
-        num_bytes(graph.value(node.outputs[0]).spec) <= kMaxMaterializedBytes) {
-      const Tensor& constant = graph.constants()[input.source];
-      const Tensor element = constant.to(Device{});
-      const Tensor* const inputs[] = {&element};
-      const Tensor full = apply_one(op_broadcast_to, inputs, node.attributes);
-      rewriter.replace(node.outputs[0], rewriter.constant(full));
-    } else {
-      rewriter.copy(node);
+  return replace_nodes(source, [&](GraphRewriter& rewriter, const Node& node) {
+    if (node.op != &op_broadcast_to) return false;
+    const Value& input = graph.value(node.inputs[0]);
+    if (input.kind != ValueKind::Constant ||
+        num_bytes(graph.value(node.outputs[0]).spec) > kMaxMaterializedBytes) {
+      return false;
     }
-  }
-  return rewriter.finish();
+    const Tensor element = graph.constants()[input.source].to(Device{});
+    const Tensor* const inputs[] = {&element};
+    const Tensor full = apply_one(op_broadcast_to, inputs, node.attributes);
+    rewriter.replace(node.outputs[0], rewriter.constant(full));
+    return true;
+  });
 }
 
 }  // namespace kerascnn

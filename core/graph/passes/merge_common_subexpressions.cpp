@@ -16,12 +16,6 @@ std::string constant_key(const Tensor& tensor) {
   return spec_string(tensor.spec()) + '|' + bytes;
 }
 
-std::string node_key(const Node& node, const std::vector<ValueId>& inputs) {
-  std::string key(node.op->name);
-  for (ValueId id : inputs) key += ',' + std::to_string(id);
-  return key + '|' + node.attributes.key();
-}
-
 }  // namespace
 
 RootedGraph merge_common_subexpressions(const RootedGraph& source) {
@@ -48,9 +42,7 @@ RootedGraph merge_common_subexpressions(const RootedGraph& source) {
       rewriter.copy(node);
       found->second = rewriter.map(node.outputs);
     } else {
-      for (size_t i = 0; i < node.outputs.size(); ++i) {
-        rewriter.replace(node.outputs[i], found->second[i]);
-      }
+      rewriter.replace(node.outputs, found->second);
     }
   }
   return rewriter.finish();

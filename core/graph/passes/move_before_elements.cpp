@@ -53,7 +53,7 @@ class Mover {
   // The one large operand of an element op whose other operands are the same for all elements, also
   // where the large one has `rank` axes.
   ValueId only_operand(const Node& node, size_t rank) const {
-    if (!node.op->is_elementwise || node.outputs.size() != 1 || !find_element_op(node.op->name)) {
+    if (!find_element_op(*node.op)) {
       return kNoValue;
     }
     ValueId found = kNoValue;

@@ -6,6 +6,7 @@
 
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
+#include "core/graph/region.h"
 #include "core/ops/definitions.h"
 #include "core/ops/element_program.h"
 
@@ -18,12 +19,6 @@ constexpr size_t kMostOps = 12;
 // A value is small beside another one that has so many times its elements.
 constexpr int64_t kSmallShare = 4;
 constexpr int32_t kForever = std::numeric_limits<int32_t>::max();
-
-std::string node_key(const Node& node, const std::vector<ValueId>& inputs) {
-  std::string key(node.op->name);
-  for (ValueId id : inputs) key += ',' + std::to_string(id);
-  return key + '|' + node.attributes.key();
-}
 
 // Decides for each value of the forward pass that the backward pass reads whether it is kept, and
 // makes the graph in which the others are computed again.
@@ -95,10 +90,7 @@ class Recomputation {
 
   const Node* element_node(ValueId id) const {
     const Node* node = producer(graph_, id);
-    const bool is_element = node != nullptr && node->op->is_elementwise &&
-                            node->outputs.size() == 1 && !node->op->is_stateful &&
-                            find_element_op(node->op->name);
-    return is_element ? node : nullptr;
+    return node != nullptr && find_element_op(*node->op) ? node : nullptr;
   }
 
   void decide(int32_t index) {
@@ -147,9 +139,7 @@ class Recomputation {
   }
 
   void copy_late(const Node& node) {
-    const bool joins_regions = node.op->is_elementwise || node.op == &op_reduce_sum ||
-                               node.op == &op_reduce_mean || node.op == &op_reduce_max ||
-                               node.op == &op_reduce_min;
+    const bool joins_regions = node.op->is_elementwise || reduces_rows(*node.op);
     std::vector<ValueId> inputs;
     for (ValueId id : node.inputs) {
       if (is_dropped_[roots_[id]]) {

@@ -1,7 +1,5 @@
 #include "core/graph/passes/region_groups.h"
 
-#include "core/ops/definitions.h"
-
 #include <algorithm>
 #include <functional>
 #include <queue>
@@ -19,11 +17,6 @@ namespace {
 constexpr int64_t kMaxIndependentSize = 1 << 14;
 constexpr size_t kMaxIndependentCandidates = 4;
 
-bool is_reduction(const OpDef* op) {
-  return op == &op_reduce_sum || op == &op_reduce_mean || op == &op_reduce_max ||
-         op == &op_reduce_min;
-}
-
 // May a value of this shape have one element for each row of the group's domain?
 bool is_row_shape(const RegionGroup& group, const Shape& shape, bool kept) {
   Region region;
@@ -35,7 +28,7 @@ bool is_row_shape(const RegionGroup& group, const Shape& shape, bool kept) {
 
 // How many elements each result is of, where the reduction is one over the last axes; else 0.
 int64_t reduced_row(const Node& node, const Shape& shape) {
-  if (!is_reduction(node.op)) return 0;
+  if (!reduces_rows(*node.op)) return 0;
   const ReduceGeometry g = reduce_geometry(shape, node.attributes.get_ints("axes"));
   return g.is_simple && g.inner == 1 && g.reduce > 1 ? g.reduce : 0;
 }
@@ -44,8 +37,8 @@ int64_t reduced_row(const Node& node, const Shape& shape) {
 
 bool is_sum_of_columns(const Node& node, const Shape& shape) {
   if (shape.size() < 2 || num_elements(shape) <= shape.back()) return false;
+  if (!sums_columns(*node.op)) return false;
   if (node.op == &op_column_moments) return true;
-  if (node.op != &op_reduce_sum && node.op != &op_reduce_mean) return false;
   const ReduceGeometry g = reduce_geometry(shape, node.attributes.get_ints("axes"));
   return g.is_simple && g.outer == 1 && g.inner == shape.back();
 }
@@ -92,9 +85,7 @@ const RegionLimits& RegionGroups::limits(const Shape& domain) const {
 
 RegionGroups::Role RegionGroups::role_of(const Node& node) const {
   if (node.inputs.empty() || num_elements(shape(node.outputs[0])) == 0) return Role::None;
-  if (node.op->is_elementwise && node.outputs.size() == 1 && find_element_op(node.op->name)) {
-    return Role::Element;
-  }
+  if (find_element_op(*node.op)) return Role::Element;
   const TensorSpec& operand = graph_.value(node.inputs[0]).spec;
   if (node.op == &op_dropout && limits(operand.shape).dropout) return Role::Element;
   if (node.op == &op_transpose) {

@@ -118,6 +118,11 @@ void GraphRewriter::replace(ValueId source_value, ValueId target_value) {
   join_scopes(source_value, target_value);
 }
 
+void GraphRewriter::replace(const std::vector<ValueId>& source_values,
+                            const std::vector<ValueId>& target_values) {
+  for (size_t i = 0; i < source_values.size(); ++i) replace(source_values[i], target_values.at(i));
+}
+
 // A new node belongs to all layers of the nodes that it stands for: those that led to the value it
 // replaces and have not been copied to the target themselves.
 void GraphRewriter::join_scopes(ValueId source_value, ValueId target_value) {
@@ -177,6 +182,12 @@ const Node* producer(const Graph& graph, ValueId value) {
 const Node* producer(const Graph& graph, ValueId value, const OpDef& op) {
   const Node* node = producer(graph, value);
   return node != nullptr && node->op == &op ? node : nullptr;
+}
+
+std::string node_key(const Node& node, const std::vector<ValueId>& inputs) {
+  std::string key(node.op->name);
+  for (ValueId id : inputs) key += ',' + std::to_string(id);
+  return key + '|' + node.attributes.key();
 }
 
 bool is_widened(const Graph& graph, ValueId value) {

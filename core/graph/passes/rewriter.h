@@ -2,7 +2,7 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
+#include <string>
 #include <unordered_set>
 #include <vector>
 
@@ -23,6 +23,9 @@ class GraphRewriter {
   ValueId map(ValueId source_value);
   std::vector<ValueId> map(const std::vector<ValueId>& source_values);
   void replace(ValueId source_value, ValueId target_value);
+  // The same of each of the values, which are as many.
+  void replace(const std::vector<ValueId>& source_values,
+               const std::vector<ValueId>& target_values);
 
   void copy(const Node& node);
   // Copies the node with other inputs, which are values of the target; its outputs keep their
@@ -46,6 +49,17 @@ class GraphRewriter {
   std::unordered_set<ValueId> is_new_;  // first outputs of the nodes that apply() made
 };
 
+// Copies the nodes of which replace(rewriter, node) says that it has not put anything in their
+// place.
+template <typename Replace>
+RootedGraph replace_nodes(const RootedGraph& source, Replace&& replace) {
+  GraphRewriter rewriter(source);
+  for (const Node& node : source.graph.nodes()) {
+    if (!replace(rewriter, node)) rewriter.copy(node);
+  }
+  return rewriter.finish();
+}
+
 // The nodes that read each value of a graph.
 class Readers {
  public:
@@ -67,6 +81,9 @@ class Readers {
 const Node* producer(const Graph& graph, ValueId value);
 // The same where it is a call of the op, else null.
 const Node* producer(const Graph& graph, ValueId value, const OpDef& op);
+
+// Equal for calls of one op with these inputs and equal attributes, and for no others.
+std::string node_key(const Node& node, const std::vector<ValueId>& inputs);
 
 // Was the value cast from a dtype of fewer bytes?
 bool is_widened(const Graph& graph, ValueId value);

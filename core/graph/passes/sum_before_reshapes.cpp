@@ -30,25 +30,23 @@ ValueId unshaped_operand(const Graph& graph, const Node& node) {
 
 RootedGraph sum_before_reshapes(const RootedGraph& source, const PassOptions& options) {
   const Graph& graph = source.graph;
-  GraphRewriter rewriter(source);
-  for (const Node& node : graph.nodes()) {
+  if (!options.region_limits) return source;
+  return replace_nodes(source, [&](GraphRewriter& rewriter, const Node& node) {
     const ValueId operand = unshaped_operand(graph, node);
-    if (operand == kNoValue || !options.region_limits ||
-        !options.region_limits(graph.value(operand).spec.shape).columns) {
-      rewriter.copy(node);
-      continue;
+    if (operand == kNoValue || !options.region_limits(graph.value(operand).spec.shape).columns) {
+      return false;
     }
     Shape axes(graph.value(operand).spec.shape.size() - 1);
     std::iota(axes.begin(), axes.end(), 0);
-    ValueId sum = rewriter.apply(node.op->name, {rewriter.map(operand)},
+    ValueId sum = rewriter.apply(*node.op, {rewriter.map(operand)},
                                  {{"axes", axes}, {"keepdims", false}}, node.scope)[0];
     const Shape& shape = graph.value(node.outputs[0]).spec.shape;
     if (rewriter.target().value(sum).spec.shape != shape) {
       sum = rewriter.apply("reshape", {sum}, {{"shape", shape}}, node.scope)[0];
     }
     rewriter.replace(node.outputs[0], sum);
-  }
-  return rewriter.finish();
+    return true;
+  });
 }
 
 }  // namespace kerascnn

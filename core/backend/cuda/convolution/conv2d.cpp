@@ -14,7 +14,7 @@ namespace {
 Conv2DCall make_call(const PlanRequest& request) {
   Conv2DCall call;
   call.op = &request.op;
-  call.geometry = conv2d_geometry(request.op.name, request.attributes, request.inputs);
+  call.geometry = conv2d_geometry(request.op, request.attributes, request.inputs);
   call.dtype = request.inputs[0].dtype;
   call.allow_tf32 = request.allow_tf32;
   if (!is_floating(call.dtype)) {
