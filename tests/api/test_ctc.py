@@ -187,7 +187,7 @@ def is_a_tie(own, theirs, inputs, lengths, rng, **arguments):
         # One path more is needed, because the last one may be equal to it.
         more = {**arguments, "top_paths": arguments["top_paths"] + 1}
         scores = decoded_by_keras(inputs, lengths, **more)[1].T
-        # Each score equals itself.
+        # Every score is counted as equal to itself.
         equals = np.isclose(scores[:, None], scores, RTOL, ATOL).sum(axis=0)
         if (equals[:-1][differ] > 1).all():
             return True

@@ -1,4 +1,4 @@
-"""`kerascnn.ops` compared with NumPy: values, dtypes, shapes, and what is refused."""
+"""`kerascnn.ops` is compared with NumPy: values, dtypes, shapes, and what is refused."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Functions of `kerascnn.ops` compared with Keras': values, gradients, dtypes and shapes."""
+"""Functions of `kerascnn.ops` have Keras' values, gradients, dtypes and shapes."""
 
 import numpy as np
 import pytest

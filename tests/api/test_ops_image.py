@@ -1,4 +1,4 @@
-"""Functions of `kerascnn.ops.image` compared with Keras': values, gradients, dtypes and errors."""
+"""Functions of `kerascnn.ops.image` have Keras' values, gradients, dtypes and errors."""
 
 import numpy as np
 import pytest

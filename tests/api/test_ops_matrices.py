@@ -1,4 +1,4 @@
-"""Decompositions of matrices compared with Keras' and NumPy's: at once, compiled, gradients."""
+"""Decompositions of matrices, and their gradients, are those of Keras or NumPy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Microseconds per call of the CPU's kernels on the reference networks' shapes, beside PyTorch's.
+"""Measures the CPU's kernels and PyTorch's at the reference networks' shapes, in microseconds.
 
     OMP_NUM_THREADS=2 python tests/benchmarks/cpu_kernels.py [--only conv,pool] [--threads 2]
 

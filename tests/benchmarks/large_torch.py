@@ -150,7 +150,7 @@ def efficientnet_b0(classes: int, size: int) -> nn.Module:
 
 
 class ChannelNorm(nn.LayerNorm):
-    """Layer normalization over the channels of images."""
+    """Normalizes images over their channels."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""Epochs of small networks with many kinds of layers, beside PyTorch's loop in the same process.
+"""Measures epochs of small networks with many kinds of layers, and PyTorch's, in one process.
 
     OMP_NUM_THREADS=2 python tests/benchmarks/layers.py [--only gelu,group_norm] [--device gpu]
 

@@ -78,7 +78,7 @@ void check_unfused(const RootedGraph& rooted, const PassOptions& options = kAlwa
   CHECK_EQUAL(run_passes(rooted, options).graph.to_string(), run_passes(rooted).graph.to_string());
 }
 
-// The loss of a classifier with two convolutions, and the gradients of the loss for all weights.
+// Traces the loss of a classifier with two convolutions, and its gradients for all weights.
 RootedGraph classifier(std::string_view activation, const Attributes& parameters,
                        const Attributes& pool, bool has_bias = true) {
   RootedGraph rooted;

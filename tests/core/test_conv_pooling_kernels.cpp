@@ -136,7 +136,7 @@ struct Call {
                      });
   }
 
-  // The gradient of the convolution's result, before the pooling.
+  // Returns the gradient of the convolution's result, before the pooling.
   Tensor spread(const Layer& layer, std::string_view activation) const {
     Tensor narrow = gy;
     if (activation == "relu") narrow = run("relu_grad", {gy, y}, {})[0];

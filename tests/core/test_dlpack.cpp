@@ -10,7 +10,7 @@ using namespace kerascnn;
 
 namespace {
 
-// Another library's array of floats.
+// This stands for another library's array of floats.
 struct Foreign {
   std::vector<float> values = std::vector<float>(13);
   std::vector<int64_t> shape = {3, 4};

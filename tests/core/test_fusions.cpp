@@ -112,7 +112,7 @@ TEST(where_no_kernel_is_planned_nodes_stay) {
   CHECK_EQUAL(joined.graph.nodes().back().attributes.get_string("fusion"), "affine");
 }
 
-// A product and a sum of one of its factors, side by side.
+// Matches a product and a sum of one of its factors, which stand side by side.
 void pattern_beside(Pattern& pattern) {
   const PatternValue a = pattern.input("a"), b = pattern.input("b");
   pattern.output("product", a.call(op_matmul, {b}));

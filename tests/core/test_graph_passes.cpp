@@ -536,7 +536,7 @@ TEST(passes_give_the_same_graph_each_time) {
   }
 }
 
-// The outputs and the final variables of three steps.
+// Returns the outputs and the final variables of three steps.
 std::vector<std::vector<float>> run_steps(unsigned seed, bool optimize) {
   const testing::RandomGraph random(seed);
   auto program = Program::compile(random.rooted.graph, random.rooted.outputs, Device{},

@@ -1,4 +1,4 @@
-// Tracing and differentiation.
+// Graphs are traced and differentiated.
 #include "check.h"
 #include "core/base/error.h"
 #include "graph_testing.h"

@@ -14,7 +14,7 @@ namespace {
 
 using testing::floats;
 
-// The transform of lines of two by its definition: sum and difference, times the factor.
+// Transforms lines of two by the definition: sum and difference, times the factor.
 void transform_pairs(char** arguments, const intptr_t* sizes, const intptr_t* strides, void*) {
   const float factor = *reinterpret_cast<const float*>(arguments[1]);
   for (intptr_t line = 0; line < sizes[0]; ++line) {

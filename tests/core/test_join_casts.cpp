@@ -23,7 +23,7 @@ ValueId cast(Graph& graph, ValueId value, const char* dtype = "bfloat16") {
   return call(graph, "cast", {value}, {{"dtype", std::string(dtype)}});
 }
 
-// Two products and a bias in 16 bits.
+// This net has two products and a bias in 16 bits.
 struct Layers {
   RootedGraph rooted;
   Graph& graph = rooted.graph;

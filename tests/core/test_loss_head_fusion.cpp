@@ -53,7 +53,7 @@ struct Classifier {
   }
 };
 
-// The ops that the head replaces: "dense+sparse_softmax_cross_entropy+...".
+// Returns the ops that the head replaces: "dense+sparse_softmax_cross_entropy+...".
 std::string ops_of(const RootedGraph& joined) {
   for (const Node& node : joined.graph.nodes()) {
     const bool is_head = node.op == &op_fused && node.attributes.get_string("fusion") == kHead;

@@ -21,7 +21,7 @@ constexpr std::string_view kLoss = "dense_sparse_softmax_cross_entropy";
 constexpr std::string_view kHead = "dense_sparse_softmax_cross_entropy_dgrad";
 constexpr std::string_view kDenseGradients = "dense_wgrad";
 const PassOptions kAlways = testing::with_cuda_fusions();
-// All fusions except the one that continues the loss's gradient through the last layer.
+// This leaves out the fusion that continues the loss's gradient through the last layer.
 const PassOptions kNoHead = testing::with_cuda_fusions({kHead});
 const Attributes kAll = {{"axes", Shape{}}, {"keepdims", false}};
 const Attributes kPlain = {{"transpose_a", false}, {"transpose_b", false}};

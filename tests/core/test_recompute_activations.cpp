@@ -79,7 +79,7 @@ ValueId product(Graph& graph, ValueId a, ValueId b) {
 constexpr int64_t kRows = 1000, kColumns = 20;
 constexpr int64_t kFloats = kRows * kColumns * int64_t{sizeof(float)};
 
-// A net of two products of (kRows, kColumns), with `function` between them.
+// Traces two products of (kRows, kColumns), with `function` between them.
 template <typename Function>
 RootedGraph net_of_two_products(const Function& function) {
   RootedGraph rooted;

@@ -142,7 +142,7 @@ ValueId kernel_gradient(Step& step) {
   return call(step.graph, "conv2d_wgrad", {x, gy}, convolution({3, 3, 2, 4}));
 }
 
-// The gradients of kernel and bias of a convolution with 2 x 2 max pooling.
+// Traces the gradients of kernel and bias of a convolution with 2 x 2 max pooling.
 std::vector<ValueId> pooled_gradients(Step& step, bool has_bias = true) {
   Graph& graph = step.graph;
   const ValueId x = graph.input("pooled_x", f32({2, 6, 6, 2}));

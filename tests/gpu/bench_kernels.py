@@ -35,7 +35,7 @@ class Row:
 
 
 def image_rows(net: str, batch: int, maps: Shape, features: int) -> Iterator[Row]:
-    """Rows for what surrounds convolutions and dense layers: activations, loss, random numbers."""
+    """Yields what surrounds convolutions and dense layers: activations, loss, random numbers."""
     x = ("float32", (batch, *maps))
     yield Row("relu", [x])
     yield Row("relu_grad", [x, x])
@@ -91,7 +91,7 @@ def update_rows(shapes: list[Shape]) -> Iterator[Row]:
 
 
 def product_rows() -> Iterator[tuple[str, Row]]:
-    """Dense layers of nets A to D: forward, and the gradients of input, kernel and bias."""
+    """Yields dense layers of nets A to D: forward, and the gradients of input, kernel and bias."""
     layers = [
         ("A", 64, 3136, 10),
         ("B", 64, 256, 120),
@@ -115,7 +115,7 @@ def product_rows() -> Iterator[tuple[str, Row]]:
 
 
 def bandwidth_rows() -> Iterator[Row]:
-    """Rows that are so large that memory bandwidth is the limit, and not latency."""
+    """Yields rows that are so large that memory bandwidth is the limit, and not latency."""
     x = ("float32", (64, 128, 128, 32))
     yield Row("add", [x, x])
     yield Row("gelu", [x], {"approximate": False})

@@ -1,4 +1,4 @@
-"""The state, memory, inputs and errors of compiled programs."""
+"""Compiled programs have the right state and memory, and check their inputs."""
 
 import numpy as np
 import pytest

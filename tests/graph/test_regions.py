@@ -1,4 +1,4 @@
-"""Regions of all kinds in whole steps, here on a CPU with the limits of a GPU."""
+"""Whole steps run with regions of all kinds, here on a CPU with the limits of a GPU."""
 
 from __future__ import annotations
 

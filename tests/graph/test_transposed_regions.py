@@ -47,7 +47,7 @@ def normal(rng, shape):
 
 
 def test_scale_before_a_transpose_is_one_kernel_with_it(rng):
-    """Queries of attention: computed behind the transpose, in the order of its result."""
+    """Attention scales its queries; the kernel does so in the order of the transposed result."""
     t = Tracer()
     x, w = t.input((18, 40), "bfloat16"), t.input((40, 48), "bfloat16", "w")
     heads = t.reshape(t.matmul2(x, w), shape=[2, 9, 6, 8])

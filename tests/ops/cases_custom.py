@@ -1,4 +1,4 @@
-"""Rows of ops that users define: one for each kind of source, with its meaning in NumPy."""
+"""Each kind of source of a custom op has a row here, with its meaning in NumPy."""
 
 from __future__ import annotations
 

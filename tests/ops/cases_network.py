@@ -352,7 +352,7 @@ def _cross_entropy():
 
 
 def _cross_entropy_corners():
-    """Rows for clipped probabilities, labels out of range, extreme logits, and many rows."""
+    """Makes rows for clipped probabilities, labels out of range, extreme logits, and many rows."""
     labels = np.array([0, 1, 2, 0], dtype=np.int32)
     p = np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.2, 0.3, 0.5], [0.0, 0.5, 0.5]])
     logits = np.array([[80.0, 0.0, 0.0], [80.0, 0.0, 0.0], [0.1, 0.2, 0.3], [-90.0, 1.0, 1.0]])

@@ -21,7 +21,7 @@ def _attributes(body, domain, kind="map", columns=None):
 
 
 def _chain(rng, dtype):
-    """A chain with broadcast operands and a constant; another node reads a result in the middle."""
+    """The chain has broadcast operands and a constant, and a result in the middle is read too."""
 
     def build(graph, x, vector, scalar):
         y = call(graph, "add", call(graph, "multiply", x, vector), graph.full([], dtype, 0.5))
@@ -116,7 +116,7 @@ def _normalized_rows(rng, dtype):
 
 
 def _sums_of_columns(rng, dtype):
-    """The gradients of a scale and a shift, and of the activation before them."""
+    """Computes the gradients of a scale and a shift, and of the activation before them."""
 
     def build(graph, gy, y, z):
         g = call(graph, "relu_grad", gy, y)
@@ -138,7 +138,7 @@ def _sums_of_columns(rng, dtype):
 
 
 def _statistics(rng, dtype):
-    """Statistics of an activation, which is a result too."""
+    """Computes statistics of an activation, which is a result too."""
 
     def build(graph, x):
         y = call(graph, "elu", x, alpha=1.0)

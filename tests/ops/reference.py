@@ -39,7 +39,7 @@ def is_float_name(name: str) -> bool:
     return "float" in name
 
 
-# Functions of one element, with broadcasting.
+# ---- functions of one element, with broadcasting ----
 
 
 def integer_power(a: Array, b: Array) -> Array:
@@ -226,7 +226,7 @@ ELEMENT_PARAMETERS = {
 }
 
 
-# Softmax and reductions.
+# ---- softmax and reductions ----
 
 
 @reference("softmax")
@@ -289,7 +289,7 @@ def argsort(x, axis, descending):
     return (x.shape[axis] - 1 - np.flip(backwards, axis)).astype(np.int32)
 
 
-# Shape and indexing.
+# ---- shape and indexing ----
 
 
 @reference("barrier")
@@ -366,7 +366,7 @@ def one_hot(indices, depth, dtype):
     )
 
 
-# Linear algebra, convolution, pooling.
+# ---- linear algebra, convolution, pooling ----
 
 
 @reference("matmul")
@@ -411,7 +411,7 @@ def _padded(x: Array, padding, value: float = 0.0) -> Array:
 
 
 def windows(shape, window, strides, padding, dilations=(1, 1)):
-    """For each kernel position: its index and the slices of the padded input that it meets."""
+    """Yields each kernel position's index and the slices of the padded input that it meets."""
     covered = [(window[i] - 1) * dilations[i] + 1 for i in range(2)]
     padded = [shape[1] + padding[0] + padding[1], shape[2] + padding[2] + padding[3]]
     extent = [(padded[i] - covered[i]) // strides[i] + 1 for i in range(2)]

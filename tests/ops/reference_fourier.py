@@ -1,4 +1,4 @@
-"""The Fourier transforms as sums over all elements, in NumPy and float64."""
+"""NumPy computes the Fourier transforms in float64 as sums over all elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fourier transforms compared with NumPy, their gradients, and ops built on them with Keras."""
+"""Fourier transforms are compared with NumPy, and the ops built on them with Keras."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A classifier's last layer with loss and gradients, for sizes around which kernels change."""
+"""A classifier's last layer has right losses and gradients at sizes where kernels change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions with pooling for batches so large that GPUs use other kernels for them."""
+"""Convolutions with pooling run on batches so large that GPUs use other kernels for them."""
 
 from __future__ import annotations
 

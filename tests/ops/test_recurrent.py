@@ -1,4 +1,4 @@
-"""Sequences of recurrent cells compared with PyTorch's layers, and step by step with Keras."""
+"""Sequences of recurrent cells are compared with PyTorch, and step by step with Keras."""
 
 from __future__ import annotations
 

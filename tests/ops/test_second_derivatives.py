@@ -1,4 +1,4 @@
-"""Second derivatives of losses, pooling and normalization in edge cases, compared with formulas.
+"""Second derivatives of losses, pooling and normalization follow formulas in edge cases.
 
 `test_tape_gradients.py` compares with differences, so its cases stay away from clips, ties and
 kinks.

@@ -1,4 +1,4 @@
-"""What rows cannot say: ties, optional outputs, statistics of random numbers, repeatability."""
+"""These tests check what rows cannot say: ties, optional outputs, statistics, repeatability."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_the_same_call_gives_the_same_bits(case, device, rng):
             np.testing.assert_array_equal(again, wanted)
 
 
-# Random numbers.
+# ---- random numbers ----
 
 
 def state(rng):

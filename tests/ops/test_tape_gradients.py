@@ -1,4 +1,4 @@
-"""Tapes' gradients of every op, first and second order, compared with float64 differences."""
+"""Tapes' first and second derivatives of every op are compared with float64 differences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECOND_TOLERANCE = 1e-6
 
 
 class EagerGradients:
-    """A case's sum of <outputs, weights>, differentiated by tapes."""
+    """Differentiates a case's sum of <outputs, weights> with tapes."""
 
     def __init__(self, case, rng):
         self.case = case

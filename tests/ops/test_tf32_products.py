@@ -1,4 +1,4 @@
-"""Matrix products with TF32 allowed, on every device, for sizes around which kernels change."""
+"""Matrix products with TF32 allowed are right on every device, at sizes where kernels change."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def traced(kind, domain, axes=1):
 
 
 def normalized(domain=(4, 5, 7, 24), dtype="bfloat16", residual=True):
-    """Batch normalization with known statistics, a residual and relu, in mixed precision."""
+    """Normalizes with known statistics, adds a residual and applies relu, in mixed precision."""
     t = traced("map", domain)
     c = domain[-1:]
     x = t.cast(t.input(domain, dtype), "float32")
@@ -86,7 +86,7 @@ def every_reading(domain=(3, 5, 2, 8), dtype="float32"):
 
 
 def numbers(domain=(7, 9)):
-    """Integers, comparisons and choices in several dtypes at once."""
+    """Combines integers, comparisons and choices in several dtypes."""
     t = traced("map", domain)
     a, b = t.input(domain, "int32"), t.input(domain, "int32")
     small, mask = t.input(domain, "uint8"), t.input(domain, "bool")
@@ -129,7 +129,7 @@ def constant_domain(domain=()):
 
 
 def batch_norm_gradient(domain=(4, 9, 16), dtype="bfloat16"):
-    """Gradient sums of batch normalization before relu, and the gradient for later nodes."""
+    """Computes the sums of batch normalization's gradient, and the gradient for later nodes."""
     t = traced("columns", domain)
     c = domain[-1:]
     g = t("relu_grad", t.input(domain, dtype), t.input(domain, dtype))
@@ -156,7 +156,7 @@ def column_sums(domain=(40, 3), dtype="float32"):
 
 
 def dropped(domain=(4, 5, 7, 24), dtype="bfloat16", kind="map", rate=0.3):
-    """Dropout twice from one state and once from another stream, with other ops between."""
+    """Drops twice from one state and once from another stream, with other ops between."""
     t = traced(kind, domain)
     state = t.input((2,), "int64")
     x = t("leaky_relu", t.input(domain, dtype), negative_slope=0.1)
@@ -194,7 +194,7 @@ def layer_norm(domain=(5, 6, 48), dtype="bfloat16", axes=1):
 
 
 def layer_norm_gradient(domain=(12, 48), dtype="bfloat16"):
-    """The gradient of layer normalization, which reads one mean and one deviation for each row."""
+    """Computes layer normalization's gradient, which reads a mean and a deviation for each row."""
     t = traced("rows", domain)
     rows = domain[:-1]
     g = t.cast(t.input(domain, dtype), "float32")
@@ -224,7 +224,7 @@ def softmax(domain=(9, 37), dtype="float32", masked=False):
 
 
 def attention_softmax(domain=(2, 3, 7, 196), dtype="bfloat16", rate=0.0):
-    """Softmax in 16 bits of scores that are scaled and masked, with dropout if `rate` > 0."""
+    """Applies softmax in 16 bits to scaled and masked scores, and dropout if `rate` > 0."""
     t = traced("rows", domain)
     last = {"axes": [len(domain) - 1], "keepdims": True}
     x = t("multiply", t.input(domain, dtype), t.scalar(0.125, dtype))

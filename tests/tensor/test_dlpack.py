@@ -1,4 +1,4 @@
-"""Arrays shared with other libraries through DLPack."""
+"""Arrays are shared with other libraries through DLPack."""
 
 import gc
 import sys

@@ -1,4 +1,4 @@
-"""Memory shared on a GPU: streams of others, `__cuda_array_interface__`, and no way over the host.
+"""Memory is shared on a GPU, with others' streams, and without a way over the host.
 
 Work that takes long provokes the waits: without one, the old content would be read.
 """
