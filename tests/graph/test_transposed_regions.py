@@ -60,7 +60,7 @@ def test_scale_before_a_transpose_is_one_kernel_with_it(rng):
 @pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize("shape", [(2, 6, 9, 8), (3, 4, 4, 16)])
 def test_sum_of_what_is_transposed(rng, shape, scaled):
-    """A bias' gradient, beside the gradient that products read."""
+    """A bias' gradient and the gradient that products read come from one region."""
     b, h, time, d = shape
     t = Tracer()
     y = t.transpose(t.input(shape, "bfloat16"), permutation=SWAPPED)

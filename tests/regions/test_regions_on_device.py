@@ -224,7 +224,7 @@ def test_sums_of_transposed_inputs(rng, device, domain, dtype):
 
 @pytest.mark.parametrize("domain", [(25_088, 384), (1_300, 256), (9_000, 2048)])
 def test_sums_and_moments_of_many_splits(rng, device, domain):
-    """There are as many splits as a GPU runs at once, and each thread of a last block adds several."""
+    """A GPU runs so many splits at once that each thread of a last block adds up several."""
     checked(bodies.column_sums(domain, "bfloat16"), rng, device, False)
     checked(bodies.moments(domain, "bfloat16"), rng, device, False)
     checked(bodies.batch_norm_gradient(domain, "bfloat16"), rng, device, (True, *[False] * 3))
