@@ -206,7 +206,7 @@ TEST(a_full_disk_is_no_error) {
   CHECK_EQUAL(store.state().problem, "");
 }
 
-// All processes write all kernels again and again into a folder that has room for only some.
+// All processes and threads write all kernels again and again; the folder has room for only some.
 TEST(processes_and_threads_share_a_folder) {
   const TemporaryFolder folder;
   const auto work = [&folder] {

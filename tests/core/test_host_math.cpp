@@ -194,7 +194,7 @@ TEST(conversions_of_16_bit_types_are_those_of_single_elements) {
   }
   std::vector<float> floats;
   for_each_float([&](float x) { floats.push_back(x); });
-  // These lie halfway between two halves; 65520 is the first that rounds to infinity.
+  // These lie halfway between two float16 numbers; 65520 is the first that rounds to infinity.
   for (const float x :
        {1.00048828125f, 1.00146484375f, 65519.996f, 65520.0f, 0x1p-25f, 0x1.8p-24f}) {
     floats.push_back(x);

@@ -1,4 +1,4 @@
-"""Regions that read their inputs transposed, on a CPU as a GPU would form them."""
+"""Regions may read their inputs transposed, here on a CPU with the limits of a GPU."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def assert_as_op_by_op(t, outputs, arrays, exact=True):
         if exact:
             np.testing.assert_array_equal(a, b)
         else:
-            # Sums of so few terms of 16 bits are rounded once.
+            # The sums have few terms, and are rounded to 16 bits once.
             np.testing.assert_allclose(
                 a.astype("float64"), b.astype("float64"), rtol=2.0**-7, atol=2.0**-7
             )
