@@ -36,7 +36,7 @@ class Quantizer:
         self.output_dtype = output_dtype
 
     def __call__(self, x: Any) -> Any:
-        """What stands for `x`; subclasses override it."""
+        """Returns what stands for `x`; subclasses override it."""
         return x
 
     @classmethod

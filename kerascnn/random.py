@@ -20,7 +20,7 @@ from kerascnn.ops import dispatch, elementwise, functions, reduction, shaping, s
 from kerascnn.symbolic.operation import op
 from kerascnn.variable import Variable, current_scope
 
-Seed = Any  # an integer, a SeedGenerator, or None for the generator of the whole program
+Seed = Any  # an integer, a SeedGenerator, or None for the program's generator
 
 
 class SeedGenerator:
@@ -53,7 +53,7 @@ class SeedGenerator:
         self.state = _state(int(seed), f"{self.name}/seed_generator_state")
 
     def state_on(self, device_name: str) -> Variable:
-        """The state, moved to a device where it is not there."""
+        """Returns the state, which moves to the device if it is elsewhere."""
         if self.state.device != device_name:
             seed, counter = (int(v) for v in self.state._held())
             self.state = _state(seed, self.state.path, device_name, counter)
@@ -78,7 +78,7 @@ class SeedGenerator:
 
 
 class _GlobalGenerator:
-    """The generator of whoever has none; one state on each device that draws."""
+    """The generator for calls without a seed; it has a state on each device that draws."""
 
     def __init__(self) -> None:
         self.seed: int | None = None
@@ -93,7 +93,7 @@ class _GlobalGenerator:
         return self.states[device_name]
 
     def reset(self, seed: int) -> None:
-        """Starts anew in place, so that programs compiled before draw from the new seed too."""
+        """Starts anew in place, so that programs that are compiled already use the new seed too."""
         self.seed = seed
         for state in self.states.values():
             state.assign(np.array([seed, 0], np.int64))
@@ -142,11 +142,11 @@ def _state(seed: int, path: str, device_name: str | None = None, counter: int = 
 
 
 def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: Seed) -> Any:
-    """Runs or records one op that draws, from the state that `seed` stands for."""
+    """Runs or records one op that draws from the state of `seed`."""
     trace = tracing.current()
     like = dispatch.first_tensor(*inputs)
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
-        # A number is a whole generator: every draw with it gives the same numbers.
+        # A number is a new generator each time, so every draw with it gives the same numbers.
         rng = dispatch.convert(np.array([int(seed), 0], np.int64), like=like)
         return dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": 0})
     if seed is not None and not isinstance(seed, SeedGenerator):
@@ -154,7 +154,7 @@ def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: S
             f"`seed` must be an integer, a keras.random.SeedGenerator or None. Received: {seed!r}"
         )
     if seed is not None and (scope := current_scope()) is not None and scope.holds(seed.state.core):
-        # The state is a value, which moves on in a trace as it does at once.
+        # The state is a value, which advances in a trace as it does in eager calls.
         return _draw_from(seed.state, name, inputs, attributes)
     if trace is not None:
         if seed is None:
@@ -178,10 +178,10 @@ def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: S
 def _draw_from(
     state: Variable, name: str, inputs: list[Any], attributes: dispatch.Attributes
 ) -> Any:
-    """Runs an op that draws, and moves the state on."""
+    """Runs an op that draws, and advances the state."""
     rng = state.value
     if _core.is_recording() and isinstance(rng, _core.Tensor):
-        # The gradient of dropout reads the state again, which has moved on by then.
+        # The gradient of dropout reads the state again, which has advanced by then.
         rng = rng.copy()
     result = dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": 0})
     state.assign(dispatch.apply_one("random_advance", [state.value], {"amount": 1}))
@@ -332,7 +332,7 @@ def truncated_normal(
     """
     name = _floating(dtype)
     work = "float32" if name in ("float16", "bfloat16") else name
-    # erf(sqrt(2)) is the share of a bell within two standard deviations.
+    # erf(sqrt(2)) is the share of a normal distribution within two standard deviations.
     edge = math.erf(math.sqrt(2.0))
     share = uniform(shape, -edge, edge, work, seed)
     point = elementwise.clip(elementwise.multiply(functions.erfinv(share), math.sqrt(2.0)), -2, 2)
@@ -365,7 +365,7 @@ def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Seed 
         )
     rows, classes = logits.shape
     draws = uniform((rows, int(num_samples), classes), dtype="float32", seed=seed)
-    # Numbers are from (0, 1): the logarithm of 0 would always win or always lose.
+    # Numbers are in (0, 1): the logarithm of 0 would always win or always lose.
     draws = elementwise.clip(draws, 2.0**-26, 1.0 - 2.0**-24)
     noise = elementwise.negative(elementwise.log(elementwise.negative(elementwise.log(draws))))
     scores = elementwise.add(shaping.expand_dims(logits, 1), noise)
@@ -422,7 +422,7 @@ def _gamma_factors(alpha: Any, shape: Sequence[int], work: str, seed: Seed) -> t
         elementwise.where(is_small, elementwise.add(alpha, 1.0), alpha), 1.0 / 3.0
     )
     c = elementwise.reciprocal(elementwise.sqrt(elementwise.multiply(d, 9.0)))
-    # More than 95 of 100 tries are taken: after eight, one element in 10^10 is left without.
+    # More than 95 of 100 tries are accepted. After eight, one element in 10^10 is left without one.
     tries = [_GAMMA_TRIES, *sizes]
     generator = _split(seed, 3)
     x = normal(tries, dtype=work, seed=generator[0])
@@ -452,7 +452,7 @@ _GAMMA_TRIES = 8
 
 
 def _split(seed: Seed, count: int) -> list[Seed]:
-    """Seeds for several draws: a generator moves on by itself, a number gives several numbers."""
+    """Makes seeds for several draws: of a generator, or several numbers from one."""
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
         words = np.random.SeedSequence(int(seed)).generate_state(count)
         return [int(word) for word in words]
@@ -481,8 +481,7 @@ def _beta(alpha: Any, beta: Any, shape: Sequence[int], dtype: Any, seed: Seed) -
         large, share, exponent = _gamma_factors(parameter, shape, work, own_seed)
         tail = elementwise.multiply(elementwise.log(share), exponent)
         logs.append(elementwise.add(elementwise.log(elementwise.maximum(large, 1e-30)), tail))
-    # a / (a + b) is computed by logarithms: for small parameters both may be too small for a
-    # number.
+    # a / (a + b) is computed by logarithms, since small parameters can make both underflow.
     ratio = elementwise.exp(elementwise.subtract(logs[1], logs[0]))
     return dispatch.convert(elementwise.reciprocal(elementwise.add(ratio, 1.0)), name)
 

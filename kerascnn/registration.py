@@ -1,4 +1,4 @@
-"""Classes and functions of one's own that configurations may name, and whether lambdas may run."""
+"""Custom classes and functions in configurations, and whether lambdas may run."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class SafeModeScope:
 
 
 def in_safe_mode() -> bool | None:
-    """What the innermost scope says; False after `enable_unsafe_deserialization`; else None."""
+    """Returns the innermost scope's mode; False after `enable_unsafe_deserialization`; or None."""
     return False if _unsafe_everywhere else _safe_mode.get()
 
 
@@ -169,5 +169,5 @@ def get_registered_object(
 
 
 def all_custom_objects(custom_objects: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Those given, those of the open scope and those registered; the later ones go first."""
+    """Joins the given objects, the open scope's and the registered ones; later ones win."""
     return {**(custom_objects or {}), **_scope.get(), **_objects}

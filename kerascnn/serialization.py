@@ -22,7 +22,7 @@ import numpy as np
 
 from kerascnn import former_names, registration
 
-# Public places of Keras, and the modules where kerascnn keeps what they hold.
+# These are public modules of Keras, and the modules of kerascnn with the same objects.
 _PLACES = {
     "keras.layers": "kerascnn.layers",
     "keras.initializers": "kerascnn.initializers",
@@ -36,16 +36,17 @@ _PLACES = {
     "keras.dtype_policies": "kerascnn.dtype_policies",
     "keras.quantizers": "kerascnn.quantizers",
     "keras.random": "kerascnn.random",
-    "keras.utils": "kerascnn.utils.feature_space",  # the only objects there with configurations
+    # these are the only objects there with configurations
+    "keras.utils": "kerascnn.utils.feature_space",
     "keras.models": "kerascnn.models",
     "keras": "kerascnn",
     "keras.src.models.functional": "kerascnn.models",
     "keras.src.models.sequential": "kerascnn.models",
     "keras.src.layers.preprocessing.feature_space": "kerascnn.utils.feature_space",
 }
-# The package that ops of one's own are registered in.
+# Custom ops are registered in this package.
 CUSTOM_OPS = "custom_op"
-# Where a function is looked for that a configuration only names.
+# A function that a configuration only names is looked for here.
 _FUNCTION_PLACES = (
     "kerascnn.activations",
     "kerascnn.losses",
@@ -62,7 +63,7 @@ class DeserializationError(ValueError, TypeError):
 
 
 def public_module(cls: type) -> str:
-    """The place in Keras where the like of a class of kerascnn is found."""
+    """Returns the public place in Keras of the counterpart of a kerascnn class."""
     parts = cls.__module__.split(".")
     if parts[0] != "kerascnn":
         return cls.__module__
@@ -81,10 +82,11 @@ def public_module(cls: type) -> str:
 
 
 class _Shared:
-    """Objects that occur more than once in one configuration."""
+    """The objects that occur more than once in a configuration."""
 
     def __init__(self) -> None:
-        self.numbers: dict[int, tuple[int, Any]] = {}  # holds the object: its id stays its own
+        # keeps the object alive, so that its id stays valid
+        self.numbers: dict[int, tuple[int, Any]] = {}
         self.objects: dict[Any, Any] = {}
 
     def number(self, obj: Any) -> int:
@@ -105,7 +107,7 @@ def object_sharing() -> Iterator[None]:
 
 
 def serialize_with_sharing(obj: Any) -> Any:
-    """As `serialize_keras_object`, noting which objects occur several times."""
+    """Does what `serialize_keras_object` does, and notes which objects occur several times."""
     with object_sharing():
         config = serialize_keras_object(obj)
     uses: Counter[int] = Counter()
@@ -207,7 +209,7 @@ def serialize_keras_object(obj: Any) -> Any:
 
 
 def _serialize_special(obj: Any) -> dict[str, Any] | None:
-    """What is no object of a class with a configuration, in Keras' notation."""
+    """Serializes values that are not objects with a configuration, in Keras' notation."""
     from kerascnn import _core
     from kerascnn.symbolic.keras_tensor import KerasTensor
 
@@ -277,7 +279,7 @@ def _serialize_instance(obj: Any) -> dict[str, Any]:
     return config
 
 
-# The names that the rest of the package uses.
+# The rest of the package uses these names.
 serialize_object = serialize_keras_object
 
 
@@ -387,7 +389,7 @@ def make(
         if config.get("build_config") and not getattr(obj, "built", True):
             obj.build_from_config(config["build_config"])
             if not type(obj).build_from_config.__module__.startswith("kerascnn."):
-                obj.built = True  # somebody's own made what there is to make
+                obj.built = True  # a user's class has built what it needs
         if config.get("compile_config"):
             obj.compile_from_config(config["compile_config"])
     return obj
@@ -428,7 +430,7 @@ def _deserialize_special(name: str, inner: Any, custom_objects: Mapping[str, Any
 
 
 def _plain_dtype(name: Any) -> np.dtype[Any]:
-    """A dtype of numbers; objects (which may run code) are none."""
+    """Parses a dtype of numbers; "object", which may run code, is refused."""
     from kerascnn import dtypes
 
     return np.dtype(dtypes.numpy_dtype(dtypes.standardize_dtype(name)))
@@ -470,7 +472,7 @@ def _find_function(
 
 
 def missing_custom_op(name: str) -> str:
-    """What is wrong where something names an op of one's own that is not defined here."""
+    """Describes what is wrong if something names a custom op that is not defined here."""
     return (
         f"The custom op {name!r} is not defined here. Run the code that defines it, "
         f"ops.custom_op({name!r}, ...), or import the module that does, before loading what uses "
@@ -488,12 +490,12 @@ def _unknown(what: str, name: str, origin: str, known: list[str]) -> str:
 
 
 def _shown_names(place: str, kind: Callable[[Any], bool]) -> list[str]:
-    """The public names of a module of kerascnn whose objects are of a kind."""
+    """Returns the public names of a kerascnn module whose objects are of a kind."""
     return [n for n, value in vars(importlib.import_module(place)).items() if kind(value)]
 
 
 def _public(place: str, name: str) -> Any:
-    """What a module of kerascnn shows under a name, None where it shows nothing."""
+    """Returns what a kerascnn module shows under a name, or None."""
     module = importlib.import_module(place)
     public = getattr(module, "__all__", None)
     if name.startswith("_") or (public is not None and name not in public):
@@ -510,7 +512,7 @@ def _find_class(
             return found
     module_name = config.get("module")
     if str(module_name).startswith("keras.src.backend.torch.optimizers."):
-        module_name = "keras.optimizers"  # where Keras on PyTorch says that its optimizers are
+        module_name = "keras.optimizers"  # Keras on PyTorch gives its optimizers another module
     wanted = _PLACES.get(str(module_name), place) if module_name else place
     if wanted is not None:
         found = _public(wanted, name)
@@ -522,7 +524,7 @@ def _find_class(
 
 
 def did_you_mean(name: Any, choices: Any) -> str:
-    """The end of an error message: the names that come close, else all of them."""
+    """Returns the end of an error message: similar names, or else all names."""
     names = sorted(str(c) for c in choices)
     now = former_names.today(str(name), names)
     if now is not None:
@@ -531,8 +533,8 @@ def did_you_mean(name: Any, choices: Any) -> str:
 
 
 def _close_names(name: Any, names: list[str]) -> str:
-    """A question with the names that come close, "" where none does."""
-    import difflib  # for errors only: it would slow the import of the package
+    """Returns a question with similar names, or "" if there are none."""
+    import difflib  # only errors need this import, which is slow
 
     spellings = (str(name), str(name).lower())
     close = [c for s in spellings for c in difflib.get_close_matches(s, names, n=3, cutoff=0.6)]

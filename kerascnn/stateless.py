@@ -82,7 +82,7 @@ class StatelessScope(VariableScope):
 
     def in_other_trace(self) -> VariableScope | None:
         trace = tracing.current()
-        # A loop's body is given what the variables have here, and they get what it leaves.
+        # A loop's body gets the variables' values in this scope, and its results come back here.
         return None if trace is not None and trace.is_body_of(self.trace) else self
 
     def read(self, variable: Variable) -> Any:
@@ -91,7 +91,8 @@ class StatelessScope(VariableScope):
 
     def takes(self, core: Any, value: Any) -> bool:
         trace = tracing.current()
-        if trace is not self.trace and trace is not None and trace.scratch:  # it only learns shapes
+        # such a trace only infers shapes
+        if trace is not self.trace and trace is not None and trace.scratch:
             return False
         self._values[core] = value
         return True
@@ -100,11 +101,11 @@ class StatelessScope(VariableScope):
         return core in self._values or super().holds(core)
 
     def get_current_value(self, variable: Variable) -> Any:
-        """What was given for a variable or last assigned to it here; None where neither was."""
+        """Returns the value that was given or last assigned to a variable here, or None."""
         return self._values.get(variable.core)
 
     def add_update(self, update: tuple[Variable, Any]) -> None:
-        """Notes a new value, as assigning it does."""
+        """Notes a new value, as an assignment does."""
         variable, value = update
         self.takes(variable.core, value)
 
@@ -211,19 +212,19 @@ class StatelessMetric:
     def stateless_update_state(
         self: Any, metric_variables: Sequence[Any], *args: Any, **kwargs: Any
     ) -> list[Any]:
-        """The values of `variables` after `update_state`, if they were these before."""
+        """Returns the values of `variables` after `update_state`, starting from these."""
         scope = self._scope(metric_variables)
         with scope:
             self.update_state(*args, **kwargs)
         return [scope.get_current_value(v) for v in self.variables]
 
     def stateless_result(self: Any, metric_variables: Sequence[Any]) -> Any:
-        """The result if `variables` have these values."""
+        """Returns the result for these values of `variables`."""
         with self._scope(metric_variables):
             return self.result()
 
     def stateless_reset_state(self: Any) -> list[Any]:
-        """The values of `variables` after `reset_state`."""
+        """Returns the values of `variables` after `reset_state`."""
         scope = self._scope([v.value for v in self.variables])
         with scope:
             self.reset_state()

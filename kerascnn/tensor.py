@@ -50,7 +50,7 @@ def _getitem(self: Any, key: Any) -> Any:
 
 
 def _astype(self: Any, dtype: Any) -> Any:
-    """The same elements as another dtype."""
+    """Casts the elements to another dtype."""
     from kerascnn import ops
 
     return ops.cast(self, dtype)
@@ -98,8 +98,8 @@ def _add_operators(cls: Any) -> None:
     for suffix, name in _UNARY.items():
         operators[f"__{suffix}__"] = _unary(name)
     for name, operator in operators.items():
-        # Tensors and variables have some from the core, which fall back to these where they need a
-        # conversion.
+        # The core implements some operators of tensors and variables, and calls these if a
+        # conversion is needed.
         if name not in vars(cls) and not (cls is Variable and name in vars(_core.Operators)):
             setattr(cls, name, operator)
     cls.__round__ = _round
@@ -108,7 +108,7 @@ def _add_operators(cls: Any) -> None:
 
 
 def _add_bit_operators(cls: Any) -> None:
-    """Those of tensors; KerasTensors and variables have truth values alone, as in Keras."""
+    """Gives tensors the operators of bits; KerasTensors and variables have truth values only."""
 
     def forward(name: str) -> Callable[[Any, Any], Any]:
         return lambda self, other: array_protocols.bits_or_truth(name, self, other)

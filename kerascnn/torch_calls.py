@@ -15,7 +15,7 @@ from kerascnn.interchange import from_dlpack
 from kerascnn.symbolic.no_value import operator_of
 from kerascnn.variable import Variable
 
-# Callers of these want a tensor of PyTorch.
+# Callers of these functions want a PyTorch tensor.
 _CONVERSIONS = frozenset({"tensor", "as_tensor", "asarray", "from_dlpack", "from_numpy"})
 
 
@@ -62,7 +62,7 @@ def torch_function(
 
 
 def _gradient(torch: Any, taken: list[Any], results: list[Any]) -> Callable[[list[Any]], list[Any]]:
-    """PyTorch's gradient by the tensors that it was given."""
+    """Returns PyTorch's gradient by its inputs."""
     wanted = [x for x in taken if x.requires_grad]
 
     def backward(upstream: list[Any]) -> list[Any]:

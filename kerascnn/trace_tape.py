@@ -50,13 +50,14 @@ class TraceTape:
         self.start()
 
     def reset(self) -> None:
-        """Forgets all it has recorded."""
+        """Forgets all that it has recorded."""
         records = self.is_recording
         if records:
             self.stop()
         self._spans: list[tuple[int, int]] = []
-        self._watched: list[tuple[Any, int]] = []  # values, and from when on they are followed
-        self._readings: dict[Any, list[Any]] = {}  # by watched variable: what was read of it
+        # values, and from which node on they are followed
+        self._watched: list[tuple[Any, int]] = []
+        self._readings: dict[Any, list[Any]] = {}  # what was read of each watched variable
         self._is_used = False
         if records:
             self.start()
@@ -79,7 +80,7 @@ class TraceTape:
             self._watched.append((x, self.trace.graph.num_values))
 
     def note(self, variable: Any, reading: Any) -> None:
-        """Is told what is read of each variable while it records."""
+        """Records what is read of a variable."""
         if variable in self._readings or self._watches(variable):
             self._readings.setdefault(variable, []).append(reading)
             self._watched.append((reading, self.trace.graph.num_values))
@@ -88,7 +89,7 @@ class TraceTape:
         return list(self._readings)
 
     def gradients(self, targets: list[Any], weights: list[Any], sources: list[Any]) -> list[Any]:
-        """One gradient for each source, a value or a variable of the core; None without a way."""
+        """Returns a gradient for each source, a value or a variable of the core, or None."""
         if self._is_used and not self._persistent:
             raise ValueError(
                 "GradientTape: a tape takes gradients once and then releases what it recorded; use "
@@ -105,4 +106,4 @@ class TraceTape:
         )
 
 
-_NEVER = 2**31 - 1  # beyond any number of values
+_NEVER = 2**31 - 1  # larger than any number of values

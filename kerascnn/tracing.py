@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _current: contextvars.ContextVar[Trace | None] = contextvars.ContextVar("trace", default=None)
 
-# What numbers the draws of a step that runs at once, batch by batch.
+# This numbers the draws of a step that runs eagerly, batch by batch.
 _step_streams: contextvars.ContextVar[Streams | None] = contextvars.ContextVar(
     "step_streams", default=None
 )
@@ -40,7 +40,7 @@ class Streams:
 
     @contextlib.contextmanager
     def drawing_from(self, streams: dict[int, tuple[Variable, int]]) -> Iterator[None]:
-        """A block whose draws have the numbers that began with `streams` once before."""
+        """A block whose draws get the numbers that began with `streams` before."""
         after, self._streams = self._streams, dict(streams)
         try:
             yield
@@ -48,11 +48,11 @@ class Streams:
             self._streams = after
 
     def streams(self) -> dict[int, tuple[Variable, int]]:
-        """How many streams of each generator are taken."""
+        """Returns how many streams of each generator are taken."""
         return dict(self._streams)
 
     def next_stream(self, state: Variable) -> int:
-        """A stream number of this generator that no other draw of the step has."""
+        """Returns a stream number of this generator that no other draw of the step has."""
         stream = self._streams.get(id(state), (state, 0))[1]
         self._streams[id(state)] = (state, stream + 1)
         return stream
@@ -87,12 +87,12 @@ class Trace(Streams):
         self._tokens: list[contextvars.Token[Trace | None]] = []
         self._constants: dict[int, tuple[Any, Any]] = {}
         self._outer: Trace | None = None
-        self._bodies: list[Any] = []  # graphs of the traces inside of this one
-        self._sources: dict[Any, Any] = {}  # of a body, by variable: what gradients of it reach
-        # Of a body, the losses that layers add: the layer's list, and what it has in it.
+        self._bodies: list[Any] = []  # the graphs of inner traces
+        self._sources: dict[Any, Any] = {}  # in a body: what gradients by each variable reach
+        # In a body, these are the losses that layers add: the layer's list, and what it contains.
         self.losses: list[tuple[list[Any], Any]] = []
-        self.tapes: list[TraceTape] = []  # that record, in the order in which they began
-        # This tape records the whole step, for gradients that are asked for without a tape.
+        self.tapes: list[TraceTape] = []  # the tapes that record, in the order in which they began
+        # This tape records the whole step, for gradients that need no user's tape.
         self.whole = TraceTape(self, persistent=True, watches=_is_floating)
         self.whole.start()
 
@@ -112,7 +112,7 @@ class Trace(Streams):
             yield trace
 
     def read(self, variable: Variable) -> Any:
-        """A variable's value at this point of the trace, as a value of its own that tapes know."""
+        """Reads a variable at this point of the trace, as a new value that tapes know."""
         core = variable.core
         value = self.graph.reading(core) if self._outer is None else self._read_in_body(variable)
         for tape in self.tapes:
@@ -139,34 +139,34 @@ class Trace(Streams):
         return self.leads_to(self._sources[core], self.graph.read(core))
 
     def leads_to(self, source: Any, value: Any) -> Any:
-        """The same value as one of its own, whose gradient is that of `source`."""
+        """Returns a new value equal to this one, with the gradient of `source`."""
         if not dtypes.is_float(value.dtype):
             return value
         return self.graph.with_own_gradient([source], [value], _as_it_is)[0]
 
     @property
     def is_body(self) -> bool:
-        """Whether this is the trace of a loop's body or of a branch."""
+        """Tells whether this is the trace of a loop's body or of a branch."""
         return self._outer is not None
 
     def is_body_of(self, outer: Trace | None) -> bool:
-        """Whether it is a body in that trace, or in a body there."""
+        """Tells whether it is a body in that trace, or in a body there."""
         return self._outer is not None and (self._outer is outer or self._outer.is_body_of(outer))
 
     def constant(self, tensor: Any) -> Any:
-        """A tensor as a value of the graph, the same one for the same tensor."""
+        """Returns a tensor as a value of the graph, the same value for the same tensor."""
         known = self._constants.get(id(tensor))
         if known is None:
             known = self._constants[id(tensor)] = (tensor, self.graph.constant(tensor))
         return known[1]
 
     def draw(self, state: Variable) -> tuple[Any, int]:
-        """The value of a generator's state, and a stream number that nothing else here has."""
+        """Returns the value of a generator's state, and a stream number that is new here."""
         return state._stored(), self.next_stream(state)
 
     def __enter__(self) -> Trace:
         self._tokens.append(_current.set(self))
-        _core.enter_scope()  # operators of tensors ask for the trace from here on
+        _core.enter_scope()  # from here on, operators of tensors look for a trace
         return self
 
     def __exit__(
@@ -179,7 +179,7 @@ class Trace(Streams):
         _core.leave_scope()
         self._constants.clear()
         if self._outer is not None:
-            # Gradients may be taken through a body until the outermost trace ends.
+            # Until the outermost trace ends, gradients may go through a body.
             self._outer._bodies += [self.graph, *self._bodies]
             if kind is None:
                 self._finish_body(self._outer)
@@ -189,7 +189,7 @@ class Trace(Streams):
         if kind is None:
             self.finish()
         self.tapes.clear()
-        del self.whole  # which holds the trace
+        del self.whole  # the tape holds the trace
 
     def _finish_body(self, outer: Trace) -> None:
         with resumed(self):
@@ -216,7 +216,7 @@ class Trace(Streams):
 
 
 def _dispatch() -> Any:
-    from kerascnn.ops import dispatch  # which imports this module
+    from kerascnn.ops import dispatch  # this module imports `tracing`
 
     return dispatch
 
@@ -230,18 +230,18 @@ def _is_floating(variable: Any) -> bool:
 
 
 def current() -> Trace | None:
-    """The innermost trace that is recording, None outside of any."""
+    """Returns the innermost trace that is recording, or None."""
     return _current.get()
 
 
 def current_streams() -> Streams | None:
-    """What numbers the draws of the step that is being recorded or run, None outside of any."""
+    """Returns what numbers the draws of the step that is recorded or run, or None."""
     return _current.get() or _step_streams.get()
 
 
 @contextlib.contextmanager
 def numbering(streams: Streams, moves_on: bool = True) -> Iterator[None]:
-    """A block that runs at once and draws as a recorded step does; its generators then move on."""
+    """A block that runs at once and draws like a recorded step; then its generators advance."""
     token = _step_streams.set(streams)
     try:
         yield
@@ -268,7 +268,7 @@ def resumed(trace: Trace) -> Iterator[None]:
 
 @contextlib.contextmanager
 def suspended() -> Iterator[None]:
-    """A block in which ops compute at once though a trace is open; weights are made in such."""
+    """A block in which ops compute at once though a trace is open, as when weights are made."""
     token = _current.set(None)
     try:
         yield
@@ -307,7 +307,7 @@ def scope(name: str, phase: str | None = None) -> Iterator[None]:
 
 
 def part(name: str) -> contextlib.AbstractContextManager[None]:
-    """The same for what is no layer, such as the loss: inside of one it belongs to that."""
+    """Does what `scope` does for a part that is not a layer, such as the loss."""
     trace = _current.get()
     if trace is None:
         leaves_out = not _core.is_profiling() or _core.in_eager_scope()

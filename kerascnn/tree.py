@@ -49,7 +49,7 @@ def is_nested(structure: Any) -> bool:
 
 
 def _keys(structure: Any) -> list[Any]:
-    """What names the parts of a structure, in the order in which they count."""
+    """Returns the keys of a structure's parts, in their order."""
     if isinstance(structure, OrderedDict):
         return list(structure)
     if isinstance(structure, dict):
@@ -58,10 +58,11 @@ def _keys(structure: Any) -> list[Any]:
 
 
 def _like(structure: Any, parts: list[Any]) -> Any:
-    """A structure of the same kind with other parts, given in the order of `_keys`."""
+    """Makes a structure of the same kind with other parts, given in the order of `_keys`."""
     if isinstance(structure, dict):
         named = dict(zip(_keys(structure), parts, strict=True))
-        items = [(key, named[key]) for key in structure]  # printed in the order that it had
+        # keeps the order of the original for printing
+        items = [(key, named[key]) for key in structure]
         if isinstance(structure, defaultdict):
             return defaultdict(structure.default_factory, items)
         return type(structure)(items)

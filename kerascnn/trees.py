@@ -65,8 +65,8 @@ def pack_as(structure: Any, flat: list[Any]) -> Any:
     return _build(structure, iter(flat))
 
 
-# A function of its own: one inside of pack_as that calls itself would be a reference cycle, which
-# holds the tensors until Python's collector looks for such.
+# This is a separate function: an inner function that calls itself would be a reference cycle, and
+# keep the tensors until Python's garbage collector runs.
 def _build(part: Any, items: Iterator[Any]) -> Any:
     if isinstance(part, dict):
         built = {key: _build(part[key], items) for key in sorted(part)}

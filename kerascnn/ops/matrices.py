@@ -217,15 +217,15 @@ def _substituted(a: Any, b: Any) -> Any:
 
 
 class _LU(NamedTuple):
-    """A decomposition with its rows exchanged."""
+    """An LU decomposition with exchanged rows."""
 
     packed: Any  # (..., m, n): the upper triangular matrix, and below its diagonal the lower one
-    pivots: Any  # int32 (..., min(m, n)): the row that each row was exchanged with
-    order: Any  # int32 (..., m): which row of the matrix each row was
+    pivots: Any  # int32 (..., min(m, n)): the row with which each row was exchanged
+    order: Any  # int32 (..., m): the place in the matrix where each row was
 
 
 def _unrolled_lu(x: Any) -> _LU:
-    """Gauss' elimination with the largest number of each column as pivot."""
+    """Does Gaussian elimination with the largest number of each column as pivot."""
     rows, columns = x.shape[-2:]
     lines, across = np.arange(rows, dtype="int32"), np.arange(columns, dtype="int32")
     batch = tuple(x.shape[:-2])
@@ -237,7 +237,7 @@ def _unrolled_lu(x: Any) -> _LU:
             ..., None
         ]
         pivots.append(pivot)
-        # Rows k and pivot change places.
+        # Rows k and pivot swap.
         swap = elementwise.where(
             elementwise.equal(pivot, lines), k, elementwise.where(lines == k, pivot, lines)
         )
@@ -282,13 +282,13 @@ def lu_factor(x: Any) -> Any:
 
 
 def _diagonal(x: Any) -> Any:
-    """The diagonal of square matrices."""
+    """Returns the diagonal of square matrices."""
     eye = np.eye(x.shape[-1], dtype=bool)
     return reduction.sum(elementwise.where(eye, x, 0.0), -1)
 
 
 def _swaps_sign(pivots: Any) -> Any:
-    """-1 to the power of the exchanges of rows."""
+    """Returns -1 to the power of the number of row exchanges."""
     stayed = elementwise.equal(pivots, np.arange(pivots.shape[-1], dtype="int32"))
     return statistics.prod(elementwise.where(stayed, 1, -1), -1)
 
@@ -480,19 +480,19 @@ def qr(x: Any, mode: Literal["reduced", "complete"] = "reduced") -> Any:
 
 
 def _reflected(x: Any, q: Any, k: int) -> tuple[Any, Any]:
-    """x with zeros below the diagonal of column k, and q times the same reflection."""
+    """Returns x with zeros below the diagonal of column k, and q after the same reflection."""
     lines = np.arange(x.shape[-2])
     column = x[..., :, k]
     rest = reduction.sum(elementwise.where(lines > k, elementwise.square(column), 0.0), -1, True)
     first = column[..., k : k + 1]
-    # A column that has its zeros already stays as it is.
+    # A column that already has its zeros does not change.
     needed = elementwise.greater(rest, 0.0)
     length = elementwise.where(needed, elementwise.add(rest, elementwise.square(first)), 1.0)
     size = elementwise.sqrt(length)
     target = elementwise.where(elementwise.less(first, 0.0), size, elementwise.negative(size))
     head = elementwise.subtract(first, target)
     normal = elementwise.where(lines < k, 0.0, elementwise.where(lines == k, head, column))
-    # |normal|^2 / 2
+    # This is |normal|^2 / 2.
     scale = elementwise.negative(elementwise.multiply(target, head))
     scaled = elementwise.where(needed, elementwise.divide(normal, scale), 0.0)
     along = reduction.sum(elementwise.multiply(normal[..., None], x), -2)

@@ -91,7 +91,7 @@ def matrix_product(a: Any, b: Any, turned_a: bool = False, turned_b: bool = Fals
         return dispatch.apply_one("integer_matmul", [a, b], transposed)
     if dtypes.is_float(a.dtype):
         return dispatch.apply_one("matmul", [a, b], transposed)
-    # float64 holds integers up to 2^53.
+    # float64 holds integers up to 2^53 exactly.
     wide = [dispatch.convert(x, "float64") for x in (a, b)]
     return dispatch.convert(dispatch.apply_one("matmul", wide, transposed), a.dtype)
 

@@ -1,4 +1,4 @@
-"""Scaling to a mean and a variance, or to a length."""
+"""Normalization to a mean and a variance, or to a length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def _wide(x: Any) -> tuple[Any, str]:
-    """The tensor in float32 at least, and the dtype that the result goes back to."""
+    """Returns the tensor in at least float32, and the dtype to which the result returns."""
     x = dispatch.convert(x)
     if not dtypes.is_float(x.dtype):
         x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
@@ -41,7 +41,7 @@ def _axes(axis: int | Sequence[int], shape: Sequence[int], name: str) -> list[in
 
 
 def _spread(v: Any, x: Any, axes: Sequence[int]) -> Any:
-    """A weight with one number for each place along the axes, ready to meet x."""
+    """Reshapes a weight with one number for each place along the axes to broadcast with x."""
     shape = [n if i in axes else 1 for i, n in enumerate(x.shape)]
     v = dispatch.convert(v, x.dtype, like=x)
     return v if list(axes) == [len(shape) - 1] else shaping.reshape(v, shape)

@@ -176,7 +176,7 @@ def _adaptive(name: str, inputs: Any, output_size: Sizes, data_format: str | Non
         window = [n // o for n, o in zip(lengths, outputs, strict=True)]
         y = _pool_last(_CORE[name], x, window, window, [(0, 0)] * rank)
         return windows.restore_format(y, first)
-    # It begins with the last axis, so that of equal maxima the first in reading order gets the
+    # The last axis comes first, so that the first of equal maxima in reading order gets the
     # gradient.
     for axis in range(rank, 0, -1):
         x = _adaptive_axis(name, x, axis, outputs[axis - 1])
@@ -196,9 +196,9 @@ def _adaptive_axis(name: str, x: Any, axis: int, outputs: int) -> Any:
     if n % outputs:
         places = begins[:, None] + np.arange(longest)
         is_filling = places >= ends[:, None]
-        if name == "max_pool":  # with an element that is in the window already
+        if name == "max_pool":  # the padding repeats an element of the window
             places = np.where(is_filling, ends[:, None] - 1, places)
-        elif is_filling.any():  # with zeros, which the mean does not count
+        elif is_filling.any():  # the padding is zeros, which the mean does not count
             widths = [(0, int(i == axis)) for i in range(len(x.shape))]
             x = shaping.pad(x, widths)
             places = np.where(is_filling, n, places)
@@ -212,7 +212,7 @@ def _adaptive_axis(name: str, x: Any, axis: int, outputs: int) -> Any:
 
 
 def _pool_one_axis(name: str, x: Any, axis: int, window: int) -> Any:
-    """Pools an axis in windows side by side; the axes before and after it are one each."""
+    """Pools an axis in adjacent windows; the axes before it, and those after it, are joined."""
     shape = list(x.shape)
     before, after = int(np.prod(shape[:axis])), int(np.prod(shape[axis + 1 : -1]))
     images = shaping.reshape(x, (before, shape[axis], after, shape[-1]))

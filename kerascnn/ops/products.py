@@ -1,4 +1,4 @@
-"""Products of vectors and of tensors, made of `matmul`."""
+"""Products of vectors and of tensors, built on `matmul`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _count(sizes: Any) -> int:
 
 
 def _contract(a: Any, b: Any) -> Any:
-    """(m, k) times (k, n); integers are multiplied in float64, which holds them up to 2^53."""
+    """Multiplies (m, k) by (k, n); integers in float64, which holds them exactly up to 2^53."""
     if dtypes.is_float(a.dtype):
         return matrix_products.matmul(a, b)
     wide = matrix_products.matmul(dispatch.convert(a, "float64"), dispatch.convert(b, "float64"))
@@ -147,7 +147,7 @@ def cross(
     p, q = ([v[..., i] if i < v.shape[-1] else None for i in range(3)] for v in (a, b))
 
     def minus(i: int, j: int) -> Any:
-        """p_i q_j - p_j q_i, third elements that are not there being 0."""
+        """Computes p_i q_j - p_j q_i; missing third elements are 0."""
         left, right = (
             None if u is None or v is None else elementwise.multiply(u, v)
             for u, v in ((p[i], q[j]), (p[j], q[i]))
@@ -240,13 +240,13 @@ def dot_product_attention(
 
 
 def masked_logits(logits: Any, mask: Any, is_causal: bool = False) -> Any:
-    """Logits whose softmax is 0 where the mask is False, and even where all of a row is masked."""
+    """Returns logits whose softmax is 0 where the mask is False, even if a whole row is masked."""
     if is_causal:
         earlier = np.tri(logits.shape[-2], logits.shape[-1], dtype=bool)
         mask = earlier if mask is None else elementwise.logical_and(mask, earlier)
     if mask is None:
         return logits
-    # This is low enough for exp to give 0, and finite: a row that is masked all over stays a
+    # This is low enough for exp to give 0, and finite, so that a completely masked row stays a
     # number.
     lowest = 0.7 * dtypes.limits(logits.dtype)[0]
     return elementwise.where(mask, logits, dispatch.convert(lowest, logits.dtype))

@@ -1,4 +1,4 @@
-"""What NumPy has for complex numbers, of real ones, which is all that tensors hold."""
+"""NumPy's functions of complex numbers, for the real numbers that tensors hold."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def rnn(
         return last, None, states
     if not keeps_output:
         last = trees.map_structure(lambda x: x[0 if go_backwards else steps - 1], outputs)
-    if go_backwards:  # `scan` puts the results where their inputs were
+    if go_backwards:  # `scan` puts results at the places of their inputs
         outputs = trees.map_structure(lambda x: shaping.flip(x, 0), outputs)
     return last, trees.map_structure(_swap_batch_and_time, outputs), states
 
@@ -90,7 +90,7 @@ def _swap_batch_and_time(x: Any) -> Any:
 
 
 def checked_mask(mask: Any, steps: int) -> Any:
-    """A mask as booleans; a ValueError for one that is not of so many steps."""
+    """Returns a mask as booleans; raises a ValueError unless it has so many steps."""
     mask = dispatch.convert(mask, "bool")
     if len(mask.shape) < 2 or mask.shape[1] != steps:
         raise ValueError(
@@ -101,7 +101,7 @@ def checked_mask(mask: Any, steps: int) -> Any:
 
 
 def _like(after: Any, before: Any) -> Any:
-    """New states in the structure and the dtypes of those before, as a loop has to have them."""
+    """Gives new states the structure and dtypes of the previous ones, which a loop requires."""
     new, old = trees.flatten(after), trees.flatten(before)
     if len(new) != len(old):
         raise ValueError(

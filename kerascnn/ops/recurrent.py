@@ -116,7 +116,7 @@ def gru_sequence(
 
 
 def _two_axes(mask: Any) -> Any:
-    """The mask as booleans of shape (batch, time)."""
+    """Returns the mask as booleans of shape (batch, time)."""
     if mask is None:
         return None
     mask = dispatch.convert(mask)
@@ -128,7 +128,7 @@ def _two_axes(mask: Any) -> Any:
 
 
 def _state(state: Any, x: Any, kernel: Any) -> Any:
-    """The first state, zeros of shape (batch, units) for None."""
+    """Returns the first state, or zeros of shape (batch, units) for None."""
     if state is None:
         return creation.zeros((x.shape[0], kernel.shape[0]), kernel.dtype)
     return dispatch.convert(state)

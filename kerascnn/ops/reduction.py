@@ -30,7 +30,7 @@ Axis = int | Sequence[int] | None
 
 
 def _axes(axis: Axis, x: Any) -> list[int]:
-    """The axes from 0 on; all of them for None."""
+    """Returns the axes from 0 on, or all of them for None."""
     rank = len(x.shape)
     if axis is None:
         return list(range(rank))
@@ -43,7 +43,7 @@ def _axes(axis: Axis, x: Any) -> list[int]:
 
 def _reduce(name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
     axes = _axes(axis, x)
-    if not axes:  # the core takes "no axes" for all of them
+    if not axes:  # for the core, "no axes" means all
         return x
     return dispatch.apply_one(name, [x], {"axes": axes, "keepdims": bool(keepdims)})
 
@@ -115,14 +115,14 @@ def min(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None) 
 
 
 def _bool_safe(name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
-    """Extremes of bool go by uint8, which the kernels know."""
+    """Computes extremes of bool as uint8, for which there are kernels."""
     if x.dtype != "bool":
         return _reduce(name, x, axis, keepdims)
     return dispatch.convert(_reduce(name, dispatch.convert(x, "uint8"), axis, keepdims), "bool")
 
 
 def _of_nothing(function: Callable[..., Any], x: Any, axis: Axis, keepdims: bool) -> Any:
-    """What NumPy's `all` or `any` gives where there are no elements."""
+    """Makes the op return NumPy's result for no elements."""
     axes = axis if axis is None or isinstance(axis, int) else tuple(axis)
     found = function(np.empty(x.shape, bool), axis=axes, keepdims=keepdims)
     return dispatch.convert(np.asarray(found), like=x)
@@ -130,7 +130,7 @@ def _of_nothing(function: Callable[..., Any], x: Any, axis: Axis, keepdims: bool
 
 @op
 def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """True where all elements along the axes are."""
+    """True where all elements along the axes are True; numbers count as True unless they are 0."""
     x = dispatch.convert(x, "bool")
     if 0 in x.shape:
         return _of_nothing(np.all, x, axis, keepdims)
@@ -139,7 +139,7 @@ def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @op
 def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """True where one of the elements along the axes is."""
+    """True where at least one element along the axes is True, or a number other than 0."""
     x = dispatch.convert(x, "bool")
     if 0 in x.shape:
         return _of_nothing(np.any, x, axis, keepdims)
@@ -198,7 +198,7 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     if _size([x.shape[a] for a in _axes(axis, x)]) == 0:
         return elementwise.log(_reduce("reduce_sum", x, axis, keepdims))
     largest = _reduce("reduce_max", x, axis, True)
-    # Infinities are not taken apart, as their difference is no number.
+    # Infinities are not subtracted, since their difference is NaN.
     largest = elementwise.where(elementwise.isfinite(largest), largest, 0)
     sums = _reduce("reduce_sum", elementwise.exp(elementwise.subtract(x, largest)), axis, True)
     result = elementwise.add(elementwise.log(sums), largest)

@@ -1,4 +1,4 @@
-"""Weights with which pixels along one axis become pixels of another size. NumPy, on the host."""
+"""Weights that resize an axis of pixels, computed by NumPy on the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 METHODS = ("bilinear", "nearest", "bicubic", "lanczos3", "lanczos5")
-# The methods for reading images from a folder.
+# These methods exist for images that are read from a folder.
 FOLDER_METHODS = (*METHODS, "area", "gaussian", "mitchellcubic")
 
 
@@ -21,7 +21,7 @@ def _triangle(x: Array) -> Array:
 
 
 def _cubic(x: Array, a: float) -> Array:
-    """Keys' cubic: 1 at 0, 0 at the other whole numbers, 0 from 2 on."""
+    """Keys' cubic: 1 at 0, 0 at the other integers, 0 from 2 on."""
     x = np.abs(x)
     near = ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
     far = ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
@@ -71,7 +71,8 @@ def weights(size: int, new_size: int, method: str, antialias: bool = False) -> A
     """
     scale = size / new_size
     if method == "nearest":
-        # Positions are float32, as in PyTorch: which of two pixels is nearer must not differ.
+        # As in PyTorch, positions are float32, so that both choose the same one of two equally near
+        # pixels.
         step = np.float32(size) / np.float32(new_size)
         at = np.floor((np.arange(new_size, dtype="float32") + np.float32(0.5)) * step)
         return _read_only(_indicator(np.minimum(at.astype("int64"), size - 1), size))

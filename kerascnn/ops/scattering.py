@@ -33,7 +33,7 @@ def _count(shape: Sequence[int]) -> int:
 
 
 def _flat_places(indices: Any, sizes: Sequence[int]) -> Any:
-    """Positions (n,) in the flattened axes `sizes` of index tuples (..., len(sizes))."""
+    """Returns positions (n,) in the flattened axes `sizes` for index tuples (..., len(sizes))."""
     indices = dispatch.convert(indices)
     if dtypes.is_float(indices.dtype) or not indices.shape or indices.shape[-1] != len(sizes):
         raise ValueError(
@@ -47,7 +47,7 @@ def _flat_places(indices: Any, sizes: Sequence[int]) -> Any:
     )
     steps = np.array([_count(sizes[i + 1 :]) for i in range(len(sizes))], "int32")
     places = reduction.sum(elementwise.multiply(indices, steps), -1)
-    # An update that is out of range goes to a place behind the end, which is left out.
+    # An update that is out of range goes to a place after the end, which is dropped.
     inside = reduction.all(
         elementwise.logical_and(
             elementwise.greater_equal(indices, 0), elementwise.less(indices, extents)
@@ -58,7 +58,7 @@ def _flat_places(indices: Any, sizes: Sequence[int]) -> Any:
 
 
 def sums(values: Any, places: Any, count: int) -> Any:
-    """values (n, ...) added up at `places` of a tensor (count, ...), others being left out."""
+    """Adds values (n, ...) at `places` of a tensor (count, ...); other places are dropped."""
     work = values.dtype if dtypes.is_float(values.dtype) else "float64"
     attributes = {"axis": 0, "input_shape": [count + 1, *values.shape[1:]]}
     inside = elementwise.logical_and(
@@ -70,7 +70,7 @@ def sums(values: Any, places: Any, count: int) -> Any:
 
 
 def _meeting(values: Any, places: Any, count: int, name: str, neutral: float) -> Any:
-    """values (n, ...) reduced by `name` at each of `count` places."""
+    """Reduces values (n, ...) by `name` at each of `count` places."""
     at = elementwise.equal(
         np.arange(count, dtype="int32")[:, None], shaping.reshape(places, (1, -1))
     )
@@ -151,7 +151,7 @@ def _update(flat: Any, places: Any, updates: Any, kind: str | None) -> Any:
             low, high = -float("inf"), float("inf")
         best = _meeting(updates, places, count, kind, low if kind == "max" else high)
         return (elementwise.maximum if kind == "max" else elementwise.minimum)(flat, best)
-    # The last update of each place is the one with the largest number.
+    # The last update of each place has the largest number.
     order = np.arange(1, places.shape[0] + 1, dtype="int32")
     last = _meeting(dispatch.convert(order), places, count, "max", 0)
     chosen = shaping.take(updates, elementwise.maximum(elementwise.subtract(last, 1), 0), 0)
@@ -160,7 +160,7 @@ def _update(flat: Any, places: Any, updates: Any, kind: str | None) -> Any:
 
 
 def _segments(data: Any, segment_ids: Any, num_segments: int | None, name: str) -> Any:
-    """Data, segment numbers (n,) and how many there are."""
+    """Returns the data, segment numbers (n,) and the number of segments."""
     data, ids = dispatch.convert(data), dispatch.convert(segment_ids)
     if not data.shape or not ids.shape:
         raise ValueError(

@@ -220,7 +220,7 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> An
 
 
 def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
-    """What lies from `start` to `stop` along an axis, as a slice of Python takes these."""
+    """Returns the part from `start` to `stop` along an axis, which Python's slices interpret."""
     rank = len(x.shape)
     places = range(x.shape[axis])[start:stop]
     if len(places) == x.shape[axis]:

@@ -1,4 +1,4 @@
-"""Order: sorting, the largest elements, quantiles and searches, all made of the core's argsort."""
+"""Sorting, the largest elements, quantiles and searches, all built on the core's argsort."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Axis = int | Sequence[int] | None
 
 
 def _order(x: Any, axis: int | None, descending: bool, name: str) -> tuple[Any, Any, int]:
-    """The tensor (flattened for None), the positions of its elements in order, and the axis."""
+    """Returns the tensor (flattened for None), the order of its elements, and the axis."""
     x = dispatch.convert(x)
     if axis is None:
         x, axis = shaping.ravel(x), 0
@@ -120,7 +120,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
         elementwise.less(indices, 0), elementwise.add(indices, length), indices
     )
     indices = elementwise.clip(indices, 0, max(length - 1, 0))
-    # Where each line starts, in the flattened tensor.
+    # These are the starts of the lines in the flattened tensor.
     steps = [int(np.prod(x.shape[a + 1 :], dtype=np.int64)) for a in range(rank)]
     wide = int(np.prod(x.shape, dtype=np.int64)) > np.iinfo("int32").max
     start = np.zeros([1] * rank, "int64" if wide else "int32")
@@ -256,7 +256,7 @@ def quantile(
 
 
 def _lines(x: Any, axes: list[int]) -> Any:
-    """The elements along some axes as the last one. Where there are none, NaN stands for them."""
+    """Makes some axes the last one. Where they have no elements, NaN stands for them."""
     kept = [a for a in range(len(x.shape)) if a not in axes]
     sizes = [x.shape[a] for a in kept]
     length = math.prod(x.shape[a] for a in axes)
@@ -266,7 +266,7 @@ def _lines(x: Any, axes: list[int]) -> Any:
 
 
 def _between(lines: Any, q: Any, method: str) -> Any:
-    """The quantiles (..., *q.shape) of sorted lines (..., n)."""
+    """Returns the quantiles (..., *q.shape) of sorted lines (..., n)."""
     last = lines.shape[-1] - 1
     place = elementwise.multiply(q, float(last))
     down, up = elementwise.floor(place), elementwise.ceil(place)
@@ -311,7 +311,7 @@ def nanquantile(
     count = reduction.sum(
         creation.cast(elementwise.logical_not(elementwise.isnan(lines)), "int32"), -1, True
     )
-    lines = sort(lines)  # NaN last
+    lines = sort(lines)  # NaN comes last
     many = shaping.reshape(q, [1] * (len(lines.shape) - 1) + [-1])
     last = creation.cast(elementwise.maximum(elementwise.subtract(count, 1), 0), x.dtype)
     place = elementwise.multiply(last, many)

@@ -14,8 +14,8 @@ from kerascnn.symbolic.operation import op
 
 __all__ = ["gcd", "i0", "lcm"]
 
-# Euclid's algorithm has so many steps at most, by the bits of the integers. Neighbours among the
-# Fibonacci numbers take longest, and of n bits there are no more than 1.4405 n + 1 of these.
+# Euclid's algorithm takes at most this many steps for integers of so many bits. Neighbouring
+# Fibonacci numbers take longest, and at most 1.4405 n + 1 of them have n bits.
 _STEPS = {bits: math.ceil(1.4405 * bits) + 1 for bits in (8, 16, 32, 64)}
 
 
@@ -43,7 +43,7 @@ def gcd(x1: Any, x2: Any) -> Any:
     """
     a, b = _integers("gcd", x1, x2)
     for _ in range(_STEPS[np.iinfo(a.dtype).bits]):
-        # A division by 0 leaves nothing over.
+        # A division by 0 has no remainder here.
         a, b = elementwise.where(elementwise.equal(b, 0), a, b), elementwise.mod(a, b)
     return a if a.dtype == "uint8" else elementwise.absolute(a)
 
@@ -99,7 +99,7 @@ def i0(x: Any) -> Any:
 
 
 def _chebyshev(x: Any, coefficients: tuple[float, ...]) -> Any:
-    """The sum of c[k] T_k(x), by Clenshaw's recurrence."""
+    """Computes the sum of c[k] T_k(x) by Clenshaw's recurrence."""
     twice = elementwise.multiply(x, 2.0)
     after: Any = None
     last: Any = elementwise.multiply(x, 0.0)
@@ -113,10 +113,10 @@ def _chebyshev(x: Any, coefficients: tuple[float, ...]) -> Any:
 
 @functools.cache
 def _bessel_series(dtype: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Coefficients of the two series of `i0`, found by interpolation at Chebyshev's points."""
+    """Finds the coefficients of the two series of `i0` by interpolation at Chebyshev's points."""
 
     def scaled(x: Any) -> Any:
-        # From 50 on the asymptotic series is exact in float64, where exp(x) soon is too large.
+        # From 50 on the asymptotic series is exact in float64. exp(x) would soon be too large.
         ratios = [(2 * k - 1) ** 2 / (8 * k * np.maximum(x, 50.0)) for k in range(1, 16)]
         terms = np.cumprod([np.ones_like(x), *ratios], 0)
         far = terms.sum(0) / np.sqrt(2 * np.pi * np.maximum(x, 50.0))

@@ -74,7 +74,7 @@ def ptp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 def _summable(x: Any, dtype: Any) -> Any:
-    """In the dtype asked for, else with small integers as int32."""
+    """Converts to the requested dtype, or small integers to int32."""
     x = dispatch.convert(x)
     if dtype is not None:
         return dispatch.convert(x, dtypes.standardize_dtype(dtype))
@@ -107,7 +107,7 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -
 
 
 def _running(name: str, combine: Any, neutral: int, x: Any, axis: int | None) -> Any:
-    """Runs of 1, 2, 4, ... elements combined: as many steps as the length has bits."""
+    """Combines runs of 1, 2, 4, ... elements, in as many steps as the length has bits."""
     if axis is None:
         x, axis = shaping.ravel(x), 0
     axis = _axis(axis, len(x.shape), name)
@@ -251,7 +251,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
         name = dtypes.result_type(x.dtype, weights.dtype)
     if length == 0:
         return creation.zeros((*x.shape[:-1], 0), name)
-    work = name if dtypes.is_float(name) else "float64"  # which holds all counts exactly
+    work = name if dtypes.is_float(name) else "float64"  # float64 holds all counts exactly
     hits = shaping.one_hot(x, length, dtype=work)
     if weights is not None:
         hits = elementwise.multiply(hits, shaping.expand_dims(dispatch.convert(weights, work), -1))
@@ -339,7 +339,7 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
 
 
 def _without_nan(x: Any, value: float) -> tuple[Any, Any]:
-    """The elements with `value` in the place of NaN, and where they are not NaN."""
+    """Returns the elements with `value` in place of NaN, and where they are not NaN."""
     x = dispatch.convert(x)
     if not dtypes.is_float(x.dtype):
         return x, creation.ones_like(x, "bool")

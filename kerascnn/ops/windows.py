@@ -1,4 +1,4 @@
-"""What convolution and pooling share: a window that goes over 1, 2 or 3 spatial axes."""
+"""What convolution and pooling share: windows over 1, 2 or 3 spatial axes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def padding_of(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> Pairs:
-    """Zeros before and after each axis for "valid", "same" or (on one axis) "causal"."""
+    """Returns the zeros around each axis for "valid", "same" or (on one axis) "causal"."""
     name = str(padding).lower()
     if name == "valid":
         return [(0, 0)] * len(lengths)
@@ -73,7 +73,7 @@ def check_fits(
     padding: Pairs,
     dilations: Sequence[int],
 ) -> None:
-    """Raises ValueError where the window reaches over the padded input."""
+    """Raises a ValueError if the window is larger than the padded input."""
     for n, k, (before, after), d in zip(lengths, window, padding, dilations, strict=True):
         if d * (k - 1) + 1 > n + before + after:
             raise ValueError(
@@ -103,16 +103,16 @@ def channels_last(name: str, inputs: Any, data_format: str | None) -> tuple[Any,
 
 
 def restore_format(y: Any, first: bool) -> Any:
-    """The channels back in axis 1 where they came there."""
+    """Moves the channels back to axis 1 if they came there."""
     rank = len(y.shape) - 2
     return shaping.transpose(y, [0, rank + 1, *range(1, rank + 1)]) if first else y
 
 
 def cut(x: Any, axis: int, window: int, stride: int, dilation: int) -> Any:
-    """An axis as two: the pieces that the window sees, and the places in each."""
+    """Splits an axis in two: the number of a window's piece, and the place in it."""
     pieces = (x.shape[axis] - dilation * (window - 1) - 1) // stride + 1
     if stride == window and dilation == 1:
-        # Pieces that are side by side need no copies.
+        # Adjacent pieces need no copy.
         if x.shape[axis] != pieces * window:
             x = indexing.get_item(x, (*[slice(None)] * axis, slice(0, pieces * window)))
         return shaping.reshape(x, (*x.shape[:axis], pieces, window, *x.shape[axis + 1 :]))

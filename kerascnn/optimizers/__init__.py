@@ -1,4 +1,4 @@
-"""Optimizers: how weights follow their gradients."""
+"""Optimizers, which change weights by their gradients."""
 
 import inspect
 from typing import Any

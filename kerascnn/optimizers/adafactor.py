@@ -86,7 +86,7 @@ class Adafactor(Optimizer):
         self._v: list[Variable] = []
         for variable in variables:
             shape, dtype = variable.shape, variable.dtype
-            # Vectors have no rows and columns; Keras keeps two numbers in their place.
+            # Vectors have no rows and columns; Keras stores two numbers instead.
             matrix = len(shape) >= 2
             rows, columns = (shape[:-1], (*shape[:-2], shape[-1])) if matrix else ((), ())
             kind = dtype if matrix else "int32"

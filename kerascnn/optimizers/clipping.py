@@ -1,4 +1,4 @@
-"""Gradients held within limits before they are applied."""
+"""Limits for gradients before they are applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State that changes in some steps only, in a compiled step that has no branches."""
+"""State that changes only in some steps, in a compiled step without branches."""
 
 from __future__ import annotations
 

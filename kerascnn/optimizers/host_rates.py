@@ -14,7 +14,7 @@ from kerascnn.variable import Variable, in_place
 if TYPE_CHECKING:
     from kerascnn.optimizers.state import OptimizerState
 
-_LENGTH = 1024  # rates that a program can run through without Python
+_LENGTH = 1024  # the rates that a program can use before Python runs again
 
 
 class HostRates:
@@ -37,25 +37,25 @@ class HostRates:
         self._device: str = optimizer._iterations.device
         weights = {variable.dtype for variable in optimizer._trainable_variables}
         dtype = "float64" if "float64" in weights else "float32"
-        # A place that was never filled must not pass for a rate.
+        # A place that was never filled must not be taken for a rate.
         unknown = np.full(_LENGTH, np.nan, dtype)
         with in_place():
             self._table = self._variable(unknown, "learning_rates")
             self._step = self._variable(np.int64(0), "step")
-        self._updates = 0  # of one step, as far as it is recorded
-        self._reach = 0  # updates before the last place in the step that asks for the rate
+        self._updates = 0  # updates in the recorded step so far
+        self._reach = 0  # updates before the last place in the step that reads the rate
 
     def _variable(self, value: Any, name: str) -> Variable:
         return Variable(value, trainable=False, name=name, device_name=self._device)
 
     def read(self) -> Any:
-        """The rate for the count of steps at this point of the trace."""
+        """Returns the rate for the number of steps at this point of the trace."""
         self._reach = self._updates
         place = ops.mod(self._optimizer._iterations, _LENGTH)
         return ops.take(self._table, place, axis=0)
 
     def note_update(self) -> None:
-        """The step that is recorded counts an update here."""
+        """Counts an update in the recorded step."""
         self._updates += 1
 
     def fill(self, steps: int) -> int:
@@ -83,7 +83,7 @@ class HostRates:
         return steps
 
     def fill_with_next(self) -> None:
-        """Gives all steps to come the rate of the next one, however many they are."""
+        """Gives all further steps the rate of the next one."""
         with in_place(), on_device(self._device), _core.RecordingPause():
             rate = self._rate_of(int(self._optimizer._iterations._held()))
             self._table.assign(np.full_like(self._table._held(), rate))

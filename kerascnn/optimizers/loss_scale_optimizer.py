@@ -1,4 +1,4 @@
-"""An optimizer around another that scales the loss as far as half precision allows."""
+"""An optimizer around another one, which scales the loss for half precision."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class LossScaleOptimizer(Optimizer):
         self.inner_optimizer = inner_optimizer
         self.initial_scale = initial_scale
         self.dynamic_growth_steps = dynamic_growth_steps
-        inner_optimizer.loss_scale_factor = None  # else gradients would be divided twice
+        inner_optimizer.loss_scale_factor = None  # otherwise gradients would be divided twice
         self.step_counter: Any = None
         self.dynamic_scale: Any = None
 
@@ -91,17 +91,17 @@ class LossScaleOptimizer(Optimizer):
         self._make_scale(variables[0].device if variables else device.current())
         self.inner_optimizer.build(variables)
         super().build(variables)
-        # A step that is left out must not be counted, so the device has to count.
+        # The device counts the updates, since a skipped step must not count.
         self.inner_optimizer._reads_iterations = True
 
     @property
     def variables(self) -> list[Variable]:
-        """The own state, then that of the optimizer within."""
+        """The optimizer's own state, then that of the inner optimizer."""
         return [*super().variables, *self.inner_optimizer.variables]
 
     @property
     def learning_rate(self) -> Any:
-        """That of the optimizer within."""
+        """The learning rate of the inner optimizer."""
         return self.inner_optimizer.learning_rate
 
     @learning_rate.setter
@@ -110,7 +110,7 @@ class LossScaleOptimizer(Optimizer):
 
     @property
     def iterations(self) -> Any:
-        """That of the optimizer within."""
+        """The number of updates of the inner optimizer."""
         return self.inner_optimizer.iterations
 
     def scale_loss(self, loss: Any) -> Any:
@@ -122,7 +122,7 @@ class LossScaleOptimizer(Optimizer):
         return loss * ops.cast(self.dynamic_scale.value, loss.dtype)
 
     def check_finite(self, grads: Sequence[Any]) -> Any:
-        """Whether all elements of all gradients are finite, a bool of shape ()."""
+        """Tells whether all elements of all gradients are finite, as a bool of shape ()."""
         finite = [ops.all(ops.isfinite(g)) for g in grads if g is not None]
         together = finite[0]
         for one in finite[1:]:

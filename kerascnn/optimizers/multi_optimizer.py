@@ -168,7 +168,7 @@ class MultiOptimizer(Optimizer):
 
     @property
     def variables(self) -> list[Variable]:
-        """The own state, then that of the optimizers within."""
+        """The optimizer's own state, then that of the inner optimizers."""
         inner = [v for optimizer in self._inner_optimizers for v in optimizer.variables]
         return [*super().variables, *inner]
 

@@ -142,7 +142,7 @@ class Muon(Optimizer):
         self.assign_sub(variable, step)
 
     def _orthogonalized(self, x: Any) -> Any:
-        """A matrix with the singular vectors of x, its singular values brought near 1."""
+        """Returns a matrix with the singular vectors of x and singular values near 1."""
         tall = x.shape[0] > x.shape[1]
         if tall:
             x = ops.transpose(x)

@@ -1,4 +1,4 @@
-"""The base class of optimizers: slots beside each weight, a learning rate, a count of steps."""
+"""The base class of optimizers: slots for each weight, a learning rate, a count of steps."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Optimizer(OptimizerState, StatelessOptimizer):
             self.build(variables)
         self._check_apply(grads, variables)
         grads, variables = self._filter_empty_gradients(grads, variables)
-        # No gradient goes through an assignment: a tape need not hold what leads to one.
+        # No gradient goes through an assignment, so tapes need not record what leads to one.
         with tracing.scope(self.name, phase="update"), _core.RecordingPause():
             self._apply(grads, variables)
 
@@ -233,13 +233,13 @@ class Optimizer(OptimizerState, StatelessOptimizer):
     def _backend_update_step(
         self, grads: list[Any], variables: list[Variable], learning_rate: Any
     ) -> None:
-        """Updates all variables; subclasses with one op for all of them override it."""
+        """Updates all variables; subclasses with one op for all variables override it."""
         for gradient, variable in zip(grads, variables, strict=True):
             rate = ops.cast(learning_rate, variable.dtype)
             self.update_step(gradient, variable, rate)
 
     def _next_step(self, dtype: str) -> Any:
-        """The number of the update that is being made, from 1, as a floating type."""
+        """Returns the number of the current update, from 1, as a floating type."""
         return ops.cast(self.iterations + 1, dtype)
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
@@ -258,7 +258,7 @@ class Optimizer(OptimizerState, StatelessOptimizer):
 
     @property
     def trace_key(self) -> tuple:
-        """What a compiled step holds as constants: where this changes, it is traced anew."""
+        """Returns the constants of a compiled step: if they change, it is traced anew."""
         plain = (bool, int, float, str, type(None))
         own = tuple(
             (name, value)
@@ -285,7 +285,7 @@ class Optimizer(OptimizerState, StatelessOptimizer):
         """
         known = frozenset(id(v) for v in var_list or ())
         self._undecayed = (known, "|".join(dict.fromkeys(var_names or ())))
-        self._kept_alive = list(var_list or ())  # an id means nothing once its object is gone
+        self._kept_alive = list(var_list or ())  # an id is only valid while its object exists
 
     def _use_weight_decay(self, variable: Variable) -> bool:
         known, pattern = self._undecayed
@@ -368,7 +368,8 @@ class Optimizer(OptimizerState, StatelessOptimizer):
     def get_config(self) -> dict[str, Any]:
         rate = self._learning_rate
         if rate is None:
-            # The number is that of float32: a config must not change when the first step is taken.
+            # The value is that of float32, since the configuration must not change in the first
+            # step.
             rate = float(dtypes.numpy_dtype(config.floatx()).type(self._initial_learning_rate))
         elif isinstance(rate, Variable):
             rate = float(rate._held())
@@ -409,7 +410,7 @@ def _is_float(value: Any) -> bool:
 def by_dtype(
     grads: Sequence[Any], variables: Sequence[Variable]
 ) -> Iterable[tuple[list[Any], list[Variable]]]:
-    """Gradients and variables in groups of one dtype, for ops that update many at once."""
+    """Groups gradients and variables by dtype, for ops that update many at once."""
     groups: dict[str, tuple[list[Any], list[Variable]]] = {}
     for gradient, variable in zip(grads, variables, strict=True):
         some_grads, some_variables = groups.setdefault(variable.dtype, ([], []))

@@ -1,4 +1,4 @@
-"""What an optimizer keeps: the count of steps, the learning rate, slots beside the weights."""
+"""The state of optimizers: the number of steps, the learning rate, slots for the weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kerascnn.variable import Variable, current_scope
 
 
 class OptimizerState:
-    """The part of `Optimizer` that knows its variables; see there."""
+    """The part of `Optimizer` that knows its variables."""
 
     name: str
     use_ema: bool
@@ -25,8 +25,8 @@ class OptimizerState:
 
     def _init_state(self, learning_rate: Any) -> None:
         self.built = False
-        # Variables are made with the rest of the state, or when they are asked for. They go to the
-        # device of the weights.
+        # Variables are made with the rest of the state, or when they are requested, on the device
+        # of the weights.
         self._initial_learning_rate = None if callable(learning_rate) else float(learning_rate)
         self._learning_rate: Any = learning_rate if callable(learning_rate) else None
         self._iterations: Any = None
@@ -68,7 +68,7 @@ class OptimizerState:
             self.learning_rate.assign(float(np.asarray(value)))
 
     def _can_ask_host(self) -> bool:
-        """Whether what is recorded is a step, not a function or a loop in it, and counts here."""
+        """Tells whether the trace is that of a whole step, not of a function or loop in it."""
         recording, scope = current_recording(), current_scope()
         if recording is None or recording.trace is not tracing.current():
             return False
@@ -76,7 +76,7 @@ class OptimizerState:
         return scope is None or count is None or not scope.holds(count.core)
 
     def _host_rates(self, rate: Any) -> HostRates:
-        """What computes the rates of the step that is recorded."""
+        """Returns the object that computes the rates of the recorded step."""
         recording = current_recording()
         assert recording is not None
         self._steps()  # the device counts
@@ -120,7 +120,7 @@ class OptimizerState:
         return list(self._variables)
 
     def _make_scalars(self, device_name: str) -> None:
-        """Makes the scalars, or moves them to the device that the weights turn out to be on."""
+        """Makes the scalars, or moves them to the device of the weights."""
         if self._iterations is not None and self._iterations.device == device_name:
             return
         old = [v for v in (self._iterations, self._learning_rate) if isinstance(v, Variable)]
@@ -232,7 +232,7 @@ class OptimizerState:
     # The count of steps -----------------------------------------------------------------------
 
     def _count_step(self) -> None:
-        """Counts on the device where the compiled step needs the number, else on the host."""
+        """Counts a step, on the device if the compiled step needs the number, else on the host."""
         recording, scope = current_recording(), current_scope()
         if scope is not None and scope.holds(self._iterations.core):
             self._iterations.assign_add(1)

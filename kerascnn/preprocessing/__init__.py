@@ -14,5 +14,5 @@ __all__ = [
     "timeseries_dataset_from_array",
 ]
 
-# What there was under other names.
+# These names existed in older versions.
 __getattr__ = former_names.module_getattr(__name__)

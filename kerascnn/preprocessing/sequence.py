@@ -5,5 +5,5 @@ from kerascnn.utils.sequence_utils import pad_sequences
 
 __all__ = ["pad_sequences"]
 
-# What there was under other names.
+# These names existed in older versions.
 __getattr__ = former_names.module_getattr(__name__)

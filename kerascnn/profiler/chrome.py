@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def trace(profile: Profile) -> str:
-    """The text of the file: a process for each device, a track for each thread or stream."""
+    """Returns the text of a file with a process for each device and a track for each stream."""
     recording, prefix = profile.recording, profile._prefix
     devices = {device: number for number, device in enumerate(recording.devices())}
     events: list[dict[str, Any]] = [

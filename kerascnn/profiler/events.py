@@ -1,4 +1,4 @@
-"""From the events of a recording to rows, one for each kernel of each layer and phase."""
+"""Converts the events of a recording to rows, one for each kernel of each layer and phase."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# The names of the library's own GPU kernels begin with this.
+# The names of kerascnn's own GPU kernels begin with this.
 _OWN = "kerascnn::"
-# Columns of the array of events.
+# These are the columns of the array of events.
 CALL, KERNEL, TRACK, START, END = range(5)
 
 
 class Recording(NamedTuple):
-    """What the core has recorded: see `_core.stop_profile`."""
+    """The recording of the core; see `_core.stop_profile`."""
 
     calls: list[dict[str, Any]]
     kernels: list[str]
-    events: np.ndarray  # int64, (number of events, 5), in order of their starts
+    events: np.ndarray  # int64, (number of events, 5), in the order of their starts
     lost_events: int
     seconds: float
 
     @classmethod
     def take(cls, record: dict[str, Any], after: int = 0) -> Recording:
-        """Of the events that began `after` nanoseconds or later."""
+        """Returns the recording with the events that began `after` nanoseconds or later."""
         events = np.frombuffer(record["events"], np.int64).reshape(-1, 5)
         events = events[events[:, START] >= after]
         events = events[np.argsort(events[:, START], kind="stable")]
@@ -31,24 +31,24 @@ class Recording(NamedTuple):
         return cls(record["calls"], record["kernels"], events, record["lost_events"], seconds)
 
     def devices(self) -> list[str]:
-        """Those that something ran on, in order of first use."""
+        """Returns the devices on which something ran, in order of first use."""
         used = dict.fromkeys(self.events[:, CALL].tolist())
         return list(dict.fromkeys(self.calls[call]["device"] for call in used))
 
     def of_device(self, device: str) -> np.ndarray:
-        """The events of a device."""
+        """Returns the events of a device."""
         is_here = np.array([call["device"] == device for call in self.calls], bool)
         return self.events[is_here[self.events[:, CALL]]]
 
     def name(self, call: int, kernel: int) -> str:
-        """The kernel's name: the GPU's own, else what the library says of itself."""
+        """Returns the kernel's name: that of the GPU, or what the library reports."""
         if kernel >= 0:
             return self.kernels[kernel].removeprefix(_OWN)
         return split_description(self.calls[call]["kernel"])[1]
 
 
 def split_description(description: str) -> tuple[str, str]:
-    """The library, and what it chose: "oneDNN brgconv:avx2" are "oneDNN" and "brgconv:avx2"."""
+    """Splits a description: "oneDNN brgconv:avx2" gives "oneDNN" and "brgconv:avx2"."""
     library, _, chosen = description.partition(" ")
     return library, chosen or library
 
@@ -74,7 +74,7 @@ def busy_shares(events: np.ndarray) -> np.ndarray:
 
 
 def gaps_before(events: np.ndarray) -> np.ndarray:
-    """How long nothing ran before each event, in nanoseconds; 0 for the first."""
+    """Returns for how many nanoseconds nothing ran before each event; 0 for the first."""
     if len(events) == 0:
         return np.zeros(0)
     reached = np.maximum.accumulate(events[:, END])
@@ -124,7 +124,7 @@ _NUMBERS = ("calls", "time_us", "busy_us", "gap_us", "flop", "bytes", "memory_by
 
 
 def _main_kernels(calls: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Where a call runs several kernels, what it computes counts for the longest."""
+    """Finds the longest kernel of each call, for which the whole result of the call counts."""
     longest: dict[int, int] = {}
     for i, call in enumerate(calls.tolist()):
         if call not in longest or times[i] > times[longest[call]]:
@@ -138,7 +138,7 @@ def _row(recording: Recording, call: int, kernel: int, prefix: str) -> dict[str,
     info = recording.calls[call]
     library, chosen = split_description(info["kernel"])
     if kernel >= 0 and recording.kernels[kernel].startswith(_OWN):
-        library = "kerascnn"  # beside or after what a library does for the same op
+        library = "kerascnn"  # this kernel runs besides the library's for the same op
     return {
         "phase": info["phase"],
         "layer": without_prefix(info["layer"], prefix),
@@ -152,7 +152,7 @@ def _row(recording: Recording, call: int, kernel: int, prefix: str) -> dict[str,
 
 
 def without_prefix(layer: str, prefix: str) -> str:
-    """Paths of layers without the model's name in front."""
+    """Removes the model's name from the beginning of paths."""
     if not prefix:
         return layer
     parts = [part.removeprefix(prefix + "/") for part in layer.split(" + ")]

@@ -10,7 +10,7 @@ from kerascnn.profiler import report
 if TYPE_CHECKING:
     from kerascnn.profiler.profile import Profile
 
-# Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
+# These colours can be told apart with any colour vision (Okabe and Ito, 2008).
 _COLOURS = {"forward": "#0072b2", "backward": "#e69f00", "update": "#009e73"}
 _SEVERAL = "#cc79a7"
 _ROW, _BAR, _LABELS, _BARS = 24, 16, 330, 560  # pixels
@@ -45,7 +45,7 @@ _COLUMNS = (
 
 
 def page(profile: Profile) -> str:
-    """The text of the page. It loads nothing: the chart is in it as SVG."""
+    """Returns the text of the page. It contains the chart as SVG and loads nothing."""
     title = "Kernels of a training step" if profile.step_us else "Kernels"
     parts = [
         "<!doctype html>",
@@ -88,7 +88,7 @@ def _table_row(row: dict[str, Any]) -> str:
 
 
 def chart(rows: list[dict[str, Any]]) -> str:
-    """A bar for each layer, with a piece for each phase, as SVG."""
+    """Draws a bar for each layer, with a piece for each phase, as SVG."""
     layers: dict[str, dict[str, float]] = {}
     for row in report.grouped(rows, "layer"):
         phases = layers.setdefault(row["layer"], {})

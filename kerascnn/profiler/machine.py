@@ -1,4 +1,4 @@
-"""What a device can do, measured here and now with kernels of the library itself."""
+"""Measures what a device can do, with the library's own kernels."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kerascnn import _core, config, dtypes
 from kerascnn.device import canonical_name, current
 from kerascnn.ops import dispatch
 
-# The sizes of float32 arrays, of which three are moved: one for each level of caches, and one for
-# the memory.
+# These are the sizes of float32 arrays, of which three are moved: one size for each level of
+# caches, and one for the memory.
 _SIZES = {"cuda": (1 << 18, 1 << 20, 1 << 22, 1 << 26), "cpu": (1 << 12, 1 << 16, 1 << 20, 1 << 24)}
 _PRODUCT_SIZE = {"cuda": 4096, "cpu": 768}
-_BUDGET = 0.05  # seconds of each measurement
+_BUDGET = 0.05  # seconds for each measurement
 
 
 @dataclass
@@ -52,12 +52,12 @@ class Machine:
 
     @property
     def memory_bandwidth(self) -> float:
-        """Bytes per second of arrays that no cache holds."""
+        """Returns bytes per second for arrays that fit in no cache."""
         return self.bandwidths[max(self.bandwidths)]
 
     @property
     def cache_bandwidth(self) -> float:
-        """Bytes per second of arrays that fit into the fastest cache."""
+        """Returns bytes per second for arrays that fit in the fastest cache."""
         return max(self.bandwidths.values())
 
     def bandwidth(self, num_bytes: float) -> float:
@@ -99,7 +99,7 @@ def time_of_op(
     device: str,
     budget: float = _BUDGET,
 ) -> float:
-    """Seconds of an op on these arrays, which are on the device already."""
+    """Returns the seconds of an op on these arrays, which are on the device already."""
     graph = _core.Graph()
     values = [graph.input(f"x{i}", list(a.shape), a.dtype.name) for i, a in enumerate(arrays)]
     outputs = dispatch.record(graph, op, values, attributes)
@@ -110,7 +110,7 @@ def time_of_op(
 def seconds_per_run(
     program: Any, tensors: list[Any], device: str, budget: float = _BUDGET
 ) -> float:
-    """The least time of a step of a program, run many at a time: what the device can do."""
+    """Returns the least time of a step in runs of many steps: what the device can do."""
     steps, elapsed = 1, 0.0
     program.run(tensors, 1)
     _core.synchronize(device)

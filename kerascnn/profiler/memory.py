@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-_MOST_ROWS = 20  # of the printed table
+_MOST_ROWS = 20  # rows of the printed table
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class StepMemory:
 
 
 def values_at_peak(buffers: list[dict[str, Any]]) -> list[KeptValue]:
-    """What lies in the arena when most of it is taken; `buffers` are `Program.memory()`."""
+    """Returns the values in the arena at its fullest; `buffers` are `Program.memory()`."""
     if not buffers:
         return []
     changes = np.zeros(max(buffer["last"] for buffer in buffers) + 2, np.int64)

@@ -1,4 +1,4 @@
-"""The results of a recording: rows, and the forms in which people look at them."""
+"""The results of a recording: rows, and ways to show them."""
 
 from __future__ import annotations
 

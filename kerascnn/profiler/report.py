@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kerascnn.profiler.profile import Profile
 
 _NO_KERNEL = "no kernel ran while this was recorded"
-_WIDTH = 160  # of what is no terminal
+_WIDTH = 160  # characters, if the output is not a terminal
 _LEAST_WIDTHS = {"phase": 8, "layer": 8, "op": 8, "library": 8, "kernel": 12}
 
 
@@ -49,7 +49,7 @@ def table(profile: Profile, by: str = "kernel") -> Table:
 
 
 def grouped(rows: list[dict[str, Any]], by: str) -> list[dict[str, Any]]:
-    """Sums of the rows that are alike; their achieved shares weighed by time."""
+    """Adds up similar rows; the shares that they achieved are weighted by time."""
     keys = {"kernel": None, "layer": ("phase", "layer"), "phase": ("phase",)}
     if by not in keys:
         raise ValueError(f'by must be "kernel", "layer" or "phase", received {by!r}')
@@ -74,7 +74,7 @@ def grouped(rows: list[dict[str, Any]], by: str) -> list[dict[str, Any]]:
 
 
 def summary(profile: Profile) -> list[tuple[str, str]]:
-    """What holds for the whole."""
+    """Returns what holds for the whole profile."""
     steps = "1 step" if profile.steps == 1 else f"{profile.steps} steps"
     lines = [("kernels", f"{len(profile.recording.events)} in {steps}")]
     lines.append(("device busy", f"{profile.busy_us:.2f} us a step"))
@@ -90,7 +90,7 @@ def summary(profile: Profile) -> list[tuple[str, str]]:
 
 
 def text(profile: Profile) -> str:
-    """The table as text, as wide as the terminal."""
+    """Returns the table as text, as wide as the terminal."""
     from rich.console import Console
 
     console = Console(highlight=False)

@@ -1,4 +1,4 @@
-"""Recording whatever runs in a block."""
+"""Records whatever runs in a block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kerascnn.profiler.events import Recording
 from kerascnn.profiler.profile import Profile
 
 
-class trace(Profile):  # used as a statement, `with trace() as t`
+class trace(Profile):  # used as `with trace() as t`
     """Records every kernel that runs in a block, in all threads.
 
     Where the block ends with an error, what ran up to there is kept.
@@ -63,13 +63,13 @@ class trace(Profile):  # used as a statement, `with trace() as t`
 
 
 def start(device: str, max_events: int) -> None:
-    """Records from here on; what was enqueued before is done."""
+    """Starts recording; work that was enqueued before finishes first."""
     _core.synchronize(device)
     _core.start_profile(max_events, device)
 
 
 def stop(device: str) -> dict[str, Any]:
-    """Ends the recording when the device has done all it was given."""
+    """Stops recording after the device has finished its work."""
     try:
         _core.synchronize(device)
     finally:
@@ -78,6 +78,6 @@ def stop(device: str) -> dict[str, Any]:
 
 
 def memory_of(device: str) -> dict[str, int]:
-    """What is allocated on a device now, and the most that ever was."""
+    """Returns how much memory a device has allocated now, and at most so far."""
     stats = _core.memory_stats(device)
     return {"allocated": stats["allocated"], "peak": stats["peak"]}

@@ -1,4 +1,4 @@
-"""The kernels and the memory of a training step of a model, which stays as it is."""
+"""Profiles the kernels and the memory of a model's training step without changing the model."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from kerascnn.training.device_arrays import tensor_of
 from kerascnn.training.sources import as_data
 from kerascnn.training.steps import TRAIN, CompiledStep, compile_step, describe_source
 
-# A run has so many steps, as `fit` enqueues many at a time; it has fewer where they take long.
+# A run has this many steps, since `fit` enqueues many at a time, or fewer if they take long.
 _STEPS = 64
 _SECONDS_OF_RUN = 0.25
-# Rounds with and without the profiler take turns, so that both see the machine in the same moods.
-# On a CPU they are many and short: then some go by without other work in between. On a GPU each
+# Rounds with and without the profiler alternate, so that both see the machine in the same state. On
+# a CPU there are many short ones, some of which run without other work in between. On a GPU each
 # round captures graphs, which takes longer than running them.
 _ROUNDS = {"cpu": 50, "cuda": 5}
 _SECONDS_OF_ROUND = {"cpu": 0.003, "cuda": 0.03}
 _LEAST_ROUNDS = 5
-_SECONDS_OF_ROUNDS = 2.0  # of all of them, unless that is less than the fewest
+_SECONDS_OF_ROUNDS = 2.0  # all rounds together, unless the fewest take longer
 _MAX_EVENTS = 1_000_000
 
 
@@ -58,7 +58,7 @@ def profile_training(
         for _ in range(runs.rounds):
             plain.append(runs.seconds_of_step())
             recordings.append(runs.recorded())
-    # The least time of each counts: other work on a machine only adds to it.
+    # The least time counts, since other work on a machine only adds to it.
     result._take(min(recordings, key=lambda recording: busy_shares(recording.events).sum()))
     result.steps = runs.steps * runs.repeats
     result.step_us = min(plain) * 1e6
@@ -98,7 +98,7 @@ def plan_step_memory(
 
 
 class _Runs:
-    """Runs of the step as `fit` runs it: many at a time, over data that is on the device."""
+    """Runs the step as `fit` does: many at a time, over data that is on the device."""
 
     def __init__(self, model: Any, data: ArrayData, batch_size: int, steps: int | None):
         arrays = data.unique_arrays()
@@ -122,7 +122,7 @@ class _Runs:
         self._inputs.append(_core.from_numpy(order, self.device))
 
     def choose_length(self, steps: int | None) -> None:
-        """As many steps for a run and runs for a round as take a sensible time."""
+        """Chooses the steps of a run and the runs of a round so that both take a sensible time."""
         self.steps = 1
         self.run()
         self.run()
@@ -130,7 +130,7 @@ class _Runs:
         kind = self.device.partition(":")[0]
         length = _SECONDS_OF_ROUND[kind] if kind == "cpu" else _SECONDS_OF_RUN
         self.steps = steps or max(1, min(_STEPS, int(length / seconds)))
-        self.run()  # a GPU captures the graph of so many steps
+        self.run()  # on a GPU, captures the graph of so many steps
         seconds = self.seconds_of_step() * self.steps
         self.repeats = max(1, int(_SECONDS_OF_ROUND[kind] / seconds))
         most = int(_SECONDS_OF_ROUNDS / (2 * seconds * self.repeats))
@@ -149,7 +149,7 @@ class _Runs:
         return (time.perf_counter() - begin) / (self.steps * self.repeats)
 
     def recorded(self) -> Recording:
-        """The events of a run, without those of getting ready for it."""
+        """Returns the events of a run without those of its preparation."""
         start(self.device, _MAX_EVENTS)
         try:
             if self.device != "cpu":
@@ -162,7 +162,7 @@ class _Runs:
         return Recording.take(record, begin - record["start"])
 
     def memory(self) -> dict[str, int]:
-        """What the step needs."""
+        """Returns what the step needs."""
         stats = self._program.stats()
         return {
             "weights": sum(variable.value.nbytes for variable in self._program.states),
@@ -173,7 +173,7 @@ class _Runs:
 
     @contextlib.contextmanager
     def leaving_the_model(self) -> Iterator[None]:
-        """A block after which all variables hold what they held, to the bit."""
+        """A block after which all variables have their old values, to the bit."""
         variables = self._program.states
         before = [np.array(variable.value.numpy()) for variable in variables]
         try:

@@ -1,4 +1,4 @@
-"""Saving and loading models, in the files of Keras 3; configurations; objects of one's own."""
+"""Saving and loading models in Keras 3's files, configurations, and custom objects."""
 
 from kerascnn.registration import (
     CustomObjectScope,

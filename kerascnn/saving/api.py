@@ -1,4 +1,4 @@
-"""The functions of `kerascnn.saving`: which kind of file, and whether it may be replaced."""
+"""The functions of `kerascnn.saving`: they choose the kind of file and check for existing ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def save_model(
     from kerascnn.saving import archive, legacy_h5
 
     include_optimizer = kwargs.pop("include_optimizer", True)
-    kwargs.pop("save_format", None)  # the ending says it
+    kwargs.pop("save_format", None)  # the ending of the name decides
     if kwargs:
         raise ValueError(f"save_model does not have the arguments {sorted(kwargs)}")
     _refuse_hub(filepath)
@@ -251,7 +251,7 @@ _H5 = (".h5", ".hdf5")
 
 
 class _MissingFileError(FileNotFoundError, ValueError):
-    """No such file; Keras raises ValueError for models and FileNotFoundError for weights."""
+    """The file is missing: Keras raises ValueError for models, FileNotFoundError for weights."""
 
 
 def _check_exists(path: Path) -> None:

@@ -19,7 +19,7 @@ from kerascnn import registration, serialization
 from kerascnn.saving import assets, h5_file, members, state
 from kerascnn.saving.atomic import replacing
 
-# The version whose files these are; Keras looks at it only to tell users.
+# The files have the format of this version. Keras only shows it to users.
 KERAS_VERSION = "3.15.1"
 CONFIG = "config.json"
 METADATA = "metadata.json"
@@ -28,14 +28,14 @@ _SMALL = 16 << 20
 
 
 def config_texts(model: Any) -> tuple[str, str]:
-    """The texts of config.json and metadata.json."""
+    """Returns the texts of config.json and metadata.json."""
     config = json.dumps(serialization.serialize_with_sharing(model))
     now = datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S")
     return config, json.dumps({"keras_version": KERAS_VERSION, "date_saved": now})
 
 
 def save(model: Any, path: Path) -> None:
-    """Writes a model, by way of a file beside the target."""
+    """Writes a model to a file beside the target, which then replaces the target."""
     with replacing(path) as beside:
         _write(model, beside)
 
@@ -52,7 +52,7 @@ def save_folder(model: Any, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _contents(model: Any) -> Iterator[dict[str, bytes | Path]]:
-    """The files that a model consists of: their names, and what is in them or where that is."""
+    """Yields the names of a model's files, with their contents or where these are."""
     config, metadata = config_texts(model)
     weights = io.BytesIO()
     h5_file.write(weights, state.collect(model))
@@ -66,14 +66,14 @@ def _contents(model: Any) -> Iterator[dict[str, bytes | Path]]:
 
 
 def to_bytes(model: Any) -> bytes:
-    """What a model's file would hold."""
+    """Returns the contents of a model's file."""
     target = io.BytesIO()
     _write(model, target)
     return target.getvalue()
 
 
 def from_bytes(content: bytes) -> Any:
-    """The model of `to_bytes`. As with all pickles, who wrote it is trusted."""
+    """Returns the model of `to_bytes`. As with all pickles, the writer is trusted."""
     return _load(io.BytesIO(content), "the pickled model", None, True, False)
 
 
@@ -89,7 +89,7 @@ def _write(model: Any, target: Path | io.BytesIO) -> None:
 def load(
     path: Path, custom_objects: Mapping[str, Any] | None, compile: bool, safe_mode: bool
 ) -> Any:
-    """The model of a file; see `kerascnn.saving.load_model`."""
+    """Loads the model of a file; see `kerascnn.saving.load_model`."""
     return _load(path, str(path), custom_objects, compile, safe_mode)
 
 
@@ -102,7 +102,7 @@ def _load(
 ) -> Any:
     with members.opened(source, name) as files:
         config, weights = files.read(CONFIG), files.read(WEIGHTS)
-        # Bytes of weights are a bound for the weights that the configuration may ask for.
+        # The bytes of the file's weights limit the weights that the configuration may create.
         model = model_from_text(
             config.decode("utf-8", "replace"),
             name,
@@ -118,7 +118,7 @@ def _load(
 
 
 def load_weights(model: Any, path: Path, skip_mismatch: bool) -> None:
-    """Puts the weights of a file into a model."""
+    """Loads the weights of a file into a model."""
     with members.opened(path, str(path)) as files:
         weights = files.read(WEIGHTS)
     with h5_file.opened(io.BytesIO(weights), f"{path}: {WEIGHTS}") as groups:

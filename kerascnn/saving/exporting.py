@@ -37,7 +37,7 @@ def export(model: Any, path: Path) -> None:
 
 
 def load(path: Path, custom_objects: Mapping[str, Any] | None, safe_mode: bool) -> Any:
-    """The model of a file that `export` wrote."""
+    """Loads the model of a file that `export` wrote."""
     metadata = weights_file.read_metadata(path)
     if "config" not in metadata:
         raise ValueError(

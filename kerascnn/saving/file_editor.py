@@ -1,4 +1,4 @@
-"""What a file of weights holds, shown, compared with a model, and changed."""
+"""Shows the contents of a file of weights, compares them with a model, and changes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kerascnn.saving.h5_file import Group
     from kerascnn.saving.members import Members
 
-Tree = dict[str, Any]  # arrays and trees below by their names
+Tree = dict[str, Any]  # arrays and subtrees by their names
 Edit = Callable[[Tree, str], None]
 
 
@@ -284,7 +284,7 @@ def _json_of(files: Members, name: str, path: Path) -> Any:
 
 
 def _read(groups: dict[str, Group]) -> tuple[Tree, dict[str, dict[str, str]]]:
-    """The arrays as a tree, and what is said of each group."""
+    """Returns the arrays as a tree, and the attributes of each group."""
     root: Tree = {}
     said: dict[str, dict[str, str]] = {}
     for path in sorted(groups):
@@ -304,7 +304,7 @@ def _read(groups: dict[str, Group]) -> tuple[Tree, dict[str, dict[str, str]]]:
 
 
 def _objects(tree: Tree, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each object's path and its own arrays."""
+    """Yields each object's path and its own arrays."""
     yield path, _own(tree)
     for name, value in tree.items():
         if isinstance(value, dict):
@@ -312,7 +312,7 @@ def _objects(tree: Tree, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def _places(tree: Tree, name: str, path: str = "") -> Iterator[tuple[Tree, str]]:
-    """Where objects of a name or path are: in which tree, under which name."""
+    """Finds the objects of a name or path: in which tree, under which name."""
     for key, value in tree.items():
         inner = f"{path}/{key}" if path else key
         if not isinstance(value, dict):

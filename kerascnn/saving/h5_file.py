@@ -19,10 +19,10 @@ import numpy as np
 
 _MAX_OBJECTS = 1_000_000
 _MAX_DEPTH = 64
-# These are gzip, shuffle and checksums; for other filters, plug-ins would be looked for on this
+# These are gzip, shuffle and checksums. For other filters, HDF5 would look for plug-ins on this
 # machine.
 _FILTERS = frozenset({1, 2, 3})
-# Weights hardly shrink when compressed, so an array far larger than its file is damaged or hostile.
+# Compression hardly shrinks weights, so an array far larger than its file is damaged or hostile.
 _MAX_EXPANSION = 1000
 _SMALL = 1 << 16
 
@@ -31,7 +31,7 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
 class Group:
-    """The arrays of one group in a file that is open; they are read when asked for."""
+    """The arrays of one group in an open file, which are read on demand."""
 
     def __init__(self, datasets: dict[str, Any], path: str, node: Any = None) -> None:
         self._datasets = datasets
@@ -65,7 +65,7 @@ class Group:
         return key in self._datasets
 
     def shape(self, key: str) -> tuple[int, ...]:
-        """The shape that an array has in the file, without reading it."""
+        """Returns the shape of an array in the file without reading it."""
         return tuple(int(n) for n in self._datasets[key].shape)
 
     def __getitem__(self, key: str) -> np.ndarray[Any, Any]:
@@ -161,12 +161,12 @@ _DAMAGED = "{} is no HDF5 file, or is damaged or cut off ({})."
 
 
 class DamagedFileError(ValueError, OSError):
-    """A file that is not what its name says, or only a part. Keras raises OSError for weights."""
+    """The file is not what its name says, or incomplete. Keras raises OSError for weights."""
 
 
 @contextlib.contextmanager
 def _clear_errors(name: str) -> Iterator[None]:
-    """Whatever the HDF5 library says of a damaged file, as one kind of error."""
+    """Converts all errors of the HDF5 library about a damaged file to one kind of error."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, PermissionError):
@@ -184,7 +184,7 @@ def _clear_errors(name: str) -> Iterator[None]:
 
 
 def _list_groups(file: Any, name: str) -> dict[Path, Group]:
-    """All groups by their path, with what is in them checked."""
+    """Lists all groups by their paths and checks their contents."""
     h5py = require_h5py()
     found: dict[Path, Group] = {}
     seen: set[Any] = set()

@@ -16,8 +16,7 @@ _CLASSES = {"Model": "Functional"} | {
     for name in ("BatchNormalization", "LSTM", "GRU", "Embedding")
     for version in (1, 2)
 }
-# Arguments that layers had, with the values under which they mean nothing; `...` stands for any
-# value.
+# Layers had these arguments, which mean nothing with these values; `...` stands for any value.
 _GONE: dict[str, Any] = {
     "adjustment": None,
     "fused": ...,
@@ -50,7 +49,7 @@ def modern_model(entry: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Tuples, shapes and bytes as JSON held them."""
+    """Converts tuples, shapes and bytes to what JSON held."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if not isinstance(value, dict):
@@ -62,9 +61,9 @@ def _plain(value: Any) -> Any:
 
 
 def _modern_layer(entry: dict[str, Any]) -> dict[str, Any]:
-    """A layer or model; one that names a module has the form of today already."""
+    """Converts a layer or model; one that names a module has today's form already."""
     config = entry.get("config")
-    if isinstance(config, list):  # a Sequential model before Keras 2.2.3
+    if isinstance(config, list):  # this was a Sequential model before Keras 2.2.3
         entry["config"] = config = {"name": entry.get("name"), "layers": config}
     if not isinstance(config, dict):
         return entry
@@ -86,7 +85,7 @@ def _modern_layer(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _operation_module(name: str, config: dict[str, Any]) -> str | None:
-    """Where Keras has the operation that an entry is of; layers say whether they are trainable."""
+    """Returns the module of an entry's operation in Keras; layers have `trainable` instead."""
     from kerascnn.models import op_config
 
     if "trainable" in config or name == "InputLayer":
@@ -124,7 +123,7 @@ def _arguments_of(name: str) -> frozenset[str]:
 
     cls = getattr(layers, name, None)
     if not inspect.isclass(cls):
-        return frozenset(_GONE)  # somebody's own class takes what it takes
+        return frozenset(_GONE)  # a user's class accepts what it accepts
     return frozenset(inspect.signature(cls.__init__).parameters)
 
 
@@ -190,7 +189,7 @@ def _modern_graph(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _first_calls(config: dict[str, Any], layers: dict[str, Any]) -> dict[str, int]:
-    """For each model inside, the number of its first call: Keras 2 counts how it was made too."""
+    """Returns the number of each inner model's first call: Keras 2 also counts its creation."""
     used: dict[str, list[int]] = {}
 
     def visit(value: Any) -> None:
@@ -223,7 +222,7 @@ def _is_reference(value: Any, layers: dict[str, Any]) -> bool:
 def _modern_call(
     node: Any, layers: dict[str, Any], reference: Callable[[str, int, int], Any]
 ) -> dict[str, Any]:
-    """A call as arguments with references to tensors in them."""
+    """Converts a call to arguments with references to tensors in them."""
     if isinstance(node, dict) and "args" in node and "kwargs" in node:
         return node
     kwargs: dict[str, Any] = {}
@@ -249,7 +248,7 @@ def _modern_call(
 
 
 def _modern_ends(value: Any, layers: dict[str, Any], first_calls: dict[str, int]) -> Any:
-    """Inputs or outputs, a single one by itself; calls of models inside count from 1."""
+    """Converts inputs or outputs, a single one without a list; inner models' calls count from 1."""
     if isinstance(value, dict):
         return {key: _modern_ends(item, layers, first_calls) for key, item in value.items()}
     if _is_reference(value, layers):

@@ -22,7 +22,7 @@ from kerascnn.saving.atomic import replacing
 from kerascnn.saving.h5_file import Group
 from kerascnn.variable import Variable
 
-# One attribute can hold so much, as Keras reckons it.
+# Keras limits an attribute to this size.
 _MAX_ATTRIBUTE = 64512
 _SMALL = 16 << 20
 _TOP = "top_level_model_weights"
@@ -87,7 +87,8 @@ def _write_arrays(group: Any, variables: Sequence[Variable]) -> None:
     taken: set[str] = set()
     for variable in variables:
         name = variable.path
-        while not name or name in taken:  # two weights of one name, or one within the other's
+        # two weights may share a name, or one may be the prefix of another
+        while not name or name in taken:
             name = f"{name}_"
         parts = name.split("/")
         taken |= {"/".join(parts[: n + 1]) for n in range(len(parts))}
@@ -100,7 +101,7 @@ def _write_arrays(group: Any, variables: Sequence[Variable]) -> None:
 
 
 def _write_texts(group: Any, name: str, texts: list[str]) -> None:
-    """An attribute of strings; several numbered ones where they don't fit into one."""
+    """Writes an attribute of strings, or several numbered ones if they do not fit in one."""
     values = np.asarray([text.encode() for text in texts])
     if not texts or values.nbytes <= _MAX_ATTRIBUTE:
         group.attrs[name] = values
@@ -117,7 +118,7 @@ def _weights_in_order(layer: Any) -> list[Variable]:
 
 
 def _top_weights(model: Any) -> list[Variable]:
-    """Weights that belong to the model itself, to none of its layers."""
+    """Returns the weights that belong to the model itself and to none of its layers."""
     return list(model._own_variables())
 
 
@@ -127,7 +128,7 @@ def _top_weights(model: Any) -> list[Variable]:
 def load(
     path: Path, custom_objects: Mapping[str, Any] | None, compile: bool, safe_mode: bool
 ) -> Any:
-    """The model of a file; see `kerascnn.saving.load_model`."""
+    """Loads the model of a file; see `kerascnn.saving.load_model`."""
     name = str(path)
     with h5_file.opened_tree(name, name) as groups:
         texts = groups[""].texts("model_config")
@@ -179,13 +180,13 @@ def _compile(
 
 
 def holds_layers(path: Path) -> bool:
-    """Whether a file has weights by layer, in the form of Keras 2, whatever its name says."""
+    """Tells whether a file has weights by layer, in Keras 2's format, whatever its name is."""
     with h5_file.opened_tree(str(path), str(path)) as groups:
         return _names(groups[""], "layer_names") is not None
 
 
 def load_weights(model: Any, path: Path, by_name: bool, skip_mismatch: bool) -> None:
-    """Puts the weights of a file into a model."""
+    """Loads the weights of a file into a model."""
     name = str(path)
     with h5_file.opened_tree(name, name) as groups:
         is_model = _names(groups[""], "layer_names") is None and "model_weights" in groups
@@ -200,7 +201,7 @@ def _below(groups: Groups, path: str) -> dict[str, Group]:
 
 
 def _names(group: Group, attribute: str) -> list[str] | None:
-    """The strings of an attribute, or of several numbered ones; None where there are neither."""
+    """Reads the strings of an attribute, or of several numbered ones; None if there are neither."""
     whole = group.texts(attribute)
     if whole is not None:
         return whole
@@ -216,7 +217,7 @@ Place = tuple[Group | None, str]
 
 
 def _places(groups: Groups, path: str) -> list[Place]:
-    """For each weight in a layer's group the group that it lies in, and its key there."""
+    """Returns for each weight of a layer the group that holds it, and its key there."""
     owner = groups.get(path)
     places: list[Place] = []
     for name in (None if owner is None else _names(owner, "weight_names")) or []:

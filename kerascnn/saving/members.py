@@ -22,18 +22,18 @@ _MAX_MEMBERS = 100_000
 
 
 class Members(Protocol):
-    """What both kinds have."""
+    """The common part of archives and folders."""
 
     def read(self, name: str) -> bytes:
-        """The content of the only member of that name."""
+        """Returns the content of the only member of that name."""
         ...
 
     def names(self) -> list[str]:
-        """All names of files, with "/" between their parts."""
+        """Returns all names of files, with "/" between their parts."""
         ...
 
     def copy(self, name: str, target: Path) -> None:
-        """Writes a member to a file of its own."""
+        """Writes a member to a separate file."""
         ...
 
 
@@ -161,6 +161,6 @@ def _check_size(where: str, name: str, size: int) -> None:
 
 
 def is_inside(name: str) -> bool:
-    """Whether a relative name stays below where it begins, on every system."""
+    """Tells whether a relative name stays below its folder, on every operating system."""
     parts = name.replace("\\", "/").split("/")
     return ".." not in parts and parts[0] != "" and ":" not in parts[0] and "\0" not in name

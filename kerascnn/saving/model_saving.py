@@ -1,4 +1,4 @@
-"""What models can do about files and configurations, mixed into `Model`."""
+"""The methods of `Model` for files and configurations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ModelSaving:
         def __getattr__(self, name: str) -> Any: ...
 
     def __reduce__(self) -> Any:
-        """Pickles hold what a `.keras` file holds, and copies are made of that."""
+        """Pickles what a `.keras` file holds; copies are made from that."""
         from kerascnn.saving import archive
 
         return archive.from_bytes, (archive.to_bytes(self),)
@@ -135,7 +135,7 @@ class ModelSaving:
             return {}
         optimizer = self.optimizer
         if self.dtype_policy.name == "mixed_float16" and hasattr(optimizer, "inner_optimizer"):
-            optimizer = optimizer.inner_optimizer  # `compile` will put it into another again
+            optimizer = optimizer.inner_optimizer  # `compile` will wrap it again
         loss, metrics = self._compile_loss, self._compile_metrics
         return serialization.serialize_keras_object(
             {

@@ -51,7 +51,7 @@ def save(path: Path, objects: Objects, max_shard_size: float) -> None:
 def _divide(
     objects: Objects, most: float, limit: float
 ) -> tuple[list[dict[str, Any]], dict[str, list[int]], int]:
-    """What goes into each file, the files of each object, and the size of all."""
+    """Returns what goes into each file, the files of each object, and the total size."""
     shards: list[dict[str, Any]] = [{}]
     places: dict[str, list[int]] = {}
     total, filled = 0, 0

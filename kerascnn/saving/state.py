@@ -32,7 +32,7 @@ _SHOWN = 5
 
 @functools.cache
 def _skipped(kind: type) -> frozenset[str]:
-    """Attributes that an object of a kind has for its own purposes."""
+    """Returns the attributes that an object of a kind has for its own purposes."""
     return _own_attributes(kind) - former_names.MEMBERS
 
 
@@ -73,7 +73,7 @@ def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:
             continue
         try:
             value = getattr(obj, name)
-        except Exception:  # a property that has no value yet is no state
+        except Exception:  # a property without a value yet is no state
             continue
         yield name, value
 
@@ -124,7 +124,7 @@ def _walk_items(
 def collect(
     root: Any, skipped: Iterable[Any] | None = None
 ) -> dict[str, tuple[str | None, dict[str, np.ndarray[Any, Any]]]]:
-    """The name and the arrays of each object below a model, by path."""
+    """Returns the name and the arrays of each object below a model, by path."""
     groups: dict[str, tuple[str | None, dict[str, np.ndarray[Any, Any]]]] = {}
     for path, obj in owners(root, skipped):
         if not hasattr(obj, "save_own_variables"):
@@ -142,7 +142,7 @@ def _as_array(value: Any) -> np.ndarray[Any, Any]:
 
 
 class Plan:
-    """What loading will do, made before anything changes."""
+    """What loading will do; the plan is made before anything changes."""
 
     def __init__(self) -> None:
         self.assignments: list[tuple[Variable, Group, str]] = []
@@ -174,7 +174,7 @@ def restore(
 
 
 def carry_out(plan: Plan, root: Any, file_name: str, skip_mismatch: bool = False) -> None:
-    """Does what a plan says, all or (on an error) nothing; see `restore`."""
+    """Carries out a plan completely or, on an error, not at all; see `restore`."""
     shown = "; ".join(plan.problems[:_SHOWN]) + ("; ..." if plan.problems[_SHOWN:] else "")
     if plan.problems and not skip_mismatch:
         raise ValueError(
@@ -234,12 +234,12 @@ def _make_plan(
 
 
 def _old_path(path: str) -> str:
-    """The path in files of Keras 2.13."""
+    """Returns the path in files of Keras 2.13."""
     return path.replace("layers", "_layer_checkpoint_dependencies")
 
 
 def _may_be_left(path: str) -> bool:
-    """State that weights can be loaded without: of training, and of random generators."""
+    """Tells whether weights can be loaded without this state: training's, random generators'."""
     parts = path.split("/")
     return parts[0] in ("optimizer", "metrics", "_metrics", "_loss_tracker") or any(
         part.startswith("seed_generator") for part in parts
@@ -270,10 +270,11 @@ def _plan_layer(plan: Plan, layer: Any, group: Group) -> None:
 def _plan_optimizer(plan: Plan, optimizer: Any, group: Group) -> None:
     own = optimizer.variables
     if 0 < len(group) <= 2 and all(group.shape(key) == () for key in group):
-        own = own[: len(group)]  # saved before the first step: the count and the learning rate
+        # the file was saved before the first step: it has the step count and the learning rate
+        own = own[: len(group)]
     if len(group) != len(own):
         if len(group):
-            optimizer.load_own_variables(group)  # which only warns
+            optimizer.load_own_variables(group)  # this only warns
         return
     problems = [
         f"optimizer '{optimizer.name}', variable '{v.path}': expected shape {v.shape}, found "

@@ -21,19 +21,19 @@ _OF_LAYERS = ("name", "trainable", "dtype", "autocast", "activity_regularizer", 
 
 
 def default(get_config: F) -> F:
-    """Marks a `get_config` that subclasses may leave as it is."""
+    """Marks a `get_config` that subclasses need not override."""
     _DEFAULTS.add(get_config)
     return get_config
 
 
 def is_wanted(cls: type) -> bool:
-    """Whether a class has no `get_config` of its own."""
+    """Tells whether a class lacks its own `get_config`."""
     return getattr(cls, "get_config", None) in _DEFAULTS
 
 
 def note(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Keeps the arguments of `__init__` if they are plain values, else what is wrong with them."""
-    # The arguments are not kept in an attribute of the object: classes may guard these.
+    """Stores the arguments of `__init__` if they are plain values, or what is wrong with them."""
+    # Classes may guard their attributes, so this does not use the object's own `__setattr__`.
     object.__setattr__(target, _ARGUMENTS, _plain_arguments(type(target), args, kwargs))
 
 
@@ -68,14 +68,14 @@ def add_arguments(target: Any, config: dict[str, Any]) -> dict[str, Any]:
 def _plain_arguments(
     cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any] | str:
-    # The signature is that of the function, with self: what Python would bind does not matter.
+    # The signature is that of the function, with self, so that binding by Python does not matter.
     signature = inspect.signature(cls.__init__)  # type: ignore[misc]
     try:
         bound = signature.bind(None, *args, **kwargs)
     except TypeError:
-        return {}  # `__init__` is about to say what is wrong
+        return {}  # `__init__` will say what is wrong
     bound.apply_defaults()
-    found = dict(list(bound.arguments.items())[1:])  # without self
+    found = dict(list(bound.arguments.items())[1:])  # this leaves out self
     for name, parameter in list(signature.parameters.items())[1:]:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             found.update(found.pop(name))
@@ -84,7 +84,7 @@ def _plain_arguments(
         elif parameter.kind is inspect.Parameter.VAR_POSITIONAL and found.pop(name):
             return f"was made with arguments that have no names, *{name}"
     for name, value in found.items():
-        # What every layer takes is in the configuration of the class above.
+        # The parent's configuration contains what every layer takes.
         if name not in _OF_LAYERS and not all(isinstance(x, _PLAIN) for x in trees.leaves(value)):
             return f"was made with {name}={value!r:.60}, which is no plain value"
     return {name: value for name, value in found.items() if name not in _OF_LAYERS}

@@ -1,4 +1,4 @@
-"""The calls between a model's inputs and its outputs, in the order of computing."""
+"""The calls between a model's inputs and outputs, in the order of computation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kerascnn import trees
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import Node, Operation, history_of, is_choice, node_of
 
-# Sides of choices, each in the one before: (id of the choice's node, number of the argument).
+# A region is the nested sides of choices: (id of the choice's node, number of the argument).
 Region = tuple[tuple[int, int], ...]
 
 
@@ -34,7 +34,7 @@ class OperationGraph:
         self.output_tensors: list[KerasTensor] = _checked(outputs, "outputs", name)
         found, order = _reach(self.output_tensors, self.input_tensors, name)
         ends = {id(x) for x in self.input_tensors}
-        # What computes an input is no part of the model, though it may compute other outputs.
+        # What computes an input is not part of the model, though it may compute other outputs too.
         found = [n for n in found if n.is_input or not all(id(x) in ends for x in n.output_tensors)]
         self.nodes, self.operations = _sorted_by_depth(found, order, self.input_tensors)
         self._check_connected(name)
@@ -78,7 +78,7 @@ class OperationGraph:
         return trees.map_structure(lambda x: known[id(x)], self.outputs)
 
     def compute(self, values: Sequence[Any]) -> Any:
-        """The outputs for values; of each `ops.cond` only the side that is chosen is computed."""
+        """Computes the outputs for values; each `ops.cond` computes only the chosen side."""
         if any(isinstance(value, KerasTensor) for value in values):
             return self.run(values, lambda operation: operation)
         known = {id(x): v for x, v in zip(self.input_tensors, values, strict=True)}
@@ -106,7 +106,7 @@ class OperationGraph:
             values = [own.get(id(x), x) for x in trees.leaves(choice.args[number])]
             pairs = zip(values, choice.output_tensors, strict=True)
             flat = [dispatch.convert(value, x.dtype) for value, x in pairs]
-            # No mask goes on from here, as the two sides may have different ones.
+            # No mask is passed on from here, since the two sides may have different ones.
             return [dispatch.apply_one("reshape", [y], {"shape": list(y.shape)}) for y in flat]
 
         pred = known.get(id(choice.args[0]), choice.args[0])
@@ -139,7 +139,7 @@ class OperationGraph:
 
 
 def _common(ways: Sequence[Region]) -> Region:
-    """What all of them begin with."""
+    """Returns the common beginning of all regions."""
     common = ways[0] if ways else ()
     for way in ways[1:]:
         pairs = itertools.takewhile(lambda p: p[0] == p[1], zip(common, way, strict=False))
@@ -196,7 +196,7 @@ def _reach(
 
 
 def _without_repeats(tensors: Sequence[KerasTensor]) -> list[KerasTensor]:
-    """One tensor for each call, the first."""
+    """Keeps one tensor for each call, the first."""
     return list({id(node_of(x)): x for x in reversed(tensors)}.values())[::-1]
 
 
@@ -220,7 +220,7 @@ def _sorted_by_depth(
         for parent in node.parent_nodes:
             if id(parent) in present:
                 node_depth[id(parent)] = max(depth + 1, node_depth.get(id(parent), 0))
-    for tensor in inputs:  # inputs that nothing uses belong to the model too
+    for tensor in inputs:  # unused inputs belong to the model too
         operation = history_of(tensor).operation
         if id(operation) not in operations:
             operations[id(operation)] = operation

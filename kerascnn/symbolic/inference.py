@@ -21,13 +21,13 @@ from kerascnn.symbolic.no_value import NoValueError
 from kerascnn.tracing import Trace
 from kerascnn.variable import Block
 
-# Two sizes for the first axis (the batch), and two for others, which may be images that get smaller
-# on the way.
+# These are two sizes for the first axis (the batch), and two for the others, which may be images
+# that get smaller.
 _Sizes = tuple[tuple[int, int], tuple[int, int]]
 _SMALL: _Sizes = ((2, 3), (64, 96))
-# Divided by 1 to 10 and by powers of two up to 128.
+# These can be divided by 1 to 10 and by powers of two up to 128.
 _DIVISIBLE: _Sizes = ((40320, 80640), (192, 384))
-# The same for each axis.
+# All axes have the same sizes.
 _ALIKE: _Sizes = ((6, 12), (6, 12))
 
 _computes: contextvars.ContextVar[bool] = contextvars.ContextVar("computes", default=False)
@@ -36,7 +36,7 @@ _Run = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], tuple[int,
 
 
 def is_symbolic_text(x: Any) -> bool:
-    """Whether this stands for text, which no trace can have."""
+    """Tells whether this stands for text, which traces do not support."""
     return isinstance(x, KerasTensor) and x.dtype == "string"
 
 
@@ -150,7 +150,7 @@ def _record(
     kwargs: dict[str, Any],
     unknown: tuple[int, int],
 ) -> Any:
-    """The results for one value of unknown first axes and one of all other unknown axes."""
+    """Records a call with one size for unknown first axes and one for all other unknown axes."""
     with Trace("cpu", scratch=True) as trace:
         names = iter(range(1 << 30))
 
@@ -169,7 +169,7 @@ def _compute(
     kwargs: dict[str, Any],
     unknown: tuple[int, int],
 ) -> Any:
-    """The same with values, which are all ones."""
+    """Runs a call on values that are all ones."""
 
     def ones(x: Any) -> Any:
         return ops.ones(_known(x, unknown), x.dtype) if isinstance(x, KerasTensor) else x
@@ -186,14 +186,14 @@ def _compute(
 
 
 def only_learns_shapes() -> bool:
-    """Whether what runs now runs for the shapes of its results only."""
+    """Tells whether the current code runs only to infer shapes."""
     trace = tracing.current()
     return _computes.get() or (trace is not None and trace.scratch)
 
 
 @contextlib.contextmanager
 def without_traces() -> Iterator[None]:
-    """A block that computes at once and leaves nothing behind: no assignment, no random number."""
+    """A block that computes at once without side effects: no assignments, no random draws."""
     with (
         tracing.suspended(),
         _core.RecordingPause(),

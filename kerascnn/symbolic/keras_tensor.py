@@ -1,4 +1,4 @@
-"""KerasTensor: the shape and dtype of a tensor that is still to come."""
+"""KerasTensor: the shape and dtype of a future tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class KerasHistory(NamedTuple):
-    """Where a KerasTensor comes from: which output of which call of which operation."""
+    """The origin of a KerasTensor: which output of which call of which operation."""
 
     operation: Operation
     node_index: int
@@ -21,7 +21,7 @@ class KerasHistory(NamedTuple):
 
 
 def check_dense(what: str, sparse: bool | None, ragged: bool | None) -> None:
-    """Raises a ValueError where a kind of tensor is asked for that there is not."""
+    """Raises a ValueError for kinds of tensors that do not exist here."""
     for name, value, way_out in (
         ("sparse", sparse, "pass dense arrays, for example matrix.toarray() of a SciPy matrix"),
         ("ragged", ragged, "pad sequences to one length (utils.pad_sequences) and mask the rest"),
@@ -55,9 +55,9 @@ class KerasTensor:
     (None, 28, 28, 1)
     """
 
-    # Where it comes from; None for a KerasTensor that was made by hand, to ask for shapes only.
+    # This is its origin, or None if it was made by hand, only to infer shapes.
     _keras_history: KerasHistory | None = None
-    # Which elements will count, a KerasTensor too; None for all.
+    # This tells which elements will count (a KerasTensor too); None means all.
     _keras_mask: Any = None
 
     def __init__(

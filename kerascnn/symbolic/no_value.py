@@ -14,11 +14,11 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-# The frames of these modules are not the user's.
+# Frames of these modules are not the user's.
 _LIBRARIES = frozenset({"kerascnn", "numpy", "torch", "jax", "contextlib", "functools", "typing"})
 
 _BRANCH = "keras.ops.where or keras.ops.cond"
-# By method: what asks for a value, and what to write in its place.
+# For each method, this is what asks for a value and what to write instead.
 _METHODS = {
     "__bool__": ("A condition (`if`, `while`, `and`, `not`, bool())", _BRANCH),
     "__float__": ("float()", "the tensor itself, or keras.ops.cast"),
@@ -32,7 +32,7 @@ _METHODS = {
     "__dlpack_device__": ("Another library", "functions of keras.ops"),
     "__jax_array__": ("JAX", "functions of keras.ops"),
 }
-# What those give whose value is known while they are recorded.
+# These are the answers if the value is known while recording.
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "__bool__": bool,
     "__float__": float,
@@ -41,9 +41,9 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "__iter__": iter,
     "__array__": lambda array, dtype=None, copy=None: array.astype(dtype or array.dtype),
 }
-# As attributes they are not there, so that `hasattr` tells who has values.
+# These attributes do not exist, so that `hasattr` tells which objects have values.
 _ATTRIBUTES = ("numpy", "item", "tolist", "detach", "cpu")
-# What operators of arrays and tensors of other libraries ask for, when they come first.
+# Arrays and tensors of other libraries call these for an operator if they come first.
 _OPERATORS = {
     "add": "add",
     "subtract": "subtract",
@@ -79,12 +79,12 @@ _OPERATORS = {
 
 
 def operator_of(name: str) -> str | None:
-    """The function of `ops` for an operator of another library's arrays, None for all others."""
+    """Returns the function of `ops` for an operator of another library's arrays, or None."""
     return _OPERATORS.get(name)
 
 
 class NoValueError(TypeError, AttributeError):
-    """A value was asked for that is not there while a step, a function or a model is recorded."""
+    """A value was requested that does not exist while a step, a function or a model is recorded."""
 
 
 def no_value(tensor: Any, asks: str, instead: str) -> NoReturn:
@@ -102,7 +102,7 @@ def no_value(tensor: Any, asks: str, instead: str) -> NoReturn:
 
 
 def _user_line() -> str:
-    """Where the user's code asked: the innermost frame that is no library's."""
+    """Returns the user's line that asked: the innermost frame outside all libraries."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -136,7 +136,7 @@ def _format(self: Any, spec: str) -> str:
 
 
 def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    """NumPy's operators with an array first are operators; its other functions need numbers."""
+    """Treats NumPy's operators on an array as operators; its other functions need numbers."""
     name = operator_of(ufunc.__name__)
     if method != "__call__" or kwargs or name is None:
         no_value(self, f"NumPy's {ufunc.__name__}", "functions of keras.ops")
@@ -148,7 +148,7 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
 def _torch_function(
     cls: Any, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
-    """The same for PyTorch."""
+    """Does what `_array_ufunc` does, for PyTorch."""
     label = getattr(function, "__name__", str(function))
     name = operator_of(label.strip("_"))
     if not kwargs and name is not None and len(args) == 2:

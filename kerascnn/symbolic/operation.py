@@ -1,4 +1,4 @@
-"""Operation: what can be called on KerasTensors, and Node: one such call."""
+"""Operation, which can be called on KerasTensors, and Node, which is one such call."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ R = TypeVar("R")
 
 
 def any_symbolic(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a KerasTensor is among the arguments of a call, however nested."""
+    """Tells whether a KerasTensor is among the arguments of a call, however nested."""
     return _has_symbolic(args) or (bool(kwargs) and _has_symbolic(kwargs.values()))
 
 
 def _has_symbolic(items: Iterable[Any]) -> bool:
-    # Asked in each call of each op, so that a plain loop makes traces noticeably faster.
+    # Every call of every op asks this, and a plain loop makes traces noticeably faster.
     for item in items:
         if isinstance(item, KerasTensor):
             return True
@@ -100,7 +100,7 @@ def history_of(tensor: KerasTensor) -> KerasHistory:
 
 
 def node_of(tensor: KerasTensor) -> Node:
-    """The call that a KerasTensor came out of."""
+    """Returns the call that produced a KerasTensor."""
     operation, node_index, _ = history_of(tensor)
     return operation._inbound_nodes[node_index]
 
@@ -203,7 +203,7 @@ class Operation:
 
 
 class OpCall(Operation):
-    """One call of a function of `kerascnn.ops` in a functional graph."""
+    """A call of a function of `kerascnn.ops` in a functional graph."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         title = "".join(part.capitalize() for part in function.__name__.split("_"))
@@ -216,7 +216,7 @@ class OpCall(Operation):
 
 
 def is_choice(operation: Operation) -> bool:
-    """Whether it gives one of two arguments, so that only that one has to be computed."""
+    """Tells whether it returns one of two arguments, so that only that one must be computed."""
     return isinstance(operation, OpCall) and getattr(operation.function, "is_choice", False)
 
 

@@ -1,1 +1,1 @@
-"""How models are trained: compile, fit, evaluate and predict, and what they are made of."""
+"""Training of models: compile, fit, evaluate and predict, and their parts."""

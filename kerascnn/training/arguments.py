@@ -1,4 +1,4 @@
-"""Arguments of fit, evaluate and predict, checked, and what surrounds a run."""
+"""Checks arguments of fit, evaluate and predict, and sets up and cleans up a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kerascnn.training.streams import BatchStream
 
 
 class Running:
-    """While steps run: leaves display, device and workers in order when they are interrupted."""
+    """Surrounds running steps; after an interruption it tidies display, device and workers."""
 
     def __init__(self, model: Any, callbacks: CallbackList, feeds: Iterable[Any]):
         self._model = model
@@ -40,12 +40,12 @@ class Running:
         if kind is None:
             return
         self._callbacks.close()
-        # Steps under way on a GPU end before the weights are looked at.
+        # Steps under way on a GPU end before anybody reads the weights.
         _core.synchronize(self._model._state.device)
 
 
 def make_shuffler() -> np.random.Generator:
-    """Draws the orders of a fit; `keras.utils.set_random_seed` makes them repeat."""
+    """Makes the generator of a fit's orders; `keras.utils.set_random_seed` makes them repeat."""
     return np.random.default_rng(random.make_default_seed())
 
 
@@ -60,7 +60,7 @@ def standardize_verbosity(verbose: Any) -> int:
 def standardize_batch_size(
     batch_size: Any, data: ArrayData | BatchStream, steps: Any, steps_name: str
 ) -> int:
-    """The samples per step; sources that give batches by themselves don't ask for it."""
+    """Returns the samples per step; sources that give batches do not need it."""
     if steps is not None:
         check_positive_int(steps_name, steps)
     elif isinstance(data, BatchStream) and data.is_endless:
@@ -87,7 +87,7 @@ def check_epochs(epochs: Any, initial_epoch: Any, validation_freq: Any, shuffle:
 
 
 def limit_epochs(epochs: int) -> int:
-    """`epochs`, or what `config.max_epochs` allows of them."""
+    """Limits `epochs` to `config.max_epochs`."""
     most = config.max_epochs()
     if not most or most >= epochs:
         return epochs
@@ -96,7 +96,7 @@ def limit_epochs(epochs: int) -> int:
 
 
 def limit_steps(steps: int | None, num_batches: int | None) -> int | None:
-    """`steps`, or what `config.max_steps_per_epoch` allows of them or of the batches there are."""
+    """Limits `steps`, or the number of batches, to `config.max_steps_per_epoch`."""
     most = config.max_steps_per_epoch()
     known = steps or num_batches
     if not most or (known is not None and most >= known):

@@ -1,4 +1,4 @@
-"""Batches for compiled steps from sources that give them one by one."""
+"""Batches for compiled steps from sources that give batches one by one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from kerascnn.training.streams import BatchStream
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
 
-# Signatures whose routes are at hand without asking the model: whole and last batches, and others.
+# So many signatures have their route at hand, without asking the model: whole and last batches, and
+# others.
 _MAX_ROUTES = 4
 
 
@@ -37,22 +38,22 @@ class BatchFeed:
         ValueError: where the model is not built yet and there is no batch to build it with.
     """
 
-    # The time of a step depends on the source, which is another one each time.
+    # The time of a step depends on the source, which differs in each call.
     step_seconds: float | None = None
 
     def __init__(self, model: StepMachinery, kind: str, stream: BatchStream):
         self._model = model
         self._kind = kind
         self._stream = stream
-        # A step of the user's own may take labelled and other samples side by side.
+        # A user's step may take labelled and unlabelled samples side by side.
         self._one_length = not model._has_own_step(kind)
-        self._routes: dict[Any, Any] = {}  # by signature of the step
-        self._forms: dict[Any, BatchForm] = {}  # by what a batch looks like; they lead to routes
-        self._route: Any = None  # of the last batch
+        self._routes: dict[Any, Any] = {}  # by the signature of the step
+        self._forms: dict[Any, BatchForm] = {}  # by the look of a batch; they lead to routes
+        self._route: Any = None  # the route of the last batch
         self._iterator: Iterator[Any] | None = None
         self._next: Any = None
         self._has_next = False
-        self._seen = 0  # batches of the pass
+        self._seen = 0  # batches of the current pass
         self._allowed = 0.0  # batches that the epoch may still have
         self._asked: int | None = None
         self.num_batches = stream.num_batches
@@ -64,7 +65,7 @@ class BatchFeed:
             self._build()
 
     def _build(self) -> None:
-        """Makes what the model lacks, from the first batch; the pass begins anew after it."""
+        """Makes what the model lacks from the first batch; then the pass starts again."""
         if self._kind != PREDICT:
             self._stream.on_epoch_begin()
         self._iterator = self._stream.begin()
@@ -79,13 +80,13 @@ class BatchFeed:
 
     @property
     def output_buffers(self) -> None:
-        """None: batches of a stream are predicted one by one."""
+        """Returns None: batches of a stream are predicted one by one."""
         return None
 
     # One epoch ---------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """The next epoch begins a new pass."""
+        """Makes the next epoch begin a new pass."""
         self.close()
         self.num_batches = self._stream.num_batches
         self._seen = 0
@@ -106,7 +107,7 @@ class BatchFeed:
         self._seen = 0
 
     def has_next(self) -> bool:
-        """Whether the epoch has another batch, which is fetched now."""
+        """Tells whether the epoch has another batch, and fetches it."""
         if self._has_next:
             return True
         if self._allowed <= 0 or self._iterator is None:
@@ -127,7 +128,7 @@ class BatchFeed:
         return True
 
     def _end_of_data(self) -> None:
-        """The source ended by itself: expected once where nobody knew its length."""
+        """Handles the end of the source, which is expected once if its length was unknown."""
         expected = self.num_batches is None and self._asked is None
         if self.num_batches is None:
             self.num_batches = self._seen
@@ -146,11 +147,11 @@ class BatchFeed:
         )
 
     def end_epoch(self) -> None:
-        """After the last batch of an epoch, unless it was stopped."""
+        """Runs after the last batch of an epoch that was not stopped."""
         if self._iterator is None:
             return
         if self.num_batches and self._seen >= self.num_batches:
-            # This happens here rather than when it is needed, as in Keras: a DataLoader draws its
+            # As in Keras, this happens here rather than when it is needed: a DataLoader draws its
             # seed now.
             self._begin_pass()
         self._stream.on_epoch_end()
@@ -159,7 +160,7 @@ class BatchFeed:
         """Ends the pass, and with it the workers that prepare its batches."""
         iterator, self._iterator = self._iterator, None
         self._next, self._has_next = None, False
-        # A generator that was handed in stays open, since its owner may go on with it.
+        # A generator that the user passed stays open, since its owner may continue with it.
         close = getattr(iterator, "close", None)
         if close is not None and not self._stream.runs_once:
             close()
@@ -183,10 +184,10 @@ class BatchFeed:
         return (self._route.step if count and self._route is not None else None), count
 
     def plan_ahead(self) -> None:
-        """Nothing: the next batch is fetched when it is known to be wanted."""
+        """Does nothing: the next batch is fetched only when it is needed."""
 
     def _put(self) -> None:
-        """Hands the batch that was fetched on to the route for its form."""
+        """Passes the fetched batch on to the route for its form."""
         batch, self._next, self._has_next = self._next, None, False
         seen = form = None
         if self._stream.class_weight is None:
@@ -207,7 +208,7 @@ class BatchFeed:
         route.put(arrays)
 
     def _read(self, batch: Any, seen: Any) -> tuple[Any, list[Array]]:
-        """Checks a batch in full; its route and its arrays."""
+        """Checks a batch completely; returns its route and its arrays."""
         try:
             data = self._stream.read(batch, self._one_length)
             if self._kind != PREDICT:
@@ -223,7 +224,7 @@ class BatchFeed:
         return route, data.unique_arrays()
 
     def _named(self, error: Exception) -> Exception:
-        """An error about a batch that says which one it is."""
+        """Names the batch in an error about it."""
         kind = TypeError if isinstance(error, TypeError) else ValueError
         return kind(f"Batch {self._seen - 1} of the {self._stream.name}: {error}")
 
@@ -235,7 +236,8 @@ class BatchFeed:
         key = source.key, data.is_on_device
         route = self._routes.get(key)
         if route is None:
-            # Waiting batches go first: making a step takes time, and memory where the ring grows.
+            # Waiting batches go first, since making a step takes time, and memory if the ring
+            # grows.
             self._state.flush()
             route = make_route(self._model, self._kind, source, self._state, data.is_on_device)
             if len(self._routes) >= _MAX_ROUTES:

@@ -1,4 +1,4 @@
-"""Batches that look like one that was checked before: only what may differ is checked again."""
+"""Batches with a form that was checked before: only what may differ is checked again."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _INT32 = np.iinfo(np.int32)
 _least, _greatest = np.minimum.reduce, np.maximum.reduce
 
 
-# Read as unsigned, negative numbers are larger than every class number, so one look finds both.
+# As unsigned numbers, negative ones exceed every class number, so one comparison finds both.
 _UNSIGNED = {"int8": np.uint8, "int16": np.uint16, "int32": np.uint32, "int64": np.uint64}
 
 
 class LabelRange(NamedTuple):
-    """Where there are class numbers among a batch's arrays, and which are right."""
+    """The class numbers among a batch's arrays, and their valid range."""
 
     place: int
     low: int
     high: int
-    unsigned: Any = None  # the dtype to read them in, where one look is enough
+    unsigned: Any = None  # the unsigned dtype, if one comparison is enough
 
     @classmethod
     def of_classes(cls, place: int, array: np.ndarray, classes: int) -> LabelRange:
         unsigned = _UNSIGNED.get(array.dtype.name) if array.dtype.isnative else None
-        if classes > np.iinfo(np.int8).max:  # may be more than there are numbers of the dtype
+        if classes > np.iinfo(np.int8).max:  # there may be more classes than numbers of the dtype
             unsigned = None if array.dtype.itemsize == 1 else unsigned
         return cls(place, 0, classes - 1, unsigned)
 
     def holds(self, labels: np.ndarray) -> bool:
-        """Whether all of them are right."""
+        """Tells whether all class numbers are valid."""
         if self.unsigned is not None:
             return bool(_greatest(labels.view(self.unsigned), axis=None) <= self.high)
         least, greatest = _least(labels, axis=None), _greatest(labels, axis=None)
@@ -97,7 +97,7 @@ def _signature(outline: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def _plain_array(leaf: Any) -> np.ndarray | None:
-    """What is an array, as NumPy's; `None` for a structure, and for what has to be looked at."""
+    """Returns an array as NumPy's; None for a structure, and for what needs a full check."""
     kind = type(leaf)
     if kind is np.ndarray:
         return leaf
@@ -108,11 +108,11 @@ def _plain_array(leaf: Any) -> np.ndarray | None:
     try:
         return import_array(leaf)
     except (TypeError, ValueError, RuntimeError):
-        return None  # reading it in full says what is wrong with it
+        return None  # the full check will say what is wrong
 
 
 def _outline(part: Any) -> Any:
-    """The structure of a batch as something that can be a key."""
+    """Returns the structure of a batch as a possible key."""
     if isinstance(part, dict):
         return dict, tuple((key, _outline(part[key])) for key in part)
     if isinstance(part, (list, tuple)):
@@ -143,7 +143,7 @@ def form_of(
             return None
         place, array = given[id(read)]
         is_wide = array.dtype.kind in "iu" and array.dtype.itemsize > 2
-        # Whether such numbers stay as wide as they are depends on how large they are.
+        # For these arrays, the values decide whether they keep their width.
         depends = array.dtype.name == "uint64" or (id(read) in targets and read.dtype == np.int64)
         if array.shape != read.shape or (is_wide and depends):
             return None

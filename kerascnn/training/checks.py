@@ -1,4 +1,4 @@
-"""What is checked before anything runs, beyond what arrays alone can tell."""
+"""Checks before anything runs that need more than the arrays themselves."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def label_limits(compile_loss: CompileLoss | None, y: Any, shapes: Any) -> dict[
 
 
 def _sparse_labels(compile_loss: CompileLoss, y: Any, shapes: Any) -> Iterator[tuple]:
-    """(loss, labels, number of classes) of each loss that takes class numbers."""
+    """Yields (loss, labels, number of classes) for each loss that takes class numbers."""
     for loss, labels in zip(compile_loss.losses, compile_loss.targets(y, shapes), strict=True):
         if loss.is_sparse and isinstance(labels, (np.ndarray, DeviceArray)):
             axis = loss.loss._fn_kwargs.get("axis", -1)
@@ -62,7 +62,7 @@ def _sparse_labels(compile_loss: CompileLoss, y: Any, shapes: Any) -> Iterator[t
 
 def _check_sparse(labels: Any, num_classes: int, loss: Any) -> None:
     if isinstance(labels, DeviceArray):
-        # Two numbers are enough to know that all is well; what is wrong is looked at on the host.
+        # Two numbers show that all is well; the host finds out what is wrong.
         is_plain = labels.dtype.kind in "iub" and loss.ignore_class is None and labels.size
         if is_plain and labels.min() >= 0 and labels.max() < num_classes:
             return

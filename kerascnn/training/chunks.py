@@ -1,4 +1,4 @@
-"""Memory that data comes to a device through: page-locked on the host, filled while it works."""
+"""Memory through which data reaches a device: page-locked on the host, and filled meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kerascnn.training.device_arrays import Array
 
 
 def host_memory(shape: Sequence[int], dtype: str, device: str) -> _core.Tensor:
-    """Memory on the host to upload to `device` from, page-locked where there is such memory."""
+    """Allocates host memory for uploads to `device`, page-locked if the device has that."""
     try:
         return _core.empty_for_upload(list(shape), dtype, device)
     except _core.OutOfMemoryError as error:
@@ -53,7 +53,7 @@ class Chunks:
 
     @staticmethod
     def key_for(arrays: Sequence[Array], rows: int) -> tuple:
-        """What places for so many rows of such arrays have as their `key`."""
+        """Returns the `key` of places for so many rows of such arrays."""
         return rows, tuple((array.shape[1:], array.dtype.name) for array in arrays)
 
     def load(self, place: int, arrays: Sequence[Any], which: slice | np.ndarray) -> None:
@@ -76,5 +76,5 @@ class Chunks:
             self._uploads[place].send(self.tensors, self._sources, place * self._rows, count)
 
     def release(self, place: int) -> None:
-        """The steps enqueued so far are the last that read the place."""
+        """Notes that the steps enqueued so far are the last that read the place."""
         self._uploads[place].mark_used()

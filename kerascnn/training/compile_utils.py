@@ -31,11 +31,11 @@ class OutputLoss(NamedTuple):
     loss: Any
     weight: float | None
     name: str
-    tracker: Any  # a Mean of this loss alone; None in models with a single loss
+    tracker: Any  # a Mean of this loss alone, or None in models with a single loss
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the targets are class numbers."""
+        """Tells whether the targets are class numbers."""
         function = getattr(self.loss, "fn", None)
         return function is sparse_categorical_crossentropy or function is ctc
 
@@ -53,7 +53,7 @@ def _is_binary_or_sparse(y_true: Any, y_pred: Any) -> tuple[bool, bool]:
 
 
 def resolve_loss(identifier: Any, y_true: Any, y_pred: Any) -> Any:
-    """A `Loss` for a name, function, class or object; "crossentropy" goes by the shapes."""
+    """Makes a `Loss` of a name, function, class or object; "crossentropy" depends on shapes."""
     if str(identifier).lower() in ("crossentropy", "ce"):
         is_binary, is_sparse = _is_binary_or_sparse(y_true, y_pred)
         if is_binary:
@@ -70,7 +70,7 @@ def resolve_loss(identifier: Any, y_true: Any, y_pred: Any) -> Any:
 
 
 def resolve_metric(identifier: Any, y_true: Any, y_pred: Any) -> metrics_module.Metric:
-    """A `Metric` for a name, function, class or object; "accuracy" goes by the shapes."""
+    """Makes a `Metric` of a name, function, class or object; "accuracy" depends on shapes."""
     if str(identifier).lower() in ("accuracy", "acc"):
         is_binary, is_sparse = _is_binary_or_sparse(y_true, y_pred)
         if is_binary:
@@ -98,7 +98,7 @@ def _object_name(obj: Any) -> str:
 
 
 class OutputShape:
-    """The shape of an output, kept after its trace."""
+    """The shape of an output, which outlives its trace."""
 
     def __init__(self, shape: tuple):
         self.shape = shape
@@ -124,7 +124,7 @@ class CompileLoss:
         self._user_weights = loss_weights
         self.output_names = output_names
         self.losses: list[OutputLoss] = []
-        self.output_shapes: Any = None  # of the model's outputs, for checks of labels
+        self.output_shapes: Any = None  # the shapes of the model's outputs, for checks of labels
         self._names: list = []
         self._wanted: list[bool] = []
         self.built = False
@@ -159,7 +159,7 @@ class CompileLoss:
         self.built = True
 
     def _given(self, y_pred: Any) -> list[tuple[tuple, Any, Any]]:
-        """(path, what was given as loss, its weight) of each loss."""
+        """Yields (path, the given loss, its weight) for each loss."""
         found = by_output(self._user_loss, y_pred, self._names, "loss")
         if not is_nested(self._user_weights):
             return [(path, loss, self._user_weights) for path, loss in found]
@@ -170,7 +170,7 @@ class CompileLoss:
         return [(path, loss, by_path.get(path)) for path, loss in found]
 
     def targets(self, y: Any, y_pred: Any) -> list[Any]:
-        """The target of each loss, in the order of `losses`."""
+        """Returns the target of each loss, in the order of `losses`."""
         matched = match_targets(y, y_pred, self._names, self._wanted)
         return [part_of(matched, y_pred, loss.path) for loss in self.losses]
 
@@ -231,7 +231,7 @@ class CompileMetrics:
         self._user_weighted = weighted_metrics
         self.output_names = output_names
         self._names: list = []
-        # (place of the output, metric, whether sample weights count)
+        # The tuples are (index of the output, metric, whether sample weights count).
         self._entries: list[tuple[int, metrics_module.Metric, bool]] = []
         self.built = False
 
@@ -256,7 +256,7 @@ class CompileMetrics:
             for place, identifiers in enumerate(of_all):
                 for identifier in identifiers:
                     metric = resolve_metric(identifier, targets[place], outputs[place])
-                    # A metric that is given as an object may have been made for another device.
+                    # A metric that is given as an object may have been made on another device.
                     move_to(metric.variables, current_device())
                     self._entries.append((place, metric, weighted))
         self.built = True
@@ -292,7 +292,7 @@ class CompileMetrics:
             metric.reset_state()
 
     def named(self) -> dict[str, metrics_module.Metric]:
-        """The metrics by their names in the logs: with the output's name where there are more."""
+        """Returns the metrics by log name, which has the output's name if there are several."""
         several = len(self._names) > 1
         result: dict[str, metrics_module.Metric] = {}
         uses: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Arrays as `fit` takes them, on the host or a GPU: converted, checked, split, weighted."""
+"""Arrays as `fit` takes them, on the host or a GPU: conversion, checks, splitting, weights."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kerascnn.training.device_arrays import Array, DeviceArray, device_array
 from kerascnn.training.structure import is_nested
 from kerascnn.utils.batch_parts import pack_x_y_sample_weight
 
-# Wider unsigned integers don't exist on the device: each becomes the next type that holds it.
+# The device has no wider unsigned integers: each becomes the next type that can hold it.
 _UNSIGNED = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
-# These take no look at values or settings.
+# Arrays of these types are used without a look at values or settings.
 _USED_AS_IS = frozenset(map(np.dtype, ("bool", "uint8", "int8", "int16", "int32", "int64")))
-# All values of these fit into int32.
+# All values of these types fit into int32.
 _NARROW = frozenset(map(np.dtype, ("uint8", "int8", "int16", "int32")))
 _ABOUT_TEXT = (
     " Text becomes numbers by a TextVectorization or StringLookup layer: map it over the data set "
@@ -54,7 +54,7 @@ class ArrayData:
 
     @property
     def structure(self) -> tuple:
-        """`(x, y, sample_weight)`, nested as given."""
+        """Returns `(x, y, sample_weight)`, nested as given."""
         return self.x, self.y, self.sample_weight
 
     @property
@@ -63,7 +63,7 @@ class ArrayData:
         return pack_x_y_sample_weight(*self.structure)
 
     def settle(self, device: str) -> None:
-        """Brings what lies on another GPU to the device where steps run, a CPU's too."""
+        """Moves data from another GPU to the device of the steps, which may be a CPU."""
         moved: dict[int, Any] = {}
 
         def move(leaf: Any) -> Any:
@@ -76,26 +76,27 @@ class ArrayData:
         self.x, self.y, self.sample_weight = trees.map_structure(move, self.structure)
 
     def unique_arrays(self) -> list[Array]:
-        """The arrays, one that occurs several times only once."""
+        """Returns the arrays, those that occur several times only once."""
         return list({id(array): array for array in self.arrays()}.values())
 
     def arrays(self) -> list[Array]:
-        """All arrays from left to right, without the absent ones."""
+        """Returns all arrays from left to right, without absent ones."""
         return [leaf for leaf in trees.flatten(self.structure) if leaf is not None]
 
     @property
     def host_bytes(self) -> int:
-        """Of what has to go to a device."""
+        """Returns the bytes that have to go to a device."""
         return sum(a.nbytes for a in self.unique_arrays() if isinstance(a, np.ndarray))
 
     @property
     def is_on_device(self) -> bool:
-        """Whether some of it is there already."""
+        """Tells whether some of it is on the device already."""
         return any(isinstance(array, DeviceArray) for array in self.arrays())
 
     def _check_lengths(self, one_length: bool) -> int:
         x, y = self.x, self.y
-        if type(x) is np.ndarray and len(x) and self.sample_weight is None:  # usual, and quick
+        # this is the usual case and fast
+        if type(x) is np.ndarray and len(x) and self.sample_weight is None:
             is_alone = y is None
             if is_alone or (type(y) is np.ndarray and len(y) == len(x)):
                 return len(x)
@@ -142,7 +143,7 @@ class ArrayData:
         return part
 
     def weigh_classes(self, class_weight: dict) -> None:
-        """Makes `class_weight` sample weights. Raises `ValueError` where it can't be."""
+        """Converts `class_weight` to sample weights. Raises `ValueError` if that is impossible."""
         check_class_weight(class_weight)
         if self.sample_weight is not None:
             raise ValueError(
@@ -155,7 +156,7 @@ class ArrayData:
 
 
 def class_weights_of(y: Array, class_weight: dict) -> np.ndarray:
-    """The weight of each sample's class, shape (num_samples,); 1 for classes not listed."""
+    """Returns the weight of each sample's class, (num_samples,); 1 for unlisted classes."""
     y = np.asarray(y)
     if y.ndim > 1:
         y = np.argmax(y, axis=-1) if y.shape[-1] != 1 else y[..., 0]
@@ -224,7 +225,7 @@ def _reject_numbers(items: Any, name: str) -> None:
 
 
 def _as_array(value: Any, name: str) -> Array | None:
-    """An array of a dtype that the device has, NumPy's or on a GPU; floats become `floatx`."""
+    """Returns an array of a dtype that the device has, on host or GPU; floats become `floatx`."""
     if value is None or (type(value) is np.ndarray and value.ndim and value.dtype in _USED_AS_IS):
         return value
     on_gpu = device_array(value)
@@ -248,11 +249,11 @@ def _as_array(value: Any, name: str) -> Array | None:
 
 
 def import_array(value: Any) -> np.ndarray:
-    """An array of another library as NumPy's, in the dtype that it has where NumPy knows that."""
+    """Converts an array of another library to NumPy's; it keeps a dtype that NumPy knows."""
     library = type(value).__module__.partition(".")[0]
     if library == "torch":
         value = value.detach().cpu()
-        # NumPy has no bfloat16; floats become floatx anyway.
+        # NumPy has no bfloat16, and floats become floatx later.
         value = value.float() if str(value.dtype) == "torch.bfloat16" else value
     if not hasattr(value, "__array__"):
         return np.from_dlpack(value)
@@ -289,7 +290,7 @@ def _standardize_dtype(array: Array, name: str) -> Array:
 
 
 def _compact_labels(y: Any) -> Any:
-    """Class numbers as int32, which losses and metrics compare in: converted once, here."""
+    """Converts class numbers once to int32, in which losses and metrics compare them."""
 
     def convert(leaf: Array | None) -> Array | None:
         if leaf is None or leaf.dtype.kind not in "iu":
@@ -307,7 +308,7 @@ def _compact_labels(y: Any) -> Any:
 
 
 def _spread_weights(weights: Any, y: Any) -> Any:
-    """One array of weights for several outputs serves each of them."""
+    """Uses a single array of weights for each of several outputs."""
     if is_nested(y) and not is_nested(weights):
         if weights.ndim > 2 or (weights.ndim == 2 and weights.shape[1] != 1):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Data that is in a GPU's memory already: used where it lies."""
+"""Data that is in a GPU's memory already is used in place."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ class DeviceArray:
         return DeviceArray(self.tensor.piece(shape, self.tensor.dtype, start * row))
 
     def astype(self, dtype: Any, copy: bool = True) -> DeviceArray:
-        """Cast on the device."""
+        """Casts on the device."""
         name = np.dtype(dtype).name
         if name == self.tensor.dtype and not copy:
             return self
         return DeviceArray(dispatch.run("cast", [self.tensor], {"dtype": name})[0])
 
     def min(self) -> Any:
-        """The least element, as a number."""
+        """Returns the least element as a number."""
         return self._reduced("reduce_min")
 
     def max(self) -> Any:
-        """The greatest element, as a number."""
+        """Returns the greatest element as a number."""
         return self._reduced("reduce_max")
 
     def _reduced(self, op: str) -> Any:
@@ -74,7 +74,7 @@ class DeviceArray:
         return self.tensor.__array__(dtype, copy)
 
     def on(self, device: str) -> DeviceArray | np.ndarray:
-        """The same on another device; for a CPU as NumPy's array."""
+        """Returns the array on another device, or on a CPU as NumPy's array."""
         if self.device == device:
             return self
         if device == "cpu":
@@ -93,17 +93,17 @@ def device_array(value: Any) -> DeviceArray | None:
     if isinstance(value, (np.ndarray, np.generic)) or not interchange.is_on_gpu(value):
         return None
     if type(value).__module__.partition(".")[0] == "torch":
-        value = value.detach()  # as Keras reads it: the weights are learned, not the data
+        value = value.detach()  # as in Keras, only the weights are learned, not the data
     try:
         return DeviceArray(
             value if isinstance(value, _core.Tensor) else interchange.tensor_over(value)
         )
     except (TypeError, BufferError, _core.DeviceError):
-        return None  # a dtype that tensors don't have, or no GPU for this library
+        return None  # tensors lack the dtype, or the library has no GPU here
 
 
 def tensor_of(array: Array, device: str) -> _core.Tensor:
-    """The tensor of an array that is on the device, or its copy there."""
+    """Returns the tensor of an array that is on the device, or copies it there."""
     if isinstance(array, DeviceArray):
         return array.tensor
     return _core.from_numpy(array, device)

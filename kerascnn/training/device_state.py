@@ -1,4 +1,4 @@
-"""State that the host writes and programs read, without allocating anything per write."""
+"""State that the host writes and programs read, without an allocation for each write."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kerascnn.variable import Variable
 if TYPE_CHECKING:
     from kerascnn.training.steps import Step
 
-# Orders that are kept: of whole batches and the last one, for a few sets of data, of up to so many
-# rows each.
+# So many orders are kept: of whole batches and the last one, for a few sets of data, of at most so
+# many rows each.
 _MAX_ORDERS = 8
 _MAX_KEPT_ROWS = 1 << 18
-# Positions of the step counter that are at hand on the device.
+# The device holds so many positions of the step counter ready.
 _POSITIONS = 1 << 12
 
 
@@ -46,7 +46,7 @@ class StagedTensor:
 
     @property
     def host(self) -> np.ndarray:
-        """The host memory; call `flush` after writing into it."""
+        """Returns the host memory; call `flush` after writing to it."""
         return self._host
 
     def write(self, values: Any) -> None:
@@ -61,7 +61,7 @@ class StagedTensor:
             self.core.assign(self._staging)
 
     def clear(self) -> None:
-        """Makes it zero; unlike `write` this does not wait for the device."""
+        """Sets it to zero; unlike `write`, this does not wait for the device."""
         self.core.value.fill_zero()
 
     def read(self) -> np.ndarray:
@@ -118,15 +118,15 @@ class StepState:
         self._reader = reader
 
     def _position_on_device(self, position: int) -> _core.Tensor:
-        """To be copied from: unlike a number on the host, this does not wait for the device."""
+        """Returns a tensor to copy from; unlike a host number, that does not wait for the device."""
         if self._positions is None:
-            # Each takes 16 bytes, as copies want them aligned.
+            # Copies want their sources aligned, so each position takes 16 bytes.
             pairs = np.arange(_POSITIONS, dtype=np.int64).repeat(2)
             self._positions = _core.from_numpy(pairs, self.device)
         return self._positions.piece([], "int64", 16 * position)
 
     def in_order(self, first: int, count: int) -> Any:
-        """The order `first`, `first + 1`, ... of so many rows, on the device; nobody changes it."""
+        """Returns the order `first`, `first + 1`, ... on the device; nobody may change it."""
         key = (first, count)
         order = self._in_order.pop(key, None)
         if order is None:
@@ -142,9 +142,9 @@ class StepState:
     def run_from(
         self, reader: object, position: int, step: Step, inputs: list[Any], count: int, later: bool
     ) -> None:
-        """Runs `count` steps that count, from the batch at `position` of `reader` on."""
+        """Runs `count` steps that advance the counter, from `reader`'s batch at `position` on."""
         self.seek(reader, position)
-        self._reader = None  # where a step fails, nobody knows how many ran
+        self._reader = None  # if a step fails, nobody knows how many ran
         step.run(inputs, count, later)
         self._reader, self._position = reader, position + count
 

@@ -36,7 +36,7 @@ _current: contextvars.ContextVar[EagerStep | None] = contextvars.ContextVar(
 
 
 def current_step() -> EagerStep | None:
-    """The step that runs now, None outside of any."""
+    """Returns the step that runs now, or None."""
     return _current.get()
 
 
@@ -58,19 +58,19 @@ class EagerStep(Step):
         self._kind = kind
         self._source = source
         self._state = state
-        self._leaves: list[Any] = []  # of what the last step returned
+        self._leaves: list[Any] = []  # the leaves of the last step's result
         self._ran = False
         # Otherwise the metrics are read on the host, as after a compiled step.
         self.returns_results = kind == PREDICT or model._returns_own_logs(kind)
         self.notes_finite_loss = False
 
     def run(self, inputs: list[Any], steps: int, later: bool = False) -> None:
-        """Runs steps; `later` is for those that can wait."""
+        """Runs steps; `later` allows them to wait."""
         for _ in range(steps):
             self._run_one(inputs)
 
     def release_inputs(self) -> None:
-        """Nothing: a step keeps no batch."""
+        """Does nothing: a step keeps no batch."""
 
     def _tensors(self) -> list[Any]:
         return self._leaves
@@ -82,7 +82,7 @@ class EagerStep(Step):
         try:
             with (
                 on_device(state.device),
-                _core.RecordingPause(),  # of a tape around fit: a step has one of its own
+                _core.RecordingPause(),  # a tape around fit must not record; a step has its own
                 tracing.numbering(tracing.Streams()),
             ):
                 batch = self._take_batch(inputs)
@@ -99,7 +99,7 @@ class EagerStep(Step):
             state.parts = None
 
     def _recording(self) -> contextlib.AbstractContextManager[None]:
-        """Of what gradients are taken through, where the step may take some."""
+        """Returns a block that records what gradients go through, if the step may take some."""
         if self._kind != TRAIN and not self._model._has_own_step(self._kind):
             return contextlib.nullcontext()
         return StepGradients().recording()
@@ -107,7 +107,7 @@ class EagerStep(Step):
     def _take_batch(self, inputs: list[Any]) -> Any:
         source, counter = self._source, self._state.step.core
         if source.rows is None:
-            # This is memory that the next batch is written to.
+            # The next batch overwrites this memory.
             arrays = [tensor.copy() for tensor in inputs]
         else:
             *inputs, order = inputs
@@ -124,7 +124,7 @@ class EagerStep(Step):
         )
 
     def note_loss(self, total: Any) -> None:
-        """Counts the step where the sum of the losses so far is finite."""
+        """Counts the step if the sum of the losses so far is finite."""
         self.notes_finite_loss = True
         core = self._state.finite_steps.core
         with _core.RecordingPause():

@@ -1,4 +1,4 @@
-"""Batches for compiled steps: data on the device, the order of each pass, the last short batch."""
+"""Batches for compiled steps: data on the device, the order of each pass, a short last batch."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _MAX_FREE_PLACES = 2
 
 
 class Segment(NamedTuple):
-    """Steps of one program over data that is on the device once `load` was called."""
+    """Steps of one program over data that is on the device after `load`."""
 
     step: Step
     inputs: list[Any]
     num_steps: int
     load: Callable[[], None]
-    # Where the counter of the state is at the first step; None where there is one step, which does
-    # not look at it.
+    # This is the state's counter at the first step, or None for a single step, which does not read
+    # it.
     start: int | None
     release: Callable[[], None] = lambda: None  # called when its steps are enqueued
 
@@ -68,16 +68,16 @@ class Feed:
     ):
         data.settle(state.device)
         layout = pieces.layout if pieces else layout_of_pieces(data, batch_size, state.device, once)
-        # Asking for the free memory takes longer than many a prediction.
+        # Asking for the free memory takes longer than many predictions.
         fits = layout is not None or memory.fits_on_device(data.host_bytes, state.device)
         if data.is_on_device and not fits:
-            data.settle("cpu")  # streamed with what can't be beside it
-        self.circumstances: Any = None  # what it may be kept under
+            data.settle("cpu")  # the data is streamed with what cannot be on the device
+        self.circumstances: Any = None  # the circumstances under which it may be kept
         self._data: Any = data
         self._arrays = data.unique_arrays()
         self._batch_size = batch_size
         self._state = state
-        self._name = object()  # as a reader of the state's counter
+        self._name = object()  # names it as a reader of the state's counter
         self._generator = generator
         self._next_order: np.ndarray | None = None
         self._full, self._rest = divmod(data.num_samples, batch_size)
@@ -97,11 +97,9 @@ class Feed:
         self._upload()
         self._segments: Iterator[Segment] = iter(())
         self._segment: Segment | None = None
-        self._ahead: Segment | None = (
-            None  # the one after it, where that was loaded before its time
-        )
+        self._ahead: Segment | None = None  # the next segment, if it was loaded ahead of time
         self._done = 0  # steps of the current segment
-        self._left = 0  # steps of the current pass
+        self._left = 0  # steps left in the current pass
 
     def _compile(self, model: StepMachinery, kind: str) -> None:
         self._collects = kind == PREDICT
@@ -119,7 +117,7 @@ class Feed:
 
     def _source(self, batch_size: int, rows: int, counts: bool) -> BatchSource:
         length = None if self.is_resident else 2 * self._chunk * self._batch_size
-        # Lengths go up to the next power of two, so that other data has the same program.
+        # Lengths are rounded up to a power of two, so that other data uses the same program.
         collects = 1 << (self._full - 1).bit_length() if counts and self._collects else 0
         return describe_source(
             self._data.packed, self._arrays, batch_size, rows, counts, length, collects
@@ -127,29 +125,29 @@ class Feed:
 
     @property
     def output_buffers(self) -> OutputBuffers | None:
-        """What the steps of whole batches put their outputs into, where they do."""
+        """Returns the buffers for outputs of whole batches, if the steps use some."""
         return None if self._main is None else self._main.buffers
 
     @property
     def can_begin_again(self) -> bool:
-        """Whether it may go on with other data of the same form: data in chunks is rare."""
+        """Tells whether it can take other data of the same form; chunks, which are rare, cannot."""
         return self.is_resident or self._layout is not None
 
     def begin_again(self, data: ArrayData) -> None:
-        """Goes on with other data of the same form, after `close`."""
+        """Starts again with other data of the same form, after `close`."""
         self._data = data
         self._arrays = data.unique_arrays()
         self._upload()
 
     def forget_data(self) -> None:
-        """Lets go of the arrays, which are their owner's."""
+        """Forgets the arrays, which belong to their owner."""
         self._data = None
         self._arrays = []
 
     def _upload(self) -> None:
         state, rows = self._state, self._chunk * self._batch_size
         self._chunks: Chunks | None = None
-        # Those of each pass, where they are drawn and all data is on the device.
+        # These are the orders of each pass, if orders are drawn and all data is on the device.
         self._orders: list[StagedTensor] = []
         if not self.is_resident:
             self._order = state.in_order(0, 2 * rows)
@@ -159,7 +157,7 @@ class Feed:
         if not self.is_resident:
             self._chunks = Chunks(self._arrays, rows, state.device)
             self._tensors = self._chunks.tensors
-            # The last batch comes behind the last whole chunk, into the other place.
+            # The last batch comes after the last whole chunk, into the other place.
             place = -(-self._full // self._chunk) % 2
             self._tail_order = state.in_order(place * rows, self._rest)
             return
@@ -185,7 +183,7 @@ class Feed:
 
     @property
     def step_seconds(self) -> float | None:
-        """How long a step of a whole batch takes, once that is known; for the runs to come too."""
+        """Returns the time of a step of a whole batch if it is known; later runs use it too."""
         return None if self._main is None else self._main.seconds
 
     @step_seconds.setter
@@ -196,7 +194,7 @@ class Feed:
     # One pass over the data --------------------------------------------------------------------
 
     def reset(self) -> None:
-        """The next epoch begins a new pass."""
+        """Makes the next epoch begin a new pass."""
         self._left = 0
 
     def begin_epoch(self, steps: int | None) -> float:
@@ -215,11 +213,11 @@ class Feed:
         return steps or self.num_batches
 
     def has_next(self) -> bool:
-        """Whether the pass has another batch."""
+        """Tells whether the pass has another batch."""
         return self._left > 0
 
     def end_epoch(self) -> None:
-        """Nothing: the next epoch knows where this one ended."""
+        """Does nothing: the next epoch knows where this one ended."""
 
     def close(self) -> None:
         """Ends the pass. The data on the device then goes with the feed, at once.
@@ -238,7 +236,7 @@ class Feed:
         self._orders = []
         if self._pieces is not None:
             self._pieces.close()
-            # There is one for each kind of data that comes in turns; the next feed takes them.
+            # There is one for each kind of data that alternates; the next feed takes them.
             free, places = self._state.free_places, self._pieces.places
             free[places.key] = places
             if len(free) > _MAX_FREE_PLACES:
@@ -246,7 +244,7 @@ class Feed:
             self._pieces = None
 
     def _begin_pass(self) -> None:
-        """The next step is the first of a pass in a new order."""
+        """Makes the next step the first of a pass in a new order."""
         order = self._take_order()
         if self._pieces is not None:
             self._segments = self._segments_of_pieces(self._pieces)
@@ -258,7 +256,7 @@ class Feed:
         self._left = self.num_batches
 
     def plan_ahead(self) -> None:
-        """Loads the next chunk, draws the next order; called while a GPU is busy with steps."""
+        """Loads the next chunk and draws the next order while a GPU runs steps."""
         if self._chunks is not None and self._ahead is None:
             self._ahead = self._load_next()
         if self._generator is not None and self._next_order is None:
@@ -324,7 +322,7 @@ class Feed:
         chunks, size = self._chunks, self._batch_size
         assert chunks is not None
         for place in range(2):
-            chunks.release(place)  # the pass before may have been left in the middle
+            chunks.release(place)  # the previous pass may have stopped in the middle
 
         def segment(step: Step, index: int, first: int, count: int) -> Segment:
             start, stop = first * size, min((first + count) * size, self._data.num_samples)
@@ -360,7 +358,7 @@ class Feed:
 
 
 def layout_of_pieces(data: ArrayData, batch_size: int, device: str, once: bool) -> Layout | None:
-    """How data goes to the device in pieces; `None` where it does not."""
+    """Returns how data goes to the device in pieces, or `None` if it does not."""
     if not once or data.is_on_device:
         return None
     per_batch = max(1, sum(a[:1].nbytes for a in data.unique_arrays()) * batch_size)
@@ -370,7 +368,7 @@ def layout_of_pieces(data: ArrayData, batch_size: int, device: str, once: bool) 
 
 
 def pieces_on_their_way(data: ArrayData, batch_size: int, state: StepState) -> Pieces | None:
-    """Begins to bring data that is used once to the device, where an earlier feed left places."""
+    """Starts copying data that is used once, if an earlier feed left places for it."""
     layout = layout_of_pieces(data, batch_size, state.device, True)
     if layout is None:
         return None

@@ -17,7 +17,7 @@ import numpy as np
 from kerascnn import code_places, random, trees
 from kerascnn.layers.layer import Layer
 
-# Where attributes were set, of each recording that goes on.
+# For each open recording, this notes where attributes were set.
 _notes: list[dict[tuple[int, str], tuple[str, int]]] = []
 _SHOWN = 3
 _WAY_OUT = "or let Python run each step: compile(run_eagerly=True)."
@@ -62,7 +62,7 @@ class PythonState:
         found = []
         if self._numpy != _numpy_state():
             found.append(("draws random numbers from NumPy", _is_numpy_draw))
-        # The library takes seeds from Python's generator, for layers that are made meanwhile.
+        # Layers that are made meanwhile take seeds from Python's generator too.
         is_own = self._own_draws != random.num_default_seeds()
         if not is_own and self._python != _python_random.getstate():
             found.append(("draws random numbers from Python's `random`", _is_python_draw))
@@ -93,7 +93,7 @@ class PythonState:
         return "" if place is None else f" ({code_places.shown(*place)})"
 
     def _uses(self, is_meant: Any) -> str:
-        """Where the model's code, or that of its layers, losses and metrics, names a function."""
+        """Finds where code of the model, its layers, losses or metrics names a function."""
         model = self._model
         parts = [model, *model._flatten_layers(), *model.metrics, getattr(model, "optimizer", None)]
         losses = trees.flatten([getattr(model, "loss", None)])
@@ -105,7 +105,7 @@ class PythonState:
 
 
 def _noting(layer: Any, name: str, value: Any) -> None:
-    """Sets an attribute, and notes the line that does so where it is a number of the user's."""
+    """Sets an attribute, and notes the line if it sets a number of the user's."""
     object.__setattr__(layer, name, value)
     if type(value) in (int, float):
         frame = sys._getframe(1)
@@ -128,7 +128,7 @@ def _numpy_state() -> tuple[Any, ...]:
 
 
 def _numbers_of(model: Any) -> dict[tuple[int, str], tuple[Any, float]]:
-    """The plain numbers among the attributes of the user's own layers."""
+    """Returns the plain numbers among the attributes of the user's own layers."""
     return {
         (id(layer), name): (layer, value)
         for layer in model._flatten_layers()

@@ -16,7 +16,7 @@ from kerascnn.tracing import Trace
 from kerascnn.training import step_gradients
 from kerascnn.variable import Variable
 
-# What `backward` found in each trace, by the core's variable.
+# This holds the results of `backward` in each trace, by the core's variable.
 _found: weakref.WeakKeyDictionary[Trace, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
@@ -81,7 +81,7 @@ def last_gradients(loss: Any, variables: Sequence[Variable]) -> list[Any]:
 
 
 def zero_grad(variables: Sequence[Variable]) -> None:
-    """Forgets what `backward` has found for these."""
+    """Forgets the results of `backward` for these."""
     step = step_gradients.current()
     if step is not None:
         step.forget(variables)
@@ -111,7 +111,7 @@ def _backward(loss: Any) -> None:
 
 
 def _grad(value: Any) -> Any:
-    """The gradient by the variable that this was read of, which `backward` found, or None."""
+    """Returns the gradient by the variable of this reading that `backward` found, or None."""
     step = step_gradients.current()
     if step is not None:
         return step.found(value)

@@ -25,9 +25,9 @@ from kerascnn.variable import Variable
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
 
-# What compiled steps depend on, beside data and settings: layers, what they own, how they compute.
+# Compiled steps depend on these, besides data and settings: layers, their parts, and policies.
 _KINDS = (Layer, Variable, SeedGenerator, Metric, DTypePolicy, _core.Variable)
-# What a run changes by itself.
+# Runs change these by themselves.
 OF_RUNS = frozenset(
     {
         "_initial_epoch",
@@ -45,10 +45,10 @@ _MAX_FEEDS = 4
 
 
 class _Circumstances(NamedTuple):
-    """What a feed was made under."""
+    """The circumstances under which a feed was made."""
 
     form: tuple
-    programs: Any  # the dictionary that its steps are from: another one when these are of no use
+    programs: Any  # the dictionary with its steps; another one replaces it when they become invalid
     settings: tuple
     metrics: list[Any]
     watch: Any
@@ -56,13 +56,13 @@ class _Circumstances(NamedTuple):
     told: LayerSettings
 
     def hold_for(self, model: StepMachinery) -> bool:
-        """Whether all is as it was."""
+        """Tells whether nothing has changed."""
         is_same = self.programs is model._programs and self.settings == _settings(model)
         return is_same and self.watch.is_unchanged() and self.told.is_unchanged()
 
 
 class KeptFeeds:
-    """The feeds of one model that are not in use, by the form of their data."""
+    """The unused feeds of a model, by the form of their data."""
 
     def __init__(self) -> None:
         self._feeds: dict[tuple, Feed] = {}
@@ -71,12 +71,12 @@ class KeptFeeds:
         return len(self._feeds)
 
     def take(self, model: StepMachinery, form: tuple) -> Feed | None:
-        """A feed for data of this form, where everything is as it was when it was made."""
+        """Returns a feed for data of this form, if nothing has changed since it was made."""
         feed = self._feeds.pop(form, None)
         return feed if feed is not None and feed.circumstances.hold_for(model) else None
 
     def note(self, model: StepMachinery, form: tuple, feed: Feed) -> None:
-        """Remembers what a feed was made under, for whose steps nothing had to be compiled."""
+        """Notes the circumstances of a feed whose steps were all compiled already."""
         layers = model._state.parts.layers
         if not feed.can_begin_again or not all(map(_is_seen_through, layers)):
             return
@@ -95,7 +95,7 @@ class KeptFeeds:
         )
 
     def put_back(self, feed: Any) -> None:
-        """Takes a feed that was closed after a run without an error."""
+        """Takes back a feed that was closed after a run without errors."""
         circumstances = getattr(feed, "circumstances", None)
         if circumstances is None:
             return
@@ -105,12 +105,12 @@ class KeptFeeds:
             self._feeds.pop(next(iter(self._feeds)))
 
     def clear(self) -> None:
-        """Forgets all: their programs are given up."""
+        """Forgets all feeds, since their programs are given up."""
         self._feeds.clear()
 
 
 def form_of(kind: str, data: ArrayData, batch_size: int) -> tuple | None:
-    """What feeds are kept by; `None` for data that is nested or has weights."""
+    """Returns the key of feeds, or `None` for data that is nested or has weights."""
     x, y = data.x, data.y
     if data.sample_weight is not None or type(x) is not np.ndarray:
         return None
@@ -126,6 +126,6 @@ def _settings(model: StepMachinery) -> tuple:
 
 
 def _is_seen_through(layer: Layer) -> bool:
-    """Whether its attributes say all that a step depends on."""
+    """Tells whether its attributes contain all that a step depends on."""
     is_map = isinstance(layer._dtype_policy, DTypePolicyMap)
     return layer._has_usual_variables() and not is_map

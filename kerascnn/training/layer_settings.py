@@ -15,7 +15,7 @@ from kerascnn.metrics.metric import Metric
 from kerascnn.random import SeedGenerator
 from kerascnn.variable import Variable
 
-# Steps are compiled for these anyway, or never look into them.
+# Steps are compiled for these objects anyway, or never look into them.
 _KINDS = (Layer, Variable, SeedGenerator, Metric, _core.Variable)
 
 
@@ -34,5 +34,5 @@ class LayerSettings:
         return self._settings.is_unchanged()
 
     def changed(self) -> set[str]:
-        """The names of attributes that are not what they were, of whichever layers."""
+        """Returns the names of attributes that have changed in any layer."""
         return self._settings.changed()

@@ -1,4 +1,4 @@
-"""Logs: metrics as numbers, read from the device when somebody asks."""
+"""Logs: metrics as numbers, which are read from the device on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kerascnn.training.pacing import PATIENCE
 
 
 def host_results(metrics: list) -> dict[str, float]:
-    """The results of metrics by name, as numbers, in the order of the metrics."""
+    """Returns the results of metrics by name, as numbers, in the order of the metrics."""
     named: list[tuple[str, Any]] = []
     for metric in metrics:
         whole = metric.named() if isinstance(metric, CompileMetrics) else {metric.name: metric}
@@ -29,12 +29,12 @@ def host_results(metrics: list) -> dict[str, float]:
 
 
 def _states_on_host(means: list[Any]) -> dict[int, list[np.ndarray]]:
-    """What `result_on_host` of each needs, by `id`; read at once, as each look waits for a GPU."""
+    """Reads the states for `result_on_host` by `id`, all at once, as each read waits for a GPU."""
     parts = [item.state_on_device() for item in means]
     tensors = [tensor for part in parts for tensor in part]
     if any(tensor.device != "cpu" for tensor in tensors):
         arrays = iter(_core.copies_on_host(tensors, PATIENCE))
-    else:  # without a copy
+    else:  # this needs no copy
         arrays = iter([tensor.numpy() for tensor in tensors])
     return {id(m): [next(arrays) for _ in part] for m, part in zip(means, parts, strict=True)}
 
@@ -48,23 +48,23 @@ def _on_host(metric: Any, state: list[np.ndarray] | None) -> Any:
     return as_number(result)
 
 
-# A subclass with a `result` of its own is asked for that.
+# A subclass with its own `result` is called instead.
 _MEAN_RESULTS = (metrics_module.Mean.result,)
 
 
 def as_number(value: Any) -> Any:
-    """A Python float for anything with one element, else an array that no later step changes."""
+    """Returns a Python float for one element, or else an array that no later step changes."""
     array = np.asarray(value)
     return float(array.astype(np.float64).reshape(())) if array.size == 1 else np.array(array)
 
 
 def sorted_logs(results: dict[str, Any]) -> dict[str, Any]:
-    """Logs as callbacks and the history see them: names in alphabetical order, as in Keras."""
+    """Sorts logs by name for callbacks and the history, as Keras does."""
     return {name: results[name] for name in sorted(results)}
 
 
 def flat_logs(results: Any) -> Any:
-    """The entries of dictionaries inside of logs as entries of the logs themselves, as in Keras."""
+    """Moves the entries of dictionaries inside logs into the logs themselves, as Keras does."""
     if not isinstance(results, dict):
         return results
     flat: dict[str, Any] = {}
@@ -75,7 +75,7 @@ def flat_logs(results: Any) -> Any:
 
 
 class LazyLogs(dict):
-    """Logs of a batch, read from the device at the first look at them."""
+    """Logs of a batch that are read from the device at the first access."""
 
     def __init__(self, read: Callable[[], dict]):
         super().__init__()

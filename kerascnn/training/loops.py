@@ -96,8 +96,7 @@ class StepRunner:
             else:
                 seen += self._run_slice(limit - seen)
             self._callbacks.on_steps(self._kind, seen, self.logs)
-            # Steps that come one by one are enqueued ahead of the device, which is not waited for
-            # each time.
+            # Single steps are enqueued ahead of the device, without a wait for it each time.
             if epoch is not None and (self._queue is None or self._queue.may_look()):
                 self._check_loss(seen, epoch)
                 checked = seen
@@ -110,7 +109,7 @@ class StepRunner:
     def _run_slice(self, limit: float) -> int:
         steps, count = int(min(limit, self._pacer.next_slice())), 0
         if self._model.run_eagerly:
-            steps = 1  # which may ask for a stop
+            steps = 1  # a callback may ask for a stop
         while count < steps and self._feed.has_next():
             self._last, done = self._feed.run(steps - count)
             count += done
@@ -121,7 +120,7 @@ class StepRunner:
         return count
 
     def _run_execution(self, batch: int, limit: float) -> int:
-        """As many steps as `steps_per_execution` says, between two hooks."""
+        """Runs as many steps as `steps_per_execution` says, between two hooks."""
         wanted = self._model.steps_per_execution
         steps, count = int(min(limit, wanted)), 0
         self._batch_begin(batch, {})
@@ -134,7 +133,7 @@ class StepRunner:
         return count
 
     def logs(self) -> dict[str, Any]:
-        """The logs after the steps so far."""
+        """Returns the logs after the steps so far."""
         return flat_logs(step_logs(self._model, self._last))
 
     def _batch_logs(self) -> dict[str, Any]:
@@ -167,7 +166,7 @@ def run_epochs(
     steps_per_epoch: int | None,
     validation: Validation | None,
 ) -> None:
-    """Trains for the epochs from `initial_epoch` on, with validation where it is due."""
+    """Trains from `initial_epoch` on, and validates when it is due."""
     model.stop_training = False
     runner = StepRunner(model, TRAIN, feed, callbacks, lambda: model.stop_training)
     validator = None
@@ -177,7 +176,7 @@ def run_epochs(
     logs: dict[str, Any] = {}
     feed.reset()
     callbacks.on_train_begin()
-    # A callback that restored an interrupted training says where that was.
+    # A callback that restored an interrupted training sets the epoch.
     initial_epoch = model._initial_epoch or initial_epoch
     model._initial_epoch = None
     for epoch in range(initial_epoch, epochs):
@@ -203,7 +202,7 @@ def run_test(
     steps: int | None,
     callbacks: CallbackList,
 ) -> dict[str, Any]:
-    """One evaluation over all batches, or the first `steps` of them."""
+    """Runs one evaluation over all batches, or over the first `steps`."""
     feed.reset()
     model.stop_evaluating = False
     callbacks.on_test_begin()

@@ -1,4 +1,4 @@
-"""How compile, fit and their like reach compiled steps: devices, caches, feeds, logs."""
+"""How compile, fit and similar methods reach compiled steps: devices, caches, feeds, logs."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from kerascnn.training.steps import (
 )
 from kerascnn.training.streams import BatchStream
 
-# Programs kept per model, each with its memory: one fit has four (whole and last batches, training
-# and validation), and a second batch size should not push them out.
+# A model keeps so many programs, each with its memory. A fit has four (whole and last batches,
+# training and validation), and a second batch size should not push them out.
 _MAX_PROGRAMS = 16
 _WHAT = {TRAIN: "training", TEST: "evaluation", PREDICT: "prediction"}
 
 
 class StepMachinery:
-    """What `Trainer` is built on: brings state to the device, compiles steps once, feeds them."""
+    """The base of `Trainer`: moves state to the device, compiles each step once, feeds steps."""
 
     optimizer: Any = None
-    _initial_epoch: int | None = None  # where a callback that restored a run goes on
+    _initial_epoch: int | None = None  # where a callback that restored a run continues
     stop_training = False
     stop_evaluating = False
     stop_predicting = False
@@ -59,20 +59,20 @@ class StepMachinery:
     _programs: Any = None  # compiled steps by signature
     _metrics_found: list | None = None
     _keeps_metrics = False
-    _set_in_calls: frozenset[str] = frozenset()  # attributes of layers that tracing them changes
+    _set_in_calls: frozenset[str] = frozenset()  # attributes of layers that tracing changes
 
     if TYPE_CHECKING:
-        # What the layer has that this is mixed into.
+        # The layer that this is mixed into has these attributes.
         def __getattr__(self, name: str) -> Any: ...
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def _host_preparation(self) -> Callable[[Any], Any] | None:
-        """What becomes of inputs on the host before a step gets them; see `host_stage`."""
+        """Returns what the host does with inputs before a step gets them; see `host_stage`."""
         return None
 
     def _host_end(self) -> Any:
-        """What `predict` does on the host after its steps, if anything; see `host_stage`."""
+        """Returns what `predict` does on the host after its steps, or None; see `host_stage`."""
         return None
 
     def _prepared(self, x: Any) -> Any:
@@ -80,7 +80,7 @@ class StepMachinery:
         return x if prepare is None else prepare(x)
 
     def _found_metrics(self, find: Callable[[], list]) -> list:
-        """What `find` finds; while steps run it searches the layers once rather than each time."""
+        """Returns what `find` finds; while steps run, it searches the layers only once."""
         if self._metrics_found is not None:
             return list(self._metrics_found)
         found = find()
@@ -92,7 +92,7 @@ class StepMachinery:
         self._metrics_found = None
 
     def _forget_steps(self) -> None:
-        """Gives up all compiled steps, with the weights that they hold."""
+        """Gives up all compiled steps, and the weights that they hold."""
         if self._programs is not None:
             self._programs = {}
         if self._state is not None:
@@ -114,22 +114,22 @@ class StepMachinery:
         return device_of(self.weights, current_device())
 
     def _is_built(self, kind: str) -> bool:
-        """Whether no data is needed to make weights, losses and metrics."""
+        """Tells whether weights, losses and metrics can be made without data."""
         parts = [] if kind == PREDICT else [self._compile_loss, self._compile_metrics]
         return all(part.built for part in parts if part is not None) and all(
             layer.built for layer in self._flatten_layers()
         )
 
     def _prepare(self, kind: str, data: ArrayData | None) -> StepState:
-        """The state for steps on the device of the weights, where all other state is brought."""
+        """Returns the state for steps on the weights' device, and moves all other state there."""
         if self._state is not None:
-            self._state.flush()  # called from within a source: its batches so far come first
-        # Weights first: a step's signature names them. A model that has a train_step of its own
+            self._state.flush()  # if a source calls this, its batches so far go first
+        # Weights come first, since a step's signature names them. A model with its own train_step
         # and no call builds what it needs while it is traced.
         parts = self._find_parts()
         is_built = all(layer.built for layer in parts.layers)
         if data is not None and not is_built and not self.run_eagerly:
-            # A step of the user's own may call layers on something else than its data.
+            # A user's step may call layers on something other than its data.
             expected = Exception if self._has_own_step(kind) else NotImplementedError
             with contextlib.suppress(expected), on_device(self._device()):
                 self.build_on(data.x)
@@ -154,7 +154,7 @@ class StepMachinery:
         return self._state
 
     def _compiled_step(self, kind: str, source: BatchSource, state: StepState) -> Step:
-        """The step from the cache, or traced and compiled: once for each signature."""
+        """Returns the step from the cache, or traces and compiles it once for each signature."""
         parts = state.parts or self._find_parts()
         variables, layers = parts.variables, parts.layers
         key = (
@@ -176,7 +176,7 @@ class StepMachinery:
             # A first trace may make some of these.
             self._forget_metrics()
             state.parts = None
-            # They are kept alive, so that the numbers in the key stay theirs; a first trace may
+            # The step keeps them alive, so that their ids in the key stay valid; a first trace may
             # build more.
             step.owners = (variables, layers)
             if len(programs) >= _MAX_PROGRAMS:
@@ -188,7 +188,7 @@ class StepMachinery:
     def _compile_noting_settings(
         self, kind: str, source: BatchSource, state: StepState, layers: list
     ) -> Step:
-        """A new step, which knows what the layers were told when it was traced."""
+        """Makes a step that knows the layers' settings when it was traced."""
         before = LayerSettings(layers, self._set_by_steps())
         is_first = not all(layer.built for layer in layers)
         step = self._compile_step(kind, source, state)
@@ -199,7 +199,7 @@ class StepMachinery:
         return step
 
     def _set_by_steps(self) -> frozenset[str]:
-        """Names of attributes of layers that runs set by themselves."""
+        """Returns the names of attributes of layers that runs set themselves."""
         return OF_RUNS | self._set_in_calls
 
     def _compile_step(self, kind: str, source: BatchSource, state: StepState) -> Step:
@@ -245,13 +245,13 @@ class StepMachinery:
         return feed
 
     def _feed_for_once(self, kind: str, data: ArrayData, batch_size: int) -> Feed:
-        """The feed of an earlier call with new data, or a new one."""
+        """Returns the feed of an earlier call with new data, or a new feed."""
         before, pieces = self._state, None
         form = form_of(kind, data, batch_size)
         if before is not None:
             feed = None if form is None else before.kept_feeds.take(self, form)
             if feed is not None:
-                before.flush()  # called from within a source: its batches so far come first
+                before.flush()  # if a source calls this, its batches so far go first
                 feed.begin_again(data)
                 if self._keeps_metrics and self._metrics_found is None:
                     self._metrics_found = list(feed.circumstances.metrics)
@@ -267,7 +267,7 @@ class StepMachinery:
             if pieces is not None:
                 pieces.close()
             raise
-        if form is not None and state.parts is not None:  # else a step was compiled
+        if form is not None and state.parts is not None:  # otherwise a step was compiled
             state.kept_feeds.note(self, form, feed)
         return feed
 
@@ -286,7 +286,7 @@ class StepMachinery:
 
     @contextlib.contextmanager
     def _finding_parts_once(self) -> Iterator[None]:
-        """A block in which nobody changes the model but by compiling a step."""
+        """A block in which only compiling a step may change the model."""
         try:
             yield
         finally:
@@ -335,8 +335,8 @@ class StepMachinery:
 
     @contextlib.contextmanager
     def _finding_metrics_once(self) -> Iterator[None]:
-        """A block in which nobody adds metrics but by compiling a step."""
-        is_inner = self._keeps_metrics  # in a callback that evaluates, say
+        """A block in which only compiling a step may add metrics."""
+        is_inner = self._keeps_metrics  # true in a callback that evaluates, for example
         self._keeps_metrics = True
         try:
             yield
@@ -366,7 +366,7 @@ class StepMachinery:
             )
 
     def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:
-        """The values of `logs` in the order of `metrics`, the rest by name; one value by itself."""
+        """Returns the values of `logs`: those of `metrics` first; a single value without a list."""
         names = [metric.name for metric in self._all_metrics()]
         results = [logs[name] for name in names if name in logs]
         results += [logs[name] for name in sorted(logs) if name not in names]

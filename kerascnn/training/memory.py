@@ -1,4 +1,4 @@
-"""What to say, and whether to stream the data, when memory is short."""
+"""Decides whether data is streamed when memory is short, and explains errors."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import Any
 
 from kerascnn import _core
 
-# Data that takes more than this share of the free memory is streamed: steps need room as well.
+# Data that takes more than this share of the free memory is streamed, since steps need room as
+# well.
 RESIDENT_SHARE = 0.5
 # Data up to this size is not streamed: the places for chunks would hardly be smaller, and asking
 # for the free memory costs more than a prediction for a few samples.
 SMALL_BYTES = 16 << 20
-# A chunk of streamed data, of which two are on the device: large enough that copies to a GPU run at
-# full speed.
+# This is the size of a chunk of streamed data, of which two are on the device. It is large enough
+# that copies to a GPU run at full speed.
 CHUNK_BYTES = 32 << 20
 # Data that is used once goes to a GPU in pieces of up to this size, so that steps start when the
 # first is there. Smaller data is copied before all steps.
 PIECE_BYTES = 8 << 20
 _LEAST_BYTES_FOR_PIECES = 1 << 20
-# What a batch size may use of the free memory to be called fitting; the allocator rounds blocks up.
+# A batch size fits if it needs at most this share of the free memory, as the allocator rounds
+# blocks up.
 _FITTING_SHARE = 0.9
-_MOST_GUESSES = 8  # at the batch size that fits; the second one is right where growth is linear
+_MOST_GUESSES = 8  # guesses of the batch size that fits; with linear growth the second is right
 
 
 class OutOfMemoryError(_core.OutOfMemoryError):
@@ -41,20 +43,20 @@ class OutOfMemoryError(_core.OutOfMemoryError):
 
 
 def fits_on_device(num_bytes: int, device: str) -> bool:
-    """Whether data of this size can live on the device beside everything else."""
+    """Tells whether data of this size fits on the device besides everything else."""
     if num_bytes <= SMALL_BYTES:
         return True
     return num_bytes <= RESIDENT_SHARE * _core.memory_stats(device)["available"]
 
 
 def piece_batches(bytes_per_batch: int, num_batches: int) -> int:
-    """How many batches a piece of data has that is used once: a power of two, or all."""
+    """Returns how many batches a piece of data that is used once has: a power of two, or all."""
     most = max(1, PIECE_BYTES // max(1, bytes_per_batch))
     return min(num_batches, 1 << (most.bit_length() - 1))
 
 
 def chunk_batches(bytes_per_batch: int, num_batches: int, device: str) -> int:
-    """How many batches a chunk of streamed data has."""
+    """Returns how many batches a chunk of streamed data has."""
     room = min(CHUNK_BYTES, int(_core.memory_stats(device)["available"] * RESIDENT_SHARE / 4))
     return max(1, min(num_batches, room // max(1, bytes_per_batch)))
 
@@ -103,14 +105,14 @@ def explain(
 
 
 def _fitting_batch_size(batch_size: int, device: str, compile_with: Callable[[int], Any]) -> int:
-    """The largest batch that fits, or one a little smaller; 0 where none does."""
+    """Finds the largest batch that fits, or one a little smaller; 0 if none does."""
     _core.release_cached(device)
     room = _core.memory_stats(device)["available"] * _FITTING_SHARE
     least = _planned_bytes(compile_with(1))
     if least > room:
         return 0
-    # What a step needs grows linearly, but other kernels may run at other sizes: so each guess is
-    # planned, and one that does not fit says what a sample takes at its size.
+    # A step's memory grows linearly, but other sizes may have other kernels. So each guess is
+    # planned, and one that does not fit tells what a sample takes at its size.
     size = max(1, min(16, batch_size // 2))
     needed = _planned_bytes(compile_with(size)) if size > 1 else least
     for _ in range(_MOST_GUESSES):

@@ -1,4 +1,4 @@
-"""Where the outputs of many steps stay on the device until the host takes them all at once."""
+"""Buffers that keep the outputs of many steps on the device until the host takes them together."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OutputBuffers:
         self._filled = 0  # batches
 
     def put(self, trace: Trace, leaves: Sequence[Any]) -> None:
-        """Adds to a trace what puts the outputs of its step into the buffers."""
+        """Adds to a trace what puts the step's outputs into the buffers."""
         graph = trace.graph
         place = graph.read(self._place.core)
         for buffer, leaf in zip(self._buffers, leaves, strict=True):
@@ -56,13 +56,13 @@ class OutputBuffers:
         graph.assign(self._place.core, dispatch.apply_one("add", [place, one]))
 
     def clear(self) -> None:
-        """The next step is the first one; whatever is in the buffers is dropped."""
+        """Drops the contents of the buffers; the next step is the first one."""
         self._filled = 0
         self._place.clear()
 
     @property
     def room(self) -> int:
-        """How many more steps there is room for."""
+        """Returns for how many more steps there is room."""
         return self._capacity - self._filled
 
     @property
@@ -70,11 +70,11 @@ class OutputBuffers:
         return self._filled == 0
 
     def note(self, steps: int) -> None:
-        """So many steps were run."""
+        """Notes that so many steps ran."""
         self._filled += steps
 
     def take(self, as_tensor: bool = False) -> list[Any]:
-        """The outputs of the steps since the last time, as arrays or tensors of their own."""
+        """Returns copies of the outputs since the last call, as arrays or tensors."""
         rows = self._filled * self._batch_size
         values = [buffer.value for buffer in self._buffers]
         parts = [v.piece([rows, *v.shape[1:]], v.dtype, 0) for v in values]
@@ -84,14 +84,14 @@ class OutputBuffers:
 
 
 def copies_of(tensors: Sequence[_core.Tensor], as_tensor: bool) -> list[Any]:
-    """Copies of tensors where they are, or as arrays, for which their device is waited for."""
+    """Copies tensors on their device, or to arrays, which waits for the device."""
     if as_tensor:
         return [tensor.copy() for tensor in tensors]
     return _core.copies_on_host(tensors, PATIENCE)
 
 
 def buffers_for(leaves: Sequence[Any], batch_size: int, steps: int, device: str) -> Any:
-    """Buffers for the outputs of `steps` steps; `None` where not all are rows of samples."""
+    """Makes buffers for the outputs of `steps` steps, or `None` unless all are rows of samples."""
     specs = [(tuple(leaf.shape), leaf.dtype) for leaf in leaves]
     if not specs or any(not shape or shape[0] != batch_size for shape, _ in specs):
         return None

@@ -1,4 +1,4 @@
-"""What `compile` and `fit` were given for the outputs of a model, and which output it is for."""
+"""Matches what `compile` and `fit` were given with the outputs of a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kerascnn.training.structure import at_path, is_nested, paths
 
 
 def output_names_of(y_pred: Any, names: list[str] | None) -> list[str | None]:
-    """A name for each output: the dictionary's keys, else the model's names, else `None`."""
+    """Returns a name for each output: dictionary keys, the model's names, or else `None`."""
     if isinstance(y_pred, dict) and all(not is_nested(value) for value in y_pred.values()):
         return sorted(y_pred)
     count = len(trees.flatten(y_pred))
@@ -27,7 +27,7 @@ def per_output(value: Any, y_pred: Any, names: list, what: str, any_name: bool =
     """
     outputs = paths(y_pred)
     if any(len(path) > 1 for path in outputs) and is_nested(value):
-        # Outputs in lists inside of dictionaries and the like: the same nesting is expected.
+        # For outputs in lists inside dictionaries and the like, the same nesting is expected.
         try:
             return [at_path(value, path) for path in outputs]
         except (KeyError, IndexError, TypeError):
@@ -126,7 +126,7 @@ def _below(
     unknown = [key for key in parts if key not in known]
     if not same_kind or unknown or too_few:
         if not path and names is not None and all(len(p) <= 1 for p in paths(y_pred)):
-            per_output(value, y_pred, names, what, False)  # raises, with the outputs' names
+            per_output(value, y_pred, names, what, False)  # raises an error with the outputs' names
         where = "".join(f"[{key!r}]" for key in path)
         raise ValueError(
             f"`{what}` must be nested like the model's outputs, with one entry for each: "
@@ -142,14 +142,14 @@ def _parts(structure: Any) -> dict:
 
 
 def part_of(flat: list, y_pred: Any, path: tuple) -> Any:
-    """What belongs to the outputs at `path`, nested like them, of a list with one for each."""
+    """Returns the part for the outputs at `path`, nested like them, of a list with one for each."""
     here = at_path(y_pred, path)
     found = [item for p, item in zip(paths(y_pred), flat, strict=True) if p[: len(path)] == path]
     return trees.pack_as(here, found)
 
 
 def name_in_logs(path: tuple, y_pred: Any, names: list, default: str) -> str:
-    """What a loss is called: by its output, outputs in others by the way to them."""
+    """Returns the log name of a loss: that of its output, with the path of nested outputs."""
     here = at_path(y_pred, path)
     own = [n for p, n in zip(paths(y_pred), names, strict=True) if p[: len(path)] == path]
     if is_nested(here):

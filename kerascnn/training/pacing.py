@@ -11,20 +11,22 @@ from typing import Any
 
 from kerascnn import _core
 
-# A slice of steps on a CPU keeps the display moving and Ctrl-C prompt. On a GPU, where each slice
-# costs a wait for the device, an epoch of up to a second is one slice, once a step's time is known.
+# On a CPU, a slice of this time keeps the display moving and Ctrl-C prompt. On a GPU, each slice
+# costs a wait for the device, so an epoch of up to a second is one slice, once a step's time is
+# known.
 _SLICE_SECONDS = {"cpu": 0.15, "cuda": 1.0}
-# Steps of the slices before a step's time is known: the first step also makes things for first use.
+# These are the steps of the slices before a step's time is known. The first step also makes things
+# for first use.
 _FIRST_SLICES = (1, 8)
-# Steps that come one by one are enqueued in groups of about this time and at most so many; two
-# groups can be ahead of the device. That hides Python's time, and Ctrl-C still ends soon.
+# Single steps are enqueued in groups of about this time and at most this many steps. Two groups can
+# be ahead of the device. That hides Python's time, and Ctrl-C still takes effect soon.
 _GROUP_SECONDS = 0.02
 _GROUP_STEPS = 16
-# Results that somebody waits for, of a prediction or an evaluation, are often there sooner than a
-# sleeping thread wakes up: for so many seconds the host looks again and again.
+# The results of a prediction or an evaluation often arrive sooner than a sleeping thread wakes up,
+# so the host polls for so many seconds.
 PATIENCE = 2e-3
 USUAL_PATIENCE = 5e-5
-# How often a GPU is waited for, to find out whether the loss is still a number.
+# This is how often the host waits for a GPU to check whether the loss is still a number.
 _LOOK_SECONDS = 0.1
 
 
@@ -51,11 +53,11 @@ class Pacer:
 
     @property
     def per_step(self) -> float | None:
-        """The seconds of a step, once they are known."""
+        """Returns the seconds of a step, once they are known."""
         return self._per_step
 
     def next_slice(self) -> int:
-        """How many steps to run now; the time until `finished` is theirs."""
+        """Returns how many steps to run now; the time until `finished` is theirs."""
         self._begun = self._clock()
         if self._per_step is None:
             return _FIRST_SLICES[self._slices]
@@ -69,9 +71,8 @@ class Pacer:
         if self._per_step is None:
             if self._slices == len(_FIRST_SLICES):
                 self._per_step = per_step
-        # A slice costs something by itself, and now and then a capture. In one that is short, such
-        # as the last batch of an epoch, that is most of the time: it does not show that steps are
-        # slow.
+        # A slice has a cost of its own and sometimes a capture. In a short slice, such as the last
+        # batch of an epoch, that is most of the time, so it does not show that steps are slow.
         elif per_step < self._per_step or elapsed > 0.5 * self._seconds:
             self._per_step = per_step
 
@@ -96,12 +97,12 @@ class LaunchQueue:
         self._last: Any = fences(device) if self._waits else None
         self._before: Any = fences(device) if self._waits else None
         self._group = 1  # steps
-        self._launched = 0  # of the group that is being enqueued
-        self._ahead = 1  # steps of the group before it
+        self._launched = 0  # steps of the group that is being enqueued
+        self._ahead = 1  # steps of the previous group
         self._ended = self._looked = clock()
 
     def launched(self) -> None:
-        """A step was enqueued: waits where two groups are ahead of the device by now."""
+        """Notes an enqueued step, and waits if two groups are ahead of the device."""
         if not self._waits:
             return
         self._launched += 1
@@ -109,7 +110,7 @@ class LaunchQueue:
             return
         self._before.wait()
         now = self._clock()
-        # Between two ends of waiting the device worked on the group before this one.
+        # Between the ends of two waits the device worked on the previous group.
         per_step = max(1e-7, (now - self._ended) / self._ahead)
         self._group = max(1, min(_GROUP_STEPS, 2 * self._group, int(_GROUP_SECONDS / per_step)))
         self._ended, self._ahead, self._launched = now, self._launched, 0
@@ -117,7 +118,7 @@ class LaunchQueue:
         self._last, self._before = self._before, self._last
 
     def may_look(self) -> bool:
-        """Whether it is time to wait for the device and look at what it has noted."""
+        """Tells whether it is time to wait for the device and read what it has noted."""
         if not self._waits:
             return True
         now = self._clock()

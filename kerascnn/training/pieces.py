@@ -1,4 +1,4 @@
-"""Arrays that are used once: on their way to a GPU in pieces, while it works on those before."""
+"""Arrays that are used once go to a GPU in pieces, while it works on earlier pieces."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kerascnn.training.memory import piece_batches
 
 
 class Piece(NamedTuple):
-    """Some batches in a row, and where they are on the device."""
+    """Some consecutive batches, and their place on the device."""
 
-    batch: int  # the first of them
+    batch: int  # the first batch
     length: int  # whole batches; 0 for the last, shorter one
-    place: int  # of the first, in batches
+    place: int  # the place of the first one, in batches
 
 
 class Layout(NamedTuple):
@@ -45,7 +45,7 @@ class Layout(NamedTuple):
 
     @property
     def places(self) -> int:
-        """For how many batches there is room: those of two pieces."""
+        """Returns for how many batches there is room: those of two pieces."""
         return 2 * self.half
 
     def pieces(self) -> list[Piece]:
@@ -59,7 +59,7 @@ class Layout(NamedTuple):
             left = self.batches - batch
             most = min(self.half, self.places - batch % self.places)
             if size < left <= size + size // 2:
-                size = left  # rather than a small piece at the end
+                size = left  # avoids a small piece at the end
             count = min(size, left, most)
             result.append(Piece(batch, count, batch % self.places))
             batch += count
@@ -92,7 +92,7 @@ class Places:
 
     @staticmethod
     def key_for(arrays: Sequence[Array], layout: Layout) -> tuple:
-        """What places for such pieces of such arrays have as their `key`."""
+        """Returns the `key` of places for such pieces of such arrays."""
         rows = layout.places * layout.batch_size
         return rows, tuple((array.shape[1:], array.dtype) for array in arrays)
 
@@ -133,11 +133,11 @@ class Pieces:
         self.places.upload.start(rows, piece.place * size)
 
     def arrive(self) -> None:
-        """Steps that are run from now on find the rows of the next piece."""
+        """Lets later steps read the rows of the next piece."""
         self.places.upload.arrive()
 
     def release(self) -> None:
-        """The steps of the piece that arrived last are enqueued."""
+        """Notes that the steps of the last arrived piece are enqueued."""
         self.places.upload.mark_used()
         self._released += 1
         self.start()

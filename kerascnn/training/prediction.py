@@ -1,4 +1,4 @@
-"""The loop behind predict: outputs of many steps at once, or of each batch by itself."""
+"""The loop of predict, which takes the outputs of many steps together, or of each batch."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Predictor:
         if not self._step_by_step:
             self._buffers = feed.output_buffers
         self._pacer = Pacer(self._device, per_step=feed.step_seconds)
-        self._parts: list[list[Any]] = []  # the leaves of the outputs, some rows each
+        self._parts: list[list[Any]] = []  # the leaves of the outputs, in parts of several rows
         self._last: Step | None = None
 
     def run(self, steps: int | None) -> Any:
-        """The outputs for all batches, or the first `steps` of them, as arrays or tensors."""
+        """Returns the outputs for all batches, or the first `steps`, as arrays or tensors."""
         self._model.stop_predicting = False
         self._callbacks.on_predict_begin()
         limit, seen = self._feed.begin_epoch(steps), 0
@@ -91,7 +91,7 @@ class Predictor:
             self._callbacks.on_predict_batch_end(batch, {"outputs": step.pack(self._parts[-1])})
 
     def _run_slice(self, buffers: OutputBuffers, limit: float) -> int:
-        """Some steps without a look at their outputs; how many."""
+        """Runs some steps without reading their outputs; returns how many."""
         steps = int(min(limit, self._pacer.next_slice(), buffers.room))
         count, last = 0, None
         while count < steps and last is None and self._feed.has_next():
@@ -116,18 +116,18 @@ class Predictor:
         return count
 
     def _add(self, step: Step) -> None:
-        """Takes the outputs of the step that ran last."""
+        """Takes the outputs of the last step."""
         self._last = step
         self._parts.append(step.copies_of_outputs(self._as_tensor))
 
     def _drain(self) -> None:
-        """Takes the outputs of the steps that lie in the buffers."""
+        """Takes the outputs of the steps in the buffers."""
         if self._buffers is not None and not self._buffers.is_empty:
             self._parts.append(self._buffers.take(self._as_tensor))
 
 
 def _joined(parts: tuple[Any, ...]) -> Any:
-    """All rows in one array or tensor: without a copy where there is only one part."""
+    """Joins all rows to one array or tensor, without a copy if there is only one part."""
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], _core.Tensor):

@@ -31,12 +31,13 @@ class ProgressDisplay:
         self._last_drawn = 0.0
         self._live: Any = None
         self._moves = verbose == 1 and moves_here()
-        self._stroke = bar_stroke()  # asked for now: while a line moves, rich stands in for stdout
+        # this comes first, since rich replaces stdout while a line moves
+        self._stroke = bar_stroke()
         if title and verbose:
             print(title, flush=True)
 
     def update(self, seen: int, logs: Callable[[], dict]) -> None:
-        """After the step number `seen`; `logs` is called only where the display is drawn anew."""
+        """Notes step number `seen`; `logs` is called only if the display is drawn anew."""
         now = time.perf_counter()
         self._seen = seen
         self._last_update = now
@@ -68,7 +69,7 @@ class ProgressDisplay:
             self._live = None
 
     def _seconds_per_step(self) -> float:
-        """Without the first steps where there are others: they wait for what first use makes."""
+        """Leaves out the first steps if there are others, as they include first-use work."""
         if self._first_update is not None and self._seen > self._first_update[0]:
             steps, since = self._first_update
             return (self._last_update - since) / (self._seen - steps)
@@ -129,13 +130,13 @@ class _Line:
 
 
 def moves_here() -> bool:
-    """Whether the output is a terminal or a notebook, where a line can be drawn over."""
+    """Tells whether the output is a terminal or a notebook, where a line can be redrawn."""
     is_terminal = hasattr(sys.stdout, "isatty") and sys.stdout.isatty()
     return is_terminal or "ipykernel" in sys.modules
 
 
 def bar_stroke() -> str:
-    """What bars are drawn with, something plain where the output can't show lines."""
+    """Returns the character of bars, or a plain one if the output cannot show lines."""
     try:
         "━".encode(getattr(sys.stdout, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -144,7 +145,7 @@ def bar_stroke() -> str:
 
 
 def format_logs(logs: dict) -> str:
-    """Metrics as they follow the time: " - accuracy: 0.9312 - loss: 0.2204".
+    """Formats metrics after the time: " - accuracy: 0.9312 - loss: 0.2204".
 
     >>> format_logs({"accuracy": 0.93125, "loss": 0.0002204})
     ' - accuracy: 0.9313 - loss: 2.2040e-04'
@@ -158,7 +159,7 @@ def format_logs(logs: dict) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Time left: "7s", "2:05" or "1:02:05".
+    """Formats the time left: "7s", "2:05" or "1:02:05".
 
     >>> format_duration(7), format_duration(125), format_duration(3725)
     ('7s', '2:05', '1:02:05')
@@ -170,7 +171,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_step_time(seconds: float) -> str:
-    """Time of a step: "6ms/step", "85us/step" or "2s/step".
+    """Formats the time of a step: "6ms/step", "85us/step" or "2s/step".
 
     >>> format_step_time(0.006), format_step_time(8.5e-05), format_step_time(2.2)
     ('6ms/step', '85us/step', '2s/step')

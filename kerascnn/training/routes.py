@@ -1,4 +1,4 @@
-"""How batches get to their step: at once, or from the host to a GPU through a ring."""
+"""How batches reach their step: directly, or from the host to a GPU through a ring."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from kerascnn.training.steps import BatchSource, Step
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
 
-# One half of a ring: large enough that copies run at full speed and a launch serves many steps.
+# This is half of a ring. It is large enough that copies run at full speed and a launch serves many
+# steps.
 HALF_BYTES = 8 << 20
 HALF_BATCHES = 64
 # Enqueuing copies and steps takes a few tens of microseconds, for one batch as for sixty. While the
-# device has nothing to do, batches are collected for this long: short beside what a slow source
-# takes, and long enough that a fast one pays for a launch only now and then.
+# device is idle, batches are collected for this long. A slow source takes much longer than that,
+# and a fast one pays for a launch only now and then.
 COLLECT_SECONDS = 3e-4
 _ALIGNMENT = 256
 
@@ -49,7 +50,7 @@ class DirectRoute:
         self.step.run([staged.tensor for staged in self._staged], 1)
 
     def flush(self) -> None:
-        """Nothing: no batch waits."""
+        """Does nothing: no batch waits."""
 
 
 class Ring:
@@ -65,8 +66,8 @@ class Ring:
         self.host = host_memory([num_bytes], "uint8", device)
         self.memory = _core.empty([num_bytes], "uint8", device)
         self.halves = (_core.Upload(device), _core.Upload(device))
-        self.steps_done = _core.Fence(device)  # of the batches that were sent last
-        self.user: object = None  # names the route whose batches are in it
+        self.steps_done = _core.Fence(device)  # the steps of the batches that were sent last
+        self.user: object = None  # the route whose batches are in the ring
 
 
 class RingRoute:
@@ -96,10 +97,10 @@ class RingRoute:
         self._order = StagedTensor("order", (rows,), "int32", state.device)
         self._order.write(np.arange(rows, dtype=np.int32))
         self._inputs = [*self._targets, self._order.tensor]
-        self._filled = 0  # batches of this round that are in the ring
-        self._sent = 0  # those whose steps are enqueued
+        self._filled = 0  # batches of this round in the ring
+        self._sent = 0  # batches whose steps are enqueued
         self._sent_at = 0.0
-        self._name = object()  # as user of the ring and of the state's counter
+        self._name = object()  # names the user of the ring and of the state's counter
 
     def _lay_out(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> None:
         self._sources: list[_core.Tensor] = []
@@ -119,7 +120,7 @@ class RingRoute:
         ]
 
     def put(self, arrays: Sequence[np.ndarray]) -> None:
-        """Takes a batch, and sends what has come together where it is time for that."""
+        """Takes a batch, and sends the collected ones if it is time."""
         if self._ring.user is not self._name:
             self._enter()
         position = self._filled
@@ -137,7 +138,7 @@ class RingRoute:
         self._state.flush()
         for half in self._ring.halves:
             half.wait()
-            half.mark_used()  # the steps enqueued so far may read any part of the ring
+            half.mark_used()  # steps enqueued so far may read any part of the ring
         self._ring.user = self._name
         self._filled = self._sent = 0
 
@@ -153,7 +154,7 @@ class RingRoute:
         return self._ring.steps_done.passed()
 
     def flush(self) -> None:
-        """Enqueues the copies and the steps of the batches that wait; waits for nothing."""
+        """Enqueues the copies and the steps of waiting batches, and waits for nothing."""
         first, count = self._sent, self._filled - self._sent
         if count == 0:
             return
@@ -171,15 +172,15 @@ class RingRoute:
 def make_route(
     model: StepMachinery, kind: str, source: BatchSource, state: StepState, is_on_device: bool
 ) -> DirectRoute | RingRoute:
-    """The route for batches like `source`, which are on the host or on the state's device."""
-    lengths = {shape[0] for shape, _ in source.specs}  # a ring has batches of one
+    """Makes the route for batches like `source`, on the host or on the state's device."""
+    lengths = {shape[0] for shape, _ in source.specs}  # all batches of a ring have one length
     is_direct = is_on_device or state.device == "cpu" or len(lengths) > 1
     route = DirectRoute if is_direct else RingRoute
     return route(model, kind, source, state)
 
 
 def ring_for(state: StepState, sizes: Sequence[int]) -> Ring:
-    """The ring of the state, made or replaced where a batch of these arrays needs a larger one."""
+    """Returns the state's ring, which is made or replaced if a batch of these arrays needs more."""
     if state.ring is None or batches_per_half(state.ring.num_bytes, sizes) < 1:
         half = max(1, min(HALF_BATCHES, HALF_BYTES // max(1, sum(sizes))))
         state.ring = Ring(sum(_aligned(2 * half * size) for size in sizes), state.device)
@@ -187,7 +188,7 @@ def ring_for(state: StepState, sizes: Sequence[int]) -> Ring:
 
 
 def batches_per_half(num_bytes: int, sizes: Sequence[int]) -> int:
-    """How many batches of arrays with so many bytes go into half of a ring; may be 0."""
+    """Returns how many batches of arrays with so many bytes fit in half of a ring; may be 0."""
     room = num_bytes // _ALIGNMENT * _ALIGNMENT
     half = min(HALF_BATCHES, room // max(1, 2 * sum(sizes)))
     while half > 0 and sum(_aligned(2 * half * size) for size in sizes) > room:

@@ -1,4 +1,4 @@
-"""What users pass as data: arrays, or a source that gives batches by itself."""
+"""Data that users pass: arrays, or a source that gives batches."""
 
 from __future__ import annotations
 

@@ -21,17 +21,17 @@ _current: contextvars.ContextVar[StepGradients | None] = contextvars.ContextVar(
 
 
 class StepGradients:
-    """What one step records, and what `backward` has found in it."""
+    """What a step records, and what `backward` has found in it."""
 
     def __init__(self) -> None:
         self._tape = _core.Tape(True, True)
-        # Gradients are found by the place in memory of what they are gradients of: reading a
-        # variable gives another tensor each time, over the same memory.
+        # Gradients are stored by the memory address of their variable: each reading gives another
+        # tensor over the same memory.
         self._found: dict[tuple[str, int], Any] = {}
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """The block of the step."""
+        """Returns the block in which the step runs."""
         token = _current.set(self)
         self._tape.start()
         try:
@@ -61,7 +61,7 @@ class StepGradients:
         return list(self._tape.gradients([loss], [None], [v.core for v in variables]))
 
     def backward(self, loss: Any) -> None:
-        """Adds the gradients by all trained variables that were read to those found before."""
+        """Adds the gradients by all trained variables that were read to earlier ones."""
         cores = [core for core in self._tape.watched_variables() if core.trainable]
         found = self._tape.gradients([loss], [None], cores)
         for core, gradient in zip(cores, found, strict=True):
@@ -71,17 +71,17 @@ class StepGradients:
                 self._found[key] = gradient if before is None else before + gradient
 
     def found(self, value: Any) -> Any:
-        """What `backward` found by the variable with this value, or None."""
+        """Returns the result of `backward` for the variable with this value, or None."""
         return self._found.get(_place_of(value))
 
     def forget(self, variables: Sequence[Variable]) -> None:
-        """Forgets what `backward` has found for these."""
+        """Forgets the results of `backward` for these."""
         for variable in variables:
             self._found.pop(_place_of(variable.core.value), None)
 
 
 def current() -> StepGradients | None:
-    """Of the step that runs now; None outside of one, and while something is traced in it."""
+    """Returns those of the running step; None outside one, and while something in it is traced."""
     return None if tracing.current() is not None else _current.get()
 
 

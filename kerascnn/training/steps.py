@@ -1,4 +1,4 @@
-"""One step of training, testing or prediction: traced through the model's own code and compiled."""
+"""One step of training, testing or prediction: traced from the model's code, and compiled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class BatchSource(NamedTuple):
     host to take them at once, where they can; 0 where it takes those of each step.
     """
 
-    structure: Any  # what the step gets, with an index into `specs` or None in place of each array
+    # the step's arguments, with an index into `specs` or None in place of each array
+    structure: Any
     specs: tuple[tuple[tuple[int, ...], str], ...]  # (shape, dtype) of each array
     batch_size: int
     rows: int | None
@@ -42,7 +43,7 @@ class BatchSource(NamedTuple):
         return repr(self.structure), *self[1:]
 
     def with_batch_size(self, batch_size: int) -> BatchSource:
-        """The same for another batch size, to find out what it takes."""
+        """Returns the same source for another batch size, to plan its memory."""
         if self.rows is not None:
             return self._replace(batch_size=batch_size)
         specs = tuple(((batch_size, *shape[1:]), dtype) for shape, dtype in self.specs)
@@ -58,7 +59,7 @@ def describe_source(
     length: int | None = None,
     collects: int = 0,
 ) -> BatchSource:
-    """The source for `arrays` (`length` rows of them where not all are on the device at once)."""
+    """Returns the source for `arrays`, with `length` rows if not all are on the device at once."""
     places = {id(array): place for place, array in enumerate(arrays)}
     indexed = trees.map_structure(
         lambda leaf: None if leaf is None else places[id(leaf)], structure
@@ -70,56 +71,54 @@ def describe_source(
 
 
 class Step:
-    """What runs batches, and the form of its outputs: compiled, or Python itself (`EagerStep`)."""
+    """Runs batches and knows the form of its outputs: a compiled step, or Python (`EagerStep`)."""
 
-    runs_at_once = False  # whether Python runs each step
-    notes_finite_loss = False  # whether steps count until the loss becomes NaN or infinite
-    buffers: OutputBuffers | None = (
-        None  # what it puts its outputs into, None where that is nothing
-    )
+    runs_at_once = False  # true if Python runs each step
+    notes_finite_loss = False  # true if steps count until the loss becomes NaN or infinite
+    buffers: OutputBuffers | None = None  # the buffers for its outputs, or None
 
     def __init__(self, outputs: Any = None):
-        self._outputs = outputs  # the structure of what the step returned
+        self._outputs = outputs  # the structure of the step's result
         self._staged: list[StagedTensor] | None = None
-        self.owners: Any = None  # what the signature names
-        self.told: Any = None  # the LayerSettings that it was traced with
-        self.seconds: float | None = None  # that it takes, where somebody noted them
+        self.owners: Any = None  # the objects that the signature names
+        self.told: Any = None  # the LayerSettings at the time of the trace
+        self.seconds: float | None = None  # the measured time of a step
 
     def stage(self, arrays: Sequence[Array], device: str) -> list[Any]:
-        """Copies a batch to the step's own places on the device; returns its inputs."""
+        """Copies a batch to the step's places on the device; returns its inputs."""
         if self._staged is None:
             self._staged = [
                 StagedTensor("batch", array.shape, array.dtype.name, device) for array in arrays
             ]
         elif device != "cpu":
-            # The step before may still be reading the places that are written now.
+            # The previous step may still be reading these places.
             _core.synchronize(device)
         for staged, array in zip(self._staged, arrays, strict=True):
             staged.write(array)
         return [staged.tensor for staged in self._staged]
 
     def run(self, inputs: list[Any], steps: int, later: bool = False) -> None:
-        """Runs steps; with `later` they may be started together with those of further calls."""
+        """Runs steps; with `later`, they may start together with those of further calls."""
         raise NotImplementedError
 
     def release_inputs(self) -> None:
-        """Lets go of the data of the last run: others may have its memory."""
+        """Releases the data of the last run, so that others may use its memory."""
         raise NotImplementedError
 
     def _tensors(self) -> list[Any]:
-        """The leaves of what the last step returned."""
+        """Returns the leaves of the last step's result."""
         raise NotImplementedError
 
     def outputs(self) -> Any:
-        """What the last step returned, as NumPy arrays that the next run overwrites."""
+        """Returns the last step's result as NumPy arrays, which the next run overwrites."""
         return self.pack([tensor.numpy() for tensor in self._tensors()])
 
     def copies_of_outputs(self, as_tensor: bool = False) -> list[Any]:
-        """The leaves of what the last step returned, as arrays or tensors of their own."""
+        """Returns copies of the leaves of the last step's result, as arrays or tensors."""
         return copies_of(self._tensors(), as_tensor)
 
     def pack(self, leaves: list[Any]) -> Any:
-        """Arrays in the form of what the step returned."""
+        """Nests arrays as the step's result."""
         return trees.pack_as(self._outputs, leaves)
 
     @property
@@ -128,7 +127,7 @@ class Step:
 
 
 class CompiledStep(Step):
-    """A program, and what it does on the host beside."""
+    """A program, and the work on the host that goes with it."""
 
     def __init__(
         self,
@@ -151,7 +150,7 @@ class CompiledStep(Step):
             steps -= count
 
     def prepare_alike(self) -> None:
-        """Gets the host ready for runs of `program` by itself, whose steps are all as the next."""
+        """Prepares the host for runs of `program` alone, whose steps are all like the next one."""
         self._recording.prepare_alike()
 
     def release_inputs(self) -> None:
@@ -197,7 +196,7 @@ def compile_step(
         if buffers is not None:
             with tracing.scope("outputs"):
                 buffers.put(trace, leaves)
-    model._clear_losses()  # values of a trace that has ended
+    model._clear_losses()  # these are values of a trace that has ended
     recording.trace = None
     program = _core.Program.compile(
         trace.graph,
@@ -213,7 +212,7 @@ def compile_step(
 
 
 def checked_results(model: Any, kind: str, results: Any) -> Any:
-    """What a step returned, which must be something."""
+    """Checks that a step returned something."""
     if results is None:
         example = "the outputs" if kind == PREDICT else "logs, such as self.get_metrics_result()"
         raise TypeError(
@@ -223,7 +222,7 @@ def checked_results(model: Any, kind: str, results: Any) -> Any:
 
 
 def results_structure(results: Any) -> Any:
-    """The form of what a step returned, without its values: these must not outlive the trace."""
+    """Returns the form of a step's result without its values, which must not outlive the trace."""
     return trees.map_structure(lambda _: 0, results)
 
 

@@ -13,12 +13,12 @@ import numpy as np
 from kerascnn.data import INFINITE_CARDINALITY, Dataset
 from kerascnn.training.data import ArrayData, check_class_weight
 
-# Keras looks at this many batches of a generator before training, and begins with them each time.
+# Keras reads so many batches of a generator before training, and starts with them each time.
 _KEPT_BATCHES = 2
 
 
 class BatchStream:
-    """Batches one after the other; subclasses say where they come from.
+    """Batches one after another; subclasses define the source.
 
     Args:
         name: what the source is called in errors.
@@ -33,28 +33,28 @@ class BatchStream:
 
     @property
     def num_batches(self) -> int | None:
-        """How many batches a pass has; `None` where that is unknown or there is no end."""
+        """Returns the number of batches of a pass, or `None` if it is unknown or endless."""
         return None
 
     @property
     def runs_once(self) -> bool:
-        """Whether what was taken from the source is gone."""
+        """Tells whether the source gives each batch only once."""
         return False
 
     @property
     def is_endless(self) -> bool:
-        """Whether the source says that a pass has no end."""
+        """Tells whether the source says that a pass has no end."""
         return False
 
     def begin(self) -> Iterator[Any]:
-        """An iterator over the batches of a new pass."""
+        """Returns an iterator over the batches of a new pass."""
         raise NotImplementedError
 
     def on_epoch_begin(self) -> None:
-        """An epoch begins."""
+        """Runs when an epoch begins."""
 
     def on_epoch_end(self) -> None:
-        """An epoch has ended."""
+        """Runs when an epoch has ended."""
 
     def read(self, batch: Any, one_length: bool = True) -> ArrayData:
         """A batch of the source as checked arrays.
@@ -125,7 +125,7 @@ class GeneratorStream(BatchStream):
 
 
 class IterableStream(BatchStream):
-    """What can be iterated over again and again, such as a PyTorch DataLoader."""
+    """A repeatable iterable, such as a PyTorch DataLoader."""
 
     def __init__(self, iterable: Iterable[Any], name: str, class_weight: dict | None = None):
         super().__init__(name, class_weight)
@@ -133,7 +133,7 @@ class IterableStream(BatchStream):
 
     @property
     def num_batches(self) -> int | None:
-        # Loaders of data without a length have a `__len__` that raises.
+        # The `__len__` of a loader whose data has no length raises an error.
         with contextlib.suppress(TypeError, NotImplementedError):
             return len(self._iterable)  # type: ignore[arg-type]
         return None
@@ -169,7 +169,7 @@ class PyDatasetStream(BatchStream):
         dataset = self._dataset
         workers = dataset.workers
         if workers > 1 or (workers > 0 and dataset.use_multiprocessing):
-            from kerascnn.training.workers import PreparedBatches  # executors load slowly
+            from kerascnn.training.workers import PreparedBatches  # importing executors is slow
 
             return PreparedBatches(
                 dataset,
@@ -181,14 +181,14 @@ class PyDatasetStream(BatchStream):
         return (dataset[index] for index in self._indices())
 
     def _indices(self) -> Iterator[int]:
-        """Which batches a pass takes; the order is drawn when the first is asked for."""
+        """Yields the batches of a pass; the order is drawn when the first one is requested."""
         count = self.num_batches
         if count is None:
             yield from itertools.count()
             return
         indices = list(range(count))
         if self._shuffle:
-            # The generator that Keras draws from: one seed gives one order with either.
+            # Keras draws from this generator, so that one seed gives the same order in both.
             random.shuffle(indices)
         yield from indices
 

@@ -1,15 +1,15 @@
-"""Paths into nested lists, tuples and dictionaries, beside what `kerascnn.trees` offers."""
+"""Paths into nested lists, tuples and dictionaries, in addition to `kerascnn.trees`."""
 
 from typing import Any
 
 
 def is_nested(value: Any) -> bool:
-    """Whether `value` is a list, tuple or dictionary."""
+    """Tells whether `value` is a list, tuple or dictionary."""
     return isinstance(value, (list, tuple, dict))
 
 
 def paths(structure: Any, prefix: tuple = ()) -> list[tuple]:
-    """The path of keys and indices to each leaf, in the order of `trees.flatten`.
+    """Yields the path of keys and indices to each leaf, in the order of `trees.flatten`.
 
     >>> paths({"a": [0, 0]})
     [('a', 0), ('a', 1)]
@@ -22,7 +22,7 @@ def paths(structure: Any, prefix: tuple = ()) -> list[tuple]:
 
 
 def at_path(structure: Any, path: tuple) -> Any:
-    """The part of `structure` that `path` leads to; raises as indexing does where there is none."""
+    """Returns the part of `structure` at `path`; raises what indexing raises if there is none."""
     for key in path:
         structure = structure[key]
     return structure

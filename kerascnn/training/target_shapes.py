@@ -1,4 +1,4 @@
-"""Whether a batch's targets fit the output that a loss compares them with."""
+"""Checks whether a batch's targets fit the output with which a loss compares them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kerascnn.losses.losses import LossFunctionWrapper
 
 _LABELS = losses.sparse_categorical_crossentropy
 _ONE_HOT = losses.categorical_crossentropy
-# Losses whose targets have the output's shape.
+# The targets of these losses have the output's shape.
 _SAME_SHAPE = (_ONE_HOT, losses.binary_crossentropy, losses.binary_focal_crossentropy)
-# Losses that subtract or multiply element by element, where axes of extent 1 are repeated.
+# These losses subtract or multiply element by element, with axes of size 1 repeated.
 _ELEMENTWISE = (
     losses.mean_squared_error,
     losses.mean_absolute_error,
@@ -65,7 +65,7 @@ def check_target_shape(loss: Any, target: tuple, output: tuple) -> None:
 
 
 def _of_same_rank(target: tuple, output: tuple) -> tuple:
-    """As losses do: a last axis of extent 1 comes or goes where ranks differ by one."""
+    """Adds or removes a last axis of size 1 where ranks differ by one, as losses do."""
     if len(target) == len(output) + 1 and target[-1] == 1:
         return target[:-1]
     if len(output) == len(target) + 1 and output[-1] == 1:
@@ -74,7 +74,7 @@ def _of_same_rank(target: tuple, output: tuple) -> tuple:
 
 
 def _broadcast(target: tuple, output: tuple) -> bool:
-    """Whether the sizes are equal or 1, counted from the last axis: all that Keras asks for."""
+    """Tells whether sizes from the last axis on are equal or 1, which is all Keras requires."""
     pairs = zip(reversed(target), reversed(output), strict=False)
     return all(t == o or 1 in (t, o) for t, o in pairs)
 

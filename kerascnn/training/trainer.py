@@ -161,7 +161,7 @@ class Trainer(StepMachinery, StatelessTrainer):
         own = (
             metric
             for layer, metrics in parts.metrics
-            # A model in this one has metrics of its own for its own training.
+            # A model inside this one has its own metrics for its own training.
             if layer is self or not isinstance(layer, Trainer)
             for metric in metrics
         )
@@ -183,7 +183,7 @@ class Trainer(StepMachinery, StatelessTrainer):
         recording, step = current_recording(), current_step()
         is_unseen = recording is not None and not recording.results_on_device
         if is_unseen or (step is not None and not step.returns_results):
-            # Nobody would look at them within the step; they are read when it has run.
+            # Nobody reads them within the step; they are read after it has run.
             return {}
         results: dict[str, Any] = {}
         for metric in self.metrics:
@@ -253,7 +253,7 @@ class Trainer(StepMachinery, StatelessTrainer):
         if self._compile_loss is not None:
             losses.append(self._compile_loss(y, y_pred, sample_weight))
             if current_step() is not None:
-                # A loss that is not built before the first step learns the number of classes in it.
+                # A loss that is not built before the first step learns the number of classes there.
                 self._check_targets(trees.map_structure(_on_host, y))
         losses.extend(ops.sum(loss) for loss in getattr(self, "losses", []))
         if not losses:
@@ -267,7 +267,7 @@ class Trainer(StepMachinery, StatelessTrainer):
         return total
 
     def _compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool) -> Any:
-        """Of `compute_loss`, which in older models has no `training`."""
+        """Calls `compute_loss`, which has no `training` argument in older models."""
         parameters = inspect.signature(self.compute_loss).parameters
         with tracing.part("loss"):
             if "training" in parameters or any(
@@ -297,7 +297,7 @@ class Trainer(StepMachinery, StatelessTrainer):
             step.note_loss(self._loss_tracker.total.value)
         recording = current_recording()
         if recording is not None and self._state is not None:
-            # The sum stays NaN or infinite once it is: counting the steps before is one small op.
+            # The sum stays NaN or infinite, so counting the finite steps takes one small op.
             finite = ops.cast(ops.isfinite(self._loss_tracker.total.value), "float32")
             graph = current_trace().graph
             before = graph.read(self._state.finite_steps.core)
@@ -371,7 +371,7 @@ class Trainer(StepMachinery, StatelessTrainer):
                 )
             data, validation_data = data.split(validation_split)
         if class_weight is not None and isinstance(data, ArrayData):
-            # After the split: class weights are for training, they don't weigh the validation.
+            # This comes after the split: class weights are for training and not for the validation.
             data.weigh_classes(class_weight)
         check_epochs(epochs, initial_epoch, validation_freq, shuffle)
         validation_batch_size = validation_batch_size or batch_size
@@ -600,12 +600,12 @@ class Trainer(StepMachinery, StatelessTrainer):
         return step.pack(step.copies_of_outputs())
 
     def _has_own_step(self, kind: str) -> bool:
-        """Whether a method of the user's own is the step."""
+        """Tells whether a user's method is the step."""
         name = f"{kind}_step"
         return getattr(type(self), name) is not getattr(Trainer, name)
 
     def _returns_own_logs(self, kind: str) -> bool:
-        """Whether results are needed within the step: a method of the user's own returns them."""
+        """Tells whether a user's method returns results, which the step then has to compute."""
         steps = {TRAIN: "train_step", TEST: "test_step"}
         if kind not in steps:
             return False

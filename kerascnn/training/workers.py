@@ -1,4 +1,4 @@
-"""Batches of a `PyDataset` made ahead by threads or processes, in order."""
+"""Batches of a `PyDataset`, which threads or processes make ahead, in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-# The data set of a worker process, put there when it starts.
+# This is the data set of a worker process, which sets it when it starts.
 _dataset: Any = None
 
 
@@ -91,7 +91,7 @@ class PreparedBatches:
             self._pending.append(self._executor.submit(self._get, index))
 
     def close(self) -> None:
-        """Ends the workers once they have finished what they are at; the rest is dropped."""
+        """Ends the workers after their current batches, and drops the rest."""
         if self._executor is not None:
             executor, self._executor = self._executor, None
             self._pending.clear()
@@ -99,6 +99,6 @@ class PreparedBatches:
 
 
 def _process_context() -> Any:
-    """Copies of this process where the system has them: data sets then need not be pickled."""
+    """Returns forks of this process if the system has them: then data sets need no pickling."""
     methods = multiprocessing.get_all_start_methods()
     return multiprocessing.get_context("fork" if "fork" in methods else None)

@@ -205,12 +205,12 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     return np.eye(classes, dtype="float32")[labels]
 
 
-# What there was under other names.
+# These names existed in older versions.
 _former_name = former_names.module_getattr(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "FeatureSpace":  # made of layers, which need this package
+    if name == "FeatureSpace":  # it consists of layers, which import this package
         from kerascnn.utils.feature_space import FeatureSpace
 
         return FeatureSpace

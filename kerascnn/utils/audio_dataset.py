@@ -1,4 +1,4 @@
-"""A folder of sounds as a data set."""
+"""Data sets of sounds in a folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kerascnn.data import elements
 from kerascnn.utils.directory import Folder
 
 ALLOWED_FORMATS = (".wav",)
-# The kernel for another rate: zero crossings on each side, and the share of the band that stays.
+# The resampling kernel has so many zero crossings on each side, and keeps this share of the band.
 _ZEROS, _ROLLOFF = 6, 0.99
 
 
@@ -92,7 +92,7 @@ def audio_dataset_from_directory(
 
 
 def _read(path: str, rate: int | None, length: int | None) -> np.ndarray:
-    """A file as float32 (samples, channels)."""
+    """Reads a file as float32 (samples, channels)."""
     try:
         with wave.open(path, "rb") as file:
             own_rate, width = file.getframerate(), file.getsampwidth()
@@ -107,8 +107,8 @@ def _read(path: str, rate: int | None, length: int | None) -> np.ndarray:
 
 
 def _decoded(content: bytes, width: int) -> np.ndarray:
-    """Samples of some bytes each as numbers from -1 to 1."""
-    if width == 1:  # the only ones without a sign
+    """Converts samples of some bytes each to numbers from -1 to 1."""
+    if width == 1:  # only these are unsigned
         return (np.frombuffer(content, np.uint8).astype("float32") - 128) / 128
     if width == 3:
         wide = np.zeros((len(content) // 3, 4), np.uint8)
@@ -135,7 +135,7 @@ def resampled(values: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
     band = min(rate, new_rate) * _ROLLOFF / rate  # as a share of the old rate
     half = math.ceil(_ZEROS / band)
     count = math.ceil(len(values) * new_rate / rate)
-    # Samples of the result repeat their places between those of the source after `new_rate`.
+    # After `new_rate` samples, the positions between samples of the source repeat.
     phases = np.arange(new_rate) * rate
     steps = np.arange(-half, half + 1)
     distance = (steps[None, :] - (phases % new_rate)[:, None] / new_rate) * band

@@ -1,4 +1,4 @@
-"""The parts of a batch, as `train_step` and its like get it."""
+"""The parts of a batch, in the form that `train_step` and similar methods get."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def checked_format(name: Any) -> str:
 
 
 def _corners(boxes: Any, form: str) -> list[Any]:
-    """Left, top, right and bottom, each (..., 1)."""
+    """Returns left, top, right and bottom, each (..., 1)."""
     a, b, c, d = ops.split(boxes, 4, -1)
     if form in _SWAPPED:
         a, b, c, d = b, a, d, c

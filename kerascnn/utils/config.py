@@ -1,4 +1,4 @@
-"""Settings of a program of one's own."""
+"""Settings of a user's program."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ class Config:
         self._config.update(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        # Asked for what is no attribute; while a copy is made, `_config` may not be there yet.
+        # Python calls this for missing attributes; while a copy is made, `_config` may be missing
+        # too.
         config = self.__dict__.get("_config", {})
         if name in config:
             return config[name]

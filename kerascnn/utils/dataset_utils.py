@@ -1,4 +1,4 @@
-"""A data set in two parts."""
+"""Splits a data set in two parts."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _samples_of(dataset: Any) -> tuple[Any, int]:
             )
         return tuple(arrays), lengths[0]
     if isinstance(dataset, Dataset):
-        dataset = list(dataset)  # once: a shuffled one has another order in each pass
+        dataset = list(dataset)  # a shuffled data set has another order in each pass
         return dataset, len(dataset)
     gives_samples = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
     if gives_samples and not isinstance(dataset, (str, bytes, dict, PyDataset)):

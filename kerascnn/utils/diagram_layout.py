@@ -13,16 +13,16 @@ from typing import NamedTuple
 from kerascnn.utils.model_diagram import Box, Diagram
 
 TITLE, TEXT = 16, 14  # sizes of letters
-_LETTER = 0.6  # mean width of a letter, in its size
-_LINE = 34  # height of a line of a box
-_GAP = 46  # between rows, and half of it between neighbours
+_LETTER = 0.6  # mean width of a letter, relative to its size
+_LINE = 34  # height of a line in a box
+_GAP = 46  # space between rows; half of it is between neighbours
 _MARGIN = 24
 
 _Place = tuple[float, float, float, float]  # left, top, width, height
 
 
 class Rectangle(NamedTuple):
-    """A field; one without a fill is a dashed frame."""
+    """A rectangle; without a fill it is a dashed frame."""
 
     left: float
     top: float
@@ -32,7 +32,7 @@ class Rectangle(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A line of letters by its baseline."""
+    """A line of text at its baseline."""
 
     x: float
     y: float
@@ -53,7 +53,7 @@ Part = Rectangle | Text
 
 
 class Drawing(NamedTuple):
-    """What there is to draw, in this order."""
+    """The shapes to draw, in this order."""
 
     width: float
     height: float
@@ -108,7 +108,7 @@ def _rows(keys: list[str], edges: list[tuple[str, str]]) -> list[list[str]]:
     level = dict.fromkeys(keys, 0)
     missing = {key: len(parents[key]) for key in keys}
     ready = [key for key in keys if not missing[key]]
-    for key in ready:  # grows while it is gone through
+    for key in ready:  # the list grows during the loop
         for child in children[key]:
             level[child] = max(level[child], level[key] + 1)
             missing[child] -= 1
@@ -142,7 +142,7 @@ def _title(box: Box) -> str:
 
 
 def _place(rows: list[list[str]], boxes: dict[str, Box], sideways: bool) -> dict[str, _Place]:
-    """Where each box lies; rows are centered."""
+    """Computes the place of each box; rows are centered."""
     sizes = {key: _size(box) for key, box in boxes.items()}
     along = 1 if sideways else 0  # the direction of a row
     lengths = [sum(sizes[k][along] for k in row) + _GAP / 2 * (len(row) - 1) for row in rows]
@@ -162,7 +162,7 @@ def _place(rows: list[list[str]], boxes: dict[str, Box], sideways: bool) -> dict
 
 
 def _groups(diagram: Diagram, places: dict[str, _Place]) -> dict[tuple[int, str], _Place]:
-    """Frames around the boxes of opened models, by a number and their name; outer ones first."""
+    """Computes frames around the boxes of expanded models, with names; outer ones first."""
     frames: dict[tuple[int, str], _Place] = {}
 
     def visit(part: Diagram, depth: int) -> None:
@@ -170,7 +170,7 @@ def _groups(diagram: Diagram, places: dict[str, _Place]) -> dict[tuple[int, str]
             if not isinstance(inner, Diagram):
                 continue
             inside = [places[box.key] for box in inner.boxes()]
-            room = max(20 - 5 * depth, 5)  # frames in frames keep apart
+            room = max(20 - 5 * depth, 5)  # leaves space between nested frames
             left, top = min(p[0] for p in inside) - room, min(p[1] for p in inside) - room
             right = max(p[0] + p[2] for p in inside) + room
             bottom = max(p[1] + p[3] for p in inside) + room
@@ -182,9 +182,9 @@ def _groups(diagram: Diagram, places: dict[str, _Place]) -> dict[tuple[int, str]
 
 
 def _arrow(a: _Place, b: _Place, sideways: bool) -> Arrow:
-    """From the middle of one side of a box to the side of the other that faces it."""
+    """Draws an arrow from the middle of a box's side to the facing side of another box."""
     (ax, ay, aw, ah), (bx, by, bw, bh) = a, b
-    if a == b:  # a layer that takes what it returned
+    if a == b:  # this layer takes its own output
         right, upper, lower = ax + aw, ay + ah / 3, ay + ah * 2 / 3
         out = right + _GAP / 5
         points = [(right, upper), (out, upper), (out, lower), (right, lower)]

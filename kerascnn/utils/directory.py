@@ -120,7 +120,7 @@ class Folder:
 
 
 def check_format(format: str) -> None:
-    """ValueError for a format that Keras does not have."""
+    """Raises a ValueError for a format that Keras does not have."""
     if format not in ("tf", "grain"):
         raise ValueError(f'`format` should be either "tf" or "grain". Received: format={format}')
 
@@ -183,7 +183,7 @@ def _check_split(
 def _part(
     paths: list[str], labels: Any, validation_split: float | None, part: str | None
 ) -> tuple[list[str], Any]:
-    """The files and labels of one side of the split."""
+    """Returns the files and labels of one side of the split."""
     if not validation_split:
         return paths, labels
     held_out = int(validation_split * len(paths))
@@ -247,14 +247,14 @@ def index_directory(
     if shuffle:
         for items in (paths, labels):
             if items is not None:
-                np.random.RandomState(seed).shuffle(items)  # Keras' order
+                np.random.RandomState(seed).shuffle(items)  # this gives Keras' order
     return paths, labels, names
 
 
 def _files_below(
     directory: str, name: str, follow_links: bool, formats: tuple[str, ...]
 ) -> list[str]:
-    """The files below a subfolder, folder by folder, in the order of their names."""
+    """Returns the files below a subfolder, folder by folder, sorted by name."""
     top = os.path.join(directory, name)
     walk = sorted(os.walk(top, followlinks=follow_links), key=lambda found: found[0])
     return [

@@ -1,4 +1,4 @@
-"""Columns of a table, each prepared and encoded as its kind needs it."""
+"""Tables whose columns are prepared and encoded by their kinds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kerascnn import layers, naming, ops, saving, serialization
 from kerascnn.data import Dataset
 from kerascnn.layers.layer import Layer
 
-# What configurations may name.
+# Configurations may name these.
 __all__ = ["Cross", "Feature", "FeatureSpace", "TFDIdentity"]
 
 _MODES = ("int", "one_hot", "float")
@@ -20,13 +20,13 @@ _KERAS_MODULE = "keras.src.layers.preprocessing.feature_space"
 
 
 class TFDIdentity(layers.Identity):
-    """A column as it is; the name is that of Keras' files."""
+    """Returns a column unchanged; Keras' files use this name."""
 
     _module_in_configs = _KERAS_MODULE
 
 
 class _Part:
-    """A part of the configuration of a `FeatureSpace`."""
+    """A part of a FeatureSpace's configuration."""
 
     def get_config(self) -> dict[str, Any]:
         raise NotImplementedError
@@ -309,7 +309,7 @@ class FeatureSpace(Layer):
     # Learning and using -------------------------------------------------------------------------
 
     def _adaptable(self) -> list[str]:
-        """The columns whose layers learn from data."""
+        """Returns the columns whose layers learn from data."""
         found = []
         for name, layer in self.preprocessors.items():
             given = getattr(layer, "input_mean", None) is not None

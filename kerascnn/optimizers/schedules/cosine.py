@@ -14,7 +14,7 @@ from kerascnn.optimizers.schedules.learning_rate_schedule import (
 
 
 def half_wave(done: Any) -> Any:
-    """0.5 * (1 + cos(pi * done)) for `done` from 0 to 1, which falls from 1 to 0."""
+    """Returns 0.5 * (1 + cos(pi * done)), which falls from 1 to 0 for `done` from 0 to 1."""
     return 0.5 * (1.0 + ops.cos(done * math.pi))
 
 
@@ -132,8 +132,8 @@ class CosineDecayRestarts(LearningRateSchedule):
             restarts = ops.floor(done)
             done = done - restarts
         else:
-            # Together the falls so far took 1 + t + ... + t**(n-1) = (1 - t**n) / (1 - t) times the
-            # first one.
+            # Together, the falls so far took 1 + t + ... + t**(n-1) = (1 - t**n) / (1 - t) times
+            # the first one.
             restarts = ops.floor(ops.log(1.0 - done * (1.0 - t_mul)) / math.log(t_mul))
             length = ops.power(t_mul, restarts)
             done = (done - (1.0 - length) / (1.0 - t_mul)) / length

@@ -205,7 +205,7 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 
     def __call__(self, step: Any) -> Any:
         step = dispatch.convert(step)
-        # Boundaries count in the step's own type: an integer step does not see their fractions.
+        # Boundaries have the dtype of the step: with integer steps, their fractions are lost.
         rate = ops.cast(step, config.floatx()) * 0.0 + float(self.values[0])
         for boundary, value in zip(self.boundaries, self.values[1:], strict=True):
             passed = ops.greater(step, ops.cast(float(boundary), step.dtype))

@@ -47,11 +47,11 @@ class LearningRateSchedule:
 
 
 def as_floating(step: Any) -> Any:
-    """A count of steps as `floatx`: schedules compute in that."""
+    """Converts a number of steps to `floatx`, in which schedules compute."""
     return ops.cast(dispatch.convert(step), dtypes.standardize_dtype(config.floatx()))
 
 
 def check_positive(cls: str, name: str, value: Any) -> None:
-    """Raises ValueError where a number of steps is not positive."""
+    """Raises a ValueError if a number of steps is not positive."""
     if value <= 0:
         raise ValueError(f"{cls}: `{name}` must be greater than 0. Received: {name}={value}")

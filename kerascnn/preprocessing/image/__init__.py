@@ -11,5 +11,5 @@ from kerascnn.utils.image_utils import (
 
 __all__ = ["array_to_img", "img_to_array", "load_img", "save_img", "smart_resize"]
 
-# What there was under other names.
+# These names existed in older versions.
 __getattr__ = former_names.module_getattr(__name__)
