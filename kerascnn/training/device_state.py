@@ -118,7 +118,7 @@ class StepState:
         self._reader = reader
 
     def _position_on_device(self, position: int) -> _core.Tensor:
-        """Returns a tensor to copy from; unlike a host number, that does not wait for the device."""
+        """Returns a tensor to copy from, which does not wait for the device as a number does."""
         if self._positions is None:
             # Copies want their sources aligned, so each position takes 16 bytes.
             pairs = np.arange(_POSITIONS, dtype=np.int64).repeat(2)
