@@ -13,18 +13,18 @@ import numpy as np
 from kerascnn import _core, dtypes, naming, tracing
 from kerascnn.device import current as current_device
 
-Initial = Any  # a callable (shape, dtype) -> array, or an array
+Initial = Any  # an array, or a callable (shape, dtype) -> array
 
-# What floating variables are read as while a layer of mixed precision computes.
+# While a mixed-precision layer computes, floating variables are read in this dtype.
 _autocast: contextvars.ContextVar[str | None] = contextvars.ContextVar("autocast", default=None)
 
 
 @contextlib.contextmanager
 def autocast_scope(dtype: str | None) -> Iterator[None]:
-    """A block in which floating variables are read as `dtype`, or as they are where it is None."""
+    """A block in which floating variables are read as `dtype`, or unchanged if it is None."""
     token = _autocast.set(dtype)
     if dtype is not None:
-        _core.enter_scope()  # operators of tensors ask for it from here on
+        _core.enter_scope()  # from here on, operators of tensors look for it
     try:
         yield
     finally:
@@ -34,30 +34,30 @@ def autocast_scope(dtype: str | None) -> Iterator[None]:
 
 
 def current_autocast() -> str | None:
-    """What floating variables are read as here; None for the dtype that they have."""
+    """Returns the dtype in which floating variables are read here, or None for their own."""
     return _autocast.get()
 
 
-# Whose state a variable of the core is.
+# This maps each variable of the core to the `Variable` whose state it is.
 _of_core: weakref.WeakKeyDictionary[Any, weakref.ref[Variable]] = weakref.WeakKeyDictionary()
 
 
 def variable_of(core: Any) -> Variable | None:
-    """The variable that a variable of the core belongs to, None where it is gone."""
+    """Returns the `Variable` of a variable of the core, or None if it no longer exists."""
     found = _of_core.get(core)
     return None if found is None else found()
 
 
 class VariableScope:
-    """A block that stands between variables and their values."""
+    """A block that decides what reading and assigning variables does."""
 
-    # Are values its own, so that nothing compiled before may stand for what is called in it?
+    # If true, the values are the block's own, and compiled programs must not replace calls in it.
     is_stateless = False
-    # Are losses that layers add to be noted in it?
+    # If true, the block notes the losses that layers add.
     collect_losses = False
 
     def __init__(self) -> None:
-        self.trace: Any = None  # in which it was entered
+        self.trace: Any = None  # the trace in which the block was entered
         self._outer: VariableScope | None = None
 
     def in_other_trace(self) -> VariableScope | None:
@@ -68,15 +68,15 @@ class VariableScope:
         return None if self._outer is None else self._outer.in_other_trace()
 
     def read(self, variable: Variable) -> Any:
-        """What reading the variable gives in the block."""
+        """Returns what reading the variable gives in the block."""
         return self._read_outside(variable)
 
     def takes(self, core: Any, value: Any) -> bool:
-        """Whether an assignment stays in the block."""
+        """Tells whether an assignment stays in the block."""
         return self._outer is not None and self._outer.takes(core, value)
 
     def holds(self, core: Any) -> bool:
-        """Whether the variable has a value of its own in the block."""
+        """Tells whether the block has a value for the variable."""
         return self._outer is not None and self._outer.holds(core)
 
     def stands_before(self, core: Any) -> bool:
@@ -87,11 +87,11 @@ class VariableScope:
         return self.holds(core) or (self._outer is not None and self._outer.stands_before(core))
 
     def led_to(self, core: Any, value: Any) -> Any:
-        """What was read of the variable in the block, as tapes that record now follow it."""
+        """Returns what was read of the variable in the block, as recording tapes now follow it."""
         return value if self._outer is None else self._outer.led_to(core, value)
 
     def add_loss(self, loss: Any) -> None:
-        """Takes a loss that a layer adds, where `collect_losses` holds."""
+        """Takes a loss that a layer adds, if `collect_losses` is true."""
 
     def _read_outside(self, variable: Variable) -> Any:
         return variable._current() if self._outer is None else self._outer.read(variable)
@@ -100,7 +100,7 @@ class VariableScope:
     def _active(self) -> Iterator[None]:
         self._outer, self.trace = _scope.get(), tracing.current()
         token = _scope.set(self)
-        _core.enter_scope()  # operators of tensors ask for the block from here on
+        _core.enter_scope()  # from here on, operators of tensors look for the block
         try:
             yield
         finally:
@@ -110,22 +110,22 @@ class VariableScope:
 
 
 def current_scope() -> VariableScope | None:
-    """The innermost block between variables and their values, None outside of any."""
+    """Returns the innermost open block, or None."""
     return _scope.get()
 
 
 def note_loss(held: list[Any]) -> None:
-    """Tells whoever is to know of the loss that a layer has put at the end of its list."""
+    """Reports the loss that a layer has put at the end of its list."""
     trace, scope = tracing.current(), _scope.get()
     if trace is not None and trace.is_body and (scope is None or scope.trace is not trace):
-        trace.losses.append((held, held[-1]))  # what becomes of it is known behind the node
+        trace.losses.append((held, held[-1]))  # its value is known after the node
     elif scope is not None and scope.collect_losses:
         scope.add_loss(held[-1])
 
 
 @contextlib.contextmanager
 def in_place() -> Iterator[None]:
-    """A block in which variables are read and assigned at once, whatever is open around it."""
+    """A block in which variables are read and assigned at once, whatever else is open."""
     token = _scope.set(None)
     try:
         with tracing.suspended():
@@ -143,11 +143,13 @@ class Block(VariableScope):
 
     def __init__(self) -> None:
         super().__init__()
-        # By the core's variable: what was read of it before it was assigned here. Values of a trace
-        # or of a block around have gradients; copies of what variables hold lead to the variables.
+        # This maps a variable of the core to what was read of it before it was assigned here.
+        # Values of a trace or block around it have gradients; copies of what variables hold lead to
+        # the variables.
         self.given: dict[Any, Any] = {}
         self.copies: dict[Any, Any] = {}
-        self.versions: dict[Any, int] = {}  # of trainable ones, which are not copied
+        # the versions of trainable variables, which are not copied
+        self.versions: dict[Any, int] = {}
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
@@ -172,7 +174,7 @@ class Block(VariableScope):
             yield
 
     def given_now(self) -> list[Any]:
-        """The values in `given`, which were read while nothing recorded, as tapes follow them."""
+        """Returns the values in `given`, read without recording, as tapes follow them."""
         scope = _scope.get()
         pairs = self.given.items()
         return [value if scope is None else scope.led_to(core, value) for core, value in pairs]
@@ -186,7 +188,7 @@ class Block(VariableScope):
             self.given[core] = value
         elif core.trainable and dtypes.is_float(core.dtype):
             self.versions.setdefault(core, core.version)
-        else:  # its memory will be written to
+        else:  # its memory will be overwritten
             self._copy(core)
         return value
 
@@ -230,7 +232,8 @@ class _Repetition(VariableScope):
         if source is not core:
             value = trace.leads_to(source, value)
         for tape in trace.tapes:
-            if tape not in self._tapes_around:  # which know the reading that this one stands for
+            # the tapes around know the reading that this one stands for
+            if tape not in self._tapes_around:
                 tape.note(core, value)
         return value
 
@@ -246,7 +249,7 @@ _scope: contextvars.ContextVar[VariableScope | None] = contextvars.ContextVar("s
 
 
 def _scope_here() -> VariableScope | None:
-    """The block whose reads and assignments those here are."""
+    """Returns the block that decides reads and assignments here."""
     scope = _scope.get()
     if scope is None or scope.trace is tracing.current():
         return scope
@@ -307,23 +310,23 @@ class Variable(_core.Operators):
             value = _initial_value(initializer, shape, dtype)
             tensor = _core.from_numpy(value, device_name or current_device())
         self._keep_in(tensor, bool(trainable))
-        # Freezing changes `trainable`; the order of a layer's weights must not change with it.
+        # Freezing changes `trainable`, but must not change the order of a layer's weights.
         self.made_trainable = self.trainable
 
     def _keep_in(self, tensor: Any, trainable: bool) -> None:
-        """Makes the place of the value, with a copy of `tensor` in it."""
+        """Makes memory for the value, with a copy of `tensor` in it."""
         self.core: Any = _core.Variable(self.path, tensor)
         self.core.trainable = trainable
         _of_core[self.core] = weakref.ref(self)
 
     def move_to(self, device_name: str) -> None:
-        """Gives the value another place. Programs compiled before still have the old one."""
+        """Moves the value to another place. Earlier programs still have the old one."""
         with tracing.suspended():
             self._keep_in(self.core.value.to(device_name), self.trainable)
 
     @property
     def trainable(self) -> bool:
-        """Whether training changes it, and a `GradientTape` watches it when it is read."""
+        """If true, training changes it, and a `GradientTape` watches it when it is read."""
         return bool(self.core.trainable)
 
     @trainable.setter
@@ -344,11 +347,11 @@ class Variable(_core.Operators):
 
     @property
     def dtype(self) -> str:
-        """What reading gives: inside a layer of mixed precision, what that computes in."""
+        """The dtype of what reading gives: in a mixed-precision layer, the compute dtype."""
         return self._read_dtype() or self.core.dtype
 
     def _read_dtype(self) -> str | None:
-        """What to cast to on reading, None for nothing."""
+        """Returns the dtype to cast to on reading, or None."""
         wanted = _autocast.get()
         own = self.core.dtype
         if wanted is None or wanted == own or not self.autocast or not dtypes.is_float(own):
@@ -390,12 +393,12 @@ class Variable(_core.Operators):
         return self._held()
 
     def _held(self) -> np.ndarray[Any, Any]:
-        """The same, also while a step is recorded."""
+        """Returns the value on the host, also while a step is recorded."""
         return np.array(self.core.value.numpy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False and tracing.current() is None:
-            # The memory itself, which later assignments write to.
+            # This is the memory itself, which later assignments overwrite.
             shared: np.ndarray[Any, Any] = self.core.value.__array__(dtype, copy)
             return shared
         array = self.numpy()
@@ -478,7 +481,7 @@ class Variable(_core.Operators):
         return self.value
 
     def __bool__(self) -> bool:
-        # Without this a variable would be true whatever it holds.
+        # Without this, a variable would always be true.
         raise TypeError(
             f"The variable '{self.path}' cannot be a condition. Compare its value with something, "
             "as in `float(variable) > 0`, or inside a step with ops.where or ops.cond."
@@ -492,7 +495,7 @@ class Variable(_core.Operators):
 
 
 def _initial_value(initializer: Initial, shape: Sequence[int] | None, dtype: Any) -> Any:
-    """The first value as a NumPy array or a tensor of the wanted dtype and shape."""
+    """Returns the first value as a NumPy array or tensor of the requested dtype and shape."""
     if isinstance(initializer, str):
         from kerascnn import initializers
 

@@ -1,4 +1,4 @@
-"""What is installed here, what was found, and what to do about the rest."""
+"""Reports what is installed, what was found, and how to get the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REMEDY = (
 
 
 def collect() -> dict[str, Any]:
-    """Versions, build settings and devices, as plain values."""
+    """Returns versions, build settings and devices as plain values."""
     import importlib.metadata
 
     devices = [

@@ -40,8 +40,7 @@ class SwapEMAWeights(Callback):
             return
         self._swap()
         if epoch == (self.params or {}).get("epochs", 0) - 1:
-            # At its end, fit sets the weights to the averages. They have changed places with the
-            # weights.
+            # At its end, fit sets the weights to the averages, which hold the weights' values now.
             for variable, average in self._pairs():
                 average.assign(variable)
 

@@ -357,12 +357,12 @@ class FeatureSpace(Layer):
             )
 
     def get_inputs(self) -> dict[str, Any]:
-        """An input for each column, for a functional model."""
+        """Returns an input for each column, for a functional model."""
         self._check_adapted()
         return self.inputs
 
     def get_encoded_features(self) -> Any:
-        """What becomes of these inputs."""
+        """Returns the encoded features for these inputs."""
         self._check_adapted()
         if self._encoded is None:
             self._encoded = self._encode(self.inputs)
@@ -415,7 +415,7 @@ class FeatureSpace(Layer):
         )
 
     def __call__(self, data: Any) -> Any:
-        """The encoding of a dictionary of columns (n,) or (n, 1), or of single values."""
+        """Returns the encoding of a dictionary of columns (n,) or (n, 1), or of single values."""
         self._check_adapted()
         if not isinstance(data, dict):
             raise ValueError(
@@ -464,13 +464,13 @@ class FeatureSpace(Layer):
         saving.save_model(self, filepath)
 
     def get_build_config(self) -> dict[str, Any] | None:
-        """The shapes that the layers have seen, None before they have learned."""
+        """Returns the shapes that the layers have seen, or None before they have learned."""
         if not self.built:
             return None
         return {name: layer.get_build_config() for name, layer in self.preprocessors.items()}
 
     def build_from_config(self, config: dict[str, Any]) -> None:
-        """Takes the layers for adapted: what they have learned is in the same file."""
+        """Marks the layers as adapted: what they have learned is in the same file."""
         for name, shapes in config.items():
             layer = self.preprocessors[name]
             if shapes and not layer.built:
@@ -490,5 +490,5 @@ class FeatureSpace(Layer):
 
 
 def _inner(name: str | None, kind: str) -> str:
-    """The name of a column's layer."""
+    """Returns the name of a column's layer."""
     return f"{name or naming.auto_name(kind)}_preprocessor"

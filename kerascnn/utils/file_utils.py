@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 _CHUNK = 1 << 18
-# For connecting and for each read, not for the whole transfer: slow lines are fine, dead ones not.
+# This is the limit for connecting and for each read, not for the whole transfer: slow connections
+# are fine, dead ones are not.
 _TIMEOUT_SECONDS = 20.0
 
 
@@ -85,7 +86,7 @@ def atomic_file(target: Path) -> Iterator[BinaryIO]:
     try:
         with stream:
             yield stream
-            # Without this a power failure could leave the new name with old or no content.
+            # Without this, a power failure could leave the new name with old or no content.
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)

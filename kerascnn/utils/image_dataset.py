@@ -1,4 +1,4 @@
-"""A folder of image files as a data set."""
+"""Data sets of the image files in a folder."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _checked_reading(
     crop_to_aspect_ratio: bool,
     pad_to_aspect_ratio: bool,
 ) -> dict[str, Any]:
-    """How each file becomes an array: arguments of `read_resized`."""
+    """Returns how each file becomes an array, as arguments of `read_resized`."""
     if color_mode not in _CHANNELS:
         raise ValueError(
             '`color_mode` must be one of {"rgb", "rgba", "grayscale"}. '

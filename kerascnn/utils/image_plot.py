@@ -9,7 +9,7 @@ from typing import Any
 from kerascnn.utils.diagram_layout import Arrow, Drawing, Part, Rectangle, lay_out
 from kerascnn.utils.model_diagram import Diagram
 
-# At 72 dots per inch a unit of the layout is a pixel.
+# At 72 dots per inch, a unit of the layout is a pixel.
 _DPI = 72
 _MAX_PIXELS = 100_000_000
 _DASH, _HOLE = 6, 4
@@ -17,7 +17,7 @@ _HEAD = 12
 
 
 def can_draw(ending: str) -> bool:
-    """Whether Pillow is there and writes files of an ending, such as ".png"."""
+    """Tells whether Pillow is installed and writes files with an ending such as ".png"."""
     try:
         from PIL import Image, features
     except ImportError:

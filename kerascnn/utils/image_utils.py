@@ -16,7 +16,7 @@ from kerascnn.ops import resampling
 
 _RESAMPLING = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
-# Grayscale of more than 8 bits, which stays as it is.
+# Grayscale images of more than 8 bits stay unchanged.
 _GRAYSCALE_MODES = ("L", "I;16", "I")
 
 

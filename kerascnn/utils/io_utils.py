@@ -1,4 +1,4 @@
-"""Messages: on standard output, or for Python's `logging` where that was asked for."""
+"""Messages on standard output, or in Python's `logging` if that was requested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def print_msg(message: Any, line_break: bool = True) -> None:
         text += "\n"
     try:
         sys.stdout.write(text)
-    except UnicodeEncodeError:  # a console that can't show the lines of bars and tables
+    except UnicodeEncodeError:  # this console cannot show the lines of bars and tables
         encoding = sys.stdout.encoding or "ascii"
         plain = text.replace("━", "=")
         sys.stdout.write(plain.encode(encoding, errors="replace").decode(encoding))

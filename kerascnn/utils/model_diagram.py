@@ -1,4 +1,4 @@
-"""What a plot of a model shows: boxes, groups of boxes and arrows, before anybody draws them."""
+"""The content of a model's plot, before it is drawn: boxes, groups of boxes and arrows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kerascnn.symbolic.operation import history_of
 
 
 class Style(NamedTuple):
-    """What boxes show, and whether models within the model are opened; see `plot_model`."""
+    """What boxes show, and whether models inside the model are expanded; see `plot_model`."""
 
     show_shapes: bool
     show_dtype: bool
@@ -21,7 +21,7 @@ class Style(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One field of a box: what stands before, and in bold, and the colors."""
+    """One field of a box: a label, text in bold, and the colors."""
 
     text: str
     bold: str
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
 
 
 class Box(NamedTuple):
-    """One layer."""
+    """A box for one layer."""
 
     key: str
     name: str | None
@@ -40,14 +40,14 @@ class Box(NamedTuple):
 
 
 class Diagram(NamedTuple):
-    """A model: its boxes and opened models in their order, and arrows as pairs of keys."""
+    """A model: its boxes and expanded models in their order, and arrows as pairs of keys."""
 
     name: str
     parts: list[Box | Diagram]
     edges: list[tuple[str, str]]
 
     def boxes(self) -> Iterator[Box]:
-        """All boxes, those of opened models too."""
+        """Returns all boxes, also those of expanded models."""
         for part in self.parts:
             if isinstance(part, Diagram):
                 yield from part.boxes()
@@ -55,7 +55,7 @@ class Diagram(NamedTuple):
                 yield part
 
     def all_edges(self) -> Iterator[tuple[str, str]]:
-        """All arrows, those of opened models too."""
+        """Returns all arrows, also those of expanded models."""
         for part in self.parts:
             if isinstance(part, Diagram):
                 yield from part.all_edges()
@@ -63,7 +63,7 @@ class Diagram(NamedTuple):
 
 
 def describe(model: Any, style: Style) -> Diagram:
-    """The diagram of a model that is built; one of a subclass is a single box."""
+    """Returns the diagram of a model that is built; for a subclassed model it is a single box."""
     from kerascnn.models import Functional, Sequential
 
     layers: list[Any]
@@ -94,7 +94,7 @@ def _edges(model: Any, expand_nested: bool) -> Iterator[tuple[str, str]]:
         if not expand_nested:
             yield from zip(map(_key, layers), map(_key, layers[1:]), strict=False)
             return
-        # What comes before the first layer is an arrow of the model around.
+        # What comes before the first layer is an arrow of the outer model.
         pairs = [(layer, node) for layer in layers[1:] for node in layer._inbound_nodes]
     else:
         own = {id(node) for node in model._graph.nodes}
@@ -113,7 +113,7 @@ def _edges(model: Any, expand_nested: bool) -> Iterator[tuple[str, str]]:
 
 
 def _producer(tensor: Any) -> Any:
-    """The layer that a tensor comes out of, inside of all models."""
+    """Returns the innermost layer that a tensor comes out of."""
     layer, _, output = history_of(tensor)
     while _opens(layer):
         layer, _, output = history_of(layer.outputs[output])  # type: ignore[attr-defined]
@@ -121,7 +121,7 @@ def _producer(tensor: Any) -> Any:
 
 
 def _receiver(layer: Any, place: int) -> Any:
-    """The layer that takes the input number `place`, inside of all models."""
+    """Returns the innermost layer that takes the input number `place`."""
     from kerascnn.models import Functional
 
     while _opens(layer):
@@ -161,7 +161,7 @@ def _cells(layer: Any, kind: str, style: Style) -> Iterator[Cell]:
 
 
 def _tensors(layer: Any) -> tuple[Any, Any]:
-    """What a layer was first called on and what came out, None for both where it never was."""
+    """Returns a layer's first inputs and outputs, or None for both if it was never called."""
     from kerascnn.models import Functional
 
     if isinstance(layer, Functional):

@@ -1,4 +1,4 @@
-"""Plots of models, by Graphviz where it is installed, else drawn here."""
+"""Plots of models, made by Graphviz if it is installed, otherwise drawn here."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def plot_model(
 
 
 def has_graphviz() -> bool:
-    """Whether pydot and Graphviz are there and work."""
+    """Tells whether pydot and Graphviz are installed and work."""
     try:
         import pydot
     except ImportError:
@@ -209,7 +209,7 @@ def _fill(dot: Any, diagram: Diagram, pydot: Any, style: Style) -> Any:
 
 
 def _label(box: Box, style: Style) -> str:
-    """A box in the HTML-like language of Graphviz."""
+    """Returns a box in Graphviz' HTML-like language."""
     columns = max(1, style.show_dtype + style.show_trainable + 2 * style.show_shapes)
     title = f"<b>{box.kind}</b>" if box.name is None else f"<b>{box.name}</b> ({box.kind})"
     rows = [

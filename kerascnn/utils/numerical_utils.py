@@ -1,4 +1,4 @@
-"""Vectors of length 1."""
+"""Normalization of vectors to length 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A progress bar for loops of one's own."""
+"""A progress bar for custom loops."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Progbar:
             or "PYCHARM_HOSTED" in os.environ
         )
         self._seen_so_far = 0
-        self._values: dict[str, list[Any]] = {}  # sum and number of steps of each
+        self._values: dict[str, list[Any]] = {}  # the sum and the number of steps for each name
         self._start = time.time()
         self._last_update = 0.0
         self._after_first_step: float | None = None
@@ -110,7 +110,7 @@ class Progbar:
         self._last_update = now
 
     def add(self, n: int, values: Iterable[tuple[str, Any]] | None = None) -> None:
-        """After `n` further steps."""
+        """Shows the progress after `n` further steps."""
         self.update(self._seen_so_far + n, values)
 
     def _collect(self, name: str, value: Any, current: int, finalize: bool) -> None:
@@ -156,7 +156,7 @@ class Progbar:
         return f"{current:{digits}d}/{self.target}"
 
     def _format_values(self, short_negative: bool = True) -> str:
-        """The averages; Keras writes negative ones in short only beside a bar."""
+        """Formats averages; Keras writes negative ones in short form only next to a bar."""
         text = ""
         for name, (total, steps) in self._values.items():
             value = total if isinstance(total, float) else float(np.mean(total))
@@ -174,7 +174,7 @@ class Progbar:
         return f" {time_per_unit * 1e6:.0f}us/{unit_name}"
 
     def _step_duration(self, current: int, now: float) -> float:
-        """Seconds per step, without the first one where there are others: it is no typical one."""
+        """Returns seconds per step, without the untypical first one if there are others."""
         if not current:
             return 0.0
         if self._after_first_step is not None and current > 1:

@@ -99,7 +99,7 @@ class _Windows:
         return window if self._targets is None else (window, self._targets[start])
 
     def gather(self, indices: np.ndarray) -> Any:
-        """Several windows as a batch."""
+        """Returns several windows as a batch."""
         starts = self._starts[indices]
         windows = self._data[starts[:, None] + self._offsets]
         return windows if self._targets is None else (windows, self._targets[starts])
@@ -175,7 +175,7 @@ def timeseries_dataset_from_array(
     if shuffle:
         if seed is None:
             seed = int(np.random.randint(10**6))  # noqa: NPY002 (what set_random_seed fixes)
-        np.random.RandomState(seed).shuffle(starts)  # Keras' order
+        np.random.RandomState(seed).shuffle(starts)  # this gives Keras' order
     offsets = np.arange(0, sequence_length * sampling_rate, sampling_rate)
     windows = _Windows(part, part_of_targets, starts, offsets)
     return IndexedDataset(windows, batch_size, shuffle, seed)

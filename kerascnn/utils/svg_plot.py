@@ -9,7 +9,7 @@ from kerascnn.utils.model_diagram import Diagram
 
 
 def draw(diagram: Diagram, rankdir: str = "TB") -> str:
-    """The text of an SVG file; see `diagram_layout.lay_out`."""
+    """Returns the text of an SVG file; see `diagram_layout.lay_out`."""
     drawing = lay_out(diagram, rankdir)
     width, height = drawing.width, drawing.height
     parts = [

@@ -1,4 +1,4 @@
-"""A folder of text files as a data set."""
+"""Data sets of the text files in a folder."""
 
 from __future__ import annotations
 

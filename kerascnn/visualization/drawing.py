@@ -1,4 +1,4 @@
-"""Boxes and masks drawn into images."""
+"""Draws boxes and masks in images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from kerascnn import config
 
 Color = Sequence[int]
-# The height of a letter at `font_scale=1`, in pixels.
+# This is the height of a letter at `font_scale=1`, in pixels.
 _LETTER = 22
 _TO_LAST = (0, 2, 3, 1)
 
@@ -113,7 +113,7 @@ def _pillow(name: str) -> tuple[Any, Any]:
 
 
 def _bytes(pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Numbers from 0 to 255; fractions are taken for shares of them."""
+    """Converts to numbers from 0 to 255; fractions count as shares of 255."""
     if pixels.dtype.kind == "f" and pixels.size:
         pixels = np.clip(pixels, 0, 1) * 255 if pixels.max() <= 1 else np.clip(pixels, 0, 255)
     return pixels.astype("uint8")
@@ -122,7 +122,7 @@ def _bytes(pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _write(
     canvas: Any, corner: tuple[int, int], text: str, color: Any, scale: float, bold: int
 ) -> None:
-    """Above a box, or in it where there is no room above."""
+    """Writes above a box, or inside it if there is no room above."""
     from PIL import ImageFont
 
     size = _LETTER * scale

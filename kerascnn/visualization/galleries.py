@@ -1,4 +1,4 @@
-"""Many images in one picture, by Matplotlib."""
+"""Draws many images in one figure, by Matplotlib."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def plot_bounding_box_gallery(
                 font_scale,
                 "channels_last",
             )
-            value_range = (0, 255)  # what drawing returns
+            value_range = (0, 255)  # drawing returns this range
     if legend:
         legend_handles = [
             patches.Patch(color=np.array(color) / 255, label=label) for label, _, color, _ in groups

@@ -1,4 +1,4 @@
-"""Models as estimators of scikit-learn, which is imported with the first name that is used."""
+"""Models as estimators of scikit-learn, which is imported when the first name is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scikit-learn wants of an estimator, over `fit` and `predict` of a model."""
+"""Implements scikit-learn's estimators by `fit` and `predict` of a model."""
 
 from __future__ import annotations
 
@@ -115,11 +115,11 @@ class SKLBase(BaseEstimator):
         return self.model_.predict(validate_data(self, X, reset=False))
 
     def predict(self, X: Any) -> Any:
-        """What the trained model says of samples, in the form of the targets."""
+        """Returns the trained model's predictions for samples, in the form of the targets."""
         return self._decode(self._outputs(X))
 
     def _encode(self, y: Any) -> Any:
-        """Targets with an axis for the outputs; notes how to take it off again."""
+        """Returns targets with an axis for the outputs, and notes how to remove it."""
         if type_of_target(y) == "unknown":
             raise ValueError(f"Unknown label type: {y!r}")
         self._target_ndim = y.ndim
@@ -213,7 +213,7 @@ class SKLearnTransformer(TransformerMixin, SKLBase):
     """
 
     def transform(self, X: Any) -> Any:
-        """What the trained model returns for samples."""
+        """Returns the trained model's outputs for samples."""
         return self._outputs(X)
 
     def __sklearn_tags__(self) -> Any:
