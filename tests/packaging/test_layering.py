@@ -107,3 +107,27 @@ def test_the_package_reaches_ops_through_dispatch_alone():
         if CALLS_OF_THE_CORE.search(path.read_text(encoding="utf-8"))
     ]
     assert places == ["kerascnn/ops/dispatch.py"]
+
+
+# Only the bindings get names of ops from outside.
+NAMES_OF_OPS = re.compile(r"\bop(->|\.)name\s*[!=]=|[!=]=\s*\w+(->|\.)op->name|\bop\s*[!=]=\s*\"")
+
+
+@pytest.mark.parametrize(
+    ("line", "is_wrong"),
+    [
+        ('if (node.op->name == "dense") return;', True),
+        ("return request.op.name != other;", True),
+        ("return name == node.op->name;", True),
+        ('const bool is_dgrad = op == "conv2d_dgrad";', True),
+        ("return node.op == &op_dense;", False),
+        ("std::string key(node.op->name);", False),
+    ],
+)
+def test_comparisons_of_names_of_ops_are_found(line, is_wrong):
+    assert bool(NAMES_OF_OPS.search(line)) == is_wrong
+
+
+def test_ops_are_compared_by_definition():
+    places = [path for path, text in core_files() if NAMES_OF_OPS.search(text)]
+    assert [path for path in places if not path.startswith("bindings/")] == []

@@ -45,14 +45,10 @@ class SoftmaxExpansion : Expansion {
 
 RootedGraph expand_softmax(const RootedGraph& source, const PassOptions& options) {
   if (!options.region_limits) return source;
-  GraphRewriter rewriter(source);
-  for (const Node& node : source.graph.nodes()) {
+  return replace_nodes(source, [&](GraphRewriter& rewriter, const Node& node) {
     const bool is_forward = node.op == &op_softmax || node.op == &op_log_softmax;
     const bool is_gradient = node.op == &op_softmax_grad || node.op == &op_log_softmax_grad;
-    if (!is_forward && !is_gradient) {
-      rewriter.copy(node);
-      continue;
-    }
+    if (!is_forward && !is_gradient) return false;
     const TensorSpec& x = source.graph.value(node.inputs[0]).spec;
     const auto rank = static_cast<int64_t>(x.shape.size());
     const int64_t axis =
@@ -61,15 +57,14 @@ RootedGraph expand_softmax(const RootedGraph& source, const PassOptions& options
     // A region could not tell a row of one element from the result of its reductions.
     if (itemsize(x.dtype) > 2 || axis != rank - 1 || !limits.rows || num_elements(x.shape) == 0 ||
         x.shape.back() == 1 || x.shape.back() > limits.max_row) {
-      rewriter.copy(node);
-      continue;
+      return false;
     }
     SoftmaxExpansion expansion(rewriter, node, x);
     const std::vector<ValueId> inputs = rewriter.map(node.inputs);
     rewriter.replace(node.outputs[0], is_forward ? expansion.forward(inputs[0])
                                                  : expansion.backward(inputs[0], inputs[1]));
-  }
-  return rewriter.finish();
+    return true;
+  });
 }
 
 }  // namespace kerascnn

@@ -14,64 +14,53 @@ namespace {
 
 bool is_16_bit(DType dtype) { return dtype == DType::Float16 || dtype == DType::BFloat16; }
 
-class CastJoiner {
- public:
-  explicit CastJoiner(const RootedGraph& source)
-      : rewriter_(source), graph_(source.graph), readers_(source) {
-    for (const Node& node : graph_.nodes()) {
-      if (is_cast_of_weight(node))
-        casts_[graph_.value(node.outputs[0]).spec.dtype].push_back(&node);
-    }
+// Is it a weight that is rounded? Element ops round what they read themselves, at no cost; other
+// ops need the rounded weight in memory.
+bool is_cast_of_weight(const Graph& graph, const Readers& readers, const Node& node) {
+  if (node.op != &op_cast) return false;
+  const Value& from = graph.value(node.inputs[0]);
+  const ValueId result = node.outputs[0];
+  if (from.kind != ValueKind::State || from.spec.dtype != DType::Float32 ||
+      !is_16_bit(graph.value(result).spec.dtype)) {
+    return false;
   }
+  return readers.is_root(result) || std::ranges::any_of(readers.nodes(result), [&](int32_t reader) {
+           return !find_element_op(*graph.nodes()[reader].op);
+         });
+}
 
-  RootedGraph run() {
-    for (const Node& node : graph_.nodes()) {
-      const auto group = casts_.find(graph_.value(node.outputs[0]).spec.dtype);
-      const bool is_joined = group != casts_.end() && group->second.size() > 1 &&
-                             std::ranges::find(group->second, &node) != group->second.end();
-      if (!is_joined) {
-        rewriter_.copy(node);
-      } else if (&node == group->second.front()) {
-        emit(group->second);
-      }
-    }
-    return rewriter_.finish();
-  }
-
- private:
-  // Element ops round what they read themselves, at no cost. Other ops need the rounded weight in
-  // memory.
-  bool is_cast_of_weight(const Node& node) const {
-    if (node.op != &op_cast) return false;
-    const Value& from = graph_.value(node.inputs[0]);
-    const DType to = graph_.value(node.outputs[0]).spec.dtype;
-    if (from.kind != ValueKind::State || from.spec.dtype != DType::Float32 || !is_16_bit(to)) {
-      return false;
-    }
-    const std::vector<int32_t>& readers = readers_.nodes(node.outputs[0]);
-    return readers_.is_root(node.outputs[0]) || std::ranges::any_of(readers, [&](int32_t reader) {
-             return !find_element_op(*graph_.nodes()[reader].op);
-           });
-  }
-
-  void emit(const std::vector<const Node*>& casts) {
-    std::vector<ValueId> weights;
-    for (const Node* node : casts) weights.push_back(rewriter_.map(node->inputs[0]));
-    const std::vector<ValueId> results =
-        rewriter_.apply("cast_all", weights, casts[0]->attributes, casts[0]->scope);
-    for (size_t i = 0; i < casts.size(); ++i) rewriter_.replace(casts[i]->outputs[0], results[i]);
-  }
-
-  GraphRewriter rewriter_;
-  const Graph& graph_;
-  Readers readers_;
-  std::map<DType, std::vector<const Node*>> casts_;  // by what the weights are rounded to
+// Weights that are rounded to one dtype.
+struct WeightCasts {
+  const Node* first = nullptr;
+  std::vector<ValueId> weights, results;
 };
 
 }  // namespace
 
 RootedGraph join_casts(const RootedGraph& source, const PassOptions& options) {
-  return options.runs_side_by_side ? CastJoiner(source).run() : source;
+  if (!options.runs_side_by_side) return source;
+  const Graph& graph = source.graph;
+  const Readers readers(source);
+  std::map<DType, WeightCasts> casts;
+  for (const Node& node : graph.nodes()) {
+    if (!is_cast_of_weight(graph, readers, node)) continue;
+    WeightCasts& same = casts[graph.value(node.outputs[0]).spec.dtype];
+    if (same.first == nullptr) same.first = &node;
+    same.weights.push_back(node.inputs[0]);
+    same.results.push_back(node.outputs[0]);
+  }
+  return replace_nodes(source, [&](GraphRewriter& rewriter, const Node& node) {
+    const auto found = casts.find(graph.value(node.outputs[0]).spec.dtype);
+    if (found == casts.end()) return false;
+    const auto& [first, weights, results] = found->second;
+    const bool is_one = std::ranges::find(results, node.outputs[0]) != results.end();
+    if (!is_one || results.size() == 1) return false;
+    if (&node == first) {
+      rewriter.replace(
+          results, rewriter.apply(op_cast_all, rewriter.map(weights), node.attributes, node.scope));
+    }
+    return true;
+  });
 }
 
 RootedGraph update_from_narrow_gradients(const RootedGraph& source) {

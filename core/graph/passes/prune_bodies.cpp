@@ -74,7 +74,7 @@ class LoopPruning {
     attributes.set("carries", count(inputs_, 0, carries));
     attributes.set("slices", count(inputs_, carries, slices));
     const std::vector<ValueId> results =
-        rewriter.apply("loop", chosen(inputs, kept_inputs), attributes, node_.scope);
+        rewriter.apply(op_loop, chosen(inputs, kept_inputs), attributes, node_.scope);
 
     std::vector<bool> kept = outputs_;  // of the node
     if (shape_.condition != nullptr) kept.push_back(true);
@@ -133,7 +133,7 @@ class SwitchPruning {
     std::vector<bool> kept_inputs = {true};
     kept_inputs.insert(kept_inputs.end(), inputs_.begin(), inputs_.end());
     const std::vector<ValueId> results =
-        rewriter.apply("switch", chosen(rewriter.map(node_.inputs), kept_inputs),
+        rewriter.apply(op_switch, chosen(rewriter.map(node_.inputs), kept_inputs),
                        {{"bodies", bodies}}, node_.scope);
     for (size_t i = 0, next = 0; i < outputs_.size(); ++i) {
       if (outputs_[i]) rewriter.replace(node_.outputs[i], results[next++]);
@@ -148,29 +148,20 @@ class SwitchPruning {
 }  // namespace
 
 RootedGraph prune_bodies(const RootedGraph& source) {
-  GraphRewriter rewriter(source);
   const Readers readers(source);
-  for (const Node& node : source.graph.nodes()) {
+  return replace_nodes(source, [&](GraphRewriter& rewriter, const Node& node) {
     std::vector<bool> is_read;
     for (const ValueId id : node.outputs) {
       is_read.push_back(readers.is_root(id) || !readers.nodes(id).empty());
     }
     const auto prune = [&](const auto& pruning) {
-      if (pruning.is_whole()) {
-        rewriter.copy(node);
-      } else {
-        pruning.rewrite(rewriter);
-      }
+      if (pruning.is_whole()) return false;
+      pruning.rewrite(rewriter);
+      return true;
     };
-    if (node.op == &op_loop) {
-      prune(LoopPruning(node, is_read));
-    } else if (node.op == &op_switch) {
-      prune(SwitchPruning(node, is_read));
-    } else {
-      rewriter.copy(node);
-    }
-  }
-  return rewriter.finish();
+    if (node.op == &op_loop) return prune(LoopPruning(node, is_read));
+    return node.op == &op_switch && prune(SwitchPruning(node, is_read));
+  });
 }
 
 }  // namespace kerascnn
