@@ -1,7 +1,7 @@
 """What scripts for older versions of Keras ask for, and what does the same today.
 
 Each of these names is answered with one line. None of them is there: `hasattr` says no, and a
-class of somebody's own can use the name for something else.
+user's class can use the name for something else.
 """
 
 from __future__ import annotations

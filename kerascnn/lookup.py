@@ -21,7 +21,7 @@ def deserialize(
         config: a name, or what `serialize` returned; anything else comes back as it is.
         known: classes and functions by their names.
         kind: "loss", "metric", "initializer", "regularizer" or "constraint".
-        custom_objects: classes and functions of one's own by name.
+        custom_objects: custom classes and functions by name.
 
     Raises:
         ValueError: for a name that is not known.

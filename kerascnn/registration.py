@@ -108,7 +108,7 @@ def get_custom_objects() -> dict[str, Any]:
 def register_keras_serializable(
     package: str = "Custom", name: str | None = None
 ) -> Callable[[T], T]:
-    """Lets configurations name a class or function of one's own as `package>name`.
+    """Lets configurations name a custom class or function as `package>name`.
 
     Args:
         package: Goes before the name.

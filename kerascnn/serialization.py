@@ -296,7 +296,7 @@ def deserialize_keras_object(
 
     Args:
         config: What `serialize_keras_object` returned, in kerascnn or in Keras.
-        custom_objects: Classes and functions of one's own by name.
+        custom_objects: Custom classes and functions by name.
         safe_mode: Whether lambdas are refused. They are code, which would be run.
         module_objects: Classes and functions by name, for configurations that are only a name.
 
@@ -336,7 +336,7 @@ def deserialize_object(
 
     Args:
         config: What `serialize_keras_object` returned.
-        custom_objects: Classes and functions of one's own by name.
+        custom_objects: Custom classes and functions by name.
         place: A module of kerascnn to look in where the configuration names none.
     """
     if isinstance(config, (list, tuple)):

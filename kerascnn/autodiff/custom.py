@@ -13,7 +13,7 @@ from kerascnn.variable import Variable
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Lets a function say itself what its gradient is.
+    """Lets a function define its own gradient.
 
     Args:
         f: Takes tensors and returns (outputs, gradient function). The gradient function is given

@@ -18,7 +18,7 @@ _current: contextvars.ContextVar[RematScope | None] = contextvars.ContextVar("re
 class RematScope:
     """A block whose layers keep less for their gradient; see `remat`.
 
-    It is about the layers that are made in it, whenever they are called.
+    It affects the layers that are made in it, whenever they are called.
 
     Args:
         mode: "full" for all of them but models, "activations" for the activation functions of

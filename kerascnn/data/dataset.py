@@ -198,7 +198,7 @@ class Dataset:
         )
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        """The elements of which `predicate` says that they stay."""
+        """The elements for which `predicate` returns True."""
         return _Derived(
             self, lambda s: passes.filter_(s, predicate), lambda n: n and UNKNOWN_CARDINALITY
         )
@@ -361,7 +361,7 @@ class Dataset:
         return _Derived(self, lambda s: passes.enumerate_(s, start), None, spec)
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """What a function makes of the data set."""
+        """The result of a function of the data set."""
         return transformation_func(self)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[..., Any]) -> Any:

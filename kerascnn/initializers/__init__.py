@@ -1,4 +1,4 @@
-"""First values of weights."""
+"""Initializers, which give weights their first values."""
 
 from __future__ import annotations
 

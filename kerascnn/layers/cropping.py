@@ -46,7 +46,7 @@ class _Cropping(Layer):
 
 
 class Cropping1D(_Cropping):
-    """A signal without its ends.
+    """Removes the ends of signals.
 
     Args:
         cropping: How many elements go at both ends, or (at the start, at the end).
@@ -92,7 +92,7 @@ class _SpatialCropping(_Cropping):
 
 
 class Cropping2D(_SpatialCropping):
-    """Images without their borders.
+    """Removes the borders of images.
 
     Args:
         cropping: How many pixels go on each side: one number, (height, width), or
@@ -120,7 +120,7 @@ class Cropping2D(_SpatialCropping):
 
 
 class Cropping3D(_SpatialCropping):
-    """Volumes without their borders.
+    """Removes the borders of volumes.
 
     Args:
         cropping: How many elements go on each side: one number, one for each axis, or a pair

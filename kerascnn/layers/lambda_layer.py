@@ -105,7 +105,7 @@ class Lambda(Layer):
 
         Args:
             config: What `get_config` gave, here or in Keras.
-            custom_objects: Functions of one's own by name.
+            custom_objects: Custom functions by name.
             safe_mode: Whether lambdas are refused; by default as in the reading around it, and
                 outside of any, yes.
 

@@ -36,7 +36,7 @@ _CALLED_IN = "\nIn the call of layer "
 class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, ContextArguments):
     """Base of all layers and models.
 
-    A layer of one's own implements `call(inputs, training=...)` with `kerascnn.ops` and, where it
+    A custom layer implements `call(inputs, training=...)` with `kerascnn.ops` and, where it
     has weights, `build(input_shape)` with `add_weight`. Layers and variables among its attributes
     belong to it.
 
@@ -409,7 +409,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
     def get_config(self) -> dict[str, Any]:
         """The arguments that make another layer like this one, as plain values.
 
-        A class of one's own that does not override it gets the arguments that it was made with.
+        A custom class that does not override it gets the arguments that it was made with.
 
         Raises:
             NotImplementedError: where these are no plain values.

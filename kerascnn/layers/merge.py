@@ -16,7 +16,7 @@ Shape = tuple[int | None, ...]
 class Merge(Layer):
     """Base of layers that are called on a list of tensors.
 
-    A layer of one's own gives `_merge_function(inputs)`, which gets tensors of equal rank whose
+    A custom layer implements `_merge_function(inputs)`, which gets tensors of equal rank whose
     sizes are equal or 1.
     """
 

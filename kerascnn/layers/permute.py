@@ -12,7 +12,7 @@ from kerascnn.symbolic.keras_tensor import KerasTensor
 
 
 class Permute(Layer):
-    """The axes of each sample in another order.
+    """Reorders the axes of each sample.
 
     Args:
         dims: The old place of each axis, counted from 1 on (0 is the batch).
@@ -55,7 +55,7 @@ class Permute(Layer):
 
 
 class RepeatVector(Layer):
-    """Each sample n times, along a new axis.
+    """Repeats each sample n times along a new axis.
 
     Args:
         n: How many times.

@@ -51,7 +51,7 @@ class Quantization:
         raise NotImplementedError(self._cannot_be_quantized())
 
     def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
-        """What runs in place of `call` where there is a `quantization_mode`: `_int8_call`.
+        """Runs in place of `call` if there is a `quantization_mode`: `_int8_call`.
 
         Layers that have none compute as always.
         """

@@ -12,7 +12,7 @@ from kerascnn.symbolic.keras_tensor import KerasTensor
 
 
 class Reshape(Layer):
-    """The same elements of each sample in another shape.
+    """Gives each sample another shape with the same elements.
 
     Args:
         target_shape: Shape without the batch; one size may be -1 and follows from the others.

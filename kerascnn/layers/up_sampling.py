@@ -34,7 +34,7 @@ def _grown(shape: Sequence[int | None], factors: Sequence[int], first: int) -> t
 
 
 class UpSampling1D(Layer):
-    """Each step of a signal several times.
+    """Repeats each step of a signal.
 
     Args:
         size: How many times.
@@ -74,7 +74,7 @@ class UpSampling1D(Layer):
 
 
 class UpSampling2D(Layer):
-    """Larger images, their pixels repeated or interpolated.
+    """Enlarges images by repeating or interpolating pixels.
 
     Args:
         size: Factor of the height and the width, or one for each.
@@ -130,7 +130,7 @@ class UpSampling2D(Layer):
 
 
 class UpSampling3D(Layer):
-    """Larger volumes, their elements repeated.
+    """Enlarges volumes by repeating elements.
 
     Args:
         size: Factor of all three sizes, or one for each.

@@ -51,7 +51,7 @@ class _ZeroPadding(Layer):
 
 
 class ZeroPadding1D(_ZeroPadding):
-    """Zeros before and after a signal.
+    """Adds zeros before and after signals.
 
     Args:
         padding: How many on both ends, or (before, after).
@@ -76,7 +76,7 @@ class ZeroPadding1D(_ZeroPadding):
 
 
 class ZeroPadding2D(_ZeroPadding):
-    """Zeros around images.
+    """Adds zeros around images.
 
     Args:
         padding: How many on each side: one number, (height, width), or
@@ -104,7 +104,7 @@ class ZeroPadding2D(_ZeroPadding):
 
 
 class ZeroPadding3D(_ZeroPadding):
-    """Zeros around volumes.
+    """Adds zeros around volumes.
 
     Args:
         padding: How many on each side: one number, one for each axis, or a pair

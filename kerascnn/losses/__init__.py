@@ -145,7 +145,7 @@ def deserialize(name: Any, custom_objects: dict[str, Any] | None = None) -> Any:
 
     Args:
         name: what `serialize` returned, or a name.
-        custom_objects: classes and functions of one's own by name.
+        custom_objects: custom classes and functions by name.
 
     Raises:
         ValueError: for a name that is not known.

@@ -34,7 +34,7 @@ class AUC(Metric):
             `"majoring"` (the larger), `"minoring"` (the smaller).
         name: see `Metric`.
         dtype: see `Metric`.
-        thresholds: thresholds from 0 to 1 of one's own; one below 0 and one above 1 are added.
+        thresholds: custom thresholds from 0 to 1; one below 0 and one above 1 are added.
         multi_label: whether labels, the last of two axes, have areas of their own, whose mean is
             the result. Else all elements are decisions of one kind.
         num_labels: how many labels there are, to have the state made at once.

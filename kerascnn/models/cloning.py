@@ -19,7 +19,7 @@ def model_from_json(json_string: str, custom_objects: Mapping[str, Any] | None =
 
     Args:
         json_string: The text.
-        custom_objects: Classes and functions of one's own by name.
+        custom_objects: Custom classes and functions by name.
 
     Raises:
         ValueError: for text that is no JSON or names something unknown.

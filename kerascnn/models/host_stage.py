@@ -1,8 +1,8 @@
 """What of a functional model runs on the host, before the compiled step and after it.
 
 Layers of text and of tables with text (`HostLayer`) take no tensors. Where they lie at the
-beginning of a model, with nothing before them that learns, `fit` and its like compute them for
-the data that comes in, on the CPU and with NumPy; the compiled step begins with their results.
+beginning of a model, with nothing before them that learns, `fit` and similar methods compute them
+for the data that comes in, on the CPU and with NumPy; the compiled step begins with their results.
 Where they lie behind layers that learn, or give text out of the model, `predict` compiles what is
 before them, and calls them and all behind them at once on what came out.
 """
@@ -148,7 +148,7 @@ def _taken(nodes: list[Node], graph: OperationGraph) -> list[Any]:
 def with_layers_inside(graph: OperationGraph, name: str) -> OperationGraph:
     """The same calls, with what layers do that take text in the place of these layers.
 
-    So a lookup in the `call` of somebody's own layer runs on the host, and an embedding behind it
+    So a lookup in the `call` of a user's layer runs on the host, and an embedding behind it
     in the compiled step. Layers with weights of their own, or with `training`, stay whole.
     """
     calls = [node for node in graph.nodes if not node.is_input]

@@ -203,7 +203,7 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
 
         Args:
             config: Of a functional model, or the arguments of a subclass.
-            custom_objects: Classes of one's own by name.
+            custom_objects: Custom classes by name.
         """
         from kerascnn.models import functional, functional_config
 

@@ -90,7 +90,7 @@ def saturate_cast(x: Any, dtype: Any) -> Any:
 
 
 def empty(shape: int | Sequence[int], dtype: Any = None) -> Any:
-    """Zeros: nothing here has memory whose contents are undefined."""
+    """Returns zeros, since tensors here never have undefined contents."""
     return creation.zeros(shape, dtype)
 
 
@@ -266,7 +266,7 @@ def flipud(x: Any) -> Any:
 
 @op
 def rot90(array: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    """Turned k times by 90 degrees in the plane of two axes, from the first to the second.
+    """Rotates k times by 90 degrees in the plane of two axes, from the first to the second.
 
     Raises:
         ValueError: for fewer than two axes, or the same one twice.

@@ -50,7 +50,7 @@ def stop_gradient(variable: Any) -> Any:
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Lets a function say itself what its gradient is; see `kerascnn.custom_gradient`."""
+    """Lets a function define its own gradient; see `kerascnn.custom_gradient`."""
     from kerascnn.autodiff.custom import custom_gradient
 
     return custom_gradient(f)
@@ -395,7 +395,7 @@ def vectorize(
     excluded: Collection[int | str] | None = None,
     signature: str | None = None,
 ) -> Callable[..., Any]:
-    """A function that takes tensors of a function that takes their elements.
+    """Turns a function of elements into a function of tensors.
 
     `pyfunc` is called once for each element of the broadcast arguments, in a traced step while it
     is traced: meant for a few of them. Functions made of `ops` take whole tensors by themselves.

@@ -33,7 +33,7 @@ __all__ = [
 
 
 def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Any:
-    """A tensor of an array, a list, a number or a variable.
+    """Makes a tensor from an array, a list, a number or a variable.
 
     Args:
         x: Lists and numbers become `floatx` or int32; arrays keep their type.

@@ -163,7 +163,7 @@ def custom_op(
     dtypes: Sequence[str] | Mapping[str, Sequence[str]] = FLOATS,
     increasing: bool = False,
 ) -> CustomOp:
-    """An op from kernels of one's own, for GPUs and CPUs.
+    """Makes a custom op from kernels for GPUs and CPUs.
 
     `forward` is either an expression of one element, which is compiled for both devices, or a
     CUDA kernel. See docs/custom_ops.md.

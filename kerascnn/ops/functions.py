@@ -420,7 +420,7 @@ def isclose(
 
 @op
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    """From the first choice whose condition is True, else the default.
+    """The elements of the first choice whose condition is True, else the default.
 
     Raises:
         ValueError: for lists of different lengths, or empty ones.
@@ -475,7 +475,7 @@ def bitwise_or(x: Any, y: Any) -> Any:
 
 @op
 def bitwise_xor(x: Any, y: Any) -> Any:
-    """The bits that just one of the integers has."""
+    """The bits that exactly one of the integers has."""
     return _bits("bitwise_xor", logical_xor, x, y)
 
 

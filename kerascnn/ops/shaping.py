@@ -90,7 +90,7 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
 
 @op
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
-    """Two axes in each other's place."""
+    """Swaps two axes."""
     x = dispatch.convert(x)
     order = list(range(len(x.shape)))
     order[axis1], order[axis2] = order[axis2], order[axis1]
@@ -99,7 +99,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 
 @op
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
-    """Axes at other places, the rest in their old order."""
+    """Moves axes to other places; the rest keeps its order."""
     x = dispatch.convert(x)
     rank = len(x.shape)
     sources = [source] if isinstance(source, int) else list(source)
@@ -124,7 +124,7 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
 
 @op
 def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Any:
-    """Without axes of size 1: those named, by default all of them.
+    """Removes axes of size 1: those named, by default all of them.
 
     Raises:
         ValueError: where a named axis has another size.
@@ -152,13 +152,13 @@ def ravel(x: Any) -> Any:
 
 @op
 def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
-    """Repeated along axes of size 1 (and new leading ones) up to `shape`."""
+    """Repeats along axes of size 1 (and new leading ones) up to `shape`."""
     return dispatch.apply_one("broadcast_to", [dispatch.convert(x)], {"shape": list(shape)})
 
 
 @op
 def concatenate(xs: Sequence[Any], axis: int = 0) -> Any:
-    """One after the other along an axis.
+    """Joins tensors one after another along an axis.
 
     Raises:
         ValueError: for an axis of None.
@@ -197,7 +197,7 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
 
 @op
 def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> Any:
-    """Parts along an axis: so many equal ones, or cut at the given indices.
+    """Splits along an axis into so many equal parts, or at the given indices.
 
     Raises:
         ValueError: where the axis does not divide into so many parts.

@@ -58,7 +58,7 @@ def global_norm(t_list: Sequence[Any]) -> Any:
 def clip_by_global_norm(
     t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None
 ) -> tuple[list[Any], Any]:
-    """Tensors, all shortened alike where together they are longer than `clip_norm`.
+    """Scales all tensors alike if together they are longer than `clip_norm`.
 
     Where any element is NaN or infinite they all become NaN: a direction cannot be told then.
     Source: Pascanu et al., "On the difficulty of training recurrent neural networks", 2013.

@@ -89,7 +89,7 @@ def load_model(
     Args:
         filepath: Ends in ".keras", ".h5" or ".hdf5" (or ".safetensors", for what `export` wrote);
             or a folder that `save_model(..., zipped=False)` wrote.
-        custom_objects: Classes and functions of one's own by name.
+        custom_objects: Custom classes and functions by name.
         compile: Whether to compile the model as it was, with the state of its optimizer.
         safe_mode: Whether lambdas are refused, in all of these files. They are code, which would
             be run.

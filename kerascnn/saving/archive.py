@@ -139,7 +139,7 @@ def model_from_text(
     Args:
         text: JSON.
         name: What errors call the file.
-        custom_objects: Classes and functions of one's own by name.
+        custom_objects: Custom classes and functions by name.
         compile: Whether to compile the model as it was.
         safe_mode: Whether lambdas are refused.
         budget: How many bytes of weights the model may make.
@@ -175,7 +175,7 @@ def reading(what: str, custom_objects: Mapping[str, Any] | None, safe_mode: bool
 
     Args:
         what: How the error begins.
-        custom_objects: Classes and functions of one's own by name.
+        custom_objects: Custom classes and functions by name.
         safe_mode: Whether lambdas are refused, where nothing around says so.
     """
     inherited = registration.in_safe_mode()

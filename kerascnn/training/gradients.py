@@ -1,4 +1,4 @@
-"""Gradients inside a step, for a `train_step` of one's own.
+"""Gradients inside a step, for a custom `train_step`.
 
 Two spellings mean the same: `keras.gradients(loss, variables)`, and that of Keras on PyTorch, where
 `loss.backward()` is followed by `variable.value.grad`. Either is the gradient by all that the step
@@ -36,7 +36,7 @@ def current_trace() -> Trace:
 
 
 def gradients(loss: Any, variables: Sequence[Variable]) -> list[Any]:
-    """The gradients of a loss, for a `train_step` of one's own.
+    """The gradients of a loss, for a custom `train_step`.
 
     Args:
         loss: a scalar.

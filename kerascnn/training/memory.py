@@ -77,7 +77,7 @@ def explain(
     device: str,
     compile_with: Callable[[int], Any],
 ) -> OutOfMemoryError:
-    """An error that says what was asked, used and free, and which batch size would fit.
+    """Makes an error with the bytes requested, used and free, and a batch size that would fit.
 
     Args:
         error: the core's error.

@@ -117,7 +117,7 @@ class FeatureSpace(Layer):
 
     Kinds are "float", "float_rescaled", "float_normalized", "float_discretized",
     "integer_categorical", "string_categorical", "integer_hashed" and "string_hashed"; the methods
-    of these names take their options, and `feature` takes a layer of one's own.
+    of these names take their options, and `feature` takes a custom layer.
 
     Called on a dictionary of columns it gives their encoding at once, also in a data set's `map`.
     `get_inputs` and `get_encoded_features` put it at the beginning of a functional model, with
@@ -193,7 +193,7 @@ class FeatureSpace(Layer):
 
     @classmethod
     def feature(cls, dtype: str, preprocessor: Any, output_mode: str) -> Feature:
-        """A column that a layer of one's own prepares."""
+        """A column that a custom layer prepares."""
         return Feature(dtype, preprocessor, output_mode)
 
     @classmethod

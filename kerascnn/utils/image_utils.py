@@ -233,7 +233,7 @@ def read_resized(
 def smart_resize(
     x: Any, size: Sequence[int], interpolation: str = "bilinear", data_format: str = "channels_last"
 ) -> Any:
-    """Images of another size, without distortion: the largest centered part, resized.
+    """Resizes the largest centered part of images that has the new proportions.
 
     Args:
         x: One image or a batch, an array or a tensor.

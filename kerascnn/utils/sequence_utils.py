@@ -20,7 +20,7 @@ def pad_sequences(
     truncating: str = "pre",
     value: Any = 0.0,
 ) -> np.ndarray:
-    """Sequences of different lengths as one array, filled up or cut to one length.
+    """Pads or cuts sequences of different lengths to one length, and returns one array.
 
     Args:
         sequences: Lists or arrays; items of one shape.

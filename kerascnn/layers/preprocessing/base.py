@@ -95,8 +95,8 @@ class ImagePreprocessing(Layer):
 
     Takes one image (height, width, channels), a batch of them, or a dictionary of "images",
     "labels", "segmentation_masks" and "bounding_boxes": {"boxes": (n, k, 4), "labels": (n, k)}.
-    `get_random_transformation` draws what happens to each image, `transform_images` and its like do
-    it. Both run on the device, inside the compiled step.
+    `get_random_transformation` draws what happens to each image, and `transform_images` and similar
+    methods do it. They run on the device, inside the compiled step.
 
     Args:
         bounding_box_format: The format of boxes, where there are any; see

@@ -96,7 +96,7 @@ class RandomFlip(ImagePreprocessing):
 
 
 class RandomCrop(ImagePreprocessing):
-    """In training, a part of the images at a random place, the same for the whole batch.
+    """In training, crops a part at a random place, which is the same for the whole batch.
 
     An image that is not larger than the part, in either direction, is resized to it. Outside of
     training the images pass as they are, in Keras too: resize or crop them before.

@@ -14,7 +14,7 @@ from kerascnn.utils import bounding_boxes as box_utils
 
 
 class Resizing(ImagePreprocessing):
-    """Images of another size, in training and outside of it.
+    """Resizes images, in training and outside it.
 
     Args:
         height: Of the output.
@@ -152,7 +152,7 @@ class Resizing(ImagePreprocessing):
 
 
 class CenterCrop(ImagePreprocessing):
-    """The middle of images, in training and outside of it.
+    """Crops images to their middle, in training and outside it.
 
     An image that is smaller than the target is resized so that its largest centered part with the
     target's proportions fills it.

@@ -18,7 +18,7 @@ class Bidirectional(Layer):
     """Applies a recurrent layer to a sequence forwards, and another one backwards.
 
     Args:
-        layer: An `RNN`, `LSTM`, ..., or a layer of one's own with `go_backwards`,
+        layer: An `RNN`, `LSTM`, ..., or a custom layer with `go_backwards`,
             `return_sequences`, `return_state` and `stateful`. A layer with its configuration, and
             weights of its own, goes forwards. Outputs of masked steps are zeros with
             `return_sequences`.

@@ -258,5 +258,5 @@ def _kernel(x: Any, name: str) -> Any:
 
 
 def smart_resize(images: Any, size: Sequence[int], interpolation: str, data_format: str) -> Any:
-    """The largest centered part with the proportions of `size`, resized to it."""
+    """Resizes the largest centered part with the proportions of `size`."""
     return resize(images, size, interpolation, crop_to_aspect_ratio=True, data_format=data_format)

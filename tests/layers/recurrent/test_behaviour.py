@@ -207,7 +207,7 @@ def test_dropout_in_stacked_cells(compiled, device):
         np.testing.assert_array_equal(layer(x).numpy(), layer(x).numpy())
 
 
-# Cells of one's own ------------------------------------------------------------------------------
+# Custom cells -----------------------------------------------------------------------------------
 
 
 def own_cell(k):
