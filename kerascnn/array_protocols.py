@@ -99,7 +99,7 @@ def iterate(self: Any) -> Any:
 
 
 def contains(self: Any, element: Any) -> bool:
-    """Whether an element equals it, as in NumPy."""
+    """Tells whether an element equals it, as in NumPy."""
     from kerascnn import ops
 
     return bool(_quietly(lambda: ops.any(self == element))())

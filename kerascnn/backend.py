@@ -41,12 +41,12 @@ __all__ = [
 
 
 def is_float_dtype(dtype: Any) -> bool:
-    """Whether a dtype is a floating one."""
+    """Tells whether a dtype is a floating one."""
     return dtypes.is_float(standardize_dtype(dtype))
 
 
 def is_int_dtype(dtype: Any) -> bool:
-    """Whether a dtype is an integer one (bool is none)."""
+    """Tells whether a dtype is an integer one (bool is none)."""
     return dtypes.is_integer(standardize_dtype(dtype))
 
 

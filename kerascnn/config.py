@@ -67,7 +67,7 @@ def set_epsilon(value: float) -> None:
 
 
 def image_data_format() -> str:
-    """Where images have their channels: "channels_last" unless it was set."""
+    """Returns where images have their channels: "channels_last" unless it was set."""
     return _settings["image_data_format"]
 
 
@@ -127,7 +127,7 @@ def disable_interactive_logging() -> None:
 
 
 def is_interactive_logging_enabled() -> bool:
-    """Whether messages and progress go to standard output."""
+    """Tells whether messages and progress go to standard output."""
     return _settings["interactive_logging"]
 
 
@@ -142,7 +142,7 @@ def disable_traceback_filtering() -> None:
 
 
 def is_traceback_filtering_enabled() -> bool:
-    """Whether the library's own frames are left out of the tracebacks of errors."""
+    """Tells whether the library's own frames are left out of the tracebacks of errors."""
     return _settings["traceback_filtering"]
 
 
@@ -157,7 +157,7 @@ def disable_flash_attention() -> None:
 
 
 def is_flash_attention_enabled() -> bool | None:
-    """What was set last, None where nothing was; without effect."""
+    """Returns what was set last, or None; the setting has no effect."""
     return _settings["flash_attention"]
 
 
@@ -167,7 +167,7 @@ def is_nnx_enabled() -> bool:
 
 
 def max_epochs() -> int | None:
-    """How many epochs `fit` trains at most, None without a limit.
+    """Returns how many epochs `fit` trains at most, None without a limit.
 
     Set by `set_max_epochs` or the environment variable `KERAS_MAX_EPOCHS`, so that a script can be
     tried out without a change.
@@ -208,7 +208,7 @@ def set_tf32(allowed: bool) -> None:
 
 
 def autotune() -> bool:
-    """Whether programs for NVIDIA GPUs choose kernels by timing them.
+    """Tells whether programs for NVIDIA GPUs choose kernels by timing them.
 
     False unless `set_autotune(True)` was called or the environment had `KERASCNN_AUTOTUNE=1` at the
     import.

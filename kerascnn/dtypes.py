@@ -79,12 +79,12 @@ def standardize_symbolic_dtype(dtype: Any) -> str:
 
 
 def is_float(dtype: str) -> bool:
-    """Whether a dtype name stands for a floating type."""
+    """Tells whether a dtype name stands for a floating type."""
     return dtype in FLOATING
 
 
 def is_integer(dtype: str) -> bool:
-    """Whether a dtype name stands for an integer type (bool is none)."""
+    """Tells whether a dtype name stands for an integer type (bool is none)."""
     return dtype in INTEGER
 
 

@@ -1,4 +1,4 @@
-"""What scripts for older versions of Keras ask for, and what does the same today.
+"""The names that scripts for older versions of Keras use, and what does the same today.
 
 Each of these names is answered with one line. None of them is there: `hasattr` says no, and a
 user's class can use the name for something else.

@@ -49,7 +49,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
 
 
 def shares_memory(x: Any) -> bool:
-    """Whether `x` is an array of another library whose memory a tensor can use."""
+    """Tells whether `x` is an array of another library whose memory a tensor can use."""
     return hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__")
 
 
@@ -61,7 +61,7 @@ def tensor_over(x: Any) -> Any:
 
 
 def is_on_gpu(x: Any) -> bool:
-    """Whether an array, a tensor or a variable is in the memory of a CUDA GPU."""
+    """Tells whether an array, a tensor or a variable is in the memory of a CUDA GPU."""
     if isinstance(x, _core.Tensor):
         return bool(x.device != "cpu")
     if hasattr(x, "__dlpack_device__"):

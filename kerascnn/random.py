@@ -117,7 +117,7 @@ _num_default_seeds = 0
 
 
 def num_default_seeds() -> int:
-    """How many seeds were taken from Python's generator so far."""
+    """Returns how many seeds were taken from Python's generator so far."""
     return _num_default_seeds
 
 
@@ -489,7 +489,7 @@ def _beta(alpha: Any, beta: Any, shape: Sequence[int], dtype: Any, seed: Seed) -
 def binomial(
     shape: Sequence[int], counts: Any, probabilities: Any, dtype: Any = None, seed: Seed = None
 ) -> Any:
-    """How many of `counts` trials succeed.
+    """Returns how many of `counts` trials succeed.
 
     All trials are drawn, which takes memory for the largest count times the size of the result.
 

@@ -155,7 +155,7 @@ def get_registered_object(
     custom_objects: Mapping[str, Any] | None = None,
     module_objects: Mapping[str, Any] | None = None,
 ) -> Any:
-    """What is registered under a name, None where nothing is.
+    """Returns what is registered under a name, None where nothing is.
 
     Args:
         name: As in a configuration.

@@ -125,7 +125,7 @@ class StatelessLayer:
         return_losses: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """What a call gives if the variables have these values; changes nothing.
+        """Returns what a call gives if the variables have these values; changes nothing.
 
         Args:
             trainable_variables: Values in the order of `self.trainable_variables`.

@@ -22,7 +22,7 @@ _CONVERSIONS = frozenset({"tensor", "as_tensor", "asarray", "from_dlpack", "from
 def torch_function(
     cls: Any, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
-    """What PyTorch asks of classes whose instances its functions are called on.
+    """Runs PyTorch's functions on instances of a class (`__torch_function__`).
 
     Tensors become PyTorch's, over the same memory, and results of PyTorch tensors.
     """

@@ -1,4 +1,4 @@
-"""What a tape records of a trace: the counterpart of `_core.Tape`, which records what is computed.
+"""Tapes of traces: the counterpart of `_core.Tape`, which records what is computed.
 
 A trace records everything; its tapes know which part of that is theirs.
 """

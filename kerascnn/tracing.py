@@ -120,7 +120,7 @@ class Trace(Streams):
         return value
 
     def _read_in_body(self, variable: Variable) -> Any:
-        """What the body is given, or what it has assigned.
+        """Returns what the body is given, or what it has assigned.
 
         The gradient of either goes to the reading around the node, and not through an assignment,
         this step's or an earlier one's.

@@ -37,7 +37,7 @@ class MAP_TO_NONE:
 
 
 def is_nested(structure: Any) -> bool:
-    """Whether this is a sequence or a dictionary of further things.
+    """Tells whether this is a sequence or a dictionary of further things.
 
     Example:
 

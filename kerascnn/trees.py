@@ -97,7 +97,7 @@ def flatten_shapes(structure: Any) -> list[tuple[int | None, ...]]:
 
 
 def is_shape(structure: Any) -> bool:
-    """Whether this is one shape rather than a structure of shapes."""
+    """Tells whether this is one shape rather than a structure of shapes."""
     return isinstance(structure, (list, tuple)) and all(
         item is None or (isinstance(item, int) and not isinstance(item, bool)) for item in structure
     )

@@ -61,7 +61,7 @@ class VariableScope:
         self._outer: VariableScope | None = None
 
     def in_other_trace(self) -> VariableScope | None:
-        """What stands between variables and values in a trace that began in the block.
+        """Returns what stands between variables and values in a trace that began in the block.
 
         That of a loop's body reads and assigns variables by itself; it belongs to no block.
         """

@@ -116,7 +116,7 @@ class _Jitted:
 
 
 def _key_of(structure: Any, leaves: list[Any]) -> Any:
-    """What the program depends on; the leaves of the structure are appended.
+    """Returns what the program depends on; the leaves of the structure are appended.
 
     Arrays of NumPy stay arrays, which the program takes as they are; others become tensors.
     """

@@ -42,7 +42,7 @@ class Callback:
         self._model = model
 
     def uses_batch_hooks(self, kind: str) -> bool:
-        """Whether hooks for batches are overridden; `kind` is "train", "test" or "predict"."""
+        """Tells whether batch hooks are overridden; `kind` is "train", "test" or "predict"."""
         return any(self._overrides(hook) for hook in _BATCH_HOOKS[kind])
 
     def _overrides(self, hook: str) -> bool:
@@ -56,45 +56,45 @@ class Callback:
         """An older name of `on_train_batch_end`."""
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Before the first batch of an epoch; `epoch` counts from 0."""
+        """Called before the first batch of an epoch; `epoch` counts from 0."""
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """After an epoch; `logs` has its metrics, and those of its validation with `val_`."""
+        """Called after an epoch; `logs` has its metrics, those of validation with `val_`."""
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        """Before a training batch; `batch` counts from 0 in each epoch."""
+        """Called before a training batch; `batch` counts from 0 in each epoch."""
         self.on_batch_begin(batch, logs=logs)
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """After a training batch; `logs` has the metrics since the epoch began."""
+        """Called after a training batch; `logs` has the metrics since the epoch began."""
         self.on_batch_end(batch, logs=logs)
 
     def on_test_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        """Before a batch of `evaluate` or of validation."""
+        """Called before a batch of `evaluate` or of validation."""
 
     def on_test_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """After a batch of `evaluate` or of validation."""
+        """Called after a batch of `evaluate` or of validation."""
 
     def on_predict_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        """Before a batch of `predict`."""
+        """Called before a batch of `predict`."""
 
     def on_predict_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """After a batch of `predict`; `logs["outputs"]` has its results."""
+        """Called after a batch of `predict`; `logs["outputs"]` has its results."""
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Before the first epoch."""
+        """Called before the first epoch."""
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        """After the last epoch; `logs` are those of its end."""
+        """Called after the last epoch; `logs` are those of its end."""
 
     def on_test_begin(self, logs: dict | None = None) -> None:
-        """Before `evaluate` or validation."""
+        """Called before `evaluate` or validation."""
 
     def on_test_end(self, logs: dict | None = None) -> None:
-        """After `evaluate` or validation."""
+        """Called after `evaluate` or validation."""
 
     def on_predict_begin(self, logs: dict | None = None) -> None:
-        """Before `predict`."""
+        """Called before `predict`."""
 
     def on_predict_end(self, logs: dict | None = None) -> None:
-        """After `predict`."""
+        """Called after `predict`."""

@@ -37,7 +37,7 @@ class TerminateOnNaN(Callback):
             self.on_invalid_loss(batch)
 
     def on_invalid_loss(self, batch: int) -> None:
-        """After a step that made the loss NaN or infinite."""
+        """Called after a step that made the loss NaN or infinite."""
         if self.raise_error:
             raise RuntimeError(
                 f"The loss became NaN or infinite at batch {batch}; training was ended."

@@ -133,7 +133,7 @@ class Dataset:
         output_signature: Any = None,
         name: str | None = None,
     ) -> Dataset:
-        """What a generator yields.
+        """Makes a data set of what a generator yields.
 
         Args:
             generator: A function that returns an iterable; it is called for each pass.
@@ -221,7 +221,7 @@ class Dataset:
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """What a function makes of each element.
+        """Applies a function to each element.
 
         Args:
             map_func: Gets the parts of a tuple as arguments, anything else as one. It is called

@@ -57,7 +57,7 @@ def _array_of_list(value: Any) -> np.ndarray[Any, Any]:
 
 
 def spec_of(element: Any) -> Any:
-    """What is known of the elements that look like one: a structure of `TensorSpec`."""
+    """Returns what is known of the elements that look like one: a structure of `TensorSpec`."""
     return trees.map_structure(_spec_of_leaf, element)
 
 
@@ -82,7 +82,7 @@ def without_leading(spec: Any) -> Any:
 
 
 def merged(one: Any, other: Any) -> Any:
-    """What is known of elements that look like one or the other."""
+    """Returns what is known of elements that may look like one or the other."""
 
     def merge(a: Any, b: Any) -> TensorSpec:
         pairs = zip(a.shape, b.shape, strict=True)

@@ -125,7 +125,7 @@ def compute_fans(
     input_axes: Sequence[int] | None = None,
     output_axes: Sequence[int] | None = None,
 ) -> tuple[int, int]:
-    """How many inputs and outputs one unit of a weight has.
+    """Returns how many inputs and outputs one unit of a weight has.
 
     Args:
         shape: A kernel's (..., inputs, outputs); leading axes count for both.

@@ -32,7 +32,7 @@ def positive_integer(value: Any, name: str) -> int:
 
 
 def make_generator(seed: Any) -> random.SeedGenerator | None:
-    """What a layer draws from: a generator of its own for a seed, for None that of the program."""
+    """Makes a layer's own generator for a seed; for None returns that of the program."""
     if seed is None or isinstance(seed, random.SeedGenerator):
         return seed
     return random.SeedGenerator(seed)

@@ -12,7 +12,7 @@ from kerascnn import ops
 def positions_mask(
     queries: int, keys: int, use_causal_mask: bool = False, sliding_window: int | None = None
 ) -> np.ndarray[Any, Any] | None:
-    """What positions alone hide, bool (1, queries, keys); None where that is nothing.
+    """Returns the mask by positions alone, bool (1, queries, keys); None if it hides nothing.
 
     Args:
         queries: Length of the query.

@@ -28,7 +28,7 @@ def mask_parameters(call: Callable[..., Any]) -> frozenset[str]:
 
 
 def holds_tensors(value: Any) -> bool:
-    """Whether an argument is a tensor, or a nesting of nothing but tensors (and None)."""
+    """Tells whether an argument is a tensor, or a nesting of nothing but tensors (and None)."""
     if isinstance(value, (list, tuple, dict)):
         items = trees.flatten(value)
         return bool(items) and all(x is None or holds_tensors(x) for x in items)

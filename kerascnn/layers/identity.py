@@ -1,4 +1,4 @@
-"""Nothing, as a layer."""
+"""A layer that does nothing."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def Input(
     tensor: KerasTensor | None = None,
     optional: bool = False,
 ) -> KerasTensor:
-    """Where a model's data comes in; layers can be called on it.
+    """Makes an input of a model; layers can be called on it.
 
     Args:
         shape: Shape of one sample, such as (28, 28, 1); None for sizes that are not known.

@@ -252,7 +252,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
                 _context.reset(token)
 
     def _first_argument(self, kwargs: dict[str, Any]) -> Any:
-        """What a call by keywords alone gave for the first parameter of `call`."""
+        """Returns what a call by keywords alone gave for the first parameter of `call`."""
         name = next(iter(call_parameters(type(self).call)), "")
         return kwargs.get(name, next(iter(kwargs.values()), None))
 

@@ -112,7 +112,7 @@ class LayerMasks:
         )
 
     def _notes_masks(self, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
-        """Whether masks that were filled in become arguments in a functional model's graph.
+        """Tells whether masks that were filled in become arguments in a functional model's graph.
 
         They do so in Keras for calls on one tensor of the layer's own dtype. There they are
         computed from the model's inputs, whatever becomes of the tensors' masks on the way; else

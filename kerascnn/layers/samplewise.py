@@ -41,7 +41,7 @@ _RECURRENT = {"GRU", "LSTM", "SimpleRNN"}
 
 
 def is_samplewise(layer: Any) -> bool:
-    """Whether `layer.call` gives the same for samples of several batches joined to one.
+    """Tells whether `layer.call` gives the same for samples of several batches joined to one.
 
     False where that is not known: of classes and activations that are not the library's own, and of
     layers that draw random numbers or keep state.

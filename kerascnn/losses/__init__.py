@@ -124,7 +124,7 @@ for _function, _aliases in {
 
 
 def is_loss_function(fn: Any) -> bool:
-    """Whether `fn` is one of the functions here: the less of it, the better."""
+    """Tells whether `fn` is one of the loss functions, for which less is better."""
     return any(fn is known for known in _FUNCTIONS)
 
 

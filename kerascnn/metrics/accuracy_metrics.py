@@ -62,7 +62,7 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
 
 
 def _is_in_top_k(labels: Any, scores: Any, k: int) -> Any:
-    """Whether less than `k` scores are larger than that of the label; equal ones don't count.
+    """Tells whether less than `k` scores are larger than that of the label; equal ones don't count.
 
     No sorting: one comparison of each score. False for a label that there is not.
     """

@@ -153,7 +153,7 @@ class Functional(Model):
         return trees.map_structure(lambda x: x.shape, outputs)
 
     def _flatten_inputs(self, inputs: Any) -> list[Any]:
-        """What is given (or what is nested as it is) in the order of the model's inputs.
+        """Returns what is given (or what is nested as it is) in the order of the model's inputs.
 
         Raises:
             ValueError: where it cannot be told which input is which.

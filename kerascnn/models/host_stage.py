@@ -1,4 +1,4 @@
-"""What of a functional model runs on the host, before the compiled step and after it.
+"""The parts of a functional model that run on the host, before and after the compiled step.
 
 Layers of text and of tables with text (`HostLayer`) take no tensors. Where they lie at the
 beginning of a model, with nothing before them that learns, `fit` and similar methods compute them
@@ -113,7 +113,7 @@ class HostEnd:
 
 
 def host_end(graph: OperationGraph, name: str) -> HostEnd | None:
-    """What of a model runs on the host after its compiled step; None where that is nothing.
+    """Returns the part of a model that runs on the host after its compiled step, or None.
 
     It is None too where the end takes text that the model gets: a step cannot hand that on.
     """

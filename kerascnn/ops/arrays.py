@@ -59,7 +59,7 @@ def array(x: Any, dtype: Any = None) -> Any:
 
 @op
 def copy(x: Any) -> Any:
-    """The same elements in memory of their own, which no variable or array shares."""
+    """Copies the elements to memory that no variable or array shares."""
     x = dispatch.convert(x)
     return x.copy() if isinstance(x, _core.Tensor) else x  # recorded values never change
 

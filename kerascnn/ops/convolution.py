@@ -352,7 +352,7 @@ def conv_transpose(
 def transposed_crop(
     reach: int, stride: int, padding: str, output_padding: int | None
 ) -> tuple[int, int]:
-    """What of the whole spread, (n - 1) * stride + reach, is cut off before and after.
+    """Returns how much of the spread, (n - 1) * stride + reach, is cut off before and after.
 
     Negative where zeros follow instead. The sizes are those of Keras on TensorFlow and JAX.
 

@@ -68,7 +68,7 @@ def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether `x` is a tensor or, while a model is traced, stands for one."""
+    """Tells whether `x` is a tensor or, while a model is traced, stands for one."""
     return dispatch.is_tensor(x)
 
 

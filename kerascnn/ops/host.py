@@ -50,7 +50,7 @@ def at_once(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def compute(name: str, function: Callable[..., Any], *operands: Any) -> Any:
-    """What a function makes of operands as NumPy arrays, as tensors on their device.
+    """Computes a function of operands as NumPy arrays; results are tensors on their device.
 
     Args:
         name: The op, for errors.

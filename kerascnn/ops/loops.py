@@ -113,7 +113,7 @@ def _kinds(values: Sequence[Any]) -> list[tuple[Any, str]]:
 
 
 def is_traced() -> bool:
-    """Whether loops and choices here become nodes.
+    """Tells whether loops and choices here become nodes.
 
     For a GPU they do unless KERASCNN_CUDA_BODIES is 0.
     """

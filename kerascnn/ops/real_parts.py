@@ -38,7 +38,7 @@ def conj(x: Any) -> Any:
 
 @op
 def isreal(x: Any) -> Any:
-    """Whether the imaginary part is 0: always."""
+    """True everywhere, since the imaginary part is 0."""
     return creation.ones_like(x, "bool")
 
 

@@ -148,13 +148,13 @@ def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @op
 def count_nonzero(x: Any, axis: Axis = None) -> Any:
-    """How many elements along the axes are not 0, as int32."""
+    """Returns how many elements along the axes are not 0, as int32."""
     return sum(dispatch.convert(x, "bool"), axis)
 
 
 @op
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Where the largest element is (the first of equals), as int32.
+    """Returns where the largest element is (the first of equals), as int32.
 
     Args:
         x: Input.
@@ -184,7 +184,7 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 @op
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Where the smallest element is (the first of equals), as int32."""
+    """Returns where the smallest element is (the first of equals), as int32."""
     x = dispatch.convert(x)
     if x.dtype in ("bool", "uint8"):
         x = dispatch.convert(x, "int16")

@@ -183,7 +183,7 @@ def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
 
 @op
 def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Any:
-    """Where each value would have to be put into a sorted vector to keep it sorted.
+    """Returns where each value would have to be put into a sorted vector to keep it sorted.
 
     Args:
         sorted_sequence: (n,)
@@ -216,7 +216,7 @@ def digitize(x: Any, bins: Any) -> Any:
 def quantile(
     x: Any, q: Any, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """What a share q of the elements lies below; NaN where there is no element.
+    """Returns the number below which a share q of the elements lies; NaN without elements.
 
     Args:
         x: Input.

@@ -111,7 +111,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
 @op
 @at_once
 def matrix_rank(x: Any, tol: float | None = None) -> Any:
-    """How many singular values are not 0, as int32; not in compiled steps.
+    """Returns how many singular values are not 0, as int32; not in compiled steps.
 
     Args:
         x: (..., m, n)

@@ -214,7 +214,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 @op
 def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = False) -> Any:
-    """How often each integer from 0 on occurs in a vector, or in each row of a matrix.
+    """Returns how often each integer from 0 on occurs in a vector, or in each row of a matrix.
 
     Args:
         x: Integers from 0 on, (n,) or (rows, n).
@@ -260,7 +260,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
 
 @op
 def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) -> Any:
-    """How many elements lie in each of the bins, and the bins' edges.
+    """Returns how many elements lie in each of the bins, and the bins' edges.
 
     Args:
         x: Input, seen as one vector.
@@ -425,7 +425,7 @@ def nanmin(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @op
 def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Where the largest of the elements that are not NaN is; -1 where there is none."""
+    """Returns where the largest of the elements that are not NaN is; -1 where there is none."""
     values, known = _without_nan(x, -float("inf"))
     place = reduction.argmax(values, axis, keepdims)
     return elementwise.where(reduction.any(known, axis, keepdims), place, -1)
@@ -433,7 +433,7 @@ def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 @op
 def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Where the smallest of the elements that are not NaN is; -1 where there is none."""
+    """Returns where the smallest of the elements that are not NaN is; -1 where there is none."""
     values, known = _without_nan(x, float("inf"))
     place = reduction.argmin(values, axis, keepdims)
     return elementwise.where(reduction.any(known, axis, keepdims), place, -1)

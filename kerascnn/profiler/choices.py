@@ -8,7 +8,7 @@ from kerascnn import _core
 
 
 def kernel_choices() -> list[dict[str, Any]]:
-    """What timing found for the large convolutions and matrix products that were compiled.
+    """Returns what timing found for the large convolutions and matrix products that were compiled.
 
     Returns:
         A row for each call, in the order in which they were found: `machine` (device and versions),

@@ -54,7 +54,7 @@ def split_description(description: str) -> tuple[str, str]:
 
 
 def busy_shares(events: np.ndarray) -> np.ndarray:
-    """Of the time in which something runs each event's part, in nanoseconds.
+    """Returns each event's share of the time in which something runs, in nanoseconds.
 
     Where `k` run at once, each gets a `k`-th of that time, so the sum is the time in which the
     device is busy.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Profile:
-    """What ran while somebody looked: `trace` and `Model.profile` give one.
+    """A record of the kernels that ran, which `trace` and `Model.profile` give.
 
     Attributes:
         steps: How many training steps it is the mean of; 1 for a trace.

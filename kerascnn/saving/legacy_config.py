@@ -263,7 +263,7 @@ def _modern_ends(value: Any, layers: dict[str, Any], first_calls: dict[str, int]
 
 
 def modern_training(config: Any) -> dict[str, Any]:
-    """What a model was compiled with, for `compile_from_config`.
+    """Returns what a model was compiled with, for `compile_from_config`.
 
     Args:
         config: the attribute `training_config` of a file.

@@ -130,7 +130,7 @@ class ModelSaving:
         return json.dumps(serialization.serialize_keras_object(self), **kwargs)
 
     def get_compile_config(self) -> dict[str, Any]:
-        """What `compile` was given, as a configuration; {} before `compile`."""
+        """Returns what `compile` was given, as a configuration; {} before `compile`."""
         if not self.compiled:
             return {}
         optimizer = self.optimizer

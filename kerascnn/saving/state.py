@@ -1,4 +1,4 @@
-"""What of a model is kept in files, under which paths, and putting it back.
+"""The state of a model that files keep, its paths in them, and how it is restored.
 
 Paths are those of Keras: objects are found by going through attributes in alphabetic order, those
 with a leading underscore last; the layers of Sequential and functional models come first, as

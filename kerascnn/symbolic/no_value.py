@@ -1,4 +1,4 @@
-"""What stands for a value that is not there yet, and the error of who asks for it.
+"""Objects that stand for values that do not exist yet, and the error when one is requested.
 
 A `Value` is recorded for a compiled program, a `KerasTensor` for a model. Python's `if`, `float()`
 and the like, NumPy and other libraries need numbers; the error says which line asked, and what to

@@ -89,7 +89,7 @@ class Node:
 
 
 def history_of(tensor: KerasTensor) -> KerasHistory:
-    """Where a KerasTensor comes from.
+    """Returns where a KerasTensor comes from.
 
     Raises:
         ValueError: for one that does not come from a keras.Input.
@@ -154,7 +154,7 @@ class Operation:
         return self.call(*args, **kwargs)
 
     def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
-        """What a call on KerasTensors gives: KerasTensors that come from it."""
+        """Returns what a call on KerasTensors gives: KerasTensors that come from it."""
         outputs = self.compute_output_spec(*args, **kwargs)
         Node(self, args, kwargs, outputs)
         return outputs

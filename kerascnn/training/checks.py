@@ -30,7 +30,7 @@ def check_labels(compile_loss: CompileLoss | None, y: Any, shapes: Any) -> None:
 
 
 def label_limits(compile_loss: CompileLoss | None, y: Any, shapes: Any) -> dict[int, int | None]:
-    """How many classes there are for each array of class numbers, by the array's `id`.
+    """Returns how many classes there are for each array of class numbers, by the array's `id`.
 
     `None` stands for labels of which not only the least and the greatest have to be looked at.
 

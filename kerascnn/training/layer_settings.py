@@ -1,4 +1,4 @@
-"""What layers were told when a step was compiled: a step computes with what held then.
+"""The settings of layers when a step was compiled, which are those that the step uses.
 
 Somebody may set another activation or rate afterwards, `layer.activation = None` say, and means the
 next call of `fit` or `predict`.

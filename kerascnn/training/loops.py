@@ -32,7 +32,7 @@ class Validation(NamedTuple):
 
 
 def step_logs(model: StepMachinery, step: Step | None, of_epoch: bool = True) -> dict[str, Any]:
-    """What a step of the user's own returned, or the metrics so far.
+    """Returns what a step of the user's own returned, or the metrics so far.
 
     As in Keras, the logs of an epoch are the metrics also where a step of the user's own returned
     values of the same names. Dictionaries in what it returned are still there.

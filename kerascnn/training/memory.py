@@ -62,7 +62,7 @@ def chunk_batches(bytes_per_batch: int, num_batches: int, device: str) -> int:
 
 
 def worth_pieces(num_bytes: int, bytes_per_batch: int, device: str) -> bool:
-    """Whether data that is used once should not wait until all of it is on the device.
+    """Tells whether data that is used once should not wait until all of it is on the device.
 
     Not with batches larger than a piece: two places for those would take more than the data.
     """

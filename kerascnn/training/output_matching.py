@@ -85,7 +85,7 @@ def match_targets(y: Any, y_pred: Any, names: list, wanted: list[bool]) -> list:
 
 
 def by_output(value: Any, y_pred: Any, names: list, what: str) -> list[tuple[tuple, Any]]:
-    """What is given for outputs and for groups of them, each with the path that it is for.
+    """Returns what is given for outputs and for groups of them, each with the path that it is for.
 
     As in Keras a list of as many things as there are outputs has one for each, in whatever way
     the outputs are nested. Anything else is nested as the outputs are, where a list that is none

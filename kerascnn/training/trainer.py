@@ -493,7 +493,7 @@ class Trainer(StepMachinery, StatelessTrainer):
         sample_weight: Any = None,
         steps: int | None = None,
     ) -> Profile:
-        """Which kernels a training step runs, for which layers, and how long each takes.
+        """Measures which kernels a training step runs, for which layers, and how long each takes.
 
         The step is run as `fit` runs it, many at a time, with and without the profiler in turns.
         The model is left as it was, to the bit: weights, optimizer, metrics and random state. (One

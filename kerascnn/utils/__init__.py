@@ -134,7 +134,7 @@ def clear_session(free_memory: bool = True) -> None:
 
 
 def is_keras_tensor(x: Any) -> bool:
-    """Whether `x` is symbolic: a `keras.Input` or what layers made of one."""
+    """Tells whether `x` is symbolic: a `keras.Input` or what layers made of one."""
     from kerascnn.symbolic.keras_tensor import KerasTensor
 
     return isinstance(x, KerasTensor)

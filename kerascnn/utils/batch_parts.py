@@ -6,7 +6,7 @@ from typing import Any
 
 
 def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
-    """What a step gets as `(x, y, sample_weight)`, with `None` for what is absent.
+    """Returns what a step gets as `(x, y, sample_weight)`, with `None` for what is absent.
 
     Args:
         data: `x`, `(x,)`, `(x, y)` or `(x, y, sample_weight)`.

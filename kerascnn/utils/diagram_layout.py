@@ -63,7 +63,7 @@ class Drawing(NamedTuple):
 
 
 def lay_out(diagram: Diagram, rankdir: str = "TB") -> Drawing:
-    """Where everything goes.
+    """Computes where everything goes.
 
     Args:
         diagram: what to draw.

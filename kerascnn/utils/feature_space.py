@@ -75,7 +75,7 @@ class Cross(_Part):
 
 
 class Feature(_Part):
-    """How one column is prepared.
+    """The preparation of one column.
 
     Args:
         dtype: Of the column, "string" for text.

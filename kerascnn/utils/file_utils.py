@@ -53,7 +53,7 @@ def file_sha256(path: str | os.PathLike[str]) -> str:
 
 
 def is_intact(path: Path, remote: RemoteFile) -> bool:
-    """Whether `path` is a readable file with exactly the content of `remote`."""
+    """Tells whether `path` is a readable file with exactly the content of `remote`."""
     try:
         return path.stat().st_size == remote.size and file_sha256(path) == remote.sha256
     except OSError:

@@ -84,7 +84,7 @@ class Progbar:
         values: Iterable[tuple[str, Any]] | None = None,
         finalize: bool | None = None,
     ) -> None:
-        """After the step number `current`.
+        """Shows the progress after step number `current`.
 
         Args:
             current: How many steps are done.

@@ -17,7 +17,7 @@ from kerascnn.models import Model, clone_model
 
 
 class SKLBase(BaseEstimator):
-    """What the three wrappers have in common.
+    """The base of the three wrappers.
 
     Args:
         model: A compiled model, of which each `fit` trains a copy; or a function that makes one,
@@ -148,7 +148,7 @@ class SKLearnClassifier(ClassifierMixin, SKLBase):
     """
 
     def decision_function(self, X: Any) -> Any:
-        """What the model returns for samples: one number for each class."""
+        """Returns what the model returns for samples: one number for each class."""
         return self._outputs(X)
 
     def _encode(self, y: Any) -> Any:

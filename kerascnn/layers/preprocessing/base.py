@@ -197,7 +197,7 @@ class ImagePreprocessing(Layer):
         return batch, shape[self.height_axis], shape[self.width_axis]
 
     def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
-        """What is to happen to these images.
+        """Draws what happens to these images.
 
         Args:
             data: Images, or a dictionary with them.

@@ -68,7 +68,7 @@ class AutoContrast(ImagePreprocessing):
 
 
 def histograms(tones: Any, bins: int) -> Any:
-    """How often each of `bins` numbers occurs in each row, (rows, n) int32 -> (rows, bins).
+    """Returns how often each of `bins` numbers occurs in each row, (rows, n) int32 -> (rows, bins).
 
     Counts up to 2^24 are exact. A number is taken apart into two digits; a product of both
     digits' one-hot rows counts their pairs, with far less memory than a one-hot row of all bins.

@@ -163,7 +163,7 @@ class IndexLookup(HostLayer):
         return self._oov_start_index() + self.num_oov_indices
 
     def vocabulary_size(self) -> int:
-        """How many numbers there are, with those for the mask and for unknown tokens."""
+        """Returns how many numbers there are, with those for the mask and for unknown tokens."""
         return self._token_start_index() + len(self._tokens)
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The same number of boxes for each image."""
+"""A layer that gives each image the same number of boxes."""
 
 from __future__ import annotations
 

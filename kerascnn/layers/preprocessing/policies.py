@@ -65,7 +65,7 @@ _MOVING = ("random_shear", "random_translation", "random_rotation")
 
 
 class _Policy(ImagePreprocessing):
-    """What both layers have in common: a list of layers, one of which is done at a time.
+    """The base of both layers: a list of layers, one of which is applied at a time.
 
     A step on the device has no branches, so that all of them are computed and one is selected.
     Those that move pixels differ in six numbers only: these are selected, and pixels are moved

@@ -213,7 +213,7 @@ class RandomColorJitter(ImagePreprocessing):
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
-        """What is to happen to these images, for each of the layers that this one is made of."""
+        """Draws what happens to these images in each of the layers that this one consists of."""
         if not training:
             return None
         seed = self.generator if seed is None else seed

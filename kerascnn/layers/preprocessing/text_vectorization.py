@@ -186,7 +186,7 @@ class TextVectorization(HostLayer):
         return self._lookup_layer.get_vocabulary(include_special_tokens)
 
     def vocabulary_size(self) -> int:
-        """How many numbers there are, with those for padding and unknown words."""
+        """Returns how many numbers there are, with those for padding and unknown words."""
         return self._lookup_layer.vocabulary_size()
 
     # Using it -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from kerascnn import ops, random, tracing
 
 
 class DropoutRNNCell:
-    """What cells with dropout have in common: masks that are drawn once for a sequence.
+    """The base of cells with dropout: masks that are drawn once for a sequence.
 
     A cell with it has the rates `dropout` (of inputs) and `recurrent_dropout` (of the state), and
     `seed_generator`. With an integer `dropout_mask_count` there are so many masks of each kind, one
@@ -25,11 +25,11 @@ class DropoutRNNCell:
     dropout_mask_count: int | None = None
 
     def get_dropout_mask(self, step_input: Any) -> Any:
-        """What inputs of one step are multiplied by in training; None without dropout."""
+        """Returns what inputs of one step are multiplied by in training; None without dropout."""
         return self._mask("_dropout_mask", step_input, self.dropout)
 
     def get_recurrent_dropout_mask(self, step_input: Any) -> Any:
-        """What the state is multiplied by in training; None without dropout."""
+        """Returns what the state is multiplied by in training; None without dropout."""
         return self._mask("_recurrent_dropout_mask", step_input, self.recurrent_dropout)
 
     def reset_dropout_mask(self) -> None:

@@ -145,7 +145,7 @@ class GatedCell(DropoutRNNCell, Layer):
         return ops.concatenate(products, axis=self._gate_axis)
 
     def recurrent_parts(self, masks: Any = None) -> RecurrentParts:
-        """What `step` needs; `masks` are those of `recurrent_masks`."""
+        """Returns what `step` needs; `masks` are those of `recurrent_masks`."""
         kernel = ops.convert_to_tensor(self.recurrent_kernel)
         return RecurrentParts(kernel, self._recurrent_bias(), masks)
 

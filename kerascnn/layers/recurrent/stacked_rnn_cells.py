@@ -40,7 +40,7 @@ class StackedRNNCells(Layer):
 
     @property
     def output_size(self) -> Any:
-        """That of the last cell."""
+        """The `output_size` of the last cell."""
         return _output_size(self.cells[-1])
 
     def get_initial_state(self, batch_size: Any = None) -> list[Any]:

@@ -411,7 +411,7 @@ def _sampled(
     fill_mode: str,
     fill_value: float,
 ) -> Any:
-    """What an array of some sizes has at positions along its axes.
+    """Returns what an array of some sizes has at positions along its axes.
 
     Args:
         flat: The array with these axes made one, (elements,) or (elements, channels).
