@@ -17,7 +17,7 @@ from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
 from kerascnn.variable import Variable, current_autocast, current_scope
 
-# From this many programs on, a function causes a warning. It has at most `_MAX_PROGRAMS`; then the
+# From `_WARN_FROM` programs on, a function causes a warning. It keeps at most `_MOST`; then the
 # oldest goes.
 _WARN_FROM = 8
 _MOST = 128
