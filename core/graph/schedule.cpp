@@ -2,19 +2,21 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <queue>
 
 namespace kerascnn {
-namespace {
 
 std::vector<ValueId> find_roots(const Graph& graph) {
   std::vector<ValueId> roots(graph.values().size());
-  for (size_t i = 0; i < roots.size(); ++i) roots[i] = static_cast<ValueId>(i);
+  std::iota(roots.begin(), roots.end(), 0);
   for (const Node& node : graph.nodes()) {
     if (node.op->is_view) roots[node.outputs[0]] = roots[node.inputs[0]];
   }
   return roots;
 }
+
+namespace {
 
 class Scheduler {
  public:

@@ -9,13 +9,15 @@
 
 namespace kerascnn {
 
+// For each value: the value whose memory it has, which is another one for results of view ops.
+std::vector<ValueId> find_roots(const Graph& graph);
+
 struct Schedule {
   // The graph, with copies added where a variable or an output needs one; every output is the
   // result of a kernel, and no output shares memory with a variable or an input.
   Graph graph;
   std::vector<ValueId> outputs;
-  // For each value: the value whose memory it has, which is another one for results of view ops.
-  std::vector<ValueId> roots;
+  std::vector<ValueId> roots;  // as find_roots gives them
   // Nodes in order of execution; views are left out.
   std::vector<int32_t> order;
   // For each value: the state in whose memory a kernel computes it, or -1.

@@ -7,6 +7,7 @@
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
 #include "core/graph/region.h"
+#include "core/graph/schedule.h"
 #include "core/ops/definitions.h"
 #include "core/ops/element_program.h"
 
@@ -57,15 +58,11 @@ class Recomputation {
   }
 
   void find_last_uses() {
-    roots_.resize(graph_.values().size());
-    for (size_t i = 0; i < roots_.size(); ++i) roots_[i] = static_cast<ValueId>(i);
+    roots_ = find_roots(graph_);
     last_uses_.resize(graph_.values().size(), -1);
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      if (node.op->is_view) {
-        roots_[node.outputs[0]] = roots_[node.inputs[0]];
-        continue;
-      }
+      if (node.op->is_view) continue;
       for (ValueId id : node.inputs) last_uses_[roots_[id]] = static_cast<int32_t>(i);
     }
     for (ValueId id : rooted_.outputs) last_uses_[roots_[id]] = kForever;
