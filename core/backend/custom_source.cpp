@@ -121,37 +121,15 @@ struct bfloat16 {
 constexpr size_t kMaxLogBytes = 4000;
 constexpr size_t kMaxExcerpts = 3;
 
-const char* element_type(DType dtype) {
-  switch (dtype) {
-    case DType::Bool:
-      return "bool";
-    case DType::UInt8:
-      return "uint8_t";
-    case DType::Int8:
-      return "int8_t";
-    case DType::Int16:
-      return "int16_t";
-    case DType::Int32:
-      return "int32_t";
-    case DType::Int64:
-      return "int64_t";
-    case DType::Float16:
-      return "float16";
-    case DType::BFloat16:
-      return "bfloat16";
-    case DType::Float32:
-      return "float";
-    case DType::Float64:
-      return "double";
-  }
-  return "";
-}
+// In the order of the enumeration.
+constexpr const char* kElementTypes[] = {"bool",    "uint8_t", "int8_t",   "int16_t", "int32_t",
+                                         "int64_t", "float16", "bfloat16", "float",   "double"};
 
 std::string composed(const char* prelude, const CustomOp& op, const CustomSource& source,
                      Specs inputs, Specs outputs) {
   std::string text = prelude;
   const auto add = [&](const std::string& name, DType dtype) {
-    text += message("typedef ", element_type(dtype), " ", name, "_t;\n");
+    text += message("typedef ", kElementTypes[static_cast<size_t>(dtype)], " ", name, "_t;\n");
   };
   for (size_t i = 0; i < inputs.size(); ++i) add(op.inputs[i], inputs[i].dtype);
   for (size_t i = 0; i < outputs.size(); ++i) add(op.outputs[i], outputs[i].dtype);

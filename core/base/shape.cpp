@@ -45,7 +45,7 @@ Shape contiguous_strides(const Shape& shape) {
   return strides;
 }
 
-Shape broadcast_shapes(const std::string& op, const Shape& a, const Shape& b) {
+Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b) {
   const size_t rank = std::max(a.size(), b.size());
   Shape result(rank, 1);
   for (size_t i = 0; i < rank; ++i) {
@@ -61,7 +61,8 @@ Shape broadcast_shapes(const std::string& op, const Shape& a, const Shape& b) {
   return result;
 }
 
-int64_t normalize_axis(const std::string& op, int64_t axis, int64_t rank) {
+int64_t normalize_axis(std::string_view op, int64_t axis, size_t num_axes) {
+  const auto rank = static_cast<int64_t>(num_axes);
   if (axis < -rank || axis >= rank) {
     throw ValueError(message(op, ": axis ", axis, " is out of range for a tensor of rank ", rank,
                              "; expected ", -rank, " to ", rank - 1));

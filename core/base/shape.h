@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/dtype.h"
@@ -26,9 +27,9 @@ int64_t num_bytes(const TensorSpec& spec);
 Shape contiguous_strides(const Shape& shape);  // row-major, in elements
 
 // NumPy broadcasting. Throws ValueError that starts with `op` where the shapes don't fit.
-Shape broadcast_shapes(const std::string& op, const Shape& a, const Shape& b);
+Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b);
 
 // Maps an axis in [-rank, rank) to [0, rank). Throws ValueError that starts with `op`.
-int64_t normalize_axis(const std::string& op, int64_t axis, int64_t rank);
+int64_t normalize_axis(std::string_view op, int64_t axis, size_t rank);
 
 }  // namespace kerascnn

@@ -8,33 +8,19 @@ namespace {
 
 static_assert(sizeof(long) == 8, "format \"l\" is taken for int64");
 
-// The dtype of a format of the struct module with one element in native byte order; none for all
-// others.
+// Formats of the struct module.
+constexpr std::pair<char, DType> kFormats[] = {
+    {'?', DType::Bool},    {'B', DType::UInt8},   {'b', DType::Int8},  {'h', DType::Int16},
+    {'i', DType::Int32},   {'l', DType::Int64},   {'q', DType::Int64}, {'e', DType::Float16},
+    {'f', DType::Float32}, {'d', DType::Float64},
+};
+
+// The dtype of a format with one element in native byte order; none for all others.
 std::optional<DType> dtype_of_format(std::string_view format) {
-  if (format.size() != 1) return std::nullopt;
-  switch (format[0]) {
-    case '?':
-      return DType::Bool;
-    case 'B':
-      return DType::UInt8;
-    case 'b':
-      return DType::Int8;
-    case 'h':
-      return DType::Int16;
-    case 'i':
-      return DType::Int32;
-    case 'l':
-    case 'q':
-      return DType::Int64;
-    case 'e':
-      return DType::Float16;
-    case 'f':
-      return DType::Float32;
-    case 'd':
-      return DType::Float64;
-    default:
-      return std::nullopt;
+  for (const auto& [character, dtype] : kFormats) {
+    if (format == std::string_view(&character, 1)) return dtype;
   }
+  return std::nullopt;
 }
 
 nb::handle array_type() {

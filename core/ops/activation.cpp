@@ -116,8 +116,7 @@ template <OpName name>
 std::vector<TensorSpec> infer_softmax(const Attributes& attributes, Specs inputs) {
   check_num_inputs(name, inputs, 1);
   check_floating(name, "the input", inputs[0]);
-  normalize_axis(name.string(), attributes.get_int("axis"),
-                 static_cast<int64_t>(inputs[0].shape.size()));
+  normalize_axis(name, attributes.get_int("axis"), inputs[0].shape.size());
   return {inputs[0]};
 }
 
@@ -130,7 +129,7 @@ std::vector<TensorSpec> infer_softmax_grad(const Attributes& attributes, Specs i
 
 template <OpName grad_op>
 std::vector<ValueId> softmax_gradient(GradientContext& context) {
-  return {context.apply(grad_op.string(), {context.output_gradient(), context.output(0)},
+  return {context.apply(std::string_view(grad_op), {context.output_gradient(), context.output(0)},
                         context.attributes())};
 }
 

@@ -9,8 +9,8 @@ std::vector<TensorSpec> infer_argsort(const Attributes& attributes, Specs inputs
   check_num_inputs("argsort", inputs, 1);
   check_number("argsort", "the input", inputs[0]);
   attributes.get_bool("descending");
-  const int64_t axis = normalize_axis("argsort", attributes.get_int("axis"),
-                                      static_cast<int64_t>(inputs[0].shape.size()));
+  const int64_t axis =
+      normalize_axis("argsort", attributes.get_int("axis"), inputs[0].shape.size());
   // Kernels round the length up to a power of two.
   if (inputs[0].shape[axis] > INT32_MAX / 2) {
     throw ValueError(message("argsort: axis ", axis, " has ", inputs[0].shape[axis],

@@ -24,19 +24,11 @@ void check_normalized(std::string_view op, const TensorSpec& x) {
   }
 }
 
-double check_epsilon(std::string_view op, const Attributes& attributes) {
-  const double epsilon = attributes.get_double("epsilon");
-  if (!(epsilon >= 0.0)) {
-    throw ValueError(message(op, ": epsilon must not be negative, received ", epsilon));
-  }
-  return epsilon;
-}
-
 std::vector<TensorSpec> infer_batch_norm(const Attributes& attributes, Specs inputs) {
   check_num_inputs("batch_norm", inputs, 3);
   check_same_dtype("batch_norm", inputs);
   check_normalized("batch_norm", inputs[0]);
-  check_epsilon("batch_norm", attributes);
+  check_not_negative("batch_norm", attributes, "epsilon");
   const Shape channels = {inputs[0].shape.back()};
   check_shape("batch_norm", "gamma", inputs[1], channels);
   check_shape("batch_norm", "beta", inputs[2], channels);

@@ -1,22 +1,21 @@
 // Arithmetic and functions of bits of two tensors with broadcasting.
 #include "core/ops/definitions.h"
+#include "core/ops/element_ops.h"
 #include "core/ops/gradient_expression.h"
 
 namespace kerascnn {
 namespace {
 
-template <OpName name>
+template <ElementOp op>
 std::vector<TensorSpec> infer_arithmetic(const Attributes&, Specs inputs) {
+  constexpr std::string_view name = element_op_name(op);
+  constexpr ElementKind kind = element_kind(op);
   check_num_inputs(name, inputs, 2);
   check_number(name, "the first input", inputs[0]);
   check_same_dtype(name, inputs);
-  return {{inputs[0].dtype, broadcast_shapes(name.string(), inputs[0].shape, inputs[1].shape)}};
-}
-
-std::vector<TensorSpec> infer_divide(const Attributes& attributes, Specs inputs) {
-  std::vector<TensorSpec> outputs = infer_arithmetic<"divide">(attributes, inputs);
-  check_floating("divide", "the first input", inputs[0]);
-  return outputs;
+  if (kind == ElementKind::Floating) check_floating(name, "the first input", inputs[0]);
+  if (kind == ElementKind::Integer) check_integer(name, "the first input", inputs[0]);
+  return {{inputs[0].dtype, broadcast_shapes(name, inputs[0].shape, inputs[1].shape)}};
 }
 
 // Both gradients have the output's shape; where an input was broadcast, the gradients of its copies
@@ -80,22 +79,6 @@ std::vector<ValueId> extremum_gradient(GradientContext& context) {
   return reduced(context, v.gy * share, v.gy * (1.0 - share));
 }
 
-template <OpName name>
-std::vector<TensorSpec> infer_of_integers(const Attributes& attributes, Specs inputs) {
-  std::vector<TensorSpec> outputs = infer_arithmetic<name>(attributes, inputs);
-  if (is_floating(inputs[0].dtype)) {
-    throw TypeError(message(std::string_view(name), ": the first input must be integer, received ",
-                            spec_string(inputs[0]), "; cast it first"));
-  }
-  return outputs;
-}
-
-std::vector<TensorSpec> infer_arctan2(const Attributes& attributes, Specs inputs) {
-  std::vector<TensorSpec> outputs = infer_arithmetic<"arctan2">(attributes, inputs);
-  check_floating("arctan2", "the first input", inputs[0]);
-  return outputs;
-}
-
 std::vector<ValueId> arctan2_gradient(GradientContext& context) {
   const Operands v(context);
   const Expression share = v.gy / (v.a.call("square") + v.b.call("square"));
@@ -114,44 +97,30 @@ std::vector<ValueId> floor_divide_gradient(GradientContext& context) {
 
 }  // namespace
 
-#define KERASCNN_ARITHMETIC(op_name, gradient_rule) \
-  const OpDef op_##op_name = {                      \
-      .name = #op_name,                             \
-      .infer = infer_arithmetic<#op_name>,          \
-      .gradient = gradient_rule,                    \
-      .in_place = in_place_both,                    \
-      .is_elementwise = true,                       \
+#define KERASCNN_ARITHMETIC(op_name, gradient_rule)  \
+  const OpDef op_##op_name = {                       \
+      .name = #op_name,                              \
+      .infer = infer_arithmetic<ElementOp::op_name>, \
+      .gradient = gradient_rule,                     \
+      .in_place = in_place_both,                     \
+      .is_elementwise = true,                        \
   };
 KERASCNN_ARITHMETIC(add, add_gradient)
 KERASCNN_ARITHMETIC(subtract, subtract_gradient)
 KERASCNN_ARITHMETIC(multiply, multiply_gradient)
+KERASCNN_ARITHMETIC(divide, divide_gradient)
 KERASCNN_ARITHMETIC(power, power_gradient)
 KERASCNN_ARITHMETIC(maximum, extremum_gradient<op_maximum>)
 KERASCNN_ARITHMETIC(minimum, extremum_gradient<op_minimum>)
+KERASCNN_ARITHMETIC(arctan2, arctan2_gradient)
 KERASCNN_ARITHMETIC(mod, mod_gradient)
 KERASCNN_ARITHMETIC(floor_divide, floor_divide_gradient)
 #undef KERASCNN_ARITHMETIC
 
-const OpDef op_divide = {
-    .name = "divide",
-    .infer = infer_divide,
-    .gradient = divide_gradient,
-    .in_place = in_place_both,
-    .is_elementwise = true,
-};
-
-const OpDef op_arctan2 = {
-    .name = "arctan2",
-    .infer = infer_arctan2,
-    .gradient = arctan2_gradient,
-    .in_place = in_place_both,
-    .is_elementwise = true,
-};
-
 #define KERASCNN_OF_INTEGERS(op_name)                                   \
   const OpDef op_##op_name = {                                          \
       .name = #op_name,                                                 \
-      .infer = infer_of_integers<#op_name>,                             \
+      .infer = infer_arithmetic<ElementOp::op_name>,                    \
       .not_differentiable = "it is a function of the bits of integers", \
       .in_place = in_place_both,                                        \
       .is_elementwise = true,                                           \

@@ -9,7 +9,7 @@ template <OpName name>
 std::vector<TensorSpec> infer_equality(const Attributes&, Specs inputs) {
   check_num_inputs(name, inputs, 2);
   check_same_dtype(name, inputs);
-  return {{DType::Bool, broadcast_shapes(name.string(), inputs[0].shape, inputs[1].shape)}};
+  return {{DType::Bool, broadcast_shapes(name, inputs[0].shape, inputs[1].shape)}};
 }
 
 template <OpName name>

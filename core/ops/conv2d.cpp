@@ -82,8 +82,7 @@ Conv2DGeometry conv2d_geometry(const OpDef& definition, const Attributes& attrib
   g.pad_right = padding[3];
   g.dilation_height = dilations[0];
   g.dilation_width = dilations[1];
-  g.groups = attributes.get_int("groups");
-  if (g.groups < 1) throw ValueError(message(op, ": groups must be positive, received ", g.groups));
+  g.groups = check_positive(op, attributes, "groups");
 
   set_shapes(op, g, is_dgrad ? shape_attribute(op, attributes, "input_shape") : inputs[0].shape,
              is_wgrad ? shape_attribute(op, attributes, "kernel_shape") : inputs[1].shape);

@@ -7,13 +7,6 @@
 namespace kerascnn {
 namespace {
 
-void check_epsilon(std::string_view op, const Attributes& attributes) {
-  const double epsilon = attributes.get_double("epsilon");
-  if (!(epsilon >= 0.0 && epsilon < 0.5)) {
-    throw ValueError(message(op, ": epsilon must be in [0, 0.5), received ", epsilon));
-  }
-}
-
 void check_scores(std::string_view op, std::string_view argument, const TensorSpec& scores,
                   const TensorSpec& labels) {
   check_floating(op, argument, scores);
@@ -40,7 +33,7 @@ std::vector<TensorSpec> infer_cross_entropy(const Attributes& attributes, Specs 
   const bool has_gradient = is_softmax && inputs.size() == 3;
   check_num_inputs(name, inputs, has_gradient ? 3 : 2);
   check_scores(name, is_softmax ? "the logits" : "the probabilities", inputs[0], inputs[1]);
-  check_epsilon(name, attributes);
+  check_range(name, attributes, "epsilon", 0.5);
   const TensorSpec loss = {inputs[0].dtype, inputs[1].shape};
   if (has_gradient) {
     check_shape(name, "the gradient", inputs[2], inputs[1].shape);
@@ -60,7 +53,7 @@ std::vector<TensorSpec> infer_cross_entropy_grad(const Attributes& attributes, S
   check_scores(name, "the probabilities", inputs[1], inputs[2]);
   check_same_dtype(name, inputs.first(2));
   check_shape(name, "the gradient", inputs[0], inputs[2].shape);
-  check_epsilon(name, attributes);
+  check_range(name, attributes, "epsilon", 0.5);
   return {inputs[1]};
 }
 

@@ -95,8 +95,7 @@ std::vector<ValueId> custom_op_gradient(GradientContext& context) {
   for (size_t i = 0; i < op->outputs.size(); ++i) given.push_back(context.output(i));
   for (size_t i = 0; i < op->outputs.size(); ++i) {
     if (!is_floating(context.spec(context.output(i)).dtype)) continue;
-    const ValueId gradient = context.output_gradient(i);
-    given.push_back(gradient != kNoValue ? gradient : context.full_like(context.output(i), 0.0));
+    given.push_back(context.output_gradient_or_zeros(i));
   }
   const std::vector<ValueId> found = context.apply_all("custom_op", given, {{"op", op->gradient}});
   std::vector<ValueId> gradients;

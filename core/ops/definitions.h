@@ -19,7 +19,6 @@ struct OpName {
     for (size_t i = 0; i < size; ++i) text[i] = name[i];
   }
   constexpr operator std::string_view() const { return {text, size - 1}; }
-  std::string string() const { return {text, size - 1}; }
 };
 
 // Output 0 in the memory of input 0, or of the first two inputs.

@@ -39,22 +39,19 @@ inline constexpr bool is_float<float> = true;
 template <>
 inline constexpr bool is_float<double> = true;
 
+template <bool takes_first, typename First, typename Second>
+struct Choice {
+  using type = First;
+};
+template <typename First, typename Second>
+struct Choice<false, First, Second> {
+  using type = Second;
+};
+
 // The type in which integers are added and multiplied, so that overflow wraps instead of being
 // undefined.
 template <typename T>
-struct Arithmetic {
-  using type = unsigned long long;
-};
-template <>
-struct Arithmetic<float> {
-  using type = float;
-};
-template <>
-struct Arithmetic<double> {
-  using type = double;
-};
-template <typename T>
-using arithmetic_t = typename Arithmetic<T>::type;
+using arithmetic_t = typename Choice<is_float<T>, T, unsigned long long>::type;
 
 #ifdef __CUDACC_RTC__
 #define KERASCNN_STD ::
@@ -125,45 +122,20 @@ KERASCNN_HOST_DEVICE T minimum(T a, T b) {
   return a != a ? a : smaller;
 }
 
-template <typename T>
-KERASCNN_HOST_DEVICE bool equal(T a, T b) {
-  return a == b;
-}
-
-template <typename T>
-KERASCNN_HOST_DEVICE bool not_equal(T a, T b) {
-  return a != b;
-}
-
-template <typename T>
-KERASCNN_HOST_DEVICE bool less(T a, T b) {
-  return a < b;
-}
-
-template <typename T>
-KERASCNN_HOST_DEVICE bool less_equal(T a, T b) {
-  return a <= b;
-}
-
-template <typename T>
-KERASCNN_HOST_DEVICE bool greater(T a, T b) {
-  return a > b;
-}
-
-template <typename T>
-KERASCNN_HOST_DEVICE bool greater_equal(T a, T b) {
-  return a >= b;
-}
-
-template <typename T>
-KERASCNN_HOST_DEVICE bool logical_and(T a, T b) {
-  return a != T(0) && b != T(0);
-}
-
-template <typename T>
-KERASCNN_HOST_DEVICE bool logical_or(T a, T b) {
-  return a != T(0) || b != T(0);
-}
+#define KERASCNN_RELATION(name, expression)  \
+  template <typename T>                      \
+  KERASCNN_HOST_DEVICE bool name(T a, T b) { \
+    return expression;                       \
+  }
+KERASCNN_RELATION(equal, a == b)
+KERASCNN_RELATION(not_equal, a != b)
+KERASCNN_RELATION(less, a < b)
+KERASCNN_RELATION(less_equal, a <= b)
+KERASCNN_RELATION(greater, a > b)
+KERASCNN_RELATION(greater_equal, a >= b)
+KERASCNN_RELATION(logical_and, a != T(0) && b != T(0))
+KERASCNN_RELATION(logical_or, a != T(0) || b != T(0))
+#undef KERASCNN_RELATION
 
 template <typename T>
 KERASCNN_HOST_DEVICE bool logical_not(T a) {
@@ -505,20 +477,11 @@ KERASCNN_HOST_DEVICE T gelu_grad(T g, T x, T approximate) {
 #undef KERASCNN_MATH
 #undef KERASCNN_STD
 
-template <bool is_bool, typename T>
-struct Result {
-  using type = T;
-};
-template <typename T>
-struct Result<true, T> {
-  using type = bool;
-};
-
 }  // namespace element
 
 // What an element op gives: bool for comparisons, logic and isfinite, else the compute type.
 template <ElementOp op, typename T>
-using element_result_t = typename element::Result<element_result_is_bool(op), T>::type;
+using element_result_t = typename element::Choice<element_result_is_bool(op), bool, T>::type;
 
 // Applies one op, known at compile time. Operands and parameters that the op does not have are
 // ignored. `where` tests a against 0 and chooses b or c. cast is the identity here: see

@@ -61,42 +61,33 @@ enum class ElementOp : unsigned char {
 
 constexpr int kNumElementOps = static_cast<int>(ElementOp::count_);
 
+struct ElementOpForm {
+  int num_operands = 0;
+  int num_parameters = 0;
+  ElementKind kind = ElementKind::Own;
+};
+
+KERASCNN_HOST_DEVICE constexpr ElementOpForm element_op_form(ElementOp op) {
+  switch (op) {
+#define KERASCNN_CASE(name, operands, parameters, kind) \
+  case ElementOp::name:                                 \
+    return {operands, parameters, ElementKind::kind};
+    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
+#undef KERASCNN_CASE
+    default:
+      return {};
+  }
+}
+
 KERASCNN_HOST_DEVICE constexpr int element_num_operands(ElementOp op) {
-  switch (op) {
-#define KERASCNN_CASE(name, operands, parameters, kind) \
-  case ElementOp::name:                                 \
-    return operands;
-    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
-#undef KERASCNN_CASE
-    default:
-      return 0;
-  }
+  return element_op_form(op).num_operands;
 }
-
 KERASCNN_HOST_DEVICE constexpr int element_num_parameters(ElementOp op) {
-  switch (op) {
-#define KERASCNN_CASE(name, operands, parameters, kind) \
-  case ElementOp::name:                                 \
-    return parameters;
-    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
-#undef KERASCNN_CASE
-    default:
-      return 0;
-  }
+  return element_op_form(op).num_parameters;
 }
-
 KERASCNN_HOST_DEVICE constexpr ElementKind element_kind(ElementOp op) {
-  switch (op) {
-#define KERASCNN_CASE(name, operands, parameters, kind) \
-  case ElementOp::name:                                 \
-    return ElementKind::kind;
-    KERASCNN_ELEMENT_OP_LIST(KERASCNN_CASE)
-#undef KERASCNN_CASE
-    default:
-      return ElementKind::Own;
-  }
+  return element_op_form(op).kind;
 }
-
 KERASCNN_HOST_DEVICE constexpr bool element_result_is_bool(ElementOp op) {
   return element_kind(op) == ElementKind::Condition;
 }

@@ -1,32 +1,11 @@
 #include "core/ops/element_program.h"
 
-#include <sstream>
 #include <unordered_map>
 
 #include "core/ops/activation_kind.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn {
-std::string element_program_string(const ElementProgram& program) {
-  std::ostringstream out;
-  for (int i = 0; i < program.num_constants; ++i) {
-    out << 'r' << program.first_constant() + i << " = " << program.constants[i] << "; ";
-  }
-  for (int i = 0; i < program.num_instructions; ++i) {
-    const ElementInstruction& instruction = program.instructions[i];
-    out << (i ? "; r" : "r") << program.first_result() + i << " = "
-        << element_op_name(instruction.op) << '(';
-    for (int k = 0; k < element_num_operands(instruction.op); ++k) {
-      out << (k ? ", r" : "r") << static_cast<int>(instruction.operands[k]);
-    }
-    for (int k = 0; k < element_num_parameters(instruction.op); ++k) {
-      out << ", " << instruction.parameters[k];
-    }
-    if (instruction.op == ElementOp::cast) out << ", " << dtype_name(instruction.result_dtype);
-    out << ')';
-  }
-  return out.str();
-}
 
 std::string element_program_name(const ElementProgram& program) {
   std::string name;

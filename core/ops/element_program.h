@@ -52,8 +52,6 @@ struct ElementProgram {
   KERASCNN_HOST_DEVICE int first_result() const { return num_inputs + num_constants; }
 };
 
-// "r2 = multiply(r0, r1); r3 = relu(r2)", for people and tests.
-std::string element_program_string(const ElementProgram& program);
 // "multiply+relu"
 std::string element_program_name(const ElementProgram& program);
 
@@ -144,21 +142,6 @@ KERASCNN_HOST_DEVICE ElementValue evaluate_element(const ElementInstruction& ins
   return make_element<Rounding>(
       dtype, element_apply<int64_t>(instruction.op, a.i, b.i, c.i, element::cast<int64_t>(p[0]),
                                     element::cast<int64_t>(p[1])));
-}
-
-// Runs the whole program on one element. The first num_inputs registers are set; this fills in the
-// others.
-template <typename Rounding>
-KERASCNN_HOST_DEVICE void evaluate_elements(const ElementProgram& program,
-                                            ElementValue* registers) {
-  for (int i = 0; i < program.num_constants; ++i) {
-    const int at = program.first_constant() + i;
-    registers[at] = make_element<Rounding>(program.register_dtypes[at], program.constants[i]);
-  }
-  for (int i = 0; i < program.num_instructions; ++i) {
-    registers[program.first_result() + i] =
-        evaluate_element<Rounding>(program.instructions[i], registers);
-  }
 }
 
 }  // namespace kerascnn

@@ -79,14 +79,9 @@ std::vector<TensorSpec> infer_irfft(const Attributes& attributes, Specs inputs) 
   return {with_last_axis(inputs[0], length)};
 }
 
-// The gradients of both parts of a complex output. A part that nothing depends on has zeros.
+// The gradients of both parts of a complex output.
 std::vector<ValueId> both_gradients(GradientContext& context) {
-  std::vector<ValueId> gradients;
-  for (size_t i = 0; i < 2; ++i) {
-    const ValueId given = context.output_gradient(i);
-    gradients.push_back(given != kNoValue ? given : context.full_like(context.output(i), 0.0));
-  }
-  return gradients;
+  return {context.output_gradient_or_zeros(0), context.output_gradient_or_zeros(1)};
 }
 
 std::vector<ValueId> fft_gradient(GradientContext& context) {

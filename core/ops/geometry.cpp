@@ -49,7 +49,7 @@ StridedGeometry strided_geometry(const Shape& extents, const Shape& strides, int
 
 AxisGeometry axis_geometry(const Shape& shape, int64_t axis) {
   AxisGeometry geometry;
-  axis = normalize_axis("axis_geometry", axis, static_cast<int64_t>(shape.size()));
+  axis = normalize_axis("axis_geometry", axis, shape.size());
   for (int64_t i = 0; i < axis; ++i) geometry.outer *= shape[i];
   geometry.length = shape[axis];
   for (size_t i = axis + 1; i < shape.size(); ++i) geometry.inner *= shape[i];

@@ -14,7 +14,7 @@ void check_not_empty(std::string_view op, const Shape& shape, int64_t axis, cons
 }
 
 Shape gathered_shape(std::string_view op, const Shape& shape, int64_t axis, const Shape& indices) {
-  axis = normalize_axis(std::string(op), axis, static_cast<int64_t>(shape.size()));
+  axis = normalize_axis(op, axis, shape.size());
   check_not_empty(op, shape, axis, indices);
   Shape result(shape.begin(), shape.begin() + axis);
   result.insert(result.end(), indices.begin(), indices.end());
@@ -30,10 +30,7 @@ std::vector<TensorSpec> infer_gather(const Attributes& attributes, Specs inputs)
 }
 
 std::vector<ValueId> gather_gradient(GradientContext& context) {
-  Attributes attributes = context.attributes();
-  attributes.set("input_shape", context.spec(context.input(0)).shape);
-  return {context.apply("gather_grad", {context.output_gradient(), context.input(1)}, attributes),
-          kNoValue};
+  return {context.apply_with_input_shape("gather_grad", {context.input(1)}), kNoValue};
 }
 
 std::vector<TensorSpec> infer_gather_grad(const Attributes& attributes, Specs inputs) {
@@ -54,40 +51,30 @@ std::vector<ValueId> gather_grad_gradient(GradientContext& context) {
 std::vector<TensorSpec> infer_one_hot(const Attributes& attributes, Specs inputs) {
   check_num_inputs("one_hot", inputs, 1);
   check_index("one_hot", "the indices", inputs[0]);
-  const int64_t depth = attributes.get_int("depth");
-  if (depth < 1) throw ValueError(message("one_hot: depth must be positive, received ", depth));
   Shape shape = inputs[0].shape;
-  shape.push_back(depth);
+  shape.push_back(check_positive("one_hot", attributes, "depth"));
   return {{attributes.get_dtype("dtype"), shape}};
 }
 
-// One batch of `data`, whose op is called `op`.
-TensorSpec infer_batch(std::string_view op, const Attributes& attributes, const TensorSpec& data,
-                       const TensorSpec& order, const TensorSpec& step) {
-  if (data.shape.empty()) {
-    throw ValueError(message(op, ": the data must have at least 1 axis, received a scalar"));
-  }
-  check_rank(op, "the order", order, 1);
-  if (order.dtype != DType::Int32) {
-    throw TypeError(message(op, ": the order must be int32, received ", spec_string(order)));
-  }
-  if (step != TensorSpec{DType::Int64, {}}) {
-    throw ValueError(message(op, ": the step must be int64 (), received ", spec_string(step)));
-  }
-  const int64_t batch_size = attributes.get_int("batch_size");
-  if (batch_size < 1) {
-    throw ValueError(message(op, ": batch_size must be positive, received ", batch_size));
-  }
-  check_not_empty(op, data.shape, 0, {batch_size});
-  check_not_empty(op, order.shape, 0, {batch_size});
-  TensorSpec batch = data;
-  batch.shape[0] = batch_size;
-  return batch;
-}
-
+// One batch of the data.
 std::vector<TensorSpec> infer_take_batch(const Attributes& attributes, Specs inputs) {
   check_num_inputs("take_batch", inputs, 3);
-  return {infer_batch("take_batch", attributes, inputs[0], inputs[1], inputs[2])};
+  const TensorSpec& data = inputs[0];
+  const TensorSpec& order = inputs[1];
+  if (data.shape.empty()) {
+    throw ValueError("take_batch: the data must have at least 1 axis, received a scalar");
+  }
+  check_rank("take_batch", "the order", order, 1);
+  if (order.dtype != DType::Int32) {
+    throw TypeError(message("take_batch: the order must be int32, received ", spec_string(order)));
+  }
+  check_spec("take_batch", "the step", inputs[2], {DType::Int64, {}});
+  const int64_t batch_size = check_positive("take_batch", attributes, "batch_size");
+  check_not_empty("take_batch", data.shape, 0, {batch_size});
+  check_not_empty("take_batch", order.shape, 0, {batch_size});
+  TensorSpec batch = data;
+  batch.shape[0] = batch_size;
+  return {batch};
 }
 
 // Inputs: the buffer (rows, ...), a batch of rows and its number. Output: the buffer with the rows
@@ -103,10 +90,7 @@ std::vector<TensorSpec> infer_put_batch(const Attributes&, Specs inputs) {
   Shape expected = inputs[0].shape;
   expected[0] = inputs[1].shape[0];
   check_shape("put_batch", "the batch", inputs[1], expected);
-  if (inputs[2] != TensorSpec{DType::Int64, {}}) {
-    throw ValueError(
-        message("put_batch: the step must be int64 (), received ", spec_string(inputs[2])));
-  }
+  check_spec("put_batch", "the step", inputs[2], {DType::Int64, {}});
   return {inputs[0]};
 }
 

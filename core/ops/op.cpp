@@ -34,6 +34,18 @@ std::vector<ValueId> GradientContext::apply_all(OpRef op, const std::vector<Valu
   return add_node(*op, inputs, attributes);
 }
 
+ValueId GradientContext::output_gradient_or_zeros(size_t index) {
+  const ValueId given = output_gradient(index);
+  return given != kNoValue ? given : full_like(output(index), 0.0);
+}
+
+ValueId GradientContext::apply_with_input_shape(OpRef grad, std::vector<ValueId> others) {
+  Attributes with_shape = attributes_;
+  with_shape.set("input_shape", spec(input(0)).shape);
+  others.insert(others.begin(), output_gradient());
+  return apply(grad, others, with_shape);
+}
+
 ValueId GradientContext::full_like(ValueId like, double value) {
   const TensorSpec like_spec = spec(like);  // a copy: adding a value may move the graph's
   return add_constant(like_spec, value);
@@ -136,6 +148,14 @@ void check_shape(std::string_view op, std::string_view argument, const TensorSpe
   }
 }
 
+void check_spec(std::string_view op, std::string_view argument, const TensorSpec& spec,
+                const TensorSpec& expected) {
+  if (spec != expected) {
+    throw ValueError(message(op, ": ", argument, " must be ", spec_string(expected), ", received ",
+                             spec_string(spec)));
+  }
+}
+
 void check_same_dtype(std::string_view op, Specs inputs) {
   for (const TensorSpec& input : inputs) {
     if (input.dtype != inputs.front().dtype) {
@@ -171,11 +191,43 @@ void check_number(std::string_view op, std::string_view argument, const TensorSp
   }
 }
 
+void check_integer(std::string_view op, std::string_view argument, const TensorSpec& spec) {
+  if (!is_integer(spec.dtype)) {
+    throw TypeError(message(op, ": ", argument, " must be integer, received ", spec_string(spec),
+                            "; cast it first"));
+  }
+}
+
 void check_index(std::string_view op, std::string_view argument, const TensorSpec& spec) {
   if (spec.dtype != DType::Int32 && spec.dtype != DType::Int64) {
     throw TypeError(message(op, ": ", argument, " must be int32 or int64, received ",
                             spec_string(spec), "; cast it first"));
   }
+}
+
+int64_t check_positive(std::string_view op, const Attributes& attributes, std::string_view name) {
+  const int64_t value = attributes.get_int(name);
+  if (value < 1) throw ValueError(message(op, ": ", name, " must be positive, received ", value));
+  return value;
+}
+
+double check_range(std::string_view op, const Attributes& attributes, std::string_view name,
+                   double end, bool includes_end) {
+  const double value = attributes.get_double(name);
+  if (!(value >= 0.0 && (value < end || (includes_end && value == end)))) {
+    throw ValueError(message(op, ": ", name, " must be in [0, ", end, includes_end ? "]" : ")",
+                             ", received ", value));
+  }
+  return value;
+}
+
+double check_not_negative(std::string_view op, const Attributes& attributes,
+                          std::string_view name) {
+  const double value = attributes.get_double(name);
+  if (!(value >= 0.0)) {
+    throw ValueError(message(op, ": ", name, " must not be negative, received ", value));
+  }
+  return value;
 }
 
 const std::vector<int64_t>& check_ints(std::string_view op, const Attributes& attributes,

@@ -55,12 +55,17 @@ class GradientContext {
   size_t num_inputs() const { return inputs_.size(); }
   // kNoValue where nothing depends on that output.
   ValueId output_gradient(size_t index = 0) const { return output_gradients_.at(index); }
+  // Zeros where nothing depends on that output.
+  ValueId output_gradient_or_zeros(size_t index);
   const Attributes& attributes() const { return attributes_; }
   virtual const TensorSpec& spec(ValueId value) const = 0;
 
   ValueId apply(OpRef op, const std::vector<ValueId>& inputs, const Attributes& attributes = {});
   std::vector<ValueId> apply_all(OpRef op, const std::vector<ValueId>& inputs,
                                  const Attributes& attributes = {});
+  // The op on the gradient of output 0 and on `others`, with the attributes of this call and the
+  // attribute "input_shape", the shape of input 0.
+  ValueId apply_with_input_shape(OpRef grad, std::vector<ValueId> others = {});
   // A constant of the shape and dtype of `like` with every element equal to `value`.
   ValueId full_like(ValueId like, double value);
   // A constant of shape () and the dtype of `like`, for the broadcasting ops.
@@ -148,12 +153,21 @@ void check_rank(std::string_view op, std::string_view argument, const TensorSpec
                 size_t rank);
 void check_shape(std::string_view op, std::string_view argument, const TensorSpec& spec,
                  const Shape& shape);
+void check_spec(std::string_view op, std::string_view argument, const TensorSpec& spec,
+                const TensorSpec& expected);
 void check_same_dtype(std::string_view op, Specs inputs);
 void check_same_spec(std::string_view op, Specs inputs);
 void check_floating(std::string_view op, std::string_view argument, const TensorSpec& spec);
 void check_number(std::string_view op, std::string_view argument, const TensorSpec& spec);
+void check_integer(std::string_view op, std::string_view argument, const TensorSpec& spec);
 // int32 or int64.
 void check_index(std::string_view op, std::string_view argument, const TensorSpec& spec);
+// An integer attribute that is at least 1.
+int64_t check_positive(std::string_view op, const Attributes& attributes, std::string_view name);
+// An attribute in [0, end), or in [0, end] where `includes_end`.
+double check_range(std::string_view op, const Attributes& attributes, std::string_view name,
+                   double end, bool includes_end = false);
+double check_not_negative(std::string_view op, const Attributes& attributes, std::string_view name);
 // A list attribute with `count` entries, none smaller than `minimum`.
 const std::vector<int64_t>& check_ints(std::string_view op, const Attributes& attributes,
                                        std::string_view name, size_t count, int64_t minimum);

@@ -12,23 +12,7 @@ namespace {
 constexpr std::string_view kIsTheStep = "it ends a training step; nothing is trained through it";
 
 size_t check_count(std::string_view op, const Attributes& attributes) {
-  const int64_t count = attributes.get_int("count");
-  if (count < 1) throw ValueError(message(op, ": count must be positive, received ", count));
-  return static_cast<size_t>(count);
-}
-
-void check_fraction(std::string_view op, std::string_view name, const Attributes& attributes) {
-  const double value = attributes.get_double(name);
-  if (!(value >= 0.0 && value < 1.0)) {
-    throw ValueError(message(op, ": ", name, " must be in [0, 1), received ", value));
-  }
-}
-
-void check_learning_rate(std::string_view op, const TensorSpec& spec) {
-  if (spec != TensorSpec{DType::Float32, {}}) {
-    throw ValueError(
-        message(op, ": the learning rate must be float32 (), received ", spec_string(spec)));
-  }
+  return static_cast<size_t>(check_positive(op, attributes, "count"));
 }
 
 // The inputs from `first` on are groups of `count` tensors: parameters, gradients, slots. Only
@@ -56,22 +40,28 @@ void check_groups(std::string_view op, Specs inputs, size_t first, size_t count)
   }
 }
 
-SgdLayout sgd_layout(const Attributes& attributes) {
-  check_fraction("sgd_update", "momentum", attributes);
-  return {check_count("sgd_update", attributes), attributes.get_double("momentum") > 0.0};
-}
-
-std::vector<TensorSpec> infer_sgd(const Attributes& attributes, Specs inputs) {
-  const SgdLayout layout = sgd_layout(attributes);
-  attributes.get_bool("nesterov");
-  check_num_inputs("sgd_update", inputs, layout.num_inputs());
-  check_learning_rate("sgd_update", inputs[layout.learning_rate()]);
-  check_groups("sgd_update", inputs, layout.parameter(0), layout.count);
+// The outputs, groups of the parameters' specs, after what all updates have has been checked.
+template <typename Layout>
+std::vector<TensorSpec> infer_update(std::string_view op, Specs inputs, const Layout& layout) {
+  check_num_inputs(op, inputs, layout.num_inputs());
+  check_spec(op, "the learning rate", inputs[layout.learning_rate()], {DType::Float32, {}});
+  check_groups(op, inputs, layout.parameter(0), layout.count);
   std::vector<TensorSpec> outputs;
   for (size_t i = 0; i < layout.num_outputs(); ++i) {
     outputs.push_back(inputs[layout.parameter(i % layout.count)]);
   }
   return outputs;
+}
+
+SgdLayout sgd_layout(const Attributes& attributes) {
+  const double momentum = check_range("sgd_update", attributes, "momentum", 1);
+  return {check_count("sgd_update", attributes), momentum > 0.0};
+}
+
+std::vector<TensorSpec> infer_sgd(const Attributes& attributes, Specs inputs) {
+  const SgdLayout layout = sgd_layout(attributes);
+  attributes.get_bool("nesterov");
+  return infer_update("sgd_update", inputs, layout);
 }
 
 std::vector<InPlace> sgd_in_place(const Attributes& attributes, size_t) {
@@ -86,21 +76,12 @@ std::vector<InPlace> sgd_in_place(const Attributes& attributes, size_t) {
 
 std::vector<TensorSpec> infer_adam(const Attributes& attributes, Specs inputs) {
   const AdamLayout layout{check_count("adam_update", attributes)};
-  check_fraction("adam_update", "beta_1", attributes);
-  check_fraction("adam_update", "beta_2", attributes);
+  check_range("adam_update", attributes, "beta_1", 1);
+  check_range("adam_update", attributes, "beta_2", 1);
   attributes.get_double("epsilon");
   check_num_inputs("adam_update", inputs, layout.num_inputs());
-  check_learning_rate("adam_update", inputs[layout.learning_rate()]);
-  if (inputs[layout.iterations()] != TensorSpec{DType::Int64, {}}) {
-    throw ValueError(message("adam_update: the iterations must be int64 (), received ",
-                             spec_string(inputs[layout.iterations()])));
-  }
-  check_groups("adam_update", inputs, layout.parameter(0), layout.count);
-  std::vector<TensorSpec> outputs;
-  for (size_t i = 0; i < layout.num_outputs(); ++i) {
-    outputs.push_back(inputs[layout.parameter(i % layout.count)]);
-  }
-  return outputs;
+  check_spec("adam_update", "the iterations", inputs[layout.iterations()], {DType::Int64, {}});
+  return infer_update("adam_update", inputs, layout);
 }
 
 std::vector<InPlace> adam_in_place(const Attributes& attributes, size_t) {

@@ -78,11 +78,7 @@ Pool2DGeometry gradient_geometry(std::string_view op, const Attributes& attribut
 std::vector<TensorSpec> infer_max_pool2d_grad(const Attributes& attributes, Specs inputs) {
   check_num_inputs("max_pool2d_grad", inputs, 2);
   const Pool2DGeometry g = gradient_geometry("max_pool2d_grad", attributes, inputs);
-  if (inputs[1] != TensorSpec{g.index_dtype(), g.output_shape()}) {
-    throw ValueError(message("max_pool2d_grad: the index must be ",
-                             spec_string({g.index_dtype(), g.output_shape()}), ", received ",
-                             spec_string(inputs[1])));
-  }
+  check_spec("max_pool2d_grad", "the index", inputs[1], {g.index_dtype(), g.output_shape()});
   return {{inputs[0].dtype, g.input_shape()}};
 }
 
@@ -92,19 +88,12 @@ std::vector<TensorSpec> infer_avg_pool2d_grad(const Attributes& attributes, Spec
   return {{inputs[0].dtype, g.input_shape()}};
 }
 
-Attributes with_input_shape(const GradientContext& context) {
-  Attributes attributes = context.attributes();
-  attributes.set("input_shape", context.spec(context.input(0)).shape);
-  return attributes;
-}
-
 std::vector<ValueId> max_pool2d_gradient(GradientContext& context) {
-  return {context.apply("max_pool2d_grad", {context.output_gradient(0), context.output(1)},
-                        with_input_shape(context))};
+  return {context.apply_with_input_shape("max_pool2d_grad", {context.output(1)})};
 }
 
 std::vector<ValueId> avg_pool2d_gradient(GradientContext& context) {
-  return {context.apply("avg_pool2d_grad", {context.output_gradient()}, with_input_shape(context))};
+  return {context.apply_with_input_shape("avg_pool2d_grad")};
 }
 
 // 0, step, 2 step, ... along one of 4 axes.

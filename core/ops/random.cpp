@@ -10,23 +10,13 @@ constexpr std::string_view kNoFloatingInput =
     "its only input is the random state, which is integer";
 
 void check_state(std::string_view op, const TensorSpec& state) {
-  if (state != TensorSpec{DType::Int64, {2}}) {
-    throw ValueError(
-        message(op, ": the random state must be int64 (2,), received ", spec_string(state)));
-  }
+  check_spec(op, "the random state", state, {DType::Int64, {2}});
 }
 
 void check_stream(std::string_view op, const Attributes& attributes) {
   const int64_t stream = attributes.get_int("stream");
   if (stream < 0 || stream > int64_t{UINT32_MAX}) {
     throw ValueError(message(op, ": stream must be in [0, 2^32), received ", stream));
-  }
-}
-
-void check_probability(std::string_view op, std::string_view name, const Attributes& attributes) {
-  const double value = attributes.get_double(name);
-  if (!(value >= 0.0 && value <= 1.0)) {
-    throw ValueError(message(op, ": ", name, " must be in [0, 1], received ", value));
   }
 }
 
@@ -56,15 +46,12 @@ std::vector<TensorSpec> infer_normal(const Attributes& attributes, Specs inputs)
   const TensorSpec result = infer_drawn<"random_normal">(attributes, inputs);
   check_floating("random_normal", "the result", result);
   attributes.get_double("mean");
-  const double stddev = attributes.get_double("stddev");
-  if (!(stddev >= 0.0)) {
-    throw ValueError(message("random_normal: stddev must not be negative, received ", stddev));
-  }
+  check_not_negative("random_normal", attributes, "stddev");
   return {result};
 }
 
 std::vector<TensorSpec> infer_bernoulli(const Attributes& attributes, Specs inputs) {
-  check_probability("random_bernoulli", "p", attributes);
+  check_range("random_bernoulli", attributes, "p", 1, true);
   return {infer_drawn<"random_bernoulli">(attributes, inputs)};
 }
 
@@ -73,7 +60,7 @@ std::vector<TensorSpec> infer_dropout(const Attributes& attributes, Specs inputs
   check_floating("dropout", "the input", inputs[0]);
   check_state("dropout", inputs[1]);
   check_stream("dropout", attributes);
-  check_probability("dropout", "rate", attributes);
+  check_range("dropout", attributes, "rate", 1, true);
   return {inputs[0]};
 }
 

@@ -77,8 +77,9 @@ RecurrentSizes sizes_of(bool is_lstm, const Attributes& attributes, const Tensor
           attributes.get_bool("reverse")};
 }
 
-std::vector<TensorSpec> infer_forward(std::string_view op, bool is_lstm,
-                                      const Attributes& attributes, Specs inputs) {
+template <OpName op>
+std::vector<TensorSpec> infer_forward(const Attributes& attributes, Specs inputs) {
+  constexpr bool is_lstm = std::string_view(op) == "lstm";
   const bool masked = attributes.get_bool("masked");
   check_num_inputs(op, inputs, masked ? 5 : 4);
   const TensorSpec& kernel = inputs[is_lstm ? 3 : 2];
@@ -101,13 +102,6 @@ std::vector<TensorSpec> infer_forward(std::string_view op, bool is_lstm,
   return {state, sequence, saved, sequence};
 }
 
-std::vector<TensorSpec> infer_lstm(const Attributes& attributes, Specs inputs) {
-  return infer_forward("lstm", true, attributes, inputs);
-}
-std::vector<TensorSpec> infer_gru(const Attributes& attributes, Specs inputs) {
-  return infer_forward("gru", false, attributes, inputs);
-}
-
 RecurrentGradientInputs gradient_inputs(bool is_lstm, const Attributes& attributes) {
   RecurrentGradientInputs places;
   places.count = is_lstm ? 4 : 3;
@@ -121,8 +115,9 @@ RecurrentGradientInputs gradient_inputs(bool is_lstm, const Attributes& attribut
   return places;
 }
 
-std::vector<TensorSpec> infer_backward(std::string_view op, bool is_lstm,
-                                       const Attributes& attributes, Specs inputs) {
+template <OpName op>
+std::vector<TensorSpec> infer_backward(const Attributes& attributes, Specs inputs) {
+  constexpr bool is_lstm = std::string_view(op) == "lstm_grad";
   const RecurrentGradientInputs places = gradient_inputs(is_lstm, attributes);
   check_num_inputs(op, inputs, static_cast<size_t>(places.count));
   const int64_t gates = is_lstm ? 4 : 3;
@@ -145,13 +140,6 @@ std::vector<TensorSpec> infer_backward(std::string_view op, bool is_lstm,
   const TensorSpec sequence = {inputs[0].dtype, sequence_shape(s, gates)};
   if (is_lstm) return {sequence, state, state};
   return {sequence, sequence, state};
-}
-
-std::vector<TensorSpec> infer_lstm_grad(const Attributes& attributes, Specs inputs) {
-  return infer_backward("lstm_grad", true, attributes, inputs);
-}
-std::vector<TensorSpec> infer_gru_grad(const Attributes& attributes, Specs inputs) {
-  return infer_backward("gru_grad", false, attributes, inputs);
 }
 
 // Outputs from `first` on are for the gradient alone.
@@ -223,20 +211,14 @@ std::vector<ValueId> gru_gradient(GradientContext& context) {
   return with_mask(context, {serial[0], serial[2], kernel, bias});
 }
 
-OpCost cost(const TensorSpec& kernel, const TensorSpec& sequence, OpCost usual) {
+// The parameters say which inputs are the recurrent kernel and a sequence.
+template <size_t kernel_at, size_t sequence_at>
+OpCost recurrent_cost(const Attributes&, Specs inputs, Specs, OpCost usual) {
+  const TensorSpec &kernel = inputs[kernel_at], &sequence = inputs[sequence_at];
   const int64_t rows = sequence.shape[0] * sequence.shape[1];
   // The functions of each unit take about 30 operations.
   return {product_flop(rows, kernel.shape[0], kernel.shape[1]) + 30 * rows * kernel.shape[0],
           usual.bytes};
-}
-OpCost lstm_cost(const Attributes&, Specs in, Specs, OpCost usual) {
-  return cost(in[3], in[0], usual);
-}
-OpCost gru_cost(const Attributes&, Specs in, Specs, OpCost usual) {
-  return cost(in[2], in[0], usual);
-}
-OpCost gradient_cost(const Attributes&, Specs in, Specs, OpCost usual) {
-  return cost(in[0], in[1], usual);
 }
 
 }  // namespace
@@ -255,34 +237,34 @@ RecurrentGradientInputs recurrent_gradient_inputs(const OpDef& op, const Attribu
 
 const OpDef op_lstm = {
     .name = "lstm",
-    .infer = infer_lstm,
+    .infer = infer_forward<"lstm">,
     .gradient = lstm_gradient,
     .first_optional_output = 2,
-    .cost = lstm_cost,
+    .cost = recurrent_cost<3, 0>,
 };
 
 const OpDef op_lstm_grad = {
     .name = "lstm_grad",
-    .infer = infer_lstm_grad,
+    .infer = infer_backward<"lstm_grad">,
     .not_differentiable = kNoSecondRecurrence,
     .first_optional_output = 1,
-    .cost = gradient_cost,
+    .cost = recurrent_cost<0, 1>,
 };
 
 const OpDef op_gru = {
     .name = "gru",
-    .infer = infer_gru,
+    .infer = infer_forward<"gru">,
     .gradient = gru_gradient,
     .first_optional_output = 1,
-    .cost = gru_cost,
+    .cost = recurrent_cost<2, 0>,
 };
 
 const OpDef op_gru_grad = {
     .name = "gru_grad",
-    .infer = infer_gru_grad,
+    .infer = infer_backward<"gru_grad">,
     .not_differentiable = kNoSecondRecurrence,
     .first_optional_output = 1,
-    .cost = gradient_cost,
+    .cost = recurrent_cost<0, 1>,
 };
 
 }  // namespace kerascnn

@@ -9,7 +9,7 @@ namespace {
 std::vector<bool> reduced_axes(std::string_view op, const std::vector<int64_t>& axes, size_t rank) {
   std::vector<bool> reduced(rank, axes.empty());
   for (int64_t axis : axes) {
-    const int64_t index = normalize_axis(std::string(op), axis, static_cast<int64_t>(rank));
+    const int64_t index = normalize_axis(op, axis, rank);
     if (reduced[index]) {
       throw ValueError(message(op, ": axes ", ints_string(axes), " name axis ", index, " twice"));
     }

@@ -22,17 +22,13 @@ std::vector<ValueId> reshape_gradient(GradientContext& context) {
   return {context.apply("reshape", {context.output_gradient()}, {{"shape", shape}})};
 }
 
-std::vector<TensorSpec> infer_stop_gradient(const Attributes&, Specs inputs) {
-  check_num_inputs("stop_gradient", inputs, 1);
+template <OpName name>
+std::vector<TensorSpec> infer_same(const Attributes&, Specs inputs) {
+  check_num_inputs(name, inputs, 1);
   return {inputs[0]};
 }
 
 std::vector<ValueId> no_gradient(GradientContext&) { return {kNoValue}; }
-
-std::vector<TensorSpec> infer_barrier(const Attributes&, Specs inputs) {
-  check_num_inputs("barrier", inputs, 1);
-  return {inputs[0]};
-}
 
 std::vector<ValueId> barrier_gradient(GradientContext& context) {
   return {context.output_gradient()};
@@ -84,8 +80,8 @@ std::vector<TensorSpec> infer_concatenate(const Attributes& attributes, Specs in
   if (inputs.empty()) throw ValueError("concatenate: expected at least 1 input, received none");
   check_same_dtype("concatenate", inputs);
   TensorSpec result = inputs[0];
-  const int64_t axis = normalize_axis("concatenate", attributes.get_int("axis"),
-                                      static_cast<int64_t>(result.shape.size()));
+  const int64_t axis =
+      normalize_axis("concatenate", attributes.get_int("axis"), result.shape.size());
   result.shape[axis] = 0;
   for (const TensorSpec& input : inputs) {
     Shape others = input.shape;
@@ -101,8 +97,8 @@ std::vector<TensorSpec> infer_concatenate(const Attributes& attributes, Specs in
 
 std::vector<ValueId> concatenate_gradient(GradientContext& context) {
   const Shape output = context.spec(context.output(0)).shape;
-  const int64_t axis = normalize_axis("concatenate", context.attributes().get_int("axis"),
-                                      static_cast<int64_t>(output.size()));
+  const int64_t axis =
+      normalize_axis("concatenate", context.attributes().get_int("axis"), output.size());
   std::vector<ValueId> gradients;
   std::vector<int64_t> starts(output.size(), 0);
   const std::vector<int64_t> ones(output.size(), 1);
@@ -140,9 +136,7 @@ std::vector<TensorSpec> infer_slice(const Attributes& attributes, Specs inputs) 
 }
 
 std::vector<ValueId> slice_gradient(GradientContext& context) {
-  Attributes attributes = context.attributes();
-  attributes.set("input_shape", context.spec(context.input(0)).shape);
-  return {context.apply("slice_grad", {context.output_gradient()}, attributes)};
+  return {context.apply_with_input_shape("slice_grad")};
 }
 
 std::vector<TensorSpec> infer_slice_grad(const Attributes& attributes, Specs inputs) {
@@ -172,7 +166,7 @@ const OpDef op_reshape = {
 
 const OpDef op_stop_gradient = {
     .name = "stop_gradient",
-    .infer = infer_stop_gradient,
+    .infer = infer_same<"stop_gradient">,
     .gradient = no_gradient,
     .is_view = true,
 };
@@ -181,7 +175,7 @@ const OpDef op_stop_gradient = {
 // again.
 const OpDef op_barrier = {
     .name = "barrier",
-    .infer = infer_barrier,
+    .infer = infer_same<"barrier">,
     .gradient = barrier_gradient,
     .is_view = true,
     .is_stateful = true,

@@ -1,21 +1,17 @@
 // Functions of one element.
 #include "core/ops/definitions.h"
+#include "core/ops/element_ops.h"
 #include "core/ops/gradient_expression.h"
 
 namespace kerascnn {
 namespace {
 
-template <OpName name>
-std::vector<TensorSpec> infer_number(const Attributes&, Specs inputs) {
+template <ElementOp op>
+std::vector<TensorSpec> infer_unary(const Attributes&, Specs inputs) {
+  constexpr std::string_view name = element_op_name(op);
   check_num_inputs(name, inputs, 1);
   check_number(name, "the input", inputs[0]);
-  return {inputs[0]};
-}
-
-template <OpName name>
-std::vector<TensorSpec> infer_floating(const Attributes&, Specs inputs) {
-  check_num_inputs(name, inputs, 1);
-  check_floating(name, "the input", inputs[0]);
+  if (element_kind(op) == ElementKind::Floating) check_floating(name, "the input", inputs[0]);
   return {inputs[0]};
 }
 
@@ -26,7 +22,7 @@ std::vector<TensorSpec> infer_clip(const Attributes& attributes, Specs inputs) {
     throw ValueError(
         message("clip: min must not exceed max, received min ", low, " and max ", high));
   }
-  return infer_number<"clip">(attributes, inputs);
+  return infer_unary<ElementOp::clip>(attributes, inputs);
 }
 
 std::vector<TensorSpec> infer_isfinite(const Attributes&, Specs inputs) {
@@ -40,176 +36,87 @@ std::vector<TensorSpec> infer_cast(const Attributes& attributes, Specs inputs) {
   return {{attributes.get_dtype("dtype"), inputs[0].shape}};
 }
 
-Expression gradient_of(GradientContext& context) { return {&context, context.output_gradient()}; }
-Expression input_of(GradientContext& context) { return {&context, context.input(0)}; }
-Expression output_of(GradientContext& context) { return {&context, context.output(0)}; }
+// What the gradient of such an op is made of: the gradient of the result, the input, the result.
+struct Call {
+  explicit Call(GradientContext& context)
+      : gy{&context, context.output_gradient()},
+        x{&context, context.input(0)},
+        y{&context, context.output(0)} {}
+  Expression gy, x, y;
+};
 
-std::vector<ValueId> negative_gradient(GradientContext& context) {
-  return {(-gradient_of(context)).id};
-}
+Expression square(Expression x) { return x.call("square"); }
 
-std::vector<ValueId> absolute_gradient(GradientContext& context) {
-  return {(gradient_of(context) * input_of(context).call("sign")).id};
+// The derivative of erf.
+Expression bell(Expression x) {
+  constexpr double kTwoOverRootPi = 1.12837916709551257390;
+  return kTwoOverRootPi * (-square(x)).call("exp");
 }
 
 // sign, floor, ceil and round are constant almost everywhere.
-std::vector<ValueId> zero_gradient(GradientContext& context) {
-  return {context.full_like(context.input(0), 0.0)};
-}
-
-std::vector<ValueId> reciprocal_gradient(GradientContext& context) {
-  return {(-(gradient_of(context) * output_of(context).call("square"))).id};
-}
-
-std::vector<ValueId> square_gradient(GradientContext& context) {
-  return {(gradient_of(context) * (2.0 * input_of(context))).id};
-}
-
-std::vector<ValueId> sqrt_gradient(GradientContext& context) {
-  return {((0.5 * gradient_of(context)) / output_of(context)).id};
-}
-
-std::vector<ValueId> rsqrt_gradient(GradientContext& context) {
-  const Expression y = output_of(context);
-  return {((-0.5 * gradient_of(context)) * (y.call("square") * y)).id};
-}
-
-std::vector<ValueId> exp_gradient(GradientContext& context) {
-  return {(gradient_of(context) * output_of(context)).id};
-}
-
-std::vector<ValueId> log_gradient(GradientContext& context) {
-  return {(gradient_of(context) / input_of(context)).id};
-}
-
-std::vector<ValueId> log1p_gradient(GradientContext& context) {
-  return {(gradient_of(context) / (input_of(context) + 1.0)).id};
-}
+Expression zeros(const Call& v) { return {v.x.context, v.x.context->full_like(v.x.id, 0.0)}; }
 
 // The limits count as inside.
 std::vector<ValueId> clip_gradient(GradientContext& context) {
-  const Expression gy = gradient_of(context);
-  const Expression x = input_of(context);
-  const Expression low = x.number(context.attributes().get_double("min"));
-  const Expression high = x.number(context.attributes().get_double("max"));
+  const Call v(context);
+  const Expression low = v.x.number(context.attributes().get_double("min"));
+  const Expression high = v.x.number(context.attributes().get_double("max"));
   const Expression inside =
-      x.call("greater_equal", low).call("logical_and", x.call("less_equal", high));
-  return {context.apply("where", {inside.id, gy.id, gy.number(0.0).id})};
+      v.x.call("greater_equal", low).call("logical_and", v.x.call("less_equal", high));
+  return {context.apply("where", {inside.id, v.gy.id, v.gy.number(0.0).id})};
 }
 
 // Gradients go between floating dtypes; integers and bool carry none.
 std::vector<ValueId> cast_gradient(GradientContext& context) {
   const DType from = context.spec(context.input(0)).dtype;
   if (!is_floating(from) || !is_floating(context.spec(context.output(0)).dtype)) return {kNoValue};
-  return {gradient_of(context).call("cast", {{"dtype", dtype_name(from)}}).id};
-}
-
-std::vector<ValueId> sin_gradient(GradientContext& context) {
-  return {(gradient_of(context) * input_of(context).call("cos")).id};
-}
-
-std::vector<ValueId> cos_gradient(GradientContext& context) {
-  return {(-(gradient_of(context) * input_of(context).call("sin"))).id};
-}
-
-std::vector<ValueId> tan_gradient(GradientContext& context) {
-  return {(gradient_of(context) * (output_of(context).call("square") + 1.0)).id};
-}
-
-std::vector<ValueId> arcsin_gradient(GradientContext& context) {
-  const Expression root = (1.0 - input_of(context).call("square")).call("rsqrt");
-  return {(gradient_of(context) * root).id};
-}
-
-std::vector<ValueId> arccos_gradient(GradientContext& context) {
-  const Expression root = (1.0 - input_of(context).call("square")).call("rsqrt");
-  return {(-(gradient_of(context) * root)).id};
-}
-
-std::vector<ValueId> arctan_gradient(GradientContext& context) {
-  return {(gradient_of(context) / (input_of(context).call("square") + 1.0)).id};
-}
-
-std::vector<ValueId> sinh_gradient(GradientContext& context) {
-  return {(gradient_of(context) * input_of(context).call("cosh")).id};
-}
-
-std::vector<ValueId> cosh_gradient(GradientContext& context) {
-  return {(gradient_of(context) * input_of(context).call("sinh")).id};
-}
-
-std::vector<ValueId> arcsinh_gradient(GradientContext& context) {
-  const Expression root = (input_of(context).call("square") + 1.0).call("rsqrt");
-  return {(gradient_of(context) * root).id};
-}
-
-std::vector<ValueId> arccosh_gradient(GradientContext& context) {
-  const Expression root = (input_of(context).call("square") + -1.0).call("rsqrt");
-  return {(gradient_of(context) * root).id};
-}
-
-std::vector<ValueId> arctanh_gradient(GradientContext& context) {
-  return {(gradient_of(context) / (1.0 - input_of(context).call("square"))).id};
-}
-
-std::vector<ValueId> expm1_gradient(GradientContext& context) {
-  return {(gradient_of(context) * (output_of(context) + 1.0)).id};
-}
-
-constexpr double kTwoOverRootPi = 1.12837916709551257390;
-
-Expression bell(Expression x) { return kTwoOverRootPi * (-x.call("square")).call("exp"); }
-
-std::vector<ValueId> erf_gradient(GradientContext& context) {
-  return {(gradient_of(context) * bell(input_of(context))).id};
-}
-
-std::vector<ValueId> erfc_gradient(GradientContext& context) {
-  return {(-(gradient_of(context) * bell(input_of(context)))).id};
-}
-
-std::vector<ValueId> erfinv_gradient(GradientContext& context) {
-  return {(gradient_of(context) / bell(output_of(context))).id};
+  return {Call(context).gy.call("cast", {{"dtype", dtype_name(from)}}).id};
 }
 
 }  // namespace
 
-#define KERASCNN_UNARY(op_name, rule, gradient_rule) \
-  const OpDef op_##op_name = {                       \
-      .name = #op_name,                              \
-      .infer = rule<#op_name>,                       \
-      .gradient = gradient_rule,                     \
-      .in_place = in_place_first,                    \
-      .is_elementwise = true,                        \
+// `formula` is the gradient of the input.
+#define KERASCNN_UNARY(op_name, formula)                                 \
+  const OpDef op_##op_name = {                                           \
+      .name = #op_name,                                                  \
+      .infer = infer_unary<ElementOp::op_name>,                          \
+      .gradient = [](GradientContext& context) -> std::vector<ValueId> { \
+        const Call v(context);                                           \
+        return {(formula).id};                                           \
+      },                                                                 \
+      .in_place = in_place_first,                                        \
+      .is_elementwise = true,                                            \
   };
-KERASCNN_UNARY(negative, infer_number, negative_gradient)
-KERASCNN_UNARY(absolute, infer_number, absolute_gradient)
-KERASCNN_UNARY(sign, infer_number, zero_gradient)
-KERASCNN_UNARY(square, infer_number, square_gradient)
-KERASCNN_UNARY(reciprocal, infer_floating, reciprocal_gradient)
-KERASCNN_UNARY(sqrt, infer_floating, sqrt_gradient)
-KERASCNN_UNARY(rsqrt, infer_floating, rsqrt_gradient)
-KERASCNN_UNARY(exp, infer_floating, exp_gradient)
-KERASCNN_UNARY(log, infer_floating, log_gradient)
-KERASCNN_UNARY(log1p, infer_floating, log1p_gradient)
-KERASCNN_UNARY(floor, infer_floating, zero_gradient)
-KERASCNN_UNARY(ceil, infer_floating, zero_gradient)
-KERASCNN_UNARY(round, infer_floating, zero_gradient)
-KERASCNN_UNARY(sin, infer_floating, sin_gradient)
-KERASCNN_UNARY(cos, infer_floating, cos_gradient)
-KERASCNN_UNARY(tan, infer_floating, tan_gradient)
-KERASCNN_UNARY(arcsin, infer_floating, arcsin_gradient)
-KERASCNN_UNARY(arccos, infer_floating, arccos_gradient)
-KERASCNN_UNARY(arctan, infer_floating, arctan_gradient)
-KERASCNN_UNARY(sinh, infer_floating, sinh_gradient)
-KERASCNN_UNARY(cosh, infer_floating, cosh_gradient)
-KERASCNN_UNARY(arcsinh, infer_floating, arcsinh_gradient)
-KERASCNN_UNARY(arccosh, infer_floating, arccosh_gradient)
-KERASCNN_UNARY(arctanh, infer_floating, arctanh_gradient)
-KERASCNN_UNARY(expm1, infer_floating, expm1_gradient)
-KERASCNN_UNARY(erf, infer_floating, erf_gradient)
-KERASCNN_UNARY(erfc, infer_floating, erfc_gradient)
-KERASCNN_UNARY(erfinv, infer_floating, erfinv_gradient)
+// clang-format off
+KERASCNN_UNARY(negative, -v.gy)
+KERASCNN_UNARY(absolute, v.gy * v.x.call("sign"))
+KERASCNN_UNARY(sign, zeros(v))
+KERASCNN_UNARY(square, v.gy * (2.0 * v.x))
+KERASCNN_UNARY(reciprocal, -(v.gy * square(v.y)))
+KERASCNN_UNARY(sqrt, (0.5 * v.gy) / v.y)
+KERASCNN_UNARY(rsqrt, (-0.5 * v.gy) * (square(v.y) * v.y))
+KERASCNN_UNARY(exp, v.gy * v.y)
+KERASCNN_UNARY(log, v.gy / v.x)
+KERASCNN_UNARY(log1p, v.gy / (v.x + 1.0))
+KERASCNN_UNARY(floor, zeros(v))
+KERASCNN_UNARY(ceil, zeros(v))
+KERASCNN_UNARY(round, zeros(v))
+KERASCNN_UNARY(sin, v.gy * v.x.call("cos"))
+KERASCNN_UNARY(cos, -(v.gy * v.x.call("sin")))
+KERASCNN_UNARY(tan, v.gy * (square(v.y) + 1.0))
+KERASCNN_UNARY(arcsin, v.gy * (1.0 - square(v.x)).call("rsqrt"))
+KERASCNN_UNARY(arccos, -(v.gy * (1.0 - square(v.x)).call("rsqrt")))
+KERASCNN_UNARY(arctan, v.gy / (square(v.x) + 1.0))
+KERASCNN_UNARY(sinh, v.gy * v.x.call("cosh"))
+KERASCNN_UNARY(cosh, v.gy * v.x.call("sinh"))
+KERASCNN_UNARY(arcsinh, v.gy * (square(v.x) + 1.0).call("rsqrt"))
+KERASCNN_UNARY(arccosh, v.gy * (square(v.x) + -1.0).call("rsqrt"))
+KERASCNN_UNARY(arctanh, v.gy / (1.0 - square(v.x)))
+KERASCNN_UNARY(expm1, v.gy * (v.y + 1.0))
+KERASCNN_UNARY(erf, v.gy * bell(v.x))
+KERASCNN_UNARY(erfc, -(v.gy * bell(v.x)))
+KERASCNN_UNARY(erfinv, v.gy / bell(v.y))
+// clang-format on
 #undef KERASCNN_UNARY
 
 const OpDef op_clip = {

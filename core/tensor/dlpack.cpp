@@ -15,35 +15,19 @@ constexpr intptr_t kPerThreadDefaultStream = 2;
 constexpr intptr_t kNoSynchronization = -1;
 
 std::string dlpack_dtype_string(DLDataType dtype) {
-  const char* kind = "type code ";
-  switch (dtype.code) {
-    case kDLInt:
-      kind = "int";
-      break;
-    case kDLUInt:
-      kind = "uint";
-      break;
-    case kDLFloat:
-      kind = "float";
-      break;
-    case kDLBfloat:
-      kind = "bfloat";
-      break;
-    case kDLComplex:
-      kind = "complex";
-      break;
-    case kDLBool:
-      kind = "bool";
-      break;
-    default:
-      // Floats of 8, 6 and 4 bits: one code for each way to share them out.
-      if (dtype.code >= kDLFirstSmallFloat && dtype.code <= kDLLastSmallFloat) {
-        return message("float", int{dtype.bits}, " (type code ", int{dtype.code}, ")");
-      }
-      return message(kind, int{dtype.code}, " of ", int{dtype.bits}, " bits");
+  constexpr std::pair<int, const char*> kKinds[] = {{kDLInt, "int"},         {kDLUInt, "uint"},
+                                                    {kDLFloat, "float"},     {kDLBfloat, "bfloat"},
+                                                    {kDLComplex, "complex"}, {kDLBool, "bool"}};
+  for (const auto& [code, kind] : kKinds) {
+    if (dtype.code != code) continue;
+    return dtype.lanes == 1 ? message(kind, int{dtype.bits})
+                            : message(kind, int{dtype.bits}, "x", dtype.lanes);
   }
-  if (dtype.lanes != 1) return message(kind, int{dtype.bits}, "x", dtype.lanes);
-  return message(kind, int{dtype.bits});
+  // Floats of 8, 6 and 4 bits: there is one code for each way to share the bits out.
+  if (dtype.code >= kDLFirstSmallFloat && dtype.code <= kDLLastSmallFloat) {
+    return message("float", int{dtype.bits}, " (type code ", int{dtype.code}, ")");
+  }
+  return message("type code ", int{dtype.code}, " of ", int{dtype.bits}, " bits");
 }
 
 DType dtype_from_dlpack(DLDataType dtype) {

@@ -5,7 +5,7 @@
 
 #include "core/backend/backend.h"
 #include "core/base/error.h"
-#include "core/base/half.h"
+#include "core/base/storage_types.h"
 #include "core/tensor/strided_copy.h"
 
 namespace kerascnn {
@@ -18,35 +18,14 @@ bool is_aligned(const void* data) {
   return reinterpret_cast<uintptr_t>(data) % kKernelAlignment == 0;
 }
 
-template <typename Stored>
-void store(void* destination, Stored value) {
-  std::memcpy(destination, &value, sizeof(value));
-}
-
 template <typename T>
 void store_as(void* destination, DType dtype, T value) {
-  switch (dtype) {
-    case DType::Bool:
-      return store<uint8_t>(destination, value != T(0));
-    case DType::UInt8:
-      return store(destination, static_cast<uint8_t>(value));
-    case DType::Int8:
-      return store(destination, static_cast<int8_t>(value));
-    case DType::Int16:
-      return store(destination, static_cast<int16_t>(value));
-    case DType::Int32:
-      return store(destination, static_cast<int32_t>(value));
-    case DType::Int64:
-      return store(destination, static_cast<int64_t>(value));
-    case DType::Float16:
-      return store(destination, half_bits_from_float(static_cast<float>(value)));
-    case DType::BFloat16:
-      return store(destination, bfloat16_bits_from_float(static_cast<float>(value)));
-    case DType::Float32:
-      return store(destination, static_cast<float>(value));
-    case DType::Float64:
-      return store(destination, static_cast<double>(value));
-  }
+  with_storage(dtype, [&]<typename Stored>(Type<Stored>) {
+    // By way of float, which is how the 16-bit types are converted.
+    using Number = std::conditional_t<std::is_class_v<Stored>, float, Stored>;
+    const Stored stored(static_cast<Number>(value));
+    std::memcpy(destination, &stored, sizeof(stored));
+  });
 }
 
 // Fills in the one extent that may be given as -1.

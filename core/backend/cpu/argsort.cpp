@@ -24,19 +24,15 @@ std::unique_ptr<Kernel> plan_argsort(const PlanRequest& request) {
           using C = compute_t<T>;
           const T* x = input<T>(args, 0);
           int32_t* y = output<int32_t>(args, 0);
-          const int64_t grain =
-              std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, g.length));
-          parallel_for(g.outer * g.inner, grain, [&](int64_t begin, int64_t end) {
-            for (int64_t line = begin; line < end; ++line) {
-              const int64_t first = line / g.inner * g.length * g.inner + line % g.inner;
-              int32_t* order = static_cast<int32_t*>(args.workspace) + line * g.length;
-              std::iota(order, order + g.length, 0);
-              std::sort(order, order + g.length, [&](int32_t i, int32_t j) {
-                return comes_before(static_cast<C>(x[first + i * g.inner]), i,
-                                    static_cast<C>(x[first + j * g.inner]), j, descending);
-              });
-              for (int64_t i = 0; i < g.length; ++i) y[first + i * g.inner] = order[i];
-            }
+          parallel_each(g.outer * g.inner, g.length, [&](int64_t line) {
+            const int64_t first = line / g.inner * g.length * g.inner + line % g.inner;
+            int32_t* order = static_cast<int32_t*>(args.workspace) + line * g.length;
+            std::iota(order, order + g.length, 0);
+            std::sort(order, order + g.length, [&](int32_t i, int32_t j) {
+              return comes_before(static_cast<C>(x[first + i * g.inner]), i,
+                                  static_cast<C>(x[first + j * g.inner]), j, descending);
+            });
+            for (int64_t i = 0; i < g.length; ++i) y[first + i * g.inner] = order[i];
           });
         },
         align_up(size_of(spec) * static_cast<int64_t>(sizeof(int32_t))));

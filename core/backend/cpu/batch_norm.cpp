@@ -33,13 +33,11 @@ double* sum_columns(const Columns& columns, int64_t num_sums, void* workspace, c
   const int64_t width = num_sums * columns.channels;
   double* totals = static_cast<double*>(workspace);
   double* partial = totals + width;
-  parallel_for(columns.blocks, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      double* sums = partial + block * width;
-      std::fill(sums, sums + width, 0.0);
-      for (int64_t row = columns.first_row(block); row < columns.first_row(block + 1); ++row) {
-        body(row, sums);
-      }
+  parallel_each(columns.blocks, kElementGrain, [&](int64_t block) {
+    double* sums = partial + block * width;
+    std::fill(sums, sums + width, 0.0);
+    for (int64_t row = columns.first_row(block); row < columns.first_row(block + 1); ++row) {
+      body(row, sums);
     }
   });
   std::fill(totals, totals + width, 0.0);
@@ -51,9 +49,7 @@ double* sum_columns(const Columns& columns, int64_t num_sums, void* workspace, c
 
 template <typename Body>
 void for_each_row_range(const Columns& columns, const Body& body) {
-  const int64_t grain =
-      std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, columns.channels));
-  parallel_for(columns.rows, grain, body);
+  parallel_for(columns.rows, grain_of(columns.channels), body);
 }
 
 // The mean and the biased variance of each channel, one after the other in the workspace.

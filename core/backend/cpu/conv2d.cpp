@@ -22,21 +22,6 @@ bool is_empty(const Conv2DGeometry& g) {
   return request.inputs[0].dtype == DType::Float32 && !is_empty(g);
 }
 
-bool is_narrow(DType dtype) { return dtype == DType::Float16 || dtype == DType::BFloat16; }
-
-// Calls function(Type<float or double>()).
-template <typename Function>
-std::unique_ptr<Kernel> dispatch_wide(const PlanRequest& request, const Function& function) {
-  switch (request.inputs[0].dtype) {
-    case DType::Float32:
-      return function(Type<float>());
-    case DType::Float64:
-      return function(Type<double>());
-    default:
-      throw_unsupported_dtype(request, request.inputs[0].dtype);
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
@@ -47,7 +32,7 @@ std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
 #ifdef KERASCNN_WITH_ONEDNN
   if (use_onednn(request, g)) return onednn::plan_conv2d(request, g, has_bias, activation);
 #endif
-  return dispatch_wide(request, [&]<typename T>(Type<T>) {
+  return dispatch<float, double>(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     return make_generic_conv2d<T>(g, has_bias, activation);
   });
 }
@@ -61,8 +46,9 @@ std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
 #ifdef KERASCNN_WITH_ONEDNN
   if (use_onednn(request, g)) return onednn::plan_conv2d_dgrad(request, g);
 #endif
-  return dispatch_wide(request,
-                       [&]<typename T>(Type<T>) { return make_generic_conv2d_dgrad<T>(g); });
+  return dispatch<float, double>(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return make_generic_conv2d_dgrad<T>(g);
+  });
 }
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
@@ -73,8 +59,9 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
     if (auto kernel = onednn::plan_conv2d_wgrad(request, g)) return kernel;
   }
 #endif
-  return dispatch_wide(request,
-                       [&]<typename T>(Type<T>) { return make_generic_conv2d_wgrad<T>(g); });
+  return dispatch<float, double>(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return make_generic_conv2d_wgrad<T>(g);
+  });
 }
 
 }  // namespace kerascnn::cpu

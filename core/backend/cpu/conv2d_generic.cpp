@@ -162,12 +162,10 @@ std::unique_ptr<Kernel> make_generic_conv2d_wgrad(const Conv2DGeometry& g) {
           }
         });
         T* gw = output<T>(args, 0);
-        parallel_for(kernel_size, kElementGrain, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            T total = sums[i];
-            for (int64_t part = 1; part < parts; ++part) total += sums[part * kernel_size + i];
-            gw[i] = total;
-          }
+        parallel_each(kernel_size, 1, [&](int64_t i) {
+          T total = sums[i];
+          for (int64_t part = 1; part < parts; ++part) total += sums[part * kernel_size + i];
+          gw[i] = total;
         });
       },
       (parts * kernel_size + num_threads() * patches.size()) * static_cast<int64_t>(sizeof(T)));

@@ -10,6 +10,7 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/cpu/conv_pool_kernels.h"
+#include "core/backend/cpu/kernel_util.h"
 #include "core/graph/conv_pooling.h"
 
 namespace kerascnn::cpu {
@@ -37,11 +38,32 @@ struct ConvPool {
   int64_t offset(int64_t position) const {
     return position / pool.window_width * row_step + position % pool.window_width * column_step;
   }
+  // Those of a row of places, which a gradient's arguments have.
+  PooledGradients gradients(const KernelArgs& args, int64_t image, int64_t place_row) const;
   // Rows of the padded image from `first` on, with their padding.
   void pad_rows(const float* image, int64_t first, int64_t count, float* out) const;
   // The images are shared among so many threads, each with a share of neighbouring images.
   int64_t num_shares() const;
   int64_t share_begin(int64_t share) const { return conv.batch * share / num_shares(); }
+};
+
+// Hands out pieces of a block of memory, or only counts their bytes where there is none.
+class Scratch {
+ public:
+  explicit Scratch(char* memory) : memory_(memory) {}
+
+  template <typename T>
+  T* take(int64_t count) {
+    char* taken = memory_ == nullptr ? nullptr : memory_ + bytes_;
+    bytes_ += align_up(count * static_cast<int64_t>(sizeof(T)));
+    return reinterpret_cast<T*>(taken);
+  }
+
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  char* memory_;
+  int64_t bytes_ = 0;
 };
 
 // Whether all numbers are finite: sums have no other terms then. If they are not, a product of 0

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "core/backend/cpu/cpu_features.h"
+
 namespace kerascnn::cpu {
 
 // Gradients of pooled places, (places, filters). Where `y` is not null, gy counts only where y is
@@ -95,18 +97,6 @@ struct ConvPoolKernels {
                         const float* bias, float* y, uint8_t* index);
 };
 
-const ConvPoolKernels& conv_pool_kernels();
-
-namespace plain {
-extern const ConvPoolKernels kConvPoolKernels;
-}
-#ifdef KERASCNN_X86_DISPATCH
-namespace avx2 {
-extern const ConvPoolKernels kConvPoolKernels;
-}
-namespace avx512 {
-extern const ConvPoolKernels kConvPoolKernels;
-}
-#endif
+KERASCNN_KERNEL_VARIANTS(ConvPoolKernels, conv_pool_kernels)
 
 }  // namespace kerascnn::cpu

@@ -10,18 +10,6 @@ namespace {
 
 constexpr int kMostSums = kRegisters == 32 ? 24 : 12;
 
-KERASCNN_INLINE Vec load_some(const float* from, int64_t count) {
-  return count >= kWidth ? load(from) : load_part(from, count);
-}
-
-KERASCNN_INLINE void store_some(float* to, Vec value, int64_t count) {
-  if (count >= kWidth) {
-    store(to, value);
-  } else {
-    store_part(to, value, count);
-  }
-}
-
 // The gradients before relu of up to kWidth filters from `at` on, 0 behind the last one.
 KERASCNN_INLINE Vec gradients_at(const PooledGradients& g, int64_t at, int64_t count) {
   const Vec gy = load_some(g.gy + at, count);
@@ -400,7 +388,6 @@ void small_forward(const SmallWindow& s, bool relu, const float* image, const fl
 
 }  // namespace
 
-extern const ConvPoolKernels kConvPoolKernels;
 const ConvPoolKernels kConvPoolKernels = {
     .name = KERASCNN_STRING(KERASCNN_SIMD),
     .width = kWidth,

@@ -71,25 +71,6 @@ void for_each_element(const ConvPool& g, const PlacedPiece& placed, int64_t widt
   }
 }
 
-// Hands out pieces of a block of memory, or only counts their bytes where there is none.
-class Scratch {
- public:
-  explicit Scratch(char* memory) : memory_(memory) {}
-
-  template <typename T>
-  T* take(int64_t count) {
-    char* taken = memory_ == nullptr ? nullptr : memory_ + bytes_;
-    bytes_ += align_up(count * static_cast<int64_t>(sizeof(T)));
-    return reinterpret_cast<T*>(taken);
-  }
-
-  int64_t bytes() const { return bytes_; }
-
- private:
-  char* memory_;
-  int64_t bytes_ = 0;
-};
-
 class ListedDgrad final : public Kernel {
  public:
   ListedDgrad(const ConvPool& g, std::unique_ptr<Kernel> otherwise)
@@ -178,17 +159,13 @@ class ListedDgrad final : public Kernel {
       }
     }
     for (int64_t row = 0; row < g_.pool.output_height; ++row) {
-      const int64_t at = image * g_.pooled_size() + row * g_.pooled_row();
-      const PooledGradients gradients{
-          input<float>(args, g_.at.gy) + at, g_.relu ? input<float>(args, g_.at.y) + at : nullptr,
-          input<uint8_t>(args, g_.at.index) + at, g_.conv.output_channels};
       const FilterLists lists{g_.pool.output_width,
                               static_cast<int>(g_.window()),
                               m.places,
                               m.ends,
                               m.gradients,
                               m.filters};
-      kernels_.list_filters(gradients, lists);
+      kernels_.list_filters(g_.gradients(args, image, row), lists);
       if (!all_finite(m.gradients, m.ends[num_lists() - 1])) return false;
       for (const PlacedPiece& placed : pieces_.all) {
         kernels_.add_patches(placed.piece, lists, pieces + placed.kernel_offset,
@@ -320,10 +297,6 @@ class ListedWgrad final : public Kernel {
   PlaceLists list_band(const KernelArgs& args, int64_t image, int64_t first, int64_t rows,
                        const Memory& m) const {
     const int64_t filters = g_.conv.output_channels;
-    const int64_t at = image * g_.pooled_size() + first * g_.pooled_row();
-    const PooledGradients gradients{input<float>(args, g_.at.gy) + at,
-                                    g_.relu ? input<float>(args, g_.at.y) + at : nullptr,
-                                    input<uint8_t>(args, g_.at.index) + at, filters};
     const PlaceLists lists{rows,
                            g_.pool.output_width,
                            g_.place_row_step,
@@ -333,7 +306,7 @@ class ListedWgrad final : public Kernel {
                            m.lists,
                            m.counts};
     std::fill(m.sums, m.sums + filters, 0.0f);
-    kernels_.list_places(gradients, lists, m.sums);
+    kernels_.list_places(g_.gradients(args, image, first), lists, m.sums);
     for (int64_t i = 0; i < filters; ++i) m.bias[i] += m.sums[i];
     return lists;
   }
@@ -343,14 +316,12 @@ class ListedWgrad final : public Kernel {
     const int64_t filters = g_.conv.output_channels;
     const Memory first = cut(memory_of(args, 0));
     float* gkernel = output<float>(args, 0);
-    parallel_for(static_cast<int64_t>(pieces_.all.size()), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        for_each_element(g_, pieces_.all[static_cast<size_t>(i)], kernels_.width,
-                         [&](int64_t row, int64_t element, int64_t filter, int64_t at) {
-                           gkernel[(row * g_.run + element) * filters + filter] =
-                               sum_of_shares(first.kernel + at);
-                         });
-      }
+    parallel_each(static_cast<int64_t>(pieces_.all.size()), kElementGrain, [&](int64_t i) {
+      for_each_element(g_, pieces_.all[static_cast<size_t>(i)], kernels_.width,
+                       [&](int64_t row, int64_t element, int64_t filter, int64_t at) {
+                         gkernel[(row * g_.run + element) * filters + filter] =
+                             sum_of_shares(first.kernel + at);
+                       });
     });
     float* gbias = optional_output<float>(args, 1);
     for (int64_t i = 0; gbias != nullptr && i < filters; ++i) {

@@ -30,8 +30,8 @@ int64_t whole(const ConvPool& g, int64_t width) {
 
 // An image with its padding, what a window that hangs over its last row might touch, and the rest
 // of a vector.
-int64_t padded_bytes(const ConvPool& g, int64_t width) {
-  return align_up((g.padded_size() + g.row_step + width) * kFloat);
+int64_t padded_size(const ConvPool& g, int64_t width) {
+  return g.padded_size() + g.row_step + width;
 }
 
 void pad(const ConvPool& g, const float* image, int64_t width, float* out) {
@@ -78,36 +78,31 @@ class SmallWgrad final : public Kernel {
     double* bias;
     float* sums;
     float* image;
+    int64_t bytes;
   };
 
   int64_t filters() const { return whole(g_, kernels_.width); }
   int64_t kernel_size() const { return filters() * g_.conv.kernel_height * g_.run; }
-  int64_t share_bytes() const {
-    return align_up(kernel_size() * kFloat) + align_up(filters() * kFloat * 2) +
-           align_up(filters() * kFloat) + padded_bytes(g_, kernels_.width);
-  }
-  Memory cut(const KernelArgs& args, int64_t share) const {
-    char* at = static_cast<char*>(args.workspace) + share * share_bytes();
+  Memory cut(char* memory) const {
+    Scratch scratch(memory);
     Memory m;
-    m.kernel = reinterpret_cast<float*>(at);
-    at += align_up(kernel_size() * kFloat);
-    m.bias = reinterpret_cast<double*>(at);
-    at += align_up(filters() * kFloat * 2);
-    m.sums = reinterpret_cast<float*>(at);
-    at += align_up(filters() * kFloat);
-    m.image = reinterpret_cast<float*>(at);
+    m.kernel = scratch.take<float>(kernel_size());
+    m.bias = scratch.take<double>(filters());
+    m.sums = scratch.take<float>(filters());
+    m.image = scratch.take<float>(padded_size(g_, kernels_.width));
+    m.bytes = scratch.bytes();
     return m;
+  }
+  int64_t share_bytes() const { return cut(nullptr).bytes; }
+  Memory cut(const KernelArgs& args, int64_t share) const {
+    return cut(static_cast<char*>(args.workspace) + share * share_bytes());
   }
 
   void one_image(const KernelArgs& args, int64_t image, const Memory& m) const {
     pad(g_, input<float>(args, g_.at.x) + image * g_.image_size(), kernels_.width, m.image);
     for (int64_t row = 0; row < g_.pool.output_height; ++row) {
-      const int64_t at = image * g_.pooled_size() + row * g_.pooled_row();
-      const PooledGradients gradients{
-          input<float>(args, g_.at.gy) + at, g_.relu ? input<float>(args, g_.at.y) + at : nullptr,
-          input<uint8_t>(args, g_.at.index) + at, g_.conv.output_channels};
       std::fill_n(m.sums, filters(), 0.0f);
-      kernels_.small_wgrad(window_, gradients, g_.pool.window_width,
+      kernels_.small_wgrad(window_, g_.gradients(args, image, row), g_.pool.window_width,
                            m.image + row * g_.place_row_step, m.kernel, m.sums);
       for (int64_t i = 0; i < filters(); ++i) m.bias[i] += m.sums[i];
     }
@@ -153,8 +148,8 @@ class SmallForward final : public Kernel {
     float* bias = reinterpret_cast<float*>(memory + align_up(kernel_size() * kFloat));
     cut_weights(args, kernel, bias);
     parallel_tasks(g_.num_shares(), [&](int64_t share, int64_t) {
-      auto* image = reinterpret_cast<float*>(memory + weight_bytes() +
-                                             share * padded_bytes(g_, kernels_.width));
+      auto* image = reinterpret_cast<float*>(
+          memory + weight_bytes() + share * align_up(padded_size(g_, kernels_.width) * kFloat));
       for (int64_t i = g_.share_begin(share); i < g_.share_begin(share + 1); ++i) {
         one_image(args, i, kernel, bias, image);
       }
@@ -162,7 +157,7 @@ class SmallForward final : public Kernel {
   }
 
   int64_t workspace_bytes() const override {
-    return weight_bytes() + g_.num_shares() * padded_bytes(g_, kernels_.width);
+    return weight_bytes() + g_.num_shares() * align_up(padded_size(g_, kernels_.width) * kFloat);
   }
   std::string description() const override {
     return message("kerascnn small convolution:", kernels_.name);

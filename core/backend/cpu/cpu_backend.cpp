@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "core/backend/cpu/fusions/fusions.h"
-#include "core/backend/cpu/kernel_table.h"
+#include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
 #include "core/backend/dependencies.h"
 #include "core/backend/shuffled_executor.h"
@@ -88,7 +88,12 @@ std::string CpuBackend::description() const {
   return message(processor_name(), ", ", threads, threads == 1 ? " thread" : " threads");
 }
 
-std::span<const KernelTableRow> CpuBackend::kernel_table() const { return cpu_kernel_table(); }
+std::span<const KernelTableRow> CpuBackend::kernel_table() const {
+#define KERASCNN_ROW(op, ...) {#op, cpu::plan_##op},
+  static constexpr KernelTableRow rows[] = {KERASCNN_KERNEL_OP_LIST(KERASCNN_ROW)};
+#undef KERASCNN_ROW
+  return rows;
+}
 
 // Asked for with each program, so that one process can have programs of both kinds.
 RegionLimits CpuBackend::region_limits(const Shape&) const {

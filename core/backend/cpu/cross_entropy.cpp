@@ -12,22 +12,23 @@ namespace kerascnn::cpu {
 
 namespace {
 
-struct Rows {
-  int64_t count;
+struct Row {
+  int64_t index;
   int64_t classes;
+  int64_t label;
   double epsilon;
+
+  bool has_label() const { return label >= 0 && label < classes; }
+  // The first element of the row in a matrix.
+  template <typename T>
+  T* of(T* matrix) const {
+    return matrix + index * classes;
+  }
 };
 
-Rows rows_of(const PlanRequest& request, const TensorSpec& matrix) {
-  return {matrix.shape[0], matrix.shape[1], request.attributes.get_double("epsilon")};
-}
-
-template <typename Body>
-void for_each_row(const Rows& rows, const Body& body) {
-  const int64_t grain = std::max<int64_t>(1, 2048 / std::max<int64_t>(1, rows.classes));
-  parallel_for(rows.count, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) body(row);
-  });
+template <typename T>
+void fill_nan(T* values, int64_t count) {
+  std::fill(values, values + count, static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
 }
 
 template <typename C>
@@ -50,172 +51,137 @@ compute_t<T> row_sum(const T* x, int64_t count) {
 }
 
 template <typename T>
-void loss_row(const T* probabilities, int64_t label, const Rows& rows, T* loss) {
+void loss_row(const Row& row, const T* probabilities, T* loss) {
   using C = compute_t<T>;
-  if (label < 0 || label >= rows.classes) {
-    *loss = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
-    return;
-  }
-  const C p = static_cast<C>(probabilities[label]) / row_sum(probabilities, rows.classes);
-  *loss = static_cast<T>(clipped_loss(p, rows.epsilon));
+  if (!row.has_label()) return fill_nan(loss, 1);
+  const C p = static_cast<C>(probabilities[row.label]) / row_sum(probabilities, row.classes);
+  *loss = static_cast<T>(clipped_loss(p, row.epsilon));
 }
 
 // With s the row's sum and l the label: d(-log(x_l / s)) / dx_j = 1/s - [j = l] / x_l.
 template <typename T>
-void loss_grad_row(compute_t<T> gy, const T* probabilities, int64_t label, const Rows& rows,
-                   T* gx) {
+void loss_grad_row(const Row& row, compute_t<T> gy, const T* probabilities, T* gx) {
   using C = compute_t<T>;
-  if (label < 0 || label >= rows.classes) {
-    std::fill(gx, gx + rows.classes, static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
+  if (!row.has_label()) return fill_nan(gx, row.classes);
+  const C sum = row_sum(probabilities, row.classes);
+  const C x = static_cast<C>(probabilities[row.label]);
+  if (is_clipped(x / sum, row.epsilon)) {
+    std::fill(gx, gx + row.classes, static_cast<T>(0));
     return;
   }
-  const C sum = row_sum(probabilities, rows.classes);
-  const C x = static_cast<C>(probabilities[label]);
-  if (is_clipped(x / sum, rows.epsilon)) {
-    std::fill(gx, gx + rows.classes, static_cast<T>(0));
-    return;
-  }
-  std::fill(gx, gx + rows.classes, static_cast<T>(gy / sum));
-  gx[label] = static_cast<T>(gy / sum - gy / x);
+  std::fill(gx, gx + row.classes, static_cast<T>(gy / sum));
+  gx[row.label] = static_cast<T>(gy / sum - gy / x);
 }
 
 template <typename T>
-void softmax_loss_row(const T* logits, int64_t label, const Rows& rows, T* loss, T* probabilities) {
+void softmax_loss_row(const Row& row, const T* logits, T* loss, T* probabilities) {
   using C = compute_t<T>;
   C largest = -std::numeric_limits<C>::infinity();
   if constexpr (std::is_same_v<T, float>) {
-    largest = float_kernels().maximum(logits, rows.classes);
+    largest = float_kernels().maximum(logits, row.classes);
   } else {
-    for (int64_t i = 0; i < rows.classes; ++i) {
+    for (int64_t i = 0; i < row.classes; ++i) {
       largest = std::max(largest, static_cast<C>(logits[i]));
     }
   }
   C sum = 0;
-  const bool has_label = label >= 0 && label < rows.classes;
   // This is read now, because the probabilities may be written over the logits.
-  const C shifted = has_label ? static_cast<C>(logits[label]) - largest : C(0);
+  const C shifted = row.has_label() ? static_cast<C>(logits[row.label]) - largest : C(0);
   if constexpr (std::is_same_v<T, float>) {
-    sum = float_kernels().sum_exp(logits, largest, probabilities, rows.classes);
-    for (int64_t i = 0; i < rows.classes; ++i) probabilities[i] /= sum;
+    sum = float_kernels().sum_exp(logits, largest, probabilities, row.classes);
+    for (int64_t i = 0; i < row.classes; ++i) probabilities[i] /= sum;
   } else if constexpr (std::is_same_v<T, C>) {
-    for (int64_t i = 0; i < rows.classes; ++i) {
+    for (int64_t i = 0; i < row.classes; ++i) {
       probabilities[i] = element::exp(logits[i] - largest);
       sum += probabilities[i];
     }
-    for (int64_t i = 0; i < rows.classes; ++i) probabilities[i] /= sum;
+    for (int64_t i = 0; i < row.classes; ++i) probabilities[i] /= sum;
   } else {
-    for (int64_t i = 0; i < rows.classes; ++i)
+    for (int64_t i = 0; i < row.classes; ++i)
       sum += element::exp(static_cast<C>(logits[i]) - largest);
-    for (int64_t i = 0; i < rows.classes; ++i) {
+    for (int64_t i = 0; i < row.classes; ++i) {
       probabilities[i] = static_cast<T>(element::exp(static_cast<C>(logits[i]) - largest) / sum);
     }
   }
-  if (!has_label) {
-    *loss = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
-    return;
-  }
-  *loss =
-      static_cast<T>(rows.epsilon == 0 ? element::log(sum) - shifted
-                                       : clipped_loss(element::exp(shifted) / sum, rows.epsilon));
+  if (!row.has_label()) return fill_nan(loss, 1);
+  *loss = static_cast<T>(row.epsilon == 0 ? element::log(sum) - shifted
+                                          : clipped_loss(element::exp(shifted) / sum, row.epsilon));
 }
 
 template <typename T>
-void softmax_loss_grad_row(compute_t<T> gy, const T* probabilities, int64_t label, const Rows& rows,
-                           T* gx) {
+void softmax_loss_grad_row(const Row& row, compute_t<T> gy, const T* probabilities, T* gx) {
   using C = compute_t<T>;
-  if (label < 0 || label >= rows.classes) {
-    std::fill(gx, gx + rows.classes, static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
+  if (!row.has_label()) return fill_nan(gx, row.classes);
+  if (row.epsilon > 0 && is_clipped(static_cast<C>(probabilities[row.label]), row.epsilon)) {
+    std::fill(gx, gx + row.classes, static_cast<T>(0));
     return;
   }
-  if (rows.epsilon > 0 && is_clipped(static_cast<C>(probabilities[label]), rows.epsilon)) {
-    std::fill(gx, gx + rows.classes, static_cast<T>(0));
-    return;
-  }
-  for (int64_t i = 0; i < rows.classes; ++i) {
-    gx[i] = static_cast<T>(gy * (static_cast<C>(probabilities[i]) - (i == label ? C(1) : C(0))));
+  for (int64_t i = 0; i < row.classes; ++i) {
+    gx[i] =
+        static_cast<T>(gy * (static_cast<C>(probabilities[i]) - (i == row.label ? C(1) : C(0))));
   }
 }
 
-// Dispatches on both the floating type of `values` and the integer type of `labels`.
-template <typename Function>
-std::unique_ptr<Kernel> dispatch_loss(const PlanRequest& request, DType values, DType labels,
-                                      const Function& function) {
-  return dispatch_floating(request, values, [&]<typename T>(Type<T> type) {
-    return dispatch_integer(request, labels, [&]<typename Label>(Type<Label> label_type) {
-      return function(type, label_type);
-    });
+// A kernel that calls run(Type<T>(), args, row) for each row of the scores, an input in front of
+// the labels.
+template <typename Run>
+std::unique_ptr<Kernel> plan_rows(const PlanRequest& request, const char* description,
+                                  size_t scores, const Run& run) {
+  const TensorSpec& spec = request.inputs[scores];
+  const size_t labels = scores + 1;
+  const int64_t count = spec.shape[0], classes = spec.shape[1];
+  const double epsilon = request.attributes.get_double("epsilon");
+  return dispatch_floating(request, spec.dtype, [&]<typename T>(Type<T> type) {
+    return dispatch_integer(
+        request, request.inputs[labels].dtype, [&]<typename Label>(Type<Label>) {
+          return make_kernel(description, [=](const KernelArgs& args) {
+            parallel_each(count, kExpWork * classes, [&](int64_t index) {
+              const auto label = static_cast<int64_t>(input<Label>(args, labels)[index]);
+              run(type, args, Row{index, classes, label, epsilon});
+            });
+          });
+        });
   });
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> plan_sparse_cross_entropy(const PlanRequest& request) {
-  const Rows rows = rows_of(request, request.inputs[0]);
-  return dispatch_loss(request, request.inputs[0].dtype, request.inputs[1].dtype,
-                       [&]<typename T, typename Label>(Type<T>, Type<Label>) {
-                         return make_kernel(
-                             "kerascnn cross-entropy", [rows](const KernelArgs& args) {
-                               for_each_row(rows, [&](int64_t row) {
-                                 loss_row(input<T>(args, 0) + row * rows.classes,
-                                          static_cast<int64_t>(input<Label>(args, 1)[row]), rows,
-                                          output<T>(args, 0) + row);
-                               });
-                             });
-                       });
+  return plan_rows(request, "kerascnn cross-entropy", 0,
+                   []<typename T>(Type<T>, const KernelArgs& args, const Row& row) {
+                     loss_row(row, row.of(input<T>(args, 0)), output<T>(args, 0) + row.index);
+                   });
 }
 
 std::unique_ptr<Kernel> plan_sparse_cross_entropy_grad(const PlanRequest& request) {
-  const Rows rows = rows_of(request, request.inputs[1]);
-  return dispatch_loss(request, request.inputs[1].dtype, request.inputs[2].dtype,
-                       [&]<typename T, typename Label>(Type<T>, Type<Label>) {
-                         return make_kernel(
-                             "kerascnn cross-entropy gradient", [rows](const KernelArgs& args) {
-                               for_each_row(rows, [&](int64_t row) {
-                                 loss_grad_row(static_cast<compute_t<T>>(input<T>(args, 0)[row]),
-                                               input<T>(args, 1) + row * rows.classes,
-                                               static_cast<int64_t>(input<Label>(args, 2)[row]),
-                                               rows, output<T>(args, 0) + row * rows.classes);
-                               });
-                             });
-                       });
+  return plan_rows(request, "kerascnn cross-entropy gradient", 1,
+                   []<typename T>(Type<T>, const KernelArgs& args, const Row& row) {
+                     loss_grad_row(row, static_cast<compute_t<T>>(input<T>(args, 0)[row.index]),
+                                   row.of(input<T>(args, 1)), row.of(output<T>(args, 0)));
+                   });
 }
 
 std::unique_ptr<Kernel> plan_sparse_softmax_cross_entropy(const PlanRequest& request) {
-  const Rows rows = rows_of(request, request.inputs[0]);
   const bool has_gradient = request.inputs.size() == 3;
-  return dispatch_loss(
-      request, request.inputs[0].dtype, request.inputs[1].dtype,
-      [&]<typename T, typename Label>(Type<T>, Type<Label>) {
-        return make_kernel("kerascnn softmax cross-entropy", [rows, has_gradient](
-                                                                 const KernelArgs& args) {
-          for_each_row(rows, [&](int64_t row) {
-            const auto label = static_cast<int64_t>(input<Label>(args, 1)[row]);
-            T* probabilities = output<T>(args, 1) + row * rows.classes;
-            softmax_loss_row(input<T>(args, 0) + row * rows.classes, label, rows,
-                             output<T>(args, 0) + row, probabilities);
-            if (!has_gradient) return;
-            softmax_loss_grad_row(static_cast<compute_t<T>>(input<T>(args, 2)[row]), probabilities,
-                                  label, rows, output<T>(args, 2) + row * rows.classes);
-          });
-        });
-      });
+  return plan_rows(request, "kerascnn softmax cross-entropy", 0,
+                   [has_gradient]<typename T>(Type<T>, const KernelArgs& args, const Row& row) {
+                     T* probabilities = row.of(output<T>(args, 1));
+                     softmax_loss_row(row, row.of(input<T>(args, 0)),
+                                      output<T>(args, 0) + row.index, probabilities);
+                     if (!has_gradient) return;
+                     softmax_loss_grad_row(row,
+                                           static_cast<compute_t<T>>(input<T>(args, 2)[row.index]),
+                                           probabilities, row.of(output<T>(args, 2)));
+                   });
 }
 
 std::unique_ptr<Kernel> plan_sparse_softmax_cross_entropy_grad(const PlanRequest& request) {
-  const Rows rows = rows_of(request, request.inputs[1]);
-  return dispatch_loss(
-      request, request.inputs[1].dtype, request.inputs[2].dtype,
-      [&]<typename T, typename Label>(Type<T>, Type<Label>) {
-        return make_kernel(
-            "kerascnn softmax cross-entropy gradient", [rows](const KernelArgs& args) {
-              for_each_row(rows, [&](int64_t row) {
-                softmax_loss_grad_row(static_cast<compute_t<T>>(input<T>(args, 0)[row]),
-                                      input<T>(args, 1) + row * rows.classes,
-                                      static_cast<int64_t>(input<Label>(args, 2)[row]), rows,
-                                      output<T>(args, 0) + row * rows.classes);
-              });
-            });
-      });
+  return plan_rows(request, "kerascnn softmax cross-entropy gradient", 1,
+                   []<typename T>(Type<T>, const KernelArgs& args, const Row& row) {
+                     softmax_loss_grad_row(row,
+                                           static_cast<compute_t<T>>(input<T>(args, 0)[row.index]),
+                                           row.of(input<T>(args, 1)), row.of(output<T>(args, 0)));
+                   });
 }
 
 }  // namespace kerascnn::cpu

@@ -37,23 +37,15 @@ std::unique_ptr<Kernel> make_generic_dense(const PlanRequest& request) {
 }  // namespace
 
 std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
-  switch (request.inputs[0].dtype) {
-    case DType::Float16:
-    case DType::BFloat16:
-      return plan_in_float32(request, plan_dense);
-    case DType::Float64:
-      return make_generic_dense<double>(request);
-    case DType::Float32:
-      break;
-    default:
-      throw_unsupported_dtype(request, request.inputs[0].dtype);
-  }
+  const DType dtype = request.inputs[0].dtype;
+  if (is_narrow(dtype)) return plan_in_float32(request, plan_dense);
 #ifdef KERASCNN_WITH_ONEDNN
-  if (size_of(request.inputs[0]) > 0 && size_of(request.inputs[1]) > 0) {
+  if (dtype == DType::Float32 && size_of(request.inputs[0]) * size_of(request.inputs[1]) > 0) {
     return onednn::plan_dense(request);
   }
 #endif
-  return make_generic_dense<float>(request);
+  return dispatch<float, double>(
+      request, dtype, [&]<typename T>(Type<T>) { return make_generic_dense<T>(request); });
 }
 
 }  // namespace kerascnn::cpu

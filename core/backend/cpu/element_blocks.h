@@ -22,61 +22,13 @@ inline RegisterKind register_kind(DType dtype) {
 
 template <typename Function>
 void with_kind(DType dtype, const Function& function) {
-  switch (register_kind(dtype)) {
-    case RegisterKind::Float:
-      return function(Type<float>());
-    case RegisterKind::Double:
-      return function(Type<double>());
-    case RegisterKind::Integer:
-      return function(Type<int64_t>());
-  }
-}
-
-template <typename Function>
-void with_storage(DType dtype, const Function& function) {
-  switch (dtype) {
-    case DType::Bool:
-      return function(Type<bool>());
-    case DType::UInt8:
-      return function(Type<uint8_t>());
-    case DType::Int8:
-      return function(Type<int8_t>());
-    case DType::Int16:
-      return function(Type<int16_t>());
-    case DType::Int32:
-      return function(Type<int32_t>());
-    case DType::Int64:
-      return function(Type<int64_t>());
-    case DType::Float16:
-      return function(Type<Half>());
-    case DType::BFloat16:
-      return function(Type<BFloat16>());
-    case DType::Float32:
-      return function(Type<float>());
-    case DType::Float64:
-      return function(Type<double>());
-  }
+  if (register_kind(dtype) == RegisterKind::Integer) return function(Type<int64_t>());
+  with_type<double, float>(dtype, function);
 }
 
 template <typename T>
 struct RegisterOf {
-  using type = int64_t;
-};
-template <>
-struct RegisterOf<float> {
-  using type = float;
-};
-template <>
-struct RegisterOf<Half> {
-  using type = float;
-};
-template <>
-struct RegisterOf<BFloat16> {
-  using type = float;
-};
-template <>
-struct RegisterOf<double> {
-  using type = double;
+  using type = std::conditional_t<is_floating_storage<T>, compute_t<T>, int64_t>;
 };
 
 // A result rounded or wrapped to `dtype` at once, as element_program.h asks.

@@ -100,7 +100,7 @@ std::unique_ptr<Kernel> make_float_unary_kernel(const PlanRequest& request, Elem
       });
     });
   };
-  return dispatch_float32_or_narrow(request, request.inputs[0].dtype, plan);
+  return dispatch<Half, BFloat16, float>(request, request.inputs[0].dtype, plan);
 }
 
 std::unique_ptr<Kernel> make_binary_kernel(const PlanRequest& request, BinaryLoop loop,
@@ -126,7 +126,7 @@ std::unique_ptr<Kernel> make_float_binary_kernel(const PlanRequest& request, Bin
       }
     });
   };
-  return dispatch_float32_or_narrow(request, request.inputs[0].dtype, plan);
+  return dispatch<Half, BFloat16, float>(request, request.inputs[0].dtype, plan);
 }
 
 }  // namespace kerascnn::cpu

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/backend/cpu/cpu_features.h"
 #include "core/backend/cpu/float_kernels.h"
 #include "core/ops/element_ops.h"
 
@@ -14,9 +15,6 @@ namespace kerascnn::cpu {
 // operand. out may be the memory of a or b. The bits are those of the functions applied one by one.
 using ElementLoop = void (*)(const float* a, const float* b, float* out, int64_t count, float p0,
                              float p1);
-
-// Null for ops whose result is not float32, and for those that call the library for each element.
-ElementLoop element_loop(ElementOp op);
 
 // The same for elements of type T: float, or a 16-bit type, which is widened block by block and
 // rounded once. b is null where the op has one operand.
@@ -50,18 +48,9 @@ struct ElementLoops {
                 int64_t count);
 };
 
-const ElementLoops& element_loops();
+KERASCNN_KERNEL_VARIANTS(ElementLoops, element_loops)
 
-namespace plain {
-extern const ElementLoops kElementLoops;
-}
-#ifdef KERASCNN_X86_DISPATCH
-namespace avx2 {
-extern const ElementLoops kElementLoops;
-}
-namespace avx512 {
-extern const ElementLoops kElementLoops;
-}
-#endif
+// Null for ops whose result is not float32, and for those that call the library for each element.
+inline ElementLoop element_loop(ElementOp op) { return element_loops().of[static_cast<int>(op)]; }
 
 }  // namespace kerascnn::cpu

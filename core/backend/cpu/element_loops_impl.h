@@ -105,7 +105,6 @@ constexpr ElementLoop make_element_loop() {
 
 }  // namespace
 
-extern const ElementLoops kElementLoops;
 #define KERASCNN_ELEMENT(name, operands, parameters, kind) make_element_loop<ElementOp::name>(),
 #define KERASCNN_CONDITION(name, operands, parameters, kind) make_condition_loop<ElementOp::name>(),
 const ElementLoops kElementLoops = {

@@ -1,11 +1,12 @@
 // Every op on one element at a time: each row of element_ops.h has a kernel.
 #include <limits>
 
-#include "core/backend/cpu/binary.h"
 #include "core/backend/cpu/broadcast.h"
+#include "core/backend/cpu/element_kernels.h"
+#include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
-#include "core/backend/cpu/unary.h"
+#include "core/ops/element_functions.h"
 #include "core/ops/element_program.h"
 
 namespace kerascnn::cpu {
@@ -23,6 +24,68 @@ auto dispatch_kind(const PlanRequest& request, DType dtype, Function&& function)
     return dispatch_integer(request, dtype, function);
   } else {
     return dispatch_any(request, dtype, function);
+  }
+}
+
+template <ElementOp op, typename T>
+void run_unary(const void* x, void* out, int64_t count, double p0, double p1) {
+  using C = compute_t<T>;
+  using Out = std::conditional_t<element_result_is_bool(op), bool, T>;
+  const T* from = static_cast<const T*>(x);
+  Out* to = static_cast<Out*>(out);
+  for (int64_t i = 0; i < count; ++i) {
+    to[i] = static_cast<Out>(element_apply<op, C>(static_cast<C>(from[i]), C(), C(),
+                                                  static_cast<C>(p0), static_cast<C>(p1)));
+  }
+}
+
+// For ops without a loop of element_loops.h.
+template <ElementOp op>
+void run_float_unary(const float* a, const float*, float* out, int64_t count, float p0, float p1) {
+  run_unary<op, float>(a, out, count, p0, p1);
+}
+
+template <ElementOp op, typename T>
+std::unique_ptr<Kernel> plan_unary(const PlanRequest& request, double p0, double p1) {
+  if constexpr (std::is_same_v<compute_t<T>, float> && !element_result_is_bool(op)) {
+    const ElementLoop loop = element_loop(op);
+    return make_float_unary_kernel(request, loop != nullptr ? loop : run_float_unary<op>, p0, p1);
+  } else {
+    return make_unary_kernel(request, run_unary<op, T>, p0, p1);
+  }
+}
+
+// The steps 0 and 1 get loops of their own, which the compiler can vectorize.
+template <ElementOp op, typename T>
+void run_binary(const void* a, int64_t a_step, const void* b, int64_t b_step, void* out,
+                int64_t count, double parameter) {
+  using Out = std::conditional_t<element_result_is_bool(op), bool, T>;
+  const T* x = static_cast<const T*>(a);
+  const T* y = static_cast<const T*>(b);
+  Out* to = static_cast<Out*>(out);
+  const T p = static_cast<T>(parameter);
+  const auto apply = [p](const T& x, const T& y) {
+    return static_cast<Out>(element_apply<op, T>(x, y, T(), p, T()));
+  };
+  if (a_step == 1 && b_step == 1) {
+    for (int64_t i = 0; i < count; ++i) to[i] = apply(x[i], y[i]);
+  } else if (a_step == 1 && b_step == 0) {
+    const T second = *y;
+    for (int64_t i = 0; i < count; ++i) to[i] = apply(x[i], second);
+  } else if (a_step == 0 && b_step == 1) {
+    const T first = *x;
+    for (int64_t i = 0; i < count; ++i) to[i] = apply(first, y[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = apply(x[i * a_step], y[i * b_step]);
+  }
+}
+
+template <ElementOp op, typename T>
+std::unique_ptr<Kernel> plan_binary(const PlanRequest& request, double parameter) {
+  if constexpr (std::is_same_v<compute_t<T>, float>) {
+    return make_float_binary_kernel(request, run_binary<op, float>, element_loop(op), parameter);
+  } else {
+    return make_binary_kernel(request, run_binary<op, T>, parameter);
   }
 }
 

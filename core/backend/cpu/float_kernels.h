@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/backend/cpu/cpu_features.h"
 #include "core/base/half.h"
 
 namespace kerascnn::cpu {
@@ -85,7 +86,7 @@ struct FloatKernels {
                   uint32_t threshold, float scale, int64_t first_block, int64_t count);
 };
 
-const FloatKernels& float_kernels();
+KERASCNN_KERNEL_VARIANTS(FloatKernels, float_kernels)
 
 inline void widen(const Half* from, float* to, int64_t count) {
   float_kernels().widen_half(from, to, count);
@@ -99,17 +100,5 @@ inline void narrow(const float* from, Half* to, int64_t count) {
 inline void narrow(const float* from, BFloat16* to, int64_t count) {
   float_kernels().narrow_bfloat16(from, to, count);
 }
-
-namespace plain {
-extern const FloatKernels kFloatKernels;
-}
-#ifdef KERASCNN_X86_DISPATCH
-namespace avx2 {
-extern const FloatKernels kFloatKernels;
-}
-namespace avx512 {
-extern const FloatKernels kFloatKernels;
-}
-#endif
 
 }  // namespace kerascnn::cpu

@@ -20,26 +20,19 @@ KERASCNN_INLINE void max_pool_row(const PoolRow& row, const float* x, float* y, 
   const int64_t columns = known_columns > 0 ? known_columns : row.columns;
   for (int64_t pixel = 0; pixel < row.pixels; ++pixel) {
     for (int64_t c = 0; c < row.channels; c += kWidth) {
-      const int64_t count = row.channels - c < kWidth ? row.channels - c : kWidth;
+      const int64_t count = row.channels - c;
       const float* from = x + c;
-      const auto load_some = [&](const float* at) {
-        return count == kWidth ? load(at) : load_part(at, count);
-      };
-      Vec largest = load_some(from);
+      Vec largest = load_some(from, count);
       IntVec position = static_cast<int32_t>(row.first_index) - IntVec{};
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < columns; ++j) {
           if (i == 0 && j == 0) continue;
-          take_larger(load_some(from + i * row.row_step + j * row.channels),
+          take_larger(load_some(from + i * row.row_step + j * row.channels, count),
                       static_cast<int32_t>(row.first_index + i * row.index_step + j) - IntVec{},
                       largest, position);
         }
       }
-      if (count == kWidth) {
-        store(y + c, largest);
-      } else {
-        store_part(y + c, largest, count);
-      }
+      store_some(y + c, largest, count);
       if (index != nullptr) {
         store_bytes(index + c, __builtin_convertvector(position, ByteVec), count);
       }
@@ -65,19 +58,14 @@ KERASCNN_INLINE void max_pool_grad_row(const PoolRow& row, const float* gy, cons
   const int64_t columns = known_columns > 0 ? known_columns : row.columns;
   for (int64_t pixel = 0; pixel < row.pixels; ++pixel) {
     for (int64_t c = 0; c < row.channels; c += kWidth) {
-      const int64_t count = row.channels - c < kWidth ? row.channels - c : kWidth;
-      const Vec gradient = count == kWidth ? load(gy + c) : load_part(gy + c, count);
+      const int64_t count = row.channels - c;
+      const Vec gradient = load_some(gy + c, count);
       const IntVec position = __builtin_convertvector(load_bytes(index + c, count), IntVec);
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < columns; ++j) {
           const auto here = static_cast<int32_t>(row.first_index + i * row.index_step + j);
           const Vec value = (position == here - IntVec{}) ? gradient : Vec{};
-          float* to = gx + c + i * row.row_step + j * row.channels;
-          if (count == kWidth) {
-            store(to, value);
-          } else {
-            store_part(to, value, count);
-          }
+          store_some(gx + c + i * row.row_step + j * row.channels, value, count);
         }
       }
     }
@@ -354,10 +342,7 @@ uint32_t largest_magnitude(const float* x, int64_t count) {
   for (; i + kLanes * kWidth <= count; i += kLanes * kWidth) {
     for (int lane = 0; lane < kLanes; ++lane) take(load(x + i + lane * kWidth), lane);
   }
-  for (; i < count; i += kWidth) {
-    const int64_t rest = count - i;
-    take(rest < kWidth ? load_part(x + i, rest) : load(x + i), 0);
-  }
+  for (; i < count; i += kWidth) take(load_some(x + i, count - i), 0);
   int32_t result = 0;
   for (const IntVec& lane : largest) {
     for (int k = 0; k < kWidth; ++k) result = lane[k] > result ? lane[k] : result;
@@ -504,7 +489,6 @@ void dropout(const float* x, float* out, const int64_t* state, uint32_t stream, 
 
 }  // namespace
 
-extern const FloatKernels kFloatKernels;
 const FloatKernels kFloatKernels = {
     .name = KERASCNN_STRING(KERASCNN_SIMD),
     .max_pool = max_pool,

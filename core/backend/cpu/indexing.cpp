@@ -12,13 +12,6 @@ namespace kerascnn::cpu {
 
 namespace {
 
-AxisGeometry gathered_axis(const PlanRequest& request, const Shape& shape) {
-  const int64_t axis =
-      normalize_axis(std::string(request.op.name), request.attributes.get_int("axis"),
-                     static_cast<int64_t>(shape.size()));
-  return axis_geometry(shape, axis);
-}
-
 template <typename Index>
 int64_t clamp_index(Index index, int64_t length) {
   return std::clamp<int64_t>(static_cast<int64_t>(index), 0, length - 1);
@@ -56,8 +49,8 @@ std::unique_ptr<Kernel> make_gather_grad(const AxisGeometry& geometry, int64_t c
         }
         // Each task owns a range of positions in (outer, inner), so equal indices never race and
         // are summed in order.
-        const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, count));
-        parallel_for(geometry.outer * geometry.inner, grain, [&](int64_t begin, int64_t end) {
+        const int64_t positions = geometry.outer * geometry.inner;
+        parallel_for(positions, grain_of(count), [&](int64_t begin, int64_t end) {
           for (int64_t outer = begin / geometry.inner; outer * geometry.inner < end; ++outer) {
             const int64_t first = std::max(begin - outer * geometry.inner, int64_t{0});
             const int64_t last = std::min(end - outer * geometry.inner, geometry.inner);
@@ -84,7 +77,8 @@ std::unique_ptr<Kernel> make_gather_grad(const AxisGeometry& geometry, int64_t c
 }  // namespace
 
 std::unique_ptr<Kernel> plan_gather(const PlanRequest& request) {
-  const AxisGeometry geometry = gathered_axis(request, request.inputs[0].shape);
+  const AxisGeometry geometry =
+      axis_geometry(request.inputs[0].shape, request.attributes.get_int("axis"));
   const int64_t count = size_of(request.inputs[1]);
   const int64_t bytes = geometry.inner * static_cast<int64_t>(itemsize(request.inputs[0].dtype));
   const bool is_empty = geometry.length == 0;
@@ -106,7 +100,8 @@ std::unique_ptr<Kernel> plan_gather(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_gather_grad(const PlanRequest& request) {
-  const AxisGeometry geometry = gathered_axis(request, request.outputs[0].shape);
+  const AxisGeometry geometry =
+      axis_geometry(request.outputs[0].shape, request.attributes.get_int("axis"));
   const int64_t count = size_of(request.inputs[1]);
   return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     return dispatch_integer(request, request.inputs[1].dtype, [&]<typename Index>(Type<Index>) {
@@ -123,14 +118,11 @@ std::unique_ptr<Kernel> plan_one_hot(const PlanRequest& request) {
       return make_kernel("kerascnn one_hot", [=](const KernelArgs& args) {
         const Index* indices = input<Index>(args, 0);
         T* out = output<T>(args, 0);
-        const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, depth));
-        parallel_for(count, grain, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            std::fill(out + i * depth, out + (i + 1) * depth, static_cast<T>(0));
-            const int64_t index = static_cast<int64_t>(indices[i]);
-            // A row of zeros for an index outside [0, depth), as in Keras.
-            if (index >= 0 && index < depth) out[i * depth + index] = static_cast<T>(1);
-          }
+        parallel_each(count, depth, [&](int64_t i) {
+          std::fill(out + i * depth, out + (i + 1) * depth, static_cast<T>(0));
+          const int64_t index = static_cast<int64_t>(indices[i]);
+          // An index outside [0, depth) gives a row of zeros, as in Keras.
+          if (index >= 0 && index < depth) out[i * depth + index] = static_cast<T>(1);
         });
       });
     });

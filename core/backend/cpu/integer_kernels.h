@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/backend/cpu/cpu_features.h"
 #include "core/backend/cpu/gemm.h"
 
 namespace kerascnn::cpu {
@@ -24,18 +25,6 @@ struct IntegerKernels {
                    int64_t pairs, int32_t* c, int64_t c_step);
 };
 
-const IntegerKernels& integer_kernels();
-
-namespace plain {
-extern const IntegerKernels kIntegerKernels;
-}
-#ifdef KERASCNN_X86_DISPATCH
-namespace avx2 {
-extern const IntegerKernels kIntegerKernels;
-}
-namespace avx512 {
-extern const IntegerKernels kIntegerKernels;
-}
-#endif
+KERASCNN_KERNEL_VARIANTS(IntegerKernels, integer_kernels)
 
 }  // namespace kerascnn::cpu

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/backend/backend.h"
-#include "core/base/half.h"
+#include "core/base/storage_types.h"
 
 namespace kerascnn::cpu {
 
@@ -36,86 +36,43 @@ std::unique_ptr<Kernel> make_kernel(std::string description, Run run, int64_t wo
   return std::make_unique<FunctionKernel<Run>>(std::move(description), workspace, std::move(run));
 }
 
-// The type in which elements of storage type T are computed.
-template <typename T>
-struct Compute {
-  using type = T;
-};
-template <>
-struct Compute<Half> {
-  using type = float;
-};
-template <>
-struct Compute<BFloat16> {
-  using type = float;
-};
-template <typename T>
-using compute_t = typename Compute<T>::type;
-
-template <typename T>
-constexpr bool is_floating_storage =
-    std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-
 // The 16-bit types, which are computed in float.
 template <typename T>
 constexpr bool is_narrow_float = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 
 template <typename T>
-struct Type {
-  using type = T;
-};
+constexpr bool is_floating_storage = std::is_floating_point_v<T> || is_narrow_float<T>;
+
+// The type in which elements of storage type T are computed.
+template <typename T>
+using compute_t = std::conditional_t<is_narrow_float<T>, float, T>;
+
+constexpr bool is_narrow(DType dtype) {
+  return dtype == DType::Float16 || dtype == DType::BFloat16;
+}
+
+template <typename Function>
+auto with_floating(DType dtype, Function&& function) {
+  return with_type<Half, BFloat16, float, double>(dtype, function);
+}
 
 [[noreturn]] void throw_unsupported_dtype(const PlanRequest& request, DType dtype);
 
-// Each calls function(Type<T>()) with the C++ type of `dtype`, and throws TypeError that names the
-// op where the dtype is not of that kind.
-template <typename Function>
-auto dispatch_floating(const PlanRequest& request, DType dtype, Function&& function) {
-  switch (dtype) {
-    case DType::Float16:
-      return function(Type<Half>());
-    case DType::BFloat16:
-      return function(Type<BFloat16>());
-    case DType::Float32:
-      return function(Type<float>());
-    case DType::Float64:
-      return function(Type<double>());
-    default:
-      throw_unsupported_dtype(request, dtype);
-  }
+// with_type(), but throws TypeError that names the op where the dtype is none of these.
+template <typename... T, typename Function>
+auto dispatch(const PlanRequest& request, DType dtype, Function&& function) {
+  if (((dtype != dtype_of<T>()) && ...)) throw_unsupported_dtype(request, dtype);
+  return with_type<T...>(dtype, function);
 }
 
-// For kernels that compute in float.
 template <typename Function>
-auto dispatch_float32_or_narrow(const PlanRequest& request, DType dtype, Function&& function) {
-  switch (dtype) {
-    case DType::Float16:
-      return function(Type<Half>());
-    case DType::BFloat16:
-      return function(Type<BFloat16>());
-    case DType::Float32:
-      return function(Type<float>());
-    default:
-      throw_unsupported_dtype(request, dtype);
-  }
+auto dispatch_floating(const PlanRequest& request, DType dtype, Function&& function) {
+  return dispatch<Half, BFloat16, float, double>(request, dtype, function);
 }
 
 template <typename Function>
 auto dispatch_integer(const PlanRequest& request, DType dtype, Function&& function) {
-  switch (dtype) {
-    case DType::UInt8:
-      return function(Type<uint8_t>());
-    case DType::Int8:
-      return function(Type<int8_t>());
-    case DType::Int16:
-      return function(Type<int16_t>());
-    case DType::Int32:
-      return function(Type<int32_t>());
-    case DType::Int64:
-      return function(Type<int64_t>());
-    default:
-      throw_unsupported_dtype(request, dtype);
-  }
+  return dispatch<uint8_t, int8_t, int16_t, int32_t, int64_t>(request, dtype, function);
 }
 
 template <typename Function>

@@ -1,4 +1,4 @@
-// The plan function of every op, each in the file of its family; kernel_table.cpp lists them.
+// The plan function of every op, each in the file of its family.
 #pragma once
 
 #include <memory>

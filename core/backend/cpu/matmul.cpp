@@ -55,21 +55,15 @@ std::unique_ptr<Kernel> make_generic_matmul(const MatmulSizes& sizes) {
 
 std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request) {
   const MatmulSizes sizes = matmul_sizes(request);
-  switch (request.inputs[0].dtype) {
-    case DType::Float16:
-    case DType::BFloat16:
-      return plan_in_float32(request, plan_matmul);
-    case DType::Float64:
-      return make_generic_matmul<double>(sizes);
-    case DType::Float32:
-      break;
-    default:
-      throw_unsupported_dtype(request, request.inputs[0].dtype);
-  }
+  const DType dtype = request.inputs[0].dtype;
+  if (is_narrow(dtype)) return plan_in_float32(request, plan_matmul);
 #ifdef KERASCNN_WITH_ONEDNN
-  if (sizes.batch * sizes.m * sizes.n * sizes.k > 0) return onednn::plan_matmul(request, sizes);
+  if (dtype == DType::Float32 && sizes.batch * sizes.m * sizes.n * sizes.k > 0) {
+    return onednn::plan_matmul(request, sizes);
+  }
 #endif
-  return make_generic_matmul<float>(sizes);
+  return dispatch<float, double>(
+      request, dtype, [&]<typename T>(Type<T>) { return make_generic_matmul<T>(sizes); });
 }
 
 }  // namespace kerascnn::cpu

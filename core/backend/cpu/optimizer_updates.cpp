@@ -101,52 +101,30 @@ void with_gradient(const Parameter& parameter, const void* data, int64_t begin, 
   with_buffer<T>(begin, end, fill, body);
 }
 
-template <typename Function>
-void with_type(DType dtype, const Function& function) {
-  switch (dtype) {
-    case DType::Float16:
-      return function(Type<Half>());
-    case DType::BFloat16:
-      return function(Type<BFloat16>());
-    case DType::Float64:
-      return function(Type<double>());
-    default:
-      return function(Type<float>());
-  }
-}
-
 double scalar_value(const void* data, DType dtype) {
-  double value = 0;
-  with_type(dtype, [&]<typename T>(Type<T>) {
-    value = static_cast<compute_t<T>>(*static_cast<const T*>(data));
+  return with_floating(dtype, [&]<typename T>(Type<T>) -> double {
+    return static_cast<compute_t<T>>(*static_cast<const T*>(data));
   });
-  return value;
-}
-
-void sgd_range(const FloatKernels& kernels, const float* p, const float* g, float* new_p,
-               int64_t size, float rate) {
-  kernels.sgd(p, g, new_p, size, rate);
 }
 
 template <typename T>
-void sgd_range(const FloatKernels&, const T* p, const T* g, T* new_p, int64_t size,
+void sgd_range(const FloatKernels& kernels, const T* p, const T* g, T* new_p, int64_t size,
                compute_t<T> rate) {
   using C = compute_t<T>;
+  if constexpr (std::is_same_v<T, float>) return kernels.sgd(p, g, new_p, size, rate);
   for (int64_t i = 0; i < size; ++i) {
     new_p[i] = static_cast<T>(static_cast<C>(p[i]) - rate * static_cast<C>(g[i]));
   }
 }
 
-void momentum_range(const FloatKernels& kernels, const float* p, const float* g, const float* m,
-                    float* new_p, float* new_m, int64_t size, float rate, float momentum,
-                    bool nesterov) {
-  kernels.momentum(p, g, m, new_p, new_m, size, {rate, momentum, nesterov});
-}
-
 template <typename T>
-void momentum_range(const FloatKernels&, const T* p, const T* g, const T* m, T* new_p, T* new_m,
-                    int64_t size, compute_t<T> rate, compute_t<T> momentum, bool nesterov) {
+void momentum_range(const FloatKernels& kernels, const T* p, const T* g, const T* m, T* new_p,
+                    T* new_m, int64_t size, compute_t<T> rate, compute_t<T> momentum,
+                    bool nesterov) {
   using C = compute_t<T>;
+  if constexpr (std::is_same_v<T, float>) {
+    return kernels.momentum(p, g, m, new_p, new_m, size, {rate, momentum, nesterov});
+  }
   for (int64_t i = 0; i < size; ++i) {
     const C step = rate * static_cast<C>(g[i]);
     const C velocity = momentum * static_cast<C>(m[i]) - step;
@@ -160,22 +138,17 @@ struct AdamScalars {
   double alpha, beta_1, beta_2, epsilon;
 };
 
-void adam_range(const FloatKernels& kernels, const float* p, const float* g, const float* m,
-                const float* v, float* new_p, float* new_m, float* new_v, int64_t size,
-                const AdamScalars& scalars) {
-  kernels.adam(p, g, m, v, new_p, new_m, new_v, size,
-               {static_cast<float>(scalars.alpha), static_cast<float>(1 - scalars.beta_1),
-                static_cast<float>(1 - scalars.beta_2), static_cast<float>(scalars.epsilon)});
-}
-
 template <typename T>
-void adam_range(const FloatKernels&, const T* p, const T* g, const T* m, const T* v, T* new_p,
-                T* new_m, T* new_v, int64_t size, const AdamScalars& scalars) {
+void adam_range(const FloatKernels& kernels, const T* p, const T* g, const T* m, const T* v,
+                T* new_p, T* new_m, T* new_v, int64_t size, const AdamScalars& scalars) {
   using C = compute_t<T>;
   const C alpha = static_cast<C>(scalars.alpha);
   const C rest_1 = static_cast<C>(1 - scalars.beta_1);
   const C rest_2 = static_cast<C>(1 - scalars.beta_2);
   const C epsilon = static_cast<C>(scalars.epsilon);
+  if constexpr (std::is_same_v<T, float>) {
+    return kernels.adam(p, g, m, v, new_p, new_m, new_v, size, {alpha, rest_1, rest_2, epsilon});
+  }
   for (int64_t i = 0; i < size; ++i) {
     const C gradient = static_cast<C>(g[i]);
     const C first = static_cast<C>(m[i]) + (gradient - static_cast<C>(m[i])) * rest_1;
@@ -199,7 +172,7 @@ std::unique_ptr<Kernel> plan_sgd_update(const PlanRequest& request) {
        nesterov, rate_dtype, &kernels = float_kernels()](const KernelArgs& args) {
         const double rate = scalar_value(args.inputs[layout.learning_rate()], rate_dtype);
         for_each_range(parameters, [&](size_t i, int64_t begin, int64_t end) {
-          with_type(parameters[i].dtype, [&]<typename T>(Type<T>) {
+          with_floating(parameters[i].dtype, [&]<typename T>(Type<T>) {
             using C = compute_t<T>;
             const T* p = input<T>(args, layout.parameter(i));
             T* new_p = output<T>(args, layout.new_parameter(i));
@@ -234,7 +207,7 @@ std::unique_ptr<Kernel> plan_adam_update(const PlanRequest& request) {
             rate * std::sqrt(1 - std::pow(beta_2, step)) / (1 - std::pow(beta_1, step)), beta_1,
             beta_2, epsilon};
         for_each_range(parameters, [&](size_t i, int64_t begin, int64_t end) {
-          with_type(parameters[i].dtype, [&]<typename T>(Type<T>) {
+          with_floating(parameters[i].dtype, [&]<typename T>(Type<T>) {
             const auto update = [&](const T* g, int64_t from, int64_t to) {
               adam_range(kernels, input<T>(args, layout.parameter(i)) + from, g,
                          input<T>(args, layout.first_moment(i)) + from,

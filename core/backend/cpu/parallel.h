@@ -45,6 +45,22 @@ void parallel_for(int64_t count, int64_t grain, const Body& body) {
   body(0, count);
 }
 
+// How many indices are worth a thread where one takes as long as `work` elements.
+inline int64_t grain_of(int64_t work) {
+  return std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, work));
+}
+
+// The work of an exponential function.
+constexpr int64_t kExpWork = 8;
+
+// Calls body(i) for each i in [0, count), each of which takes as long as `work` elements.
+template <typename Body>
+void parallel_each(int64_t count, int64_t work, const Body& body) {
+  parallel_for(count, grain_of(work), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) body(i);
+  });
+}
+
 // Calls body(task, thread) for each task in [0, count). Threads take tasks in turn; thread <
 // num_threads(), and no two tasks that run at the same time have the same one, so it can name a
 // scratch buffer.

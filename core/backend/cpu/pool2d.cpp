@@ -37,20 +37,14 @@ struct WindowPart {
 template <typename Body>
 void for_each_output_row(const Pool2DGeometry& g, const Body& body) {
   const int64_t row_elements = g.output_width * g.channels * g.window_height * g.window_width;
-  const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, row_elements));
-  parallel_for(g.batch * g.output_height, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) body(row / g.output_height, row % g.output_height);
-  });
+  parallel_each(g.batch * g.output_height, row_elements,
+                [&](int64_t row) { body(row / g.output_height, row % g.output_height); });
 }
 
 // Calls body(image) in parallel; one thread adds all gradients of an image, in order.
 template <typename Body>
 void for_each_image(const Pool2DGeometry& g, const Body& body) {
-  const int64_t image_elements = g.input_height * g.input_width * g.channels;
-  const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, image_elements));
-  parallel_for(g.batch, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t image = begin; image < end; ++image) body(image);
-  });
+  parallel_each(g.batch, g.input_height * g.input_width * g.channels, body);
 }
 
 // Channels are handled in pieces of so many, so that the loops over them vectorize.

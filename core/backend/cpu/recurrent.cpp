@@ -107,9 +107,7 @@ std::unique_ptr<Kernel> plan_backward(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_any(const PlanRequest& request, PlanFunction plan) {
-  const DType dtype = request.outputs[0].dtype;
-  const bool is_narrow = dtype == DType::Float16 || dtype == DType::BFloat16;
-  return is_narrow ? plan_in_float32(request, plan) : plan(request);
+  return is_narrow(request.outputs[0].dtype) ? plan_in_float32(request, plan) : plan(request);
 }
 
 }  // namespace

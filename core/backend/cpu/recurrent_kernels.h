@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "core/backend/cpu/cpu_features.h"
 #include "core/ops/recurrent.h"
 
 namespace kerascnn::cpu {
@@ -44,18 +45,6 @@ struct RecurrentKernels {
                    const RecurrentScratch& scratch, int64_t first_row, int64_t last_row);
 };
 
-const RecurrentKernels& recurrent_kernels();
-
-namespace plain {
-extern const RecurrentKernels kRecurrentKernels;
-}
-#ifdef KERASCNN_X86_DISPATCH
-namespace avx2 {
-extern const RecurrentKernels kRecurrentKernels;
-}
-namespace avx512 {
-extern const RecurrentKernels kRecurrentKernels;
-}
-#endif
+KERASCNN_KERNEL_VARIANTS(RecurrentKernels, recurrent_kernels)
 
 }  // namespace kerascnn::cpu

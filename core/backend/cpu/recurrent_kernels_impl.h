@@ -21,16 +21,6 @@ namespace {
 constexpr int kMostRows = kRegisters == 32 ? 6 : 2;
 constexpr int kMostVectors = 4;
 
-KERASCNN_INLINE Vec load_some(const float* from, int64_t count) {
-  return count >= kWidth ? load(from) : load_part(from, count);
-}
-KERASCNN_INLINE void store_some(float* to, Vec value, int64_t count) {
-  if (count >= kWidth) {
-    store(to, value);
-  } else {
-    store_part(to, value, count);
-  }
-}
 KERASCNN_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 KERASCNN_INLINE Vec at_least(Vec x, float low) {
@@ -416,7 +406,6 @@ void backward(const RecurrentSizes& s, const RecurrentBackward<float>& b,
 
 }  // namespace
 
-extern const RecurrentKernels kRecurrentKernels;
 const RecurrentKernels kRecurrentKernels = {
     .name = KERASCNN_STRING(KERASCNN_SIMD),
     .pack = pack,

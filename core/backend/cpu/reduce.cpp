@@ -44,31 +44,25 @@ std::unique_ptr<Kernel> make_simple_reduce(const ReduceGeometry& geometry, doubl
         T* out = output<T>(args, 0);
         auto* partial = static_cast<Accumulator*>(args.workspace);
         const int64_t inner = geometry.inner;
-        const int64_t work = split.rows * inner;
-        const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, work));
-        parallel_for(geometry.outer * split.pieces, grain, [&](int64_t begin, int64_t end) {
-          for (int64_t task = begin; task < end; ++task) {
-            const int64_t first = task % split.pieces * split.rows;
-            const int64_t rows = std::min(split.rows, geometry.reduce - first);
-            const T* from = x + (task / split.pieces * geometry.reduce + first) * inner;
-            if (inner == 1) {
-              partial[task] = reduce_row<T, Op>(kernels, from, rows);
-            } else if constexpr (std::is_same_v<Op, Sum<float>>) {
-              sum_float_columns(kernels, from, rows, inner, partial + task * inner);
-            } else {
-              reduce_columns<T, Op>(from, rows, inner, partial + task * inner);
-            }
+        parallel_each(geometry.outer * split.pieces, split.rows * inner, [&](int64_t task) {
+          const int64_t first = task % split.pieces * split.rows;
+          const int64_t rows = std::min(split.rows, geometry.reduce - first);
+          const T* from = x + (task / split.pieces * geometry.reduce + first) * inner;
+          if (inner == 1) {
+            partial[task] = reduce_row<T, Op>(kernels, from, rows);
+          } else if constexpr (std::is_same_v<Op, Sum<float>>) {
+            sum_float_columns(kernels, from, rows, inner, partial + task * inner);
+          } else {
+            reduce_columns<T, Op>(from, rows, inner, partial + task * inner);
           }
         });
-        parallel_for(geometry.outer * inner, kElementGrain, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            const Accumulator* from = partial + i / inner * split.pieces * inner + i % inner;
-            Accumulator value = from[0];
-            for (int64_t piece = 1; piece < split.pieces; ++piece) {
-              value = Op::combine(value, from[piece * inner]);
-            }
-            out[i] = finish<T>(value, divisor);
+        parallel_each(geometry.outer * inner, 1, [&](int64_t i) {
+          const Accumulator* from = partial + i / inner * split.pieces * inner + i % inner;
+          Accumulator value = from[0];
+          for (int64_t piece = 1; piece < split.pieces; ++piece) {
+            value = Op::combine(value, from[piece * inner]);
           }
+          out[i] = finish<T>(value, divisor);
         });
       },
       align_up(partials * static_cast<int64_t>(sizeof(Accumulator))));
@@ -92,18 +86,14 @@ std::unique_ptr<Kernel> make_general_reduce(const ReduceGeometry& geometry, doub
     T* out = output<T>(args, 0);
     const int64_t length = geometry.reduced_extents.back();
     const int64_t step = geometry.reduced_strides.back();
-    const int64_t grain =
-        std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, geometry.reduce));
-    parallel_for(geometry.outputs, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t o = begin; o < end; ++o) {
-        const T* base = x + offset_of(o, geometry.kept_extents, geometry.kept_strides);
-        Accumulator value = Op::initial();
-        for (int64_t r = 0; r < geometry.reduce; r += length) {
-          const T* from = base + offset_of(r, geometry.reduced_extents, geometry.reduced_strides);
-          for (int64_t i = 0; i < length; ++i) value = Op::combine(value, Op::load(from[i * step]));
-        }
-        out[o] = finish<T>(value, divisor);
+    parallel_each(geometry.outputs, geometry.reduce, [&](int64_t o) {
+      const T* base = x + offset_of(o, geometry.kept_extents, geometry.kept_strides);
+      Accumulator value = Op::initial();
+      for (int64_t r = 0; r < geometry.reduce; r += length) {
+        const T* from = base + offset_of(r, geometry.reduced_extents, geometry.reduced_strides);
+        for (int64_t i = 0; i < length; ++i) value = Op::combine(value, Op::load(from[i * step]));
       }
+      out[o] = finish<T>(value, divisor);
     });
   });
 }
@@ -127,18 +117,14 @@ std::unique_ptr<Kernel> make_sum_of_groups(const ReduceGeometry& geometry, doubl
       "kerascnn reduce",
       [=, &kernels = float_kernels()](const KernelArgs& args) {
         auto* sums = static_cast<double*>(args.workspace);
-        const int64_t grain =
-            std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, rows * columns));
-        parallel_for(outer, grain, [&](int64_t begin, int64_t end) {
-          for (int64_t o = begin; o < end; ++o) {
-            double* of_columns = sums + o * columns;
-            sum_float_columns(kernels, input<float>(args, 0) + o * rows * columns, rows, columns,
-                              of_columns);
-            for (int64_t i = 0; i < inner; ++i) {
-              double value = 0;
-              for (int64_t j = 0; j < last; ++j) value += of_columns[i * last + j];
-              output<float>(args, 0)[o * inner + i] = finish<float>(value, divisor);
-            }
+        parallel_each(outer, rows * columns, [&](int64_t o) {
+          double* of_columns = sums + o * columns;
+          sum_float_columns(kernels, input<float>(args, 0) + o * rows * columns, rows, columns,
+                            of_columns);
+          for (int64_t i = 0; i < inner; ++i) {
+            double value = 0;
+            for (int64_t j = 0; j < last; ++j) value += of_columns[i * last + j];
+            output<float>(args, 0)[o * inner + i] = finish<float>(value, divisor);
           }
         });
       },
@@ -191,22 +177,16 @@ std::unique_ptr<Kernel> plan_reduce_min(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_argmax(const PlanRequest& request) {
-  const Shape& shape = request.inputs[0].shape;
-  const int64_t axis = normalize_axis("argmax", request.attributes.get_int("axis"),
-                                      static_cast<int64_t>(shape.size()));
-  const AxisGeometry geometry = axis_geometry(shape, axis);
+  const AxisGeometry geometry =
+      axis_geometry(request.inputs[0].shape, request.attributes.get_int("axis"));
   return dispatch_any(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     return make_kernel("kerascnn argmax", [geometry](const KernelArgs& args) {
       const T* x = input<T>(args, 0);
       int32_t* out = output<int32_t>(args, 0);
-      const int64_t grain =
-          std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, geometry.length));
-      parallel_for(geometry.outer * geometry.inner, grain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t at =
-              i / geometry.inner * geometry.length * geometry.inner + i % geometry.inner;
-          out[i] = static_cast<int32_t>(argmax_line(x + at, geometry.length, geometry.inner));
-        }
+      parallel_each(geometry.outer * geometry.inner, geometry.length, [&](int64_t i) {
+        const int64_t at =
+            i / geometry.inner * geometry.length * geometry.inner + i % geometry.inner;
+        out[i] = static_cast<int32_t>(argmax_line(x + at, geometry.length, geometry.inner));
       });
     });
   });

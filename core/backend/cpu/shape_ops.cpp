@@ -81,26 +81,23 @@ std::unique_ptr<Kernel> make_tiled_transpose(DType dtype, const StridedGeometry&
         "kerascnn tiled transpose", [=, offset = geometry.offset](const KernelArgs& args) {
           const T* x = input<T>(args, 0) + offset;
           T* out = output<T>(args, 0);
-          const int64_t grain = std::max<int64_t>(1, kElementGrain / (kTile * columns));
-          parallel_for(matrices.size * bands, grain, [&](int64_t begin, int64_t end) {
-            for (int64_t task = begin; task < end; ++task) {
-              for_each_run<2>(matrices, task / bands, task / bands + 1,
-                              [&](int64_t, const auto& at, int64_t) {
-                                const int64_t first = task % bands * kTile;
-                                const int64_t some_rows = std::min(kTile, rows - first);
-                                const T* from = x + at[0] + first;
-                                T* to = out + at[1] + first * row_step;
-                                for (int64_t column = 0; column < columns; column += kTile) {
-                                  const int64_t some_columns = std::min(kTile, columns - column);
-                                  for (int64_t i = 0; i < some_rows; ++i) {
-                                    const T* element = from + i + column * column_step;
-                                    for (int64_t j = 0; j < some_columns; ++j) {
-                                      to[i * row_step + column + j] = element[j * column_step];
-                                    }
+          parallel_each(matrices.size * bands, kTile * columns, [&](int64_t task) {
+            for_each_run<2>(matrices, task / bands, task / bands + 1,
+                            [&](int64_t, const auto& at, int64_t) {
+                              const int64_t first = task % bands * kTile;
+                              const int64_t some_rows = std::min(kTile, rows - first);
+                              const T* from = x + at[0] + first;
+                              T* to = out + at[1] + first * row_step;
+                              for (int64_t column = 0; column < columns; column += kTile) {
+                                const int64_t some_columns = std::min(kTile, columns - column);
+                                for (int64_t i = 0; i < some_rows; ++i) {
+                                  const T* element = from + i + column * column_step;
+                                  for (int64_t j = 0; j < some_columns; ++j) {
+                                    to[i * row_step + column + j] = element[j * column_step];
                                   }
                                 }
-                              });
-            }
+                              }
+                            });
           });
         });
   });
@@ -154,9 +151,7 @@ std::unique_ptr<Kernel> plan_slice_grad(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_concatenate(const PlanRequest& request) {
-  const Shape& shape = request.outputs[0].shape;
-  const int64_t axis = normalize_axis("concatenate", request.attributes.get_int("axis"),
-                                      static_cast<int64_t>(shape.size()));
+  const int64_t axis = request.attributes.get_int("axis");
   const int64_t item = static_cast<int64_t>(itemsize(request.outputs[0].dtype));
   // For each input: its contiguous bytes for each index of the axes before `axis`.
   std::vector<int64_t> widths;

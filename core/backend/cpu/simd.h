@@ -65,6 +65,19 @@ KERASCNN_INLINE void store_part(float* to, Vec value, int64_t count) {
 #endif
 }
 
+// The first `count` elements, or all where there are more.
+KERASCNN_INLINE Vec load_some(const float* from, int64_t count) {
+  return count >= kWidth ? load(from) : load_part(from, count);
+}
+
+KERASCNN_INLINE void store_some(float* to, Vec value, int64_t count) {
+  if (count >= kWidth) {
+    store(to, value);
+  } else {
+    store_part(to, value, count);
+  }
+}
+
 KERASCNN_INLINE Vec fma(Vec a, Vec b, Vec c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);

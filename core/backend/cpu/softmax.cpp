@@ -16,12 +16,8 @@ namespace {
 // apart.
 template <typename Body>
 void for_each_line(const AxisGeometry& geometry, const Body& body) {
-  const int64_t grain = std::max<int64_t>(1, 2048 / std::max<int64_t>(1, geometry.length));
-  parallel_for(geometry.outer * geometry.inner, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t line = begin; line < end; ++line) {
-      const int64_t outer = line / geometry.inner;
-      body(outer * geometry.length * geometry.inner + line % geometry.inner);
-    }
+  parallel_each(geometry.outer * geometry.inner, kExpWork * geometry.length, [&](int64_t line) {
+    body(line / geometry.inner * geometry.length * geometry.inner + line % geometry.inner);
   });
 }
 
@@ -68,11 +64,7 @@ void softmax_grad_line(const T* gy, const T* y, T* gx, int64_t length, int64_t s
 }
 
 AxisGeometry softmax_geometry(const PlanRequest& request) {
-  const Shape& shape = request.outputs[0].shape;
-  const int64_t axis =
-      normalize_axis(std::string(request.op.name), request.attributes.get_int("axis"),
-                     static_cast<int64_t>(shape.size()));
-  return axis_geometry(shape, axis);
+  return axis_geometry(request.outputs[0].shape, request.attributes.get_int("axis"));
 }
 
 template <bool is_log>

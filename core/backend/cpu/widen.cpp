@@ -82,10 +82,10 @@ class WideningKernel final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> plan_in_float32(const PlanRequest& request, PlanFunction plan) {
-  if (request.outputs[0].dtype == DType::Float16) {
-    return std::make_unique<WideningKernel<Half>>(request, plan);
-  }
-  return std::make_unique<WideningKernel<BFloat16>>(request, plan);
+  return with_type<Half, BFloat16>(request.outputs[0].dtype,
+                                   [&]<typename T>(Type<T>) -> std::unique_ptr<Kernel> {
+                                     return std::make_unique<WideningKernel<T>>(request, plan);
+                                   });
 }
 
 }  // namespace kerascnn::cpu

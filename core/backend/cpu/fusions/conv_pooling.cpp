@@ -49,6 +49,13 @@ ConvPool::ConvPool(const Conv2DMaxPool2DGeometry& geometry, const ConvPoolArgume
       column_step(conv.stride_width * conv.input_channels),
       row_step(conv.stride_height * row) {}
 
+PooledGradients ConvPool::gradients(const KernelArgs& args, int64_t image,
+                                    int64_t place_row) const {
+  const int64_t first = image * pooled_size() + place_row * pooled_row();
+  return {input<float>(args, at.gy) + first, relu ? input<float>(args, at.y) + first : nullptr,
+          input<uint8_t>(args, at.index) + first, conv.output_channels};
+}
+
 void ConvPool::pad_rows(const float* image, int64_t first, int64_t count, float* out) const {
   const int64_t inside = conv.input_width * conv.input_channels;
   const int64_t left = conv.pad_left * conv.input_channels;
