@@ -19,6 +19,7 @@
 #include "core/base/attributes.h"
 #include "core/base/shape.h"
 #include "core/graph/body.h"
+#include "core/ops/op.h"
 #include "core/tensor/tensor.h"
 
 namespace kerascnn::bindings {
@@ -68,6 +69,15 @@ inline nb::typed<nb::tuple, int64_t, nb::ellipsis> to_tuple(const Shape& shape) 
     PyTuple_SET_ITEM(items, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
   }
   return nb::steal<nb::typed<nb::tuple, int64_t, nb::ellipsis>>(items);
+}
+
+// (dtype, shape) of each.
+inline nb::list spec_list(Specs specs) {
+  nb::list list;
+  for (const TensorSpec& spec : specs) {
+    list.append(nb::make_tuple(dtype_name(spec.dtype), to_tuple(spec.shape)));
+  }
+  return list;
 }
 
 // Whether this thread may still let go of Python's objects. While modules are cleared at exit

@@ -15,14 +15,6 @@ namespace {
 using SpecTuple = std::pair<std::string, Shape>;  // (dtype, shape)
 using SourceTuple = std::tuple<std::string, std::string, std::string, nb::object>;
 
-nb::list spec_list(Specs specs) {
-  nb::list list;
-  for (const TensorSpec& spec : specs) {
-    list.append(nb::make_tuple(dtype_name(spec.dtype), to_tuple(spec.shape)));
-  }
-  return list;
-}
-
 std::function<std::vector<TensorSpec>(Specs)> infer_by(const nb::object& function) {
   if (function.is_none()) return nullptr;
   return [held = hold(function)](Specs inputs) {

@@ -28,33 +28,32 @@ enum class Dtypes : uint8_t { Floating, Numbers };
 
 struct Operator {
   const OpDef* op;
+  int num_operands;
   Dtypes dtypes;
   Attributes attributes;
   PyObject* fallback = nullptr;  // the function of kerascnn.ops
 };
 
-Operator add{&op_add, Dtypes::Numbers, {}};
-Operator subtract{&op_subtract, Dtypes::Numbers, {}};
-Operator multiply{&op_multiply, Dtypes::Numbers, {}};
-Operator divide{&op_divide, Dtypes::Floating, {}};
-Operator maximum{&op_maximum, Dtypes::Numbers, {}};
-Operator minimum{&op_minimum, Dtypes::Numbers, {}};
-Operator matmul{&op_matmul, Dtypes::Floating, {{"transpose_a", false}, {"transpose_b", false}}};
-Operator* const binary_operators[] = {&add,     &subtract, &multiply, &divide,
-                                      &maximum, &minimum,  &matmul};
-
-Operator negative{&op_negative, Dtypes::Numbers, {}};
-Operator absolute{&op_absolute, Dtypes::Numbers, {}};
-Operator square{&op_square, Dtypes::Numbers, {}};
-Operator exp_{&op_exp, Dtypes::Floating, {}};
-Operator log_{&op_log, Dtypes::Floating, {}};
-Operator sqrt_{&op_sqrt, Dtypes::Floating, {}};
-Operator rsqrt{&op_rsqrt, Dtypes::Floating, {}};
-Operator tanh_{&op_tanh, Dtypes::Floating, {}};
-Operator relu{&op_relu, Dtypes::Floating, {}};
-Operator sigmoid{&op_sigmoid, Dtypes::Floating, {}};
-Operator* const unary_operators[] = {&negative, &absolute, &square, &exp_, &log_,
-                                     &sqrt_,    &rsqrt,    &tanh_,  &relu, &sigmoid};
+Operator add{&op_add, 2, Dtypes::Numbers, {}};
+Operator subtract{&op_subtract, 2, Dtypes::Numbers, {}};
+Operator multiply{&op_multiply, 2, Dtypes::Numbers, {}};
+Operator divide{&op_divide, 2, Dtypes::Floating, {}};
+Operator maximum{&op_maximum, 2, Dtypes::Numbers, {}};
+Operator minimum{&op_minimum, 2, Dtypes::Numbers, {}};
+Operator matmul{&op_matmul, 2, Dtypes::Floating, {{"transpose_a", false}, {"transpose_b", false}}};
+Operator negative{&op_negative, 1, Dtypes::Numbers, {}};
+Operator absolute{&op_absolute, 1, Dtypes::Numbers, {}};
+Operator square{&op_square, 1, Dtypes::Numbers, {}};
+Operator exp_{&op_exp, 1, Dtypes::Floating, {}};
+Operator log_{&op_log, 1, Dtypes::Floating, {}};
+Operator sqrt_{&op_sqrt, 1, Dtypes::Floating, {}};
+Operator rsqrt{&op_rsqrt, 1, Dtypes::Floating, {}};
+Operator tanh_{&op_tanh, 1, Dtypes::Floating, {}};
+Operator relu{&op_relu, 1, Dtypes::Floating, {}};
+Operator sigmoid{&op_sigmoid, 1, Dtypes::Floating, {}};
+Operator* const operators[] = {&add,    &subtract, &multiply, &divide, &maximum, &minimum,
+                               &matmul, &negative, &absolute, &square, &exp_,    &log_,
+                               &sqrt_,  &rsqrt,    &tanh_,    &relu,   &sigmoid};
 
 bool takes(Dtypes dtypes, DType dtype) {
   return is_floating(dtype) || (dtypes == Dtypes::Numbers && is_integer(dtype));
@@ -191,30 +190,22 @@ PyCFunction as_method(FastCall function) {
 PyMethodDef binary_method = {"at_once", as_method(&call_binary), METH_FASTCALL, nullptr};
 PyMethodDef unary_method = {"at_once", as_method(&call_unary), METH_FASTCALL, nullptr};
 
-template <size_t count>
-Operator* find_operator(Operator* const (&operators)[count], std::string_view name) {
+Operator& find_operator(std::string_view name) {
   for (Operator* entry : operators) {
-    if (entry->op->name == name) return entry;
+    if (entry->op->name == name) return *entry;
   }
-  return nullptr;
-}
-
-Operator& any_operator(std::string_view name) {
-  Operator* entry = find_operator(binary_operators, name);
-  if (entry == nullptr) entry = find_operator(unary_operators, name);
-  if (entry == nullptr) throw ValueError(message("there is no operator for the op \"", name, "\""));
-  return *entry;
+  throw ValueError(message("there is no operator for the op \"", name, "\""));
 }
 
 nb::object at_once(const std::string& name) {
-  Operator& entry = any_operator(name);
-  const bool is_binary = find_operator(binary_operators, name) != nullptr;
+  Operator& entry = find_operator(name);
   const nb::object self = nb::steal(PyCapsule_New(&entry, nullptr, nullptr));
-  return nb::steal(PyCFunction_New(is_binary ? &binary_method : &unary_method, self.ptr()));
+  return nb::steal(
+      PyCFunction_New(entry.num_operands == 2 ? &binary_method : &unary_method, self.ptr()));
 }
 
 void set_fallback(const std::string& name, nb::object function) {
-  any_operator(name).fallback = function.release().ptr();
+  find_operator(name).fallback = function.release().ptr();
 }
 
 // A base for classes in Python that have these operators: kerascnn.Variable.

@@ -50,14 +50,6 @@ nb::dict stats(const Program& program) {
   return result;
 }
 
-nb::list specs_of(const std::vector<TensorSpec>& specs) {
-  nb::list result;
-  for (const TensorSpec& spec : specs) {
-    result.append(nb::make_tuple(dtype_name(spec.dtype), to_tuple(spec.shape)));
-  }
-  return result;
-}
-
 nb::list describe(const Program& program) {
   nb::list result;
   for (const InstructionInfo& info : program.describe()) {
@@ -76,8 +68,8 @@ nb::list describe(const Program& program) {
     row["bytes"] = call.bytes;
     row["memory_bytes"] = call.memory_bytes;
     row["attributes"] = attributes;
-    row["inputs"] = specs_of(info.inputs);
-    row["outputs"] = specs_of(info.outputs);
+    row["inputs"] = spec_list(info.inputs);
+    row["outputs"] = spec_list(info.outputs);
     result.append(row);
   }
   return result;

@@ -86,24 +86,6 @@ PlanCache& plan_cache() {
   return cache;
 }
 
-template <typename ErrorClass>
-[[noreturn]] void rethrow_with_op(std::string_view op, const ErrorClass& error) {
-  if (std::string_view(error.what()).starts_with(op)) throw error;
-  throw ErrorClass(message(op, ": ", error.what()));
-}
-
-// Faults found below the op (a missing attribute, a dtype) don't know its name.
-template <typename Function>
-auto with_op_name(std::string_view op, Function function) {
-  try {
-    return function();
-  } catch (const ValueError& error) {
-    rethrow_with_op(op, error);
-  } catch (const TypeError& error) {
-    rethrow_with_op(op, error);
-  }
-}
-
 EagerPlanPtr make_plan(const OpDef& op, const Attributes& attributes, Inputs inputs, Device device,
                        bool allow_tf32) {
   auto plan = std::make_shared<EagerPlan>();
@@ -116,20 +98,18 @@ EagerPlanPtr make_plan(const OpDef& op, const Attributes& attributes, Inputs inp
     plan->inputs.push_back(input->spec());
     plan->work_bytes += input->bytes();
   }
-  with_op_name(op.name, [&] {
-    const std::vector<TensorSpec> outputs = infer_outputs(op, attributes, plan->inputs);
-    int64_t output_bytes = 0;
-    for (const TensorSpec& spec : outputs) {
-      const int64_t bytes = num_bytes(spec);
-      plan->outputs.push_back({spec, contiguous_strides(spec.shape), bytes});
-      output_bytes += bytes;
-    }
-    plan->work_bytes += output_bytes;
-    if (!op.is_view && output_bytes > 0) {
-      plan->kernel = plan_kernel(*plan->backend,
-                                 PlanRequest{op, attributes, plan->inputs, outputs, allow_tf32});
-    }
-  });
+  const std::vector<TensorSpec> outputs = infer_outputs(op, attributes, plan->inputs);
+  int64_t output_bytes = 0;
+  for (const TensorSpec& spec : outputs) {
+    const int64_t bytes = num_bytes(spec);
+    plan->outputs.push_back({spec, contiguous_strides(spec.shape), bytes});
+    output_bytes += bytes;
+  }
+  plan->work_bytes += output_bytes;
+  if (!op.is_view && output_bytes > 0) {
+    plan->kernel =
+        plan_kernel(*plan->backend, PlanRequest{op, attributes, plan->inputs, outputs, allow_tf32});
+  }
   return plan;
 }
 

@@ -1,4 +1,4 @@
-// A region of kind map as a register program, which the ready-made kernels of both backends run.
+// A region of kind map as a register program, which ready-made kernels run on a GPU.
 #pragma once
 
 #include <optional>

@@ -46,9 +46,6 @@ void set_shapes(std::string_view op, Conv2DGeometry& g, const Shape& input, cons
                              "with positive extents and filters divisible by the ",
                              g.groups, " groups, received ", shape_string(kernel)));
   }
-  g.batch = input[0];
-  g.input_height = input[1];
-  g.input_width = input[2];
   g.input_channels = input[3];
   g.kernel_height = kernel[0];
   g.kernel_width = kernel[1];
@@ -71,20 +68,14 @@ Conv2DGeometry conv2d_geometry(const OpDef& definition, const Attributes& attrib
   check_rank(op, is_wgrad ? "the gradient" : "the kernel", inputs[1], 4);
 
   Conv2DGeometry g;
-  const auto& strides = check_ints(op, attributes, "strides", 2, 1);
-  const auto& padding = check_ints(op, attributes, "padding", 4, 0);
+  const Shape input = is_dgrad ? shape_attribute(op, attributes, "input_shape") : inputs[0].shape;
+  g.set(op, attributes, input);
   const auto& dilations = check_ints(op, attributes, "dilations", 2, 1);
-  g.stride_height = strides[0];
-  g.stride_width = strides[1];
-  g.pad_top = padding[0];
-  g.pad_bottom = padding[1];
-  g.pad_left = padding[2];
-  g.pad_right = padding[3];
   g.dilation_height = dilations[0];
   g.dilation_width = dilations[1];
   g.groups = check_positive(op, attributes, "groups");
 
-  set_shapes(op, g, is_dgrad ? shape_attribute(op, attributes, "input_shape") : inputs[0].shape,
+  set_shapes(op, g, input,
              is_wgrad ? shape_attribute(op, attributes, "kernel_shape") : inputs[1].shape);
   const int64_t pad_height = g.pad_top + g.pad_bottom;
   const int64_t pad_width = g.pad_left + g.pad_right;

@@ -9,26 +9,16 @@
 #include <string_view>
 
 #include "core/base/attributes.h"
+#include "core/ops/geometry.h"
 #include "core/ops/op.h"
 
 namespace kerascnn {
 
-struct Conv2DGeometry {
-  int64_t batch = 0;
-  int64_t input_height = 0;
-  int64_t input_width = 0;
+struct Conv2DGeometry : Window2DGeometry {
   int64_t input_channels = 0;
   int64_t kernel_height = 0;
   int64_t kernel_width = 0;
-  int64_t output_height = 0;
-  int64_t output_width = 0;
   int64_t output_channels = 0;
-  int64_t stride_height = 1;
-  int64_t stride_width = 1;
-  int64_t pad_top = 0;
-  int64_t pad_bottom = 0;
-  int64_t pad_left = 0;
-  int64_t pad_right = 0;
   int64_t dilation_height = 1;
   int64_t dilation_width = 1;
   int64_t groups = 1;

@@ -56,6 +56,20 @@ AxisGeometry axis_geometry(const Shape& shape, int64_t axis) {
   return geometry;
 }
 
+void Window2DGeometry::set(std::string_view op, const Attributes& attributes, const Shape& image) {
+  const auto& strides = check_ints(op, attributes, "strides", 2, 1);
+  const auto& padding = check_ints(op, attributes, "padding", 4, 0);
+  batch = image[0];
+  input_height = image[1];
+  input_width = image[2];
+  stride_height = strides[0];
+  stride_width = strides[1];
+  pad_top = padding[0];
+  pad_bottom = padding[1];
+  pad_left = padding[2];
+  pad_right = padding[3];
+}
+
 bool BroadcastGeometry::is_contiguous(size_t operand) const {
   return extents.size() == 1 && (strides[operand][0] == 1 || extents[0] == 1);
 }

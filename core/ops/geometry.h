@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "core/base/shape.h"
@@ -18,6 +19,26 @@ struct AxisGeometry {
   int64_t inner = 1;
 };
 AxisGeometry axis_geometry(const Shape& shape, int64_t axis);  // axis in [-rank, rank)
+
+// What 2-D convolution and pooling have in common: windows that move over images, (batch, height,
+// width, channels), with padding.
+struct Window2DGeometry {
+  int64_t batch = 0;
+  int64_t input_height = 0;
+  int64_t input_width = 0;
+  int64_t output_height = 0;
+  int64_t output_width = 0;
+  int64_t stride_height = 1;
+  int64_t stride_width = 1;
+  int64_t pad_top = 0;
+  int64_t pad_bottom = 0;
+  int64_t pad_left = 0;
+  int64_t pad_right = 0;
+
+  // Takes the image's sizes, and the attributes "strides" and "padding". Throws ValueError that
+  // starts with `op`.
+  void set(std::string_view op, const Attributes& attributes, const Shape& image);
+};
 
 // Walks `extents` in row-major order (the order of a contiguous output); operand k's element is at
 // sum(index[d] * strides[k][d]). Neighbouring axes that every operand steps through alike are

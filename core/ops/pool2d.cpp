@@ -34,20 +34,10 @@ Pool2DGeometry pool2d_geometry(std::string_view op, const Attributes& attributes
   }
   Pool2DGeometry g;
   const auto& window = check_ints(op, attributes, "window", 2, 1);
-  const auto& strides = check_ints(op, attributes, "strides", 2, 1);
-  const auto& padding = check_ints(op, attributes, "padding", 4, 0);
-  g.batch = shape[0];
-  g.input_height = shape[1];
-  g.input_width = shape[2];
+  g.set(op, attributes, shape);
   g.channels = shape[3];
   g.window_height = window[0];
   g.window_width = window[1];
-  g.stride_height = strides[0];
-  g.stride_width = strides[1];
-  g.pad_top = padding[0];
-  g.pad_bottom = padding[1];
-  g.pad_left = padding[2];
-  g.pad_right = padding[3];
   g.output_height = pooled_extent(op, "height", g.input_height, g.window_height, g.stride_height,
                                   g.pad_top, g.pad_bottom);
   g.output_width = pooled_extent(op, "width", g.input_width, g.window_width, g.stride_width,

@@ -5,25 +5,15 @@
 #include <string_view>
 
 #include "core/base/attributes.h"
+#include "core/ops/geometry.h"
 #include "core/ops/op.h"
 
 namespace kerascnn {
 
-struct Pool2DGeometry {
-  int64_t batch = 0;
-  int64_t input_height = 0;
-  int64_t input_width = 0;
+struct Pool2DGeometry : Window2DGeometry {
   int64_t channels = 0;
-  int64_t output_height = 0;
-  int64_t output_width = 0;
   int64_t window_height = 1;
   int64_t window_width = 1;
-  int64_t stride_height = 1;
-  int64_t stride_width = 1;
-  int64_t pad_top = 0;
-  int64_t pad_bottom = 0;
-  int64_t pad_left = 0;
-  int64_t pad_right = 0;
 
   Shape input_shape() const { return {batch, input_height, input_width, channels}; }
   Shape output_shape() const { return {batch, output_height, output_width, channels}; }

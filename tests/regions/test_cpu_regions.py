@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kerascnn import _core
+
 from . import bodies
 from .comparing import assert_same_bits
 from .test_regions_on_device import as_region, run
@@ -78,6 +80,47 @@ def test_large_maps(rng):
     assert "kerascnn region" in program.to_string()
     for a, b in zip(own, run(t.graph, t.outputs, arrays, "cpu")[1], strict=True):
         assert_same_bits(a, b)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("domain", [(7, 9), (70, 90), (3, 5_000)])
+def test_integers_that_are_loaded_and_stored_as_floats(rng, dtype, domain):
+    """No register of 64-bit integers lies between, unless something else reads it."""
+    t = bodies.traced("map", domain)
+    image, row = t.input(domain, dtype), t.input(domain[-1:], dtype)
+    x = t.input(domain)
+    rows = t("broadcast_to", row, shape=list(domain))
+    wide = t("add", t("multiply", t.cast(image, "float32"), x), t.cast(rows, "float32"))
+    narrow = t.cast(t("negative", wide), dtype)
+    t.outputs = [t.cast(wide, dtype), wide, t("equal", narrow, image), narrow]
+    arrays = bodies.arrays(t, rng)
+    arrays[2].flat[:5] = [np.nan, np.inf, -np.inf, 3e9, -3e9]
+    program, own = run(*as_region(t), arrays, "cpu")
+    assert "kerascnn region" in program.to_string()
+    for a, b in zip(own, run(t.graph, t.outputs, arrays, "cpu")[1], strict=True):
+        assert_same_bits(a, b)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_map_writes_over_its_inputs(rng, first):
+    """An output has the memory of an input that other outputs are computed from."""
+    shape = (30, 200)
+    before = [rng.standard_normal(shape).astype("float32") for _ in range(3)]
+    a = _core.Variable("a", _core.from_numpy(before[0], "cpu"))
+    b = _core.Variable("b", _core.from_numpy(before[1], "cpu"))
+    graph = _core.Graph()
+    x = graph.input("x", shape, "float32")
+    read_a, read_b = graph.read(a), graph.read(b)
+    total = graph.apply("add", [graph.apply("multiply", [read_a, x], {})[0], read_b], {})[0]
+    apart = graph.apply("subtract", [read_a, total], {})[0]
+    for variable, value in [(a, total), (b, apart)][:: 1 if first == 0 else -1]:
+        graph.assign(variable, value)
+    program = _core.Program.compile(graph, [], "cpu")
+    assert "kerascnn region" in program.to_string()
+    program.run([_core.from_numpy(before[2], "cpu")])
+    expected = before[0] * before[2] + before[1]
+    np.testing.assert_array_equal(a.value.numpy(), expected)
+    np.testing.assert_array_equal(b.value.numpy(), before[0] - expected)
 
 
 def test_a_value_of_the_domain_beside_column_sums(rng):

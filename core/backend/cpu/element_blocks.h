@@ -27,9 +27,7 @@ void with_kind(DType dtype, const Function& function) {
 }
 
 template <typename T>
-struct RegisterOf {
-  using type = std::conditional_t<is_floating_storage<T>, compute_t<T>, int64_t>;
-};
+using register_of_t = std::conditional_t<is_floating_storage<T>, compute_t<T>, int64_t>;
 
 // A result rounded or wrapped to `dtype` at once, as element_program.h asks.
 template <typename Register, typename Value>
@@ -40,16 +38,19 @@ Register to_register(DType dtype, Value value) {
   if constexpr (std::is_same_v<Register, int64_t>) return made.i;
 }
 
-template <typename T>
-void load_block(const T* from, int64_t step, int64_t count, typename RegisterOf<T>::type* to) {
-  using R = typename RegisterOf<T>::type;
-  const auto convert = [](T value) { return static_cast<R>(static_cast<compute_t<T>>(value)); };
+// Integers may be loaded as floats, without a register of 64-bit integers in between.
+template <typename T, typename Register>
+void load_block(const T* from, int64_t step, int64_t count, Register* to) {
+  const auto convert = [](T value) {
+    return static_cast<Register>(static_cast<compute_t<T>>(value));
+  };
   if (step == 0) {
     std::fill(to, to + count, convert(*from));
   } else if (step == 1) {
     if constexpr (is_narrow_float<T>) {
       widen(from, to, count);
     } else {
+#pragma GCC ivdep
       for (int64_t i = 0; i < count; ++i) to[i] = convert(from[i]);
     }
   } else {
@@ -59,11 +60,25 @@ void load_block(const T* from, int64_t step, int64_t count, typename RegisterOf<
 
 // Values in registers as elements of a tensor.
 template <typename T>
-void store_block(const typename RegisterOf<T>::type* from, T* to, int64_t count) {
+void store_block(const register_of_t<T>* from, T* to, int64_t count) {
   if constexpr (is_narrow_float<T>) {
     narrow(from, to, count);
   } else {
     for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i]);
+  }
+}
+
+// Floats as integers, without a register of 64-bit integers in between. Those that 32 bits hold
+// are converted by vectors.
+template <typename T>
+void store_integers(const float* from, T* to, int64_t count) {
+  constexpr float kMost = 1 << 30;
+  int32_t is_outside = 0;  // NaN is too
+  for (int64_t i = 0; i < count; ++i) is_outside |= !(from[i] >= -kMost && from[i] <= kMost);
+  if (is_outside == 0) {
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(static_cast<int32_t>(from[i]));
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(element::cast<int64_t>(from[i]));
   }
 }
 

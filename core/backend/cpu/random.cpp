@@ -27,25 +27,34 @@ uint32_t stream_of(const PlanRequest& request) {
   return static_cast<uint32_t>(request.attributes.get_int("stream"));
 }
 
+// Element i of the output is make(random word, args, i); the state is the input of that number.
+template <typename T, typename Make>
+std::unique_ptr<Kernel> make_word_kernel(const PlanRequest& request, const char* description,
+                                         size_t state, const Make& make) {
+  const int64_t size = size_of(request.outputs[0]);
+  return make_kernel(description, [=, stream = stream_of(request)](const KernelArgs& args) {
+    T* out = output<T>(args, 0);
+    for_each_block(input<int64_t>(args, state), stream, size,
+                   [&](int64_t at, int64_t count, const uint32_t* words) {
+                     for (int64_t i = 0; i < count; ++i) {
+                       out[at + i] = make(words[i], args, at + i);
+                     }
+                   });
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> plan_random_uniform(const PlanRequest& request) {
-  const int64_t size = size_of(request.outputs[0]);
-  const uint32_t stream = stream_of(request);
-  const double low = request.attributes.get_double("minval");
-  const double high = request.attributes.get_double("maxval");
+  const double minval = request.attributes.get_double("minval");
+  const double maxval = request.attributes.get_double("maxval");
   return dispatch_floating(request, request.outputs[0].dtype, [&]<typename T>(Type<T>) {
     using C = compute_t<T>;
-    return make_kernel("kerascnn Philox", [size, stream, low = static_cast<C>(low),
-                                           high = static_cast<C>(high)](const KernelArgs& args) {
-      T* out = output<T>(args, 0);
-      for_each_block(input<int64_t>(args, 0), stream, size,
-                     [&](int64_t at, int64_t count, const uint32_t* words) {
-                       for (int64_t i = 0; i < count; ++i) {
-                         out[at + i] = static_cast<T>(philox_uniform(words[i], low, high));
-                       }
-                     });
-    });
+    const C low = static_cast<C>(minval), high = static_cast<C>(maxval);
+    return make_word_kernel<T>(request, "kerascnn Philox", 0,
+                               [low, high](uint32_t word, const KernelArgs&, int64_t) {
+                                 return static_cast<T>(philox_uniform(word, low, high));
+                               });
   });
 }
 
@@ -74,19 +83,12 @@ std::unique_ptr<Kernel> plan_random_normal(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_random_bernoulli(const PlanRequest& request) {
-  const int64_t size = size_of(request.outputs[0]);
-  const uint32_t stream = stream_of(request);
   const uint32_t threshold = philox_threshold(request.attributes.get_double("p"));
   return dispatch_any(request, request.outputs[0].dtype, [&]<typename T>(Type<T>) {
-    return make_kernel("kerascnn Philox", [size, stream, threshold](const KernelArgs& args) {
-      T* out = output<T>(args, 0);
-      for_each_block(input<int64_t>(args, 0), stream, size,
-                     [&](int64_t at, int64_t count, const uint32_t* words) {
-                       for (int64_t i = 0; i < count; ++i) {
-                         out[at + i] = static_cast<T>(philox_keep(words[i], threshold) ? 1 : 0);
-                       }
-                     });
-    });
+    return make_word_kernel<T>(request, "kerascnn Philox", 0,
+                               [threshold](uint32_t word, const KernelArgs&, int64_t) {
+                                 return static_cast<T>(philox_keep(word, threshold) ? 1 : 0);
+                               });
   });
 }
 
@@ -118,25 +120,17 @@ std::unique_ptr<Kernel> plan_dropout(const PlanRequest& request) {
     if constexpr (std::is_same_v<T, float>) {
       return make_float_dropout(size, stream, threshold, scale);
     }
-    return make_kernel(
-        "kerascnn dropout", [size, stream, threshold, scale](const KernelArgs& args) {
-          const T* x = input<T>(args, 0);
-          T* out = output<T>(args, 0);
-          for_each_block(input<int64_t>(args, 1), stream, size,
-                         [&](int64_t at, int64_t count, const uint32_t* words) {
-                           for (int64_t i = at; i < at + count; ++i) {
-                             out[i] = philox_keep(words[i - at], threshold)
-                                          ? static_cast<T>(static_cast<C>(x[i]) * scale)
-                                          : static_cast<T>(0);
-                           }
-                         });
+    return make_word_kernel<T>(
+        request, "kerascnn dropout", 1,
+        [threshold, scale](uint32_t word, const KernelArgs& args, int64_t i) {
+          if (!philox_keep(word, threshold)) return static_cast<T>(0);
+          return static_cast<T>(static_cast<C>(input<T>(args, 0)[i]) * scale);
         });
   });
 }
 
 std::unique_ptr<Kernel> plan_random_advance(const PlanRequest& request) {
-  const int64_t amount =
-      request.attributes.has("amount") ? request.attributes.get_int("amount") : 1;
+  const int64_t amount = request.attributes.get_int("amount");
   return make_kernel("kerascnn random_advance", [amount](const KernelArgs& args) {
     const int64_t* state = input<int64_t>(args, 0);
     int64_t* next = output<int64_t>(args, 0);

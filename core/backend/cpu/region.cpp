@@ -5,14 +5,12 @@
 #include <memory>
 
 #include "core/backend/cpu/broadcast.h"
-#include "core/backend/cpu/element_program.h"
 #include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
 #include "core/backend/cpu/reductions.h"
 #include "core/backend/cpu/region_tiles.h"
 #include "core/graph/body_program.h"
-#include "core/graph/region_program.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn::cpu {
@@ -99,6 +97,8 @@ class TileRunner {
   void add_moments(const T* x, const Tile& tile, double* sums, double* squares,
                    int64_t num_rows) const;
 
+  bool is_float(int number) const { return program_.registers[number].kind == RegisterKind::Float; }
+
   // Calls function(first element, place in the tile, count) for neighbours in a tensor that has
   // the domain's elements, or one for each row.
   template <typename Function>
@@ -144,20 +144,23 @@ void TileRunner::run(const TileStep& step, const Tile& tile, bool is_first, bool
 void TileRunner::load(const TileStep& step, const Tile& tile) const {
   with_storage(step.dtype, [&]<typename T>(Type<T>) {
     const T* from = input<T>(args_, static_cast<size_t>(step.tensor));
-    for_each_stretch(tile, program_.registers[step.to].is_row,
-                     [&](int64_t first, int64_t place, int64_t count) {
-                       if (step.is_direct) {
-                         registers_[step.to] = const_cast<T*>(from + first);
-                         return;
-                       }
-                       auto* to = static_cast<typename RegisterOf<T>::type*>(registers_[step.to]);
-                       const int64_t apart = step.geometry.strides[0].back();
-                       for_each_run<1>(step.geometry, first, first + count,
-                                       [&](int64_t begin, const auto& offsets, int64_t some) {
-                                         load_block(from + offsets[0], apart, some,
-                                                    to + place + (begin - first));
-                                       });
-                     });
+    for_each_stretch(
+        tile, program_.registers[step.to].is_row, [&](int64_t first, int64_t place, int64_t count) {
+          if (step.is_direct) {
+            registers_[step.to] = const_cast<T*>(from + first);
+            return;
+          }
+          const auto load_as = [&]<typename R>(Type<R>) {
+            R* const to = static_cast<R*>(registers_[step.to]) + place;
+            const int64_t apart = step.geometry.strides[0].back();
+            for_each_run<1>(step.geometry, first, first + count,
+                            [&](int64_t begin, const auto& offsets, int64_t some) {
+                              load_block(from + offsets[0], apart, some, to + (begin - first));
+                            });
+          };
+          if (std::is_integral_v<T> && is_float(step.to)) return load_as(Type<float>());
+          load_as(Type<register_of_t<T>>());
+        });
   });
 }
 
@@ -167,7 +170,7 @@ void TileRunner::compute(const TileStep& step, const Tile& tile) const {
   if (step.tensor >= 0) {
     const int64_t first = tile.row * program_.tiling.columns + tile.column;
     registers_[step.to] = output<char>(args_, static_cast<size_t>(step.tensor)) +
-                          first * static_cast<int64_t>(itemsize(step.instruction.result_dtype));
+                          first * static_cast<int64_t>(itemsize(step.dtype));
   }
   const int64_t count = program_.registers[step.to].is_row ? tile.rows : tile.size();
   run_element_block(step.instruction, operands, registers_[step.to], count);
@@ -208,10 +211,15 @@ void TileRunner::reduce(const TileStep& step, const Tile& tile, bool is_first, b
 
 void TileRunner::store(const TileStep& step, const Tile& tile) const {
   with_storage(step.dtype, [&]<typename T>(Type<T>) {
-    const auto* from = static_cast<const typename RegisterOf<T>::type*>(registers_[step.from[0]]);
     T* to = output<T>(args_, static_cast<size_t>(step.tensor));
     for_each_stretch(tile, step.is_row, [&](int64_t first, int64_t place, int64_t count) {
-      store_block(from + place, to + first, count);
+      const void* const from = registers_[step.from[0]];
+      if constexpr (std::is_integral_v<T>) {
+        if (is_float(step.from[0])) {
+          return store_integers(static_cast<const float*>(from) + place, to + first, count);
+        }
+      }
+      store_block(static_cast<const register_of_t<T>*>(from) + place, to + first, count);
     });
   });
 }
@@ -481,9 +489,6 @@ class ColumnsKernel final : public TileKernel {
 
 std::unique_ptr<Kernel> plan_region(const PlanRequest& request) {
   const Region region = read_region(request.attributes);
-  if (const auto elements = element_program(region)) {
-    return plan_element_program(request, *elements);
-  }
   // Dropout has numbers for the whole tensor, in groups of four. What is transposed lies elsewhere
   // than the tile.
   const std::vector<Node>& nodes = region.body->graph->nodes();

@@ -72,6 +72,7 @@ class TileBuilder {
       add_node(node);
     }
     for (size_t k = 0; k < body_.outputs.size(); ++k) add_output(static_cast<int>(k));
+    find_integer_stores();
     find_direct_outputs();
     place_registers();
     make_passes();
@@ -102,7 +103,7 @@ class TileBuilder {
     if (const auto found = tiles_.find(source); found != tiles_.end()) return found->second;
     int result = -1;
     if (inputs_.contains(source)) {
-      result = load(source, region_.domain, false);
+      result = load(source, region_.domain, false, spec(source).dtype);
     } else if (graph_.value(source).kind == ValueKind::Constant) {
       result = fill(source);
     } else {
@@ -129,7 +130,7 @@ class TileBuilder {
     }
     const auto found = rows_.find({id, shape});
     if (found != rows_.end()) return found->second;
-    return rows_[{id, shape}] = load(id, shape, true);
+    return rows_[{id, shape}] = load(id, shape, true, spec(id).dtype);
   }
 
   int fill(ValueId id) {
@@ -154,12 +155,13 @@ class TileBuilder {
                                   shape.end()));
   }
 
-  int load(ValueId id, const Shape& shape, bool is_row) {
-    TileStep step{.kind = Kind::Load, .to = add_register(spec(id).dtype, is_row, 0)};
+  // `as` is the tensor's dtype, or float32 for a tensor of integers.
+  int load(ValueId id, const Shape& shape, bool is_row, DType as) {
+    TileStep step{.kind = Kind::Load, .to = add_register(as, is_row, 0)};
     step.dtype = spec(id).dtype;
     step.tensor = inputs_.at(id);
     step.geometry = broadcast_geometry(shape, {&spec(id), 1});
-    step.is_direct = is_plain(step.dtype) && step.geometry.is_contiguous(0) &&
+    step.is_direct = is_plain(step.dtype) && as == step.dtype && step.geometry.is_contiguous(0) &&
                      (is_row || program_.tiling.is_contiguous());
     // Tiles that are pieces of rows are of other columns each; those of sums have theirs.
     const bool has_pieces = program_.kind != RegionKind::Columns &&
@@ -210,6 +212,12 @@ class TileBuilder {
   void add_element_op(const Node& node) {
     const ValueId result = node.outputs[0];
     const bool is_row = !is_over_domain(result);
+    const ValueId source = source_of(node.inputs[0]);
+    if (node.op == &op_cast && !is_row && inputs_.contains(source) &&
+        !is_floating(spec(source).dtype) && spec(result).dtype == DType::Float32) {
+      tiles_[result] = load(source, region_.domain, false, DType::Float32);
+      return;
+    }
     TileStep step{.kind = Kind::Compute};
     int level = 0;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -262,10 +270,58 @@ class TileBuilder {
     steps_.insert(place, std::move(step));
   }
 
+  bool is_cast_to_integers(const TileStep& step) {
+    return step.kind == Kind::Compute && step.instruction.op == ElementOp::cast &&
+           at(step.from[0]).kind == RegisterKind::Float &&
+           is_integer(step.instruction.result_dtype) &&
+           step.instruction.result_dtype != DType::Int64;
+  }
+
+  // Casts from floats to fewer than 64 bits are left to the storing where nothing else reads their
+  // results.
+  void find_integer_stores() {
+    for (size_t i = 0; i < steps_.size();) {
+      const int made = steps_[i].to, from = steps_[i].from[0];
+      const auto reads = [&](const TileStep& step) {
+        return std::find(step.from, step.from + 3, made) != step.from + 3;
+      };
+      const bool is_left = is_cast_to_integers(steps_[i]) &&
+                           std::all_of(steps_.begin(), steps_.end(), [&](const TileStep& step) {
+                             return step.kind == Kind::Store || !reads(step);
+                           });
+      if (!is_left) {
+        ++i;
+        continue;
+      }
+      for (TileStep& step : steps_) {
+        if (reads(step)) step.from[0] = from;
+      }
+      steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+
+  // Of maps, an output may have the memory of an input that is still to be read: only what is
+  // computed last of all is computed there, and nothing where an output is an input.
+  size_t first_direct_step() {
+    if (region_.kind != RegionKind::Map) return 0;
+    size_t first = steps_.size();
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const TileStep& step = steps_[i];
+      if (step.kind == Kind::Compute) first = i;
+      const bool stores_input =
+          step.kind == Kind::Store &&
+          std::any_of(steps_.begin(), steps_.end(), [&](const TileStep& each) {
+            return each.kind == Kind::Load && each.to == step.from[0];
+          });
+      if (stores_input) return steps_.size();
+    }
+    return first;
+  }
+
   // What is computed last for an output can be computed in its memory.
   void find_direct_outputs() {
-    if (region_.kind == RegionKind::Map || !program_.tiling.is_contiguous()) return;
-    for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!program_.tiling.is_contiguous()) return;
+    for (size_t i = first_direct_step(); i < steps_.size(); ++i) {
       TileStep& step = steps_[i];
       if (step.kind != Kind::Compute || at(step.to).is_row) continue;
       const auto store = std::find_if(steps_.begin(), steps_.end(), [&](const TileStep& each) {
@@ -273,6 +329,7 @@ class TileBuilder {
       });
       if (store == steps_.end()) continue;
       step.tensor = store->tensor;
+      step.dtype = store->dtype;
       steps_.erase(store);
     }
   }

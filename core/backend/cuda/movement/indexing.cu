@@ -153,9 +153,7 @@ uint64_t bits_of_one(DType dtype) {
 }
 
 AxisGeometry gathered_axis(const PlanRequest& request, const Shape& shape) {
-  return axis_geometry(
-      shape, normalize_axis(std::string(request.op.name), request.attributes.get_int("axis"),
-                            static_cast<int64_t>(shape.size())));
+  return axis_geometry(shape, request.attributes.get_int("axis"));
 }
 
 // The word to copy with is `widest` where both buffers are aligned to it.

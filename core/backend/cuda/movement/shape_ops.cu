@@ -289,9 +289,7 @@ std::unique_ptr<Kernel> plan_slice_grad(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_concatenate(const PlanRequest& request) {
-  const Shape& shape = request.outputs[0].shape;
-  const int64_t axis = normalize_axis("concatenate", request.attributes.get_int("axis"),
-                                      static_cast<int64_t>(shape.size()));
+  const int64_t axis = request.attributes.get_int("axis");
   const int64_t item = static_cast<int64_t>(itemsize(request.outputs[0].dtype));
   std::vector<int64_t> widths;
   int64_t outer = 1, row_bytes = 0, word = kWidestWord;

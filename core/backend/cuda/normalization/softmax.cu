@@ -151,10 +151,7 @@ constexpr int kLineThreads =
     64;  // small blocks: lines are few and long, so they should spread over the GPU
 
 AxisGeometry softmax_geometry(const PlanRequest& request) {
-  const Shape& shape = request.outputs[0].shape;
-  return axis_geometry(
-      shape, normalize_axis(std::string(request.op.name), request.attributes.get_int("axis"),
-                            static_cast<int64_t>(shape.size())));
+  return axis_geometry(request.outputs[0].shape, request.attributes.get_int("axis"));
 }
 
 template <typename T, bool kLog>
