@@ -121,7 +121,7 @@ struct bfloat16 {
 constexpr size_t kMaxLogBytes = 4000;
 constexpr size_t kMaxExcerpts = 3;
 
-// In the order of the enumeration.
+// They are in the order of the enumeration.
 constexpr const char* kElementTypes[] = {"bool",    "uint8_t", "int8_t",   "int16_t", "int32_t",
                                          "int64_t", "float16", "bfloat16", "float",   "double"};
 

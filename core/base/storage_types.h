@@ -1,4 +1,4 @@
-// The C++ types that elements are stored as.
+// What C++ type elements of a dtype are stored as, and calls with that type.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ auto with_type(DType dtype, Function&& function) {
   return function(Type<First>());
 }
 
-// The same with all types.
+// This does the same with all types.
 template <typename Function>
 auto with_storage(DType dtype, Function&& function) {
   return with_type<bool, uint8_t, int8_t, int16_t, int32_t, int64_t, Half, BFloat16, float, double>(

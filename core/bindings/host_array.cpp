@@ -8,7 +8,7 @@ namespace {
 
 static_assert(sizeof(long) == 8, "format \"l\" is taken for int64");
 
-// Formats of the struct module.
+// What formats of the struct module mean.
 constexpr std::pair<char, DType> kFormats[] = {
     {'?', DType::Bool},    {'B', DType::UInt8},   {'b', DType::Int8},  {'h', DType::Int16},
     {'i', DType::Int32},   {'l', DType::Int64},   {'q', DType::Int64}, {'e', DType::Float16},

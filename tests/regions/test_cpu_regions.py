@@ -101,6 +101,21 @@ def test_integers_that_are_loaded_and_stored_as_floats(rng, dtype, domain):
         assert_same_bits(a, b)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("kind", ["map", "rows"])
+def test_what_was_rounded_to_16_bits_lies_in_an_output_of_32(rng, kind, dtype):
+    t = bodies.traced(kind, (40, 300))
+    x = t.input(t.domain)
+    wide = t.cast(t.cast(t("multiply", x, x), dtype), "float32")
+    t.outputs = [wide]
+    if kind == "rows":
+        t.outputs.append(t("reduce_max", wide, axes=[1], keepdims=True))
+    arrays = bodies.arrays(t, rng)
+    own = results(t, arrays)
+    for a, b in zip(own, run(t.graph, t.outputs, arrays, "cpu")[1], strict=True):
+        assert_same_bits(a, b)
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_map_writes_over_its_inputs(rng, first):
     """An output has the memory of an input that other outputs are computed from."""

@@ -1,5 +1,5 @@
-// The kernels of conv2d, conv2d_dgrad and conv2d_wgrad: oneDNN's, those of a few channels, and for
-// every geometry, float and double, those that unfold patches (im2col) and multiply matrices.
+// conv2d, conv2d_dgrad and conv2d_wgrad have oneDNN's kernels, own ones for few channels, and, for
+// every geometry, in float and double, kernels that unfold patches (im2col) and multiply matrices.
 #include "core/ops/conv2d.h"
 
 #include "core/backend/cpu/conv2d_scatter.h"

@@ -160,7 +160,8 @@ void CpuBackend::copy_beside(std::span<const HostCopy> copies, Fence*, Fence*) {
 }
 
 CpuBackend& cpu_backend() {
-  // Never destroyed: tensors of a script's last lines outlive the static objects of this library.
+  // It is never destroyed: tensors of a script's last lines outlive the static objects of this
+  // library.
   static CpuBackend& instance = *new CpuBackend;
   return instance;
 }

@@ -1,5 +1,5 @@
-// Sparse cross-entropy from probabilities and from logits, and the gradients. A label outside [0,
-// classes) makes its row's loss NaN and its gradient NaN.
+// These kernels compute sparse cross-entropy from probabilities and from logits, and the gradients.
+// A label outside [0, classes) makes its row's loss NaN and its gradient NaN.
 #include <limits>
 
 #include "core/backend/cpu/float_kernels.h"

@@ -58,7 +58,7 @@ void load_block(const T* from, int64_t step, int64_t count, Register* to) {
   }
 }
 
-// Values in registers as elements of a tensor.
+// Stores values in registers as elements of a tensor.
 template <typename T>
 void store_block(const register_of_t<T>* from, T* to, int64_t count) {
   if constexpr (is_narrow_float<T>) {
@@ -68,8 +68,8 @@ void store_block(const register_of_t<T>* from, T* to, int64_t count) {
   }
 }
 
-// Floats as integers, without a register of 64-bit integers in between. Those that 32 bits hold
-// are converted by vectors.
+// Stores floats as integers, without a register of 64-bit integers in between. Those that 32 bits
+// hold are converted by vectors.
 template <typename T>
 void store_integers(const float* from, T* to, int64_t count) {
   constexpr float kMost = 1 << 30;

@@ -39,7 +39,7 @@ void run_unary(const void* x, void* out, int64_t count, double p0, double p1) {
   }
 }
 
-// For ops without a loop of element_loops.h.
+// This is for ops without a loop of element_loops.h.
 template <ElementOp op>
 void run_float_unary(const float* a, const float*, float* out, int64_t count, float p0, float p1) {
   run_unary<op, float>(a, out, count, p0, p1);

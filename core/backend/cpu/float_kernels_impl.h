@@ -417,7 +417,8 @@ typedef uint64_t WideVec __attribute__((vector_size(kWidth * 4)));
 // The 64-bit products of the lanes' low halves.
 KERASCNN_INLINE WideVec multiply_low(WideVec a, WideVec b) {
 #if defined(__AVX512F__)
-  // The masked form: GCC 12 warns of an uninitialized operand inside the plain one's header.
+  // This is the masked form, because GCC 12 warns of an uninitialized operand inside the plain
+  // one's header.
   return reinterpret_cast<WideVec>(
       _mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 #elif defined(__AVX2__)

@@ -1,4 +1,4 @@
-// LSTMs and GRUs over whole sequences. Each thread has its own rows of the batch.
+// These kernels run LSTMs and GRUs over whole sequences. Each thread has its own rows of the batch.
 #include "core/ops/recurrent.h"
 
 #include "core/backend/cpu/kernel_util.h"

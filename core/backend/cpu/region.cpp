@@ -1,4 +1,4 @@
-// Regions of all kinds (core/graph/region.h), tile by tile. Where a sum is cut follows from the
+// Regions of all kinds (core/graph/region.h) run tile by tile. Where a sum is cut follows from the
 // domain's size alone, so results don't depend on the number of threads.
 #include <algorithm>
 #include <cmath>
@@ -319,7 +319,7 @@ class TileKernel : public Kernel {
   const Memory memory_;
 };
 
-// Of kinds rows and map.
+// It runs regions of the kinds rows and map.
 class RowsKernel final : public TileKernel {
  public:
   using TileKernel::TileKernel;
