@@ -77,9 +77,10 @@ RecurrentSizes sizes_of(bool is_lstm, const Attributes& attributes, const Tensor
           attributes.get_bool("reverse")};
 }
 
-template <OpName op>
+template <const OpDef& definition>
 std::vector<TensorSpec> infer_forward(const Attributes& attributes, Specs inputs) {
-  constexpr bool is_lstm = std::string_view(op) == "lstm";
+  constexpr bool is_lstm = &definition == &op_lstm;
+  const std::string_view op = definition.name;
   const bool masked = attributes.get_bool("masked");
   check_num_inputs(op, inputs, masked ? 5 : 4);
   const TensorSpec& kernel = inputs[is_lstm ? 3 : 2];
@@ -115,9 +116,10 @@ RecurrentGradientInputs gradient_inputs(bool is_lstm, const Attributes& attribut
   return places;
 }
 
-template <OpName op>
+template <const OpDef& definition>
 std::vector<TensorSpec> infer_backward(const Attributes& attributes, Specs inputs) {
-  constexpr bool is_lstm = std::string_view(op) == "lstm_grad";
+  constexpr bool is_lstm = &definition == &op_lstm_grad;
+  const std::string_view op = definition.name;
   const RecurrentGradientInputs places = gradient_inputs(is_lstm, attributes);
   check_num_inputs(op, inputs, static_cast<size_t>(places.count));
   const int64_t gates = is_lstm ? 4 : 3;
@@ -237,7 +239,7 @@ RecurrentGradientInputs recurrent_gradient_inputs(const OpDef& op, const Attribu
 
 const OpDef op_lstm = {
     .name = "lstm",
-    .infer = infer_forward<"lstm">,
+    .infer = infer_forward<op_lstm>,
     .gradient = lstm_gradient,
     .first_optional_output = 2,
     .cost = recurrent_cost<3, 0>,
@@ -245,7 +247,7 @@ const OpDef op_lstm = {
 
 const OpDef op_lstm_grad = {
     .name = "lstm_grad",
-    .infer = infer_backward<"lstm_grad">,
+    .infer = infer_backward<op_lstm_grad>,
     .not_differentiable = kNoSecondRecurrence,
     .first_optional_output = 1,
     .cost = recurrent_cost<0, 1>,
@@ -253,7 +255,7 @@ const OpDef op_lstm_grad = {
 
 const OpDef op_gru = {
     .name = "gru",
-    .infer = infer_forward<"gru">,
+    .infer = infer_forward<op_gru>,
     .gradient = gru_gradient,
     .first_optional_output = 1,
     .cost = recurrent_cost<2, 0>,
@@ -261,7 +263,7 @@ const OpDef op_gru = {
 
 const OpDef op_gru_grad = {
     .name = "gru_grad",
-    .infer = infer_backward<"gru_grad">,
+    .infer = infer_backward<op_gru_grad>,
     .not_differentiable = kNoSecondRecurrence,
     .first_optional_output = 1,
     .cost = recurrent_cost<0, 1>,
