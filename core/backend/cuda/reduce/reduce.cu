@@ -271,8 +271,7 @@ std::unique_ptr<Kernel> plan_reduce_min(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_argmax(const PlanRequest& request) {
-  const AxisGeometry g =
-      axis_geometry(request.inputs[0].shape, request.attributes.get_int("axis"));
+  const AxisGeometry g = axis_geometry(request.inputs[0].shape, request.attributes.get_int("axis"));
   return dispatch_number("argmax", request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     return make_early_kernel("kerascnn argmax", [g](const KernelArgs& args) {
       if (g.outer * g.inner == 0) return;
