@@ -73,17 +73,17 @@ RootedGraph expand_cross_entropy(const RootedGraph& source, const PassOptions& o
 
 // softmax and log_softmax of 16-bit numbers over the last axis, and their gradients, become
 // reductions over rows and element ops, which join what surrounds them: a scale, a mask, dropout.
-// That is done where the device forms regions of rows. Equal up to roundings of float32.
+// That is done where the device forms regions of rows. Results are equal up to roundings of float32.
 RootedGraph expand_softmax(const RootedGraph& source, const PassOptions& options);
 
-// Products read an operand transposed, or give their result transposed, where a transpose beside them
-// would move the last axis, in programs for which the device forms regions. Equal up to the order of
-// additions.
+// Products read an operand transposed, or give their result transposed, where a transpose beside
+// them would move the last axis, in programs for which the device forms regions. Results are equal up to the
+// order of additions.
 RootedGraph transpose_in_products(const RootedGraph& source, const PassOptions& options);
 
-// A transpose that keeps stretches of memory together, or the reshape of its result, is taken before
-// element ops of one large value rather than behind them, where the device forms regions: these can
-// read through it. The same bits.
+// A transpose that keeps stretches of memory together, or the reshape of its result, is taken
+// before element ops of one large value rather than behind them, where the device forms regions:
+// these can read through it. Results keep their bits.
 RootedGraph move_before_elements(const RootedGraph& source, const PassOptions& options);
 
 // Sums over columns are taken of what element ops computed, not of its reshaped form, where the
