@@ -73,12 +73,13 @@ RootedGraph expand_cross_entropy(const RootedGraph& source, const PassOptions& o
 
 // softmax and log_softmax of 16-bit numbers over the last axis, and their gradients, become
 // reductions over rows and element ops, which join what surrounds them: a scale, a mask, dropout.
-// That is done where the device forms regions of rows. Results are equal up to roundings of float32.
+// That is done where the device forms regions of rows. Results are equal up to roundings of
+// float32.
 RootedGraph expand_softmax(const RootedGraph& source, const PassOptions& options);
 
 // Products read an operand transposed, or give their result transposed, where a transpose beside
-// them would move the last axis, in programs for which the device forms regions. Results are equal up to the
-// order of additions.
+// them would move the last axis, in programs for which the device forms regions. Results are equal
+// up to the order of additions.
 RootedGraph transpose_in_products(const RootedGraph& source, const PassOptions& options);
 
 // A transpose that keeps stretches of memory together, or the reshape of its result, is taken
