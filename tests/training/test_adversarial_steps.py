@@ -33,7 +33,9 @@ def discriminator(k, channels):
         [
             k.Input((SIZE, SIZE, channels), dtype="float64"),
             layers.Conv2D(4, 3, strides=2, padding="same", dtype="float64"),
-            layers.LeakyReLU(0.2, dtype="float64"),
+            # It is smooth: where rounding moves a number across the corner of a LeakyReLU, as in
+            # some runs, gradients jump and the losses part.
+            layers.Activation("silu", dtype="float64"),
             layers.Conv2D(3, 3, padding="same", activation="tanh", dtype="float64"),
             layers.Flatten(dtype="float64"),
             layers.Dense(1, dtype="float64"),
