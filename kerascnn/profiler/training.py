@@ -36,14 +36,7 @@ def profile_training(
     model: Any, x: Any, y: Any, sample_weight: Any, batch_size: int | None, steps: int | None
 ) -> Profile:
     """See `Model.profile`."""
-    if model.run_eagerly:
-        raise ValueError(
-            "profile is about compiled steps, and this model was compiled with run_eagerly=True. "
-            "Compile it without, or look at what runs with keras.profiler.trace."
-        )
-    data = as_data(x, y, sample_weight, prepare=model._host_preparation())
-    if not isinstance(data, ArrayData):
-        raise ValueError(f"profile needs arrays, not a {data.name}: pass some batches of it.")
+    data = _arrays(model, x, y, sample_weight, "profile", ", or use keras.profiler.trace")
     for name, value in (("batch_size", batch_size), ("steps", steps)):
         if value is not None:
             check_positive_int(name, value)
@@ -66,18 +59,26 @@ def profile_training(
     return result
 
 
+def _arrays(
+    model: Any, x: Any, y: Any, sample_weight: Any, method: str, instead: str = ""
+) -> ArrayData:
+    """The data of a method that is about compiled steps over arrays."""
+    if model.run_eagerly:
+        raise ValueError(
+            f"{method} is about compiled steps, and this model was compiled with run_eagerly=True. "
+            f"Compile it without{instead}."
+        )
+    data = as_data(x, y, sample_weight, prepare=model._host_preparation())
+    if not isinstance(data, ArrayData):
+        raise ValueError(f"{method} needs arrays, not a {data.name}: pass some batches of it.")
+    return data
+
+
 def plan_step_memory(
     model: Any, x: Any, y: Any, sample_weight: Any, batch_size: int | None
 ) -> StepMemory:
     """See `Model.step_memory`."""
-    if model.run_eagerly:
-        raise ValueError(
-            "step_memory is about compiled steps, and this model was compiled with "
-            "run_eagerly=True. Compile it without."
-        )
-    data = as_data(x, y, sample_weight, prepare=model._host_preparation())
-    if not isinstance(data, ArrayData):
-        raise ValueError(f"step_memory needs arrays, not a {data.name}: pass a batch of it.")
+    data = _arrays(model, x, y, sample_weight, "step_memory")
     if batch_size is None:
         batch_size = min(32, data.num_samples)
     check_positive_int("batch_size", batch_size)

@@ -12,6 +12,7 @@
 #include "core/backend/cpu/fusions/fusions.h"
 #include "core/backend/cuda/fusions/fusions.h"
 #include "core/graph/passes/passes.h"
+#include "graph_testing.h"
 
 namespace kerascnn::testing {
 
@@ -36,6 +37,17 @@ inline RootedGraph fuse(const RootedGraph& rooted, const std::vector<const Fusio
   options.backend = &backend(Device{});
   options.fusions = fusions;
   return eliminate_dead_code(apply_fusions(eliminate_dead_code(rooted), options));
+}
+
+inline RootedGraph fuse(const RootedGraph& rooted, const Fusion& fusion) {
+  return fuse(rooted, {&fusion});
+}
+
+// Counts the nodes that the fusion makes, and checks that results stay the same to the bit.
+inline size_t fused(const RootedGraph& rooted, const Fusion& fusion) {
+  const RootedGraph joined = fuse(rooted, fusion);
+  check_same_results(rooted, joined);
+  return count_nodes(joined.graph, "fused");
 }
 
 // The options of the passes with all fusions of a list except those named in `without`.

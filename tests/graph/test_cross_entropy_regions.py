@@ -6,22 +6,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import kerascnn as keras
-
 from .helpers import Tracer, tensor
+
+pytestmark = pytest.mark.usefixtures("regions")
 
 NARROW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 # This is half a unit in the last place of a number just below 1.
 ROUNDING = {"bfloat16": 2.0**-9, "float16": 2.0**-12}
-
-
-@pytest.fixture(autouse=True)
-def regions(device, monkeypatch):
-    if device != "cpu":
-        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
-    monkeypatch.setenv("KERASCNN_CPU_REGIONS", "1")
-    with keras.device("cpu"):
-        yield
 
 
 def reference(logits, labels, of_loss, epsilon):

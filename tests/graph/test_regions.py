@@ -12,18 +12,7 @@ from kerascnn import _core, ops
 
 from .helpers import Tracer, tensor, variable
 
-
-@pytest.fixture(autouse=True)
-def on_cpu(device):
-    if device != "cpu":
-        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
-    with keras.device("cpu"):
-        yield
-
-
-@pytest.fixture
-def regions(monkeypatch):
-    monkeypatch.setenv("KERASCNN_CPU_REGIONS", "1")
+pytestmark = pytest.mark.usefixtures("on_cpu")
 
 
 def residual_net():

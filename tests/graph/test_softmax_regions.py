@@ -6,24 +6,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import kerascnn as keras
-
 from .helpers import Tracer, tensor
+
+pytestmark = pytest.mark.usefixtures("regions")
 
 NARROW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 # This is one unit in the last place of numbers below 1. Results are rounded once, and the float32
 # results before that may lie on different sides of a tie.
 ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 NAMES = ("softmax", "log_softmax")
-
-
-@pytest.fixture(autouse=True)
-def regions(device, monkeypatch):
-    if device != "cpu":
-        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
-    monkeypatch.setenv("KERASCNN_CPU_REGIONS", "1")
-    with keras.device("cpu"):
-        yield
 
 
 def forward(x, name):

@@ -6,20 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import kerascnn as keras
-
 from .helpers import Tracer, tensor
 
+pytestmark = pytest.mark.usefixtures("regions")
+
 SWAPPED = [0, 2, 1, 3]
-
-
-@pytest.fixture(autouse=True)
-def regions(device, monkeypatch):
-    if device != "cpu":
-        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
-    monkeypatch.setenv("KERASCNN_CPU_REGIONS", "1")
-    with keras.device("cpu"):
-        yield
 
 
 def run(t, outputs, arrays, optimize=True):

@@ -9,18 +9,7 @@ import kerascnn as keras
 
 from .helpers import Tracer, tensor
 
-
-@pytest.fixture(autouse=True)
-def on_cpu(device):
-    if device != "cpu":
-        pytest.skip("regions are formed by size there; the environment variable is the CPU's")
-    with keras.device("cpu"):
-        yield
-
-
-@pytest.fixture
-def regions(monkeypatch):
-    monkeypatch.setenv("KERASCNN_CPU_REGIONS", "1")
+pytestmark = pytest.mark.usefixtures("on_cpu")
 
 
 def run(t, outputs, arrays, optimize=True):
