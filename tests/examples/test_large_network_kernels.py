@@ -5,9 +5,9 @@ import pytest
 
 import kerascnn as keras
 
-# On a GPU, these are the smallest batches and images for which every block has enough elements to
-# fill a GPU; below that, kernels for few elements run.
-CASES = ["resnet50@32x128", "vit_s16@64x64", "convnext_t@64x128"]
+# On a GPU, these are small batches and images with an op of 2^21 elements; kernels are not generated
+# for smaller programs.
+CASES = ["resnet50@32x128", "vit_s16@128x64", "convnext_t@64x128"]
 # On a CPU, the regions of a GPU are requested, whatever their size.
 SMALL_CASES = ["resnet50@2x64", "vit_s16@2x64", "convnext_t@2x64"]
 
