@@ -96,6 +96,11 @@ CONVOLUTIONS = {
     "unused_border": _conv((1, 8, 8, 1), (2, 2, 1, 1), strides=(3, 3)),
     "one_pixel": _conv((1, 1, 1, 1), (1, 1, 1, 1)),
     "vectorized": _conv((2, 8, 8, 16), (3, 3, 16, 32), padding=(1, 1, 1, 1)),
+    # On a GPU, patches of few channels are gathered for a product; a pointwise kernel needs none.
+    "patches": _conv((3, 12, 8, 3), (4, 2, 3, 16), strides=(4, 2)),
+    "patches_of_a_stem": _conv((2, 17, 13, 3), (7, 7, 3, 8), strides=(2, 2), padding=(3, 2, 3, 3)),
+    "patches_dilated": _conv((2, 11, 13, 5), (3, 2, 5, 8), padding=(1, 0, 2, 1), dilations=(1, 3)),
+    "pointwise_aligned": _conv((3, 5, 7, 16), (1, 1, 16, 24)),
     "empty_batch": _conv((0, 5, 5, 2), (3, 3, 2, 3)),
     "large": _conv((65_600, 3, 3, 1), (2, 2, 1, 2)),
 }
@@ -161,7 +166,7 @@ def _convolutions():
         generate = lambda rng: [normal(rng, *x), _kernel(rng, kernel), normal(rng, kernel[3])]  # noqa: E731
         return generate, attributes
 
-    for id in ("strided_padded", "grouped", "pointwise", "mnist"):
+    for id in ("strided_padded", "grouped", "pointwise", "pointwise_aligned", "mnist"):
         generate, attributes = with_bias(id)
         make = lambda rng, g=generate, a=attributes: (g(rng), {**a, **_LINEAR})  # noqa: E731
         rows.append(row("conv2d", f"{id}_bias", make))

@@ -95,6 +95,17 @@ def _reductions():
         rows.append(
             large(op, _of(normal, 2, 3, 65_600, axes=[0, 2], keepdims=False), "large_apart")
         )
+        # These have more than 2^20 elements. A GPU reads several outputs' elements in one access,
+        # and sums many rows in several blocks.
+        for id, shape in {
+            "wide": (3, 1031, 344),
+            "tall_wide": (8209, 136),
+            "flat": (700, 3, 504),
+        }.items():
+            axes = [0] if len(shape) == 2 else [1]
+            make = _of(generate, *shape, axes=axes, keepdims=False)
+            dtypes = ("float32", "float16", "bfloat16")
+            rows.append(row(op, id, make, dtypes=dtypes, gradient=False))
     rows.append(row("reduce_sum", "of_nothing", _of(normal, 0, 3, axes=[0], keepdims=False)))
     groups = _of(normal, 2, 0, 3, 4, axes=[1, 3], keepdims=False)
     rows.append(row("reduce_sum", "groups_of_nothing", groups))

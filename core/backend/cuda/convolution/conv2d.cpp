@@ -34,14 +34,15 @@ using PlanCall = std::unique_ptr<Kernel> (*)(const Conv2DCall&);
 
 // The own kernels of one op.
 struct OwnKernels {
-  PlanCall tiled, tf32, direct;
+  PlanCall tiled, tf32, product, direct;
 };
 
-constexpr OwnKernels kForward{plan_conv2d_tiled, plan_conv2d_tf32, plan_conv2d_direct};
+constexpr OwnKernels kForward{plan_conv2d_tiled, plan_conv2d_tf32, plan_conv2d_product,
+                              plan_conv2d_direct};
 constexpr OwnKernels kDgrad{plan_conv2d_dgrad_tiled, plan_conv2d_dgrad_tf32,
-                            plan_conv2d_dgrad_direct};
+                            plan_conv2d_dgrad_product, plan_conv2d_dgrad_direct};
 constexpr OwnKernels kWgrad{plan_conv2d_wgrad_tiled, plan_conv2d_wgrad_tf32,
-                            plan_conv2d_wgrad_direct};
+                            plan_conv2d_wgrad_product, plan_conv2d_wgrad_direct};
 
 // The limits of the two rules below were measured on an H200; docs/benchmarks.md has the times.
 
@@ -92,6 +93,7 @@ OwnCandidates own_candidates(const Conv2DCall& call, const OwnKernels& own) {
   };
   add(suits_tiled(call), "kerascnn tiled", own.tiled);
   add(suits_tf32(call), "kerascnn tf32", own.tf32);
+  add(true, "cuBLASLt", own.product);
   return result;
 }
 

@@ -2,7 +2,8 @@
 // that fits, or of those for larger convolutions the one that is the fastest by the clock:
 //   conv2d_tiled.cu   own, float32, little arithmetic: bands of the input in shared memory
 //   conv2d_tf32.cu    own, float32 with TF32 allowed, few channels: tensor cores
-//   cudnn/conv2d.cpp  cuDNN: larger convolutions, float16 and bfloat16
+//   conv2d_product.cu cuBLASLt: 1x1 kernels, and few input channels
+//   cudnn_conv2d.cpp  cuDNN: larger convolutions, float16 and bfloat16
 //   conv2d_direct.cu  own, any floating dtype and geometry: float64, and whatever the others refuse
 #pragma once
 
@@ -38,6 +39,11 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad_tiled(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_tf32(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_dgrad_tf32(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_wgrad_tf32(const Conv2DCall& call);
+
+// Null where the call is no matrix product, or dtype, groups or channel counts don't fit.
+std::unique_ptr<Kernel> plan_conv2d_product(const Conv2DCall& call);
+std::unique_ptr<Kernel> plan_conv2d_dgrad_product(const Conv2DCall& call);
+std::unique_ptr<Kernel> plan_conv2d_wgrad_product(const Conv2DCall& call);
 
 // The engine of cuDNN at this place of its heuristics' list, by default the first that takes the
 // call. Null where none does; throws LibraryError for any other failure.

@@ -30,12 +30,15 @@ cudaDataType_t data_type(const std::string& op, DType dtype) {
   }
 }
 
-DType result_dtype(DType dtype) { return dtype == DType::Int8 ? DType::Int32 : dtype; }
+// What products of the dtype are summed in. The factors 1 and 0 have it too.
+DType sum_dtype(DType dtype) {
+  if (dtype == DType::Int8) return DType::Int32;
+  const bool is_half = dtype == DType::Float16 || dtype == DType::BFloat16;
+  return is_half ? DType::Float32 : dtype;
+}
 
-// The factors 1 and 0 have the type that products are summed in.
-DType scale_dtype(DType dtype) {
-  const bool is_float = dtype == DType::Float16 || dtype == DType::BFloat16;
-  return is_float ? DType::Float32 : result_dtype(dtype);
+DType result_dtype(DType dtype, const GemmShape& shape) {
+  return shape.wide_result || dtype == DType::Int8 ? sum_dtype(dtype) : dtype;
 }
 
 cublasComputeType_t compute_type(DType dtype, bool allow_tf32) {
@@ -53,15 +56,15 @@ void set_attribute(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_
 }
 
 // cuBLASLt is column-major: a row-major (rows, columns) matrix is a column-major (columns, rows)
-// one.
-cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t columns,
+// one. `step` is from one row to the next.
+cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t step,
                                    int64_t batch) {
   cublasLtMatrixLayout_t layout = nullptr;
-  check(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, columns),
+  check(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, step),
         "cublasLtMatrixLayoutCreate");
   if (batch > 1) {
     const int32_t count = static_cast<int32_t>(batch);
-    const int64_t stride = rows * columns;
+    const int64_t stride = rows * step;
     check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                            sizeof(count)),
           "cublasLtMatrixLayoutSetAttribute");
@@ -80,8 +83,8 @@ CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const 
       context_(context),
       shape_(shape),
       result_bytes_(shape.batch * shape.m * shape.n *
-                    static_cast<int64_t>(itemsize(result_dtype(dtype)))),
-      scale_dtype_(scale_dtype(dtype)) {
+                    static_cast<int64_t>(itemsize(result_dtype(dtype, shape)))),
+      scale_dtype_(sum_dtype(dtype)) {
   const cudaDataType_t type = data_type(op_, dtype);
   cublasLtMatmulDesc_t operation = nullptr;
   check(cublasLtMatmulDescCreate(&operation, compute_type(dtype, allow_tf32),
@@ -98,12 +101,14 @@ CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const 
     set_attribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set_attribute(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
   }
-  left_ = decltype(left_)(shape.transpose_b ? make_layout(type, shape.n, shape.k, shape.batch)
-                                            : make_layout(type, shape.k, shape.n, shape.batch));
-  right_ = decltype(right_)(shape.transpose_a ? make_layout(type, shape.k, shape.m, shape.batch)
-                                              : make_layout(type, shape.m, shape.k, shape.batch));
-  result_ = decltype(result_)(
-      make_layout(data_type(op_, result_dtype(dtype)), shape.m, shape.n, shape.batch));
+  const auto layout = [&](int64_t rows, int64_t columns, bool is_transposed, int64_t step = 0) {
+    if (is_transposed) std::swap(rows, columns);
+    return make_layout(type, rows, columns, step != 0 ? step : columns, shape.batch);
+  };
+  left_ = decltype(left_)(layout(shape.k, shape.n, shape.transpose_b));
+  right_ = decltype(right_)(layout(shape.m, shape.k, shape.transpose_a, shape.a_row));
+  result_ = decltype(result_)(make_layout(data_type(op_, result_dtype(dtype, shape)), shape.m,
+                                          shape.n, shape.n, shape.batch));
   choose_algorithm(rank);
 }
 

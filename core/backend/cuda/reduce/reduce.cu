@@ -38,6 +38,19 @@ struct Accumulate<int32_t> {
   using type = int64_t;
 };
 
+// The dtypes that large networks reduce have kernels that read 16 bytes at once.
+template <typename T>
+constexpr bool is_narrow = false;
+template <>
+inline constexpr bool is_narrow<__half> = true;
+template <>
+inline constexpr bool is_narrow<__nv_bfloat16> = true;
+template <>
+inline constexpr bool is_narrow<float> = true;
+
+// Below, there are too few packs to keep every thread busy.
+constexpr int64_t kManyElements = int64_t{1} << 20;
+
 struct Add {
   template <typename A>
   __device__ __forceinline__ A operator()(A a, A b) const {
@@ -54,6 +67,23 @@ struct Minimum {
   template <typename A>
   __device__ __forceinline__ A operator()(A a, A b) const {
     return element::minimum(a, b);
+  }
+};
+
+// N numbers that lie side by side and belong to neighbouring outputs.
+template <typename A, int N>
+struct Pack {
+  A values[N];
+};
+
+// Combines packs number by number.
+template <typename Combine, int N>
+struct CombinePacks {
+  template <typename A>
+  __device__ __forceinline__ Pack<A, N> operator()(Pack<A, N> a, const Pack<A, N>& b) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i) a.values[i] = Combine()(a.values[i], b.values[i]);
+    return a;
   }
 };
 
@@ -82,8 +112,9 @@ struct ReduceParams {
   }
 };
 
-// Combines what the threads of a block have for the same output. The first `filled` rows of
-// threads, at least one, have something. The result is right in the first row.
+// Combines what the threads of a block have for the same outputs. The first `filled` rows of
+// threads, at least one, have something. The result is right in the first row. One lane has packs
+// of one number.
 template <int kLanes, typename A, typename Combine>
 __device__ __forceinline__ A combine_rows(A* shared, A value, int filled, Combine combine) {
   static_assert(kLanes == 1 || kLanes == 32);
@@ -92,7 +123,7 @@ __device__ __forceinline__ A combine_rows(A* shared, A value, int filled, Combin
   if constexpr (kLanes == 1) {
     const int lane = threadIdx.x % 32;
     for (int step = 16; step > 0; step /= 2) {
-      const A other = __shfl_down_sync(kFullWarp, value, step);
+      const A other{__shfl_down_sync(kFullWarp, value.values[0], step)};
       if (lane + step < 32 && threadIdx.x + step < filled) value = combine(value, other);
     }
     parts = (filled + 31) / 32;
@@ -109,41 +140,52 @@ __device__ __forceinline__ A combine_rows(A* shared, A value, int filled, Combin
   return value;
 }
 
-// Combines element(r) for r = first, first + step, ... below `end`, and at least for the first.
-// Loads of a batch are under way at the same time, so the sums of small networks take one trip to
-// memory.
-template <typename A, typename Element, typename Combine>
+// Combines widen(element(r)) for r = first, first + step, ... below `end`, and at least for the
+// first. Loads of a batch are under way at the same time, so the sums of small networks take one
+// trip to memory.
+template <typename A, typename Element, typename Widen, typename Combine>
 __device__ __forceinline__ A combine_elements(int64_t first, int64_t end, int step, Element element,
-                                              Combine combine) {
+                                              Widen widen, Combine combine) {
   constexpr int kBatch = 8;
   A value{};
   for (int64_t r = first; r < end; r += kBatch * step) {
-    A batch[kBatch];
+    decltype(element(r)) batch[kBatch];
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
       if (r + i * step < end) batch[i] = element(r + i * step);
     }
-    value = r == first ? batch[0] : combine(value, batch[0]);
+    value = r == first ? widen(batch[0]) : combine(value, widen(batch[0]));
 #pragma unroll
     for (int i = 1; i < kBatch; ++i) {
-      if (r + i * step < end) value = combine(value, batch[i]);
+      if (r + i * step < end) value = combine(value, widen(batch[i]));
     }
   }
   return value;
 }
 
-// kLanes threads side by side take neighbouring outputs, kThreads / kLanes rows share a reduction.
-template <typename T, int kLanes, typename Combine>
+// Reads N neighbouring numbers, in one access where the pointer is `aligned` to it.
+template <int N, typename T>
+__device__ __forceinline__ Vector<T, N> load_numbers(const T* source, bool aligned) {
+  if (aligned) return *reinterpret_cast<const Vector<T, N>*>(source);
+  Vector<T, N> result;
+#pragma unroll
+  for (int i = 0; i < N; ++i) result.values[i] = source[i];
+  return result;
+}
+
+// kLanes threads side by side take neighbouring outputs, kPack each; kThreads / kLanes rows share a
+// reduction.
+template <typename T, int kLanes, int kPack, typename Combine>
 __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
                               typename Accumulate<T>::type* __restrict__ partial, unsigned* tickets,
-                              ReduceParams p) {
+                              ReduceParams p, bool aligned) {
   begin_kernel();
-  using A = typename Accumulate<T>::type;
+  using A = Pack<typename Accumulate<T>::type, kPack>;
   constexpr int kRows = kThreads / kLanes;
-  const Combine combine;
+  const CombinePacks<Combine, kPack> combine;
   const int lane = threadIdx.x % kLanes;
   const int row = threadIdx.x / kLanes;
-  const int64_t output = static_cast<int64_t>(blockIdx.x) * kLanes + lane;
+  const int64_t output = (static_cast<int64_t>(blockIdx.x) * kLanes + lane) * kPack;
   const int64_t begin = blockIdx.y * p.per_split;
   const int64_t end = min(begin + p.per_split, p.reduce);
   auto rows_of = [](int64_t elements) { return static_cast<int>(min(elements, int64_t{kRows})); };
@@ -153,35 +195,59 @@ __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
   if (output < p.outputs && begin < end) {
     const T* source = x + p.start(output);
     value = combine_elements<A>(
-        begin + row, end, kRows, [&](int64_t r) { return static_cast<A>(load(source[p.step(r)])); },
+        begin + row, end, kRows,
+        [&](int64_t r) { return load_numbers<kPack>(source + p.step(r), aligned); },
+        [](const Vector<T, kPack>& numbers) {
+          A wide;
+#pragma unroll
+          for (int i = 0; i < kPack; ++i) {
+            wide.values[i] = static_cast<typename Accumulate<T>::type>(load(numbers.values[i]));
+          }
+          return wide;
+        },
         combine);
   }
   value = combine_rows<kLanes>(shared, value, rows_of(end - begin), combine);
 
-  auto finish = [&](A result) {
-    if (p.scaled) result = static_cast<A>(result * static_cast<A>(p.scale));
-    y[output] = store<T>(static_cast<compute_t<T>>(result));
+  auto finish = [&](const A& result) {
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) {
+      auto number = result.values[i];
+      if (p.scaled)
+        number = static_cast<decltype(number)>(number * static_cast<decltype(number)>(p.scale));
+      y[output + i] = store<T>(static_cast<compute_t<T>>(number));
+    }
   };
   if (p.splits == 1) {
     if (row == 0 && output < p.outputs) finish(value);
     return;
   }
   // Every split has at least one element, so every partial result is filled.
-  if (row == 0 && output < p.outputs) partial[blockIdx.y * p.outputs + output] = value;
+  if (row == 0 && output < p.outputs) {
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) partial[blockIdx.y * p.outputs + output + i] = value.values[i];
+  }
   if (!is_last_block(tickets + blockIdx.x, static_cast<unsigned>(p.splits))) return;
   if (output < p.outputs) {
     value = combine_elements<A>(
-        row, p.splits, kRows, [&](int64_t s) { return partial[s * p.outputs + output]; }, combine);
+        row, p.splits, kRows,
+        [&](int64_t s) {
+          A sums;
+#pragma unroll
+          for (int i = 0; i < kPack; ++i) sums.values[i] = partial[s * p.outputs + output + i];
+          return sums;
+        },
+        [](const A& sums) { return sums; }, combine);
   }
   __syncthreads();  // the first row has read `shared`
   value = combine_rows<kLanes>(shared, value, rows_of(p.splits), combine);
   if (row == 0 && output < p.outputs) finish(value);
 }
 
-template <typename T, int kLanes, typename Combine>
+template <typename T, int kLanes, int kPack, typename Combine>
 std::unique_ptr<Kernel> plan_lanes(const ReduceGeometry& g, bool mean) {
   using A = typename Accumulate<T>::type;
-  const int64_t tiles = ceil_div(g.outputs, kLanes);
+  const int64_t tiles = ceil_div(g.outputs, kLanes * kPack);
   // There are enough blocks for two per multiprocessor, each with at least eight turns of its loop.
   const int64_t wanted = ceil_div(2 * Context::current().multiprocessors(), tiles);
   const int64_t most = std::max<int64_t>(1, g.reduce / (8 * kThreads / kLanes));
@@ -211,10 +277,12 @@ std::unique_ptr<Kernel> plan_lanes(const ReduceGeometry& g, bool mean) {
       [=](const KernelArgs& args) {
         if (p.outputs == 0) return;
         const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(p.splits));
-        reduce_kernel<T, kLanes, Combine>
+        const T* x = input<T>(args, 0);
+        const bool aligned = reinterpret_cast<uintptr_t>(x) % sizeof(Vector<T, kPack>) == 0;
+        reduce_kernel<T, kLanes, kPack, Combine>
             <<<grid, kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
-                input<T>(args, 0), output<T>(args, 0), static_cast<A*>(args.workspace),
-                tickets ? tickets->as<unsigned>() : nullptr, p);
+                x, output<T>(args, 0), static_cast<A*>(args.workspace),
+                tickets ? tickets->as<unsigned>() : nullptr, p, aligned);
         check_launch("reduce");
       },
       workspace, tickets != nullptr);
@@ -227,8 +295,15 @@ std::unique_ptr<Kernel> plan_reduce(const PlanRequest& request, bool mean) {
   auto plan = [&]<typename T>(Type<T>) -> std::unique_ptr<Kernel> {
     // Neighbouring threads read neighbouring elements, either along the outputs or along the
     // reduction.
-    const bool rows = g.is_simple && g.inner == 1 && g.reduce > 32;
-    return rows ? plan_lanes<T, 1, Combine>(g, mean) : plan_lanes<T, 32, Combine>(g, mean);
+    if (g.is_simple && g.inner == 1 && g.reduce > 32) return plan_lanes<T, 1, 1, Combine>(g, mean);
+    // A thread that reads 2 or 4 bytes at once leaves most of a memory's bandwidth unused.
+    constexpr int kWidest = is_narrow<T> ? 16 / sizeof(T) : 1;
+    if constexpr (kWidest > 1) {
+      if (g.is_simple && g.inner % kWidest == 0 && g.outputs * g.reduce >= kManyElements) {
+        return plan_lanes<T, 32, kWidest, Combine>(g, mean);
+      }
+    }
+    return plan_lanes<T, 32, 1, Combine>(g, mean);
   };
   if (mean) return dispatch_floating(request.op.name, request.inputs[0].dtype, plan);
   return dispatch_number(request.op.name, request.inputs[0].dtype, plan);
