@@ -56,15 +56,15 @@ void set_attribute(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_
 }
 
 // cuBLASLt is column-major: a row-major (rows, columns) matrix is a column-major (columns, rows)
-// one. `step` is from one row to the next.
-cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t step,
+// one.
+cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t columns,
                                    int64_t batch) {
   cublasLtMatrixLayout_t layout = nullptr;
-  check(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, step),
+  check(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, columns),
         "cublasLtMatrixLayoutCreate");
   if (batch > 1) {
     const int32_t count = static_cast<int32_t>(batch);
-    const int64_t stride = rows * step;
+    const int64_t stride = rows * columns;
     check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                            sizeof(count)),
           "cublasLtMatrixLayoutSetAttribute");
@@ -101,14 +101,12 @@ CublasLtGemm::CublasLtGemm(std::string op, Context& context, DType dtype, const 
     set_attribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set_attribute(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
   }
-  const auto layout = [&](int64_t rows, int64_t columns, bool is_transposed, int64_t step = 0) {
-    if (is_transposed) std::swap(rows, columns);
-    return make_layout(type, rows, columns, step != 0 ? step : columns, shape.batch);
-  };
-  left_ = decltype(left_)(layout(shape.k, shape.n, shape.transpose_b));
-  right_ = decltype(right_)(layout(shape.m, shape.k, shape.transpose_a, shape.a_row));
-  result_ = decltype(result_)(make_layout(data_type(op_, result_dtype(dtype, shape)), shape.m,
-                                          shape.n, shape.n, shape.batch));
+  left_ = decltype(left_)(shape.transpose_b ? make_layout(type, shape.n, shape.k, shape.batch)
+                                            : make_layout(type, shape.k, shape.n, shape.batch));
+  right_ = decltype(right_)(shape.transpose_a ? make_layout(type, shape.k, shape.m, shape.batch)
+                                              : make_layout(type, shape.m, shape.k, shape.batch));
+  result_ = decltype(result_)(
+      make_layout(data_type(op_, result_dtype(dtype, shape)), shape.m, shape.n, shape.batch));
   choose_algorithm(rank);
 }
 

@@ -42,6 +42,31 @@ __global__ void sum_partials_kernel(const compute_t<T>* __restrict__ partial, T*
   }
 }
 
+constexpr int kPack = 4;
+// From this size on, threads with a pack each fill a GPU, and need not share an element's splits.
+constexpr int64_t kManyElements = int64_t{1} << 16;
+
+// The first `size` of `step` elements, in packs.
+template <typename T>
+__global__ void sum_packs_kernel(const compute_t<T>* __restrict__ partial, T* __restrict__ y,
+                                 int splits, int64_t size, int64_t step) {
+  begin_kernel();
+  using C = compute_t<T>;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x * kPack;
+  for (int64_t i = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) * kPack; i < size;
+       i += stride) {
+    C sum[kPack] = {};
+#pragma unroll 8
+    for (int s = 0; s < splits; ++s) {
+      const auto pack = *reinterpret_cast<const Vector<C, kPack>*>(partial + s * step + i);
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) sum[k] += pack.values[k];
+    }
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) y[i + k] = store<T>(sum[k]);
+  }
+}
+
 }  // namespace
 
 void launch_sum_partials(DType dtype, const void* partial, void* y, int64_t splits, int64_t size,
@@ -49,6 +74,14 @@ void launch_sum_partials(DType dtype, const void* partial, void* y, int64_t spli
   const int64_t total = size + rest_size;
   if (total == 0) return;
   dispatch_floating("sum of partial results", dtype, [&]<typename T>(Type<T>) {
+    if constexpr (sizeof(compute_t<T>) == sizeof(float)) {
+      if (rest == nullptr && size >= kManyElements && size % kPack == 0 && total % kPack == 0) {
+        launch_early(sum_packs_kernel<T>, grid_for(size / kPack), kThreads, stream,
+                     static_cast<const float*>(partial), static_cast<T*>(y),
+                     static_cast<int>(splits), size, total);
+        return;
+      }
+    }
     const auto launch = [&]<int kLanes>(std::integral_constant<int, kLanes>) {
       launch_early(sum_partials_kernel<T, kLanes>, grid_for(total, kLanes), kThreads, stream,
                    static_cast<const compute_t<T>*>(partial), static_cast<T*>(y),
