@@ -100,6 +100,7 @@ CONVOLUTIONS = {
     "patches": _conv((3, 12, 8, 3), (4, 2, 3, 16), strides=(4, 2)),
     "patches_of_a_stem": _conv((2, 17, 13, 3), (7, 7, 3, 8), strides=(2, 2), padding=(3, 2, 3, 3)),
     "patches_dilated": _conv((2, 11, 13, 5), (3, 2, 5, 8), padding=(1, 0, 2, 1), dilations=(1, 3)),
+    "patches_of_a_pixel": _conv((2, 9, 7, 12), (1, 1, 12, 16), strides=(2, 3)),
     "pointwise_aligned": _conv((3, 5, 7, 16), (1, 1, 16, 24)),
     "empty_batch": _conv((0, 5, 5, 2), (3, 3, 2, 3)),
     "large": _conv((65_600, 3, 3, 1), (2, 2, 1, 2)),

@@ -20,7 +20,10 @@ namespace kerascnn::cuda {
 namespace {
 
 constexpr int64_t kMostChannels = 8;  // beyond, the library's kernels don't pad
-constexpr int64_t kMostTaps = 1024;   // a block's table of them is in shared memory
+// Up to here it has slow kernels for strides without a window, and every other input is read
+// anyway.
+constexpr int64_t kMostStridedChannels = 64;
+constexpr int64_t kMostTaps = 1024;  // a block's table of them is in shared memory
 constexpr int64_t kMostPatchBytes = int64_t{256} << 20;  // at once; more come one after another
 constexpr int64_t kAlignment = 16;                       // of rows, for the product's kernels
 constexpr int64_t kLeastSum = 1024;  // products in a partial sum of the kernel's gradient
@@ -111,15 +114,16 @@ std::optional<Plan> plan_product(const Conv2DCall& call) {
   const int64_t pack = kAlignment / plan.item;
   const bool is_aligned = g.output_channels % pack == 0;
   if (call.dtype == DType::Float64 || g.groups != 1 || !is_aligned) return std::nullopt;
-  const bool is_pointwise = g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 &&
-                            g.stride_width == 1 && g.input_height == g.output_height &&
-                            g.input_width == g.output_width;
-  if (is_pointwise && g.input_channels % pack == 0) return plan;
+  const bool is_pointwise = g.kernel_height == 1 && g.kernel_width == 1;
+  const bool lies_ready = is_pointwise && g.stride_height == 1 && g.stride_width == 1 &&
+                          g.input_height == g.output_height && g.input_width == g.output_width;
+  if (lies_ready && g.input_channels % pack == 0) return plan;
   const int64_t image_size = num_elements(g.input_shape()) / g.batch;
   const int64_t longest =  // of what is added up to a row or column of an image
       std::max({g.input_height, g.input_width, g.pad_top, g.pad_left,
                 g.kernel_height * g.dilation_height, g.kernel_width * g.dilation_width});
-  if (call.op == &op_conv2d_dgrad || g.input_channels > kMostChannels || g.num_taps() > kMostTaps ||
+  const int64_t most_channels = is_pointwise ? kMostStridedChannels : kMostChannels;
+  if (call.op == &op_conv2d_dgrad || g.input_channels > most_channels || g.num_taps() > kMostTaps ||
       image_size >= int64_t{1} << 30 || longest >= kNowhere / 4) {
     return std::nullopt;
   }
