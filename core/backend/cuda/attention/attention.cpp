@@ -8,6 +8,10 @@
 namespace kerascnn::cuda {
 namespace {
 
+// cuDNN compiles a kernel for half a second when the first program of a process asks for it. Below
+// this number of products separate kernels take a few microseconds each.
+constexpr int64_t kLeastProducts = int64_t{1} << 19;
+
 HeadsAt swapped_heads(const Match& match, std::string_view transpose) {
   return match.has(transpose) ? HeadsAt::Back : HeadsAt::Front;
 }
@@ -32,6 +36,23 @@ bool is_causal_mask(const Match& match) {
     }
   }
   return true;
+}
+
+// Where the mask's element for each product is; nothing where it does not broadcast to them.
+std::optional<AttentionMask> attention_mask(const Match& match) {
+  const TensorSpec& spec = match.spec("mask");
+  const Shape& shares = match.spec("shares").shape;
+  if (spec.dtype != DType::Bool || spec.shape.size() > shares.size()) return std::nullopt;
+  AttentionMask mask{};
+  int64_t stride = 1;
+  for (size_t i = shares.size(), j = spec.shape.size(); j-- > 0;) {
+    --i;
+    if (spec.shape[j] != 1) mask.strides[i] = stride;
+    stride *= spec.shape[j];
+  }
+  mask.has_batches = mask.strides[0] != 0;
+  mask.has_heads = mask.strides[1] != 0;
+  return mask;
 }
 
 // Is what hidden products are replaced by so low that its share is 0?
@@ -74,7 +95,8 @@ std::optional<AttentionCall> attention_call(const Match& match) {
                     (products == shares || products == joined) &&
                     Shape{k[0], heads(k, call.k), length(k, call.k)} == keys && k[3] == q[3] &&
                     Shape{v[0], heads(v, call.v), length(v, call.v)} == keys;
-  if (!fits || num_elements(shares) == 0 || call.size % 8 != 0 || call.value_size % 8 != 0) {
+  if (!fits || num_elements(shares) < kLeastProducts || call.size % 8 != 0 ||
+      call.value_size % 8 != 0) {
     return std::nullopt;
   }
   if (match.has("scale")) {
@@ -83,8 +105,10 @@ std::optional<AttentionCall> attention_call(const Match& match) {
     call.scale = *scale;
   }
   if (match.has("mask")) {
-    if (!hides(match) || !is_causal_mask(match)) return std::nullopt;
-    call.is_causal = true;
+    if (!hides(match)) return std::nullopt;
+    call.is_causal = is_causal_mask(match);
+    if (!call.is_causal) call.mask = attention_mask(match);
+    if (!call.is_causal && !call.mask) return std::nullopt;
   }
   return call;
 }
@@ -94,6 +118,7 @@ AttentionArguments attention_arguments(const Match& match) {
   arguments.q = match.input("q");
   arguments.k = match.input("k");
   arguments.v = match.input("v");
+  if (match.has("mask")) arguments.mask = match.input("mask");
   return arguments;
 }
 

@@ -3,9 +3,13 @@
 #include <cudnn_frontend.h>
 
 #include <array>
+#include <map>
+#include <mutex>
+#include <tuple>
 #include <unordered_map>
 
 #include "core/backend/cuda/attention/attention.h"
+#include "core/backend/cuda/attention/masks.h"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/runtime/context.h"
 #include "core/backend/cuda/runtime/initcheck.h"
@@ -32,7 +36,7 @@ class CudnnAttention {
   std::string description() const;
 
   struct Arguments {
-    const void *q = nullptr, *k = nullptr, *v = nullptr, *gy = nullptr;
+    const void *q = nullptr, *k = nullptr, *v = nullptr, *gy = nullptr, *added = nullptr;
     void *y = nullptr, *log_sums = nullptr;
     void *dq = nullptr, *dk = nullptr, *dv = nullptr;
   };
@@ -48,7 +52,7 @@ class CudnnAttention {
                                           HeadsAt heads) const;
   fe::graph::Tensor_attributes log_sum_attributes() const;
   template <typename Attention>
-  void describe(Attention& attention) const;
+  void describe(Attention& attention);
   void set_result(const TensorAttributes& tensor, const fe::graph::Tensor_attributes& wanted) const;
   bool build();
   void execute(Buffers& buffers, void* workspace, cudaStream_t stream) const;
@@ -57,7 +61,7 @@ class CudnnAttention {
   AttentionCall call_;
   Context& context_;
   mutable fe::graph::Graph graph_;
-  TensorAttributes q_, k_, v_, y_, log_sums_, gy_, dq_, dk_, dv_;
+  TensorAttributes q_, k_, v_, added_, y_, log_sums_, gy_, dq_, dk_, dv_;
   int64_t workspace_bytes_ = 0;
 };
 
@@ -97,8 +101,19 @@ void CudnnAttention::set_result(const TensorAttributes& tensor,
 }
 
 template <typename Attention>
-void CudnnAttention::describe(Attention& attention) const {
+void CudnnAttention::describe(Attention& attention) {
   attention.set_attn_scale(static_cast<float>(call_.scale));
+  if (call_.mask) {
+    const int64_t batches = call_.mask->has_batches ? call_.batch : 1;
+    const int64_t heads = call_.mask->has_heads ? call_.heads : 1;
+    const int64_t products = call_.queries * call_.keys;
+    added_ = graph_.tensor(fe::graph::Tensor_attributes()
+                               .set_name("added")
+                               .set_dim({batches, heads, call_.queries, call_.keys})
+                               .set_stride({heads * products, products, call_.keys, 1})
+                               .set_data_type(data_type()));
+    attention.set_bias(added_);
+  }
   if (call_.is_causal) {
     attention.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
         .set_diagonal_band_right_bound(0);
@@ -174,6 +189,7 @@ void CudnnAttention::run_forward(const Arguments& a, void* workspace, cudaStream
                      {v_, const_cast<void*>(a.v)},
                      {y_, a.y},
                      {log_sums_, a.log_sums}};
+  if (call_.mask) buffers[added_] = const_cast<void*>(a.added);
   const auto bytes = static_cast<int64_t>(itemsize(call_.dtype));
   mark_written({{a.y, y_->get_volume() * bytes},
                 {a.log_sums, log_sum_bytes()},
@@ -192,6 +208,7 @@ void CudnnAttention::run_backward(const Arguments& a, void* workspace, cudaStrea
                      {dq_, a.dq},
                      {dk_, a.dk},
                      {dv_, a.dv}};
+  if (call_.mask) buffers[added_] = const_cast<void*>(a.added);
   const auto bytes = static_cast<int64_t>(itemsize(call_.dtype));
   mark_written({{a.dq, dq_->get_volume() * bytes},
                 {a.dk, dk_->get_volume() * bytes},
@@ -209,52 +226,112 @@ std::string CudnnAttention::description() const {
 
 int64_t align(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
 
+// The parts of a kernel's workspace. What belongs to a mask is empty where there is none.
+struct Workspace {
+  explicit Workspace(const AttentionCall& call, int64_t log_sum_bytes, int64_t library_bytes) {
+    log_sums = add(log_sum_bytes);
+    if (call.mask) {
+      const int64_t rows = (call.mask->has_batches ? call.batch : 1) *
+                           (call.mask->has_heads ? call.heads : 1) * call.queries;
+      const auto item = static_cast<int64_t>(itemsize(call.dtype));
+      added = add(rows * call.keys * item);
+      is_blind = add(rows);
+      q = add(call.batch * call.heads * call.queries * call.size * item);
+    }
+    library = add(library_bytes);
+  }
+  int64_t add(int64_t bytes) {
+    const int64_t place = size;
+    size += align(bytes);
+    return place;
+  }
+
+  int64_t log_sums = 0, added = 0, is_blind = 0, q = 0, library = 0;
+  int64_t size = 0;
+};
+
+// Queries, keys and values, with the mask in the form that cuDNN takes.
+CudnnAttention::Arguments masked_arguments(const AttentionCall& call,
+                                           const AttentionArguments& arguments,
+                                           const Workspace& places, const KernelArgs& args) {
+  CudnnAttention::Arguments a;
+  a.q = args.inputs[arguments.q];
+  a.k = args.inputs[arguments.k];
+  a.v = args.inputs[arguments.v];
+  if (!call.mask) return a;
+  const auto stream = static_cast<cudaStream_t>(args.stream);
+  char* workspace = static_cast<char*>(args.workspace);
+  bool* is_blind = reinterpret_cast<bool*>(workspace + places.is_blind);
+  launch_mask(call, static_cast<const bool*>(args.inputs[arguments.mask]), workspace + places.added,
+              is_blind, stream);
+  launch_blind_zeros(call, a.q, is_blind, workspace + places.q, stream);
+  a.q = workspace + places.q;
+  a.added = workspace + places.added;
+  return a;
+}
+
+// Equal calls, such as the blocks of a network have, share what cuDNN built: that takes 40 ms each
+// time. Its plans don't change, and what a run needs is in its workspace.
+std::shared_ptr<const CudnnAttention> build_attention(const AttentionCall& call,
+                                                      bool (CudnnAttention::*build)()) {
+  static std::mutex mutex;
+  static std::map<std::tuple<int, bool, AttentionCall>, std::weak_ptr<const CudnnAttention>> known;
+  const bool is_forward = build == &CudnnAttention::build_forward;
+  const std::tuple key(Context::current().index(), is_forward, call);
+  const std::lock_guard lock(mutex);
+  if (auto attention = known[key].lock()) return attention;
+  auto attention = std::make_shared<CudnnAttention>(call);
+  if (!(*attention.*build)()) return nullptr;
+  known[key] = attention;
+  return attention;
+}
+
 constexpr bool kKeepsState = true;  // nothing is known of what a plan of cuDNN keeps
 
 }  // namespace
 
 std::unique_ptr<Kernel> plan_attention_cudnn(const AttentionCall& call,
                                              const AttentionArguments& arguments) {
-  auto attention = std::make_shared<CudnnAttention>(call);
-  if (!attention->build_forward()) return nullptr;
-  // The workspace has room for the logarithms where nobody reads them.
-  const int64_t log_sum_bytes = align(attention->log_sum_bytes());
+  const auto attention = build_attention(call, &CudnnAttention::build_forward);
+  if (attention == nullptr) return nullptr;
+  // There is room for the logarithms where nobody reads them.
+  const Workspace places(call, attention->log_sum_bytes(), attention->workspace_bytes());
   return make_kernel(
       attention->description(),
       [=](const KernelArgs& args) {
+        CudnnAttention::Arguments a = masked_arguments(call, arguments, places, args);
         char* workspace = static_cast<char*>(args.workspace);
-        CudnnAttention::Arguments a;
-        a.q = args.inputs[arguments.q];
-        a.k = args.inputs[arguments.k];
-        a.v = args.inputs[arguments.v];
         a.y = args.outputs[0];
-        a.log_sums = args.outputs[1] != nullptr ? args.outputs[1] : workspace;
-        attention->run_forward(a, workspace + log_sum_bytes,
+        a.log_sums = args.outputs[1] != nullptr ? args.outputs[1] : workspace + places.log_sums;
+        attention->run_forward(a, workspace + places.library,
                                static_cast<cudaStream_t>(args.stream));
       },
-      log_sum_bytes + attention->workspace_bytes(), kKeepsState);
+      places.size, kKeepsState);
 }
 
 std::unique_ptr<Kernel> plan_attention_grad_cudnn(const AttentionCall& call,
                                                   const AttentionArguments& arguments) {
-  auto attention = std::make_shared<CudnnAttention>(call);
-  if (!attention->build_backward()) return nullptr;
+  const auto attention = build_attention(call, &CudnnAttention::build_backward);
+  if (attention == nullptr) return nullptr;
+  const Workspace places(call, 0, attention->workspace_bytes());
   return make_kernel(
       attention->description(),
       [=](const KernelArgs& args) {
-        CudnnAttention::Arguments a;
-        a.q = args.inputs[arguments.q];
-        a.k = args.inputs[arguments.k];
-        a.v = args.inputs[arguments.v];
+        const auto stream = static_cast<cudaStream_t>(args.stream);
+        CudnnAttention::Arguments a = masked_arguments(call, arguments, places, args);
+        char* workspace = static_cast<char*>(args.workspace);
         a.gy = args.inputs[arguments.gy];
         a.y = const_cast<void*>(args.inputs[arguments.y]);
         a.log_sums = const_cast<void*>(args.inputs[arguments.log_sums]);
         a.dq = args.outputs[0];
         a.dk = args.outputs[1];
         a.dv = args.outputs[2];
-        attention->run_backward(a, args.workspace, static_cast<cudaStream_t>(args.stream));
+        attention->run_backward(a, workspace + places.library, stream);
+        if (!call.mask) return;
+        launch_blind_zeros(call, a.dq, reinterpret_cast<bool*>(workspace + places.is_blind), a.dq,
+                           stream);
       },
-      attention->workspace_bytes(), kKeepsState);
+      places.size, kKeepsState);
 }
 
 }  // namespace kerascnn::cuda
