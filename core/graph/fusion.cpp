@@ -92,10 +92,25 @@ PatternValue PatternValue::read_by_fusions() const {
 }
 
 PatternValue Pattern::input(std::string name) {
+  if (!taken_over_.empty()) {
+    throw ValueError("a pattern's inputs that are taken over come last");
+  }
   const auto id = static_cast<int32_t>(values_.size());
   values_.push_back({});
   inputs_.push_back({std::move(name), id});
   return {this, id};
+}
+
+void Pattern::hand_over(std::string name, const PatternValue& of, ValueWriter write) {
+  outputs_.push_back({std::move(name), static_cast<int32_t>(values_.size())});
+  values_.push_back({});
+  handed_over_.push_back({of.id_, write});
+}
+
+void Pattern::take_over(std::string name, const PatternValue& known) {
+  inputs_.push_back({std::move(name), static_cast<int32_t>(values_.size())});
+  values_.push_back({});
+  taken_over_.push_back(known.id_);
 }
 
 void Pattern::output(std::string name, const PatternValue& value) {
@@ -107,7 +122,14 @@ void Pattern::output(std::string name, const PatternValue& value) {
 }
 
 void Pattern::optional_output(std::string name, const PatternValue& value) {
+  if (!handed_over_.empty()) throw ValueError("what a pattern hands over comes last");
   outputs_.push_back({std::move(name), value.id_});
+}
+
+std::optional<size_t> Pattern::find_output(std::string_view name) const {
+  const auto found = std::ranges::find(outputs_, name, &Named::name);
+  if (found == outputs_.end()) return std::nullopt;
+  return static_cast<size_t>(found - outputs_.begin());
 }
 
 void Pattern::where(MatchCondition condition) { conditions_.push_back(condition); }
@@ -215,6 +237,18 @@ size_t Match::output(std::string_view name) const {
   const auto* found = find_named(pattern_->outputs_, name);
   if (found == nullptr) throw_unknown(name);
   return static_cast<size_t>(found - pattern_->outputs_.data());
+}
+
+std::optional<double> Match::constant(std::string_view name) const {
+  return uniform_constant(*graph_, values_[pattern_->inputs_[input(name)].value]);
+}
+
+const Tensor* Match::constant_tensor(std::string_view name) const {
+  ValueId value = values_[pattern_->inputs_[input(name)].value];
+  while (const Node* node = producer(*graph_, value, op_reshape)) value = node->inputs[0];
+  const Value& source = graph_->value(value);
+  if (source.kind != ValueKind::Constant) return nullptr;
+  return &graph_->constants()[source.source];
 }
 
 PlanRequest Match::request() const {

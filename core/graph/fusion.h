@@ -25,6 +25,8 @@ class Pattern;
 using NodeCondition = bool (*)(const Graph& graph, const Node& node);
 // What must hold of all nodes together.
 using MatchCondition = bool (*)(const Match& match);
+// Adds calls to a graph, and gives a result that is computed of the value.
+using ValueWriter = ValueId (*)(Graph& graph, ValueId value);
 
 // A value of a pattern. Patterns are written as gradient rules are: each call is a node to find.
 class PatternValue {
@@ -70,6 +72,14 @@ class Pattern {
   void output(std::string name, const PatternValue& value);
   void optional_output(std::string name, const PatternValue& value);
   void where(MatchCondition condition);
+
+  // What one fusion's kernel knows may spare another one work: a kernel of the gradient reads what
+  // the kernel of the forward pass had anyway. The first hands it over, as an optional output that
+  // is no value of the graph: `write` says what it is.
+  void hand_over(std::string name, const PatternValue& of, ValueWriter write);
+  // The other one takes an output of the fusion, earlier in the list, in whose match `known` is,
+  // and is dropped together with that. Nodes of the pattern don't read it; such inputs come last.
+  void take_over(std::string name, const PatternValue& known);
   // Is this part in the pattern? Patterns are looked for with each part and without, those with
   // more parts first.
   bool has(std::string_view part);
@@ -100,13 +110,21 @@ class Pattern {
     int32_t value;
   };
 
+  struct HandedOver {
+    int32_t of;  // a value
+    ValueWriter write;
+  };
+
   PatternValue add_call(const OpDef* op, std::vector<PatternValue> operands);
   Call& call_of(int32_t value);
+  std::optional<size_t> find_output(std::string_view name) const;
 
   std::vector<Value> values_;
   std::vector<Call> calls_;
   std::vector<Named> inputs_;
   std::vector<Named> outputs_;
+  std::vector<HandedOver> handed_over_;  // the last outputs
+  std::vector<int32_t> taken_over_;      // of each of the last inputs the value that is known
   std::vector<MatchCondition> conditions_;
   size_t num_required_ = 0;  // of the outputs
   size_t first_ = 0;         // the call that a search begins with
@@ -125,6 +143,12 @@ class Match {
   // Where the kernel's arguments have it.
   size_t input(std::string_view name) const;
   size_t output(std::string_view name) const;
+  // The one element of an input that is a constant or a broadcast one.
+  std::optional<double> constant(std::string_view input) const;
+  // All elements of an input that is a constant, possibly of another shape; null where it is none.
+  const Tensor* constant_tensor(std::string_view input) const;
+  // The match that the inputs are taken over from, while a kernel is planned.
+  const Match& giver() const { return *giver_; }
 
   // The call of the whole, with all attributes by the names of their calls: "argmax.axis".
   PlanRequest request() const;
@@ -139,6 +163,9 @@ class Match {
   friend class FusionPass;
 
   const Pattern* pattern_ = nullptr;
+  const Graph* graph_ = nullptr;  // around
+  const Match* giver_ = nullptr;
+  std::vector<ValueId> values_;    // of the graph, by value of the pattern
   std::vector<Node> nodes_;        // by call of the pattern
   std::vector<TensorSpec> specs_;  // by value of the pattern
   std::vector<TensorSpec> inputs_, outputs_;

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "attention_testing.h"
 #include "check.h"
 #include "core/graph/fusion.h"
 #include "core/graph/passes/passes.h"
@@ -177,7 +178,23 @@ RootedGraph batches(std::mt19937& random) {
   return rooted;
 }
 
+template <bool kGradients>
+RootedGraph attention(std::mt19937& random) {
+  const Sizes n(random);
+  return testing::AttentionGraph({.has_gradients = kGradients,
+                                  .heads = 3,
+                                  .queries = n.features,
+                                  .keys = n.classes,
+                                  .size = n.rows})
+      .rooted;
+}
+
+// What one fusion takes over from another one.
+const std::map<std::string_view, std::string_view> kGivers = {{"attention_grad", "attention"}};
+
 const std::map<std::string, RootedGraph (*)(std::mt19937&), std::less<>> kGraphs = {
+    {"attention", attention<false>},
+    {"attention_grad", attention<true>},
     {"conv2d_max_pool2d", pooled_convolution},
     {"conv2d_max_pool2d_dgrad", pooled_gradient<false>},
     {"conv2d_max_pool2d_wgrad", pooled_gradient<true>},
@@ -202,8 +219,12 @@ TEST(each_pattern_is_found_and_computes_what_its_nodes_do) {
       throw ValueError(message("the fusion ", fusion.name, " has no graph in kGraphs"));
     }
     const RootedGraph rooted = graph->second(random);
-    CHECK_EQUAL(fused(rooted, fusion), 1u);
-    const RootedGraph joined = fuse(rooted, fusion);
+    std::vector<const Fusion*> fusions = {&fusion};
+    const auto giver = kGivers.find(fusion.name);
+    if (giver != kGivers.end()) fusions.insert(fusions.begin(), &cuda_fusion(giver->second));
+    const RootedGraph joined = fuse(rooted, fusions);
+    check_same_results(rooted, joined);
+    CHECK_EQUAL(count_nodes(joined.graph, "fused"), fusions.size());
     for (const Node& node : joined.graph.nodes()) {
       CHECK(node.op == &op_fused || node.op == &op_max_pool2d);  // the pooling node makes the index
     }

@@ -50,6 +50,20 @@ def test_no_activation_is_cast_by_a_kernel_of_its_own(name, module, mixed_precis
         assert profiled_casts_of_activations(nets, nets.Case.parse(name)) == []
 
 
+def test_attention_is_two_kernels_in_a_step(module, mixed_precision, cuda_device):
+    nets = module("large_nets")
+    case = nets.Case.parse("vit_s16@64x112")  # with fewer places its kernels stay apart
+    with keras.device(cuda_device):
+        profile = nets.keras_model(keras, case).profile(*case.data(1), batch_size=case.batch_size)
+    layers = {"attention": set(), "attention_grad": set()}
+    for row in profile.rows:
+        assert "multi_head_attention" not in row["layer"] or "exp" not in row["op"].split("+")
+        if row["op"] in layers:
+            layers[row["op"]].add(row["layer"])
+    assert [len(of) for of in layers.values()] == [nets.VIT_BLOCKS, nets.VIT_BLOCKS]
+    assert not {"softmax", "softmax_grad"} & {row["op"] for row in profile.rows}
+
+
 def test_the_profiler_shows_casts_of_activations(module, mixed_precision):
     """Without regions there are many such casts."""
     nets = module("large_nets")

@@ -128,9 +128,49 @@ def take_batches(t, arrays, *inputs, batch_size):
     return [t.take_batch(each, order, step, batch_size=batch_size) for each in data]
 
 
+def attention(t, arrays, q, k, v, *masks, scale, is_causal, one_batch, heads_behind):
+    """Traces the products as layers (`one_batch`) or ops.dot_product_attention write them."""
+    order = [0, 2, 1, 3]
+    shape = arrays[0].shape
+    batch, heads = shape[0], shape[2 if heads_behind else 1]
+
+    def scaled(x):
+        return x if scale is None else t.multiply(x, t.graph.full([], x.dtype, scale))
+
+    def turned(x):
+        return t.transpose(x, permutation=order) if heads_behind else x
+
+    def joined(x):
+        return t.reshape(x, shape=[batch * heads, *x.shape[2:]]) if one_batch else x
+
+    def product(a, b):
+        y = t.matmul(joined(a), joined(b), transpose_a=False, transpose_b=False)
+        return t.reshape(y, shape=[batch, heads, *y.shape[1:]]) if one_batch else y
+
+    queries = turned(scaled(q)) if one_batch else scaled(turned(q))
+    keys = t.transpose(k, permutation=[0, 2, 3, 1] if heads_behind else [0, 1, 3, 2])
+    logits = product(queries, keys)
+    if is_causal:
+        sees = np.tri(*logits.shape[2:], dtype=bool)
+        masks = (*masks, t.graph.constant(_core.from_numpy(sees, "cpu")))
+    for mask in masks:
+        logits = t.where(mask, logits, t.graph.full([], logits.dtype, -4e4))
+    return [turned(product(t.softmax(logits, axis=3), turned(v)))]
+
+
+def attention_grad(t, arrays, q, k, v, gy, *masks, **attributes):
+    (y,) = attention(t, arrays, q, k, v, *masks, **attributes)
+    axes = list(range(len(y.shape)))
+    wide = [t.cast(x, dtype="float32") for x in (y, gy)]
+    loss = t.reduce_sum(t.multiply(*wide), axes=axes, keepdims=False)
+    return [y, *t.graph.gradients(loss, [q, k, v])]
+
+
 # Each function takes (nodes, the arrays, values of the inputs, attributes) and returns the values
 # of the outputs.
 TRACE = {
+    "attention": attention,
+    "attention_grad": attention_grad,
     "conv2d_max_pool2d": conv2d_max_pool2d,
     "conv2d_max_pool2d_dgrad": conv2d_max_pool2d_dgrad,
     "conv2d_max_pool2d_wgrad": conv2d_max_pool2d_wgrad,

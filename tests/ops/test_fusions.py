@@ -12,6 +12,7 @@ import pytest
 from kerascnn import _core
 
 from . import (
+    fusion_cases_attention,
     fusion_cases_batches,
     fusion_cases_conv_pooling,
     fusion_cases_counting,
@@ -21,6 +22,7 @@ from . import (
 )
 
 CASES = [
+    *fusion_cases_attention.CASES,
     *fusion_cases_batches.CASES,
     *fusion_cases_conv_pooling.CASES,
     *fusion_cases_counting.CASES,
@@ -57,7 +59,8 @@ def test_each_fusion_is_taken(device, rng):
     """Some case gets the kernel of each fusion that a backend lists; plain programs get none."""
     missing = set(_core.fusion_names(device))
     for case in CASES:
-        inputs, attributes = harness.draw(case, rng, "float32")
+        dtype = "float32" if "float32" in case.dtypes else case.dtypes[-1]
+        inputs, attributes = harness.draw(case, rng, dtype)
         program = fusions.compile_nodes(case.op, inputs, attributes, device, optimize=True)
         if fusions.is_fused(program, case.op):
             assert case.op in _core.fusion_names(device)

@@ -56,7 +56,11 @@ class FusionPass {
     std::vector<int32_t> nodes;  // that it takes the place of, in order
     // Of the source: the pattern's inputs and, where calls are written, results of nodes that stay.
     std::vector<ValueId> inputs;
-    std::vector<ValueId> outputs;  // of the source
+    std::vector<ValueId> outputs;  // of the source; kNoValue where it has no such value
+    // The group whose outputs are further inputs, and these outputs.
+    int32_t giver = kNone;
+    std::vector<size_t> taken_over;
+    std::vector<ValueId> emitted;  // its outputs as values of the target
     Match match;
     bool is_dropped = false;
 
@@ -81,8 +85,9 @@ class FusionPass {
     group.fusion = &fusion;
     group.pattern = &pattern;
     group.binding = binding;
-    for (const auto& input : pattern.inputs_) {
-      group.inputs.push_back(group.binding.values[input.value]);
+    const size_t known_inputs = pattern.inputs_.size() - pattern.taken_over_.size();
+    for (size_t i = 0; i < known_inputs; ++i) {
+      group.inputs.push_back(group.binding.values[pattern.inputs_[i].value]);
     }
     for (const auto& output : pattern.outputs_) {
       group.outputs.push_back(group.binding.values[output.value]);
@@ -98,11 +103,35 @@ class FusionPass {
       }
     }
     std::sort(group.nodes.begin(), group.nodes.end());
-    if (was_dropped(group) || !keeps_its_values(group) || depends_on_itself(group)) return false;
+    if (was_dropped(group) || !find_giver(group) || !keeps_its_values(group) ||
+        depends_on_itself(group)) {
+      return false;
+    }
     describe(group);
     if (!is_accepted(group) || (group.has_kernel() && !plan(group))) return false;
     for (const int32_t node : group.nodes) group_of_[node] = static_cast<int32_t>(groups_.size());
     groups_.push_back(std::move(group));
+    return true;
+  }
+
+  // The group that has what this one takes over. Says whether all of it is there.
+  bool find_giver(Group& group) const {
+    const Pattern& pattern = *group.pattern;
+    for (size_t i = 0; i < pattern.taken_over_.size(); ++i) {
+      const ValueId known = group.binding.values[pattern.taken_over_[i]];
+      const size_t input = pattern.inputs_.size() - pattern.taken_over_.size() + i;
+      const auto has_output = [&](const Group& other) {
+        const std::vector<ValueId>& values = other.binding.values;
+        if (other.is_dropped || std::ranges::find(values, known) == values.end()) return false;
+        return other.pattern->find_output(pattern.inputs_[input].name).has_value();
+      };
+      const auto found = std::ranges::find_if(groups_, has_output);
+      if (found == groups_.end()) return false;
+      const auto index = static_cast<int32_t>(found - groups_.begin());
+      if (group.giver != kNone && group.giver != index) return false;
+      group.giver = index;
+      group.taken_over.push_back(*found->pattern->find_output(pattern.inputs_[input].name));
+    }
     return true;
   }
 
@@ -152,6 +181,9 @@ class FusionPass {
     for (const ValueId input : group.inputs) {
       if (const int32_t node = producer_index(graph_, input); node >= 0) is_target[node] = true;
     }
+    if (group.giver != kNone) {
+      for (const int32_t node : groups_[group.giver].nodes) is_target[node] = true;
+    }
     while (!pending.empty()) {
       const int32_t node = pending.back();
       pending.pop_back();
@@ -172,6 +204,8 @@ class FusionPass {
   void describe(Group& group) const {
     Match& match = group.match;
     match.pattern_ = group.pattern;
+    match.graph_ = &graph_;
+    match.values_ = group.binding.values;
     match.allow_tf32_ = options_.allow_tf32;
     match.autotune_ = options_.autotune;
     for (const int32_t node : group.binding.nodes) match.nodes_.push_back(graph_.nodes()[node]);
@@ -179,7 +213,14 @@ class FusionPass {
       match.specs_.push_back(value == kNoValue ? TensorSpec{} : graph_.value(value).spec);
     }
     for (const ValueId input : group.inputs) match.inputs_.push_back(graph_.value(input).spec);
-    for (const ValueId output : group.outputs) match.outputs_.push_back(graph_.value(output).spec);
+    for (const size_t output : group.taken_over) {
+      const TensorSpec& spec = groups_[group.giver].match.outputs_[output];
+      match.specs_[group.pattern->inputs_[match.inputs_.size()].value] = spec;
+      match.inputs_.push_back(spec);
+    }
+    for (const ValueId output : group.outputs) {
+      if (output != kNoValue) match.outputs_.push_back(graph_.value(output).spec);
+    }
   }
 
   static bool is_accepted(const Group& group) {
@@ -194,10 +235,16 @@ class FusionPass {
     match.all_attributes_ = all_attributes(group);
     const std::shared_ptr<Body> body = make_body(group);
     match.body_ = body;
+    for (size_t i = match.outputs_.size(); i < body->outputs.size(); ++i) {
+      match.outputs_.push_back(body->output_spec(i));
+      match.specs_[group.pattern->outputs_[i].value] = match.outputs_.back();
+    }
+    if (group.giver != kNone) match.giver_ = &groups_[group.giver].match;
     options_.backend->activate();
     const Scope& scope = graph_.nodes()[group.nodes.front()].scope;
     std::unique_ptr<Kernel> kernel =
         with_scope(scope.path, [&] { return group.fusion->plan(match); });
+    match.giver_ = nullptr;
     if (kernel == nullptr) return false;
     if (checks_kernels()) {
       kernel = make_guarded_kernel(*options_.backend, std::move(kernel), match.request());
@@ -228,6 +275,11 @@ class FusionPass {
           body->graph->input(group.pattern->inputs_[i].name, graph_.value(input).spec));
       inner[input] = body->inputs.back();
     }
+    // What its kernel takes over is computed here.
+    for (size_t i = group.inputs.size(); i < group.match.inputs_.size(); ++i) {
+      body->inputs.push_back(
+          body->graph->input(group.pattern->inputs_[i].name, group.match.inputs_[i]));
+    }
     std::vector<int32_t> nodes = group.binding.nodes;
     std::sort(nodes.begin(), nodes.end());
     for (const int32_t index : nodes) {
@@ -237,7 +289,12 @@ class FusionPass {
       const std::vector<ValueId> outputs = body->graph->apply_same(node, inputs);
       for (size_t i = 0; i < outputs.size(); ++i) inner[node.outputs[i]] = outputs[i];
     }
-    for (const ValueId output : group.outputs) body->outputs.push_back(inner.at(output));
+    for (const ValueId output : group.outputs) {
+      if (output != kNoValue) body->outputs.push_back(inner.at(output));
+    }
+    for (const auto& [of, write] : group.pattern->handed_over_) {
+      body->outputs.push_back(write(*body->graph, inner.at(group.binding.values[of])));
+    }
     return body;
   }
 
@@ -257,6 +314,7 @@ class FusionPass {
   }
 
   bool is_complete(const Group& group) const {
+    if (group.giver != kNone && groups_[group.giver].is_dropped) return false;
     for (size_t i = 0; i < group.binding.values.size(); ++i) {
       if (!group.pattern->values_[i].by_fusions) continue;
       const ValueId value = group.binding.values[i];
@@ -312,11 +370,15 @@ class FusionPass {
         pending.pop_back();
         continue;
       }
-      const Group* group = group_of_[next] == kNone ? nullptr : &groups_[group_of_[next]];
+      Group* group = group_of_[next] == kNone ? nullptr : &groups_[group_of_[next]];
       const size_t known = pending.size();
       for (const ValueId input : group != nullptr ? group->inputs : graph_.nodes()[next].inputs) {
         const int32_t source = producer_index(graph_, input);
         if (source >= 0 && !is_emitted_[source]) pending.push_back(source);
+      }
+      if (group != nullptr && group->giver != kNone) {
+        const int32_t source = groups_[group->giver].nodes.front();
+        if (!is_emitted_[source]) pending.push_back(source);
       }
       if (pending.size() > known) continue;
       pending.pop_back();
@@ -329,8 +391,11 @@ class FusionPass {
     }
   }
 
-  void emit_group(const Group& group) {
-    rewriter_.replace(group.outputs, group.has_kernel() ? emit_kernel(group) : write(group));
+  void emit_group(Group& group) {
+    group.emitted = group.has_kernel() ? emit_kernel(group) : write(group);
+    for (size_t i = 0; i < group.outputs.size(); ++i) {
+      if (group.outputs[i] != kNoValue) rewriter_.replace(group.outputs[i], group.emitted[i]);
+    }
     for (const int32_t node : group.nodes) is_emitted_[node] = true;
   }
 
@@ -352,8 +417,11 @@ class FusionPass {
         {"required_outputs", static_cast<int64_t>(group.pattern->num_required_)},
         {"bodies", Bodies{group.match.body_}},
     };
-    return rewriter_.apply(op_fused, rewriter_.map(group.inputs), attributes,
-                           graph_.nodes()[group.nodes.front()].scope);
+    std::vector<ValueId> inputs = rewriter_.map(group.inputs);
+    for (const size_t output : group.taken_over) {
+      inputs.push_back(groups_[group.giver].emitted[output]);
+    }
+    return rewriter_.apply(op_fused, inputs, attributes, graph_.nodes()[group.nodes.front()].scope);
   }
 
   const RootedGraph& source_;

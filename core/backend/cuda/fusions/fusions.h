@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/backend/cuda/fusions/attention.h"
 #include "core/graph/conv_pooling.h"
 #include "core/graph/fusion.h"
 #include "core/graph/node_conditions.h"
@@ -27,7 +28,9 @@ namespace kerascnn::cuda {
   FUSION(matmul_activation_grad)                   \
   FUSION(dense_wgrad)                              \
   FUSION(count_matches)                            \
-  FUSION(take_batches)
+  FUSION(take_batches)                             \
+  FUSION(attention)                                \
+  FUSION(attention_grad)
 
 std::span<const Fusion* const> fusions();
 

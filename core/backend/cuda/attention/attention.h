@@ -1,0 +1,52 @@
+// Attention in one kernel, and its gradients in another one: what a match of the patterns asks for
+// (fusions/attention.h), and who computes it.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <memory>
+#include <optional>
+
+#include "core/backend/backend.h"
+
+namespace kerascnn::cuda {
+
+// How a tensor (batch, heads, length, size) lies in memory.
+enum class HeadsAt { Front, Back };  // before the length, behind it
+
+// Of booleans, broadcast to (batch, heads, queries, keys).
+struct AttentionMask {
+  std::array<int64_t, 4> strides;  // in elements, 0 where it is broadcast
+  bool has_batches, has_heads;
+  auto operator<=>(const AttentionMask&) const = default;
+};
+
+struct AttentionCall {
+  DType dtype = DType::BFloat16;
+  int64_t batch = 0, heads = 0;
+  int64_t queries = 0, keys = 0;      // lengths
+  int64_t size = 0, value_size = 0;   // of a head's queries and keys, and of its values
+  double scale = 1.0;                 // of the products
+  std::optional<AttentionMask> mask;  // what it hides has no share
+  bool is_causal = false;             // query i sees the keys 0 to i
+  HeadsAt q = HeadsAt::Back, k = HeadsAt::Back, v = HeadsAt::Back, y = HeadsAt::Back;
+  auto operator<=>(const AttentionCall&) const = default;
+};
+
+// Where a kernel's arguments are: of the inputs, and for the gradients those of the outputs.
+struct AttentionArguments {
+  size_t q = 0, k = 0, v = 0;
+  size_t mask = 0;  // where the call has one
+  size_t y = 0, log_sums = 0, gy = 0;
+};
+
+// Null where cuDNN has no kernel. The outputs are y and the logarithms of the sums that shares were
+// divided by; these may be missing.
+std::unique_ptr<Kernel> plan_attention_cudnn(const AttentionCall& call,
+                                             const AttentionArguments& arguments);
+// The outputs are the gradients of q, k and v, which lie as these do; gy lies as y does. Two runs
+// have the same bits.
+std::unique_ptr<Kernel> plan_attention_grad_cudnn(const AttentionCall& call,
+                                                  const AttentionArguments& arguments);
+
+}  // namespace kerascnn::cuda

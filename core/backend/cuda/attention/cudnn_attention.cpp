@@ -1,0 +1,337 @@
+// Attention through cuDNN's graph API: products, softmax and their gradients go through tiles on
+// the chip, so that the shares (batch, heads, T, S) never reach memory.
+#include <cudnn_frontend.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <unordered_map>
+
+#include "core/backend/cuda/attention/attention.h"
+#include "core/backend/cuda/attention/masks.h"
+#include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/initcheck.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using TensorAttributes = std::shared_ptr<fe::graph::Tensor_attributes>;
+using Buffers = std::unordered_map<TensorAttributes, void*>;
+
+constexpr int64_t kMaxWorkspace = int64_t{4} << 30;
+
+class CudnnAttention {
+ public:
+  explicit CudnnAttention(const AttentionCall& call) : call_(call), context_(Context::current()) {}
+
+  // These return false where no engine takes the call.
+  bool build_forward();
+  bool build_backward();
+
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+  int64_t log_sum_bytes() const { return call_.batch * call_.heads * call_.queries * 4; }
+  std::string description() const;
+
+  struct Arguments {
+    const void *q = nullptr, *k = nullptr, *v = nullptr, *gy = nullptr, *added = nullptr;
+    void *y = nullptr, *log_sums = nullptr;
+    void *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  };
+  void run_forward(const Arguments& arguments, void* workspace, cudaStream_t stream) const;
+  void run_backward(const Arguments& arguments, void* workspace, cudaStream_t stream) const;
+
+ private:
+  fe::DataType_t data_type() const {
+    return call_.dtype == DType::Float16 ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16;
+  }
+  // Extents and strides of (batch, heads, length, size).
+  fe::graph::Tensor_attributes attributes(const char* name, int64_t length, int64_t size,
+                                          HeadsAt heads) const;
+  fe::graph::Tensor_attributes log_sum_attributes() const;
+  template <typename Attention>
+  void describe(Attention& attention);
+  void set_result(const TensorAttributes& tensor, const fe::graph::Tensor_attributes& wanted) const;
+  bool build();
+  void execute(Buffers& buffers, void* workspace, cudaStream_t stream) const;
+  [[noreturn]] void throw_error(fe::error_t error, const char* doing) const;
+
+  AttentionCall call_;
+  Context& context_;
+  mutable fe::graph::Graph graph_;
+  TensorAttributes q_, k_, v_, added_, y_, log_sums_, gy_, dq_, dk_, dv_;
+  int64_t workspace_bytes_ = 0;
+};
+
+void CudnnAttention::throw_error(fe::error_t error, const char* doing) const {
+  throw LibraryError(message("attention: ", doing, " failed for ", call_.batch, " x ", call_.heads,
+                             " heads, ", call_.queries, " queries and ", call_.keys,
+                             " keys of size ", call_.size, ", values of size ", call_.value_size,
+                             ", ", dtype_name(call_.dtype), ": ", error.get_message(), ", cuDNN ",
+                             cudnnGetVersion()));
+}
+
+fe::graph::Tensor_attributes CudnnAttention::attributes(const char* name, int64_t length,
+                                                        int64_t size, HeadsAt heads) const {
+  const int64_t per_head = heads == HeadsAt::Front ? length * size : size;
+  const int64_t per_place = heads == HeadsAt::Front ? size : call_.heads * size;
+  return fe::graph::Tensor_attributes()
+      .set_name(name)
+      .set_dim({call_.batch, call_.heads, length, size})
+      .set_stride({call_.heads * length * size, per_head, per_place, 1})
+      .set_data_type(data_type());
+}
+
+fe::graph::Tensor_attributes CudnnAttention::log_sum_attributes() const {
+  return fe::graph::Tensor_attributes()
+      .set_name("log_sums")
+      .set_dim({call_.batch, call_.heads, call_.queries, 1})
+      .set_stride({call_.heads * call_.queries, call_.queries, 1, 1})
+      .set_data_type(fe::DataType_t::FLOAT);
+}
+
+void CudnnAttention::set_result(const TensorAttributes& tensor,
+                                const fe::graph::Tensor_attributes& wanted) const {
+  tensor->set_output(true)
+      .set_dim(wanted.get_dim())
+      .set_stride(wanted.get_stride())
+      .set_data_type(wanted.get_data_type());
+}
+
+template <typename Attention>
+void CudnnAttention::describe(Attention& attention) {
+  attention.set_attn_scale(static_cast<float>(call_.scale));
+  if (call_.mask) {
+    const int64_t batches = call_.mask->has_batches ? call_.batch : 1;
+    const int64_t heads = call_.mask->has_heads ? call_.heads : 1;
+    const int64_t products = call_.queries * call_.keys;
+    added_ = graph_.tensor(fe::graph::Tensor_attributes()
+                               .set_name("added")
+                               .set_dim({batches, heads, call_.queries, call_.keys})
+                               .set_stride({heads * products, products, call_.keys, 1})
+                               .set_data_type(data_type()));
+    attention.set_bias(added_);
+  }
+  if (call_.is_causal) {
+    attention.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+        .set_diagonal_band_right_bound(0);
+  }
+}
+
+bool CudnnAttention::build_forward() {
+  q_ = graph_.tensor(attributes("q", call_.queries, call_.size, call_.q));
+  k_ = graph_.tensor(attributes("k", call_.keys, call_.size, call_.k));
+  v_ = graph_.tensor(attributes("v", call_.keys, call_.value_size, call_.v));
+  fe::graph::SDPA_attributes attention;
+  attention.set_name("attention")
+      .set_generate_stats(true)
+      .set_implementation(fe::AttentionImplementation_t::COMPOSITE);
+  describe(attention);
+  const std::array results = graph_.sdpa(q_, k_, v_, attention);
+  y_ = results[0];
+  log_sums_ = results[1];
+  set_result(y_, attributes("y", call_.queries, call_.value_size, call_.y));
+  set_result(log_sums_, log_sum_attributes());
+  return build();
+}
+
+bool CudnnAttention::build_backward() {
+  q_ = graph_.tensor(attributes("q", call_.queries, call_.size, call_.q));
+  k_ = graph_.tensor(attributes("k", call_.keys, call_.size, call_.k));
+  v_ = graph_.tensor(attributes("v", call_.keys, call_.value_size, call_.v));
+  y_ = graph_.tensor(attributes("y", call_.queries, call_.value_size, call_.y));
+  gy_ = graph_.tensor(attributes("gy", call_.queries, call_.value_size, call_.y));
+  log_sums_ = graph_.tensor(log_sum_attributes());
+  fe::graph::SDPA_backward_attributes attention;
+  attention.set_name("attention_grad").set_deterministic_algorithm(true);
+  describe(attention);
+  const std::array results = graph_.sdpa_backward(q_, k_, v_, y_, gy_, log_sums_, attention);
+  dq_ = results[0];
+  dk_ = results[1];
+  dv_ = results[2];
+  set_result(dq_, attributes("dq", call_.queries, call_.size, call_.q));
+  set_result(dk_, attributes("dk", call_.keys, call_.size, call_.k));
+  set_result(dv_, attributes("dv", call_.keys, call_.value_size, call_.v));
+  return build();
+}
+
+// Every failure means that cuDNN, or this version of it, has no engine for the call on this GPU.
+bool CudnnAttention::build() {
+  graph_.set_io_data_type(data_type())
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  const CudnnUse cudnn = context_.use_cudnn(context_.stream());
+  if (graph_.validate().is_bad() || graph_.build_operation_graph(cudnn.handle).is_bad() ||
+      graph_.create_execution_plans({fe::HeurMode_t::A}).is_bad()) {
+    return false;
+  }
+  graph_.deselect_workspace_greater_than(kMaxWorkspace);
+  if (graph_.check_support().is_bad() || graph_.build_plans().is_bad()) return false;
+  if (auto error = graph_.get_workspace_size(workspace_bytes_); error.is_bad()) {
+    throw_error(error, "asking for the workspace size");
+  }
+  return true;
+}
+
+void CudnnAttention::execute(Buffers& buffers, void* workspace, cudaStream_t stream) const {
+  const CudnnUse cudnn = context_.use_cudnn(stream);
+  if (auto error = graph_.execute(cudnn.handle, buffers, workspace); error.is_bad()) {
+    throw_error(error, "running");
+  }
+}
+
+// The frontend takes all pointers as writable, but an operation writes its results only.
+void CudnnAttention::run_forward(const Arguments& a, void* workspace, cudaStream_t stream) const {
+  Buffers buffers = {{q_, const_cast<void*>(a.q)},
+                     {k_, const_cast<void*>(a.k)},
+                     {v_, const_cast<void*>(a.v)},
+                     {y_, a.y},
+                     {log_sums_, a.log_sums}};
+  if (call_.mask) buffers[added_] = const_cast<void*>(a.added);
+  const auto bytes = static_cast<int64_t>(itemsize(call_.dtype));
+  mark_written({{a.y, y_->get_volume() * bytes},
+                {a.log_sums, log_sum_bytes()},
+                {workspace, workspace_bytes_}},
+               stream);
+  execute(buffers, workspace, stream);
+}
+
+void CudnnAttention::run_backward(const Arguments& a, void* workspace, cudaStream_t stream) const {
+  Buffers buffers = {{q_, const_cast<void*>(a.q)},
+                     {k_, const_cast<void*>(a.k)},
+                     {v_, const_cast<void*>(a.v)},
+                     {y_, a.y},
+                     {gy_, const_cast<void*>(a.gy)},
+                     {log_sums_, a.log_sums},
+                     {dq_, a.dq},
+                     {dk_, a.dk},
+                     {dv_, a.dv}};
+  if (call_.mask) buffers[added_] = const_cast<void*>(a.added);
+  const auto bytes = static_cast<int64_t>(itemsize(call_.dtype));
+  mark_written({{a.dq, dq_->get_volume() * bytes},
+                {a.dk, dk_->get_volume() * bytes},
+                {a.dv, dv_->get_volume() * bytes},
+                {workspace, workspace_bytes_}},
+               stream);
+  execute(buffers, workspace, stream);
+}
+
+std::string CudnnAttention::description() const {
+  std::string name;
+  if (graph_.get_plan_name(name).is_bad()) name = "engine of unknown name";
+  return "cuDNN " + name;
+}
+
+int64_t align(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
+
+// The parts of a kernel's workspace. What belongs to a mask is empty where there is none.
+struct Workspace {
+  explicit Workspace(const AttentionCall& call, int64_t log_sum_bytes, int64_t library_bytes) {
+    log_sums = add(log_sum_bytes);
+    if (call.mask) {
+      const int64_t rows = (call.mask->has_batches ? call.batch : 1) *
+                           (call.mask->has_heads ? call.heads : 1) * call.queries;
+      const auto item = static_cast<int64_t>(itemsize(call.dtype));
+      added = add(rows * call.keys * item);
+      is_blind = add(rows);
+      q = add(call.batch * call.heads * call.queries * call.size * item);
+    }
+    library = add(library_bytes);
+  }
+  int64_t add(int64_t bytes) {
+    const int64_t place = size;
+    size += align(bytes);
+    return place;
+  }
+
+  int64_t log_sums = 0, added = 0, is_blind = 0, q = 0, library = 0;
+  int64_t size = 0;
+};
+
+// Queries, keys and values, with the mask in the form that cuDNN takes.
+CudnnAttention::Arguments masked_arguments(const AttentionCall& call,
+                                           const AttentionArguments& arguments,
+                                           const Workspace& places, const KernelArgs& args) {
+  CudnnAttention::Arguments a;
+  a.q = args.inputs[arguments.q];
+  a.k = args.inputs[arguments.k];
+  a.v = args.inputs[arguments.v];
+  if (!call.mask) return a;
+  const auto stream = static_cast<cudaStream_t>(args.stream);
+  char* workspace = static_cast<char*>(args.workspace);
+  bool* is_blind = reinterpret_cast<bool*>(workspace + places.is_blind);
+  launch_mask(call, static_cast<const bool*>(args.inputs[arguments.mask]), workspace + places.added,
+              is_blind, stream);
+  launch_blind_zeros(call, a.q, is_blind, workspace + places.q, stream);
+  a.q = workspace + places.q;
+  a.added = workspace + places.added;
+  return a;
+}
+
+// Equal calls, such as the blocks of a network have, share what cuDNN built: that takes 40 ms each
+// time. Its plans don't change, and what a run needs is in its workspace.
+std::shared_ptr<const CudnnAttention> build_attention(const AttentionCall& call,
+                                                      bool (CudnnAttention::*build)()) {
+  static std::mutex mutex;
+  static std::map<std::tuple<int, bool, AttentionCall>, std::weak_ptr<const CudnnAttention>> known;
+  const bool is_forward = build == &CudnnAttention::build_forward;
+  const std::tuple key(Context::current().index(), is_forward, call);
+  const std::lock_guard lock(mutex);
+  if (auto attention = known[key].lock()) return attention;
+  auto attention = std::make_shared<CudnnAttention>(call);
+  if (!(*attention.*build)()) return nullptr;
+  known[key] = attention;
+  return attention;
+}
+
+constexpr bool kKeepsState = true;  // nothing is known of what a plan of cuDNN keeps
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_attention_cudnn(const AttentionCall& call,
+                                             const AttentionArguments& arguments) {
+  const auto attention = build_attention(call, &CudnnAttention::build_forward);
+  if (attention == nullptr) return nullptr;
+  // There is room for the logarithms where nobody reads them.
+  const Workspace places(call, attention->log_sum_bytes(), attention->workspace_bytes());
+  return make_kernel(
+      attention->description(),
+      [=](const KernelArgs& args) {
+        CudnnAttention::Arguments a = masked_arguments(call, arguments, places, args);
+        char* workspace = static_cast<char*>(args.workspace);
+        a.y = args.outputs[0];
+        a.log_sums = args.outputs[1] != nullptr ? args.outputs[1] : workspace + places.log_sums;
+        attention->run_forward(a, workspace + places.library,
+                               static_cast<cudaStream_t>(args.stream));
+      },
+      places.size, kKeepsState);
+}
+
+std::unique_ptr<Kernel> plan_attention_grad_cudnn(const AttentionCall& call,
+                                                  const AttentionArguments& arguments) {
+  const auto attention = build_attention(call, &CudnnAttention::build_backward);
+  if (attention == nullptr) return nullptr;
+  const Workspace places(call, 0, attention->workspace_bytes());
+  return make_kernel(
+      attention->description(),
+      [=](const KernelArgs& args) {
+        const auto stream = static_cast<cudaStream_t>(args.stream);
+        CudnnAttention::Arguments a = masked_arguments(call, arguments, places, args);
+        char* workspace = static_cast<char*>(args.workspace);
+        a.gy = args.inputs[arguments.gy];
+        a.y = const_cast<void*>(args.inputs[arguments.y]);
+        a.log_sums = const_cast<void*>(args.inputs[arguments.log_sums]);
+        a.dq = args.outputs[0];
+        a.dk = args.outputs[1];
+        a.dv = args.outputs[2];
+        attention->run_backward(a, workspace + places.library, stream);
+        if (!call.mask) return;
+        launch_blind_zeros(call, a.dq, reinterpret_cast<bool*>(workspace + places.is_blind), a.dq,
+                           stream);
+      },
+      places.size, kKeepsState);
+}
+
+}  // namespace kerascnn::cuda

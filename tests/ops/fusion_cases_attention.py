@@ -1,0 +1,81 @@
+"""Calls of attention and its gradients: lengths and sizes around what a tile of a kernel takes."""
+
+from __future__ import annotations
+
+from .case import normal, row
+
+# (batch, heads, queries, keys, size of queries and keys, size of values), with as many products as
+# a kernel for all of them takes.
+SIZES = {
+    "square": (32, 4, 64, 64, 64, 64),
+    "odd": (5, 3, 197, 197, 64, 64),
+    "across": (35, 4, 50, 77, 32, 32),
+    "longer": (21, 3, 129, 65, 80, 80),
+    "wide": (21, 3, 65, 130, 128, 128),
+    "tiny": (5000, 7, 5, 3, 8, 8),
+    "one_query": (4000, 4, 1, 33, 16, 16),
+    "one_key": (4000, 4, 33, 1, 16, 16),
+    "narrow_values": (160, 5, 33, 20, 64, 32),
+    "unaligned": (160, 5, 33, 20, 20, 20),  # cuDNN takes sizes that are multiples of 8
+    "few": (1, 3, 64, 64, 64, 64),
+}
+# Those that run node by node.
+NOT_TAKEN = ("unaligned", "few")
+
+
+def _attention(
+    sizes, backward, *, one_batch=True, heads_behind=True, is_causal=False, scale=0.125, mask=()
+):
+    batch, heads, queries, keys, size, value_size = sizes
+
+    def tensor(rng, length, last):
+        lengths = (length, heads) if heads_behind else (heads, length)
+        return normal(rng, batch, *lengths, last)
+
+    def make(rng):
+        inputs = [tensor(rng, n, d) for n, d in ((queries, size), (keys, size))]
+        inputs.append(tensor(rng, keys, value_size))
+        if backward:
+            inputs.append(tensor(rng, queries, value_size))
+        if mask:
+            shape = [
+                n if axis in mask else 1
+                for axis, n in zip("bhqk", (batch, heads, queries, keys), strict=True)
+            ]
+            sees = rng.random(shape) < 0.6
+            sees[..., 0, :] = False  # this query sees nothing
+            inputs.append(sees)
+        attributes = {"one_batch": one_batch, "heads_behind": heads_behind}
+        return inputs, {**attributes, "is_causal": is_causal, "scale": scale}
+
+    return make
+
+
+def _cases():
+    forms = {
+        "op": {"one_batch": False},
+        "heads_before": {"heads_behind": False},
+        "op_heads_before": {"one_batch": False, "heads_behind": False},
+        "unscaled": {"scale": None},
+        "causal": {"is_causal": True},
+        "op_causal": {"one_batch": False, "is_causal": True},
+        "padding": {"mask": "bk"},
+        "mask": {"mask": "bqk"},
+        "mask_of_queries": {"mask": "bq"},
+        "one_mask": {"mask": "qk", "heads_behind": False},
+        "mask_of_heads": {"mask": "hqk", "one_batch": False},
+        "each_mask": {"mask": "bhqk"},
+    }
+    narrow = {"dtypes": ("float16", "bfloat16")}
+    rows = []
+    for backward, name in ((False, "attention"), (True, "attention_grad")):
+        for id, sizes in SIZES.items():
+            options = {} if id == "few" else narrow
+            rows.append(row(name, id, _attention(sizes, backward), **options))
+        for id, form in forms.items():
+            sizes = SIZES["odd" if id == "op" else "across"]
+            rows.append(row(name, id, _attention(sizes, backward, **form), **narrow))
+    return rows
+
+
+CASES = _cases()
