@@ -34,6 +34,8 @@ CALLS = {
     "few channels": (WGRAD, (9, 28, 27, 1), convolution((5, 5, 1, 6)), "float32"),
     "tensor cores": (WGRAD, (32, 14, 14, 32), convolution((3, 3, 32, 32), 1), "float32"),
     "groups": (WGRAD, (3, 9, 11, 4), convolution((3, 3, 2, 6), 1, 2), "float32"),
+    "depthwise": (WGRAD, (9, 13, 15, 6), convolution((3, 3, 1, 6), 1, 6), "float32"),
+    "depthwise, 4x2": (WGRAD, (9, 13, 15, 6), convolution((4, 2, 1, 6), 1, 6), "float32"),
     "float64": (WGRAD, (5, 12, 13, 3), convolution((3, 2, 3, 5)), "float64"),
     "float16": (WGRAD, (4, 9, 8, 2), convolution((3, 3, 2, 4)), "float16"),
     "pooled, one channel": (POOLED, (64, 28, 28, 1), convolution((5, 5, 1, 32)), "float32"),
@@ -141,7 +143,9 @@ def test_an_update_adds_up_what_the_gradient_comes_in(name, optimizer, device):
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
-@pytest.mark.parametrize("name", ["pooled, one channel", "pooled, tensor cores", "tensor cores"])
+@pytest.mark.parametrize(
+    "name", ["pooled, one channel", "pooled, tensor cores", "tensor cores", "depthwise"]
+)
 def test_the_same_bits_every_time(name, optimizer, device):
     results = []
     for _ in range(2):

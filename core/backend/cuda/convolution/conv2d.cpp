@@ -91,6 +91,7 @@ OwnCandidates own_candidates(const Conv2DCall& call, const OwnKernels& own) {
     auto& candidates = suits ? result.before_cudnn : result.after_cudnn;
     candidates.push_back({name, [&call, plan] { return plan(call); }});
   };
+  add(true, "kerascnn depthwise", plan_conv2d_depthwise);
   add(suits_tiled(call), "kerascnn tiled", own.tiled);
   add(suits_tf32(call), "kerascnn tf32", own.tf32);
   add(true, "cuBLASLt", own.product);

@@ -1,0 +1,386 @@
+// Depthwise convolution: every channel has a kernel of its own, so that there is nothing for tensor
+// cores to do. A thread owns two neighbouring channels (one 32-bit access of the 16-bit types) and
+// makes a tile of results in registers. A block copies what its tiles read to shared memory first,
+// zeros for the padding, so that the loop over taps has neither bounds nor addresses to compute.
+//
+// The data gradient is the same sum with other taps (Taps), whatever the stride: tap numbers are
+// known when the loops are unrolled, and those that do not exist cost nothing.
+#pragma once
+
+#include "core/backend/cuda/convolution/convolution.cuh"
+#include "core/backend/cuda/device/begin.cuh"
+#include "core/backend/cuda/device/grid.cuh"
+#include "core/backend/cuda/device/types.cuh"
+#include "core/backend/cuda/elementwise/activation.cuh"
+#include "core/backend/cuda/launch.h"
+
+namespace kerascnn::cuda::depthwise {
+
+constexpr int kBlock = 128;
+constexpr int kPair = 2;    // channels of a thread
+constexpr int kLanes = 16;  // threads side by side
+constexpr int kTiles = kBlock / kLanes;
+constexpr int kChannels = kLanes * kPair;  // of a block
+
+// Along one axis: the tap by which position `source` of a tile's source reaches position `result`
+// of the tile; what is not in [0, K) is no tap. The gradient's source is the gradient of the
+// outputs: of its K - 1 + pad positions before the tile, kShift are left out that no tap reaches.
+template <int K, int kStride_, bool kGradient_, int kShift = 0>
+struct Taps {
+  static constexpr int kExtent = K;
+  static constexpr int kStride = kStride_;
+  static constexpr bool kGradient = kGradient_;
+  static constexpr int kBase = K - 1 - kShift;
+
+  __device__ static constexpr int tap(int result, int source) {
+    return kGradient ? result - kStride * source + kBase : source - kStride * result;
+  }
+  __device__ static constexpr bool is_tap(int tap) { return tap >= 0 && tap < K; }
+  // The positions that `results` results read.
+  static constexpr int sources(int results) {
+    return kGradient ? (results - 1 + kBase) / kStride + 1 : (results - 1) * kStride + K;
+  }
+  // How far the source of a tile is from that of another one, this many results before.
+  static constexpr int step(int results) {
+    return kGradient ? results / kStride : results * kStride;
+  }
+  // The first position of the source of a tile that begins at `first`, a multiple of the stride.
+  __device__ static constexpr int origin(int first, int pad) {
+    return kGradient ? (first + pad - kBase) / kStride : first * kStride - pad;
+  }
+};
+
+// The images in 32 bits, and how a block's tiles lie in them.
+struct Layout {
+  int64_t batch;
+  int channels, pad_top, pad_left;
+  int source_height, source_width, result_height, result_width;
+  int images, rows, columns;        // tiles of a block: images * rows * columns is kTiles
+  int block_rows, block_columns;    // blocks of an image
+  int source_rows, source_columns;  // that the tiles of one image read
+  int wide;                         // are channels a multiple of 16 bytes?
+};
+
+__device__ __forceinline__ bool is_in(int position, int extent) {
+  return static_cast<unsigned>(position) < static_cast<unsigned>(extent);
+}
+
+// Starts a copy to shared memory; zeros where `valid` is false.
+template <int kBytes>
+__device__ __forceinline__ void copy_later(void* to, const void* from, bool valid) {
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  const int bytes = valid ? kBytes : 0;
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(at), "l"(from), "r"(bytes),
+                 "n"(kBytes)
+                 : "memory");
+  }
+}
+__device__ __forceinline__ void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kLeft>
+__device__ __forceinline__ void wait_for_groups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
+// A window of (images, rows, columns, kChannels) in shared memory, of an array of (batch, height,
+// width, channels).
+struct Window {
+  int images, rows, columns;
+};
+struct Place {
+  int64_t n;
+  int row, column, channel;
+};
+
+template <typename T, int kBytes>
+__device__ __forceinline__ void copy_window(T* to, const T* from, const Window& w, const Place& at,
+                                            int64_t batch, int height, int width, int channels) {
+  constexpr int kElements = kBytes / sizeof(T);
+  constexpr int kParts = kChannels / kElements;
+  constexpr int kPositions = 32 / kParts;  // that a warp copies at once
+  const int part = threadIdx.x % kParts * kElements;
+  const int position = threadIdx.x % 32 / kParts;
+  const bool has_channels = at.channel + part < channels;
+#pragma unroll 1
+  for (int line = threadIdx.x / 32; line < w.images * w.rows; line += kBlock / 32) {
+    const int image = w.images == 1 ? 0 : line / w.rows;
+    const int row = at.row + line - image * w.rows;
+    const bool has_line = has_channels && at.n + image < batch && is_in(row, height);
+    const T* source =
+        from + (((at.n + image) * height + row) * width + at.column) * channels + at.channel + part;
+    T* target = to + line * w.columns * kChannels + part;
+#pragma unroll 2
+    for (int column = position; column < w.columns; column += kPositions) {
+      const bool valid = has_line && is_in(at.column + column, width);
+      copy_later<kBytes>(target + column * kChannels,
+                         valid ? source + static_cast<int64_t>(column) * channels : from, valid);
+    }
+  }
+}
+
+template <typename T>
+__device__ __forceinline__ void copy_window(T* to, const T* from, const Window& w, const Place& at,
+                                            int64_t batch, int height, int width, int channels,
+                                            bool wide) {
+  if (wide) {
+    copy_window<T, 16>(to, from, w, at, batch, height, width, channels);
+  } else {
+    copy_window<T, kPair * sizeof(T)>(to, from, w, at, batch, height, width, channels);
+  }
+}
+
+// `kCount` neighbouring positions of a row in shared memory.
+template <typename T, int kCount>
+__device__ __forceinline__ void read_row(float (&values)[kCount][kPair], const T* row) {
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    const auto pair = *reinterpret_cast<const Vector<T, kPair>*>(row + j * kChannels);
+#pragma unroll
+    for (int k = 0; k < kPair; ++k) values[j][k] = load(pair.values[k]);
+  }
+}
+
+// A call by itself: one copy of it for all results of a tile, and only layers that have one pay.
+__device__ __noinline__ float activate_one(Activation activation, float x, float alpha) {
+  return activate(activation, x, alpha);
+}
+
+template <typename T>
+struct Ends {
+  const T* bias;  // may be null
+  Activation activation;
+  float alpha;
+};
+
+// Where a block's tiles begin, and which of them is the thread's.
+template <int kRows, int kColumns>
+struct Position {
+  int64_t n;
+  int row, column;                         // of the block's first result
+  int image, tile_row, tile_column, lane;  // of the thread
+
+  __device__ __forceinline__ Position(int64_t block, const Layout& l) {
+    const Division image_group = divide(block, l.block_rows * l.block_columns);
+    const int rest = static_cast<int>(image_group.remainder);
+    n = image_group.quotient * l.images;
+    const int column_block = rest / l.block_rows;
+    row = (rest - column_block * l.block_rows) * l.rows * kRows;
+    column = column_block * l.columns * kColumns;
+    lane = threadIdx.x % kLanes;
+    const int tile = threadIdx.x / kLanes;
+    tile_column = tile % l.columns;
+    tile_row = tile / l.columns % l.rows;
+    image = tile / (l.columns * l.rows);
+  }
+};
+
+// y = the sum over taps of source and kernel (K, K, channels), for tiles of kRows x kColumns.
+template <typename T, typename Rows, typename Columns, int kRows, int kColumns, int kBlocks>
+__global__ void __launch_bounds__(kBlock, kBlocks)
+    tile_kernel(const T* __restrict__ source, const T* __restrict__ kernel, T* __restrict__ result,
+                Ends<T> ends, Layout l) {
+  constexpr int K = Rows::kExtent, L = Columns::kExtent;
+  constexpr int kSourceRows = Rows::sources(kRows), kSourceColumns = Columns::sources(kColumns);
+  begin_kernel();
+  extern __shared__ __align__(16) char shared[];
+  T* weights_tile = reinterpret_cast<T*>(shared);
+  T* tile = weights_tile + K * L * kChannels;
+  // Blocks side by side take neighbouring channels, which lie side by side.
+  const Division block = divide(blockIdx.x, (l.channels + kChannels - 1) / kChannels);
+  const Position<kRows, kColumns> p(block.quotient, l);
+  const int first_channel = static_cast<int>(block.remainder) * kChannels;
+  const int top = Rows::origin(p.row, l.pad_top), left = Columns::origin(p.column, l.pad_left);
+  copy_window(weights_tile, kernel, {1, K, L}, {0, 0, 0, first_channel}, 1, K, L, l.channels,
+              l.wide);
+  copy_window(tile, source, {l.images, l.source_rows, l.source_columns},
+              {p.n, top, left, first_channel}, l.batch, l.source_height, l.source_width, l.channels,
+              l.wide);
+  end_group();
+  const int channel = first_channel + p.lane * kPair;
+  const int64_t n = p.n + p.image;
+  const int row = p.row + p.tile_row * kRows, column = p.column + p.tile_column * kColumns;
+  const bool active =
+      channel < l.channels && n < l.batch && row < l.result_height && column < l.result_width;
+  float bias[kPair] = {};
+  if (active && !Rows::kGradient && ends.bias != nullptr) {
+#pragma unroll
+    for (int k = 0; k < kPair; ++k) bias[k] = load(ends.bias[channel + k]);
+  }
+  wait_for_groups<0>();
+  __syncthreads();
+  if (!active) return;
+
+  const int first_row = p.tile_row * Rows::step(kRows);
+  const T* at = tile +
+                ((p.image * l.source_rows + first_row) * l.source_columns +
+                 p.tile_column * Columns::step(kColumns)) *
+                    kChannels +
+                p.lane * kPair;
+  const int row_step = l.source_columns * kChannels;
+  float sum[kRows][kColumns][kPair] = {};
+  float weights[K][L][kPair];
+#pragma unroll
+  for (int i = 0; i < kSourceRows; ++i) {
+#pragma unroll
+    for (int r = 0; r < K; ++r) {  // the weights that are needed from here on
+      bool first = false;
+      for (int o = 0; o < kRows; ++o) first |= Rows::tap(o, i) == r;
+      for (int before = 0; before < i; ++before) {
+        for (int o = 0; o < kRows; ++o) first &= Rows::tap(o, before) != r;
+      }
+      if (first) read_row(weights[r], weights_tile + r * L * kChannels + p.lane * kPair);
+    }
+    // Large kernels pass over rows of padding, of which small images have many.
+    if (K == 3 || is_in(top + first_row + i, l.source_height)) {
+      float values[kSourceColumns][kPair];
+      read_row(values, at + i * row_step);
+#pragma unroll
+      for (int o = 0; o < kRows; ++o) {
+        const int r = Rows::tap(o, i);
+        if (!Rows::is_tap(r)) continue;
+#pragma unroll
+        for (int j = 0; j < kSourceColumns; ++j) {
+#pragma unroll
+          for (int c = 0; c < kColumns; ++c) {
+            const int t = Columns::tap(c, j);
+            if (!Columns::is_tap(t)) continue;
+#pragma unroll
+            for (int k = 0; k < kPair; ++k) {
+              sum[o][c][k] = fmaf(values[j][k], weights[r][t][k], sum[o][c][k]);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  T* to = result + ((n * l.result_height + row) * l.result_width + column) * l.channels + channel;
+#pragma unroll
+  for (int o = 0; o < kRows; ++o) {
+    if (row + o >= l.result_height) break;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      if (column + c < l.result_width) {
+        Vector<T, kPair> value;
+#pragma unroll
+        for (int k = 0; k < kPair; ++k) {
+          float x = sum[o][c][k] + bias[k];
+          if (!Rows::kGradient && ends.activation != Activation::Linear) {
+            x = activate_one(ends.activation, x, ends.alpha);
+          }
+          value.values[k] = store<T>(x);
+        }
+        *reinterpret_cast<Vector<T, kPair>*>(to + c * l.channels) = value;
+      }
+    }
+    to += static_cast<int64_t>(l.result_width) * l.channels;
+  }
+}
+
+// The kernel's gradient. A thread sums all taps of its two channels over its share of the tiles of
+// gy, the block what its threads have, and partial (splits, K, L, channels) has a copy for each
+// block of a column of the grid. While a block works on its tiles, the next ones are copied.
+template <typename T, typename Rows, typename Columns, int kRows, int kColumns, int kBlocks>
+__global__ void __launch_bounds__(kBlock, kBlocks)
+    wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy, float* __restrict__ partial,
+                 Layout l, int64_t blocks) {
+  constexpr int K = Rows::kExtent, L = Columns::kExtent;
+  constexpr int kSourceRows = Rows::sources(kRows), kSourceColumns = Columns::sources(kColumns);
+  begin_kernel();
+  extern __shared__ __align__(16) char shared[];
+  const int x_size = l.images * l.source_rows * l.source_columns * kChannels;
+  const int stage = x_size + kTiles * kRows * kColumns * kChannels;
+  T* tiles = reinterpret_cast<T*>(shared);  // two stages of x's tile and gy's
+  const int first_channel = blockIdx.x * kChannels;
+  const auto copy = [&](int64_t block, int to) {
+    if (block < blocks) {
+      const Position<kRows, kColumns> p(block, l);
+      copy_window(tiles + to * stage, x, {l.images, l.source_rows, l.source_columns},
+                  {p.n, Rows::origin(p.row, l.pad_top), Columns::origin(p.column, l.pad_left),
+                   first_channel},
+                  l.batch, l.source_height, l.source_width, l.channels, l.wide);
+      copy_window(tiles + to * stage + x_size, gy, {l.images, l.rows * kRows, l.columns * kColumns},
+                  {p.n, p.row, p.column, first_channel}, l.batch, l.result_height, l.result_width,
+                  l.channels, l.wide);
+    }
+    end_group();
+  };
+  float sum[K][L][kPair] = {};
+  const Position<kRows, kColumns> p(0, l);
+  const int first_row = p.tile_row * Rows::step(kRows);
+  const int x_offset = ((p.image * l.source_rows + first_row) * l.source_columns +
+                        p.tile_column * Columns::step(kColumns)) *
+                           kChannels +
+                       p.lane * kPair;
+  const int g_offset =
+      x_size + p.lane * kPair +
+      ((p.image * l.rows + p.tile_row) * kRows * l.columns + p.tile_column) * kColumns * kChannels;
+  const int x_step = l.source_columns * kChannels, g_step = l.columns * kColumns * kChannels;
+  copy(blockIdx.y, 0);
+  int turn = 0;
+#pragma unroll 1
+  for (int64_t block = blockIdx.y; block < blocks; block += gridDim.y, turn ^= 1) {
+    copy(block + gridDim.y, turn ^ 1);
+    wait_for_groups<1>();
+    __syncthreads();
+    const T* at = tiles + turn * stage + x_offset;
+    const T* gradients = tiles + turn * stage + g_offset;
+    float g[kRows][kColumns][kPair];
+#pragma unroll
+    for (int i = 0; i < kSourceRows; ++i) {
+      // Row o of the tile is needed from row o * stride of the source on.
+      if (i % Rows::kStride == 0 && i / Rows::kStride < kRows) {
+        const int o = i / Rows::kStride;
+        read_row(g[o], gradients + o * g_step);
+      }
+      float values[kSourceColumns][kPair];
+      read_row(values, at + i * x_step);
+#pragma unroll
+      for (int o = 0; o < kRows; ++o) {
+        const int r = Rows::tap(o, i);
+        if (!Rows::is_tap(r)) continue;
+#pragma unroll
+        for (int j = 0; j < kSourceColumns; ++j) {
+#pragma unroll
+          for (int c = 0; c < kColumns; ++c) {
+            const int t = Columns::tap(c, j);
+            if (!Columns::is_tap(t)) continue;
+#pragma unroll
+            for (int k = 0; k < kPair; ++k) {
+              sum[r][t][k] = fmaf(values[j][k], g[o][c][k], sum[r][t][k]);
+            }
+          }
+        }
+      }
+    }
+    __syncthreads();
+  }
+
+  auto* sums = reinterpret_cast<Vector<float, kPair>*>(shared);  // (L, kTiles, kLanes)
+  float* target = partial + blockIdx.y * static_cast<int64_t>(K * L) * l.channels;
+#pragma unroll
+  for (int r = 0; r < K; ++r) {
+#pragma unroll
+    for (int t = 0; t < L; ++t) sums[t * kBlock + threadIdx.x] = {sum[r][t][0], sum[r][t][1]};
+    __syncthreads();
+    for (int item = threadIdx.x; item < L * kLanes; item += kBlock) {
+      const int t = item / kLanes, lane = item % kLanes;
+      const int channel = first_channel + lane * kPair;
+      if (channel >= l.channels) continue;
+      Vector<float, kPair> total{};
+      for (int tile = 0; tile < kTiles; ++tile) {
+        const Vector<float, kPair> part = sums[t * kBlock + tile * kLanes + lane];
+#pragma unroll
+        for (int k = 0; k < kPair; ++k) total.values[k] += part.values[k];
+      }
+      *reinterpret_cast<Vector<float, kPair>*>(
+          target + static_cast<int64_t>(r * L + t) * l.channels + channel) = total;
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace kerascnn::cuda::depthwise
