@@ -69,10 +69,16 @@ bool suits_tf32(const Conv2DCall& call) {
     return channels <= 128 && g.num_products() <= most;
   }
   // cuDNN adds bias and activation in another pass over the result, which takes longer than this.
-  const bool has_epilogue = call.has_bias || call.activation.kind != Activation::Linear;
-  if (taps == 1 && has_epilogue) return channels <= 128;
+  if (taps == 1 && has_epilogue(call)) return channels <= 128;
   const int64_t depth = taps * (call.op == &op_conv2d ? g.input_channels : g.output_channels);
   return channels <= 32 && depth <= 288 && g.num_products() <= int64_t{1} << 28;
+}
+
+// An engine of cuDNN with an epilogue saves another pass over the result. It is compiled when it is
+// planned, which takes so long that only large results are worth it.
+bool suits_epilogue(const Conv2DCall& call) {
+  constexpr int64_t kLargeResult = int64_t{1} << 22;
+  return has_epilogue(call) && num_elements(call.geometry.output_shape()) >= kLargeResult;
 }
 
 struct OwnCandidates {
@@ -103,6 +109,10 @@ std::unique_ptr<Kernel> choose(const PlanRequest& request, const Conv2DCall& cal
   if (needs_direct(call)) return own.direct(call);
   auto [candidates, others] = own_candidates(call, own);
   const bool timed = is_timed(request, call.geometry.num_products());
+  if (timed || suits_epilogue(call)) {
+    candidates.push_back(
+        {"cuDNN with an epilogue", [&] { return plan_conv2d_cudnn_epilogue(call); }});
+  }
   candidates.push_back({"cuDNN by its heuristics", [&] { return plan_conv2d_cudnn(call); }});
   for (int engine = 1; timed && engine < kMostEngines; ++engine) {
     candidates.push_back({message("cuDNN, number ", engine + 1, " of its heuristics"),

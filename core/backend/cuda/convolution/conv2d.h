@@ -2,7 +2,7 @@
 // that fits, or of those for larger convolutions the one that is the fastest by the clock:
 //   conv2d_tiled.cu   own, float32, little arithmetic: bands of the input in shared memory
 //   conv2d_tf32.cu    own, float32 with TF32 allowed, few channels: tensor cores
-//   cudnn/conv2d.cpp  cuDNN: larger convolutions, float16 and bfloat16
+//   cudnn_conv2d.cpp  cuDNN: larger convolutions, float16 and bfloat16
 //   conv2d_direct.cu  own, any floating dtype and geometry: float64, and whatever the others refuse
 #pragma once
 
@@ -24,6 +24,11 @@ struct Conv2DCall {
   bool allow_tf32 = true;
 };
 
+// Does anything follow the products?
+inline bool has_epilogue(const Conv2DCall& call) {
+  return call.has_bias || call.activation.kind != Activation::Linear;
+}
+
 std::unique_ptr<Kernel> plan_conv2d_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_dgrad_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_wgrad_direct(const Conv2DCall& call);
@@ -42,5 +47,8 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad_tf32(const Conv2DCall& call);
 // The engine of cuDNN at this place of its heuristics' list, by default the first that takes the
 // call. Null where none does; throws LibraryError for any other failure.
 std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<int> place = {});
+// The same with an engine that adds the bias and applies the activation itself. Null also where
+// there is neither, or another activation than relu.
+std::unique_ptr<Kernel> plan_conv2d_cudnn_epilogue(const Conv2DCall& call);
 
 }  // namespace kerascnn::cuda
