@@ -47,8 +47,9 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad_tf32(const Conv2DCall& call);
 // The engine of cuDNN at this place of its heuristics' list, by default the first that takes the
 // call. Null where none does; throws LibraryError for any other failure.
 std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<int> place = {});
-// The same with an engine that adds the bias and applies the activation itself. Null also where
-// there is neither, or another activation than relu.
-std::unique_ptr<Kernel> plan_conv2d_cudnn_epilogue(const Conv2DCall& call);
+// The same with an engine that adds the bias and applies relu, if any, itself. cuDNN has them for
+// nothing else.
+std::unique_ptr<Kernel> plan_conv2d_cudnn_epilogue(const Conv2DCall& call,
+                                                   std::optional<int> place = {});
 
 }  // namespace kerascnn::cuda

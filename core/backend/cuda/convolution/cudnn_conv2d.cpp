@@ -108,11 +108,9 @@ TensorAttributes CudnnConvolution::add_epilogue(TensorAttributes y,
     return fe::graph::Pointwise_attributes().set_mode(mode).set_compute_data_type(
         fe::DataType_t::FLOAT);
   };
-  if (call_.has_bias) {
-    put(y);
-    bias_ = tensor("bias", {1, extents[1], 1, 1});
-    y = graph_.pointwise(y, bias_, pointwise(fe::PointwiseMode_t::ADD));
-  }
+  put(y);
+  bias_ = tensor("bias", {1, extents[1], 1, 1});
+  y = graph_.pointwise(y, bias_, pointwise(fe::PointwiseMode_t::ADD));
   if (call_.activation.kind == Activation::Relu) {
     put(y);
     y = graph_.pointwise(y, pointwise(fe::PointwiseMode_t::RELU_FWD));
@@ -174,6 +172,8 @@ bool CudnnConvolution::build(std::optional<int> place) {
          fe::NumericalNote_t::WINOGRAD_TILE_13x13});
   }
   graph_.deselect_numeric_notes(unwanted);
+  // These engines take half a second to compile for each call, and are slower than two kernels.
+  if (has_epilogue_) graph_.deselect_behavior_notes({fe::BehaviorNote_t::RUNTIME_COMPILATION});
   const Conv2DGeometry& g = call_.geometry;
   std::vector<std::string> unwanted_engines;  // of cuDNN 9.19
   if (call_.op == &op_conv2d_wgrad) {
@@ -272,10 +272,11 @@ std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<
   return plan(call, false, place);
 }
 
-std::unique_ptr<Kernel> plan_conv2d_cudnn_epilogue(const Conv2DCall& call) {
+std::unique_ptr<Kernel> plan_conv2d_cudnn_epilogue(const Conv2DCall& call,
+                                                   std::optional<int> place) {
   const Activation activation = call.activation.kind;
   const bool is_known = activation == Activation::Linear || activation == Activation::Relu;
-  return has_epilogue(call) && is_known ? plan(call, true, {}) : nullptr;
+  return call.has_bias && is_known ? plan(call, true, place) : nullptr;
 }
 
 }  // namespace kerascnn::cuda
