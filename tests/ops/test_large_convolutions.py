@@ -73,3 +73,45 @@ def test_large_convolutions_are_exact(op, images, kernel, stride, groups, dtype,
         # matrices that contain thirds, of which TF32 keeps ten bits.
         part = 0 if device == "cpu" else 2**-10
     np.testing.assert_allclose(found, wanted, rtol=0, atol=part * np.abs(wanted).max())
+
+
+# Results of 2^22 elements and more: GPUs may use engines there that end with bias and activation.
+LARGE_RESULTS = {
+    "three_rows": ((17, 64, 61, 8), (3, 3, 8, 64), 1),
+    "pointwise": ((21, 41, 43, 136), (1, 1, 136, 136), 1),
+    "downsampling": ((33, 63, 62, 16), (2, 2, 16, 160), 2),
+    "odd_filters": ((31, 62, 63, 16), (3, 3, 16, 35), 1),
+    "one_filter": ((257, 128, 129, 3), (1, 1, 3, 1), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("activation", ["linear", "relu", "leaky_relu"])
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("name", LARGE_RESULTS)
+def test_bias_and_activation_of_large_results(name, has_bias, activation, dtype, device, rng):
+    """NaN, in one image, stays NaN."""
+    images, kernel, stride = LARGE_RESULTS[name]
+    padding = kernel[0] // 2 if stride == 1 else 0
+    inputs = [rng.integers(-4, 5, shape) / 4 for shape in (images, kernel)]
+    inputs[0][1, 5, 7, 0] = np.nan
+    if has_bias:
+        inputs.append(rng.integers(-4, 5, kernel[3]) / 4)
+    attributes: dict[str, Any] = {
+        "strides": [stride] * 2,
+        "padding": [padding] * 4,
+        "dilations": [1, 1],
+        "groups": 1,
+        "activation": activation,
+        "activation_alpha": 0.25 if activation == "leaky_relu" else 0.0,
+    }
+    wanted = REFERENCES["conv2d"](*inputs, **attributes)
+    narrow = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    tensors = [_core.from_numpy(a.astype(narrow), device) for a in inputs]
+    found = _core.apply("conv2d", tensors, attributes)[0].numpy().astype(np.float64)
+    assert np.isnan(found).any()
+    # As above: the sum is rounded once or twice, in float32 not at all but by Winograd's matrices.
+    part = 2 * float(ml_dtypes.finfo(narrow).eps)
+    if dtype == "float32":
+        part = 0 if device == "cpu" else 2**-10
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=part * np.nanmax(np.abs(wanted)))

@@ -70,10 +70,23 @@ bool suits_tf32(const Conv2DCall& call) {
     return channels <= 128 && g.num_products() <= most;
   }
   // cuDNN adds bias and activation in another pass over the result, which takes longer than this.
-  const bool has_epilogue = call.has_bias || call.activation.kind != Activation::Linear;
-  if (taps == 1 && has_epilogue) return channels <= 128;
+  if (taps == 1 && has_epilogue(call)) return channels <= 128;
   const int64_t depth = taps * (call.op == &op_conv2d ? g.input_channels : g.output_channels);
   return channels <= 32 && depth <= 288 && g.num_products() <= int64_t{1} << 28;
+}
+
+// An engine of cuDNN with an epilogue takes as long as the convolution alone and saves a pass over
+// the result. Where channels are no multiple of 8, as in a first layer, the convolution alone has
+// faster engines.
+bool suits_epilogue(const Conv2DCall& call) {
+  return call.geometry.group_input_channels() % 8 == 0 &&
+         call.geometry.group_output_channels() % 8 == 0;
+}
+
+// An activation of a product is another pass over the result; where cuDNN need not pad channels, it
+// has an engine with the activation in it.
+bool suits_product(const Conv2DCall& call) {
+  return call.activation.kind == Activation::Linear || call.geometry.input_channels % 8 != 0;
 }
 
 struct OwnCandidates {
@@ -94,23 +107,38 @@ OwnCandidates own_candidates(const Conv2DCall& call, const OwnKernels& own) {
   add(true, "kerascnn depthwise", plan_conv2d_depthwise);
   add(suits_tiled(call), "kerascnn tiled", own.tiled);
   add(suits_tf32(call), "kerascnn tf32", own.tf32);
-  add(true, "cuBLASLt", own.product);
+  add(suits_product(call), "cuBLASLt", own.product);
   return result;
+}
+
+// With an epilogue, where the call has one, and without.
+void add_cudnn_candidates(std::vector<KernelCandidate>& candidates, const Conv2DCall& call,
+                          bool timed) {
+  const int most_engines = timed ? 8 : 1;
+  for (int engine = 0; engine < most_engines; ++engine) {
+    const auto name = [&](const char* library) {
+      return engine == 0 ? message(library, " by its heuristics")
+                         : message(library, ", number ", engine + 1, " of its heuristics");
+    };
+    // By the rules it may be any engine from the first on that can be built.
+    const std::optional<int> place = engine == 0 ? std::nullopt : std::optional(engine);
+    const KernelCandidate plain{name("cuDNN"), [=] { return plan_conv2d_cudnn(call, place); }};
+    const KernelCandidate epilogue{name("cuDNN with an epilogue"),
+                                   [=] { return plan_conv2d_cudnn_epilogue(call, place); }};
+    if (call.has_bias && suits_epilogue(call)) candidates.push_back(epilogue);
+    candidates.push_back(plain);
+    if (call.has_bias && timed && !suits_epilogue(call)) candidates.push_back(epilogue);
+  }
 }
 
 // The choice of the rules comes first. The direct kernel is for whatever the others refuse, but
 // groups may be too narrow for those.
 std::unique_ptr<Kernel> choose(const PlanRequest& request, const Conv2DCall& call,
                                const OwnKernels& own) {
-  constexpr int kMostEngines = 8;
   if (needs_direct(call)) return own.direct(call);
   auto [candidates, others] = own_candidates(call, own);
   const bool timed = is_timed(request, call.geometry.num_products());
-  candidates.push_back({"cuDNN by its heuristics", [&] { return plan_conv2d_cudnn(call); }});
-  for (int engine = 1; timed && engine < kMostEngines; ++engine) {
-    candidates.push_back({message("cuDNN, number ", engine + 1, " of its heuristics"),
-                          [&call, engine] { return plan_conv2d_cudnn(call, engine); }});
-  }
+  add_cudnn_candidates(candidates, call, timed);
   candidates.insert(candidates.end(), others.begin(), others.end());
   if (!timed || call.geometry.groups > 1) {
     candidates.push_back({"kerascnn direct", [&] { return own.direct(call); }});

@@ -26,6 +26,11 @@ struct Conv2DCall {
   bool allow_tf32 = true;
 };
 
+// Does anything follow the products?
+inline bool has_epilogue(const Conv2DCall& call) {
+  return call.has_bias || call.activation.kind != Activation::Linear;
+}
+
 std::unique_ptr<Kernel> plan_conv2d_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_dgrad_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_wgrad_direct(const Conv2DCall& call);
@@ -53,5 +58,9 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad_product(const Conv2DCall& call);
 // The engine of cuDNN at this place of its heuristics' list, by default the first that takes the
 // call. Null where none does; throws LibraryError for any other failure.
 std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<int> place = {});
+// The same with an engine that adds the bias and applies relu, if any, itself. cuDNN has them for
+// nothing else.
+std::unique_ptr<Kernel> plan_conv2d_cudnn_epilogue(const Conv2DCall& call,
+                                                   std::optional<int> place = {});
 
 }  // namespace kerascnn::cuda

@@ -40,13 +40,15 @@ int64_t align(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
 
 class CudnnConvolution {
  public:
-  explicit CudnnConvolution(const Conv2DCall& call);
+  // Where `has_epilogue` says so, the engine adds the bias and applies the activation.
+  CudnnConvolution(const Conv2DCall& call, bool has_epilogue);
 
   // Returns false where no engine takes the call, or not the one at this place of the heuristics'
   // list.
   bool build(std::optional<int> place);
-  void run(const void* x, const void* kernel, const void* y, void* workspace,
-           cudaStream_t stream) const;
+  // `bias` is only for an engine with an epilogue.
+  void run(const void* x, const void* kernel, const void* y, void* workspace, cudaStream_t stream,
+           const void* bias = nullptr) const;
   int64_t workspace_bytes() const { return workspace_bytes_; }
   std::string description() const;
 
@@ -55,18 +57,21 @@ class CudnnConvolution {
   template <typename ConvolutionAttributes>
   ConvolutionAttributes attributes() const;
   void add_operation();
+  TensorAttributes add_epilogue(TensorAttributes y, const std::vector<int64_t>& extents);
   [[noreturn]] void throw_error(fe::error_t error, const char* call) const;
 
   Conv2DCall call_;
+  bool has_epilogue_;
   Context& context_;
   mutable fe::graph::Graph graph_;
   TensorAttributes x_, kernel_, y_, result_;  // the result is one of the three
+  TensorAttributes bias_;                     // null where the engine adds none
   int64_t plan_ = 0;                          // in the heuristics' list
   int64_t workspace_bytes_ = 0;
 };
 
-CudnnConvolution::CudnnConvolution(const Conv2DCall& call)
-    : call_(call), context_(Context::current()) {}
+CudnnConvolution::CudnnConvolution(const Conv2DCall& call, bool has_epilogue)
+    : call_(call), has_epilogue_(has_epilogue), context_(Context::current()) {}
 
 void CudnnConvolution::throw_error(fe::error_t error, const char* call) const {
   throw LibraryError(message(
@@ -93,6 +98,26 @@ ConvolutionAttributes CudnnConvolution::attributes() const {
       .set_dilation({g.dilation_height, g.dilation_width});
 }
 
+// Between the nodes numbers are float32, so only the result is rounded.
+TensorAttributes CudnnConvolution::add_epilogue(TensorAttributes y,
+                                                const std::vector<int64_t>& extents) {
+  const auto put = [&](TensorAttributes& value) {
+    value->set_dim(extents).set_stride(channels_last_strides(extents));
+  };
+  const auto pointwise = [](fe::PointwiseMode_t mode) {
+    return fe::graph::Pointwise_attributes().set_mode(mode).set_compute_data_type(
+        fe::DataType_t::FLOAT);
+  };
+  put(y);
+  bias_ = tensor("bias", {1, extents[1], 1, 1});
+  y = graph_.pointwise(y, bias_, pointwise(fe::PointwiseMode_t::ADD));
+  if (call_.activation.kind == Activation::Relu) {
+    put(y);
+    y = graph_.pointwise(y, pointwise(fe::PointwiseMode_t::RELU_FWD));
+  }
+  return y;
+}
+
 void CudnnConvolution::add_operation() {
   const Conv2DGeometry& g = call_.geometry;
   const std::vector<int64_t> input = {g.batch, g.input_channels, g.input_height, g.input_width};
@@ -103,7 +128,9 @@ void CudnnConvolution::add_operation() {
   if (call_.op == &op_conv2d) {
     x_ = tensor("x", input);
     kernel_ = tensor("kernel", kernel);
-    result_ = y_ = graph_.conv_fprop(x_, kernel_, attributes<fe::graph::Conv_fprop_attributes>());
+    y_ = graph_.conv_fprop(x_, kernel_, attributes<fe::graph::Conv_fprop_attributes>());
+    if (has_epilogue_) y_ = add_epilogue(y_, output);
+    result_ = y_;
     extents = output;
   } else if (call_.op == &op_conv2d_dgrad) {
     y_ = tensor("gy", output);
@@ -145,6 +172,8 @@ bool CudnnConvolution::build(std::optional<int> place) {
          fe::NumericalNote_t::WINOGRAD_TILE_13x13});
   }
   graph_.deselect_numeric_notes(unwanted);
+  // These engines take half a second to compile for each call, and are slower than two kernels.
+  if (has_epilogue_) graph_.deselect_behavior_notes({fe::BehaviorNote_t::RUNTIME_COMPILATION});
   const Conv2DGeometry& g = call_.geometry;
   std::vector<std::string> unwanted_engines;  // of cuDNN 9.19
   if (call_.op == &op_conv2d_wgrad) {
@@ -170,10 +199,11 @@ bool CudnnConvolution::build(std::optional<int> place) {
 }
 
 void CudnnConvolution::run(const void* x, const void* kernel, const void* y, void* workspace,
-                           cudaStream_t stream) const {
+                           cudaStream_t stream, const void* bias) const {
   // The frontend takes all pointers as writable, but the operation writes its result only.
   std::unordered_map<TensorAttributes, void*> buffers = {
       {x_, const_cast<void*>(x)}, {kernel_, const_cast<void*>(kernel)}, {y_, const_cast<void*>(y)}};
+  if (bias_ != nullptr) buffers[bias_] = const_cast<void*>(bias);
   const int64_t result_bytes = result_->get_volume() * static_cast<int64_t>(itemsize(call_.dtype));
   mark_written({{buffers.at(result_), result_bytes}, {workspace, workspace_bytes_}}, stream);
   const CudnnUse cudnn = context_.use_cudnn(stream);
@@ -189,10 +219,8 @@ std::string CudnnConvolution::description() const {
   return "cuDNN " + name;
 }
 
-}  // namespace
-
-std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<int> place) {
-  auto convolution = std::make_shared<CudnnConvolution>(call);
+std::unique_ptr<Kernel> plan(const Conv2DCall& call, bool in_epilogue, std::optional<int> place) {
+  auto convolution = std::make_shared<CudnnConvolution>(call, in_epilogue);
   if (!convolution->build(place)) return nullptr;
   const Conv2DGeometry g = call.geometry;
   const int64_t taps = g.num_taps();
@@ -227,15 +255,28 @@ std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<
           convolution->run(args.outputs[0], kernel, args.inputs[0], workspace, stream);
           return;
         }
-        convolution->run(args.inputs[0], kernel, args.outputs[0], workspace, stream);
-        if (call.has_bias || call.activation.kind != Activation::Linear) {
-          launch_bias_activation(call.dtype, args.outputs[0],
-                                 call.has_bias ? args.inputs[2] : nullptr,
+        const void* bias = call.has_bias ? args.inputs[2] : nullptr;
+        convolution->run(args.inputs[0], kernel, args.outputs[0], workspace, stream, bias);
+        if (!in_epilogue && has_epilogue(call)) {
+          launch_bias_activation(call.dtype, args.outputs[0], bias,
                                  g.batch * g.output_height * g.output_width, g.output_channels,
                                  call.activation, stream);
         }
       },
       workspace_bytes, keeps_state);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<int> place) {
+  return plan(call, false, place);
+}
+
+std::unique_ptr<Kernel> plan_conv2d_cudnn_epilogue(const Conv2DCall& call,
+                                                   std::optional<int> place) {
+  const Activation activation = call.activation.kind;
+  const bool is_known = activation == Activation::Linear || activation == Activation::Relu;
+  return call.has_bias && is_known ? plan(call, true, place) : nullptr;
 }
 
 }  // namespace kerascnn::cuda

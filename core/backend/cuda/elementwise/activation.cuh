@@ -19,6 +19,23 @@ __device__ __forceinline__ T activate(Activation activation, T x, T alpha) {
   }
 }
 
+// The same for N values, with one branch for all of them.
+template <typename T, int N>
+__device__ __forceinline__ void activate_all(Activation activation, T (&x)[N], T alpha) {
+  switch (activation) {
+#define KERASCNN_CASE(kind, op, ...)                              \
+  case Activation::kind:                                          \
+    _Pragma("unroll") for (int k = 0; k < N; ++k) {               \
+      x[k] = element_apply<ElementOp::op>(x[k], T(), T(), alpha); \
+    }                                                             \
+    break;
+    KERASCNN_ACTIVATION_LIST(KERASCNN_CASE)
+#undef KERASCNN_CASE
+    default:
+      break;
+  }
+}
+
 // The gradient before the activation, from the gradient g behind it and the activation's output y.
 // This is only for activations whose gradient follows from their output.
 template <typename T>
