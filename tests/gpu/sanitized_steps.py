@@ -201,7 +201,7 @@ def train_with_kernels_of_libraries(rng):
 
 
 def train_with_kernels_of_everyday_networks(rng):
-    """Runs patches as products, depthwise and 1x1 convolutions, pooling and attention, at odd sizes."""
+    """Runs patches as products, depthwise convolutions, pooling and attention, at odd sizes."""
     x = rng.integers(0, 256, (7, 35, 33, 3), np.uint8)
     y = rng.integers(0, 13, 7)
     for policy in ("mixed_bfloat16",) if SHORT else ("float32", "mixed_float16", "mixed_bfloat16"):
