@@ -5,8 +5,8 @@ import pytest
 
 import kerascnn as keras
 
-# On a GPU, these are small batches and images with an op of 2^21 elements; kernels are not generated
-# for smaller programs.
+# On a GPU, these are small batches and images with an op of 2^21 elements: kernels are not
+# generated for smaller programs.
 CASES = ["resnet50@32x128", "vit_s16@128x64", "convnext_t@64x128"]
 # On a CPU, the regions of a GPU are requested, whatever their size.
 SMALL_CASES = ["resnet50@2x64", "vit_s16@2x64", "convnext_t@2x64"]

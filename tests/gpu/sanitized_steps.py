@@ -200,6 +200,32 @@ def train_with_kernels_of_libraries(rng):
             print(policy, "timed" if timed else "by rules", model.evaluate(x, y, verbose=0))
 
 
+def train_with_kernels_of_everyday_networks(rng):
+    """Runs patches as products, depthwise convolutions, pooling and attention, at odd sizes."""
+    x = rng.integers(0, 256, (7, 35, 33, 3), np.uint8)
+    y = rng.integers(0, 13, 7)
+    for policy in ("mixed_bfloat16",) if SHORT else ("float32", "mixed_float16", "mixed_bfloat16"):
+        keras.config.set_dtype_policy(policy)
+        inputs = keras.Input((35, 33, 3), dtype="uint8")
+        images = layers.Rescaling(1 / 255)(inputs)
+        images = layers.Conv2D(40, 7, 2, padding="same", activation="relu")(images)
+        images = layers.MaxPooling2D(3, 2, padding="same")(images)
+        images = layers.DepthwiseConv2D(3, padding="same", activation="relu")(images)
+        images = layers.Conv2D(24, 1, activation="relu")(images)
+        images = layers.DepthwiseConv2D((5, 7), padding="same")(images)
+        strided = layers.DepthwiseConv2D(3, 2, padding="same")(images)
+        strided = layers.AveragePooling2D(2, padding="same")(strided)
+        words = layers.Reshape((81, 24))(images)
+        words = layers.MultiHeadAttention(2, 16)(words, words, use_causal_mask=True)
+        both = [layers.GlobalAveragePooling2D()(strided), layers.GlobalAveragePooling1D()(words)]
+        outputs = layers.Dense(13, dtype="float32")(layers.Concatenate()(both))
+        model = keras.Model(inputs, outputs)
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.fit(x, y, batch_size=7, epochs=1 if SHORT else 2, verbose=0)
+        print("everyday", policy, model.evaluate(x, y, verbose=0))
+    keras.config.set_dtype_policy("float32")
+
+
 if __name__ == "__main__":
     keras.config.set_device("cuda:0")
     keras.utils.set_random_seed(1)
@@ -209,4 +235,5 @@ if __name__ == "__main__":
     loops_and_choices(rng)
     train_recurrent_networks(rng)
     train_with_generated_kernels(rng)
+    train_with_kernels_of_everyday_networks(rng)
     train_with_kernels_of_libraries(rng)
