@@ -200,7 +200,7 @@ def dot_product_attention(
         mask: Where it is False nothing is looked at, broadcast to the same.
         scale: By default 1 / sqrt(d).
         is_causal: Whether places look at earlier ones only.
-        flash_attention: Only None and False: there is one way to compute it.
+        flash_attention: Only None and False: device, dtype and shapes say which kernels compute it.
         attn_logits_soft_cap: c, where products are cut softly to c tanh(product / c).
 
     Returns:

@@ -305,6 +305,89 @@ TEST(optional_outputs_may_be_left_out) {
   CHECK_EQUAL(fused(net.rooted, kBoth), 1u);
 }
 
+// The first adds to a product, and hands over exp of the product to the second, which multiplies
+// it.
+void pattern_giving(Pattern& pattern) {
+  const PatternValue product = pattern.input("a").call(op_matmul, {pattern.input("b")}).again();
+  pattern.output("sum", product.read_by_fusions().call(op_add, {pattern.input("c")}));
+  pattern.hand_over("powers", product,
+                    [](Graph& graph, ValueId value) { return graph.apply("exp", {value})[0]; });
+}
+constexpr Fusion kGiving = {"giving", pattern_giving, plan_body};
+void pattern_taking(Pattern& pattern) {
+  const PatternValue product = pattern.input("a").call(op_matmul, {pattern.input("b")}).again();
+  pattern.output("z", product.call(op_multiply, {pattern.input("d")}));
+  pattern.take_over("powers", product);
+  pattern.take_over("sum", product);
+}
+constexpr Fusion kTaking = {"taking", pattern_taking, plan_body};
+
+TEST(a_fusion_takes_over_what_another_one_hands_over) {
+  for (const bool scales_first : {true, false}) {
+    Affine net;
+    const ValueId d = net.graph.input("d", f32({5, 4}));
+    ValueId z = scales_first ? call(net.graph, "multiply", {net.product, d}) : kNoValue;
+    const ValueId sum = call(net.graph, "add", {net.c, net.product});
+    if (!scales_first) z = call(net.graph, "multiply", {net.product, sum});
+    net.rooted.outputs = {z, sum};
+    const RootedGraph joined = fuse(net.rooted, {&kGiving, &kTaking});
+    CHECK_EQUAL(joined.graph.nodes().size(), 2u);
+    const Node &giver = joined.graph.nodes()[0], &taker = joined.graph.nodes()[1];
+    CHECK_EQUAL(giver.attributes.get_string("fusion"), "giving");
+    CHECK(taker.inputs[3] == giver.outputs[1] && taker.inputs[4] == giver.outputs[0]);
+    check_same_results(net.rooted, joined);
+    // The first one alone would leave the product to the multiplication.
+    CHECK_EQUAL(fused(net.rooted, kGiving), 0u);
+    CHECK_EQUAL(fused(net.rooted, kTaking), 0u);
+  }
+}
+
+TEST(nothing_is_taken_over_from_what_comes_later) {
+  // The sum needs the product of the second fusion, which would take over from the first.
+  Affine net;
+  const ValueId z = call(net.graph, "multiply", {net.product, net.graph.input("d", f32({5, 4}))});
+  net.rooted.outputs = {call(net.graph, "add", {net.product, call(net.graph, "tanh", {z})})};
+  const RootedGraph joined = fuse(net.rooted, {&kGiving, &kTaking});
+  CHECK_EQUAL(count_nodes(joined.graph, "fused"), 0u);
+  check_same_results(net.rooted, joined);
+}
+
+TEST(the_order_of_a_patterns_inputs_and_outputs_is_checked) {
+  Pattern pattern;
+  const PatternValue y = pattern.input("x").call(op_exp);
+  pattern.output("y", y);
+  pattern.hand_over("more", y, [](Graph&, ValueId value) { return value; });
+  CHECK_THROWS(ValueError, "hands over", pattern.optional_output("late", y));
+  pattern.take_over("other", y);
+  CHECK_THROWS(ValueError, "taken over", pattern.input("late"));
+}
+
+TEST(a_match_knows_constants) {
+  struct Seen {
+    static std::unique_ptr<Kernel> plan(const Match& match) {
+      CHECK(!match.constant("a") && match.constant_tensor("a") == nullptr);
+      CHECK(match.constant("b") == 0.5);
+      CHECK_EQUAL(match.constant_tensor("c")->size(), 15);
+      CHECK(!match.constant("c"));
+      return match.plan_body();
+    }
+  };
+  const Fusion fusion = {"seen",
+                         [](Pattern& pattern) {
+                           const PatternValue a = pattern.input("a"), b = pattern.input("b");
+                           const PatternValue y = a.call(op_multiply, {b});
+                           pattern.output("y", y.call(op_add, {pattern.input("c")}));
+                         },
+                         Seen::plan};
+  Affine net;
+  std::mt19937 random(3);
+  const ValueId flat = net.graph.constant(testing::random_tensor({15}, random));
+  const ValueId c = call(net.graph, "reshape", {flat}, {{"shape", Shape{5, 3}}});
+  const ValueId half = net.graph.full(f32({5, 3}), 0.5);
+  net.rooted.outputs = {call(net.graph, "add", {call(net.graph, "multiply", {net.a, half}), c})};
+  CHECK_EQUAL(fused(net.rooted, fusion), 1u);
+}
+
 TEST(random_graphs_keep_their_results) {
   for (unsigned seed = 0; seed < 40; ++seed) {
     testing::RandomGraph random(seed, 80);
