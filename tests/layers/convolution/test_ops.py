@@ -67,6 +67,22 @@ def test_depthwise_convolution_of_volumes(device, rng):
     assert relative_error(actual, expected) < 1e-12
 
 
+@pytest.mark.parametrize("strides", [1, 2])
+@pytest.mark.parametrize("size", [(3, 3), (1, 3), (4, 4), (5, 7), (7, 7)])
+@pytest.mark.parametrize("channels", [1, 3, 12, 17, 96])
+def test_depthwise_convolution_of_images(channels, size, strides, device, rng):
+    """With "same" padding, of which the end may get one more than the beginning."""
+    x = rng.standard_normal((2, 12, 15, channels)).astype("float32")
+    kernel = rng.standard_normal((*size, channels, 1)).astype("float32")
+    wide = [a.astype("float64") for a in (x, kernel)]
+    expected = keras.ops.convert_to_numpy(keras.ops.depthwise_conv(*wide, strides, "same"))
+    with kerascnn.device(device):
+        actual = ops.depthwise_conv(x, kernel, strides, "same").numpy()
+    # Sums of up to 49 products lose a few roundings of 6e-8.
+    assert actual.dtype == np.float32
+    assert relative_error(actual, expected) < 1e-6
+
+
 def test_integers_are_convolved_as_floats(device):
     with kerascnn.device(device):
         y = ops.conv(np.arange(6).reshape(1, 6, 1), np.ones((2, 1, 1), "float32"))

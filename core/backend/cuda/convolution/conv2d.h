@@ -1,6 +1,6 @@
 // The three convolution ops on CUDA and what each implementation offers. conv2d.cpp takes the first
 // that fits, or of those for larger convolutions the one that is the fastest by the clock:
-//   conv2d_depthwise.cu  own, float32, float16 and bfloat16: one kernel for each channel, up to 7x7
+//   conv2d_depthwise.cu  own, any but float64: a kernel of up to 7 x 7 for each channel
 //   conv2d_tiled.cu   own, float32, little arithmetic: bands of the input in shared memory
 //   conv2d_tf32.cu    own, float32 with TF32 allowed, few channels: tensor cores
 //   conv2d_product.cu cuBLASLt: 1x1 kernels, and few input channels
@@ -35,8 +35,8 @@ std::unique_ptr<Kernel> plan_conv2d_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_dgrad_direct(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_wgrad_direct(const Conv2DCall& call);
 
-// Any of the three. Null where the call does not fit: groups other than one for each input and output
-// channel, kernels above 7 x 7, strides above 2, dilation, float64.
+// Any of the three ops. Null where the call does not fit: groups of more than one input and one
+// output channel, kernels above 7 x 7, strides above 2, dilation, float64.
 std::unique_ptr<Kernel> plan_conv2d_depthwise(const Conv2DCall& call);
 
 // Null where the call does not fit (dtype, groups, a band of the input larger than shared memory;

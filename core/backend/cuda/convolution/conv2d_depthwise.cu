@@ -56,9 +56,12 @@ bool fits(const Conv2DCall& call) {
   const Conv2DGeometry& g = call.geometry;
   const auto is_small = [](int64_t extent) { return extent <= kMostExtent; };
   const auto is_stride = [](int64_t stride) { return stride == 1 || stride == 2; };
-  return g.groups > 1 && g.groups == g.input_channels && g.groups == g.output_channels &&
-         is_small(g.kernel_height) && is_small(g.kernel_width) && is_stride(g.stride_height) &&
-         is_stride(g.stride_width) && g.dilation_height == 1 && g.dilation_width == 1;
+  // Inside a row, and a window beside it, kernels count in 32 bits.
+  const int64_t row = (std::max(g.input_width, g.output_width) + 256) * g.input_channels;
+  return row < int64_t{1} << 31 && g.groups > 1 && g.groups == g.input_channels &&
+         g.groups == g.output_channels && is_small(g.kernel_height) && is_small(g.kernel_width) &&
+         is_stride(g.stride_height) && is_stride(g.stride_width) && g.dilation_height == 1 &&
+         g.dilation_width == 1;
 }
 
 }  // namespace

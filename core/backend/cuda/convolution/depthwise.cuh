@@ -55,10 +55,11 @@ struct Layout {
   int64_t batch;
   int channels, pad_top, pad_left;
   int source_height, source_width, result_height, result_width;
-  int images, rows, columns;        // tiles of a block: images * rows * columns is kTiles
-  int block_rows, block_columns;    // blocks of an image
-  int source_rows, source_columns;  // that the tiles of one image read
-  int wide;                         // are channels a multiple of 16 bytes?
+  int images, log_rows, log_columns;  // of a block's kTiles tiles; logarithms to base 2
+  int block_rows, block_columns;      // blocks of an image
+  int source_rows, source_columns;    // that the tiles of one image read
+  bool wide;                          // are channels a multiple of 16 bytes?
+  bool copies_ahead;  // is there memory for the next tiles of the kernel's gradient?
 };
 
 __device__ __forceinline__ bool is_in(int position, int extent) {
@@ -104,20 +105,23 @@ __device__ __forceinline__ void copy_window(T* to, const T* from, const Window& 
   const int part = threadIdx.x % kParts * kElements;
   const int position = threadIdx.x % 32 / kParts;
   const bool has_channels = at.channel + part < channels;
-#pragma unroll 1
-  for (int line = threadIdx.x / 32; line < w.images * w.rows; line += kBlock / 32) {
-    const int image = w.images == 1 ? 0 : line / w.rows;
-    const int row = at.row + line - image * w.rows;
-    const bool has_line = has_channels && at.n + image < batch && is_in(row, height);
-    const T* source =
-        from + (((at.n + image) * height + row) * width + at.column) * channels + at.channel + part;
-    T* target = to + line * w.columns * kChannels + part;
-#pragma unroll 2
+  const int row_size = width * channels;
+  const T* base = from + (at.n * height + at.row) * row_size + (at.column + position) * channels +
+                  at.channel + part;
+  T* target = to + (threadIdx.x / 32 * w.columns + position) * kChannels + part;
+  int image = 0, row = threadIdx.x / 32;
+  while (true) {
+    for (; row >= w.rows; row -= w.rows) ++image;
+    if (image >= w.images) break;
+    const bool has_line = has_channels && at.n + image < batch && is_in(at.row + row, height);
+    const T* source = base + (static_cast<int64_t>(image) * height + row) * row_size;
     for (int column = position; column < w.columns; column += kPositions) {
       const bool valid = has_line && is_in(at.column + column, width);
-      copy_later<kBytes>(target + column * kChannels,
-                         valid ? source + static_cast<int64_t>(column) * channels : from, valid);
+      copy_later<kBytes>(target + (column - position) * kChannels, source, valid);
+      source += kPositions * channels;
     }
+    target += kBlock / 32 * w.columns * kChannels;
+    row += kBlock / 32;
   }
 }
 
@@ -132,15 +136,25 @@ __device__ __forceinline__ void copy_window(T* to, const T* from, const Window& 
   }
 }
 
+// Two numbers as float. The halves of a word with two of bfloat16 are the upper halves of floats.
+template <typename T>
+__device__ __forceinline__ void convert(float (&values)[kPair], const T* pair) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    const unsigned word = *reinterpret_cast<const unsigned*>(pair);
+    values[0] = __uint_as_float(word << 16);
+    values[1] = __uint_as_float(word & 0xffff0000u);
+  } else {
+    const auto two = *reinterpret_cast<const Vector<T, kPair>*>(pair);
+#pragma unroll
+    for (int k = 0; k < kPair; ++k) values[k] = load(two.values[k]);
+  }
+}
+
 // `kCount` neighbouring positions of a row in shared memory.
 template <typename T, int kCount>
 __device__ __forceinline__ void read_row(float (&values)[kCount][kPair], const T* row) {
 #pragma unroll
-  for (int j = 0; j < kCount; ++j) {
-    const auto pair = *reinterpret_cast<const Vector<T, kPair>*>(row + j * kChannels);
-#pragma unroll
-    for (int k = 0; k < kPair; ++k) values[j][k] = load(pair.values[k]);
-  }
+  for (int j = 0; j < kCount; ++j) convert(values[j], row + j * kChannels);
 }
 
 // A call by itself: one copy of it for all results of a tile, and only layers that have one pay.
@@ -162,18 +176,16 @@ struct Position {
   int row, column;                         // of the block's first result
   int image, tile_row, tile_column, lane;  // of the thread
 
-  __device__ __forceinline__ Position(int64_t block, const Layout& l) {
-    const Division image_group = divide(block, l.block_rows * l.block_columns);
-    const int rest = static_cast<int>(image_group.remainder);
-    n = image_group.quotient * l.images;
-    const int column_block = rest / l.block_rows;
-    row = (rest - column_block * l.block_rows) * l.rows * kRows;
-    column = column_block * l.columns * kColumns;
+  __device__ __forceinline__ Position(int image_block, int block, const Layout& l) {
+    const int column_block = static_cast<unsigned>(block) / static_cast<unsigned>(l.block_rows);
+    n = static_cast<int64_t>(image_block) * l.images;
+    row = ((block - column_block * l.block_rows) << l.log_rows) * kRows;
+    column = (column_block << l.log_columns) * kColumns;
     lane = threadIdx.x % kLanes;
     const int tile = threadIdx.x / kLanes;
-    tile_column = tile % l.columns;
-    tile_row = tile / l.columns % l.rows;
-    image = tile / (l.columns * l.rows);
+    tile_column = tile & ((1 << l.log_columns) - 1);
+    tile_row = tile >> l.log_columns & ((1 << l.log_rows) - 1);
+    image = tile >> (l.log_columns + l.log_rows);
   }
 };
 
@@ -189,9 +201,8 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
   T* weights_tile = reinterpret_cast<T*>(shared);
   T* tile = weights_tile + K * L * kChannels;
   // Blocks side by side take neighbouring channels, which lie side by side.
-  const Division block = divide(blockIdx.x, (l.channels + kChannels - 1) / kChannels);
-  const Position<kRows, kColumns> p(block.quotient, l);
-  const int first_channel = static_cast<int>(block.remainder) * kChannels;
+  const Position<kRows, kColumns> p(blockIdx.z, blockIdx.y, l);
+  const int first_channel = blockIdx.x * kChannels;
   const int top = Rows::origin(p.row, l.pad_top), left = Columns::origin(p.column, l.pad_left);
   copy_window(weights_tile, kernel, {1, K, L}, {0, 0, 0, first_channel}, 1, K, L, l.channels,
               l.wide);
@@ -220,7 +231,15 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
                     kChannels +
                 p.lane * kPair;
   const int row_step = l.source_columns * kChannels;
-  float sum[kRows][kColumns][kPair] = {};
+  float sum[kRows][kColumns][kPair];
+#pragma unroll
+  for (int o = 0; o < kRows; ++o) {
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+#pragma unroll
+      for (int k = 0; k < kPair; ++k) sum[o][c][k] = bias[k];
+    }
+  }
   float weights[K][L][kPair];
 #pragma unroll
   for (int i = 0; i < kSourceRows; ++i) {
@@ -257,59 +276,68 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
     }
   }
 
+  if (!Rows::kGradient && ends.activation != Activation::Linear) {
+#pragma unroll
+    for (int o = 0; o < kRows; ++o) {
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+#pragma unroll
+        for (int k = 0; k < kPair; ++k) {
+          sum[o][c][k] = activate_one(ends.activation, sum[o][c][k], ends.alpha);
+        }
+      }
+    }
+  }
   T* to = result + ((n * l.result_height + row) * l.result_width + column) * l.channels + channel;
+  const int row_size = l.result_width * l.channels;
 #pragma unroll
   for (int o = 0; o < kRows; ++o) {
     if (row + o >= l.result_height) break;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       if (column + c < l.result_width) {
-        Vector<T, kPair> value;
-#pragma unroll
-        for (int k = 0; k < kPair; ++k) {
-          float x = sum[o][c][k] + bias[k];
-          if (!Rows::kGradient && ends.activation != Activation::Linear) {
-            x = activate_one(ends.activation, x, ends.alpha);
-          }
-          value.values[k] = store<T>(x);
-        }
-        *reinterpret_cast<Vector<T, kPair>*>(to + c * l.channels) = value;
+        *reinterpret_cast<Vector<T, kPair>*>(to + c * l.channels) = {store<T>(sum[o][c][0]),
+                                                                     store<T>(sum[o][c][1])};
       }
     }
-    to += static_cast<int64_t>(l.result_width) * l.channels;
+    to += row_size;
   }
 }
 
 // The kernel's gradient. A thread sums all taps of its two channels over its share of the tiles of
 // gy, the block what its threads have, and partial (splits, K, L, channels) has a copy for each
-// block of a column of the grid. While a block works on its tiles, the next ones are copied.
+// block of a column of the grid. While a block works on its tiles, the next ones are copied,
+// if that leaves room for as many blocks.
 template <typename T, typename Rows, typename Columns, int kRows, int kColumns, int kBlocks>
 __global__ void __launch_bounds__(kBlock, kBlocks)
     wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy, float* __restrict__ partial,
-                 Layout l, int64_t blocks) {
+                 Layout l, int blocks) {
   constexpr int K = Rows::kExtent, L = Columns::kExtent;
   constexpr int kSourceRows = Rows::sources(kRows), kSourceColumns = Columns::sources(kColumns);
   begin_kernel();
   extern __shared__ __align__(16) char shared[];
   const int x_size = l.images * l.source_rows * l.source_columns * kChannels;
   const int stage = x_size + kTiles * kRows * kColumns * kChannels;
-  T* tiles = reinterpret_cast<T*>(shared);  // two stages of x's tile and gy's
+  T* tiles = reinterpret_cast<T*>(shared);  // of x and gy; twice where the next ones are copied
   const int first_channel = blockIdx.x * kChannels;
-  const auto copy = [&](int64_t block, int to) {
+  const int blocks_of_image = l.block_rows * l.block_columns;
+  const auto copy = [&](int block, int to) {
     if (block < blocks) {
-      const Position<kRows, kColumns> p(block, l);
+      const int image = static_cast<unsigned>(block) / static_cast<unsigned>(blocks_of_image);
+      const Position<kRows, kColumns> p(image, block - image * blocks_of_image, l);
       copy_window(tiles + to * stage, x, {l.images, l.source_rows, l.source_columns},
                   {p.n, Rows::origin(p.row, l.pad_top), Columns::origin(p.column, l.pad_left),
                    first_channel},
                   l.batch, l.source_height, l.source_width, l.channels, l.wide);
-      copy_window(tiles + to * stage + x_size, gy, {l.images, l.rows * kRows, l.columns * kColumns},
+      copy_window(tiles + to * stage + x_size, gy,
+                  {l.images, kRows << l.log_rows, kColumns << l.log_columns},
                   {p.n, p.row, p.column, first_channel}, l.batch, l.result_height, l.result_width,
                   l.channels, l.wide);
     }
     end_group();
   };
   float sum[K][L][kPair] = {};
-  const Position<kRows, kColumns> p(0, l);
+  const Position<kRows, kColumns> p(0, 0, l);
   const int first_row = p.tile_row * Rows::step(kRows);
   const int x_offset = ((p.image * l.source_rows + first_row) * l.source_columns +
                         p.tile_column * Columns::step(kColumns)) *
@@ -317,14 +345,20 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
                        p.lane * kPair;
   const int g_offset =
       x_size + p.lane * kPair +
-      ((p.image * l.rows + p.tile_row) * kRows * l.columns + p.tile_column) * kColumns * kChannels;
-  const int x_step = l.source_columns * kChannels, g_step = l.columns * kColumns * kChannels;
-  copy(blockIdx.y, 0);
+      ((((p.image << l.log_rows) + p.tile_row) * kRows << l.log_columns) + p.tile_column) *
+          kColumns * kChannels;
+  const int x_step = l.source_columns * kChannels, g_step = (kColumns << l.log_columns) * kChannels;
+  const int step = gridDim.y;
+  if (l.copies_ahead) copy(blockIdx.y, 0);
   int turn = 0;
 #pragma unroll 1
-  for (int64_t block = blockIdx.y; block < blocks; block += gridDim.y, turn ^= 1) {
-    copy(block + gridDim.y, turn ^ 1);
-    wait_for_groups<1>();
+  for (int block = blockIdx.y; block < blocks; block += step) {
+    copy(l.copies_ahead ? block + step : block, l.copies_ahead ? turn ^ 1 : 0);
+    if (l.copies_ahead) {
+      wait_for_groups<1>();
+    } else {
+      wait_for_groups<0>();
+    }
     __syncthreads();
     const T* at = tiles + turn * stage + x_offset;
     const T* gradients = tiles + turn * stage + g_offset;
@@ -357,6 +391,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
       }
     }
     __syncthreads();
+    if (l.copies_ahead) turn ^= 1;
   }
 
   auto* sums = reinterpret_cast<Vector<float, kPair>*>(shared);  // (L, kTiles, kLanes)

@@ -15,7 +15,7 @@ inline int64_t most_shared_of_block() {
 template <typename T, typename Taps>
 std::unique_ptr<Kernel> plan_tiles(const Conv2DCall& call) {
   const TilePlan<T, Taps> plan(call.geometry);
-  if (plan.shared > most_shared_of_block() || plan.blocks >= int64_t{1} << 31) return nullptr;
+  if (!plan.fits(most_shared_of_block())) return nullptr;
   allow_most_shared_memory(plan.kernel);
   return make_early_kernel(description(call), [=](const KernelArgs& args) {
     plan.launch(input<T>(args, 0), input<T>(args, 1), output<T>(args, 0), ends_of<T>(call, args),
@@ -30,7 +30,7 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   const WgradPlan<T, Taps> plan(
       call.geometry, context.multiprocessors(),
       static_cast<int64_t>(context.properties().sharedMemPerMultiprocessor));
-  if (plan.shared > most_shared_of_block()) return nullptr;
+  if (!plan.fits(most_shared_of_block())) return nullptr;
   allow_most_shared_memory(plan.kernel);
   return make_wgrad<T>(call, plan.splits,
                        [plan](const T* x, const T* gy, float* partial, cudaStream_t stream) {
