@@ -1,7 +1,9 @@
 // max_pool2d, avg_pool2d and their gradients. A gradient gathers from all windows that cover its
 // element: no atomics, always the same order. Threads take some neighbouring channels of one
 // position at once; large tensors with the usual windows have kernels of their own.
+#include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/grid.cuh"
@@ -34,6 +36,22 @@ struct Pool {
         pad_top(static_cast<int>(g.pad_top)),
         pad_left(static_cast<int>(g.pad_left)),
         batch(g.batch) {}
+
+  __host__ __device__ int64_t input_image() const {
+    return static_cast<int64_t>(input_height) * input_width * channels;
+  }
+  __host__ __device__ int64_t output_image() const {
+    return static_cast<int64_t>(output_height) * output_width * channels;
+  }
+};
+
+// A tensor's images as threads go through them: `groups` pieces of the channels at each column of
+// each row.
+struct Grid {
+  Divisor groups, width, height;
+
+  Grid(int64_t rows, int64_t columns, int64_t pieces)
+      : groups(pieces), width(columns), height(rows) {}
 };
 
 // Where an element is: in image n, at row and column, with the channels from `channel` on.
@@ -41,25 +59,11 @@ struct Position {
   int64_t n;
   int row, column, channel;
 
-  __device__ __forceinline__ Position(int64_t index, int height, int width, int groups,
-                                      int group_size) {
-    // Within 32 bits the divisions are several times faster.
-    if ((index >> 32) == 0) {
-      unsigned rest = static_cast<unsigned>(index);
-      channel = static_cast<int>(rest % groups) * group_size;
-      rest /= groups;
-      column = static_cast<int>(rest % width);
-      rest /= width;
-      row = static_cast<int>(rest % height);
-      n = rest / height;
-    } else {
-      channel = static_cast<int>(index % groups) * group_size;
-      index /= groups;
-      column = static_cast<int>(index % width);
-      index /= width;
-      row = static_cast<int>(index % height);
-      n = index / height;
-    }
+  __device__ __forceinline__ Position(int64_t index, const Grid& grid, int group_size) {
+    channel = static_cast<int>(grid.groups.divide(&index)) * group_size;
+    column = static_cast<int>(grid.width.divide(&index));
+    row = static_cast<int>(grid.height.divide(&index));
+    n = index;
   }
 };
 
@@ -94,14 +98,14 @@ __device__ __forceinline__ void store_pack(T* to, const Vector<T, N>& pack) {
 template <typename T, typename Index, int N>
 struct Maxima {
   compute_t<T> values[N];
-  Index positions[N];
+  Vector<Index, N> positions;
 
   // `first` is the window's first position inside the image: where all values are -inf it wins.
   __device__ __forceinline__ explicit Maxima(int first) {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       values[k] = -std::numeric_limits<compute_t<T>>::infinity();
-      positions[k] = static_cast<Index>(first);
+      positions.values[k] = static_cast<Index>(first);
     }
   }
   __device__ __forceinline__ void take(const Vector<T, N>& pack, int position) {
@@ -110,99 +114,201 @@ struct Maxima {
       const compute_t<T> value = load(pack.values[k]);
       if (!(value <= values[k]) && values[k] == values[k]) {
         values[k] = value;
-        positions[k] = static_cast<Index>(position);
+        positions.values[k] = static_cast<Index>(position);
+      }
+    }
+  }
+  __device__ __forceinline__ Vector<T, N> result() const {
+    Vector<T, N> rounded;
+#pragma unroll
+    for (int k = 0; k < N; ++k) rounded.values[k] = store<T>(values[k]);
+    return rounded;
+  }
+};
+
+template <typename Index, int N, typename T>
+__device__ __forceinline__ Maxima<T, Index, N> maxima_of(const T* __restrict__ x, const Pool& p,
+                                                         const Position& at, int top, int left) {
+  const int last_row = min(p.window_height, p.input_height - top);
+  const int last_column = min(p.window_width, p.input_width - left);
+  Maxima<T, Index, N> maxima(max(0, -top) * p.window_width + max(0, -left));
+  for (int row = max(0, -top); row < last_row; ++row) {
+    for (int column = max(0, -left); column < last_column; ++column) {
+      maxima.take(load_pack<N>(x + offset(at, p.input_height, p.input_width, p.channels, top + row,
+                                          left + column)),
+                  row * p.window_width + column);
+    }
+  }
+  return maxima;
+}
+
+template <typename T, typename Index, int N>
+__global__ void max_pool_kernel(const T* __restrict__ x, T* __restrict__ y,
+                                Index* __restrict__ index, Pool p, Grid grid, int64_t size) {
+  begin_kernel();
+  for (int64_t i = first_item(); i < size; i += item_step()) {
+    const Position at(i, grid, N);
+    const int top = at.row * p.stride_height - p.pad_top;
+    const int left = at.column * p.stride_width - p.pad_left;
+    const auto maxima = maxima_of<Index, N>(x, p, at, top, left);
+    store_pack<N>(y + i * N, maxima.result());
+    if (index != nullptr) store_pack<N>(index + i * N, maxima.positions);
+  }
+}
+
+// What a thread reads of a window of kWindow x kWindow elements: all loads are under way at once.
+template <typename T, int N, int kWindow>
+struct WindowPacks {
+  static constexpr int kCount = kWindow * kWindow;
+  Vector<T, N> packs[kCount];  // -inf outside the image
+  bool inside[kCount];
+
+  __device__ __forceinline__ WindowPacks(const T* __restrict__ x, const Pool& p, const Position& at,
+                                         int top, int left) {
+    const T* const image = x + (at.n * p.input_image() + at.channel);
+    const int first = (top * p.input_width + left) * p.channels;
+#pragma unroll
+    for (int i = 0; i < kWindow; ++i) {
+#pragma unroll
+      for (int j = 0; j < kWindow; ++j) {
+        const int t = i * kWindow + j;
+        inside[t] = is_inside(top + i, p.input_height) && is_inside(left + j, p.input_width);
+        if (inside[t]) {
+          packs[t] = load_pack<N>(image + (first + (i * p.input_width + j) * p.channels));
+        } else {
+#pragma unroll
+          for (int k = 0; k < N; ++k) {
+            packs[t].values[k] = store<T>(-std::numeric_limits<compute_t<T>>::infinity());
+          }
+        }
       }
     }
   }
 };
 
-// Calls take(pack, row, column) for the window's elements inside the image, in their order. Where
-// kWindow is not 0 the window is kWindow x kWindow, and all of its loads are under way at once.
-template <int kWindow, int N, typename T, typename Take>
-__device__ __forceinline__ void for_window(const T* __restrict__ x, const Pool& p,
-                                           const Position& at, int top, int left, Take&& take) {
-  const auto source = [&](int i, int j) {
-    return x + offset(at, p.input_height, p.input_width, p.channels, top + i, left + j);
+// The greatest values of a window and their positions, by instructions for two numbers of 16 bits.
+// False where there is a NaN among them: then they are not the first ones.
+template <typename T, int N, int kWindow>
+__device__ __forceinline__ bool take_pairs(const WindowPacks<T, N, kWindow>& window,
+                                           Vector<T, N>* result, Vector<uint8_t, N>* positions) {
+  using Two = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+  constexpr int kCount = kWindow * kWindow;
+  const auto pair = [&](int t, int k) {
+    Two two;
+    two.x = window.packs[t].values[2 * k];
+    two.y = window.packs[t].values[2 * k + 1];
+    return two;
   };
-  if constexpr (kWindow > 0) {
-    Vector<T, N> packs[kWindow][kWindow];
+  unsigned not_numbers = 0;
 #pragma unroll
-    for (int i = 0; i < kWindow; ++i) {
+  for (int k = 0; k < N / 2; ++k) {
+    Two greatest = pair(0, k);
 #pragma unroll
-      for (int j = 0; j < kWindow; ++j) {
-        if (is_inside(top + i, p.input_height) && is_inside(left + j, p.input_width)) {
-          packs[i][j] = load_pack<N>(source(i, j));
-        }
-      }
+    for (int t = 1; t < kCount; ++t) greatest = __hmax2_nan(greatest, pair(t, k));
+    not_numbers |= __hneu2_mask(greatest, greatest);
+    unsigned found = 0;  // the first positions with these values
+#pragma unroll
+    for (int t = kCount - 1; t >= 0; --t) {
+      const unsigned equal = window.inside[t] ? __heq2_mask(pair(t, k), greatest) : 0;
+      found = (found & ~equal) | (0x00010001u * t & equal);
     }
-#pragma unroll
-    for (int i = 0; i < kWindow; ++i) {
-#pragma unroll
-      for (int j = 0; j < kWindow; ++j) {
-        if (is_inside(top + i, p.input_height) && is_inside(left + j, p.input_width)) {
-          take(packs[i][j], i, j);
-        }
-      }
-    }
-  } else {
-    const int last_row = min(p.window_height, p.input_height - top);
-    const int last_column = min(p.window_width, p.input_width - left);
-    for (int i = max(0, -top); i < last_row; ++i) {
-      for (int j = max(0, -left); j < last_column; ++j) {
-        take(load_pack<N>(source(i, j)), i, j);
-      }
-    }
+    result->values[2 * k] = greatest.x;
+    result->values[2 * k + 1] = greatest.y;
+    positions->values[2 * k] = static_cast<uint8_t>(found);
+    positions->values[2 * k + 1] = static_cast<uint8_t>(found >> 16);
   }
+  return not_numbers == 0;
 }
 
-template <typename T, typename Index, int N, int kWindow>
-__global__ void max_pool_kernel(const T* __restrict__ x, T* __restrict__ y,
-                                Index* __restrict__ index, Pool p, int64_t size) {
+template <typename T, int N, int kWindow>
+__global__ void __launch_bounds__(kThreads)
+    max_pool_window_kernel(const T* __restrict__ x, T* __restrict__ y, uint8_t* __restrict__ index,
+                           Pool p, Grid grid, int64_t size) {
   begin_kernel();
-  const int window_width = kWindow > 0 ? kWindow : p.window_width;
   for (int64_t i = first_item(); i < size; i += item_step()) {
-    const Position at(i, p.output_height, p.output_width, p.channels / N, N);
+    const Position at(i, grid, N);
     const int top = at.row * p.stride_height - p.pad_top;
     const int left = at.column * p.stride_width - p.pad_left;
-    Maxima<T, Index, N> maxima(max(0, -top) * window_width + max(0, -left));
-    for_window<kWindow, N>(x, p, at, top, left, [&](const Vector<T, N>& pack, int row, int column) {
-      maxima.take(pack, row * window_width + column);
-    });
+    const WindowPacks<T, N, kWindow> window(x, p, at, top, left);
     Vector<T, N> result;
-    Vector<Index, N> positions;
+    Vector<uint8_t, N> positions;
+    if constexpr (sizeof(T) == 2) {
+      if (!take_pairs(window, &result, &positions)) {
+        const auto maxima = maxima_of<uint8_t, N>(x, p, at, top, left);
+        result = maxima.result();
+        positions = maxima.positions;
+      }
+    } else {
+      Maxima<T, uint8_t, N> maxima(max(0, -top) * kWindow + max(0, -left));
 #pragma unroll
-    for (int k = 0; k < N; ++k) {
-      result.values[k] = store<T>(maxima.values[k]);
-      positions.values[k] = maxima.positions[k];
+      for (int t = 0; t < kWindow * kWindow; ++t) {
+        if (window.inside[t]) maxima.take(window.packs[t], t);
+      }
+      result = maxima.result();
+      positions = maxima.positions;
     }
     store_pack<N>(y + i * N, result);
     if (index != nullptr) store_pack<N>(index + i * N, positions);
   }
 }
 
-// How many elements of the input are inside the window that starts at `start`.
-__device__ __forceinline__ int inside(int start, int window, int extent) {
+// How many elements of the input are in the window that starts at `start`, along an axis.
+__device__ __forceinline__ int count_inside(int start, int window, int extent) {
   return min(start + window, extent) - max(start, 0);
 }
 
+// Divides by the number of elements of the window at (row, column) of the output. Numbers of 16
+// bits are multiplied by its reciprocal, which is off by less than they are rounded by.
+template <typename T>
+struct Mean {
+  compute_t<T> factor;
+
+  Mean() = default;
+  __device__ __forceinline__ Mean(const Pool& p, int row, int column) {
+    const auto count = static_cast<compute_t<T>>(
+        count_inside(row * p.stride_height - p.pad_top, p.window_height, p.input_height) *
+        count_inside(column * p.stride_width - p.pad_left, p.window_width, p.input_width));
+    factor = sizeof(T) == 2 ? 1 / count : count;
+  }
+  __device__ __forceinline__ compute_t<T> operator()(compute_t<T> value) const {
+    return sizeof(T) == 2 ? value * factor : value / factor;
+  }
+};
+
+// Where kWindow is 0 the window has any extents.
 template <typename T, int N, int kWindow>
-__global__ void avg_pool_kernel(const T* __restrict__ x, T* __restrict__ y, Pool p, int64_t size) {
+__global__ void avg_pool_kernel(const T* __restrict__ x, T* __restrict__ y, Pool p, Grid grid,
+                                int64_t size) {
   begin_kernel();
-  using C = compute_t<T>;
   for (int64_t i = first_item(); i < size; i += item_step()) {
-    const Position at(i, p.output_height, p.output_width, p.channels / N, N);
+    const Position at(i, grid, N);
     const int top = at.row * p.stride_height - p.pad_top;
     const int left = at.column * p.stride_width - p.pad_left;
-    C sum[N] = {};
-    for_window<kWindow, N>(x, p, at, top, left, [&](const Vector<T, N>& pack, int, int) {
+    compute_t<T> sum[N] = {};
+    const auto take = [&](const Vector<T, N>& pack) {
 #pragma unroll
       for (int k = 0; k < N; ++k) sum[k] += load(pack.values[k]);
-    });
-    const C count = static_cast<C>(inside(top, p.window_height, p.input_height) *
-                                   inside(left, p.window_width, p.input_width));
+    };
+    if constexpr (kWindow > 0) {
+      const WindowPacks<T, N, kWindow> window(x, p, at, top, left);
+#pragma unroll
+      for (int t = 0; t < kWindow * kWindow; ++t) {
+        if (window.inside[t]) take(window.packs[t]);
+      }
+    } else {
+      const int last_row = min(top + p.window_height, p.input_height);
+      const int last_column = min(left + p.window_width, p.input_width);
+      for (int row = max(top, 0); row < last_row; ++row) {
+        for (int column = max(left, 0); column < last_column; ++column) {
+          take(
+              load_pack<N>(x + offset(at, p.input_height, p.input_width, p.channels, row, column)));
+        }
+      }
+    }
+    const Mean<T> mean(p, at.row, at.column);
     Vector<T, N> result;
 #pragma unroll
-    for (int k = 0; k < N; ++k) result.values[k] = store<T>(sum[k] / count);
+    for (int k = 0; k < N; ++k) result.values[k] = store<T>(mean(sum[k]));
     store_pack<N>(y + i * N, result);
   }
 }
@@ -214,13 +320,17 @@ struct MaxGradient {
   struct Source {
     const T* gy;
     const Index* index;
+
+    __device__ __forceinline__ Source operator+(int64_t elements) const {
+      return {gy + elements, index + elements};
+    }
   };
   Vector<T, N> gradients;
   Vector<Index, N> positions;
 
-  __device__ __forceinline__ void read(const Source& source, const Pool&, int64_t at, int, int) {
-    gradients = load_pack<N>(source.gy + at);
-    positions = load_pack<N>(source.index + at);
+  __device__ __forceinline__ void read(const Source& source, const Pool&, int, int) {
+    gradients = load_pack<N>(source.gy);
+    positions = load_pack<N>(source.index);
   }
   __device__ __forceinline__ void add(compute_t<T> (&sum)[N], int position) const {
 #pragma unroll
@@ -234,20 +344,19 @@ template <typename T, int N>
 struct AvgGradient {
   struct Source {
     const T* gy;
+
+    __device__ __forceinline__ Source operator+(int64_t elements) const { return {gy + elements}; }
   };
   Vector<T, N> gradients;
-  compute_t<T> count;
+  Mean<T> mean;
 
-  __device__ __forceinline__ void read(const Source& source, const Pool& p, int64_t at, int row,
-                                       int column) {
-    gradients = load_pack<N>(source.gy + at);
-    count = static_cast<compute_t<T>>(
-        inside(row * p.stride_height - p.pad_top, p.window_height, p.input_height) *
-        inside(column * p.stride_width - p.pad_left, p.window_width, p.input_width));
+  __device__ __forceinline__ void read(const Source& source, const Pool& p, int row, int column) {
+    gradients = load_pack<N>(source.gy);
+    mean = Mean<T>(p, row, column);
   }
   __device__ __forceinline__ void add(compute_t<T> (&sum)[N], int) const {
 #pragma unroll
-    for (int k = 0; k < N; ++k) sum[k] += load(gradients.values[k]) / count;
+    for (int k = 0; k < N; ++k) sum[k] += mean(load(gradients.values[k]));
   }
 };
 
@@ -262,10 +371,10 @@ __device__ __forceinline__ void store_sums(T* to, const compute_t<T> (&sum)[N]) 
 // One item is one position of the input, which gathers from all windows that cover it.
 template <typename T, int N, typename Gradient>
 __global__ void pool_grad_kernel(typename Gradient::Source source, T* __restrict__ gx, Pool p,
-                                 int64_t size) {
+                                 Grid grid, int64_t size) {
   begin_kernel();
   for (int64_t i = first_item(); i < size; i += item_step()) {
-    const Position at(i, p.input_height, p.input_width, p.channels / N, N);
+    const Position at(i, grid, N);
     int first_row, last_row, first_column, last_column;
     covering_windows(at.row, p.pad_top, p.window_height, p.stride_height, p.output_height,
                      &first_row, &last_row);
@@ -275,9 +384,8 @@ __global__ void pool_grad_kernel(typename Gradient::Source source, T* __restrict
     for (int row = first_row; row < last_row; ++row) {
       for (int column = first_column; column < last_column; ++column) {
         Gradient gradient;
-        gradient.read(source, p,
-                      offset(at, p.output_height, p.output_width, p.channels, row, column), row,
-                      column);
+        gradient.read(source + offset(at, p.output_height, p.output_width, p.channels, row, column),
+                      p, row, column);
         gradient.add(sum, (at.row + p.pad_top - row * p.stride_height) * p.window_width +
                               (at.column + p.pad_left - column * p.stride_width));
       }
@@ -293,49 +401,50 @@ __global__ void pool_grad_kernel(typename Gradient::Source source, T* __restrict
 template <typename T, int N, typename Gradient, int kWindow, int kStride>
 __global__ void __launch_bounds__(kThreads)
     pool_grad_blocks_kernel(typename Gradient::Source source, T* __restrict__ gx, Pool p,
-                            int block_rows, int block_columns, int64_t size) {
+                            Grid blocks, int64_t size) {
   begin_kernel();
   constexpr int kCovering = (kWindow + kStride - 1) / kStride;  // windows of an axis
   for (int64_t i = first_item(); i < size; i += item_step()) {
-    const Position at(i, block_rows, block_columns, p.channels / N, N);
+    const Position at(i, blocks, N);
     const int first_row = at.row - (kCovering - 1), first_column = at.column - (kCovering - 1);
+    const auto image = source + (at.n * p.output_image() + at.channel);
+    const int first = (first_row * p.output_width + first_column) * p.channels;
     Gradient gradients[kCovering][kCovering];
+    bool exists[kCovering][kCovering];
 #pragma unroll
     for (int r = 0; r < kCovering; ++r) {
 #pragma unroll
       for (int c = 0; c < kCovering; ++c) {
         const int row = first_row + r, column = first_column + c;
-        if (is_inside(row, p.output_height) && is_inside(column, p.output_width)) {
-          gradients[r][c].read(source, p,
-                               offset(at, p.output_height, p.output_width, p.channels, row, column),
-                               row, column);
+        exists[r][c] = is_inside(row, p.output_height) && is_inside(column, p.output_width);
+        if (exists[r][c]) {
+          gradients[r][c].read(image + (first + (r * p.output_width + c) * p.channels), p, row,
+                               column);
         }
       }
     }
+    const int top = at.row * kStride - p.pad_top, left = at.column * kStride - p.pad_left;
+    T* const block = gx + (at.n * p.input_image() + at.channel);
+    const int corner = (top * p.input_width + left) * p.channels;
 #pragma unroll
     for (int a = 0; a < kStride; ++a) {
 #pragma unroll
       for (int b = 0; b < kStride; ++b) {
-        const int row = at.row * kStride + a - p.pad_top;
-        const int column = at.column * kStride + b - p.pad_left;
-        if (!is_inside(row, p.input_height) || !is_inside(column, p.input_width)) continue;
+        if (!is_inside(top + a, p.input_height) || !is_inside(left + b, p.input_width)) continue;
         compute_t<T> sum[N] = {};
 #pragma unroll
         for (int r = 0; r < kCovering; ++r) {
 #pragma unroll
           for (int c = 0; c < kCovering; ++c) {
             // Where in this window the position is.
-            const int i_window = (kCovering - 1 - r) * kStride + a;
-            const int j_window = (kCovering - 1 - c) * kStride + b;
-            if (i_window < kWindow && j_window < kWindow &&
-                is_inside(first_row + r, p.output_height) &&
-                is_inside(first_column + c, p.output_width)) {
-              gradients[r][c].add(sum, i_window * kWindow + j_window);
+            const int row = (kCovering - 1 - r) * kStride + a;
+            const int column = (kCovering - 1 - c) * kStride + b;
+            if (row < kWindow && column < kWindow && exists[r][c]) {
+              gradients[r][c].add(sum, row * kWindow + column);
             }
           }
         }
-        store_sums<T, N>(gx + offset(at, p.input_height, p.input_width, p.channels, row, column),
-                         sum);
+        store_sums<T, N>(block + (corner + (a * p.input_width + b) * p.channels), sum);
       }
     }
   }
@@ -363,12 +472,14 @@ auto with_window(const Pool2DGeometry& g, bool any_strides, Function&& function)
 template <typename T, typename Function>
 auto with_width(const Pool2DGeometry& g, bool is_gradient, Function&& function) {
   constexpr int64_t kManyThreads = int64_t{1} << 15;
+  constexpr int64_t kLargeImage = int64_t{1} << 30;  // indices in 32 bits
   constexpr int kWidest = static_cast<int>(16 / sizeof(T));
   constexpr int kNarrow = kWidest < 4 ? kWidest : 4;
   const int64_t results = is_gradient
                               ? num_elements(g.input_shape()) / (g.stride_height * g.stride_width)
                               : num_elements(g.output_shape());
-  if (g.channels % kWidest == 0 && results / kWidest >= kManyThreads) {
+  const bool fits = std::max(Pool(g).input_image(), Pool(g).output_image()) < kLargeImage;
+  if (g.channels % kWidest == 0 && results / kWidest >= kManyThreads && fits) {
     return with_window(g, !is_gradient, [&](auto window) {
       return function(std::integral_constant<int, kWidest>(), window);
     });
@@ -397,104 +508,116 @@ std::unique_ptr<Kernel> make_pool(const char* op, int64_t size, Launch&& launch)
   });
 }
 
+// The launch of a forward kernel: max pooling's where `Index` is no void.
+template <typename T, int N, int kWindow, typename Index>
+std::unique_ptr<Kernel> make_forward(const char* op, const Pool2DGeometry& g) {
+  const int64_t size = num_elements(g.output_shape()) / N;
+  const Grid positions(g.output_height, g.output_width, g.channels / N);
+  return make_pool(op, size,
+                   [=, pool = Pool(g)](unsigned grid, const KernelArgs& args, cudaStream_t stream) {
+                     const auto launch = [&](auto* kernel, auto*... index) {
+                       kernel<<<grid, kThreads, 0, stream>>>(input<T>(args, 0), output<T>(args, 0),
+                                                             index..., pool, positions, size);
+                     };
+                     if constexpr (std::is_void_v<Index>) {
+                       launch(avg_pool_kernel<T, N, kWindow>);
+                     } else if constexpr (kWindow > 0) {
+                       launch(max_pool_window_kernel<T, N, kWindow>, output<Index>(args, 1));
+                     } else {
+                       launch(max_pool_kernel<T, Index, N>, output<Index>(args, 1));
+                     }
+                   });
+}
+
 // source(args) are the pointers to what the gradient reads.
 template <typename T, int N, typename Gradient, int kWindow, int kStride, typename MakeSource>
-std::unique_ptr<Kernel> make_pool_grad(const char* op, const Pool2DGeometry& g,
-                                       Window<kWindow, kStride>, MakeSource&& source) {
-  const Pool pool(g);
+std::unique_ptr<Kernel> make_gradient(const char* op, const Pool2DGeometry& g,
+                                      Window<kWindow, kStride>, MakeSource&& source) {
   if constexpr (kWindow > 0) {
-    const int rows = static_cast<int>(ceil_div(g.input_height + g.pad_top, kStride));
-    const int columns = static_cast<int>(ceil_div(g.input_width + g.pad_left, kStride));
+    const int64_t rows = ceil_div(g.input_height + g.pad_top, kStride);
+    const int64_t columns = ceil_div(g.input_width + g.pad_left, kStride);
     const int64_t size = g.batch * rows * columns * (g.channels / N);
-    return make_pool(op, size, [=](unsigned grid, const KernelArgs& args, cudaStream_t stream) {
-      pool_grad_blocks_kernel<T, N, Gradient, kWindow, kStride><<<grid, kThreads, 0, stream>>>(
-          source(args), output<T>(args, 0), pool, rows, columns, size);
-    });
+    const Grid blocks(rows, columns, g.channels / N);
+    return make_pool(
+        op, size, [=, pool = Pool(g)](unsigned grid, const KernelArgs& args, cudaStream_t stream) {
+          pool_grad_blocks_kernel<T, N, Gradient, kWindow, kStride>
+              <<<grid, kThreads, 0, stream>>>(source(args), output<T>(args, 0), pool, blocks, size);
+        });
   } else {
     const int64_t size = num_elements(g.input_shape()) / N;
-    return make_pool(op, size, [=](unsigned grid, const KernelArgs& args, cudaStream_t stream) {
-      pool_grad_kernel<T, N, Gradient>
-          <<<grid, kThreads, 0, stream>>>(source(args), output<T>(args, 0), pool, size);
-    });
+    const Grid positions(g.input_height, g.input_width, g.channels / N);
+    return make_pool(
+        op, size, [=, pool = Pool(g)](unsigned grid, const KernelArgs& args, cudaStream_t stream) {
+          pool_grad_kernel<T, N, Gradient><<<grid, kThreads, 0, stream>>>(
+              source(args), output<T>(args, 0), pool, positions, size);
+        });
   }
+}
+
+Pool2DGeometry geometry_of(const PlanRequest& request, bool is_gradient) {
+  return pool2d_geometry(
+      request.op.name, request.attributes,
+      is_gradient ? request.attributes.get_ints("input_shape") : request.inputs[0].shape);
+}
+
+// Calls function(Type<T>(), width, window).
+template <typename Function>
+std::unique_ptr<Kernel> plan(const PlanRequest& request, const Pool2DGeometry& g, bool is_gradient,
+                             Function&& function) {
+  return dispatch_floating(request.op.name, request.inputs[0].dtype, [&]<typename T>(Type<T> type) {
+    return with_width<T>(g, is_gradient,
+                         [&](auto width, auto window) { return function(type, width, window); });
+  });
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> plan_max_pool2d(const PlanRequest& request) {
-  constexpr const char* kOp = "max_pool2d";
-  const Pool2DGeometry g = pool2d_geometry(kOp, request.attributes, request.inputs[0].shape);
-  return dispatch_floating(kOp, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return with_width<T>(
-        g, false,
-        [&]<int N, int kWindow, int kStride>(std::integral_constant<int, N>,
-                                             Window<kWindow, kStride>) {
-          return with_index_type<kWindow>(g, [&]<typename Index>(Type<Index>) {
-            const int64_t size = num_elements(g.output_shape()) / N;
-            return make_pool(
-                kOp, size,
-                [pool = Pool(g), size](unsigned grid, const KernelArgs& args, cudaStream_t stream) {
-                  max_pool_kernel<T, Index, N, kWindow><<<grid, kThreads, 0, stream>>>(
-                      input<T>(args, 0), output<T>(args, 0), output<Index>(args, 1), pool, size);
+  const Pool2DGeometry g = geometry_of(request, false);
+  return plan(request, g, false,
+              [&]<typename T, int N, int kWindow, int kStride>(
+                  Type<T>, std::integral_constant<int, N>, Window<kWindow, kStride>) {
+                return with_index_type<kWindow>(g, [&]<typename Index>(Type<Index>) {
+                  return make_forward<T, N, kWindow, Index>("max_pool2d", g);
                 });
-          });
-        });
-  });
+              });
 }
 
 std::unique_ptr<Kernel> plan_avg_pool2d(const PlanRequest& request) {
-  constexpr const char* kOp = "avg_pool2d";
-  const Pool2DGeometry g = pool2d_geometry(kOp, request.attributes, request.inputs[0].shape);
-  return dispatch_floating(kOp, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return with_width<T>(
-        g, false,
-        [&]<int N, int kWindow, int kStride>(std::integral_constant<int, N>,
-                                             Window<kWindow, kStride>) {
-          const int64_t size = num_elements(g.output_shape()) / N;
-          return make_pool(
-              kOp, size,
-              [pool = Pool(g), size](unsigned grid, const KernelArgs& args, cudaStream_t stream) {
-                avg_pool_kernel<T, N, kWindow><<<grid, kThreads, 0, stream>>>(
-                    input<T>(args, 0), output<T>(args, 0), pool, size);
+  const Pool2DGeometry g = geometry_of(request, false);
+  return plan(request, g, false,
+              [&]<typename T, int N, int kWindow, int kStride>(
+                  Type<T>, std::integral_constant<int, N>, Window<kWindow, kStride>) {
+                return make_forward<T, N, kWindow, void>("avg_pool2d", g);
               });
-        });
-  });
 }
 
 std::unique_ptr<Kernel> plan_max_pool2d_grad(const PlanRequest& request) {
-  constexpr const char* kOp = "max_pool2d_grad";
-  const Pool2DGeometry g =
-      pool2d_geometry(kOp, request.attributes, request.attributes.get_ints("input_shape"));
-  return dispatch_floating(kOp, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return with_width<T>(
-        g, true,
-        [&]<int N, int kWindow, int kStride>(std::integral_constant<int, N>,
-                                             Window<kWindow, kStride> window) {
-          return with_index_type<kWindow>(g, [&]<typename Index>(Type<Index>) {
-            using Gradient = MaxGradient<T, Index, N>;
-            return make_pool_grad<T, N, Gradient>(kOp, g, window, [](const KernelArgs& args) {
-              return typename Gradient::Source{input<T>(args, 0), input<Index>(args, 1)};
-            });
-          });
-        });
-  });
+  const Pool2DGeometry g = geometry_of(request, true);
+  return plan(request, g, true,
+              [&]<typename T, int N, int kWindow, int kStride>(
+                  Type<T>, std::integral_constant<int, N>, Window<kWindow, kStride> window) {
+                return with_index_type<kWindow>(g, [&]<typename Index>(Type<Index>) {
+                  using Gradient = MaxGradient<T, Index, N>;
+                  return make_gradient<T, N, Gradient>(
+                      "max_pool2d_grad", g, window, [](const KernelArgs& args) {
+                        return typename Gradient::Source{input<T>(args, 0), input<Index>(args, 1)};
+                      });
+                });
+              });
 }
 
 std::unique_ptr<Kernel> plan_avg_pool2d_grad(const PlanRequest& request) {
-  constexpr const char* kOp = "avg_pool2d_grad";
-  const Pool2DGeometry g =
-      pool2d_geometry(kOp, request.attributes, request.attributes.get_ints("input_shape"));
-  return dispatch_floating(kOp, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return with_width<T>(g, true,
-                         [&]<int N, int kWindow, int kStride>(std::integral_constant<int, N>,
-                                                              Window<kWindow, kStride> window) {
-                           using Gradient = AvgGradient<T, N>;
-                           return make_pool_grad<T, N, Gradient>(
-                               kOp, g, window, [](const KernelArgs& args) {
-                                 return typename Gradient::Source{input<T>(args, 0)};
-                               });
-                         });
-  });
+  const Pool2DGeometry g = geometry_of(request, true);
+  return plan(request, g, true,
+              [&]<typename T, int N, int kWindow, int kStride>(
+                  Type<T>, std::integral_constant<int, N>, Window<kWindow, kStride> window) {
+                using Gradient = AvgGradient<T, N>;
+                return make_gradient<T, N, Gradient>(
+                    "avg_pool2d_grad", g, window, [](const KernelArgs& args) {
+                      return typename Gradient::Source{input<T>(args, 0)};
+                    });
+              });
 }
 
 }  // namespace kerascnn::cuda

@@ -29,4 +29,35 @@ __device__ __forceinline__ Division divide(int64_t a, int64_t b) {
   return result;
 }
 
+// A divisor that is the same for a whole launch. Numbers below 2^31 are divided by a multiplication
+// with it (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994).
+class Divisor {
+ public:
+  explicit Divisor(int64_t value) : value_(value) {
+    if (value <= 0 || value >= int64_t{1} << 31) return;
+    while ((int64_t{1} << shift_) < value) ++shift_;
+    const uint64_t excess = (uint64_t{1} << shift_) - static_cast<uint64_t>(value);
+    multiplier_ = static_cast<uint32_t>((excess << 32) / static_cast<uint64_t>(value) + 1);
+  }
+
+  // Divides the number and returns the remainder.
+  __device__ __forceinline__ int64_t divide(int64_t* number) const {
+    if (((*number | value_) >> 31) == 0) {
+      const auto dividend = static_cast<uint32_t>(*number);
+      const uint32_t quotient = (__umulhi(dividend, multiplier_) + dividend) >> shift_;
+      *number = quotient;
+      return dividend - quotient * static_cast<uint32_t>(value_);
+    }
+    const int64_t quotient = *number / value_;
+    const int64_t remainder = *number - quotient * value_;
+    *number = quotient;
+    return remainder;
+  }
+
+ private:
+  int64_t value_;
+  uint32_t multiplier_ = 0;
+  int shift_ = 0;
+};
+
 }  // namespace kerascnn::cuda
