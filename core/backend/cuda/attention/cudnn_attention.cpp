@@ -271,7 +271,7 @@ CudnnAttention::Arguments first_arguments(const AttentionCall& call,
 }
 
 // Equal calls, such as the blocks of a network have, share what cuDNN built: that takes 40 ms each
-// time. Its plans don't change, and what a run needs is in its workspace.
+// time. Its plans don't change once they are built, and what a run writes is in its workspace.
 std::shared_ptr<const CudnnAttention> build_attention(const AttentionCall& call,
                                                       bool (CudnnAttention::*build)()) {
   static std::mutex mutex;
@@ -285,8 +285,6 @@ std::shared_ptr<const CudnnAttention> build_attention(const AttentionCall& call,
   known[key] = attention;
   return attention;
 }
-
-constexpr bool kKeepsState = true;  // nothing is known of what a plan of cuDNN keeps
 
 }  // namespace
 
@@ -306,7 +304,7 @@ std::unique_ptr<Kernel> plan_attention_cudnn(const AttentionCall& call,
         attention->run_forward(a, workspace + places.library,
                                static_cast<cudaStream_t>(args.stream));
       },
-      places.size, kKeepsState);
+      places.size);
 }
 
 std::unique_ptr<Kernel> plan_attention_grad_cudnn(const AttentionCall& call,
@@ -331,7 +329,7 @@ std::unique_ptr<Kernel> plan_attention_grad_cudnn(const AttentionCall& call,
         launch_blind_zeros(call, a.dq, reinterpret_cast<bool*>(workspace + places.is_blind), a.dq,
                            stream);
       },
-      places.size, kKeepsState);
+      places.size);
 }
 
 }  // namespace kerascnn::cuda
