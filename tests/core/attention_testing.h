@@ -11,6 +11,7 @@ struct AttentionForm {
   bool one_batch = true;  // as einsum writes products: batch and heads are one axis
   bool scales = true;
   bool heads_behind = true;  // (batch, length, heads, size), else (batch, heads, length, size)
+  bool adds = false;         // a bias, where the products have two axes
   bool is_causal = false;
   bool has_gradients = true;
   DType dtype = DType::Float32;
@@ -30,6 +31,10 @@ struct AttentionGraph {
     const ValueId keys = transposed(k, behind ? Shape{0, 2, 3, 1} : Shape{0, 1, 3, 2});
     const ValueId values = behind ? transposed(v, {0, 2, 1, 3}) : v;
     logits = split(product(joined(queries), joined(keys)));
+    if (form.adds && !form.one_batch) {
+      const ValueId bias = graph.input("bias", {form.dtype, {form.heads, form.queries, 1}});
+      logits = call(graph, "add", {bias, logits});
+    }
     if (form.is_causal) logits = masked(logits);
     shares = call(graph, "softmax", {logits}, {{"axis", int64_t{3}}});
     y = split(product(joined(shares), joined(values)));

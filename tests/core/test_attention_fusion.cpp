@@ -33,12 +33,13 @@ const Node& only_fused(const Graph& graph, std::string_view fusion) {
 }
 
 TEST(attention_becomes_two_nodes_in_each_form) {
-  for (int bits = 0; bits < 16; ++bits) {
+  for (int bits = 0; bits < 32; ++bits) {
     AttentionForm form;
     form.one_batch = (bits & 1) != 0;
     form.scales = (bits & 2) != 0;
     form.heads_behind = (bits & 4) != 0;
     form.is_causal = (bits & 8) != 0;
+    form.adds = (bits & 16) != 0;
     const AttentionGraph net(form);
     const RootedGraph joined = join(net.rooted);
     CHECK_EQUAL(joined.graph.nodes().size(), 2u);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .case import normal, row
 
 # (batch, heads, queries, keys, size of queries and keys, size of values), with as many products as
@@ -24,7 +26,15 @@ NOT_TAKEN = ("unaligned", "few")
 
 
 def _attention(
-    sizes, backward, *, one_batch=True, heads_behind=True, is_causal=False, scale=0.125, mask=()
+    sizes,
+    backward,
+    *,
+    one_batch=True,
+    heads_behind=True,
+    is_causal=False,
+    scale=0.125,
+    bias="",
+    mask="",
 ):
     batch, heads, queries, keys, size, value_size = sizes
 
@@ -37,12 +47,14 @@ def _attention(
         inputs.append(tensor(rng, keys, value_size))
         if backward:
             inputs.append(tensor(rng, queries, value_size))
+        lengths = dict(zip("bhqk", (batch, heads, queries, keys), strict=True))
+        if bias:
+            numbers = normal(rng, *(n if axis in bias else 1 for axis, n in lengths.items()))
+            hides = rng.random(numbers.shape) < 0.2
+            hides[..., 0] = False
+            inputs.append(np.where(hides, -3e4, numbers))
         if mask:
-            shape = [
-                n if axis in mask else 1
-                for axis, n in zip("bhqk", (batch, heads, queries, keys), strict=True)
-            ]
-            sees = rng.random(shape) < 0.6
+            sees = rng.random([n if axis in mask else 1 for axis, n in lengths.items()]) < 0.6
             sees[..., 0, :] = False  # this query sees nothing
             inputs.append(sees)
         attributes = {"one_batch": one_batch, "heads_behind": heads_behind}
@@ -65,6 +77,9 @@ def _cases():
         "one_mask": {"mask": "qk", "heads_behind": False},
         "mask_of_heads": {"mask": "hqk", "one_batch": False},
         "each_mask": {"mask": "bhqk"},
+        "bias": {"bias": "hqk", "one_batch": False},
+        "causal_bias": {"bias": "bhqk", "one_batch": False, "is_causal": True},
+        "bias_and_mask": {"bias": "hk", "mask": "bqk", "one_batch": False},
     }
     narrow = {"dtypes": ("float16", "bfloat16")}
     rows = []

@@ -128,7 +128,7 @@ def take_batches(t, arrays, *inputs, batch_size):
     return [t.take_batch(each, order, step, batch_size=batch_size) for each in data]
 
 
-def attention(t, arrays, q, k, v, *masks, scale, is_causal, one_batch, heads_behind):
+def attention(t, arrays, q, k, v, *added, scale, is_causal, one_batch, heads_behind):
     """Traces the products as layers (`one_batch`) or ops.dot_product_attention write them."""
     order = [0, 2, 1, 3]
     shape = arrays[0].shape
@@ -152,14 +152,17 @@ def attention(t, arrays, q, k, v, *masks, scale, is_causal, one_batch, heads_beh
     logits = product(queries, keys)
     if is_causal:
         sees = np.tri(*logits.shape[2:], dtype=bool)
-        masks = (*masks, t.graph.constant(_core.from_numpy(sees, "cpu")))
-    for mask in masks:
-        logits = t.where(mask, logits, t.graph.full([], logits.dtype, -4e4))
+        added = (*added, t.graph.constant(_core.from_numpy(sees, "cpu")))
+    for each in added:  # a bias, or a mask
+        if each.dtype == "bool":
+            logits = t.where(each, logits, t.graph.full([], logits.dtype, -4e4))
+        else:
+            logits = t.add(logits, each)
     return [turned(product(t.softmax(logits, axis=3), turned(v)))]
 
 
-def attention_grad(t, arrays, q, k, v, gy, *masks, **attributes):
-    (y,) = attention(t, arrays, q, k, v, *masks, **attributes)
+def attention_grad(t, arrays, q, k, v, gy, *added, **attributes):
+    (y,) = attention(t, arrays, q, k, v, *added, **attributes)
     axes = list(range(len(y.shape)))
     wide = [t.cast(x, dtype="float32") for x in (y, gy)]
     loss = t.reduce_sum(t.multiply(*wide), axes=axes, keepdims=False)

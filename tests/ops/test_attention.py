@@ -18,13 +18,16 @@ def by_heads(x, heads_behind):
     return x.swapaxes(1, 2) if heads_behind else x
 
 
-def reference(q, k, v, gy, *masks, scale, is_causal, one_batch, heads_behind):
+def reference(q, k, v, gy, *added, scale, is_causal, one_batch, heads_behind):
     q, k, v, gy = (by_heads(x.astype(np.float64), heads_behind) for x in (q, k, v, gy))
     factor = 1.0 if scale is None else scale
     logits = q @ k.swapaxes(2, 3) * factor
     sees = np.tri(*logits.shape[2:], dtype=bool) if is_causal else np.True_
-    for mask in masks:
-        sees = sees & mask
+    for each in added:
+        if each.dtype == bool:
+            sees = sees & each
+        else:
+            logits = logits + each.astype(np.float64)
     logits = np.where(sees, logits, -1e30)  # equal shares where a query sees nothing
     powers = np.exp(logits - logits.max(-1, keepdims=True))
     shares = powers / powers.sum(-1, keepdims=True)

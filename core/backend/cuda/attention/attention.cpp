@@ -38,21 +38,20 @@ bool is_causal_mask(const Match& match) {
   return true;
 }
 
-// Where the mask's element for each product is; nothing where it does not broadcast to them.
-std::optional<AttentionMask> attention_mask(const Match& match) {
-  const TensorSpec& spec = match.spec("mask");
+// Where the input's element for each product is; nothing where it does not broadcast to them.
+std::optional<ProductStrides> product_strides(const Match& match, std::string_view input,
+                                              DType dtype) {
+  const TensorSpec& spec = match.spec(input);
   const Shape& shares = match.spec("shares").shape;
-  if (spec.dtype != DType::Bool || spec.shape.size() > shares.size()) return std::nullopt;
-  AttentionMask mask{};
+  if (spec.dtype != dtype || spec.shape.size() > shares.size()) return std::nullopt;
+  ProductStrides strides{};
   int64_t stride = 1;
   for (size_t i = shares.size(), j = spec.shape.size(); j-- > 0;) {
     --i;
-    if (spec.shape[j] != 1) mask.strides[i] = stride;
+    if (spec.shape[j] != 1) strides[i] = stride;
     stride *= spec.shape[j];
   }
-  mask.has_batches = mask.strides[0] != 0;
-  mask.has_heads = mask.strides[1] != 0;
-  return mask;
+  return strides;
 }
 
 // Is what hidden products are replaced by so low that its share is 0?
@@ -104,10 +103,14 @@ std::optional<AttentionCall> attention_call(const Match& match) {
     if (!scale) return std::nullopt;
     call.scale = *scale;
   }
+  if (match.has("bias")) {
+    call.bias = product_strides(match, "bias", call.dtype);
+    if (!call.bias) return std::nullopt;
+  }
   if (match.has("mask")) {
     if (!hides(match)) return std::nullopt;
     call.is_causal = is_causal_mask(match);
-    if (!call.is_causal) call.mask = attention_mask(match);
+    if (!call.is_causal) call.mask = product_strides(match, "mask", DType::Bool);
     if (!call.is_causal && !call.mask) return std::nullopt;
   }
   return call;
@@ -118,6 +121,7 @@ AttentionArguments attention_arguments(const Match& match) {
   arguments.q = match.input("q");
   arguments.k = match.input("k");
   arguments.v = match.input("v");
+  if (match.has("bias")) arguments.bias = match.input("bias");
   if (match.has("mask")) arguments.mask = match.input("mask");
   return arguments;
 }

@@ -103,9 +103,8 @@ void CudnnAttention::set_result(const TensorAttributes& tensor,
 template <typename Attention>
 void CudnnAttention::describe(Attention& attention) {
   attention.set_attn_scale(static_cast<float>(call_.scale));
-  if (call_.mask) {
-    const int64_t batches = call_.mask->has_batches ? call_.batch : 1;
-    const int64_t heads = call_.mask->has_heads ? call_.heads : 1;
+  if (call_.adds()) {
+    const int64_t batches = call_.added_batches(), heads = call_.added_heads();
     const int64_t products = call_.queries * call_.keys;
     added_ = graph_.tensor(fe::graph::Tensor_attributes()
                                .set_name("added")
@@ -189,7 +188,7 @@ void CudnnAttention::run_forward(const Arguments& a, void* workspace, cudaStream
                      {v_, const_cast<void*>(a.v)},
                      {y_, a.y},
                      {log_sums_, a.log_sums}};
-  if (call_.mask) buffers[added_] = const_cast<void*>(a.added);
+  if (call_.adds()) buffers[added_] = const_cast<void*>(a.added);
   const auto bytes = static_cast<int64_t>(itemsize(call_.dtype));
   mark_written({{a.y, y_->get_volume() * bytes},
                 {a.log_sums, log_sum_bytes()},
@@ -208,7 +207,7 @@ void CudnnAttention::run_backward(const Arguments& a, void* workspace, cudaStrea
                      {dq_, a.dq},
                      {dk_, a.dk},
                      {dv_, a.dv}};
-  if (call_.mask) buffers[added_] = const_cast<void*>(a.added);
+  if (call_.adds()) buffers[added_] = const_cast<void*>(a.added);
   const auto bytes = static_cast<int64_t>(itemsize(call_.dtype));
   mark_written({{a.dq, dq_->get_volume() * bytes},
                 {a.dk, dk_->get_volume() * bytes},
@@ -226,18 +225,16 @@ std::string CudnnAttention::description() const {
 
 int64_t align(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
 
-// The parts of a kernel's workspace. What belongs to a mask is empty where there is none.
+// The parts of a kernel's workspace. What belongs to a bias or a mask is empty without one.
 struct Workspace {
   explicit Workspace(const AttentionCall& call, int64_t log_sum_bytes, int64_t library_bytes) {
     log_sums = add(log_sum_bytes);
-    if (call.mask) {
-      const int64_t rows = (call.mask->has_batches ? call.batch : 1) *
-                           (call.mask->has_heads ? call.heads : 1) * call.queries;
-      const auto item = static_cast<int64_t>(itemsize(call.dtype));
-      added = add(rows * call.keys * item);
-      is_blind = add(rows);
-      q = add(call.batch * call.heads * call.queries * call.size * item);
+    const auto item = static_cast<int64_t>(itemsize(call.dtype));
+    if (call.adds()) {
+      added = add(call.added_rows() * call.keys * item);
+      is_blind = add(call.added_rows());
     }
+    if (call.mask) q = add(call.batch * call.heads * call.queries * call.size * item);
     library = add(library_bytes);
   }
   int64_t add(int64_t bytes) {
@@ -250,28 +247,31 @@ struct Workspace {
   int64_t size = 0;
 };
 
-// Queries, keys and values, with the mask in the form that cuDNN takes.
-CudnnAttention::Arguments masked_arguments(const AttentionCall& call,
-                                           const AttentionArguments& arguments,
-                                           const Workspace& places, const KernelArgs& args) {
+// Queries, keys and values, and what is added to products in the form that cuDNN takes.
+CudnnAttention::Arguments first_arguments(const AttentionCall& call,
+                                          const AttentionArguments& arguments,
+                                          const Workspace& places, const KernelArgs& args) {
   CudnnAttention::Arguments a;
   a.q = args.inputs[arguments.q];
   a.k = args.inputs[arguments.k];
   a.v = args.inputs[arguments.v];
-  if (!call.mask) return a;
+  if (!call.adds()) return a;
   const auto stream = static_cast<cudaStream_t>(args.stream);
   char* workspace = static_cast<char*>(args.workspace);
   bool* is_blind = reinterpret_cast<bool*>(workspace + places.is_blind);
-  launch_mask(call, static_cast<const bool*>(args.inputs[arguments.mask]), workspace + places.added,
-              is_blind, stream);
+  const void* bias = call.bias ? args.inputs[arguments.bias] : nullptr;
+  const void* mask = call.mask ? args.inputs[arguments.mask] : nullptr;
+  launch_added(call, bias, static_cast<const bool*>(mask), workspace + places.added, is_blind,
+               stream);
+  a.added = workspace + places.added;
+  if (!call.mask) return a;
   launch_blind_zeros(call, a.q, is_blind, workspace + places.q, stream);
   a.q = workspace + places.q;
-  a.added = workspace + places.added;
   return a;
 }
 
 // Equal calls, such as the blocks of a network have, share what cuDNN built: that takes 40 ms each
-// time. Its plans don't change, and what a run needs is in its workspace.
+// time. Its plans don't change once they are built, and what a run writes is in its workspace.
 std::shared_ptr<const CudnnAttention> build_attention(const AttentionCall& call,
                                                       bool (CudnnAttention::*build)()) {
   static std::mutex mutex;
@@ -286,8 +286,6 @@ std::shared_ptr<const CudnnAttention> build_attention(const AttentionCall& call,
   return attention;
 }
 
-constexpr bool kKeepsState = true;  // nothing is known of what a plan of cuDNN keeps
-
 }  // namespace
 
 std::unique_ptr<Kernel> plan_attention_cudnn(const AttentionCall& call,
@@ -299,14 +297,14 @@ std::unique_ptr<Kernel> plan_attention_cudnn(const AttentionCall& call,
   return make_kernel(
       attention->description(),
       [=](const KernelArgs& args) {
-        CudnnAttention::Arguments a = masked_arguments(call, arguments, places, args);
+        CudnnAttention::Arguments a = first_arguments(call, arguments, places, args);
         char* workspace = static_cast<char*>(args.workspace);
         a.y = args.outputs[0];
         a.log_sums = args.outputs[1] != nullptr ? args.outputs[1] : workspace + places.log_sums;
         attention->run_forward(a, workspace + places.library,
                                static_cast<cudaStream_t>(args.stream));
       },
-      places.size, kKeepsState);
+      places.size);
 }
 
 std::unique_ptr<Kernel> plan_attention_grad_cudnn(const AttentionCall& call,
@@ -318,7 +316,7 @@ std::unique_ptr<Kernel> plan_attention_grad_cudnn(const AttentionCall& call,
       attention->description(),
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
-        CudnnAttention::Arguments a = masked_arguments(call, arguments, places, args);
+        CudnnAttention::Arguments a = first_arguments(call, arguments, places, args);
         char* workspace = static_cast<char*>(args.workspace);
         a.gy = args.inputs[arguments.gy];
         a.y = const_cast<void*>(args.inputs[arguments.y]);
@@ -331,7 +329,7 @@ std::unique_ptr<Kernel> plan_attention_grad_cudnn(const AttentionCall& call,
         launch_blind_zeros(call, a.dq, reinterpret_cast<bool*>(workspace + places.is_blind), a.dq,
                            stream);
       },
-      places.size, kKeepsState);
+      places.size);
 }
 
 }  // namespace kerascnn::cuda

@@ -58,6 +58,7 @@ struct AttentionShares {
   explicit AttentionShares(Pattern& pattern)
       : one_batch(pattern.has("one batch axis")),
         scales(pattern.has("scale")),
+        adds(!one_batch && pattern.has("bias")),
         masks(pattern.has("mask")),
         turns_queries(pattern.has("heads of queries")),
         turns_values(pattern.has("heads of values")),
@@ -65,6 +66,7 @@ struct AttentionShares {
         k(pattern.input("k")),
         v(pattern.input("v")),
         scale(scales ? pattern.input("scale") : q),
+        bias(adds ? pattern.input("bias") : q),
         mask(masks ? pattern.input("mask") : q),
         lowest(masks ? pattern.input("lowest") : q),
         queries(q),
@@ -84,6 +86,7 @@ struct AttentionShares {
     logits = queries.call(op_matmul, {keys}).where(is_batched_product<false, false>).again();
     logits.as("products");
     if (one_batch) logits = logits.call(op_reshape).again();
+    if (adds) logits = logits.call(op_add, {bias}).again();
     if (masks) logits = mask.call(op_where, {logits, lowest}).again();
     shares = logits.call(op_softmax).where(is_along_keys).as("shares").again();
     shares.read_by_fusions();
@@ -97,15 +100,16 @@ struct AttentionShares {
     return one_batch ? value.call(op_reshape).again() : value;
   }
 
-  bool one_batch, scales, masks, turns_queries, turns_values;
-  PatternValue q, k, v, scale, mask, lowest;
+  bool one_batch, scales, adds, masks, turns_queries, turns_values;
+  PatternValue q, k, v, scale, bias, mask, lowest;
   // Factors of products: of shape (batch * heads, ., .) or (batch, heads, ., .).
   PatternValue queries, keys, values;
   PatternValue logits, shares;  // (batch, heads, T, S)
   PatternValue factors;         // the shares as a factor
 };
 
-// q, k, v, [scale], [mask, lowest] -> y, the logarithms of the sums that shares were divided by
+// q, k, v, [scale], [bias], [mask, lowest] -> y, the logarithms of the sums that shares were
+// divided by
 inline void pattern_attention(Pattern& pattern) {
   const AttentionShares a(pattern);
   PatternValue y = a.factors.call(op_matmul, {a.values}).where(is_batched_product<false, false>);
@@ -116,7 +120,7 @@ inline void pattern_attention(Pattern& pattern) {
   pattern.hand_over("log_sums", a.logits, write_log_sum);
 }
 
-// q, k, v, [scale], [mask, lowest], gy, [zero], y, log_sums -> the gradients of q, k and v
+// q, k, v, [scale], [bias], [mask, lowest], gy, [zero], y, log_sums -> the gradients of q, k and v
 inline void pattern_attention_grad(Pattern& pattern) {
   const AttentionShares a(pattern);
   PatternValue gy = pattern.input("gy");
