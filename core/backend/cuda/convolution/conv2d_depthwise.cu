@@ -16,7 +16,7 @@ std::unique_ptr<Kernel> plan_any(const Conv2DCall& call) {
   const int64_t width = kGradient ? c.input_width : c.output_width;
   const int64_t items = c.batch * height * ceil_div(width, kAnyColumns) * (c.input_channels / N);
   return make_early_kernel(description(call), [=](const KernelArgs& args) {
-    any_kernel<T, N, kGradient>
+    depthwise_any_kernel<T, N, kGradient>
         <<<grid_for(items), kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
             input<T>(args, 0), input<T>(args, 1), output<T>(args, 0), ends_of<T>(call, args), c,
             items);
@@ -36,7 +36,7 @@ std::unique_ptr<Kernel> plan_any_wgrad(const Conv2DCall& call) {
   const dim3 grid(static_cast<unsigned>(packs), c.kernel_height, static_cast<unsigned>(splits));
   return make_wgrad<T>(
       call, splits, [=](const T* x, const T* gy, float* partial, cudaStream_t stream) {
-        any_wgrad_kernel<T, N><<<grid, 32 * kAnyWarps, 0, stream>>>(x, gy, partial, c);
+        depthwise_any_wgrad_kernel<T, N><<<grid, 32 * kAnyWarps, 0, stream>>>(x, gy, partial, c);
       });
 }
 

@@ -23,8 +23,9 @@ constexpr int kTiles = kBlock / kLanes;
 constexpr int kChannels = kLanes * kPair;  // of a block
 
 // Along one axis: the tap by which position `source` of a tile's source reaches position `result`
-// of the tile; what is not in [0, K) is no tap. The gradient's source is the gradient of the
-// outputs: of its K - 1 + pad positions before the tile, kShift are left out that no tap reaches.
+// of the tile; what is not in [0, K) is no tap. The data gradient's source is the gradient of the
+// outputs. Its first position is the one that the last tap of the tile's first result reaches or,
+// where that lies between two outputs of stride 2 (kShift is 1), the tap before the last.
 template <int K, int kStride_, bool kGradient_, int kShift = 0>
 struct Taps {
   static constexpr int kExtent = K;
@@ -192,8 +193,8 @@ struct Position {
 // y = the sum over taps of source and kernel (K, K, channels), for tiles of kRows x kColumns.
 template <typename T, typename Rows, typename Columns, int kRows, int kColumns, int kBlocks>
 __global__ void __launch_bounds__(kBlock, kBlocks)
-    tile_kernel(const T* __restrict__ source, const T* __restrict__ kernel, T* __restrict__ result,
-                Ends<T> ends, Layout l) {
+    depthwise_kernel(const T* __restrict__ source, const T* __restrict__ kernel,
+                     T* __restrict__ result, Ends<T> ends, Layout l) {
   constexpr int K = Rows::kExtent, L = Columns::kExtent;
   constexpr int kSourceRows = Rows::sources(kRows), kSourceColumns = Columns::sources(kColumns);
   begin_kernel();
@@ -310,8 +311,8 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
 // if that leaves room for as many blocks.
 template <typename T, typename Rows, typename Columns, int kRows, int kColumns, int kBlocks>
 __global__ void __launch_bounds__(kBlock, kBlocks)
-    wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy, float* __restrict__ partial,
-                 Layout l, int blocks) {
+    depthwise_wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy,
+                           float* __restrict__ partial, Layout l, int blocks) {
   constexpr int K = Rows::kExtent, L = Columns::kExtent;
   constexpr int kSourceRows = Rows::sources(kRows), kSourceColumns = Columns::sources(kColumns);
   begin_kernel();

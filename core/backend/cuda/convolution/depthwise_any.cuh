@@ -21,8 +21,8 @@ __device__ __forceinline__ int source_of(int result, int tap, int pad, int strid
 // A thread makes kAnyColumns neighbouring results of N channels.
 template <typename T, int N, bool kGradient>
 __global__ void __launch_bounds__(kThreads)
-    any_kernel(const T* __restrict__ source, const T* __restrict__ kernel, T* __restrict__ result,
-               Ends<T> ends, Conv c, int64_t items) {
+    depthwise_any_kernel(const T* __restrict__ source, const T* __restrict__ kernel,
+                         T* __restrict__ result, Ends<T> ends, Conv c, int64_t items) {
   begin_kernel();
   const int source_height = kGradient ? c.output_height : c.input_height;
   const int source_width = kGradient ? c.output_width : c.input_width;
@@ -87,8 +87,8 @@ __global__ void __launch_bounds__(kThreads)
 // (splits, kernel height, kernel width, channels).
 template <typename T, int N>
 __global__ void __launch_bounds__(32 * kAnyWarps)
-    any_wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy, float* __restrict__ partial,
-                     Conv c) {
+    depthwise_any_wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy,
+                               float* __restrict__ partial, Conv c) {
   begin_kernel();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int channels = c.input_channels;
