@@ -31,7 +31,11 @@ from tests.ops import fusions
 CHANNELS = [(1, 32), (3, 32), (3, 64), (16, 16), (16, 32), (32, 32), (32, 64), (48, 48)]
 CHANNELS += [(64, 64), (64, 128), (128, 128)]
 IMAGES = [(32, 16), (128, 32)]  # pairs of a number of images and their size
-OTHERS = ("cuDNN by its heuristics", "convolution and pooling one after another")
+OTHERS = (
+    "cuDNN with an epilogue by its heuristics",
+    "cuDNN by its heuristics",
+    "convolution and pooling one after another",
+)
 
 
 class Convolution(NamedTuple):
