@@ -107,9 +107,10 @@ def test_steps_are_those_of_keras(name, training, device, rng):
     y = there(x_there, training=training)
     y.sin().sum().backward()
     expected = [y.detach().numpy(), x_there.grad.numpy(), *there.get_weights()]
-    # Means of about ten float32 numbers are divided by deviations of a few tenths.
-    assert_close(at_once, expected, 2e-5)
-    assert_close(compiled, expected, 2e-5)
+    # The gradient by the input is a difference of terms that are divided by deviations, some of a
+    # tenth and less where ten numbers are alike: their rounding of 1e-7 grows a hundredfold.
+    assert_close(at_once, expected, 1e-4)
+    assert_close(compiled, expected, 1e-4)
 
 
 def test_layers_of_ones_own_go_step_by_step(device, rng):

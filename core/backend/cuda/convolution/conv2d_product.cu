@@ -23,61 +23,84 @@ constexpr int64_t kMostChannels = 8;  // beyond, the library's kernels don't pad
 // Up to here it has slow kernels for strides without a window, and every other input is read
 // anyway.
 constexpr int64_t kMostStridedChannels = 64;
-constexpr int64_t kMostTaps = 1024;  // a block's table of them is in shared memory
+constexpr int64_t kMostTaps = 1024;
+constexpr int64_t kMostShared = 48 << 10;  // what every GPU gives a block without being asked
+constexpr int64_t kEnoughPairs = 4096;     // for a block
 constexpr int64_t kMostPatchBytes = int64_t{256} << 20;  // at once; more come one after another
 constexpr int64_t kAlignment = 16;                       // of rows, for the product's kernels
 constexpr int64_t kLeastSum = 1024;  // products in a partial sum of the kernel's gradient
-constexpr int kNowhere = 1 << 14;    // a row of no image
 
-// Where a tap reads, from the first number of a patch.
-struct alignas(8) Tap {
-  int offset;
-  short row, column;
+// Some output rows of an image, whose patches a block gathers, and the input rows that they read,
+// in shared memory with their padding.
+struct Band {
+  int rows, bands_of_image, input_rows, pitch;
+
+  Band(const Conv& c, int rows)
+      : rows(rows),
+        bands_of_image(static_cast<int>(ceil_div(c.output_height, rows))),
+        input_rows((rows - 1) * c.stride_height + (c.kernel_height - 1) * c.dilation_height + 1),
+        pitch(
+            ((c.output_width - 1) * c.stride_width + (c.kernel_width - 1) * c.dilation_width + 1) *
+            c.input_channels) {}
+
+  int64_t bytes(int64_t item) const { return int64_t{input_rows} * pitch * item; }
 };
 
+// Where a tap reads, from the first number of a patch in a band.
+__device__ __forceinline__ int place_of_tap(const Conv& c, const Band& band, int tap) {
+  const int channel = tap % c.input_channels;
+  const int column = tap / c.input_channels % c.kernel_width;
+  const int row = tap / c.input_channels / c.kernel_width;
+  return row * c.dilation_height * band.pitch + column * c.dilation_width * c.input_channels +
+         channel;
+}
+
 // Patches (rows, row_length) of some images; numbers behind a patch's taps are zeros. kLanes
-// neighbouring threads share a patch, and take neighbouring numbers of it: whole rows of a patch
-// lie side by side in the image.
+// neighbouring threads share a patch and take neighbouring pairs of its numbers, which they keep to
+// for all patches of the band.
 template <typename T, int kLanes>
-__global__ void gather_patches(const T* __restrict__ x, T* __restrict__ patches, Conv c,
-                               uint32_t rows, int row_length) {
+__global__ void gather_patches(const T* __restrict__ x, T* __restrict__ patches, Conv c, Band band,
+                               int row_length) {
   begin_kernel();
-  constexpr int kPack = 2;
-  extern __shared__ Tap taps[];
-  for (int i = threadIdx.x; i < row_length; i += blockDim.x) {
-    const int channel = i % c.input_channels;
-    const int column = i / c.input_channels % c.kernel_width * c.dilation_width;
-    const int row = i / c.input_channels / c.kernel_width * c.dilation_height;
-    // Behind the taps, no row of an image is that far down.
-    taps[i] = {(row * c.input_width + column) * c.input_channels + channel,
-               static_cast<short>(i < c.taps ? row : kNowhere), static_cast<short>(column)};
+  extern __shared__ __align__(16) char shared[];
+  T* const tile = reinterpret_cast<T*>(shared);
+  const int64_t image = blockIdx.x / band.bands_of_image;
+  const int first_row = static_cast<int>(blockIdx.x - image * band.bands_of_image) * band.rows;
+  const int top = first_row * c.stride_height - c.pad_top;
+  const int shift = c.pad_left * c.input_channels;
+  const int width = c.input_width * c.input_channels;
+  for (int r = threadIdx.x / 32; r < band.input_rows; r += kThreads / 32) {
+    const int row = top + r;
+    const bool is_row = row >= 0 && row < c.input_height;
+    const T* source = x + (image * c.input_height + (is_row ? row : 0)) * width;
+#pragma unroll 4
+    for (int j = threadIdx.x % 32; j < band.pitch; j += 32) {
+      const int at = j - shift;
+      tile[r * band.pitch + j] = is_row && at >= 0 && at < width ? source[at] : T(0.0f);
+    }
   }
   __syncthreads();
-  const int lane = threadIdx.x % kLanes;
-  const int64_t image_size = int64_t{c.input_height} * c.input_width * c.input_channels;
-  const uint32_t output_height = c.output_height, output_width = c.output_width;
-  const uint32_t step = gridDim.x * (blockDim.x / kLanes);
-  for (uint32_t patch = (blockIdx.x * blockDim.x + threadIdx.x) / kLanes; patch < rows;
-       patch += step) {
-    const uint32_t line = patch / output_width;  // of all images
-    const uint32_t image = line / output_height;
-    const int top = static_cast<int>(line - image * output_height) * c.stride_height - c.pad_top;
-    const int left = static_cast<int>(patch - line * output_width) * c.stride_width - c.pad_left;
-    const T* source = x + image * image_size;
-    const int begin = (top * c.input_width + left) * c.input_channels;
-    T* target = patches + patch * static_cast<int64_t>(row_length);
+
+  const int rows = min(band.rows, c.output_height - first_row);
+  const int step = c.stride_width * c.input_channels;  // from one patch to the next
+  T* const target = patches + (image * c.output_height + first_row) *
+                                  static_cast<int64_t>(c.output_width) * row_length;
+  for (int k = threadIdx.x % kLanes * 2; k < row_length; k += kLanes * 2) {
+    const bool has[2] = {k < c.taps, k + 1 < c.taps};
+    const T* const source[2] = {tile + (has[0] ? place_of_tap(c, band, k) : 0),
+                                tile + (has[1] ? place_of_tap(c, band, k + 1) : 0)};
+    for (int row = 0; row < rows; ++row) {
+      const int begin = row * c.stride_height * band.pitch;
+      T* const of_row = target + static_cast<int64_t>(row) * c.output_width * row_length + k;
 #pragma unroll 4
-    for (int k = lane * kPack; k < row_length; k += kLanes * kPack) {
-      Vector<T, kPack> pair;
+      for (int i = threadIdx.x / kLanes; i < c.output_width; i += kThreads / kLanes) {
+        Vector<T, 2> pair;
 #pragma unroll
-      for (int i = 0; i < kPack; ++i) {
-        const Tap tap = taps[k + i];
-        const bool inside =
-            static_cast<uint32_t>(top + tap.row) < static_cast<uint32_t>(c.input_height) &&
-            static_cast<uint32_t>(left + tap.column) < static_cast<uint32_t>(c.input_width);
-        pair.values[i] = inside ? source[begin + tap.offset] : T(0.0f);
+        for (int n = 0; n < 2; ++n) {
+          pair.values[n] = has[n] ? source[n][begin + i * step] : T(0.0f);
+        }
+        *reinterpret_cast<Vector<T, 2>*>(of_row + static_cast<int64_t>(i) * row_length) = pair;
       }
-      *reinterpret_cast<Vector<T, kPack>*>(target + k) = pair;
     }
   }
 }
@@ -118,13 +141,9 @@ std::optional<Plan> plan_product(const Conv2DCall& call) {
   const bool lies_ready = is_pointwise && g.stride_height == 1 && g.stride_width == 1 &&
                           g.input_height == g.output_height && g.input_width == g.output_width;
   if (lies_ready && g.input_channels % pack == 0) return plan;
-  const int64_t image_size = num_elements(g.input_shape()) / g.batch;
-  const int64_t longest =  // of what is added up to a row or column of an image
-      std::max({g.input_height, g.input_width, g.pad_top, g.pad_left,
-                g.kernel_height * g.dilation_height, g.kernel_width * g.dilation_width});
   const int64_t most_channels = is_pointwise ? kMostStridedChannels : kMostChannels;
   if (call.op == &op_conv2d_dgrad || g.input_channels > most_channels || g.num_taps() > kMostTaps ||
-      image_size >= int64_t{1} << 30 || longest >= kNowhere / 4) {
+      Band(Conv(g), 1).bytes(plan.item) > kMostShared) {
     return std::nullopt;
   }
   plan.gathers = true;
@@ -140,14 +159,18 @@ const void* prepare(const Conv2DCall& call, const Plan& plan, int64_t piece, con
                     void* patches, cudaStream_t stream) {
   if (!plan.gathers) return x;
   const Conv c(call.geometry);
+  const int64_t pairs = c.output_width * plan.row_length / 2;
+  int rows = static_cast<int>(std::clamp<int64_t>(kEnoughPairs / pairs, 1, c.output_height));
+  while (Band(c, rows).bytes(plan.item) > kMostShared) --rows;
+  const Band band(c, rows);
+  const int64_t images = c.batch / plan.pieces;
   const int64_t step = num_elements(call.geometry.input_shape()) / plan.pieces;
   dispatch_floating("conv2d", call.dtype, [&]<typename T>(Type<T>) {
     const auto launch = [&]<int kLanes>(std::integral_constant<int, kLanes>) {
-      constexpr int64_t kPatchesOfBlock = 4 * kThreads / kLanes;
-      const size_t table = static_cast<size_t>(plan.row_length) * sizeof(Tap);
-      gather_patches<T, kLanes><<<grid_for(plan.rows, kPatchesOfBlock), kThreads, table, stream>>>(
-          static_cast<const T*>(x) + piece * step, static_cast<T*>(patches), c,
-          static_cast<uint32_t>(plan.rows), static_cast<int>(plan.row_length));
+      gather_patches<T, kLanes><<<static_cast<unsigned>(images * band.bands_of_image), kThreads,
+                                  static_cast<size_t>(band.bytes(plan.item)), stream>>>(
+          static_cast<const T*>(x) + piece * step, static_cast<T*>(patches), c, band,
+          static_cast<int>(plan.row_length));
       check_launch("gather_patches");
     };
     if (plan.row_length <= 32) {
