@@ -377,8 +377,10 @@ class FusionPass {
         if (source >= 0 && !is_emitted_[source]) pending.push_back(source);
       }
       if (group != nullptr && group->giver != kNone) {
-        const int32_t source = groups_[group->giver].nodes.front();
-        if (!is_emitted_[source]) pending.push_back(source);
+        // All that it computes is of its own layer and phase, and not of this group's.
+        for (const int32_t source : groups_[group->giver].binding.nodes) {
+          if (!is_emitted_[source]) pending.push_back(source);
+        }
       }
       if (pending.size() > known) continue;
       pending.pop_back();

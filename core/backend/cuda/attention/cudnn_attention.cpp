@@ -25,7 +25,12 @@ constexpr int64_t kMaxWorkspace = int64_t{4} << 30;
 
 class CudnnAttention {
  public:
-  explicit CudnnAttention(const AttentionCall& call) : call_(call), context_(Context::current()) {}
+  explicit CudnnAttention(const AttentionCall& call) : call_(call), context_(Context::current()) {
+    // An operation copies these when it is added.
+    graph_.set_io_data_type(data_type())
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+  }
 
   // These return false where no engine takes the call.
   bool build_forward();
@@ -156,13 +161,15 @@ bool CudnnAttention::build_backward() {
   return build();
 }
 
-// Every failure means that cuDNN, or this version of it, has no engine for the call on this GPU.
 bool CudnnAttention::build() {
-  graph_.set_io_data_type(data_type())
-      .set_intermediate_data_type(fe::DataType_t::FLOAT)
-      .set_compute_data_type(fe::DataType_t::FLOAT);
+  // The frontend knows what cuDNN does not support; other errors are faults of this file.
+  if (auto error = graph_.validate(); error.is_bad()) {
+    if (error.get_code() == fe::error_code_t::GRAPH_NOT_SUPPORTED) return false;
+    throw_error(error, "validating the graph");
+  }
+  // From here on failures mean that cuDNN has no engine for this call on this GPU.
   const CudnnUse cudnn = context_.use_cudnn(context_.stream());
-  if (graph_.validate().is_bad() || graph_.build_operation_graph(cudnn.handle).is_bad() ||
+  if (graph_.build_operation_graph(cudnn.handle).is_bad() ||
       graph_.create_execution_plans({fe::HeurMode_t::A}).is_bad()) {
     return false;
   }
