@@ -159,7 +159,7 @@ __device__ __forceinline__ void read_row(float (&values)[kCount][kPair], const T
 }
 
 // A call by itself: one copy of it for all results of a tile, and only layers that have one pay.
-__device__ __noinline__ float activate_one(Activation activation, float x, float alpha) {
+inline __device__ __noinline__ float activate_one(Activation activation, float x, float alpha) {
   return activate(activation, x, alpha);
 }
 
