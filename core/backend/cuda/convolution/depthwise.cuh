@@ -191,21 +191,21 @@ struct Position {
 };
 
 // y = the sum over taps of source and kernel (K, K, channels), for tiles of kRows x kColumns.
-template <typename T, typename Rows, typename Columns, int kRows, int kColumns, int kBlocks>
+template <typename T, typename Taps, int kRows, int kColumns, int kBlocks>
 __global__ void __launch_bounds__(kBlock, kBlocks)
     depthwise_kernel(const T* __restrict__ source, const T* __restrict__ kernel,
                      T* __restrict__ result, Ends<T> ends, Layout l) {
-  constexpr int K = Rows::kExtent, L = Columns::kExtent;
-  constexpr int kSourceRows = Rows::sources(kRows), kSourceColumns = Columns::sources(kColumns);
+  constexpr int K = Taps::kExtent;
+  constexpr int kSourceRows = Taps::sources(kRows), kSourceColumns = Taps::sources(kColumns);
   begin_kernel();
   extern __shared__ __align__(16) char shared[];
   T* weights_tile = reinterpret_cast<T*>(shared);
-  T* tile = weights_tile + K * L * kChannels;
+  T* tile = weights_tile + K * K * kChannels;
   // Blocks side by side take neighbouring channels, which lie side by side.
   const Position<kRows, kColumns> p(blockIdx.z, blockIdx.y, l);
   const int first_channel = blockIdx.x * kChannels;
-  const int top = Rows::origin(p.row, l.pad_top), left = Columns::origin(p.column, l.pad_left);
-  copy_window(weights_tile, kernel, {1, K, L}, {0, 0, 0, first_channel}, 1, K, L, l.channels,
+  const int top = Taps::origin(p.row, l.pad_top), left = Taps::origin(p.column, l.pad_left);
+  copy_window(weights_tile, kernel, {1, K, K}, {0, 0, 0, first_channel}, 1, K, K, l.channels,
               l.wide);
   copy_window(tile, source, {l.images, l.source_rows, l.source_columns},
               {p.n, top, left, first_channel}, l.batch, l.source_height, l.source_width, l.channels,
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
   const bool active =
       channel < l.channels && n < l.batch && row < l.result_height && column < l.result_width;
   float bias[kPair] = {};
-  if (active && !Rows::kGradient && ends.bias != nullptr) {
+  if (active && !Taps::kGradient && ends.bias != nullptr) {
 #pragma unroll
     for (int k = 0; k < kPair; ++k) bias[k] = load(ends.bias[channel + k]);
   }
@@ -225,10 +225,10 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
   __syncthreads();
   if (!active) return;
 
-  const int first_row = p.tile_row * Rows::step(kRows);
+  const int first_row = p.tile_row * Taps::step(kRows);
   const T* at = tile +
                 ((p.image * l.source_rows + first_row) * l.source_columns +
-                 p.tile_column * Columns::step(kColumns)) *
+                 p.tile_column * Taps::step(kColumns)) *
                     kChannels +
                 p.lane * kPair;
   const int row_step = l.source_columns * kChannels;
@@ -241,17 +241,17 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
       for (int k = 0; k < kPair; ++k) sum[o][c][k] = bias[k];
     }
   }
-  float weights[K][L][kPair];
+  float weights[K][K][kPair];
 #pragma unroll
   for (int i = 0; i < kSourceRows; ++i) {
 #pragma unroll
     for (int r = 0; r < K; ++r) {  // the weights that are needed from here on
       bool first = false;
-      for (int o = 0; o < kRows; ++o) first |= Rows::tap(o, i) == r;
+      for (int o = 0; o < kRows; ++o) first |= Taps::tap(o, i) == r;
       for (int before = 0; before < i; ++before) {
-        for (int o = 0; o < kRows; ++o) first &= Rows::tap(o, before) != r;
+        for (int o = 0; o < kRows; ++o) first &= Taps::tap(o, before) != r;
       }
-      if (first) read_row(weights[r], weights_tile + r * L * kChannels + p.lane * kPair);
+      if (first) read_row(weights[r], weights_tile + r * K * kChannels + p.lane * kPair);
     }
     // Large kernels pass over rows of padding, of which small images have many.
     if (K == 3 || is_in(top + first_row + i, l.source_height)) {
@@ -259,14 +259,14 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
       read_row(values, at + i * row_step);
 #pragma unroll
       for (int o = 0; o < kRows; ++o) {
-        const int r = Rows::tap(o, i);
-        if (!Rows::is_tap(r)) continue;
+        const int r = Taps::tap(o, i);
+        if (!Taps::is_tap(r)) continue;
 #pragma unroll
         for (int j = 0; j < kSourceColumns; ++j) {
 #pragma unroll
           for (int c = 0; c < kColumns; ++c) {
-            const int t = Columns::tap(c, j);
-            if (!Columns::is_tap(t)) continue;
+            const int t = Taps::tap(c, j);
+            if (!Taps::is_tap(t)) continue;
 #pragma unroll
             for (int k = 0; k < kPair; ++k) {
               sum[o][c][k] = fmaf(values[j][k], weights[r][t][k], sum[o][c][k]);
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
     }
   }
 
-  if (!Rows::kGradient && ends.activation != Activation::Linear) {
+  if (!Taps::kGradient && ends.activation != Activation::Linear) {
 #pragma unroll
     for (int o = 0; o < kRows; ++o) {
 #pragma unroll
@@ -306,15 +306,15 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
 }
 
 // The kernel's gradient. A thread sums all taps of its two channels over its share of the tiles of
-// gy, the block what its threads have, and partial (splits, K, L, channels) has a copy for each
+// gy, the block what its threads have, and partial (splits, K, K, channels) has a copy for each
 // block of a column of the grid. While a block works on its tiles, the next ones are copied,
 // if that leaves room for as many blocks.
-template <typename T, typename Rows, typename Columns, int kRows, int kColumns, int kBlocks>
+template <typename T, typename Taps, int kRows, int kColumns, int kBlocks>
 __global__ void __launch_bounds__(kBlock, kBlocks)
     depthwise_wgrad_kernel(const T* __restrict__ x, const T* __restrict__ gy,
                            float* __restrict__ partial, Layout l, int blocks) {
-  constexpr int K = Rows::kExtent, L = Columns::kExtent;
-  constexpr int kSourceRows = Rows::sources(kRows), kSourceColumns = Columns::sources(kColumns);
+  constexpr int K = Taps::kExtent;
+  constexpr int kSourceRows = Taps::sources(kRows), kSourceColumns = Taps::sources(kColumns);
   begin_kernel();
   extern __shared__ __align__(16) char shared[];
   const int x_size = l.images * l.source_rows * l.source_columns * kChannels;
@@ -326,10 +326,10 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
     if (block < blocks) {
       const int image = static_cast<unsigned>(block) / static_cast<unsigned>(blocks_of_image);
       const Position<kRows, kColumns> p(image, block - image * blocks_of_image, l);
-      copy_window(tiles + to * stage, x, {l.images, l.source_rows, l.source_columns},
-                  {p.n, Rows::origin(p.row, l.pad_top), Columns::origin(p.column, l.pad_left),
-                   first_channel},
-                  l.batch, l.source_height, l.source_width, l.channels, l.wide);
+      copy_window(
+          tiles + to * stage, x, {l.images, l.source_rows, l.source_columns},
+          {p.n, Taps::origin(p.row, l.pad_top), Taps::origin(p.column, l.pad_left), first_channel},
+          l.batch, l.source_height, l.source_width, l.channels, l.wide);
       copy_window(tiles + to * stage + x_size, gy,
                   {l.images, kRows << l.log_rows, kColumns << l.log_columns},
                   {p.n, p.row, p.column, first_channel}, l.batch, l.result_height, l.result_width,
@@ -337,11 +337,11 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
     }
     end_group();
   };
-  float sum[K][L][kPair] = {};
+  float sum[K][K][kPair] = {};
   const Position<kRows, kColumns> p(0, 0, l);
-  const int first_row = p.tile_row * Rows::step(kRows);
+  const int first_row = p.tile_row * Taps::step(kRows);
   const int x_offset = ((p.image * l.source_rows + first_row) * l.source_columns +
-                        p.tile_column * Columns::step(kColumns)) *
+                        p.tile_column * Taps::step(kColumns)) *
                            kChannels +
                        p.lane * kPair;
   const int g_offset =
@@ -367,22 +367,22 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
 #pragma unroll
     for (int i = 0; i < kSourceRows; ++i) {
       // Row o of the tile is needed from row o * stride of the source on.
-      if (i % Rows::kStride == 0 && i / Rows::kStride < kRows) {
-        const int o = i / Rows::kStride;
+      if (i % Taps::kStride == 0 && i / Taps::kStride < kRows) {
+        const int o = i / Taps::kStride;
         read_row(g[o], gradients + o * g_step);
       }
       float values[kSourceColumns][kPair];
       read_row(values, at + i * x_step);
 #pragma unroll
       for (int o = 0; o < kRows; ++o) {
-        const int r = Rows::tap(o, i);
-        if (!Rows::is_tap(r)) continue;
+        const int r = Taps::tap(o, i);
+        if (!Taps::is_tap(r)) continue;
 #pragma unroll
         for (int j = 0; j < kSourceColumns; ++j) {
 #pragma unroll
           for (int c = 0; c < kColumns; ++c) {
-            const int t = Columns::tap(c, j);
-            if (!Columns::is_tap(t)) continue;
+            const int t = Taps::tap(c, j);
+            if (!Taps::is_tap(t)) continue;
 #pragma unroll
             for (int k = 0; k < kPair; ++k) {
               sum[r][t][k] = fmaf(values[j][k], g[o][c][k], sum[r][t][k]);
@@ -395,14 +395,14 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
     if (l.copies_ahead) turn ^= 1;
   }
 
-  auto* sums = reinterpret_cast<Vector<float, kPair>*>(shared);  // (L, kTiles, kLanes)
-  float* target = partial + blockIdx.y * static_cast<int64_t>(K * L) * l.channels;
+  auto* sums = reinterpret_cast<Vector<float, kPair>*>(shared);  // (K, kTiles, kLanes)
+  float* target = partial + blockIdx.y * static_cast<int64_t>(K * K) * l.channels;
 #pragma unroll
   for (int r = 0; r < K; ++r) {
 #pragma unroll
-    for (int t = 0; t < L; ++t) sums[t * kBlock + threadIdx.x] = {sum[r][t][0], sum[r][t][1]};
+    for (int t = 0; t < K; ++t) sums[t * kBlock + threadIdx.x] = {sum[r][t][0], sum[r][t][1]};
     __syncthreads();
-    for (int item = threadIdx.x; item < L * kLanes; item += kBlock) {
+    for (int item = threadIdx.x; item < K * kLanes; item += kBlock) {
       const int t = item / kLanes, lane = item % kLanes;
       const int channel = first_channel + lane * kPair;
       if (channel >= l.channels) continue;
@@ -413,7 +413,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
         for (int k = 0; k < kPair; ++k) total.values[k] += part.values[k];
       }
       *reinterpret_cast<Vector<float, kPair>*>(
-          target + static_cast<int64_t>(r * L + t) * l.channels + channel) = total;
+          target + static_cast<int64_t>(r * K + t) * l.channels + channel) = total;
     }
     __syncthreads();
   }

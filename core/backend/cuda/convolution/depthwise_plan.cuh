@@ -74,7 +74,7 @@ inline int64_t source_size(const Layout& l) {
 template <typename T, typename Taps, typename Size = TileSize<Taps>>
 struct TilePlan {
   static constexpr auto kernel =
-      depthwise_kernel<T, Taps, Taps, Size::kRows, Size::kColumns, Size::kBlocks>;
+      depthwise_kernel<T, Taps, Size::kRows, Size::kColumns, Size::kBlocks>;
   Layout l;
   int64_t shared;
 
@@ -98,7 +98,7 @@ struct TilePlan {
 template <typename T, typename Taps, typename Size = WgradSize<Taps>>
 struct WgradPlan {
   static constexpr int kRows = Size::kRows, kColumns = Size::kColumns, kBlocks = Size::kBlocks;
-  static constexpr auto kernel = depthwise_wgrad_kernel<T, Taps, Taps, kRows, kColumns, kBlocks>;
+  static constexpr auto kernel = depthwise_wgrad_kernel<T, Taps, kRows, kColumns, kBlocks>;
   Layout l;
   int64_t shared, splits;
 
