@@ -69,7 +69,8 @@ bool suits_tf32(const Conv2DCall& call) {
     const int64_t most = g.kernel_width % 3 == 0 ? int64_t{1} << 29 : int64_t{1} << 26;
     return channels <= 128 && g.num_products() <= most;
   }
-  // cuDNN adds bias and activation in another pass over the result, which takes longer than this.
+  // The limit is from when cuDNN took another pass over the result for bias and activation, which
+  // is still so for any activation but relu.
   if (taps == 1 && has_epilogue(call)) return channels <= 128;
   const int64_t depth = taps * (call.op == &op_conv2d ? g.input_channels : g.output_channels);
   return channels <= 32 && depth <= 288 && g.num_products() <= int64_t{1} << 28;
