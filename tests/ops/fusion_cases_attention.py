@@ -63,34 +63,30 @@ def _attention(
     return make
 
 
-def _cases():
-    forms = {
-        "op": {"one_batch": False},
-        "heads_before": {"heads_behind": False},
-        "op_heads_before": {"one_batch": False, "heads_behind": False},
-        "unscaled": {"scale": None},
-        "causal": {"is_causal": True},
-        "op_causal": {"one_batch": False, "is_causal": True},
-        "padding": {"mask": "bk"},
-        "mask": {"mask": "bqk"},
-        "mask_of_queries": {"mask": "bq"},
-        "one_mask": {"mask": "qk", "heads_behind": False},
-        "mask_of_heads": {"mask": "hqk", "one_batch": False},
-        "each_mask": {"mask": "bhqk"},
-        "bias": {"bias": "hqk", "one_batch": False},
-        "causal_bias": {"bias": "bhqk", "one_batch": False, "is_causal": True},
-        "bias_and_mask": {"bias": "hk", "mask": "bqk", "one_batch": False},
-    }
-    narrow = {"dtypes": ("float16", "bfloat16")}
-    rows = []
-    for backward, name in ((False, "attention"), (True, "attention_grad")):
-        for id, sizes in SIZES.items():
-            options = {} if id == "few" else narrow
-            rows.append(row(name, id, _attention(sizes, backward), **options))
-        for id, form in forms.items():
-            sizes = SIZES["odd" if id == "op" else "across"]
-            rows.append(row(name, id, _attention(sizes, backward, **form), **narrow))
-    return rows
+FORMS = {
+    "op": {"one_batch": False},
+    "heads_before": {"heads_behind": False},
+    "op_heads_before": {"one_batch": False, "heads_behind": False},
+    "unscaled": {"scale": None},
+    "causal": {"is_causal": True},
+    "op_causal": {"one_batch": False, "is_causal": True},
+    "padding": {"mask": "bk"},
+    "mask": {"mask": "bqk"},
+    "mask_of_queries": {"mask": "bq"},
+    "one_mask": {"mask": "qk", "heads_behind": False},
+    "bias": {"bias": "hqk", "one_batch": False},
+    "causal_bias": {"bias": "bhqk", "one_batch": False, "is_causal": True},
+    "bias_and_mask": {"bias": "hk", "mask": "bqk", "one_batch": False},
+}
 
 
-CASES = _cases()
+def _row(name, id):
+    form = FORMS.get(id, {})
+    sizes = SIZES.get(id, SIZES["across"])
+    return row(name, id, _attention(sizes, name == "attention_grad", **form))
+
+
+# test_attention.py has the values of all of these. cuDNN compiles a kernel for each kind of call,
+# so the tests of fusions have few.
+GRADIENTS = [_row("attention_grad", id) for id in (*SIZES, *FORMS)]
+CASES = [_row(name, id) for name in ("attention", "attention_grad") for id in ("square", "few")]

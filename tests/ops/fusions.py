@@ -225,12 +225,3 @@ def call(
 
 def is_fused(program: _core.Program, fusion: str) -> bool:
     return any(row["attributes"].get("fusion") == fusion for row in program.describe())
-
-
-def rounding(expected: Array) -> float:
-    """Returns the norm of numbers of 2^-12 each, to be added to that of the results.
-
-    Results may be differences of equal terms, such as gradients of the only share of a query. Terms
-    are of about size 1, and what float32 leaves of them is far smaller than that.
-    """
-    return 2.0**-12 * np.sqrt(expected.size)

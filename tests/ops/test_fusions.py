@@ -52,14 +52,15 @@ def test_a_fused_kernel_computes_what_its_nodes_do(case, dtype, device, rng):
         np.testing.assert_array_equal(received[~at], expected[~at])
         error = np.linalg.norm((received - expected)[at])
         limit = 0.0 if case.op in EXACT else TOLERANCE[dtype]
-        assert error <= limit * (np.linalg.norm(expected[at]) + fusions.rounding(expected))
+        assert error <= limit * np.linalg.norm(expected[at])
 
 
 def test_each_fusion_is_taken(device, rng):
     """Some case gets the kernel of each fusion that a backend lists; plain programs get none."""
     missing = set(_core.fusion_names(device))
     for case in CASES:
-        dtype = "float32" if "float32" in case.dtypes else case.dtypes[-1]
+        # Attention is fused in 16 bits only.
+        dtype = "bfloat16" if case.op.startswith("attention") else "float32"
         inputs, attributes = harness.draw(case, rng, dtype)
         program = fusions.compile_nodes(case.op, inputs, attributes, device, optimize=True)
         if fusions.is_fused(program, case.op):
