@@ -85,8 +85,8 @@ bool suits_epilogue(const Conv2DCall& call) {
 }
 
 // cuBLASLt's products of float32 with a kernel as it lies take longer than cuDNN's convolutions. An
-// activation of a product is another pass over the result; where cuDNN need not pad channels, it has
-// an engine with the activation in it.
+// activation of a product is another pass over the result; where cuDNN need not pad channels, it
+// has an engine with the activation in it.
 bool suits_product(const Conv2DCall& call) {
   if (call.dtype == DType::Float32) return false;
   return call.activation.kind == Activation::Linear || call.geometry.input_channels % 8 != 0;
