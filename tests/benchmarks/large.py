@@ -6,8 +6,9 @@
 
 Nets are those of `large_nets.py` with their batches, or for example resnet50@32 with another batch,
 and resnet50@32x64 with other images too. kerascnn and Keras train through plain `fit`. PyTorch
-trains in a loop over data on the device, in channels-last layout; `torch-compile` is compiled, and
-`torch` is not. With the policy mixed_bfloat16 PyTorch uses autocast; with float32 all may use TF32.
+trains in a loop over data on the device, in channels-last layout; `torch-compile` is compiled,
+`torch-max-autotune` with that mode, and `torch` is not. With the policy mixed_bfloat16 PyTorch uses
+autocast; with float32 all may use TF32.
 
 Every library trains a net in a process of its own. The processes start one after another, each with
 caches of kernels in a folder of its own. The time from the start to the end of the first batch, in
@@ -15,10 +16,11 @@ which the data also goes to the device, is that of the first step. With --starts
 started again, with what the first start left in the caches. Then the processes take turns, in one
 order in one round and in the other order in the next, while the others wait.
 
-Images/s are medians over all epochs, with the smallest and the largest value. Memory is the most
-that a library has allocated on the device in its process, including the data if it is there. The
-last columns divide kerascnn's figures by those of the best peer. Libraries that fail or are not
-installed are listed with the reason.
+Images/s are medians over all epochs, with the smallest and the largest value. With --measure
+fit,predict the libraries also predict the same images, from the device, in batches of 256. Memory
+is the most that a library has allocated on the device in its process, including the data if it is
+there. The last columns divide kerascnn's figures by those of the best peer. Libraries that fail or
+are not installed are listed with the reason.
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ from peer_process import OWN, PeerError, PeerProcess, environment, inner_device
 
 import kerascnn as keras
 
-PEERS = ("torch-compile", "torch", "keras-jax")
+PEERS = ("torch-compile", "torch-max-autotune", "torch", "keras-jax")
 PEERS_BY_DEFAULT = "torch-compile,keras-jax"
 POLICIES = ("mixed_bfloat16", "float32")
+# What is measured, and the key of its figures in a row.
+SPEEDS = {"fit": "images_per_s", "predict": "predicted_per_s"}
 _SCRIPT = Path(__file__).resolve().parent / "peers" / "large_peer.py"
 # Each library keeps compiled code in the folder that one of these variables names.
 _CACHES = ("KERASCNN_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
@@ -120,24 +124,25 @@ class Comparison:
                 if (process := self.first_steps(row, case)) is not None:
                     stack.callback(process.stop)
                     trained.append((row, process))
-            for turn in range(args.rounds):
-                for row, process in trained if turn % 2 == 0 else reversed(trained):
-                    self.train(row, process, case)
+            for measured in args.measure:
+                for turn in range(args.rounds):
+                    for row, process in trained if turn % 2 == 0 else reversed(trained):
+                        self.measure(measured, row, process, case)
             for row, process in trained:
                 if (answer := self.ask(row, process, "memory")) is not None:
                     row["peak_bytes"] = answer["bytes"]
                 if args.profile and row["peer"] == OWN:
                     row["profile"] = self.ask(row, process, "profile")
 
-    def train(self, row: dict[str, Any], process: PeerProcess, case: Case) -> None:
+    def measure(self, do: str, row: dict[str, Any], process: PeerProcess, case: Case) -> None:
         duration = self.args.seconds / self.args.rounds
-        answer = self.ask(row, process, "fit", duration=duration)
+        answer = self.ask(row, process, do, duration=duration)
         if answer is None:
             return
         images = self.batches(case) * case.batch_size
         speeds = [images / ms * 1e3 for ms in answer["ms"]]
-        row.setdefault("images_per_s", []).append(speeds)
-        self.say(f"{row['net']} {row['peer']}: {statistics.median(speeds):.0f} images/s")
+        row.setdefault(SPEEDS[do], []).append(speeds)
+        self.say(f"{row['net']} {row['peer']}: {do} {statistics.median(speeds):.0f} images/s")
 
     def document(self) -> dict[str, Any]:
         return {
@@ -155,9 +160,20 @@ class Comparison:
 # Text ---------------------------------------------------------------------------------------------
 
 
-def speed_of(row: dict[str, Any]) -> float | None:
-    values = [value for turn in row.get("images_per_s", []) for value in turn]
+def speeds(row: dict[str, Any], measured: str) -> list[float]:
+    return [value for turn in row.get(SPEEDS[measured], []) for value in turn]
+
+
+def speed_of(row: dict[str, Any], measured: str = "fit") -> float | None:
+    values = speeds(row, measured)
     return statistics.median(values) if values else None
+
+
+def speed_text(row: dict[str, Any], measured: str) -> str:
+    values = speeds(row, measured)
+    if not values:
+        return "-"
+    return f"{statistics.median(values):.0f} ({min(values):.0f}-{max(values):.0f})"
 
 
 def over_best(rows: list[dict[str, Any]], figure: Any, best: Any) -> float | None:
@@ -169,29 +185,38 @@ def over_best(rows: list[dict[str, Any]], figure: Any, best: Any) -> float | Non
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
     """Returns Markdown with a line for each library, net and policy."""
-    lines = [
-        "| net | policy | library | images/s | first step, s | peak MiB | speed | memory |",
-        "| --- |" + " --- |" * 7,
+    predicts = any(speeds(row, "predict") for row in rows)
+    titles = [
+        "net",
+        "policy",
+        "library",
+        "images/s",
+        "first step, s",
+        "peak MiB",
+        "speed",
+        "memory",
     ]
+    titles += ["predicted images/s", "speed"] if predicts else []
+    lines = ["| " + " | ".join(titles) + " |", "| --- |" + " --- |" * (len(titles) - 1)]
     for row in rows:
         of_net = [r for r in rows if (r["net"], r["policy"]) == (row["net"], row["policy"])]
-        ratios = ["", ""]
+        figures = [
+            (speed_of, max),
+            (lambda r: r.get("peak_bytes"), min),
+            (lambda r: speed_of(r, "predict"), max),
+        ]
+        ratios = ["", "", ""]
         if row["peer"] == OWN:
-            found = (
-                over_best(of_net, speed_of, max),
-                over_best(of_net, lambda r: r.get("peak_bytes"), min),
-            )
+            found = [over_best(of_net, figure, best) for figure, best in figures]
             ratios = ["-" if value is None else f"{value:.3f}" for value in found]
-        values = [value for turn in row.get("images_per_s", []) for value in turn]
-        speed, first, peak = "-", "-", "-"
-        if values:
-            middle = statistics.median(values)
-            speed = f"{middle:.0f} ({min(values):.0f}-{max(values):.0f})"
+        first, peak = "-", "-"
         if row.get("first_step_s"):
             first = ", ".join(f"{seconds:.1f}" for seconds in row["first_step_s"])
         if row.get("peak_bytes"):
             peak = f"{row['peak_bytes'] / 2**20:.0f}"
-        cells = [row["net"], row["policy"], row["peer"], speed, first, peak, *ratios]
+        cells = [row["net"], row["policy"], row["peer"], speed_text(row, "fit"), first, peak]
+        cells += ratios[:2]
+        cells += [speed_text(row, "predict"), ratios[2]] if predicts else []
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
@@ -220,6 +245,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--nets", default=",".join(NETS), help="default: all")
     parser.add_argument("--peers", default=PEERS_BY_DEFAULT, help=f"none, or of {', '.join(PEERS)}")
     parser.add_argument("--policy", default="mixed_bfloat16", help=f"of {', '.join(POLICIES)}")
+    parser.add_argument("--measure", default="fit", help=f"of {', '.join(SPEEDS)}; default fit")
     parser.add_argument("--seconds", type=float, default=8.0, help="of training, each; default 8")
     parser.add_argument("--rounds", type=int, default=2, help="of turns; default 2")
     parser.add_argument("--starts", type=int, default=1, help="of each process; default 1")
@@ -237,8 +263,8 @@ def parse_arguments() -> argparse.Namespace:
     except (ValueError, keras.DeviceError) as error:
         parser.error(" ".join(str(error).split()))
     args.peers = [] if args.peers == "none" else args.peers.split(",")
-    args.policy = args.policy.split(",")
-    for given, known in ((args.peers, PEERS), (args.policy, POLICIES)):
+    args.policy, args.measure = args.policy.split(","), args.measure.split(",")
+    for given, known in ((args.peers, PEERS), (args.policy, POLICIES), (args.measure, SPEEDS)):
         for name in given:
             if name not in known:
                 parser.error(f"{name!r} is none of {', '.join(known)}")

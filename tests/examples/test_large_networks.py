@@ -98,7 +98,7 @@ def test_measures_in_turns(tmp_path):
     done = run(
         BENCHMARKS / "large.py",
         *("--device", "cpu", "--nets", "resnet18@2x8", "--peers", "torch", "--batches", 2),
-        *("--seconds", 0.1, "--profile", "--output", output),
+        *("--seconds", 0.1, "--measure", "fit,predict", "--profile", "--output", output),
     )
     rows = json.loads(output.read_text())["rows"]
     assert [row["peer"] for row in rows] == ["kerascnn", "torch"]
@@ -109,13 +109,15 @@ def test_measures_in_turns(tmp_path):
         # The loss of a guess among ten classes is near 2.3; the libraries start from different
         # weights.
         assert 0 < row["first_loss"] < 20
-        assert len(row["images_per_s"]) == 2 and min(map(min, row["images_per_s"])) > 0
+        for figures in ("images_per_s", "predicted_per_s"):
+            assert len(row[figures]) == 2 and min(map(min, row[figures])) > 0
         assert len(row["first_step_s"]) == 1 and row["first_step_s"][0] > 0
         assert ("profile" in row) == (row["peer"] == "kerascnn")
     assert "| convolution |" in done.stdout and "| update |" in done.stdout
     lines = [line for line in done.stdout.splitlines() if line.startswith("| resnet18@2x8 |")]
-    own, torch, *_ = (line.split("|")[7].strip() for line in lines)
-    assert float(own) > 0 and torch == ""
+    for ratio in (7, 10):  # of training and of prediction
+        own, torch, *_ = (line.split("|")[ratio].strip() for line in lines)
+        assert float(own) > 0 and torch == ""
 
 
 def test_says_which_peer_is_missing(tmp_path):
@@ -139,6 +141,7 @@ def test_says_which_peer_is_missing(tmp_path):
         ("--nets", "resnet50@0", "'resnet50@0' is no net"),
         ("--peers", "abacus", "'abacus' is none of"),
         ("--policy", "float8", "'float8' is none of"),
+        ("--measure", "speed", "'speed' is none of"),
         ("--rounds", "0", "--rounds must be at least 1"),
     ],
 )

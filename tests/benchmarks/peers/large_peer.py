@@ -1,7 +1,8 @@
 """Trains one large network with one library for `large.py`; requests are lines of JSON.
 
-The library is "kerascnn", "keras-jax", "torch" (channels-last layout and autocast) or
-"torch-compile" (the same, compiled). It trains one batch before it says that it is ready.
+The library is "kerascnn", "keras-jax", "torch" (channels-last layout and autocast), "torch-compile"
+(the same, compiled) or "torch-max-autotune" (compiled in the mode of that name). It trains one
+batch before it says that it is ready.
 """
 
 from __future__ import annotations
@@ -11,12 +12,30 @@ import importlib
 import os
 import platform
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from keras_nets import epoch_times
 from large_nets import LEARNING_RATE, MOMENTUM, Case, keras_model
 from worker import say, serve, take_standard_output
+
+PREDICTION_BATCH = 256
+# Arguments of `torch.compile`.
+COMPILED: dict[str, dict[str, Any]] = {
+    "torch-compile": {},
+    "torch-max-autotune": {"mode": "max-autotune"},
+}
+
+
+def milliseconds(run: Callable[[], object], count: int) -> list[float]:
+    """Returns how long each of `count` calls takes."""
+    times = []
+    for _ in range(count):
+        start = time.perf_counter()
+        run()
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
 
 
 class KerasTraining:
@@ -54,6 +73,13 @@ class KerasTraining:
         """Returns the loss of one batch, given all data, so that epochs run the same program."""
         return float(self._fit(x, y, 1, steps_per_epoch=1).history["loss"][0])
 
+    def predictions(self, x: np.ndarray, count: int) -> list[float]:
+        """Returns milliseconds of predicting all images, which are on the device, each time."""
+        images = self._keras.ops.convert_to_tensor(x)
+        return milliseconds(
+            lambda: self._model.predict(images, batch_size=PREDICTION_BATCH, verbose=0), count
+        )
+
     def _fit(self, x: np.ndarray, y: np.ndarray, epochs: int, **options: Any) -> Any:
         size = self._case.batch_size
         return self._model.fit(x, y, batch_size=size, epochs=epochs, verbose=0, **options)
@@ -89,19 +115,28 @@ class TorchTraining:
         self._optimizer = torch.optim.SGD(
             self._model.parameters(), LEARNING_RATE, MOMENTUM, fused=device != "cpu"
         )
-        self._score = torch.compile(self._loss) if library == "torch-compile" else self._loss
+        self._score, self._predict = self._loss, self._logits
+        if library in COMPILED:
+            self._score = torch.compile(self._loss, **COMPILED[library])
+            self._predict = torch.compile(self._logits, **COMPILED[library])
         self.parameters = sum(p.numel() for p in self._model.parameters())
         self._data: tuple[Any, Any] | None = None
 
     def versions(self) -> dict[str, str]:
         return {"torch": self._torch.__version__}
 
-    def _loss(self, x: Any, y: Any) -> tuple[Any, Any]:
-        torch = self._torch
+    def _autocast(self) -> Any:
+        return self._torch.autocast(self._device.type, self._torch.bfloat16, enabled=self._mixed)
+
+    def _logits(self, x: Any) -> Any:
         images = x.permute(0, 3, 1, 2).float() / 127.5 - 1
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._mixed):
-            logits = self._model(images)
-            loss = torch.nn.functional.cross_entropy(logits, y)
+        with self._autocast():
+            return self._model(images)
+
+    def _loss(self, x: Any, y: Any) -> tuple[Any, Any]:
+        logits = self._logits(x)
+        with self._autocast():
+            loss = self._torch.nn.functional.cross_entropy(logits, y)
         return loss, (logits.argmax(1) == y).sum()
 
     def _epoch(self, x: Any, y: Any, steps: int) -> float:
@@ -127,11 +162,22 @@ class TorchTraining:
 
     def epochs(self, x: np.ndarray, y: np.ndarray, count: int) -> list[float]:
         assert self._data is not None
-        times = []
-        for _ in range(count):
-            start = time.perf_counter()
-            self._epoch(*self._data, len(x) // self._case.batch_size)
-            times.append((time.perf_counter() - start) * 1e3)
+        data, steps = self._data, len(x) // self._case.batch_size
+        return milliseconds(lambda: self._epoch(*data, steps), count)
+
+    def predictions(self, x: np.ndarray, count: int) -> list[float]:
+        """Returns milliseconds of predicting all images, which are on the device, each time."""
+        assert self._data is not None
+        images, torch = self._data[0], self._torch
+
+        def run() -> object:
+            parts = images.split(PREDICTION_BATCH)
+            return torch.cat([self._predict(part).clone() for part in parts]).float().cpu()
+
+        self._model.eval()
+        with torch.inference_mode():
+            times = milliseconds(run, count)
+        self._model.train()
         return times
 
     def peak_bytes(self) -> int | None:
@@ -157,6 +203,12 @@ class Worker:
         times = self._training.epochs(self._x, self._y, count)
         self._epoch_ms = float(np.median(times))
         return {"ms": times}
+
+    def predict(self, duration: float) -> dict[str, Any]:
+        """Predicts for about so many seconds, after two times that warm up."""
+        one_ms = self._training.predictions(self._x, 2)[-1]
+        count = min(100, max(2, round(duration * 1e3 / one_ms)))
+        return {"ms": self._training.predictions(self._x, count)}
 
     def memory(self) -> dict[str, Any]:
         return {"bytes": self._training.peak_bytes()}
