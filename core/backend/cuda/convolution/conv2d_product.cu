@@ -4,7 +4,8 @@
 //
 // A patch is what one output reads: a row of (taps) numbers, with zeros for the padding. A tap is
 // one (row, column, input channel) of the kernel, numbered as they lie in memory.
-#include <numeric>
+#include <algorithm>
+#include <optional>
 
 #include "core/backend/cuda/convolution/conv2d.h"
 #include "core/backend/cuda/convolution/convolution.cuh"
@@ -142,8 +143,12 @@ std::optional<Plan> plan_product(const Conv2DCall& call) {
                           g.input_height == g.output_height && g.input_width == g.output_width;
   if (lies_ready && g.input_channels % pack == 0) return plan;
   const int64_t most_channels = is_pointwise ? kMostStridedChannels : kMostChannels;
+  // The smallest band, in 64 bits as a row may be long.
+  const int64_t band_columns =
+      (g.output_width - 1) * g.stride_width + (g.kernel_width - 1) * g.dilation_width + 1;
+  const int64_t band_rows = (g.kernel_height - 1) * g.dilation_height + 1;
   if (call.op == &op_conv2d_dgrad || g.input_channels > most_channels || g.num_taps() > kMostTaps ||
-      Band(Conv(g), 1).bytes(plan.item) > kMostShared) {
+      band_rows * band_columns * g.input_channels * plan.item > kMostShared) {
     return std::nullopt;
   }
   plan.gathers = true;
