@@ -11,14 +11,12 @@ import argparse
 import importlib
 import os
 import platform
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from keras_nets import epoch_times
 from large_nets import LEARNING_RATE, MOMENTUM, Case, keras_model
-from worker import say, serve, take_standard_output
+from worker import say, serve, take_standard_output, timed_epochs
 
 PREDICTION_BATCH = 256
 # Arguments of `torch.compile`.
@@ -26,16 +24,6 @@ COMPILED: dict[str, dict[str, Any]] = {
     "torch-compile": {},
     "torch-max-autotune": {"mode": "max-autotune"},
 }
-
-
-def milliseconds(run: Callable[[], object], count: int) -> list[float]:
-    """Returns how long each of `count` calls takes."""
-    times = []
-    for _ in range(count):
-        start = time.perf_counter()
-        run()
-        times.append((time.perf_counter() - start) * 1e3)
-    return times
 
 
 class KerasTraining:
@@ -76,7 +64,7 @@ class KerasTraining:
     def predictions(self, x: np.ndarray, count: int) -> list[float]:
         """Returns milliseconds of predicting all images, which are on the device, each time."""
         images = self._keras.ops.convert_to_tensor(x)
-        return milliseconds(
+        return timed_epochs(
             lambda: self._model.predict(images, batch_size=PREDICTION_BATCH, verbose=0), count
         )
 
@@ -163,7 +151,7 @@ class TorchTraining:
     def epochs(self, x: np.ndarray, y: np.ndarray, count: int) -> list[float]:
         assert self._data is not None
         data, steps = self._data, len(x) // self._case.batch_size
-        return milliseconds(lambda: self._epoch(*data, steps), count)
+        return timed_epochs(lambda: self._epoch(*data, steps), count)
 
     def predictions(self, x: np.ndarray, count: int) -> list[float]:
         """Returns milliseconds of predicting all images, which are on the device, each time."""
@@ -176,7 +164,7 @@ class TorchTraining:
 
         self._model.eval()
         with torch.inference_mode():
-            times = milliseconds(run, count)
+            times = timed_epochs(run, count)
         self._model.train()
         return times
 

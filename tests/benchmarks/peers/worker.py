@@ -48,7 +48,7 @@ class Peer(Protocol):
     def reset_peak(self) -> None: ...
 
 
-def timed_epochs(run: Callable[[], None], count: int) -> list[float]:
+def timed_epochs(run: Callable[[], object], count: int) -> list[float]:
     """Returns the milliseconds of each of `count` calls of `run`, which waits for the device."""
     times = []
     for _ in range(count):

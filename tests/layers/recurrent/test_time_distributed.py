@@ -107,8 +107,8 @@ def test_steps_are_those_of_keras(name, training, device, rng):
     y = there(x_there, training=training)
     y.sin().sum().backward()
     expected = [y.detach().numpy(), x_there.grad.numpy(), *there.get_weights()]
-    # The gradient by the input is a difference of terms that are divided by deviations, some of a
-    # tenth and less where ten numbers are alike: their rounding of 1e-7 grows a hundredfold.
+    # The gradient by the input is a difference of about ten terms. Where a few numbers are alike
+    # these are divided by the square of a deviation of a tenth, and with them the rounding of 1e-7.
     assert_close(at_once, expected, 1e-4)
     assert_close(compiled, expected, 1e-4)
 

@@ -20,7 +20,6 @@ struct GemmShape {
   int64_t k = 0;
   bool transpose_a = false;  // a is stored (batch, k, m)
   bool transpose_b = false;  // b is stored (batch, n, k)
-  int64_t a_row = 0;  // from one stored row of a to the next; 0 where nothing is between them
   bool wide_result = false;  // of 16-bit matrices: c is float32
 
   int64_t num_products() const { return batch * m * n * k; }
