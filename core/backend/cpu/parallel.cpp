@@ -33,12 +33,16 @@ int quota_threads() {
 
 int find_num_threads() {
 #ifdef _OPENMP
-  const int threads = static_cast<int>(env_positive("KERASCNN_NUM_THREADS", omp_get_max_threads()));
+  const int offered = omp_get_max_threads();
+#else
+  const int offered = available_cores();
+#endif
+  // More threads would have no cores, and scratch memory that names the threads has an end.
+  constexpr int64_t kMostThreads = ThreadPool::kMostPieces / kPiecesOfThread;
+  const auto threads =
+      static_cast<int>(std::min(kMostThreads, env_positive("KERASCNN_NUM_THREADS", offered)));
   const int quota = quota_threads();
   return quota > 0 ? std::min(threads, quota) : threads;
-#else
-  return 1;
-#endif
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Work that OpenMP threads share. Sizes decide how it is cut into parts, never timing.
+// Work that threads share. Sizes decide how it is cut into pieces, never timing: who runs a piece
+// is a matter of time, what a piece is is not.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+
+#include "core/backend/cpu/thread_pool.h"
 
 namespace kerascnn::cpu {
 
@@ -22,27 +25,36 @@ int available_cores();
 // costs a few microseconds.
 constexpr int64_t kElementGrain = 16384;
 
+// Work is cut into up to this many pieces for each thread, so that a thread that has to share its
+// core leaves pieces to the others.
+constexpr int64_t kPiecesOfThread = 4;
+
+// Calls body(piece, thread) for each piece in [0, pieces), by the threads that have time. Calls at
+// the same time have different threads < num_threads().
+template <typename Body>
+void run_pieces(int64_t pieces, const Body& body) {
+  ThreadPool::shared().run(
+      pieces,
+      [](const void* context, int64_t piece, int64_t thread) {
+        (*static_cast<const Body*>(context))(piece, thread);
+      },
+      &body);
+}
+
 // Calls body(begin, end) on ranges that cover [0, count), each of at least `grain` where there are
 // several. Range borders depend on the number of threads: the body must treat each index by itself.
 template <typename Body>
 void parallel_for(int64_t count, int64_t grain, const Body& body) {
   if (count <= 0) return;
-#ifdef _OPENMP
   const int64_t most = std::max<int64_t>(1, count / std::max<int64_t>(1, grain));
-  const int threads = static_cast<int>(std::min<int64_t>(num_threads(), most));
-  if (threads > 1) {
-#pragma omp parallel num_threads(threads)
-    {
-      const int64_t team = omp_get_num_threads();
-      const int64_t rank = omp_get_thread_num();
-      const int64_t begin = count * rank / team;
-      const int64_t end = count * (rank + 1) / team;
-      if (begin < end) body(begin, end);
-    }
+  const int64_t pieces = std::min<int64_t>(most, num_threads() * kPiecesOfThread);
+  if (num_threads() == 1 || pieces == 1) {
+    body(int64_t{0}, count);
     return;
   }
-#endif
-  body(0, count);
+  run_pieces(pieces, [&](int64_t piece, int64_t) {
+    body(count * piece / pieces, count * (piece + 1) / pieces);
+  });
 }
 
 // How many indices are worth a thread where one takes as long as `work` elements.
@@ -61,36 +73,25 @@ void parallel_each(int64_t count, int64_t work, const Body& body) {
   });
 }
 
-// Calls body(task, thread) for each task in [0, count). Threads take tasks in turn; thread <
-// num_threads(), and no two tasks that run at the same time have the same one, so it can name a
-// scratch buffer.
+// Calls body(task, thread) for each task in [0, count). thread < num_threads(), and no two tasks
+// that run at the same time have the same one, so it can name a scratch buffer.
 template <typename Body>
 void parallel_tasks(int64_t count, const Body& body) {
-#ifdef _OPENMP
-  const int threads = static_cast<int>(std::min<int64_t>(num_threads(), count));
-  if (threads > 1) {
-#pragma omp parallel num_threads(threads)
-    {
-      const int64_t team = omp_get_num_threads();
-      const int64_t rank = omp_get_thread_num();
-      for (int64_t task = count * rank / team; task < count * (rank + 1) / team; ++task) {
-        body(task, rank);
-      }
+  const int64_t pieces = std::min<int64_t>(count, num_threads() * kPiecesOfThread);
+  run_pieces(pieces, [&](int64_t piece, int64_t thread) {
+    for (int64_t task = count * piece / pieces; task < count * (piece + 1) / pieces; ++task) {
+      body(task, thread);
     }
-    return;
-  }
-#endif
-  for (int64_t task = 0; task < count; ++task) body(task, int64_t{0});
+  });
 }
 
-// Holds OpenMP's own thread count at num_threads() while a library's kernel runs, for this thread
-// only.
+// How many threads OpenMP offers a library's kernel while this lives, to this thread only.
 class ThreadCountScope {
  public:
-  ThreadCountScope() {
+  explicit ThreadCountScope([[maybe_unused]] int threads) {
 #ifdef _OPENMP
     previous_ = omp_get_max_threads();
-    if (previous_ != num_threads()) omp_set_num_threads(num_threads());
+    if (previous_ != threads) omp_set_num_threads(threads);
 #endif
   }
   ~ThreadCountScope() {

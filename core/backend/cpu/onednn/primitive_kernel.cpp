@@ -2,6 +2,9 @@
 
 #include <dnnl_debug.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/parallel.h"
 
@@ -88,58 +91,152 @@ dnnl::memory::desc any_layout(const dnnl::memory::dims& dims) {
   return plain(dims, dnnl::memory::format_tag::any);
 }
 
+namespace {
+
+// A copy of fewer bytes is not worth several threads.
+constexpr int64_t kReorderBytes = 1 << 18;
+// Output channels of a piece of such a copy: blocks of all layouts divide it.
+constexpr int64_t kReorderChannels = 64;
+
+}  // namespace
+
 PrimitiveKernel::PrimitiveKernel(std::string call, std::string implementation,
-                                 const dnnl::primitive& primitive,
-                                 const dnnl::memory::desc& scratchpad,
-                                 const std::vector<Argument>& arguments)
-    : call_(std::move(call)),
-      description_("oneDNN " + std::move(implementation)),
-      primitive_(primitive),
-      scratchpad_(scratchpad, engine(), nullptr) {
-  workspace_ = align_up(static_cast<int64_t>(scratchpad.get_size()));
-  map_.emplace(DNNL_ARG_SCRATCHPAD, scratchpad_);
-  for (const Argument& argument : arguments) {
-    Bound bound{argument.is_output,
-                argument.index,
-                -1,
-                dnnl::memory(argument.outside, engine(), nullptr),
-                {},
-                {}};
-    bound.inside = bound.outside;
-    if (argument.inside != argument.outside) {
-      bound.inside = dnnl::memory(argument.inside, engine(), nullptr);
-      bound.offset = workspace_;
-      workspace_ += align_up(static_cast<int64_t>(argument.inside.get_size()));
-      const dnnl::memory& from = argument.is_output ? bound.inside : bound.outside;
-      const dnnl::memory& to = argument.is_output ? bound.outside : bound.inside;
-      bound.reorder = dnnl::reorder(from, to);
+                                 std::vector<Part> parts, int team)
+    : call_(std::move(call)), description_("oneDNN " + std::move(implementation)), team_(team) {
+  for (const Part& part : parts) {
+    scratch_bytes_ =
+        std::max(scratch_bytes_, align_up(static_cast<int64_t>(part.scratchpad.get_size())));
+  }
+  reserve(scratch_bytes_ * std::min<int64_t>(num_threads(), static_cast<int64_t>(parts.size())));
+  for (const Argument& argument : parts[0].arguments)
+    bound_.push_back(bind(argument, parts.size()));
+  for (Part& part : parts) {
+    BoundPart& made = parts_.emplace_back(BoundPart{
+        part.primitive, dnnl::memory(part.scratchpad, engine(), nullptr), {}, {}, part.first_row});
+    made.map.emplace(DNNL_ARG_SCRATCHPAD, made.scratchpad);
+    for (const Argument& argument : part.arguments) {
+      made.memories.emplace_back(argument.inside, engine(), nullptr);
+      made.map.emplace(argument.name, made.memories.back());
     }
-    map_.emplace(argument.name, bound.inside);
-    bound_.push_back(std::move(bound));
   }
 }
 
+int64_t PrimitiveKernel::reserve(int64_t bytes) {
+  const int64_t at = workspace_;
+  workspace_ += align_up(bytes);
+  return at;
+}
+
+PrimitiveKernel::Bound PrimitiveKernel::bind(const Argument& argument, size_t parts) {
+  Bound bound{argument, -1, -1, static_cast<int64_t>(argument.inside.get_size()), {}};
+  const bool is_sum = parts > 1 && argument.is_output && argument.row_bytes == 0;
+  if (is_sum) bound.sums = reserve(bound.bytes * static_cast<int64_t>(parts));
+  if (argument.inside == argument.outside) return bound;
+  bound.copy = is_sum ? bound.sums : reserve(bound.bytes);
+  const auto add = [&](const dnnl::memory::desc& inside, const dnnl::memory::desc& outside) {
+    const dnnl::memory in(inside, engine(), nullptr);
+    const dnnl::memory out(outside, engine(), nullptr);
+    const dnnl::memory& from = argument.is_output ? in : out;
+    const dnnl::memory& to = argument.is_output ? out : in;
+    bound.reorders.push_back({dnnl::reorder(from, to), from, to});
+  };
+  const ThreadCountScope scope(1);
+  dnnl::memory::dims dims = argument.inside.get_dims();
+  dnnl::memory::dims first(dims.size(), 0);
+  const int64_t channels = dims[0];
+  if (bound.bytes < kReorderBytes || channels % kReorderChannels != 0) {
+    add(argument.inside, argument.outside);
+    return bound;
+  }
+  dims[0] = kReorderChannels;
+  try {
+    for (; first[0] < channels; first[0] += kReorderChannels) {
+      add(argument.inside.submemory_desc(dims, first),
+          argument.outside.submemory_desc(dims, first));
+    }
+  } catch (const dnnl::error& error) {
+    // Layouts whose blocks are larger have no such pieces.
+    if (error.status != dnnl_unimplemented) throw;
+    bound.reorders.clear();
+    add(argument.inside, argument.outside);
+  }
+  return bound;
+}
+
+// Where a part's share of an argument begins, in the primitive's layout.
+char* PrimitiveKernel::place_of(const KernelArgs& args, const Bound& bound, size_t part) const {
+  char* workspace = static_cast<char*>(args.workspace);
+  if (bound.sums >= 0) return workspace + bound.sums + bound.bytes * static_cast<int64_t>(part);
+  if (bound.copy >= 0) return workspace + bound.copy;
+  const Argument& argument = bound.argument;
+  const void* buffer =
+      argument.is_output ? args.outputs[argument.index] : args.inputs[argument.index];
+  return static_cast<char*>(const_cast<void*>(buffer)) +
+         argument.row_bytes * parts_[part].first_row;
+}
+
+void PrimitiveKernel::run_part(const KernelArgs& args, size_t index, int64_t thread) {
+  BoundPart& part = parts_[index];
+  part.scratchpad.set_data_handle(static_cast<char*>(args.workspace) + thread * scratch_bytes_);
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    part.memories[i].set_data_handle(place_of(args, bound_[i], index));
+  }
+  const ThreadCountScope threads(team_);
+  part.primitive.execute(stream(), part.map);
+  stream().wait();
+}
+
+// Adds the parts' results in their order, whoever has computed them.
+void PrimitiveKernel::add_up(const KernelArgs& args, const Bound& bound) const {
+  constexpr int64_t kBlock = 1024;
+  const int64_t count = bound.bytes / static_cast<int64_t>(sizeof(float));
+  const auto* sums =
+      reinterpret_cast<const float*>(static_cast<char*>(args.workspace) + bound.sums);
+  auto* total = static_cast<float*>(bound.copy >= 0 ? static_cast<void*>(place_of(args, bound, 0))
+                                                    : args.outputs[bound.argument.index]);
+  parallel_for(count, kElementGrain / 4, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; block += kBlock) {
+      const int64_t size = std::min(kBlock, end - block);
+      float sum[kBlock];
+      std::copy(sums + block, sums + block + size, sum);
+      for (size_t part = 1; part < parts_.size(); ++part) {
+        const float* more = sums + static_cast<int64_t>(part) * count + block;
+        for (int64_t i = 0; i < size; ++i) sum[i] += more[i];
+      }
+      std::copy(sum, sum + size, total + block);
+    }
+  });
+}
+
+void PrimitiveKernel::reorder(const KernelArgs& args, Bound& bound) {
+  char* inside = static_cast<char*>(args.workspace) + bound.copy;
+  const Argument& argument = bound.argument;
+  const void* buffer =
+      argument.is_output ? args.outputs[argument.index] : args.inputs[argument.index];
+  void* outside = const_cast<void*>(buffer);
+  run_pieces(static_cast<int64_t>(bound.reorders.size()), [&](int64_t piece, int64_t) {
+    const ThreadCountScope threads(1);
+    Reorder& copy = bound.reorders[static_cast<size_t>(piece)];
+    copy.from.set_data_handle(argument.is_output ? inside : outside);
+    copy.to.set_data_handle(argument.is_output ? outside : inside);
+    copy.primitive.execute(stream(), copy.from, copy.to);
+    stream().wait();
+  });
+}
+
 void PrimitiveKernel::run(const KernelArgs& args) {
-  const ThreadCountScope threads;
   const std::lock_guard lock(mutex_);
   try {
-    char* workspace = static_cast<char*>(args.workspace);
-    scratchpad_.set_data_handle(workspace);
     for (Bound& bound : bound_) {
-      bound.outside.set_data_handle(bound.is_output ? args.outputs[bound.index]
-                                                    : const_cast<void*>(args.inputs[bound.index]));
-      if (bound.offset >= 0) {
-        bound.inside.set_data_handle(workspace + bound.offset);
-        if (!bound.is_output) bound.reorder.execute(stream(), bound.outside, bound.inside);
-      }
+      if (bound.copy >= 0 && !bound.argument.is_output) reorder(args, bound);
     }
-    primitive_.execute(stream(), map_);
+    run_pieces(static_cast<int64_t>(parts_.size()), [&](int64_t part, int64_t thread) {
+      run_part(args, static_cast<size_t>(part), thread);
+    });
     for (Bound& bound : bound_) {
-      if (bound.offset >= 0 && bound.is_output) {
-        bound.reorder.execute(stream(), bound.inside, bound.outside);
-      }
+      if (bound.sums >= 0) add_up(args, bound);
+      if (bound.copy >= 0 && bound.argument.is_output) reorder(args, bound);
     }
-    stream().wait();
   } catch (const dnnl::error& error) {
     throw_library_error(call_, error);
   }

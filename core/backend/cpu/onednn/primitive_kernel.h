@@ -27,41 +27,72 @@ dnnl::memory::desc plain(const dnnl::memory::dims& dims, dnnl::memory::format_ta
                          dnnl::memory::data_type type = dnnl::memory::data_type::f32);
 dnnl::memory::desc any_layout(const dnnl::memory::dims& dims);
 
+// Where the buffer of one primitive argument comes from.
+struct Argument {
+  int name;  // DNNL_ARG_SRC, ...
+  bool is_output;
+  size_t index;                // into the kernel's inputs or outputs
+  dnnl::memory::desc outside;  // the layout of that buffer
+  dnnl::memory::desc inside;   // the layout the primitive wants
+  // For a call in parts: the bytes of one row, where each part has its own rows. A part reads the
+  // whole of an input without rows; an output without rows is the sum of what the parts give.
+  int64_t row_bytes = 0;
+};
+
+// The share of a call that one primitive computes.
+struct Part {
+  dnnl::primitive primitive;
+  dnnl::memory::desc scratchpad;
+  std::vector<Argument> arguments;  // in the same order in all parts
+  int64_t first_row = 0;
+};
+
+// Runs the parts of a call, which the pool's threads take, each with one thread. A single part has
+// `team` threads of oneDNN's own.
 class PrimitiveKernel final : public Kernel {
  public:
-  // Where the buffer of one primitive argument comes from.
-  struct Argument {
-    int name;  // DNNL_ARG_SRC, ...
-    bool is_output;
-    size_t index;                // into the kernel's inputs or outputs
-    dnnl::memory::desc outside;  // the layout of that buffer
-    dnnl::memory::desc inside;   // the layout the primitive wants
-  };
-
-  PrimitiveKernel(std::string call, std::string implementation, const dnnl::primitive& primitive,
-                  const dnnl::memory::desc& scratchpad, const std::vector<Argument>& arguments);
+  PrimitiveKernel(std::string call, std::string implementation, std::vector<Part> parts, int team);
 
   void run(const KernelArgs& args) override;
   int64_t workspace_bytes() const override { return workspace_; }
   std::string description() const override { return description_; }
 
  private:
-  struct Bound {
-    bool is_output;
-    size_t index;
-    int64_t offset;  // of the reordered copy in the workspace
-    dnnl::memory outside;
-    dnnl::memory inside;    // the same as outside where no reorder is needed
-    dnnl::reorder reorder;  // empty where no reorder is needed
+  // A copy in another layout, piece by piece.
+  struct Reorder {
+    dnnl::reorder primitive;
+    dnnl::memory from, to;
   };
+  // An argument of the call.
+  struct Bound {
+    Argument argument;
+    int64_t copy = -1;  // where the copy in the primitive's layout lies in the workspace
+    int64_t sums = -1;  // where the parts' results lie that are added up
+    int64_t bytes = 0;  // of the primitive's layout
+    std::vector<Reorder> reorders;
+  };
+  struct BoundPart {
+    dnnl::primitive primitive;
+    dnnl::memory scratchpad;
+    std::vector<dnnl::memory> memories;  // of bound_, in this order
+    std::unordered_map<int, dnnl::memory> map;
+    int64_t first_row;
+  };
+
+  int64_t reserve(int64_t bytes);
+  Bound bind(const Argument& argument, size_t parts);
+  void run_part(const KernelArgs& args, size_t part, int64_t thread);
+  char* place_of(const KernelArgs& args, const Bound& bound, size_t part) const;
+  void add_up(const KernelArgs& args, const Bound& bound) const;
+  void reorder(const KernelArgs& args, Bound& bound);
 
   std::string call_;
   std::string description_;
-  dnnl::primitive primitive_;
-  dnnl::memory scratchpad_;
+  int team_;
+  int64_t scratch_bytes_ = 0;  // of each thread
   int64_t workspace_ = 0;
   std::vector<Bound> bound_;
-  std::unordered_map<int, dnnl::memory> map_;
+  std::vector<BoundPart> parts_;
   std::mutex mutex_;  // the memory objects hold the pointers of one call
 };
 

@@ -1,16 +1,19 @@
 #include "core/backend/cpu/onednn/primitives.h"
 
+#include <algorithm>
+#include <map>
 #include <string_view>
+#include <utility>
 
 #include "core/backend/cpu/onednn/nan_safe_activation.h"
 #include "core/backend/cpu/onednn/primitive_kernel.h"
+#include "core/backend/cpu/parallel.h"
 
 namespace kerascnn::cpu::onednn {
 
 namespace {
 
 using dnnl::memory;
-using Argument = PrimitiveKernel::Argument;
 using Tag = memory::format_tag;
 
 // Runs `make`, which creates a primitive descriptor and the kernel, and turns oneDNN's errors into
@@ -24,13 +27,108 @@ std::unique_ptr<Kernel> make_checked(const PlanRequest& request, const Make& mak
   }
 }
 
+// How a call is cut into parts that the pool's threads take. Sizes and the number of threads
+// decide, never timing, so the bits of sums over parts don't depend on who runs them.
+struct Cut {
+  int64_t rows;       // what is cut: images, or a side of a matrix
+  int64_t unit = 1;   // borders are multiples of it
+  int64_t parts = 1;  // a single part has oneDNN's own threads
+  int team = 1;       // how many of those
+
+  int64_t border(int64_t part) const {
+    return part == parts ? rows : (rows / unit) * part / parts * unit;
+  }
+};
+
+// A call of fewer operations is not worth a second thread.
+constexpr int64_t kSmallWork = 4'000'000;
+
+// `wanted` is the number of parts from which a call gains, whatever the number of threads.
+Cut cut_rows(int64_t rows, int64_t unit, int64_t wanted, int64_t operations) {
+  const int64_t threads = num_threads();
+  if (threads == 1 || operations < kSmallWork) return {rows};
+  const int64_t parts = std::clamp(wanted, threads, threads * kPiecesOfThread);
+  if (rows / unit < threads) return {rows, unit, 1, static_cast<int>(threads)};
+  return {rows, unit, std::min(parts, rows / unit)};
+}
+
+// What make(rows) of a plan function gives: the primitive for so many rows.
+struct MadePart {
+  dnnl::primitive primitive;
+  dnnl::memory::desc scratchpad;
+  std::string implementation;
+  std::vector<Argument> arguments;
+};
+
 template <typename Primitive, typename Descriptor>
-std::unique_ptr<Kernel> make_primitive_kernel(const PlanRequest& request,
-                                              const Descriptor& descriptor,
-                                              const std::vector<Argument>& arguments) {
-  return std::make_unique<PrimitiveKernel>(call_string(request), descriptor.impl_info_str(),
-                                           Primitive(descriptor), descriptor.scratchpad_desc(),
-                                           arguments);
+MadePart made_part(const Descriptor& descriptor, std::vector<Argument> arguments) {
+  return {Primitive(descriptor), descriptor.scratchpad_desc(), descriptor.impl_info_str(),
+          std::move(arguments)};
+}
+
+// Do two parts read and write the arguments that they share in the same layout?
+bool fit(const MadePart& one, const MadePart& other) {
+  for (size_t i = 0; i < one.arguments.size(); ++i) {
+    const Argument& argument = one.arguments[i];
+    if (argument.row_bytes == 0 && argument.inside != other.arguments[i].inside) return false;
+  }
+  return true;
+}
+
+template <typename Make>
+std::unique_ptr<Kernel> make_primitive_kernel(const PlanRequest& request, Cut cut,
+                                              const Make& make) {
+  std::map<int64_t, MadePart> made;  // by rows
+  const auto make_all = [&] {
+    const ThreadCountScope threads(cut.team);
+    made.clear();
+    for (int64_t part = 0; part < cut.parts; ++part) {
+      const int64_t rows = cut.border(part + 1) - cut.border(part);
+      if (!made.contains(rows)) made.emplace(rows, make(rows));
+    }
+    const MadePart& first = made.begin()->second;
+    return std::all_of(made.begin(), made.end(),
+                       [&](const auto& entry) { return fit(first, entry.second); });
+  };
+  if (!make_all()) {
+    cut = {cut.rows, 1, 1, num_threads()};
+    make_all();
+  }
+  std::vector<Part> parts;
+  for (int64_t part = 0; part < cut.parts; ++part) {
+    const int64_t begin = cut.border(part);
+    const MadePart& piece = made.at(cut.border(part + 1) - begin);
+    parts.push_back({piece.primitive, piece.scratchpad, piece.arguments, begin});
+  }
+  return std::make_unique<PrimitiveKernel>(
+      call_string(request), made.begin()->second.implementation, std::move(parts), cut.team);
+}
+
+constexpr int64_t kFloatBytes = 4;
+
+// The geometry of a part of the images.
+Conv2DGeometry with_batch(Conv2DGeometry g, int64_t batch) {
+  g.batch = batch;
+  return g;
+}
+
+// A convolution is cut into images, of which a part has at least so many output pixels: each part
+// reads the whole kernel, and writes it where it is the result.
+constexpr int64_t kPixelsOfPart = 128;
+constexpr int64_t kPixelsOfSum = 512;
+// The parts' sums of a kernel may take this much memory.
+constexpr int64_t kSumsBytes = int64_t{1} << 28;
+
+Cut cut_images(const Conv2DGeometry& g, int64_t pixels_of_part) {
+  const int64_t pixels = g.batch * g.output_height * g.output_width;
+  return cut_rows(g.batch, 1, pixels / pixels_of_part, 2 * g.num_products());
+}
+
+Cut cut_sums(const Conv2DGeometry& g) {
+  const Cut cut = cut_images(g, kPixelsOfSum);
+  const int64_t bytes = g.num_taps() * g.output_channels * kFloatBytes;
+  if (cut.parts * bytes <= kSumsBytes) return cut;
+  return {cut.rows, 1, 1, num_threads()};
 }
 
 // oneDNN's sizes of a convolution. Its images are logically NCHW and its kernels OIHW or GOIHW,
@@ -41,6 +139,7 @@ struct ConvolutionSizes {
   memory::desc kernel;      // as it is in memory: HWIO
   memory::desc any_kernel;  // for oneDNN to choose
   memory::desc bias;
+  int64_t x_bytes, y_bytes;  // of an image
 
   explicit ConvolutionSizes(const Conv2DGeometry& g)
       : strides{g.stride_height, g.stride_width},
@@ -49,7 +148,9 @@ struct ConvolutionSizes {
         pad_end{g.pad_bottom, g.pad_right},
         x(plain({g.batch, g.input_channels, g.input_height, g.input_width}, Tag::nhwc)),
         y(plain({g.batch, g.output_channels, g.output_height, g.output_width}, Tag::nhwc)),
-        bias(plain({g.output_channels}, Tag::x)) {
+        bias(plain({g.output_channels}, Tag::x)),
+        x_bytes(g.input_height * g.input_width * g.input_channels * kFloatBytes),
+        y_bytes(g.output_height * g.output_width * g.output_channels * kFloatBytes) {
     const int64_t c = g.group_input_channels();
     const int64_t k = g.group_output_channels();
     if (g.groups == 1) {
@@ -78,60 +179,102 @@ dnnl::convolution_forward::primitive_desc forward_descriptor(const ConvolutionSi
       sizes.dilations, sizes.pad_begin, sizes.pad_end, attributes);
 }
 
-std::unique_ptr<Kernel> make_conv2d(const PlanRequest& request, const ConvolutionSizes& sizes,
+std::unique_ptr<Kernel> make_conv2d(const PlanRequest& request, const Conv2DGeometry& g,
                                     bool has_bias, const ActivationCall& activation) {
-  const auto descriptor = forward_descriptor(sizes, has_bias, activation);
-  std::vector<Argument> arguments{
-      {DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc()},
-      {DNNL_ARG_WEIGHTS, false, 1, sizes.kernel, descriptor.weights_desc()},
-      {DNNL_ARG_DST, true, 0, sizes.y, descriptor.dst_desc()}};
-  if (has_bias) {
-    arguments.push_back({DNNL_ARG_BIAS, false, 2, sizes.bias, descriptor.bias_desc()});
+  return make_primitive_kernel(request, cut_images(g, kPixelsOfPart), [&](int64_t images) {
+    const ConvolutionSizes sizes(with_batch(g, images));
+    const auto descriptor = forward_descriptor(sizes, has_bias, activation);
+    std::vector<Argument> arguments{
+        {DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc(), sizes.x_bytes},
+        {DNNL_ARG_WEIGHTS, false, 1, sizes.kernel, descriptor.weights_desc()},
+        {DNNL_ARG_DST, true, 0, sizes.y, descriptor.dst_desc(), sizes.y_bytes}};
+    if (has_bias) {
+      arguments.push_back({DNNL_ARG_BIAS, false, 2, sizes.bias, descriptor.bias_desc()});
+    }
+    return made_part<dnnl::convolution_forward>(descriptor, std::move(arguments));
+  });
+}
+
+// A product's sizes and types. Its matrices lie in memory as MatmulSizes says.
+struct Product {
+  MatmulSizes sizes;
+  memory::data_type from = memory::data_type::f32;
+  memory::data_type to = memory::data_type::f32;
+  bool has_bias = false;
+
+  int64_t from_bytes() const { return static_cast<int64_t>(memory::data_type_size(from)); }
+  int64_t to_bytes() const { return static_cast<int64_t>(memory::data_type_size(to)); }
+};
+
+// What of a product is cut: the matrices of a batch, rows of a, or columns of b.
+enum class ProductSide { Batch, Rows, Columns };
+
+// Parts of a product have at least so many rows or columns; borders of columns are those of cache
+// lines.
+constexpr int64_t kRowsOfPart = 16;
+constexpr int64_t kColumnsOfPart = 64;
+constexpr int64_t kOperationsOfPart = 2 * kSmallWork;
+
+std::pair<ProductSide, Cut> cut_product(const MatmulSizes& sizes) {
+  const int64_t operations = 2 * sizes.batch * sizes.m * sizes.n * sizes.k;
+  const int64_t wanted = operations / kOperationsOfPart;
+  if (sizes.batch >= num_threads()) {
+    return {ProductSide::Batch, cut_rows(sizes.batch, 1, wanted, operations)};
   }
-  return make_primitive_kernel<dnnl::convolution_forward>(request, descriptor, arguments);
+  const Cut rows = cut_rows(sizes.m, kRowsOfPart, wanted, operations);
+  const Cut columns = cut_rows(sizes.n, kColumnsOfPart, wanted, operations);
+  // Batches that are fewer than the threads stay whole where they are more than one: a part's rows
+  // would have gaps.
+  if (sizes.batch > 1) return {ProductSide::Batch, {sizes.batch, 1, 1, rows.team}};
+  if (columns.parts > rows.parts) return {ProductSide::Columns, columns};
+  return {ProductSide::Rows, rows};
+}
+
+MadePart make_product(const Product& product, ProductSide side, int64_t part_rows,
+                      const ActivationCall& activation) {
+  const auto [batch, m, n, k, transpose_a, transpose_b] = product.sizes;
+  // Steps are those of the whole matrices.
+  const memory::dims a_steps = transpose_a ? memory::dims{m * k, 1, m} : memory::dims{m * k, k, 1};
+  const memory::dims b_steps = transpose_b ? memory::dims{k * n, 1, k} : memory::dims{k * n, n, 1};
+  const memory::dims out_steps{m * n, n, 1};
+  memory::dims sizes{batch, m, n};
+  sizes[static_cast<size_t>(side)] = part_rows;
+  const memory::desc a({sizes[0], sizes[1], k}, product.from, a_steps);
+  const memory::desc b({sizes[0], k, sizes[2]}, product.from, b_steps);
+  const memory::desc out(sizes, product.to, out_steps);
+  const memory::desc bias = product.has_bias ? plain({1, 1, sizes[2]}, Tag::abc) : memory::desc();
+  const dnnl::matmul::primitive_desc descriptor(engine(), a, b, bias, out,
+                                                make_attributes(activation));
+  const auto axis = static_cast<size_t>(side);
+  const bool cuts_a = side != ProductSide::Columns;
+  const bool cuts_b = side != ProductSide::Rows;
+  // The side of columns is b's last axis, that of rows is a's middle one; both have batches.
+  std::vector<Argument> arguments{
+      {DNNL_ARG_SRC, false, 0, a, a, cuts_a ? a_steps[axis] * product.from_bytes() : 0},
+      {DNNL_ARG_WEIGHTS, false, 1, b, b, cuts_b ? b_steps[axis] * product.from_bytes() : 0},
+      {DNNL_ARG_DST, true, 0, out, out, out_steps[axis] * product.to_bytes()}};
+  if (product.has_bias) {
+    const int64_t step = side == ProductSide::Columns ? kFloatBytes : 0;
+    arguments.push_back({DNNL_ARG_BIAS, false, 2, bias, bias, step});
+  }
+  return made_part<dnnl::matmul>(descriptor, std::move(arguments));
+}
+
+std::unique_ptr<Kernel> make_product_kernel(const PlanRequest& request, const Product& product,
+                                            const ActivationCall& activation) {
+  const auto cut = cut_product(product.sizes);
+  return make_primitive_kernel(request, cut.second, [&](int64_t rows) {
+    return make_product(product, cut.first, rows, activation);
+  });
 }
 
 std::unique_ptr<Kernel> make_dense(const PlanRequest& request, const ActivationCall& activation) {
   const int64_t rows = request.outputs[0].shape[0];
   const int64_t columns = request.outputs[0].shape[1];
   const int64_t depth = request.inputs[1].shape[0];
-  const bool has_bias = request.inputs.size() > 2;
-  const memory::desc x = plain({rows, depth}, Tag::ab);
-  const memory::desc weights = plain({depth, columns}, Tag::ab);
-  const memory::desc bias = has_bias ? plain({1, columns}, Tag::ab) : memory::desc();
-  const memory::desc out = plain({rows, columns}, Tag::ab);
-  const dnnl::matmul::primitive_desc descriptor(engine(), x, weights, bias, out,
-                                                make_attributes(activation));
-  std::vector<Argument> arguments{{DNNL_ARG_SRC, false, 0, x, descriptor.src_desc()},
-                                  {DNNL_ARG_WEIGHTS, false, 1, weights, descriptor.weights_desc()},
-                                  {DNNL_ARG_DST, true, 0, out, descriptor.dst_desc()}};
-  if (has_bias) arguments.push_back({DNNL_ARG_BIAS, false, 2, bias, bias});
-  return make_primitive_kernel<dnnl::matmul>(request, descriptor, arguments);
-}
-
-// A product's matrices as they are in memory.
-struct ProductLayouts {
-  memory::desc a, b, out;
-
-  ProductLayouts(const MatmulSizes& sizes, memory::data_type from, memory::data_type to) {
-    const auto [batch, m, n, k, transpose_a, transpose_b] = sizes;
-    a = plain({batch, m, k}, transpose_a ? Tag::acb : Tag::abc, from);
-    b = plain({batch, k, n}, transpose_b ? Tag::acb : Tag::abc, from);
-    out = plain({batch, m, n}, Tag::abc, to);
-  }
-
-  dnnl::matmul::primitive_desc descriptor() const {
-    return {engine(), a, b, out, make_attributes({})};
-  }
-};
-
-std::unique_ptr<Kernel> make_matmul(const PlanRequest& request, const ProductLayouts& at,
-                                    const dnnl::matmul::primitive_desc& descriptor) {
-  return make_primitive_kernel<dnnl::matmul>(
-      request, descriptor,
-      {{DNNL_ARG_SRC, false, 0, at.a, descriptor.src_desc()},
-       {DNNL_ARG_WEIGHTS, false, 1, at.b, descriptor.weights_desc()},
-       {DNNL_ARG_DST, true, 0, at.out, descriptor.dst_desc()}});
+  Product product{{1, rows, columns, depth}};
+  product.has_bias = request.inputs.size() > 2;
+  return make_product_kernel(request, product, activation);
 }
 
 // Does oneDNN use the instructions that add products of bytes in 32 bits? Each of its sets has the
@@ -149,10 +292,9 @@ bool has_vnni() {
 std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request, const Conv2DGeometry& g,
                                     bool has_bias, const ActivationCall& activation) {
   return make_checked(request, [&] {
-    const ConvolutionSizes sizes(g);
-    auto kernel = make_conv2d(request, sizes, has_bias, activation);
+    auto kernel = make_conv2d(request, g, has_bias, activation);
     if (activation.kind == Activation::Linear) return kernel;
-    auto linear = make_conv2d(request, sizes, has_bias, {});
+    auto linear = make_conv2d(request, g, has_bias, {});
     std::vector<int64_t> input_sizes;
     for (const TensorSpec& input : request.inputs) input_sizes.push_back(num_elements(input.shape));
     return choose_by_range(
@@ -164,55 +306,56 @@ std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request, const Conv2DGeom
 
 std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request, const Conv2DGeometry& g) {
   return make_checked(request, [&] {
-    const ConvolutionSizes sizes(g);
-    const dnnl::convolution_backward_data::primitive_desc descriptor(
-        engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_kernel, sizes.y,
-        sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
-        forward_descriptor(sizes, false, {}), make_attributes({}));
-    return make_primitive_kernel<dnnl::convolution_backward_data>(
-        request, descriptor,
-        {{DNNL_ARG_DIFF_DST, false, 0, sizes.y, descriptor.diff_dst_desc()},
-         {DNNL_ARG_WEIGHTS, false, 1, sizes.kernel, descriptor.weights_desc()},
-         {DNNL_ARG_DIFF_SRC, true, 0, sizes.x, descriptor.diff_src_desc()}});
+    return make_primitive_kernel(request, cut_images(g, kPixelsOfPart), [&](int64_t images) {
+      const ConvolutionSizes sizes(with_batch(g, images));
+      const dnnl::convolution_backward_data::primitive_desc descriptor(
+          engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_kernel, sizes.y,
+          sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
+          forward_descriptor(sizes, false, {}), make_attributes({}));
+      return made_part<dnnl::convolution_backward_data>(
+          descriptor,
+          {{DNNL_ARG_DIFF_DST, false, 0, sizes.y, descriptor.diff_dst_desc(), sizes.y_bytes},
+           {DNNL_ARG_WEIGHTS, false, 1, sizes.kernel, descriptor.weights_desc()},
+           {DNNL_ARG_DIFF_SRC, true, 0, sizes.x, descriptor.diff_src_desc(), sizes.x_bytes}});
+    });
   });
 }
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request, const Conv2DGeometry& g) {
   return make_checked(request, [&] {
-    const ConvolutionSizes sizes(g);
-    const dnnl::convolution_backward_weights::primitive_desc descriptor(
-        engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_kernel, sizes.y,
-        sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
-        forward_descriptor(sizes, false, {}), make_attributes({}));
-    // oneDNN 3.2's kernels for 1 x 1 kernels read past the channels where strides skip pixels.
-    const bool skips = g.stride_height > 1 || g.stride_width > 1;
-    if (skips && std::string_view(descriptor.impl_info_str()).starts_with("jit_1x1")) {
-      return std::unique_ptr<Kernel>();
-    }
-    return make_primitive_kernel<dnnl::convolution_backward_weights>(
-        request, descriptor,
-        {{DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc()},
-         {DNNL_ARG_DIFF_DST, false, 1, sizes.y, descriptor.diff_dst_desc()},
-         {DNNL_ARG_DIFF_WEIGHTS, true, 0, sizes.kernel, descriptor.diff_weights_desc()}});
+    bool is_right = true;
+    auto kernel = make_primitive_kernel(request, cut_sums(g), [&](int64_t images) {
+      const ConvolutionSizes sizes(with_batch(g, images));
+      const dnnl::convolution_backward_weights::primitive_desc descriptor(
+          engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_kernel, sizes.y,
+          sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
+          forward_descriptor(sizes, false, {}), make_attributes({}));
+      // oneDNN 3.2's kernels for 1 x 1 kernels read past the channels where strides skip pixels.
+      const bool skips = g.stride_height > 1 || g.stride_width > 1;
+      if (skips && std::string_view(descriptor.impl_info_str()).starts_with("jit_1x1")) {
+        is_right = false;
+      }
+      return made_part<dnnl::convolution_backward_weights>(
+          descriptor,
+          {{DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc(), sizes.x_bytes},
+           {DNNL_ARG_DIFF_DST, false, 1, sizes.y, descriptor.diff_dst_desc(), sizes.y_bytes},
+           {DNNL_ARG_DIFF_WEIGHTS, true, 0, sizes.kernel, descriptor.diff_weights_desc()}});
+    });
+    return is_right ? std::move(kernel) : nullptr;
   });
 }
 
 std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request, const MatmulSizes& sizes) {
-  return make_checked(request, [&] {
-    const ProductLayouts at(sizes, memory::data_type::f32, memory::data_type::f32);
-    return make_matmul(request, at, at.descriptor());
-  });
+  return make_checked(request, [&] { return make_product_kernel(request, {sizes}, {}); });
 }
 
 std::unique_ptr<Kernel> plan_integer_matmul(const PlanRequest& request, const MatmulSizes& sizes) {
   if (!has_vnni()) return nullptr;
   return make_checked(request, [&] {
-    const ProductLayouts at(sizes, memory::data_type::s8, memory::data_type::s32);
-    const auto descriptor = at.descriptor();
-    if (std::string_view(descriptor.impl_info_str()).starts_with("ref")) {
-      return std::unique_ptr<Kernel>();
-    }
-    return make_matmul(request, at, descriptor);
+    const Product product{sizes, memory::data_type::s8, memory::data_type::s32};
+    auto kernel = make_product_kernel(request, product, {});
+    const bool is_reference = kernel->description().starts_with("oneDNN ref");
+    return is_reference ? nullptr : std::move(kernel);
   });
 }
 
