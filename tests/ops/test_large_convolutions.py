@@ -32,6 +32,12 @@ SHAPES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def direct_convolutions(monkeypatch):
+    # The transforms of Winograd's algorithm round; test_cpu_winograd.py is about them.
+    monkeypatch.setenv("KERASCNN_CPU_WINOGRAD", "0")
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("op", ["conv2d", "conv2d_dgrad", "conv2d_wgrad"])
 @pytest.mark.parametrize("images, kernel, stride, groups", SHAPES)

@@ -38,7 +38,9 @@ LAYERS = {
 
 
 @pytest.fixture(autouse=True)
-def allow_tf32():
+def allow_tf32(monkeypatch):
+    # The transforms of Winograd's algorithm round; test_cpu_winograd.py is about them.
+    monkeypatch.setenv("KERASCNN_CPU_WINOGRAD", "0")
     with harness.tf32_off():  # it restores the setting
         _core.set_allow_tf32(True)
         yield

@@ -15,14 +15,10 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
-namespace {
-
 dnnl::stream& stream() {
   thread_local dnnl::stream in_order(engine());
   return in_order;
 }
-
-}  // namespace
 
 std::string call_string(const PlanRequest& request) {
   std::string text = std::string(request.op.name) + " of ";

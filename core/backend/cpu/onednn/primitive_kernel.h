@@ -14,6 +14,8 @@
 namespace kerascnn::cpu::onednn {
 
 const dnnl::engine& engine();
+// The calling thread's stream.
+dnnl::stream& stream();
 
 // "conv2d of float32 (2, 8, 8, 3), float32 (3, 3, 3, 16)": what errors say.
 std::string call_string(const PlanRequest& request);

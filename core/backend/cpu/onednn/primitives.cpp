@@ -7,6 +7,7 @@
 
 #include "core/backend/cpu/onednn/nan_safe_activation.h"
 #include "core/backend/cpu/onednn/primitive_kernel.h"
+#include "core/backend/cpu/onednn/winograd.h"
 #include "core/backend/cpu/parallel.h"
 
 namespace kerascnn::cpu::onednn {
@@ -289,59 +290,80 @@ bool has_vnni() {
 
 }  // namespace
 
+namespace {
+
+std::unique_ptr<Kernel> make_direct_conv2d(const PlanRequest& request, const Conv2DGeometry& g,
+                                           bool has_bias, const ActivationCall& activation) {
+  auto kernel = make_conv2d(request, g, has_bias, activation);
+  if (activation.kind == Activation::Linear) return kernel;
+  auto linear = make_conv2d(request, g, has_bias, {});
+  std::vector<int64_t> input_sizes;
+  for (const TensorSpec& input : request.inputs) input_sizes.push_back(num_elements(input.shape));
+  return choose_by_range(
+      std::move(kernel),
+      add_activation(std::move(linear), num_elements(request.outputs[0].shape), activation),
+      std::move(input_sizes), g.num_taps());
+}
+
+std::unique_ptr<Kernel> make_direct_dgrad(const PlanRequest& request, const Conv2DGeometry& g) {
+  return make_primitive_kernel(request, cut_images(g, kPixelsOfPart), [&](int64_t images) {
+    const ConvolutionSizes sizes(with_batch(g, images));
+    const dnnl::convolution_backward_data::primitive_desc descriptor(
+        engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_kernel, sizes.y,
+        sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
+        forward_descriptor(sizes, false, {}), make_attributes({}));
+    return made_part<dnnl::convolution_backward_data>(
+        descriptor,
+        {{DNNL_ARG_DIFF_DST, false, 0, sizes.y, descriptor.diff_dst_desc(), sizes.y_bytes},
+         {DNNL_ARG_WEIGHTS, false, 1, sizes.kernel, descriptor.weights_desc()},
+         {DNNL_ARG_DIFF_SRC, true, 0, sizes.x, descriptor.diff_src_desc(), sizes.x_bytes}});
+  });
+}
+
+}  // namespace
+
 std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request, const Conv2DGeometry& g,
                                     bool has_bias, const ActivationCall& activation) {
   return make_checked(request, [&] {
-    auto kernel = make_conv2d(request, g, has_bias, activation);
-    if (activation.kind == Activation::Linear) return kernel;
-    auto linear = make_conv2d(request, g, has_bias, {});
-    std::vector<int64_t> input_sizes;
-    for (const TensorSpec& input : request.inputs) input_sizes.push_back(num_elements(input.shape));
-    return choose_by_range(
-        std::move(kernel),
-        add_activation(std::move(linear), num_elements(request.outputs[0].shape), activation),
-        std::move(input_sizes), g.num_taps());
+    auto direct = make_direct_conv2d(request, g, has_bias, activation);
+    if (!gains_from_winograd(g)) return direct;
+    return make_winograd_conv2d(g, has_bias, activation, std::move(direct));
   });
 }
 
 std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request, const Conv2DGeometry& g) {
   return make_checked(request, [&] {
-    return make_primitive_kernel(request, cut_images(g, kPixelsOfPart), [&](int64_t images) {
-      const ConvolutionSizes sizes(with_batch(g, images));
-      const dnnl::convolution_backward_data::primitive_desc descriptor(
-          engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_kernel, sizes.y,
-          sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
-          forward_descriptor(sizes, false, {}), make_attributes({}));
-      return made_part<dnnl::convolution_backward_data>(
-          descriptor,
-          {{DNNL_ARG_DIFF_DST, false, 0, sizes.y, descriptor.diff_dst_desc(), sizes.y_bytes},
-           {DNNL_ARG_WEIGHTS, false, 1, sizes.kernel, descriptor.weights_desc()},
-           {DNNL_ARG_DIFF_SRC, true, 0, sizes.x, descriptor.diff_src_desc(), sizes.x_bytes}});
-    });
+    auto direct = make_direct_dgrad(request, g);
+    if (!gains_from_winograd(g)) return direct;
+    return make_winograd_dgrad(g, std::move(direct));
   });
 }
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request, const Conv2DGeometry& g) {
   return make_checked(request, [&] {
     bool is_right = true;
-    auto kernel = make_primitive_kernel(request, cut_sums(g), [&](int64_t images) {
-      const ConvolutionSizes sizes(with_batch(g, images));
-      const dnnl::convolution_backward_weights::primitive_desc descriptor(
-          engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_kernel, sizes.y,
-          sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
-          forward_descriptor(sizes, false, {}), make_attributes({}));
-      // oneDNN 3.2's kernels for 1 x 1 kernels read past the channels where strides skip pixels.
-      const bool skips = g.stride_height > 1 || g.stride_width > 1;
-      if (skips && std::string_view(descriptor.impl_info_str()).starts_with("jit_1x1")) {
-        is_right = false;
-      }
-      return made_part<dnnl::convolution_backward_weights>(
-          descriptor,
-          {{DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc(), sizes.x_bytes},
-           {DNNL_ARG_DIFF_DST, false, 1, sizes.y, descriptor.diff_dst_desc(), sizes.y_bytes},
-           {DNNL_ARG_DIFF_WEIGHTS, true, 0, sizes.kernel, descriptor.diff_weights_desc()}});
-    });
-    return is_right ? std::move(kernel) : nullptr;
+    std::unique_ptr<Kernel> kernel =
+        make_primitive_kernel(request, cut_sums(g), [&](int64_t images) {
+          const ConvolutionSizes sizes(with_batch(g, images));
+          const dnnl::convolution_backward_weights::primitive_desc descriptor(
+              engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_kernel, sizes.y,
+              sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
+              forward_descriptor(sizes, false, {}), make_attributes({}));
+          // oneDNN 3.2's kernels for 1 x 1 kernels read past the channels where strides skip
+          // pixels.
+          const bool skips = g.stride_height > 1 || g.stride_width > 1;
+          if (skips && std::string_view(descriptor.impl_info_str()).starts_with("jit_1x1")) {
+            is_right = false;
+          }
+          return made_part<dnnl::convolution_backward_weights>(
+              descriptor,
+              {{DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc(), sizes.x_bytes},
+               {DNNL_ARG_DIFF_DST, false, 1, sizes.y, descriptor.diff_dst_desc(), sizes.y_bytes},
+               {DNNL_ARG_DIFF_WEIGHTS, true, 0, sizes.kernel, descriptor.diff_weights_desc()}});
+        });
+    if (!is_right) return std::unique_ptr<Kernel>();
+    if (!gains_from_winograd(g)) return kernel;
+    return make_winograd_wgrad(g, std::move(kernel));
   });
 }
 

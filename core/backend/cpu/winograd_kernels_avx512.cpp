@@ -1,0 +1,1 @@
+#include "core/backend/cpu/winograd_kernels_impl.h"
