@@ -1,6 +1,7 @@
 #include "core/backend/cpu/onednn/primitives.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -207,16 +208,17 @@ struct Product {
   int64_t to_bytes() const { return static_cast<int64_t>(memory::data_type_size(to)); }
 };
 
-// What of a product is cut: the matrices of a batch, rows of a, or columns of b.
-enum class ProductSide { Batch, Rows, Columns };
+// What of a product is cut: the matrices of a batch, rows of a, columns of b, or what is summed.
+enum class ProductSide { Batch, Rows, Columns, Depth };
 
 // Parts of a product have at least so many rows or columns; borders of columns are those of cache
-// lines.
+// lines. Sums that are cut are long in comparison with the result, of which each part has one.
 constexpr int64_t kRowsOfPart = 16;
 constexpr int64_t kColumnsOfPart = 64;
+constexpr int64_t kDepthOfPart = 512;
 constexpr int64_t kOperationsOfPart = 2 * kSmallWork;
 
-std::pair<ProductSide, Cut> cut_product(const MatmulSizes& sizes) {
+std::pair<ProductSide, Cut> cut_product(const MatmulSizes& sizes, bool can_add) {
   const int64_t operations = 2 * sizes.batch * sizes.m * sizes.n * sizes.k;
   const int64_t wanted = operations / kOperationsOfPart;
   if (sizes.batch >= num_threads()) {
@@ -227,33 +229,52 @@ std::pair<ProductSide, Cut> cut_product(const MatmulSizes& sizes) {
   // Batches that are fewer than the threads stay whole where they are more than one: a part's rows
   // would have gaps.
   if (sizes.batch > 1) return {ProductSide::Batch, {sizes.batch, 1, 1, rows.team}};
+  // Parts of the sums of weights' gradients lie in one piece in both matrices.
+  const Cut depth = cut_rows(sizes.k, kDepthOfPart, wanted, operations);
+  const bool is_long = sizes.k > 4 * std::max(sizes.m, sizes.n);
+  if (can_add && sizes.transpose_a && !sizes.transpose_b && is_long && depth.parts > 1) {
+    return {ProductSide::Depth, depth};
+  }
   if (columns.parts > rows.parts) return {ProductSide::Columns, columns};
   return {ProductSide::Rows, rows};
 }
 
-MadePart make_product(const Product& product, ProductSide side, int64_t part_rows,
+// A matrix of `rows` and `columns` with steps, or a batch of them where `batch` is more than 1:
+// oneDNN has more kernels for plain matrices.
+memory::desc matrix(const memory::dims& sizes, const memory::dims& steps, memory::data_type type) {
+  if (sizes[0] > 1) return {sizes, type, steps};
+  return {memory::dims(sizes.begin() + 1, sizes.end()), type,
+          memory::dims(steps.begin() + 1, steps.end())};
+}
+
+MadePart make_product(const Product& product, ProductSide side, int64_t part,
                       const ActivationCall& activation) {
   const auto [batch, m, n, k, transpose_a, transpose_b] = product.sizes;
   // Steps are those of the whole matrices.
   const memory::dims a_steps = transpose_a ? memory::dims{m * k, 1, m} : memory::dims{m * k, k, 1};
   const memory::dims b_steps = transpose_b ? memory::dims{k * n, 1, k} : memory::dims{k * n, n, 1};
   const memory::dims out_steps{m * n, n, 1};
-  memory::dims sizes{batch, m, n};
-  sizes[static_cast<size_t>(side)] = part_rows;
-  const memory::desc a({sizes[0], sizes[1], k}, product.from, a_steps);
-  const memory::desc b({sizes[0], k, sizes[2]}, product.from, b_steps);
-  const memory::desc out(sizes, product.to, out_steps);
-  const memory::desc bias = product.has_bias ? plain({1, 1, sizes[2]}, Tag::abc) : memory::desc();
+  const auto size = [&](ProductSide which, int64_t whole) { return side == which ? part : whole; };
+  const int64_t matrices = size(ProductSide::Batch, batch);
+  const int64_t rows = size(ProductSide::Rows, m);
+  const int64_t columns = size(ProductSide::Columns, n);
+  const int64_t depth = size(ProductSide::Depth, k);
+  const memory::desc a = matrix({matrices, rows, depth}, a_steps, product.from);
+  const memory::desc b = matrix({matrices, depth, columns}, b_steps, product.from);
+  const memory::desc out = matrix({matrices, rows, columns}, out_steps, product.to);
+  // Only single products have a bias.
+  const memory::desc bias = product.has_bias ? plain({1, columns}, Tag::ab) : memory::desc();
   const dnnl::matmul::primitive_desc descriptor(engine(), a, b, bias, out,
                                                 make_attributes(activation));
-  const auto axis = static_cast<size_t>(side);
-  const bool cuts_a = side != ProductSide::Columns;
-  const bool cuts_b = side != ProductSide::Rows;
-  // The side of columns is b's last axis, that of rows is a's middle one; both have batches.
+  // The axes of the three matrices that are cut, or none.
+  const auto bytes = [&](const memory::dims& steps, std::array<int, 4> axes, int64_t element) {
+    const int axis = axes[static_cast<size_t>(side)];
+    return axis < 0 ? 0 : steps[static_cast<size_t>(axis)] * element;
+  };
   std::vector<Argument> arguments{
-      {DNNL_ARG_SRC, false, 0, a, a, cuts_a ? a_steps[axis] * product.from_bytes() : 0},
-      {DNNL_ARG_WEIGHTS, false, 1, b, b, cuts_b ? b_steps[axis] * product.from_bytes() : 0},
-      {DNNL_ARG_DST, true, 0, out, out, out_steps[axis] * product.to_bytes()}};
+      {DNNL_ARG_SRC, false, 0, a, a, bytes(a_steps, {0, 1, -1, 2}, product.from_bytes())},
+      {DNNL_ARG_WEIGHTS, false, 1, b, b, bytes(b_steps, {0, -1, 2, 1}, product.from_bytes())},
+      {DNNL_ARG_DST, true, 0, out, out, bytes(out_steps, {0, 1, 2, -1}, product.to_bytes())}};
   if (product.has_bias) {
     const int64_t step = side == ProductSide::Columns ? kFloatBytes : 0;
     arguments.push_back({DNNL_ARG_BIAS, false, 2, bias, bias, step});
@@ -263,7 +284,10 @@ MadePart make_product(const Product& product, ProductSide side, int64_t part_row
 
 std::unique_ptr<Kernel> make_product_kernel(const PlanRequest& request, const Product& product,
                                             const ActivationCall& activation) {
-  const auto cut = cut_product(product.sizes);
+  // Parts of sums are added in float32, before what follows the product.
+  const bool can_add = product.to == memory::data_type::f32 && !product.has_bias &&
+                       activation.kind == Activation::Linear;
+  const auto cut = cut_product(product.sizes, can_add);
   return make_primitive_kernel(request, cut.second, [&](int64_t rows) {
     return make_product(product, cut.first, rows, activation);
   });
