@@ -1,7 +1,8 @@
-// Depthwise convolution: every channel has a kernel of its own, so that there is nothing for tensor
-// cores to do. A thread owns two neighbouring channels (one 32-bit access of the 16-bit types) and
-// makes a tile of results in registers. A block copies what its tiles read to shared memory first,
-// zeros for the padding, so that the loop over taps has neither bounds nor addresses to compute.
+// In a depthwise convolution every channel has a kernel of its own, so that there is nothing for
+// tensor cores to do. A thread owns two neighbouring channels (one 32-bit access of the 16-bit
+// types) and makes a tile of results in registers. A block copies what its tiles read to shared
+// memory first, zeros for the padding, so that the loop over taps has neither bounds nor addresses
+// to compute.
 //
 // The data gradient is the same sum with other taps (Taps), whatever the stride: tap numbers are
 // known when the loops are unrolled, and those that do not exist cost nothing.
@@ -13,6 +14,7 @@
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/elementwise/activation.cuh"
 #include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/tiles/async_copy.cuh"
 
 namespace kerascnn::cuda::depthwise {
 
@@ -67,28 +69,8 @@ __device__ __forceinline__ bool is_in(int position, int extent) {
   return static_cast<unsigned>(position) < static_cast<unsigned>(extent);
 }
 
-// Starts a copy to shared memory; zeros where `valid` is false.
-template <int kBytes>
-__device__ __forceinline__ void copy_later(void* to, const void* from, bool valid) {
-  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  const int bytes = valid ? kBytes : 0;
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(at), "l"(from), "r"(bytes),
-                 "n"(kBytes)
-                 : "memory");
-  }
-}
-__device__ __forceinline__ void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kLeft>
-__device__ __forceinline__ void wait_for_groups() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-}
-
-// A window of (images, rows, columns, kChannels) in shared memory, of an array of (batch, height,
-// width, channels).
+// A window of (images, rows, columns, kChannels) in shared memory shows a part of an array of
+// (batch, height, width, channels).
 struct Window {
   int images, rows, columns;
 };
@@ -118,7 +100,7 @@ __device__ __forceinline__ void copy_window(T* to, const T* from, const Window& 
     const T* source = base + (static_cast<int64_t>(image) * height + row) * row_size;
     for (int column = position; column < w.columns; column += kPositions) {
       const bool valid = has_line && is_in(at.column + column, width);
-      copy_later<kBytes>(target + (column - position) * kChannels, source, valid);
+      copy_async<kBytes>(target + (column - position) * kChannels, source, valid ? kBytes : 0);
       source += kPositions * channels;
     }
     target += kBlock / 32 * w.columns * kChannels;
@@ -137,7 +119,8 @@ __device__ __forceinline__ void copy_window(T* to, const T* from, const Window& 
   }
 }
 
-// Two numbers as float. The halves of a word with two of bfloat16 are the upper halves of floats.
+// Gives two numbers as float. The halves of a word with two of bfloat16 are the upper halves of
+// floats.
 template <typename T>
 __device__ __forceinline__ void convert(float (&values)[kPair], const T* pair) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -151,7 +134,7 @@ __device__ __forceinline__ void convert(float (&values)[kPair], const T* pair) {
   }
 }
 
-// `kCount` neighbouring positions of a row in shared memory.
+// Reads `kCount` neighbouring positions of a row in shared memory.
 template <typename T, int kCount>
 __device__ __forceinline__ void read_row(float (&values)[kCount][kPair], const T* row) {
 #pragma unroll
@@ -190,7 +173,8 @@ struct Position {
   }
 };
 
-// y = the sum over taps of source and kernel (K, K, channels), for tiles of kRows x kColumns.
+// Computes y = the sum over taps of source and kernel (K, K, channels), for tiles of
+// kRows x kColumns.
 template <typename T, typename Taps, int kRows, int kColumns, int kBlocks>
 __global__ void __launch_bounds__(kBlock, kBlocks)
     depthwise_kernel(const T* __restrict__ source, const T* __restrict__ kernel,
@@ -210,7 +194,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
   copy_window(tile, source, {l.images, l.source_rows, l.source_columns},
               {p.n, top, left, first_channel}, l.batch, l.source_height, l.source_width, l.channels,
               l.wide);
-  end_group();
+  commit_copies();
   const int channel = first_channel + p.lane * kPair;
   const int64_t n = p.n + p.image;
   const int row = p.row + p.tile_row * kRows, column = p.column + p.tile_column * kColumns;
@@ -221,7 +205,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
 #pragma unroll
     for (int k = 0; k < kPair; ++k) bias[k] = load(ends.bias[channel + k]);
   }
-  wait_for_groups<0>();
+  wait_for_copies<0>();
   __syncthreads();
   if (!active) return;
 
@@ -305,9 +289,9 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
   }
 }
 
-// The kernel's gradient. A thread sums all taps of its two channels over its share of the tiles of
-// gy, the block what its threads have, and partial (splits, K, K, channels) has a copy for each
-// block of a column of the grid. While a block works on its tiles, the next ones are copied,
+// This is the kernel's gradient. A thread sums all taps of its two channels over its share of the
+// tiles of gy, the block what its threads have, and partial (splits, K, K, channels) has a copy for
+// each block of a column of the grid. While a block works on its tiles, the next ones are copied,
 // if that leaves room for as many blocks.
 template <typename T, typename Taps, int kRows, int kColumns, int kBlocks>
 __global__ void __launch_bounds__(kBlock, kBlocks)
@@ -335,7 +319,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
                   {p.n, p.row, p.column, first_channel}, l.batch, l.result_height, l.result_width,
                   l.channels, l.wide);
     }
-    end_group();
+    commit_copies();
   };
   float sum[K][K][kPair] = {};
   const Position<kRows, kColumns> p(0, 0, l);
@@ -356,9 +340,9 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
   for (int block = blockIdx.y; block < blocks; block += step) {
     copy(l.copies_ahead ? block + step : block, l.copies_ahead ? turn ^ 1 : 0);
     if (l.copies_ahead) {
-      wait_for_groups<1>();
+      wait_for_copies<1>();
     } else {
-      wait_for_groups<0>();
+      wait_for_copies<0>();
     }
     __syncthreads();
     const T* at = tiles + turn * stage + x_offset;

@@ -1,5 +1,5 @@
-// The head of a classifier: the last layer, softmax, loss, gradient of the logits, and the gradient
-// of the layer's input, in one trip to memory. A thread takes four features of a few samples. It
+// The head of a classifier takes one trip to memory: the last layer, softmax, loss, gradient of the
+// logits, and the gradient of the layer's input. A thread takes four features of a few samples. It
 // keeps their rows of the layer's kernel in registers, first for the logits, whose sums warps,
 // block and cluster add up in a fixed order, then for the gradient of the features. All in float32:
 // these products are too few for tensor cores to matter.
@@ -11,8 +11,9 @@
 #include "core/backend/cuda/movement/indices.cuh"
 #include "core/backend/cuda/normalization/cross_entropy.cuh"
 #include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/tiles/async_copy.cuh"
 #include "core/backend/cuda/tiles/cluster.cuh"
-#include "core/backend/cuda/tiles/tf32.cuh"
+#include "core/backend/cuda/tiles/ordered_sums.cuh"
 #include "core/ops/activation_kind.h"
 #include "core/ops/philox.h"
 
@@ -57,11 +58,11 @@ struct Tensors {
   float* dropped;  // null where nobody reads it
 };
 
-// Columns of a row of logits in shared memory.
+// A row of logits has so many columns in shared memory.
 template <int kClasses>
 constexpr int kColumns = (kClasses + 3) / 4 * 4;
 
-// Threads of a block: what a block's slice of the kernel leaves of 48 KiB of shared memory.
+// A block has so many threads: its slice of the kernel must fit into 48 KiB of shared memory.
 template <int kClasses>
 constexpr int kMaxThreads = kClasses <= kFew ? 256 : (kClasses <= kSome ? 128 : 64);
 
@@ -99,21 +100,7 @@ __device__ __forceinline__ void share_sums(float (&values)[kSize], int& first, i
   if constexpr (kStep > 1) share_sums<kStep / 2, kHalf>(values, first, count);
 }
 
-__device__ __forceinline__ float4 add(float4 a, float4 b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
-}
-
-// The sum of vectors that lie `stride` apart, in order.
-__device__ __forceinline__ float4 sum_vectors(const float4* from, int count, int stride) {
-  float4 sum = from[0];
-#pragma unroll
-  for (int i = 1; i < kMaxSplits; ++i) {
-    if (i < count) sum = add(sum, from[i * stride]);
-  }
-  return sum;
-}
-
-// The four features of a thread, of one sample.
+// A thread has four features of one sample.
 struct Features {
   float values[kFeatures];
 };
@@ -194,7 +181,7 @@ __device__ __forceinline__ void copy_kernel_rows(float* shared, const float* __r
   if (rest < count) shared[rest] = kernel[rest];
 }
 
-// A thread's rows of the kernel; zeros beyond the `rows` that there are.
+// Reads a thread's rows of the kernel; zeros beyond the `rows` that there are.
 template <int kClasses, bool kExact>
 __device__ __forceinline__ void load_kernel_rows(float (&w)[kFeatures * kClasses],
                                                  const float* shared, int rows, int classes) {
@@ -220,7 +207,7 @@ __device__ __forceinline__ void load_kernel_rows(float (&w)[kFeatures * kClasses
   }
 }
 
-// The gradient behind an activation with the outputs y, before it.
+// Turns the gradient behind an activation, with the outputs y, into the one before it.
 __device__ __forceinline__ void undo_activation(Features& g, const Features& y,
                                                 Activation activation, float alpha) {
   if (activation == Activation::Linear) return;
@@ -232,7 +219,7 @@ __device__ __forceinline__ void undo_activation(Features& g, const Features& y,
   }
 }
 
-// kExact: there are kClasses classes, not fewer.
+// With kExact there are kClasses classes, not fewer.
 template <int kClasses, bool kExact, int kRows, typename Label>
 __global__ void __launch_bounds__(kMaxThreads<kClasses>)
     dense_loss_dgrad(const __grid_constant__ Head p, const __grid_constant__ Tensors<Label> t,
@@ -333,7 +320,7 @@ __global__ void __launch_bounds__(kMaxThreads<kClasses>)
     for (int i = threadIdx.x; i < kVectors * p.splits; i += blockDim.x) {
       const int vector = i % kVectors;
       store_in_cluster(received + split * kVectors + vector, i / kVectors,
-                       sum_vectors(parts + vector, warps, kVectors));
+                       sum_in_order<kMaxSplits>(parts + vector, warps, kVectors));
     }
     arrive_in_cluster();
     wait_for_cluster();
@@ -342,8 +329,8 @@ __global__ void __launch_bounds__(kMaxThreads<kClasses>)
   const int from = lane / 8 % kRows * kRowVectors + lane % 8;
   float4 sum{};
   if (lane % 8 < kRowVectors) {
-    sum = p.splits > 1 ? sum_vectors(received + from, p.splits, kVectors)
-                       : sum_vectors(parts + from, warps, kVectors);
+    sum = p.splits > 1 ? sum_in_order<kMaxSplits>(received + from, p.splits, kVectors)
+                       : sum_in_order<kMaxSplits>(parts + from, warps, kVectors);
   }
   const float logits[4] = {sum.x + bias[0], sum.y + bias[1], sum.z + bias[2], sum.w + bias[3]};
   const CrossEntropyColumns result = p.loss(logits, column, classes, label, gy);

@@ -1,5 +1,5 @@
-// Thread-block clusters (sm_90 and newer): blocks that run at the same time and can write to each
-// other's shared memory.
+// Thread-block clusters (sm_90 and newer) are blocks that run at the same time and can write to
+// each other's shared memory.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,8 +11,8 @@
 
 namespace kerascnn::cuda {
 
-// A barrier of all threads of a cluster, in two halves: what was written before the first is
-// visible after the second.
+// All threads of a cluster meet at this barrier, in two halves: what was written before the first
+// is visible after the second.
 __device__ __forceinline__ void arrive_in_cluster() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -27,34 +27,39 @@ __device__ __forceinline__ void wait_for_cluster() {
 #endif
 }
 
-// Writes to where `rank`, a block of the cluster, has what this block has at `shared`.
-__device__ __forceinline__ void store_in_cluster(float4* shared, unsigned rank, float4 value) {
 #if __CUDA_ARCH__ >= 900
+// Where `rank`, a block of the cluster, has what this block has at `shared`.
+__device__ __forceinline__ uint32_t address_in_cluster(const void* shared, unsigned rank) {
   const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   uint32_t remote;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
-  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(remote), "f"(value.x),
-               "f"(value.y), "f"(value.z), "f"(value.w)
-               : "memory");
+  return remote;
+}
+#endif
+
+// Writes to where `rank`, a block of the cluster, has what this block has at `shared`.
+__device__ __forceinline__ void store_in_cluster(float4* shared, unsigned rank, float4 value) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address_in_cluster(shared, rank)),
+      "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+      : "memory");
 #endif
 }
 
 __device__ __forceinline__ void store_in_cluster(float2* shared, unsigned rank, float2 value) {
 #if __CUDA_ARCH__ >= 900
-  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  uint32_t remote;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote), "f"(value.x), "f"(value.y)
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address_in_cluster(shared, rank)),
+               "f"(value.x), "f"(value.y)
                : "memory");
 #endif
 }
 
 __device__ __forceinline__ void store_in_cluster(float* shared, unsigned rank, float value) {
 #if __CUDA_ARCH__ >= 900
-  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  uint32_t remote;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address_in_cluster(shared, rank)),
+               "f"(value)
+               : "memory");
 #endif
 }
 
@@ -62,12 +67,9 @@ __device__ __forceinline__ void store_in_cluster(float* shared, unsigned rank, f
 __device__ __forceinline__ float4 load_from_cluster(const float4* shared, unsigned rank) {
   float4 value{};
 #if __CUDA_ARCH__ >= 900
-  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  uint32_t remote;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
   asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-               : "r"(remote)
+               : "r"(address_in_cluster(shared, rank))
                : "memory");
 #endif
   return value;
