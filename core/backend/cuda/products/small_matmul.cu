@@ -14,7 +14,8 @@
 #include "core/backend/cuda/runtime/context.h"
 #include "core/backend/cuda/runtime/device_buffer.h"
 #include "core/backend/cuda/tiles/cluster.cuh"
-#include "core/backend/cuda/tiles/tf32.cuh"
+#include "core/backend/cuda/tiles/fragments.cuh"
+#include "core/backend/cuda/tiles/ordered_sums.cuh"
 
 namespace kerascnn::cuda {
 namespace {
@@ -81,24 +82,14 @@ __device__ __forceinline__ void multiply_unit(float (&sums)[2][4][4], const floa
                                               const float (&b)[4][4]) {
 #pragma unroll
   for (int step = 0; step < 4; step += 2) {
-    uint32_t right[4][2];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      right[j][0] = to_tf32(b[j][step]);
-      right[j][1] = to_tf32(b[j][step + 1]);
-    }
-#pragma unroll
-    for (int p = 0; p < 2; ++p) {
-      const uint32_t left[4] = {to_tf32(a[2 * p][step]), to_tf32(a[2 * p + 1][step]),
-                                to_tf32(a[2 * p][step + 1]), to_tf32(a[2 * p + 1][step + 1])};
-#pragma unroll
-      for (int j = 0; j < 4; ++j) multiply_tf32(sums[p][j], left, right[j]);
-    }
+    multiply_tiles(
+        sums,
+        [&](int p) {
+          return LeftFragment{{to_tf32(a[2 * p][step]), to_tf32(a[2 * p + 1][step]),
+                               to_tf32(a[2 * p][step + 1]), to_tf32(a[2 * p + 1][step + 1])}};
+        },
+        [&](int j) { return RightFragment{{to_tf32(b[j][step]), to_tf32(b[j][step + 1])}}; });
   }
-}
-
-__device__ __forceinline__ float4 add(float4 a, float4 b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
 // Where vector x of a tile is: eight neighbouring ones are a row.
@@ -166,17 +157,6 @@ struct ColumnSums<true> {
   }
 };
 
-// The block's sum of column `column` of its tile.
-__device__ __forceinline__ float sum_of_column(const float* of_block, int column) {
-  const int warps = blockDim.x / 32;
-  float sum = of_block[column];
-#pragma unroll
-  for (int w = 1; w < kMaxWarps; ++w) {
-    if (w < warps) sum += of_block[w * kTile + column];
-  }
-  return sum;
-}
-
 // Begins the kernel and sums the warp's share. With kVectorLoads both matrices can be read in
 // vectors, which gives the common case short code.
 template <bool kTransposeA, bool kTransposeB, bool kVectorLoads, typename Columns>
@@ -240,13 +220,7 @@ __device__ __forceinline__ BlockSums sum_in_block(float4* parts, const float (&s
   for (int v = 0; v < 2; ++v) {
     const int x = threadIdx.x + v * blockDim.x;
     if (x >= kVectors) break;
-    const int at = Position::in_part(x);
-    float4 sum = parts[at];
-#pragma unroll
-    for (int w = 1; w < kMaxWarps; ++w) {
-      if (w < warps) sum = add(sum, parts[w * kPartVectors + at]);
-    }
-    result.vectors[v] = sum;
+    result.vectors[v] = sum_in_order<kMaxWarps>(parts + Position::in_part(x), warps, kPartVectors);
   }
   return result;
 }
@@ -287,7 +261,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 2)
   if constexpr (kSumsColumns<End>) {
     static_assert(!kCluster && !kTransposeB, "a block has all of its columns, and in this order");
     if (first_row == 0 && threadIdx.x < kTile) {
-      end.store_column_sum(p, first_column + threadIdx.x, sum_of_column(of_columns, threadIdx.x));
+      const float sum = sum_in_order<kMaxWarps>(of_columns + threadIdx.x, blockDim.x / 32, kTile);
+      end.store_column_sum(p, first_column + threadIdx.x, sum);
     }
   }
 
@@ -310,12 +285,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 2)
     arrive_in_cluster();
     wait_for_cluster();
     for (int x = threadIdx.x; x < share; x += threads) {
-      float4 sum = received[x];
-#pragma unroll
-      for (int s = 1; s < kMaxSplits; ++s) {
-        if (s < p.splits) sum = add(sum, received[s * share + x]);
-      }
-      finish_vector(split * share + x, sum);
+      finish_vector(split * share + x, sum_in_order<kMaxSplits>(received + x, p.splits, share));
     }
   } else {
     float4* of_tile = partial + static_cast<int64_t>(tile) * p.splits * kVectors;
@@ -332,13 +302,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 2)
       const int x = threadIdx.x + v * threads;
       if (x >= kVectors) break;
       float4 sum = block.vectors[v];
-      if (p.splits > 1) {
-        sum = of_tile[x];
-#pragma unroll
-        for (int s = 1; s < kMaxSplits; ++s) {
-          if (s < p.splits) sum = add(sum, of_tile[s * kVectors + x]);
-        }
-      }
+      if (p.splits > 1) sum = sum_in_order<kMaxSplits>(of_tile + x, p.splits, kVectors);
       finish_vector(x, sum);
     }
   }

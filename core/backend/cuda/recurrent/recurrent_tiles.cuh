@@ -1,17 +1,11 @@
-// Products on tensor cores in the clusters of recurrent_cluster.cuh. The recurrent kernel is the
+// The clusters of recurrent_cluster.cuh multiply on tensor cores here. The recurrent kernel is the
 // first factor, in tiles of 16 rows that each warp keeps in registers, and what they don't hold in
 // shared memory; the second one is 8 rows of the batch, in shared memory.
-//
-// Both factors lie in words of 32 bits, two numbers of a 16-bit dtype or one of TF32: spread over a
-// warp in words, tiles of both kinds look alike. Sums are float32.
-//
-// Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
 #pragma once
 
-#include <type_traits>
-
 #include "core/backend/cuda/recurrent/recurrent_cluster.cuh"
-#include "core/backend/cuda/tiles/tf32.cuh"
+#include "core/backend/cuda/tiles/numbers.cuh"
+#include "core/backend/cuda/tiles/shared_tile.cuh"
 
 namespace kerascnn::cuda::recurrent_cluster {
 
@@ -20,88 +14,9 @@ constexpr int kChunk = 16;        // words of two tiles side by side
 constexpr int kTileWeights = 4;   // words that a lane has of a tile of weights
 constexpr int kMostWeights = 64;  // such words in registers
 
-// The kinds of numbers. Each says which dtype T they come from, how many of them a word has, what
-// memory holds of each number of the second factor, and how tiles are multiplied.
-template <typename Half>
-struct HalfNumbers {
-  using T = Half;
-  using Stored = Half;
-  static constexpr int kPerWord = 2;
-
-  static __device__ __forceinline__ Stored stored(float value) { return store<T>(value); }
-
-  static __device__ __forceinline__ void multiply(float (&d)[4], const uint4& a, uint32_t b0,
-                                                  uint32_t b1) {
-#if __CUDA_ARCH__ >= 800
-    if constexpr (std::is_same_v<T, __half>) {
-      asm volatile(
-          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-          "{%8, %9}, {%0, %1, %2, %3};"
-          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-          : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-    } else {
-      asm volatile(
-          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-          "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-          : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-    }
-#endif
-  }
-};
-
-struct Tf32Numbers {
-  using T = float;
-  using Stored = uint32_t;
-  static constexpr int kPerWord = 1;
-
-  static __device__ __forceinline__ Stored stored(float value) { return nearest_tf32(value); }
-
-  static __device__ __forceinline__ void multiply(float (&d)[4], const uint4& a, uint32_t b0,
-                                                  uint32_t b1) {
-    multiply_tf32(d, {a.x, a.y, a.z, a.w}, {b0, b1});
-  }
-};
-
-// For float32 where TF32 is not allowed: a number is the sum of one of TF32 and a rest. Of their
-// products only that of the rests is left out, which is 2^-22 of the whole at the most. Infinities
-// make NaN.
-struct SplitNumbers {
-  using T = float;
-  using Stored = uint32_t;
-  static constexpr int kPerWord = 1;
-
-  static __device__ __forceinline__ Stored stored(float value) { return __float_as_uint(value); }
-
-  static __device__ __forceinline__ void multiply(float (&d)[4], const uint4& a, uint32_t b0,
-                                                  uint32_t b1) {
-    const uint32_t upper_a[4] = {upper(a.x), upper(a.y), upper(a.z), upper(a.w)};
-    const uint32_t upper_b[2] = {upper(b0), upper(b1)};
-    const uint32_t rest_a[4] = {rest(a.x), rest(a.y), rest(a.z), rest(a.w)};
-    const uint32_t rest_b[2] = {rest(b0), rest(b1)};
-    multiply_tf32(d, rest_a, upper_b);
-    multiply_tf32(d, upper_a, rest_b);
-    multiply_tf32(d, upper_a, upper_b);
-  }
-
- private:
-  // Rounds to the nearest. A NaN may get lost here, but then it is in the rest.
-  static __device__ __forceinline__ uint32_t upper(uint32_t bits) {
-    return (bits + 0x1000u) & 0xffffe000u;
-  }
-  static __device__ __forceinline__ uint32_t rest(uint32_t bits) {
-    return __float_as_uint(__uint_as_float(bits) - __uint_as_float(upper(bits)));
-  }
-};
-
-// The distance from one row to the next of a second factor of so many words. With it the rows that
-// lanes read at a time are in different banks.
-__host__ __device__ constexpr int row_stride(int words) {
-  return words % 32 == kChunk ? words : words + kChunk;
-}
-
-// The first factor of one warp: `tiles` tiles of 16 rows by `chunks` chunks of words. Numbers of
-// k within a chunk are in the order in which a lane reads four words of the second factor at once.
+// One warp has this of the first factor: `tiles` tiles of 16 rows by `chunks` chunks of words.
+// Numbers of k within a chunk are in the order in which a lane reads four words of the second
+// factor at once.
 template <typename Numbers, int tiles, int chunks>
 class Weights {
   static constexpr int kHeld = std::min(chunks, kMostWeights / (2 * kTileWeights * tiles));
@@ -114,7 +29,7 @@ class Weights {
   // number(row, k) gives the numbers of the factor.
   template <typename Number>
   __device__ __forceinline__ void read(float* shared, int lane, const Number& number) {
-    rest_ = reinterpret_cast<uint4*>(shared) + lane;
+    rest_ = reinterpret_cast<LeftFragment*>(shared) + lane;
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
 #pragma unroll
@@ -136,8 +51,8 @@ class Weights {
       const uint4 words = *reinterpret_cast<const uint4*>(b + chunk * kChunk);
 #pragma unroll
       for (int tile = 0; tile < tiles; ++tile) {
-        Numbers::multiply(parts[0][tile], fragment(tile, 2 * chunk), words.x, words.y);
-        Numbers::multiply(parts[1][tile], fragment(tile, 2 * chunk + 1), words.z, words.w);
+        Numbers::multiply(parts[0][tile], fragment(tile, 2 * chunk), {{words.x, words.y}});
+        Numbers::multiply(parts[1][tile], fragment(tile, 2 * chunk + 1), {{words.z, words.w}});
       }
     }
 #pragma unroll
@@ -149,12 +64,12 @@ class Weights {
 
  private:
   template <typename Number>
-  static __device__ __forceinline__ uint4 read_fragment(int lane, const Number& number, int tile,
-                                                        int part) {
+  static __device__ __forceinline__ LeftFragment read_fragment(int lane, const Number& number,
+                                                               int tile, int part) {
     const int row = tile * 16 + lane / 4;
     const int word = part / 2 * kChunk + lane % 4 * 4 + part % 2 * 2;
-    return {word_of(number, row, word), word_of(number, row + 8, word),
-            word_of(number, row, word + 1), word_of(number, row + 8, word + 1)};
+    return {{word_of(number, row, word), word_of(number, row + 8, word),
+             word_of(number, row, word + 1), word_of(number, row + 8, word + 1)}};
   }
 
   template <typename Number>
@@ -171,13 +86,13 @@ class Weights {
     return result.word;
   }
 
-  __device__ __forceinline__ uint4 fragment(int tile, int part) const {
+  __device__ __forceinline__ LeftFragment fragment(int tile, int part) const {
     if (part < 2 * kHeld) return held_[tile][part];
     return rest_[(tile * 2 * kRest + part - 2 * kHeld) * 32];
   }
 
-  uint4 held_[tiles][2 * kHeld];
-  uint4* rest_;
+  LeftFragment held_[tiles][2 * kHeld];
+  LeftFragment* rest_;
 };
 
 // The sizes of a block that has `units` of the units and is one of `blocks`.

@@ -1,4 +1,4 @@
-// Gradients of LSTMs and GRUs of up to 512 units over whole sequences on tensor cores
+// Computes the gradients of LSTMs and GRUs of up to 512 units over whole sequences on tensor cores
 // (recurrent_tiles.cuh). The gradients of the gates are rounded for the product, as they are in
 // what the op gives; those of the states are float32.
 #include "core/backend/cuda/recurrent/recurrent_backward.cuh"
@@ -8,9 +8,9 @@ namespace kerascnn::cuda {
 namespace recurrent_cluster {
 namespace {
 
-// The product of BackwardCluster. A warp has some tiles of units, and all gates of the block's own
-// units. In shared memory are weights, the gradients of the gates, (rows, gates * units), and
-// shares in the gradient of h, twice, of each block (rows by 8, units, 8 rows).
+// This is the product of BackwardCluster. A warp has some tiles of units, and all gates of the
+// block's own units. In shared memory are weights, the gradients of the gates, (rows, gates *
+// units), and shares in the gradient of h, twice, of each block (rows by 8, units, 8 rows).
 template <typename N, typename S, int gates>
 class TileProduct {
   static constexpr int kWords = gates * S::kUnits / N::kPerWord;
@@ -18,7 +18,7 @@ class TileProduct {
   // There are at most 16 warps, and at most 8 where they hold all weights in registers.
   static constexpr int kTiles = kAllTiles > 16 || (kAllTiles == 16 && kWords <= 64) ? 2 : 1;
   static constexpr int kWarps = kAllTiles / kTiles;
-  static constexpr int kStride = row_stride(kWords);
+  static constexpr int kStride = padded_vectors(kWords);
   static constexpr int kShareStride = kTileRows + 2;  // lanes read from different banks
   using Factor = Weights<N, kTiles, kWords / kChunk>;
   static_assert(kWords % kChunk == 0);

@@ -1,4 +1,5 @@
-// LSTMs and GRUs of up to 512 units over whole sequences on tensor cores (recurrent_tiles.cuh).
+// Computes LSTMs and GRUs of up to 512 units over whole sequences on tensor cores
+// (recurrent_tiles.cuh).
 // States and all that is made of the sums are float32; for the products, states are rounded as the
 // weights are.
 #include "core/backend/cuda/recurrent/recurrent_tiles.cuh"
@@ -14,7 +15,7 @@ template <typename N, typename S, int gates>
 struct Parts {
   static constexpr int kColumns = gates * S::kUnits;
   static constexpr int kWords = S::kAllUnits / N::kPerWord;
-  static constexpr int kStride = row_stride(kWords);
+  static constexpr int kStride = padded_vectors(kWords);
   static constexpr int kPairs = kColumns / 32;
   static constexpr int kSlices = kWords >= 256 ? 128 / S::kUnits : S::kBlocks > 1 ? 2 : 1;
   static constexpr int kChunks = kWords / kChunk / kSlices;
@@ -27,9 +28,9 @@ struct Parts {
   static_assert(kThreads % S::kUnits == 0 && S::kUnits % 32 == 0);
 };
 
-// The parts of the shared memory: weights; states twice, (rows, all units), as factors; states and
-// cell states of the block's units in float32; sums of a tile's rows, of each slice; the new states
-// of the block's units, which go to the other blocks in pieces.
+// These are the parts of the shared memory: weights; states twice, (rows, all units), as factors;
+// states and cell states of the block's units in float32; sums of a tile's rows, of each slice; the
+// new states of the block's units, which go to the other blocks in pieces.
 template <typename N, typename S, int gates>
 struct ForwardMemory {
   using P = Parts<N, S, gates>;
