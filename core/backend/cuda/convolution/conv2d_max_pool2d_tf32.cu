@@ -1,13 +1,12 @@
-// Forward and data gradient on tensor cores. Both make the results of a block's cells (2 x 2 pixels
-// of the convolution's output, or of the input's gradient) from a band of the source in shared
-// memory: one wait for memory, then products only.
+// These are the forward pass and the data gradient on tensor cores. Both make the results of a
+// block's cells (2 x 2 pixels of the convolution's output, or of the input's gradient) from a band
+// of the source in shared memory: one wait for memory, then products only.
 #include "core/backend/cuda/convolution/conv2d_max_pool2d.h"
 #include "core/backend/cuda/convolution/conv_cells.cuh"
 #include "core/backend/cuda/convolution/conv_pool.cuh"
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/runtime/shared_memory.h"
-#include "core/backend/cuda/tiles/tf32.cuh"
 #include "core/backend/cuda/tiles/warpgroup.cuh"
 
 namespace kerascnn::cuda {
@@ -17,7 +16,7 @@ constexpr int kMinThreads = 256;  // some may have nothing to do but to load
 constexpr int kMaxThreads = 512;
 constexpr int kMaxWarpsCells = 8;
 
-// The cells of a block and the source under them, in shared memory.
+// Says which cells a block has, and how the source under them lies in shared memory.
 struct Tiles : CellSource {
   int cell_rows, cell_columns;  // of a block
   int bands_per_image;
@@ -55,7 +54,7 @@ __device__ __forceinline__ void store_in_pixel(float* to, float4 v) {
   to[6] = v.w;
 }
 
-// The input under a block's cells.
+// Brings the input under a block's cells to shared memory.
 __device__ __forceinline__ void load_input(const float* x, float* tile, const ConvPool& c,
                                            const Tiles& t, int n, int first_cell_row) {
   const InputBand band{2 * first_cell_row - c.pad_top, t.rows, t.columns, t.channels, t.pixel};
@@ -71,7 +70,8 @@ struct ChannelsOfWeights : WeightColumn {
   }
 };
 
-// Input channels first_column.. of the kernel, turned by 180 degrees; its rows are output channels.
+// Brings input channels first_column.. of the kernel, turned by 180 degrees; its rows are output
+// channels.
 template <int kTiles>
 __device__ __forceinline__ void load_turned_weights(const float* kernel, float* weights,
                                                     const ConvPool& c, const Tiles& t, int taps,
@@ -98,8 +98,7 @@ __device__ __forceinline__ void clear_tile(float* tile, const Tiles& t) {
   }
 }
 
-// Four channels of a column of pooled gradients, row by row, on their way to where their maxima
-// were.
+// Takes four channels of a column of pooled gradients, row by row, to where their maxima were.
 template <bool kSimple>
 struct SpreadColumn {
   PooledColumn<kSimple> from;
@@ -121,9 +120,9 @@ struct SpreadColumn {
   }
 };
 
-// The gradient of the convolution's output under a block's cells of the input's gradient: each
-// pooled gradient where its maximum was, in a tile of zeros. `pad_top` and `pad_left` are those of
-// the turned convolution.
+// Makes the gradient of the convolution's output under a block's cells of the input's gradient: it
+// puts each pooled gradient where its maximum was, in a tile of zeros. `pad_top` and `pad_left` are
+// those of the turned convolution.
 template <bool kSimple>
 __device__ __forceinline__ void spread_gradient(const float* gy, const float* y,
                                                 const uint8_t* index, float* tile,

@@ -1,7 +1,7 @@
-// The kernel's gradient on tensor cores: gkernel (taps * input channels, output channels) = sum
-// over pixels of x under the tap * the spread gradient. A block keeps the input and the gradient
-// under some cells in shared memory, makes some rows of the result from them, and goes on to the
-// next cells; the sums of all blocks are added up by a second launch.
+// This is the kernel's gradient on tensor cores: gkernel (taps * input channels, output channels) =
+// sum over pixels of x under the tap * the spread gradient. A block keeps the input and the
+// gradient under some cells in shared memory, makes some rows of the result from them, and goes on
+// to the next cells; the sums of all blocks are added up by a second launch.
 //
 // Pixels are numbered cell by cell, so a pooled gradient fills four neighbouring rows. Rows of the
 // result are taken in runs of 8 input channels of one tap.
@@ -11,7 +11,8 @@
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/runtime/shared_memory.h"
 #include "core/backend/cuda/tiles/cluster.cuh"
-#include "core/backend/cuda/tiles/tf32.cuh"
+#include "core/backend/cuda/tiles/ordered_sums.cuh"
+#include "core/backend/cuda/tiles/shared_tile.cuh"
 #include "core/backend/cuda/tiles/warpgroup.cuh"
 
 namespace kerascnn::cuda {
@@ -31,13 +32,7 @@ constexpr int kClusterBlocks = 2;
 // Where the result is larger than this, every further copy of it costs time.
 constexpr int64_t kSmallResult = 8192;
 
-// A row is padded so that 4 pixels with 8 channels, which lanes read down a column, fall into 32
-// different banks.
-__host__ __device__ constexpr int padded_row(int columns) {
-  return columns % 16 == 0 ? columns + 8 : columns;
-}
-
-// A band: some rows of cells of one image and the input under them.
+// A band is some rows of cells of one image and the input under them.
 struct Tiles {
   int cell_rows, bands_per_image;
   int rows, columns;  // of the input under a band, padding included
@@ -58,7 +53,7 @@ struct Tiles {
         rows(2 * cell_rows + kernel - 1),
         columns(2 * c.pooled_width + kernel - 1),
         channels((c.input_channels + 7) / 8 * 8),
-        pixel(padded_row(channels)),
+        pixel(padded_down(channels)),  // lanes read 8 channels of 4 pixels
         pixels((4 * cell_rows * c.pooled_width + 7) / 8 * 8),
         runs(kernel * kernel * channels / 8),
         warps_down(1),
@@ -71,7 +66,7 @@ struct Tiles {
   __host__ __device__ int band_floats() const { return rows * columns * pixel; }
 };
 
-// The input under the cells from first_row on, zeros for the padding.
+// Brings the input under the cells from first_row on, and zeros for the padding.
 __device__ __forceinline__ void load_input(const float* x, float* tile, const ConvPool& c,
                                            const Tiles& t, int n, int first_row) {
   const InputBand band{2 * first_row - c.pad_top, t.rows, t.columns, t.channels, t.pixel};
@@ -80,8 +75,8 @@ __device__ __forceinline__ void load_input(const float* x, float* tile, const Co
       [](float* to, float4 v) { *reinterpret_cast<float4*>(to) = v; });
 }
 
-// Four channels of the gradient, cell by cell, on their way to the cells' four pixels: half of a
-// factor of 8 pixels and kColumns columns. Adds what the thread has seen to `bias_sums`.
+// Takes four channels of the gradient, cell by cell, to the cells' four pixels: half of a factor of
+// 8 pixels and kColumns columns. Adds what the thread has seen to `bias_sums`.
 template <int kColumns, bool kSimple>
 struct CellColumn {
   PooledColumn<kSimple> from;
@@ -101,10 +96,9 @@ struct CellColumn {
     bias_sums[1] += v.y;
     bias_sums[2] += v.z;
     bias_sums[3] += v.w;
-    if (turn & 1) v = {v.y, v.z, v.w, v.x}, p = {p.y, p.z, p.w, p.x};
-    if (turn & 2) v = {v.z, v.w, v.x, v.y}, p = {p.z, p.w, p.x, p.y};
-    const float values[4] = {unbiased_tf32(v.x), unbiased_tf32(v.y), unbiased_tf32(v.z),
-                             unbiased_tf32(v.w)};
+    rotate(turn, v, p);
+    v = unbiased_tf32(v);
+    const float values[4] = {v.x, v.y, v.z, v.w};
     const uint8_t positions[4] = {p.x, p.y, p.z, p.w};
     auto* of_cell = reinterpret_cast<float4*>(to + cell * 4 * kColumns);
 #pragma unroll
@@ -116,7 +110,7 @@ struct CellColumn {
   }
 };
 
-// The gradient at the cells' pixels: each pooled gradient at its maximum, zeros else.
+// Makes the gradient at the cells' pixels: each pooled gradient at its maximum, zeros else.
 template <int kColumns, bool kSimple>
 __device__ __forceinline__ void spread_gradient(const float* gy, const float* y,
                                                 const uint8_t* index, float* tile,
@@ -204,7 +198,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
     // multiply meanwhile.
     const int pixels = together * t.pixels, step = t.warps_deep * 8;
     const auto multiply = [&]<int kCount>(int depth) {
-      uint32_t a[kCount][kRuns / 2][4];
+      LeftFragment a[kCount][kRuns / 2];
 #pragma unroll
       for (int d = 0; d < kCount; ++d) {
         const float* near = tile + offsets[depth + d * step + member];
@@ -213,35 +207,16 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
         for (int i = 0; i < kRuns / 2; ++i) {
           const int upper = kWide ? sources[0] + 16 * i : sources[kWide ? 0 : 2 * i];
           const int lower = kWide ? upper + 8 : sources[kWide ? 0 : 2 * i + 1];
-          a[d][i][0] = bits(near[upper]);
-          a[d][i][1] = bits(near[lower]);
-          a[d][i][2] = bits(far[upper]);
-          a[d][i][3] = bits(far[lower]);
+          a[d][i] = {{bits(near[upper]), bits(near[lower]), bits(far[upper]), bits(far[lower])}};
         }
       }
-      if constexpr (kWarpgroups) begin_products();
+      begin_products();
 #pragma unroll
       for (int d = 0; d < kCount; ++d) {
-        const float* factor = gradient + (depth + d * step) * kColumns;
-        if constexpr (kWarpgroups) {
-#pragma unroll
-          for (int i = 0; i < kRuns / 2; ++i) {
-            multiply_warpgroup<kTiles>(sums[i], a[d][i], describe_factor(factor, kColumns));
-          }
-        } else {
-#pragma unroll
-          for (int j = 0; j < kTiles; ++j) {
-            const float* of_lane = factor + j * 32 + lane;
-            const uint32_t b[2] = {bits(of_lane[0]), bits(of_lane[kColumns * 4])};
-#pragma unroll
-            for (int i = 0; i < kRuns / 2; ++i) multiply_tf32(sums[i][j], a[d][i], b);
-          }
-        }
+        multiply_factor<kTiles>(sums, a[d], gradient + (depth + d * step) * kColumns);
       }
-      if constexpr (kWarpgroups) {
-        commit_products();
-        wait_for_products<0>();
-      }
+      commit_products();
+      wait_for_products<0>();
     };
     int depth = warp_deep * 8;
     for (; depth + (kDepths - 1) * step < pixels; depth += kDepths * step) {
@@ -326,9 +301,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
         totals[a] = {};
 #pragma unroll
         for (int other = 0; other < kClusterBlocks; ++other) {
-          const float4 part = load_from_cluster(from, other);
-          totals[a] = {totals[a].x + part.x, totals[a].y + part.y, totals[a].z + part.z,
-                       totals[a].w + part.w};
+          totals[a] = add(totals[a], load_from_cluster(from, other));
         }
       } else {
         totals[a] = *from;

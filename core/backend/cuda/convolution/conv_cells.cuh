@@ -6,7 +6,7 @@
 #pragma once
 
 #include "core/backend/cuda/convolution/conv_pool.cuh"
-#include "core/backend/cuda/tiles/tf32.cuh"
+#include "core/backend/cuda/tiles/shared_tile.cuh"
 #include "core/backend/cuda/tiles/warpgroup.cuh"
 
 namespace kerascnn::cuda {
@@ -14,7 +14,7 @@ namespace kerascnn::cuda {
 constexpr int kCellsPerWarp = 8;
 constexpr int kCellsOfWarpgroup = kWarpgroup * kCellsPerWarp;
 
-// The source under some rows of cells, in shared memory.
+// Says how the source under some rows of cells lies in shared memory.
 struct CellSource {
   int rows, columns;  // padding included
   int channels;       // rounded up to a multiple of 8
@@ -24,10 +24,8 @@ struct CellSource {
       : rows(2 * cell_rows + kernel - 1),
         columns(2 * cell_columns + kernel - 1),
         channels((source_channels + 7) / 8 * 8),
-        // Threads load pairs of floats of neighbouring cells, which are two pixels apart. That
-        // distance is 8 or 24 more than a multiple of 32, so that these loads fall into different
-        // banks.
-        pixel(channels + 4) {}
+        // Threads load pairs of floats of neighbouring cells, which are two pixels apart.
+        pixel(padded_across(channels)) {}
 
   __host__ __device__ int64_t floats() const { return int64_t{rows} * columns * pixel; }
 };
@@ -44,7 +42,7 @@ __device__ __forceinline__ int place_of_channel(int channel) {
   return channel / 8 * 8 + channel % 2 * 4 + channel % 8 / 2;
 }
 
-// The weights as (taps, eights of channels, a factor of 8 channels and these columns).
+// The weights lie as (taps, eights of channels, a factor of 8 channels and these columns).
 template <int kTiles>
 struct WeightPlaces {
   static constexpr int kOfEight = 8 * kTiles * 8;
@@ -75,47 +73,38 @@ __device__ __forceinline__ void multiply_cells(const float* source, const float*
 #pragma unroll
       for (int s = 0; s <= kKernel; ++s) {
         float2 v = *reinterpret_cast<const float2*>(source + r * row_pitch + s * t.pixel + depth);
-        if constexpr (kForm == SourceForm::Raw) v = {unbiased_tf32(v.x), unbiased_tf32(v.y)};
+        if constexpr (kForm == SourceForm::Raw) v = unbiased_tf32(v);
         patch[r % 3][s][0] = bits(v.x);
         patch[r % 3][s][1] = bits(v.y);
       }
     };
-    if constexpr (kWarpgroups) wait_for_products<0>();
+    wait_for_products<0>();
     load_row(0);
 #pragma unroll
     for (int r = 0; r < kKernel; ++r) {
       // The products of the row before may still be under way; those before them have read what is
       // replaced now.
-      if constexpr (kWarpgroups) wait_for_products<kUnderWay>();
+      wait_for_products<kUnderWay>();
       load_row(r + 1);
-      if constexpr (kWarpgroups) begin_products();
+      begin_products();
 #pragma unroll
       for (int s = 0; s < kKernel; ++s) {
-        const float* factor = of_depth + (r * kKernel + s) * tap_pitch;
+        LeftFragment pixels[2];
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           const auto& left = patch[(r + h) % 3][s];
           const auto& right = patch[(r + h) % 3][s + 1];
-          const uint32_t a[4] = {left[0], right[0], left[1], right[1]};
-          if constexpr (kWarpgroups) {
-            multiply_warpgroup<kTiles>(sums[h], a, describe_factor(factor, kTiles * 8));
-          } else {
-#pragma unroll
-            for (int j = 0; j < kTiles; ++j) {
-              const float* of_lane = factor + j * 32 + threadIdx.x % 32;
-              const uint32_t b[2] = {bits(of_lane[0]), bits(of_lane[kTiles * 32])};
-              multiply_tf32(sums[h][j], a, b);
-            }
-          }
+          pixels[h] = {{left[0], right[0], left[1], right[1]}};
         }
+        multiply_factor<kTiles>(sums, pixels, of_depth + (r * kKernel + s) * tap_pitch);
       }
-      if constexpr (kWarpgroups) commit_products();
+      commit_products();
     }
   }
-  if constexpr (kWarpgroups) wait_for_products<0>();
+  wait_for_products<0>();
 }
 
-// Four neighbours of the kernel for each tap, on their way to WeightPlaces.
+// Takes four neighbours of the kernel, for each tap, to WeightPlaces.
 struct WeightColumn {
   const float* from;
   float* to;
@@ -124,20 +113,17 @@ struct WeightColumn {
 
   __device__ __forceinline__ float4 load(int tap) const {
     if (!valid) return {};
-    const float4 v =
-        __ldg(reinterpret_cast<const float4*>(from + static_cast<int64_t>(tap) * from_tap));
-    return {unbiased_tf32(v.x), unbiased_tf32(v.y), unbiased_tf32(v.z), unbiased_tf32(v.w)};
+    return unbiased_tf32(
+        __ldg(reinterpret_cast<const float4*>(from + static_cast<int64_t>(tap) * from_tap)));
   }
 };
 
-// A thread's items are columns of one channel. Each thread starts with a different column, so that
-// few threads write to the same bank.
+// A thread's items are columns of one channel.
 struct ColumnsOfWeights : WeightColumn {
   int turn;
 
   __device__ __forceinline__ void store(int tap, float4 v) const {
-    if (turn & 1) v = {v.y, v.z, v.w, v.x};
-    if (turn & 2) v = {v.z, v.w, v.x, v.y};
+    rotate(turn, v);
     float* first = to + tap * to_tap;
     first[(turn & 3) * 4] = v.x;
     first[((turn + 1) & 3) * 4] = v.y;
@@ -146,7 +132,7 @@ struct ColumnsOfWeights : WeightColumn {
   }
 };
 
-// Output channels first_column.. of the kernel; its rows are input channels.
+// Brings output channels first_column.. of the kernel; its rows are input channels.
 template <int kTiles, SourceForm kForm>
 __device__ __forceinline__ void load_weights(const float* kernel, float* weights, const ConvPool& c,
                                              const CellSource& t, int taps, int first_column) {

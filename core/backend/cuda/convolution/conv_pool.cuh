@@ -4,7 +4,8 @@
 #include "core/backend/cuda/convolution/conv2d_max_pool2d.h"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/elementwise/activation.cuh"
-#include "core/backend/cuda/tiles/tf32.cuh"
+#include "core/backend/cuda/tiles/async_copy.cuh"
+#include "core/backend/cuda/tiles/numbers.cuh"
 
 namespace kerascnn::cuda {
 
@@ -31,16 +32,18 @@ __device__ __noinline__ inline float other_activation_gradient(Activation kind, 
   return activation_gradient(kind, g, y, alpha);
 }
 
-// The gradient before the activation, from the gradient g behind it and the activation's output y.
+// Finds the gradient before the activation from the gradient g behind it and the activation's
+// output y.
 template <bool kSimple>
 __device__ __forceinline__ float activation_gradient(const ConvPool& c, float g, float y) {
   if constexpr (!kSimple) return other_activation_gradient(c.activation, g, y, c.alpha);
   return c.activation == Activation::Linear || y > 0.0f ? g : 0.0f;
 }
 
-// For every item of every row: column.store(row, column.load(row)) of column = make(item), spread
-// over the block. A thread keeps its item from row to row, so that what depends on the item alone,
-// its divisions above all, is computed once, and has the loads of kBatch rows under way together.
+// Calls column.store(row, column.load(row)) of column = make(item) for every item of every row,
+// spread over the block. A thread keeps its item from row to row, so that what depends on the item
+// alone, its divisions above all, is computed once, and has the loads of kBatch rows under way
+// together.
 template <int kBatch, typename Make>
 __device__ __forceinline__ void copy_rows(int rows, int items, Make make) {
   const int width = min(items, static_cast<int>(blockDim.x));
@@ -63,8 +66,8 @@ __device__ __forceinline__ void copy_rows(int rows, int items, Make make) {
   }
 }
 
-// For every item of every row: make(item).start(row), spread over `threads` threads, of which this
-// is number `thread`: copies to shared memory that go on by themselves.
+// Calls make(item).start(row) for every item of every row, spread over `threads` threads, of which
+// this is number `thread`: it starts copies to shared memory that go on by themselves.
 template <typename Make>
 __device__ __forceinline__ void start_rows(int thread, int threads, int rows, int items,
                                            Make make) {
@@ -78,8 +81,8 @@ __device__ __forceinline__ void start_rows(int thread, int threads, int rows, in
   }
 }
 
-// `kFloats` neighbouring channels of one column of a band of the input, row by row, as they are;
-// zeros for the padding, and beyond the last channel.
+// Copies `kFloats` neighbouring channels of one column of a band of the input, row by row, as they
+// are; zeros for the padding, and beyond the last channel.
 template <int kFloats>
 struct RawColumn {
   const float* from;  // in the image's first row
@@ -103,8 +106,8 @@ struct InputBand {
   int pixel;     // floats from one pixel to the next
 };
 
-// Four channels of one column of a band of the input, row by row; zeros for the padding, and beyond
-// the last channel. kVector: the channels are a multiple of 4.
+// Copies four channels of one column of a band of the input, row by row; zeros for the padding, and
+// beyond the last channel. With kVector the channels are a multiple of 4.
 template <bool kVector, typename Store>
 struct InputColumn {
   const float* from;  // in the image's first row
@@ -123,8 +126,7 @@ struct InputColumn {
             left > 3 ? __ldg(pixel + 3) : 0.0f};
   }
   __device__ __forceinline__ void store(int row, float4 v) const {
-    store_channels(to + row * to_row, {unbiased_tf32(v.x), unbiased_tf32(v.y), unbiased_tf32(v.z),
-                                       unbiased_tf32(v.w)});
+    store_channels(to + row * to_row, unbiased_tf32(v));
   }
 };
 
@@ -161,13 +163,14 @@ __device__ __forceinline__ void load_band_tf32(const float* x, float* tile, cons
   }
 }
 
-// Four channels of a pooled pixel's gradient, before the activation, and where each maximum was.
+// Has four channels of a pooled pixel's gradient, before the activation, and where each maximum
+// was.
 struct PooledGradient {
   float values[4];
   uint8_t positions[4];
 };
 
-// Four channels of a column of pooled pixels, row by row.
+// Reads four channels of a column of pooled pixels, row by row.
 template <bool kSimple>
 struct PooledColumn {
   const float* gy;  // the gradient behind the activation
@@ -188,8 +191,13 @@ struct PooledColumn {
   }
 };
 
-// What shared memory holds for tensor cores has been through unbiased_tf32().
-__device__ __forceinline__ uint32_t bits(float value) { return __float_as_uint(value); }
+// Rotates vectors of four: the first one is then number `turn` modulo 4. Threads that take
+// different turns, and store in this order, write to different banks.
+template <typename... Four>
+__device__ __forceinline__ void rotate(int turn, Four&... v) {
+  if (turn & 1) ((v = {v.y, v.z, v.w, v.x}), ...);
+  if (turn & 2) ((v = {v.z, v.w, v.x, v.y}), ...);
+}
 
 // The larger of two numbers, NaN where one of them is.
 __device__ __forceinline__ float larger_or_nan(float a, float b) {
@@ -202,8 +210,8 @@ __device__ __forceinline__ float larger_or_nan(float a, float b) {
 #endif
 }
 
-// The maximum of a window where nobody asks for its place. Neither rounding nor relu change the
-// order of numbers: bias and activation may come after it.
+// Finds the maximum of a window where nobody asks for its place. Neither rounding nor relu change
+// the order of numbers: bias and activation may come after it.
 __device__ __forceinline__ float largest_of_four(float a, float b, float c, float d) {
   return larger_or_nan(larger_or_nan(a, b), larger_or_nan(c, d));
 }
@@ -226,7 +234,7 @@ struct Maximum2x2 {
   }
 };
 
-// The largest of four pixels and its position, of N channels each.
+// Finds the largest of four pixels and its position, of N channels each.
 template <bool kSimple, int N>
 __device__ __forceinline__ void find_maxima(const ConvPool& c, const float (&sums)[4][N],
                                             Vector<float, N>& values,

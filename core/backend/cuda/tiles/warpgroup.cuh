@@ -1,11 +1,14 @@
 // Products of four warps together on Hopper's tensor cores ("wgmma"), which reach twice the rate of
-// what a warp multiplies by itself (tf32.cuh). They exist on compute capability 9.0 alone, in code
-// that is compiled for sm_90a; kWarpgroups says whether this code is.
+// what a warp multiplies by itself (fragments.cuh). They exist on compute capability 9.0 alone, in
+// code that is compiled for sm_90a; kWarpgroups says whether this code is. Elsewhere each warp
+// multiplies the same factors by itself, and the functions that order what warpgroups do are empty.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 #pragma once
 
 #include <cstdint>
+
+#include "core/backend/cuda/tiles/numbers.cuh"
 
 namespace kerascnn::cuda {
 
@@ -17,9 +20,9 @@ constexpr bool kWarpgroups = false;
 
 constexpr int kWarpgroup = 4;  // warps; they begin with a warp whose number is a multiple
 
-// The second factor (8, columns) in shared memory. It has two halves of 4 rows each; a half has
-// blocks of 8 columns, and a block has the 4 rows of a column side by side. A block is thus 128
-// bytes, and a half has columns / 8 blocks.
+// This is where the second factor (8, columns) lies in shared memory. It has two halves of 4 rows;
+// a half has blocks of 8 columns, and a block has the 4 rows of a column side by side. A block is
+// thus 128 bytes, and a half has columns / 8 blocks.
 __device__ __forceinline__ constexpr int place_in_factor(int row, int column, int columns) {
   return row / 4 * columns * 4 + column * 4 + row % 4;
 }
@@ -61,12 +64,13 @@ __device__ __forceinline__ void wait_for_products() {
 }
 
 // Starts sums (64, 8 * kTiles) += a (64, 8) @ b (8, 8 * kTiles) in TF32; each of the four warps has
-// 16 rows of a and of the sums, spread over its lanes as multiply_tf32() has them.
+// 16 rows of a and of the sums, spread over its lanes as Tf32Numbers::multiply() has them.
 template <int kTiles>
-__device__ __forceinline__ void multiply_warpgroup(float (&d)[kTiles][4], const uint32_t (&a)[4],
+__device__ __forceinline__ void multiply_warpgroup(float (&d)[kTiles][4], const LeftFragment& left,
                                                    uint64_t b) {
   static_assert(kTiles == 1 || kTiles == 2 || kTiles == 4 || kTiles == 8);
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const auto& a = left.words;
   if constexpr (kTiles == 1) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%0, %1, %2, %3}, "
@@ -102,8 +106,32 @@ __device__ __forceinline__ void multiply_warpgroup(float (&d)[kTiles][4], const 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
   }
 #else
-  (void)d, (void)a, (void)b;
+  (void)d, (void)left, (void)b;
 #endif
+}
+
+// Adds a[i] @ factor to sums[i]; the factor has 8 * kTiles columns in shared memory. Where
+// warpgroups do it, this comes between begin_products() and commit_products().
+template <int kTiles, int kCount>
+__device__ __forceinline__ void multiply_factor(float (&sums)[kCount][kTiles][4],
+                                                const LeftFragment (&a)[kCount],
+                                                const float* factor) {
+  if constexpr (kWarpgroups) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      multiply_warpgroup<kTiles>(sums[i], a[i], describe_factor(factor, kTiles * 8));
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+        const float* of_lane = factor + j * 32 + threadIdx.x % 32;
+        const RightFragment b = {{bits(of_lane[0]), bits(of_lane[kTiles * 32])}};
+        Tf32Numbers::multiply(sums[i][j], a[i], b);
+      }
+    }
+  }
 }
 
 }  // namespace kerascnn::cuda
