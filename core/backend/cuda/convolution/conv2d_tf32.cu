@@ -1,5 +1,5 @@
-// Convolution on tensor cores for the channel counts of small networks: one launch, the kernel in
-// Keras' own order, bias and activation applied before the only store.
+// Convolution on tensor cores for the channel counts of small networks takes one launch: the kernel
+// stays in Keras' own order, and bias and activation are applied before the only store.
 //
 // Forward and data gradient are one matrix product whose left side is gathered on the fly
 // ("implicit GEMM", Chetlur et al., arXiv:1410.0759): result (pixels, channels) = patches (pixels,
@@ -11,7 +11,8 @@
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/products/partial_sums.h"
 #include "core/backend/cuda/runtime/shared_memory.h"
-#include "core/backend/cuda/tiles/tf32.cuh"
+#include "core/backend/cuda/tiles/fragments.cuh"
+#include "core/backend/cuda/tiles/shared_tile.cuh"
 
 namespace kerascnn::cuda {
 namespace {
@@ -19,12 +20,8 @@ namespace {
 constexpr int kBlock = 128;  // threads: four warps
 constexpr int kDepth = 32;   // of the summed axis, per turn of the main loop
 constexpr int kStages = 3;
-// Rows of shared memory are padded so that the lanes of a fragment load fall into 32 different
-// banks: rows read across (a fragment's fast axis is the row's) by 4 floats, rows read down by 8.
-constexpr int kPadAcross = 4;
-constexpr int kPadDown = 8;
 
-// A convolution as a gather: result pixel (n, row, column) reads source pixel
+// A convolution is a gather here: result pixel (n, row, column) reads source pixel
 // (n, row * stride + offset + direction * tap row * dilation, ...).
 struct Gather {
   int batch;
@@ -55,7 +52,7 @@ Gather forward_gather(const Conv2DGeometry& g) {
   return a;
 }
 
-// For a convolution with stride 1, whose input's gradient gathers from the output's gradient.
+// With stride 1 the input's gradient gathers from the output's gradient.
 Gather dgrad_gather(const Conv2DGeometry& g) {
   Gather a = forward_gather(g);
   std::swap(a.result_height, a.source_height);
@@ -87,7 +84,7 @@ struct SourcePixel {
     column = result_column * g.stride_width + g.offset_width;
   }
 
-  // The source's first channel at this pixel under a tap; `valid` is false in the padding.
+  // Finds the source's first channel at this pixel under a tap; `valid` is false in the padding.
   __device__ __forceinline__ const float* at(const Gather& g, const float* source, int tap_row,
                                              int tap_column, bool* valid) const {
     const int r = row + tap_row * g.step_height;
@@ -99,12 +96,11 @@ struct SourcePixel {
   }
 };
 
-// kTransposed: the kernel's inner axis for this product is its last (the data gradient).
+// With kTransposed the kernel's inner axis for this product is its last (the data gradient).
 template <int kRows, int kColumns, bool kTransposed>
 struct ConvTiles {
-  float a[kStages][kRows][kDepth + kPadAcross];
-  float b[kStages][kTransposed ? kColumns : kDepth]
-         [kTransposed ? kDepth + kPadAcross : kColumns + kPadDown];
+  SharedTile<kRows, kDepth, true> a[kStages];
+  SharedTile<kColumns, kDepth, kTransposed> b[kStages];
 };
 
 template <int kRows, int kColumns, bool kTransposed>
@@ -115,10 +111,9 @@ __global__ void __launch_bounds__(kBlock)
   begin_kernel();
   extern __shared__ char shared[];
   auto& tiles = *reinterpret_cast<ConvTiles<kRows, kColumns, kTransposed>*>(shared);
-  constexpr int kChunks = kDepth / 4;  // 16-byte pieces of a row of `a`
+  constexpr int kChunks = kDepth / 4;  // vectors of a row of `a`
   constexpr int kRowsPerThread = kRows * kChunks / kBlock;
   constexpr int kWarpRows = kRows / 2, kWarpColumns = kColumns / 2;  // warps as a 2 x 2 grid
-  constexpr int kTilesDown = kWarpRows / 16, kTilesAcross = kWarpColumns / 8;
 
   const int thread = threadIdx.x;
   const int pixels = g.batch * g.result_height * g.result_width;
@@ -128,7 +123,6 @@ __global__ void __launch_bounds__(kBlock)
   const int inner_turns = (inner + kDepth - 1) / kDepth;
   const int turns = g.kernel_height * g.kernel_width * inner_turns;
 
-  const int chunk = thread % kChunks;
   SourcePixel rows[kRowsPerThread] = {
       SourcePixel(g, first_pixel + thread / kChunks, pixels),
       SourcePixel(g, first_pixel + thread / kChunks + kBlock / kChunks, pixels),
@@ -136,110 +130,58 @@ __global__ void __launch_bounds__(kBlock)
       SourcePixel(g, first_pixel + thread / kChunks + 3 * (kBlock / kChunks), pixels)};
   static_assert(kRowsPerThread == 4);
 
-  auto start_copies = [&](int turn) {
-    const int stage = turn % kStages;
+  const auto start_copies = [&](int turn, int stage) {
     const int tap = turn / inner_turns;
     const int depth = (turn - tap * inner_turns) * kDepth;
     const int tap_row = tap / g.kernel_width;
     const int tap_column = tap - tap_row * g.kernel_width;
-#pragma unroll
-    for (int i = 0; i < kRowsPerThread; ++i) {
+    auto& a = tiles.a[stage];
+    a.template for_each_vector<kBlock>([&](int number, int row, int column) {
       bool valid;
-      const float* from = rows[i].at(g, source, tap_row, tap_column, &valid);
-      const int at = depth + chunk * 4;
-      valid = valid && at < inner;
-      copy_async_16(&tiles.a[stage][thread / kChunks + i * (kBlock / kChunks)][chunk * 4],
-                    valid ? from + at : source, valid);
-    }
-    if constexpr (kTransposed) {
-      // Kernel (tap, result channel, inner): rows of the tile are result channels.
-      for (int item = thread; item < kColumns * kChunks; item += kBlock) {
-        const int column = item / kChunks;
-        const int at = depth + item % kChunks * 4;
-        const bool valid = first_channel + column < g.result_channels && at < inner;
-        const int64_t from =
-            (static_cast<int64_t>(tap) * g.result_channels + first_channel + column) * inner + at;
-        copy_async_16(&tiles.b[stage][column][item % kChunks * 4], valid ? kernel + from : kernel,
-                      valid);
-      }
-    } else {
-      // Kernel (tap, inner, result channel): rows of the tile are inner channels.
-      constexpr int kRowChunks = kColumns / 4;
-      for (int item = thread; item < kDepth * kRowChunks; item += kBlock) {
-        const int row = item / kRowChunks;
-        const int column = item % kRowChunks * 4;
-        const bool valid = depth + row < inner && first_channel + column < g.result_channels;
-        const int64_t from = (static_cast<int64_t>(tap) * inner + depth + row) * g.result_channels +
-                             first_channel + column;
-        copy_async_16(&tiles.b[stage][row][column], valid ? kernel + from : kernel, valid);
-      }
-    }
+      const float* from = rows[number].at(g, source, tap_row, tap_column, &valid);
+      valid = valid && depth + column < inner;
+      a.start_copy(row, column, valid ? from + depth + column : source, valid);
+    });
+    // The kernel is (tap, inner, result channel), with kTransposed (tap, result channel, inner).
+    auto& b = tiles.b[stage];
+    const int first_row = kTransposed ? first_channel : depth;
+    const int first_column = kTransposed ? depth : first_channel;
+    const int kernel_rows = kTransposed ? g.result_channels : inner;
+    const int kernel_columns = kTransposed ? inner : g.result_channels;
+    b.template for_each_vector<kBlock>([&](int, int row, int column) {
+      const bool valid = first_row + row < kernel_rows && first_column + column < kernel_columns;
+      const int64_t from =
+          (static_cast<int64_t>(tap) * kernel_rows + first_row + row) * kernel_columns +
+          first_column + column;
+      b.start_copy(row, column, valid ? kernel + from : kernel, valid);
+    });
   };
 
-  float sums[kTilesDown][kTilesAcross][4] = {};
-  const int warp = thread / 32, lane = thread % 32;
+  float sums[kWarpRows / 16][kWarpColumns / 8][4] = {};
+  const int warp = thread / 32;
   const int warp_row = warp / 2 * kWarpRows, warp_column = warp % 2 * kWarpColumns;
-  const int group = lane / 4, member = lane % 4;
+  run_stages<kStages>(turns, start_copies, [&](int stage) {
+    multiply_depth<kDepth>(
+        sums,
+        [&](int i, int row, int k) {
+          return to_tf32(tiles.a[stage].at(warp_row + i * 16 + row, k));
+        },
+        [&](int j, int k, int column) {
+          return to_tf32(tiles.b[stage].at(warp_column + j * 8 + column, k));
+        });
+  });
 
-  auto multiply_stage = [&](int stage) {
-#pragma unroll
-    for (int k = 0; k < kDepth; k += 8) {
-      uint32_t a[kTilesDown][4], b[kTilesAcross][2];
-#pragma unroll
-      for (int i = 0; i < kTilesDown; ++i) {
-        const int row = warp_row + i * 16 + group;
-        a[i][0] = to_tf32(tiles.a[stage][row][k + member]);
-        a[i][1] = to_tf32(tiles.a[stage][row + 8][k + member]);
-        a[i][2] = to_tf32(tiles.a[stage][row][k + member + 4]);
-        a[i][3] = to_tf32(tiles.a[stage][row + 8][k + member + 4]);
-      }
-#pragma unroll
-      for (int j = 0; j < kTilesAcross; ++j) {
-        const int column = warp_column + j * 8 + group;
-        b[j][0] = to_tf32(kTransposed ? tiles.b[stage][column][k + member]
-                                      : tiles.b[stage][k + member][column]);
-        b[j][1] = to_tf32(kTransposed ? tiles.b[stage][column][k + member + 4]
-                                      : tiles.b[stage][k + member + 4][column]);
-      }
-#pragma unroll
-      for (int i = 0; i < kTilesDown; ++i) {
-#pragma unroll
-        for (int j = 0; j < kTilesAcross; ++j) multiply_tf32(sums[i][j], a[i], b[j]);
-      }
-    }
-  };
-
-  for (int turn = 0; turn < kStages - 1; ++turn) {
-    if (turn < turns) start_copies(turn);
-    commit_copies();
-  }
-  for (int turn = 0; turn < turns; ++turn) {
-    wait_for_copies<kStages - 2>();
-    __syncthreads();  // the turn's tiles are complete, and everybody has left the stage filled next
-    if (turn + kStages - 1 < turns) start_copies(turn + kStages - 1);
-    commit_copies();
-    multiply_stage(turn % kStages);
-  }
-
-#pragma unroll
-  for (int i = 0; i < kTilesDown; ++i) {
-#pragma unroll
-    for (int j = 0; j < kTilesAcross; ++j) {
-      const int channel = first_channel + warp_column + j * 8 + 2 * member;
-      if (channel >= g.result_channels) continue;  // channels are a multiple of 4: both or neither
-      const float bias0 = bias != nullptr ? bias[channel] : 0.0f;
-      const float bias1 = bias != nullptr ? bias[channel + 1] : 0.0f;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int pixel = first_pixel + warp_row + i * 16 + group + half * 8;
-        if (pixel >= pixels) continue;
-        const float2 values = {activate(activation, sums[i][j][half * 2] + bias0, alpha),
-                               activate(activation, sums[i][j][half * 2 + 1] + bias1, alpha)};
-        *reinterpret_cast<float2*>(result + static_cast<int64_t>(pixel) * g.result_channels +
-                                   channel) = values;
-      }
-    }
-  }
+  for_each_pair(sums, [&](int row, int column, float2 sum) {
+    const int pixel = first_pixel + warp_row + row;
+    const int channel = first_channel + warp_column + column;
+    // Channels are a multiple of 4: both or neither.
+    if (pixel >= pixels || channel >= g.result_channels) return;
+    const float2 start =
+        bias != nullptr ? float2{bias[channel], bias[channel + 1]} : float2{0.0f, 0.0f};
+    *reinterpret_cast<float2*>(result + static_cast<int64_t>(pixel) * g.result_channels +
+                               channel) = {activate(activation, sum.x + start.x, alpha),
+                                           activate(activation, sum.y + start.y, alpha)};
+  });
 }
 
 template <int kColumns, bool kTransposed>
@@ -268,8 +210,8 @@ constexpr int kWgradColumns = 64;  // output channels
 
 template <int kTaps>
 struct WgradTiles {
-  float x[kStages][kTaps][kDepth][kWgradRows + kPadDown];
-  float gy[kStages][kDepth][kWgradColumns + kPadDown];
+  SharedTile<kWgradRows, kDepth, false> x[kStages][kTaps];
+  SharedTile<kWgradColumns, kDepth, false> gy[kStages];
 };
 
 struct WgradSplit {
@@ -288,7 +230,6 @@ __global__ void __launch_bounds__(kBlock)
   extern __shared__ char shared[];
   auto& tiles = *reinterpret_cast<WgradTiles<kTaps>*>(shared);
   constexpr int kTilesDown = kWgradRows / 16, kTilesAcross = 2;  // each warp: all rows, 16 columns
-  const int thread = threadIdx.x;
   const int inputs = g.source_channels, outputs = g.result_channels;
   const int pixels = g.batch * g.result_height * g.result_width;
   const int begin = blockIdx.z * split.pixels_per_split;
@@ -302,95 +243,55 @@ __global__ void __launch_bounds__(kBlock)
   const int first_output = blockIdx.y * kWgradColumns;
   const int turns = (end - begin + kDepth - 1) / kDepth;
 
-  auto start_copies = [&](int turn) {
-    const int stage = turn % kStages;
+  const auto start_copies = [&](int turn, int stage) {
     const int first_pixel = begin + turn * kDepth;
-    constexpr int kChunks = kWgradRows / 4;
-#pragma unroll
-    for (int item = thread; item < kDepth * kChunks; item += kBlock) {
-      const SourcePixel pixel(g, first_pixel + item / kChunks, end);
-      const int channel = first_input + item % kChunks * 4;
+    auto& of_x = tiles.x[stage];
+    of_x[0].template for_each_vector<kBlock>([&](int, int row, int column) {
+      const SourcePixel pixel(g, first_pixel + row, end);
+      const int channel = first_input + column;
 #pragma unroll
       for (int t = 0; t < kTaps; ++t) {
         bool valid;
         const float* from = pixel.at(g, x, tap_row, first_tap_column + t, &valid);
         valid = valid && channel < inputs;
-        copy_async_16(&tiles.x[stage][t][item / kChunks][item % kChunks * 4],
-                      valid ? from + channel : x, valid);
+        of_x[t].start_copy(row, column, valid ? from + channel : x, valid);
       }
-    }
-    constexpr int kGyChunks = kWgradColumns / 4;
-#pragma unroll
-    for (int item = thread; item < kDepth * kGyChunks; item += kBlock) {
-      const int pixel = first_pixel + item / kGyChunks;
-      const int channel = first_output + item % kGyChunks * 4;
+    });
+    auto& of_gy = tiles.gy[stage];
+    of_gy.template for_each_vector<kBlock>([&](int, int row, int column) {
+      const int pixel = first_pixel + row;
+      const int channel = first_output + column;
       const bool valid = pixel < end && channel < outputs;
-      copy_async_16(&tiles.gy[stage][item / kGyChunks][item % kGyChunks * 4],
-                    valid ? gy + static_cast<int64_t>(pixel) * outputs + channel : gy, valid);
-    }
+      of_gy.start_copy(row, column,
+                       valid ? gy + static_cast<int64_t>(pixel) * outputs + channel : gy, valid);
+    });
   };
 
-  float sums[kTaps][kTilesDown][kTilesAcross][4] = {};
-  const int lane = thread % 32;
-  const int group = lane / 4, member = lane % 4;
-  const int warp_column = thread / 32 * 16;
-
-  for (int turn = 0; turn < kStages - 1; ++turn) {
-    if (turn < turns) start_copies(turn);
-    commit_copies();
-  }
-  for (int turn = 0; turn < turns; ++turn) {
-    wait_for_copies<kStages - 2>();
-    __syncthreads();
-    if (turn + kStages - 1 < turns) start_copies(turn + kStages - 1);
-    commit_copies();
-    const int stage = turn % kStages;
-#pragma unroll
-    for (int k = 0; k < kDepth; k += 8) {
-      uint32_t b[kTilesAcross][2];
-#pragma unroll
-      for (int j = 0; j < kTilesAcross; ++j) {
-        b[j][0] = to_tf32(tiles.gy[stage][k + member][warp_column + j * 8 + group]);
-        b[j][1] = to_tf32(tiles.gy[stage][k + member + 4][warp_column + j * 8 + group]);
-      }
-#pragma unroll
-      for (int t = 0; t < kTaps; ++t) {
-#pragma unroll
-        for (int i = 0; i < kTilesDown; ++i) {
-          const int row = i * 16 + group;
-          const uint32_t a[4] = {to_tf32(tiles.x[stage][t][k + member][row]),
-                                 to_tf32(tiles.x[stage][t][k + member][row + 8]),
-                                 to_tf32(tiles.x[stage][t][k + member + 4][row]),
-                                 to_tf32(tiles.x[stage][t][k + member + 4][row + 8])};
-#pragma unroll
-          for (int j = 0; j < kTilesAcross; ++j) multiply_tf32(sums[t][i][j], a, b[j]);
-        }
-      }
-    }
-  }
+  float sums[kTaps * kTilesDown][kTilesAcross][4] = {};
+  const int warp_column = static_cast<int>(threadIdx.x) / 32 * 16;
+  run_stages<kStages>(turns, start_copies, [&](int stage) {
+    multiply_depth<kDepth>(
+        sums,
+        [&](int i, int row, int k) {
+          return to_tf32(tiles.x[stage][i / kTilesDown].at(i % kTilesDown * 16 + row, k));
+        },
+        [&](int j, int k, int column) {
+          return to_tf32(tiles.gy[stage].at(warp_column + j * 8 + column, k));
+        });
+  });
 
   const int64_t size = static_cast<int64_t>(g.kernel_height) * g.kernel_width * inputs * outputs;
   float* target = gkernel + blockIdx.z * size;
   const int first_tap = tap_row * g.kernel_width + first_tap_column;
-#pragma unroll
-  for (int t = 0; t < kTaps; ++t) {
-#pragma unroll
-    for (int i = 0; i < kTilesDown; ++i) {
-#pragma unroll
-      for (int j = 0; j < kTilesAcross; ++j) {
-        const int output_channel = first_output + warp_column + j * 8 + 2 * member;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int input_channel = first_input + i * 16 + group + half * 8;
-          if (input_channel >= inputs || output_channel >= outputs) continue;
-          const float2 values = {sums[t][i][j][half * 2], sums[t][i][j][half * 2 + 1]};
-          *reinterpret_cast<float2*>(
-              target + (static_cast<int64_t>(first_tap + t) * inputs + input_channel) * outputs +
-              output_channel) = values;
-        }
-      }
-    }
-  }
+  for_each_pair(sums, [&](int row, int column, float2 sum) {
+    const int tap = first_tap + row / kWgradRows;
+    const int input_channel = first_input + row % kWgradRows;
+    const int output_channel = first_output + warp_column + column;
+    if (input_channel >= inputs || output_channel >= outputs) return;
+    *reinterpret_cast<float2*>(
+        target + (static_cast<int64_t>(tap) * inputs + input_channel) * outputs + output_channel) =
+        sum;
+  });
 }
 
 template <int kTaps>
@@ -404,7 +305,7 @@ std::unique_ptr<Kernel> plan_wgrad(const Conv2DCall& call) {
   const int64_t across =
       ceil_div(g.source_channels, kWgradRows) * g.kernel_height * g.kernel_width / kTaps;
   const int64_t down = ceil_div(g.result_channels, kWgradColumns);
-  // About two blocks per multiprocessor, each with at least four turns of the main loop.
+  // There are about two blocks per multiprocessor, each with at least four turns of the main loop.
   const int64_t wanted = ceil_div(2 * Context::current().multiprocessors(), across * down);
   const int64_t splits = std::clamp<int64_t>(std::min(wanted, pixels / (4 * kDepth)), 1, 256);
   WgradSplit split{};
