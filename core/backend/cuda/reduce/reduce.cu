@@ -1,4 +1,4 @@
-// reduce_sum, reduce_mean, reduce_max, reduce_min, argmax.
+// These are reduce_sum, reduce_mean, reduce_max, reduce_min and argmax.
 //
 // A block reduces a tile of outputs. Long reductions are split over several blocks, and the last
 // block to finish combines their partial results in a fixed order, so results don't depend on
@@ -40,15 +40,10 @@ struct Accumulate<int32_t> {
 
 // The dtypes that large networks reduce have kernels that read 16 bytes at once.
 template <typename T>
-constexpr bool is_narrow = false;
-template <>
-inline constexpr bool is_narrow<__half> = true;
-template <>
-inline constexpr bool is_narrow<__nv_bfloat16> = true;
-template <>
-inline constexpr bool is_narrow<float> = true;
+constexpr bool kReadsVectors =
+    std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, float>;
 
-// Below, there are too few packs to keep every thread busy.
+// Below, there are too few vectors to keep every thread busy.
 constexpr int64_t kManyElements = int64_t{1} << 20;
 
 struct Add {
@@ -70,17 +65,11 @@ struct Minimum {
   }
 };
 
-// N numbers that lie side by side and belong to neighbouring outputs.
-template <typename A, int N>
-struct Pack {
-  A values[N];
-};
-
-// Combines packs number by number.
+// Combines vectors, whose numbers belong to neighbouring outputs, number by number.
 template <typename Combine, int N>
-struct CombinePacks {
+struct CombineVectors {
   template <typename A>
-  __device__ __forceinline__ Pack<A, N> operator()(Pack<A, N> a, const Pack<A, N>& b) const {
+  __device__ __forceinline__ Vector<A, N> operator()(Vector<A, N> a, const Vector<A, N>& b) const {
 #pragma unroll
     for (int i = 0; i < N; ++i) a.values[i] = Combine()(a.values[i], b.values[i]);
     return a;
@@ -113,7 +102,7 @@ struct ReduceParams {
 };
 
 // Combines what the threads of a block have for the same outputs. The first `filled` rows of
-// threads, at least one, have something. The result is right in the first row. One lane has packs
+// threads, at least one, have something. The result is right in the first row. One lane has vectors
 // of one number.
 template <int kLanes, typename A, typename Combine>
 __device__ __forceinline__ A combine_rows(A* shared, A value, int filled, Combine combine) {
@@ -163,29 +152,19 @@ __device__ __forceinline__ A combine_elements(int64_t first, int64_t end, int st
   return value;
 }
 
-// Reads N neighbouring numbers, in one access where the pointer is `aligned` to it.
-template <int N, typename T>
-__device__ __forceinline__ Vector<T, N> load_numbers(const T* source, bool aligned) {
-  if (aligned) return *reinterpret_cast<const Vector<T, N>*>(source);
-  Vector<T, N> result;
-#pragma unroll
-  for (int i = 0; i < N; ++i) result.values[i] = source[i];
-  return result;
-}
-
-// kLanes threads side by side take neighbouring outputs, kPack each; kThreads / kLanes rows share a
-// reduction.
-template <typename T, int kLanes, int kPack, typename Combine>
+// kLanes threads side by side take kWidth neighbouring outputs each; kThreads / kLanes rows share a
+// reduction. Every tensor that a kernel gets is aligned to vectors of 16 bytes.
+template <typename T, int kLanes, int kWidth, typename Combine>
 __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
                               typename Accumulate<T>::type* __restrict__ partial, unsigned* tickets,
-                              ReduceParams p, bool aligned) {
+                              ReduceParams p) {
   begin_kernel();
-  using A = Pack<typename Accumulate<T>::type, kPack>;
+  using A = Vector<typename Accumulate<T>::type, kWidth>;
   constexpr int kRows = kThreads / kLanes;
-  const CombinePacks<Combine, kPack> combine;
+  const CombineVectors<Combine, kWidth> combine;
   const int lane = threadIdx.x % kLanes;
   const int row = threadIdx.x / kLanes;
-  const int64_t output = (static_cast<int64_t>(blockIdx.x) * kLanes + lane) * kPack;
+  const int64_t output = (static_cast<int64_t>(blockIdx.x) * kLanes + lane) * kWidth;
   const int64_t begin = blockIdx.y * p.per_split;
   const int64_t end = min(begin + p.per_split, p.reduce);
   auto rows_of = [](int64_t elements) { return static_cast<int>(min(elements, int64_t{kRows})); };
@@ -196,11 +175,11 @@ __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
     const T* source = x + p.start(output);
     value = combine_elements<A>(
         begin + row, end, kRows,
-        [&](int64_t r) { return load_numbers<kPack>(source + p.step(r), aligned); },
-        [](const Vector<T, kPack>& numbers) {
+        [&](int64_t r) { return *reinterpret_cast<const Vector<T, kWidth>*>(source + p.step(r)); },
+        [](const Vector<T, kWidth>& numbers) {
           A wide;
 #pragma unroll
-          for (int i = 0; i < kPack; ++i) {
+          for (int i = 0; i < kWidth; ++i) {
             wide.values[i] = static_cast<typename Accumulate<T>::type>(load(numbers.values[i]));
           }
           return wide;
@@ -211,7 +190,7 @@ __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
 
   auto finish = [&](const A& result) {
 #pragma unroll
-    for (int i = 0; i < kPack; ++i) {
+    for (int i = 0; i < kWidth; ++i) {
       auto number = result.values[i];
       if (p.scaled)
         number = static_cast<decltype(number)>(number * static_cast<decltype(number)>(p.scale));
@@ -225,7 +204,7 @@ __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
   // Every split has at least one element, so every partial result is filled.
   if (row == 0 && output < p.outputs) {
 #pragma unroll
-    for (int i = 0; i < kPack; ++i) partial[blockIdx.y * p.outputs + output + i] = value.values[i];
+    for (int i = 0; i < kWidth; ++i) partial[blockIdx.y * p.outputs + output + i] = value.values[i];
   }
   if (!is_last_block(tickets + blockIdx.x, static_cast<unsigned>(p.splits))) return;
   if (output < p.outputs) {
@@ -234,7 +213,7 @@ __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
         [&](int64_t s) {
           A sums;
 #pragma unroll
-          for (int i = 0; i < kPack; ++i) sums.values[i] = partial[s * p.outputs + output + i];
+          for (int i = 0; i < kWidth; ++i) sums.values[i] = partial[s * p.outputs + output + i];
           return sums;
         },
         [](const A& sums) { return sums; }, combine);
@@ -244,10 +223,10 @@ __global__ void reduce_kernel(const T* __restrict__ x, T* __restrict__ y,
   if (row == 0 && output < p.outputs) finish(value);
 }
 
-template <typename T, int kLanes, int kPack, typename Combine>
+template <typename T, int kLanes, int kWidth, typename Combine>
 std::unique_ptr<Kernel> plan_lanes(const ReduceGeometry& g, bool mean) {
   using A = typename Accumulate<T>::type;
-  const int64_t tiles = ceil_div(g.outputs, kLanes * kPack);
+  const int64_t tiles = ceil_div(g.outputs, kLanes * kWidth);
   // There are enough blocks for two per multiprocessor, each with at least eight turns of its loop.
   const int64_t wanted = ceil_div(2 * Context::current().multiprocessors(), tiles);
   const int64_t most = std::max<int64_t>(1, g.reduce / (8 * kThreads / kLanes));
@@ -277,12 +256,10 @@ std::unique_ptr<Kernel> plan_lanes(const ReduceGeometry& g, bool mean) {
       [=](const KernelArgs& args) {
         if (p.outputs == 0) return;
         const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(p.splits));
-        const T* x = input<T>(args, 0);
-        const bool aligned = reinterpret_cast<uintptr_t>(x) % sizeof(Vector<T, kPack>) == 0;
-        reduce_kernel<T, kLanes, kPack, Combine>
+        reduce_kernel<T, kLanes, kWidth, Combine>
             <<<grid, kThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(
-                x, output<T>(args, 0), static_cast<A*>(args.workspace),
-                tickets ? tickets->as<unsigned>() : nullptr, p, aligned);
+                input<T>(args, 0), output<T>(args, 0), static_cast<A*>(args.workspace),
+                tickets ? tickets->as<unsigned>() : nullptr, p);
         check_launch("reduce");
       },
       workspace, tickets != nullptr);
@@ -297,7 +274,7 @@ std::unique_ptr<Kernel> plan_reduce(const PlanRequest& request, bool mean) {
     // reduction.
     if (g.is_simple && g.inner == 1 && g.reduce > 32) return plan_lanes<T, 1, 1, Combine>(g, mean);
     // A thread that reads 2 or 4 bytes at once leaves most of a memory's bandwidth unused.
-    constexpr int kWidest = is_narrow<T> ? 16 / sizeof(T) : 1;
+    constexpr int kWidest = kReadsVectors<T> ? 16 / sizeof(T) : 1;
     if constexpr (kWidest > 1) {
       if (g.is_simple && g.inner % kWidest == 0 && g.outputs * g.reduce >= kManyElements) {
         return plan_lanes<T, 32, kWidest, Combine>(g, mean);
