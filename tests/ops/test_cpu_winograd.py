@@ -11,8 +11,8 @@ from kerascnn import _core
 
 from .reference import REFERENCES
 
-# Images, height, width, channels, filters, padding: at least 256 tiles of 4 x 4 outputs, whole ones
-# and some that the edges cut, and numbers of tiles that 64, those of a piece, don't divide.
+# Images, height, width, channels, filters, padding: tiles of 4 x 4 outputs for four threads, 64 for
+# each, whole ones and some that the edges cut. 64 doesn't divide their numbers.
 CASES = [
     (17, 16, 16, 32, 48, 1),
     (33, 16, 15, 48, 32, 0),

@@ -22,7 +22,7 @@ using dnnl::memory;
 // channels, and where there are many, so many rows make up for reading the kernel's transform.
 constexpr int64_t kTilesOfPiece = 64;
 // With fewer tiles the transform of the kernel takes as long as what is gained.
-constexpr int64_t kLeastTiles = 256;
+constexpr int64_t kLeastTiles = 128;
 // Tiles may have this many times the outputs that there are: those beyond the edges are lost.
 constexpr double kMostWaste = 1.35;
 
@@ -205,7 +205,9 @@ bool gains_from_winograd(const Conv2DGeometry& g) {
   if (!is_allowed || !fits) return false;
   const WinogradImages images(g, false);
   const int64_t least = std::min(g.input_channels, g.output_channels);
-  return least >= 2 * kWinogradChannels && images.tiles() >= kLeastTiles &&
+  // Each thread gets a piece.
+  const int64_t least_tiles = std::max(kLeastTiles, kTilesOfPiece * num_threads());
+  return least >= 2 * kWinogradChannels && images.tiles() >= least_tiles &&
          images.waste() <= kMostWaste && WinogradImages(g, true).waste() <= kMostWaste;
 }
 
