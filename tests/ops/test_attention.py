@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -75,3 +79,40 @@ def test_float32_stays_as_it_is(device, rng):
     program = fusions.compile_nodes(case.op, inputs, attributes, device, optimize=True)
     assert not fusions.is_fused(program, "attention")
     assert not fusions.is_fused(program, "attention_grad")
+
+
+STEP_WITH_ATTENTION = """
+import numpy as np
+import kerascnn as keras
+keras.utils.set_random_seed(0)
+keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
+x = keras.Input((40, 32))
+attended = keras.layers.MultiHeadAttention(2, 16, use_bias=False)(x, x)
+model = keras.Model(x, keras.layers.Dense(1, use_bias=False)(attended))
+model.compile("sgd", "mse")
+data = np.random.default_rng(0).standard_normal((3, 40, 32), np.float32)
+print(*[model.train_on_batch(data, data[..., :1]) for _ in range(2)])
+"""
+
+
+def test_what_cudnn_compiled_is_kept_for_the_next_process(device, tmp_path):
+    """A process that can use a file as it is leaves it; one that can't writes it anew."""
+    if device == "cpu":
+        pytest.skip("cuDNN runs on a GPU")
+    # Nothing else is in the folder: ready-made kernels run the rest of a network this small.
+    env = {**os.environ, "KERASCNN_HOME": str(tmp_path), "KERASCNN_DEVICE": device}
+    folder = tmp_path / "kernels" / "compiled"
+
+    def train():
+        command = [sys.executable, "-c", STEP_WITH_ATTENTION]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout, {path.name: path.stat().st_ino for path in folder.glob("*.kernel")}
+
+    losses, files = train()
+    plans = [path for path in folder.iterdir() if b"cudnn_backend_data" in path.read_bytes()]
+    assert len(plans) == 2  # attention and its gradients
+    assert train() == (losses, files)
+    plans[0].write_bytes(plans[0].read_bytes()[:-1])
+    assert train()[0] == losses
+    assert plans[0].stat().st_ino != files[plans[0].name]
