@@ -111,6 +111,21 @@ def test_moments_far_from_zero(rng, tmp_path, splits):
     np.testing.assert_allclose(variance, wide.var(0), rtol=1e-5)
 
 
+@pytest.mark.parametrize("splits", [1, 9])
+def test_moments_of_an_outlier_in_the_first_row(rng, tmp_path, splits):
+    """A thread sums differences from its first row, which lies far from all the others here."""
+    t = bodies.moments((2000, 16), "float32")
+    t.outputs_specs = [((16,), "float32")] * 2
+    x = rng.standard_normal((2000, 16)).astype("float32")
+    x[0] = 1e4
+    mean, variance = played(t, t.source(), [x], tmp_path, (1, splits), 1)
+    wide = x.astype("float64")
+    # The threads of this row have at most 2000 rows: so many squares are added, each sum is rounded
+    # by 2^-24 of itself, and what cancels is no larger than they.
+    np.testing.assert_allclose(variance, wide.var(0), rtol=2 * 2000 * 2.0**-24)
+    np.testing.assert_allclose(mean, wide.mean(0), atol=2000 * 2.0**-24 * 1e4 / 2000 * 4)
+
+
 def test_moments_of_large_numbers(rng, tmp_path):
     """Threads without rows must add nothing, even where a square of the mean would overflow."""
     t = bodies.moments((300, 16), "float32")

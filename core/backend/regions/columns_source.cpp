@@ -10,7 +10,9 @@
 namespace kerascnn {
 namespace {
 
-constexpr int kSplitsAtOnce = 2;
+// What several splits left is loaded at once, as far as it takes no more 32-bit words.
+constexpr int kMostSplitsAtOnce = 2;
+constexpr int kMostCellWords = 16;
 
 DType sum_dtype(const RegionReduction& each) {
   if (!is_floating(each.dtype)) return DType::Int64;
@@ -30,6 +32,8 @@ class ColumnsText {
     needs_ = element_needs(code, wanted);
     source_.depth = region_depth(code, needs_, source_.width);
     place_cells();
+    const int words = source_.cell_bytes * source_.width / 4;
+    splits_at_once_ = std::clamp(kMostCellWords / words, 1, kMostSplitsAtOnce);
   }
 
   RegionSource write() {
@@ -74,8 +78,10 @@ class ColumnsText {
   }
 
   std::string begin() const {
+    // Moments alone need few registers, and two blocks at once hide the wait for memory.
+    const bool is_light = code_.reductions.size() == 1 && has_moments();
     std::string text = message("extern \"C\" __global__ void __launch_bounds__(", source_.threads,
-                               ") ", kRegionFunction, "(", text_.parameters(),
+                               is_light ? ", 2) " : ") ", kRegionFunction, "(", text_.parameters(),
                                ", long long num_rows, long long num_columns, int lane_bits, "
                                "void* workspace, unsigned* tickets, long long split_rows) {\n"
                                "begin_kernel();\n"
@@ -102,7 +108,7 @@ class ColumnsText {
       const std::string term =
           message("(", region_sum_type(each.dtype), ")", text_.value(each.operand));
       if (is_moments(each)) {
-        text += message("terms", i, "[u][k] = ", term, ";\n");
+        text += message("add_term(differences", i, "[k], ", term, ", u == 0 && seen == 0);\n");
       } else {
         text += message(sum, " = exact::add(", sum, ", ", term, ");\n");
       }
@@ -114,28 +120,25 @@ class ColumnsText {
     return std::any_of(code_.reductions.begin(), code_.reductions.end(), is_moments);
   }
 
-  // terms<i>[u][k] is what reduction i reads of row u. Moments take the rows of a turn together:
-  // that is one division and one chain of dependent operations for each turn rather than for each
-  // row.
-  std::string declare_terms() const {
+  // differences<i>[k] is what a thread has of moments i while it goes down the rows.
+  std::string declare_differences() const {
     std::string text;
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
       const RegionReduction& each = code_.reductions[i];
       if (!is_moments(each)) continue;
-      text += message(region_sum_type(each.dtype), " terms", i, "[", source_.depth, "][",
-                      source_.width, "];\n");
+      text += message("Differences<", region_sum_type(each.dtype), "> differences", i, "[",
+                      source_.width, "] = {};\n");
     }
-    return text.empty() ? text : text + "int num_terms = 0;\n";
+    return text;
   }
 
-  std::string add_terms() const {
+  std::string take_moments() const {
     std::string text;
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
-      if (is_moments(code_.reductions[i])) {
-        text += message("add_terms(sum", i, ", terms", i, ", num_terms, seen);\n");
-      }
+      if (!is_moments(code_.reductions[i])) continue;
+      text += message("if (seen > 0) to_moments(differences", i, ", seen, sum", i, ");\n");
     }
-    return text.empty() ? text : text + "seen += num_terms;\n";
+    return text;
   }
 
   std::string go_down() const {
@@ -148,17 +151,16 @@ class ColumnsText {
         "const Index end = rows - begin < (Index)split_rows ? rows : begin + (Index)split_rows;\n",
         has_moments() ? "Index seen = 0;  // rows\n" : "",
         "if (is_inside) {\nconstexpr int count = ", source_.width,
-        ";\nconstexpr bool whole = true;\n", text_.once(), text_.columns());
+        ";\nconstexpr bool whole = true;\n", text_.once(), text_.columns(), declare_differences());
     text += message("for (Index first = begin + own_row; first < end; first += block_rows * ",
                     source_.depth, ") {\n", text_.declare_packs(needs_, slots),
                     text_.declare_row_packs(slots), "#pragma unroll\nfor (int u = 0; u < ",
                     source_.depth, "; ++u) {\n", position, text_.load_packs(needs_, "[u]"),
-                    text_.load_row_packs("[u]"), "}\n", declare_terms(),
-                    "#pragma unroll\nfor (int u = 0; u < ", source_.depth, "; ++u) {\n", position);
-    if (has_moments()) text += "num_terms = u + 1;\n";
+                    text_.load_row_packs("[u]"), "}\n", "#pragma unroll\nfor (int u = 0; u < ",
+                    source_.depth, "; ++u) {\n", position);
     text += text_.row("[u]", 0) + text_.declare_outputs() +
             each_k(text_.element(needs_, "[u]") + add_up() + text_.put_outputs()) +
-            text_.store_outputs() + "}\n" + add_terms() + "}\n";
+            text_.store_outputs() + (has_moments() ? "++seen;\n" : "") + "}\n}\n" + take_moments();
     return text + "}\n";
   }
 
@@ -202,14 +204,14 @@ class ColumnsText {
   // at once.
   std::string add_cells() const {
     const std::string each_split =
-        message("#pragma unroll\nfor (int u = 0; u < ", kSplitsAtOnce,
+        message("#pragma unroll\nfor (int u = 0; u < ", splits_at_once_,
                 "; ++u) {\nconst long long split = first + u * block_rows;\n"
                 "if (split >= (long long)gridDim.y) continue;\n");
     std::string declared, loads, additions;
     for (size_t n = 0; n < cells_.size(); ++n) {
       const size_t i = cells_[n].reduction;
       const RegionReduction& each = code_.reductions[i];
-      declared += message("Pack<", pack_of(cells_[n]), "> a", n, "[", kSplitsAtOnce, "];\n");
+      declared += message("Pack<", pack_of(cells_[n]), "> a", n, "[", splits_at_once_, "];\n");
       loads += message("a", n, "[u] = load<", pack_of(cells_[n]), ">(cells", n,
                        ", split * columns + column, ", source_.width, ", true);\n");
       if (!is_moments(each)) {
@@ -270,7 +272,7 @@ class ColumnsText {
     text += message(
                 "if (is_inside) {\nfor (long long first = own_row; first < (long long)gridDim.y; "
                 "first += block_rows * ",
-                kSplitsAtOnce, ") {\n") +
+                splits_at_once_, ") {\n") +
             add_cells() + "}\n}\n" + message("merge(", has_moments() ? "rows" : "", ");\n}\n");
     return text + "if (is_writer) {\n" + write_sums() + "}\n}\n";
   }
@@ -280,6 +282,7 @@ class ColumnsText {
   ElementNeeds needs_;
   RegionSource source_;
   std::vector<Cell> cells_;
+  int splits_at_once_ = 1;
 };
 
 }  // namespace

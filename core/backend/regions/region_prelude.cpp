@@ -261,30 +261,33 @@ struct Moments {
   A mean, deviation;
 };
 
-// Merges the first rows of a turn with the `seen` rows of earlier turns.
+// The sums that a thread takes its moments from: of the differences from its first row, and of
+// their squares. With n rows that row's squared difference from the mean is at most n times the
+// variance, so what cancels in to_moments() is no more than what adding n squares may round off.
 // The bits of sums depend on their order anyway, so these operations may be joined (fma).
-template <int kDepth, int kWidth, typename A>
-__device__ __forceinline__ void add_terms(Moments<A> (&sums)[kWidth],
-                                          const A (&terms)[kDepth][kWidth], int num_terms,
-                                          int seen) {
-  const A share = A(num_terms) / A(seen + num_terms), each = A(1) / A(num_terms);
+template <typename A>
+struct Differences {
+  A origin, sum, squares;
+};
+
+template <typename A>
+__device__ __forceinline__ void add_term(Differences<A>& sums, A term, bool is_first) {
+  if (is_first) sums.origin = term;
+  const A difference = term - sums.origin;
+  sums.sum += difference;
+  sums.squares = fma(difference, difference, sums.squares);
+}
+
+template <int kWidth, typename A>
+__device__ __forceinline__ void to_moments(const Differences<A> (&sums)[kWidth], int num_rows,
+                                           Moments<A> (&moments)[kWidth]) {
+  const A each = A(1) / A(num_rows);
 #pragma unroll
   for (int k = 0; k < kWidth; ++k) {
-    A mean = A(0), deviation = A(0);
-#pragma unroll
-    for (int u = 0; u < kDepth; ++u) {
-      if (u < num_terms) mean += terms[u][k];
-    }
-    mean *= each;
-#pragma unroll
-    for (int u = 0; u < kDepth; ++u) {
-      const A delta = terms[u][k] - mean;
-      if (u < num_terms) deviation = fma(delta, delta, deviation);
-    }
-    const A from = seen == 0 ? mean : sums[k].mean;
-    const A delta = mean - from;
-    sums[k].mean = fma(delta, share, from);
-    sums[k].deviation += fma(delta * delta, A(seen) * share, deviation);
+    const A mean = sums[k].sum * each;
+    const A deviation = fma(-sums[k].sum, mean, sums[k].squares);
+    moments[k].mean = sums[k].origin + mean;
+    moments[k].deviation = deviation < A(0) ? A(0) : deviation;  // keeps NaN
   }
 }
 
