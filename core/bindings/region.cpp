@@ -5,7 +5,7 @@ namespace kerascnn::bindings {
 namespace {
 
 RegionSource source_of(const BodyPtr& body, const std::string& kind, const Shape& domain,
-                       int64_t columns, int max_width) {
+                       int64_t columns, int max_width, int64_t outer) {
   Region region;
   region.kind = kind == "rows"      ? RegionKind::Rows
                 : kind == "columns" ? RegionKind::Columns
@@ -13,6 +13,7 @@ RegionSource source_of(const BodyPtr& body, const std::string& kind, const Shape
   region.body = body;
   region.domain = domain;
   region.columns = columns;
+  region.outer = outer;
   region.rows = num_elements(domain) / columns;
   std::vector<TensorSpec> inputs;
   for (const ValueId id : body->inputs) {
@@ -31,6 +32,7 @@ void bind_region(nb::module_& m) {
       .def_ro("threads", &RegionSource::threads)
       .def_ro("width", &RegionSource::width)
       .def_ro("depth", &RegionSource::depth)
+      .def_ro("parts", &RegionSource::parts)
       .def_ro("lanes", &RegionSource::lanes)
       .def_ro("holds_row", &RegionSource::holds_row)
       .def_ro("cell_bytes", &RegionSource::cell_bytes)
@@ -43,7 +45,7 @@ void bind_region(nb::module_& m) {
       .def("workspace_bytes", &RegionLaunch::workspace_bytes, nb::arg("source"),
            nb::arg("columns"));
   m.def("region_source", &source_of, nb::arg("body"), nb::arg("kind"), nb::arg("domain"),
-        nb::arg("columns"), nb::arg("max_width") = 8,
+        nb::arg("columns"), nb::arg("max_width") = 8, nb::arg("outer") = 1,
         "What is compiled on a GPU for a region of kind map, rows or columns with this body.");
   m.def("region_launch", &region_launch, nb::arg("source"), nb::arg("rows"), nb::arg("columns"),
         nb::arg("at_once"), "The blocks for it, where so many of them fit on the device at once.");

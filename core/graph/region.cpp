@@ -128,14 +128,14 @@ class BodyChecker {
   }
 
   bool is_over_right_axes(const Node& node) const {
-    if (node.op == &op_column_moments) return true;
+    if (region_.kind == RegionKind::Columns) {
+      const auto axes = column_axes(node, shape(node.inputs[0]));
+      return axes && axes->outer == region_.outer && axes->columns == region_.columns;
+    }
     const ReduceGeometry g =
         reduce_geometry(shape(node.inputs[0]), node.attributes.get_ints("axes"));
-    if (!g.is_simple) return false;
-    if (region_.kind == RegionKind::Rows) {
-      return g.inner == 1 && g.reduce == region_.columns && is_row(shape(node.outputs[0]));
-    }
-    return g.outer == 1 && g.inner == region_.columns;
+    return g.is_simple && g.inner == 1 && g.reduce == region_.columns &&
+           is_row(shape(node.outputs[0]));
   }
 
   const Region& region_;
@@ -188,6 +188,25 @@ bool sums_columns(const OpDef& op) {
   return &op == &op_reduce_sum || &op == &op_reduce_mean || &op == &op_column_moments;
 }
 
+std::optional<ColumnAxes> column_axes(const Node& node, const Shape& operand) {
+  if (!sums_columns(*node.op) || operand.size() < 2) return std::nullopt;
+  if (node.op == &op_column_moments) {
+    const auto first = operand.begin();
+    const int64_t outer_axes = column_moments_outer_axes(node.attributes);
+    return ColumnAxes{num_elements(Shape(first, first + outer_axes)), operand.back()};
+  }
+  const ReduceGeometry g = reduce_geometry(operand, node.attributes.get_ints("axes"));
+  const bool is_last = g.inner == 1 && (g.outer > 1 || operand.back() > 1);
+  if (!g.is_simple || is_last) return std::nullopt;
+  return ColumnAxes{g.outer, g.inner};
+}
+
+bool is_worth_parts(int64_t outer, int64_t rows_of_part, int64_t columns) {
+  constexpr int64_t kFewestRows = 8;
+  constexpr int64_t kLeastPart = int64_t{1} << 12;
+  return rows_of_part >= kFewestRows && (outer == 1 || rows_of_part * columns >= kLeastPart);
+}
+
 bool broadcasts_to(const Shape& shape, const Shape& target) {
   if (shape.size() > target.size()) return false;
   for (size_t i = 1; i <= shape.size(); ++i) {
@@ -222,6 +241,12 @@ Region read_region(const Attributes& attributes) {
          " columns");
   }
   region.rows = size / region.columns;
+  if (attributes.has("outer")) region.outer = attributes.get_int("outer");
+  if (region.outer < 1 || region.rows % region.outer != 0 ||
+      (region.outer > 1 && region.kind != RegionKind::Columns)) {
+    fail("kind ", kKindNames[static_cast<size_t>(region.kind)], " over ",
+         shape_string(region.domain), " has no ", region.outer, " equal parts of rows");
+  }
   return region;
 }
 
@@ -230,6 +255,7 @@ Attributes region_attributes(const Region& region) {
                            {"kind", std::string(kKindNames[static_cast<size_t>(region.kind)])},
                            {"domain", region.domain},
                            {"columns", region.columns}};
+  if (region.outer > 1) attributes.set("outer", region.outer);
   if (region.generated) attributes.set("generated", *region.generated);
   return attributes;
 }

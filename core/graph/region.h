@@ -6,6 +6,8 @@
 //   kind     "map", "rows" or "columns"
 //   domain   the shape that its element ops have
 //   columns  the domain seen as a matrix has so many columns
+//   outer    may be left out where it is 1: sums over columns are taken of so many equal parts of
+//            the rows, one after another, each by itself (kind columns)
 //   generated  may be left out: whether a device that generates kernels does so for this one,
 //            whatever its size
 //
@@ -21,8 +23,9 @@
 //             of the domain's shape with 1 for these axes or without them. Element ops of row
 //             values, and reshape between their two forms. Only the form with 1 may be an operand
 //             of an element op with a result of the domain's shape
-//   columns   reduce_sum and reduce_mean over all axes but the last, and column_moments, of a value
-//             of the domain's shape. Nothing in the body reads their results
+//   columns   reduce_sum, reduce_mean and column_moments of a value of the domain's shape, over
+//             neighbouring axes. Those behind them multiply to `columns`, those before them to
+//             `outer`. Nothing in the body reads their results
 //
 // Constants of the body have one element. Each result of an element op is rounded to its dtype at
 // once, so that a region has the bits of its ops one by one; sums may be added up in another order.
@@ -45,10 +48,11 @@ struct Region {
   RegionKind kind = RegionKind::Map;
   BodyPtr body;
   Shape domain;
-  // The domain as a matrix. For Map and Columns `columns` is the last axis, and 1 for a scalar
-  // domain. For Rows it is the product of the axes that are reduced.
+  // The domain as a matrix. For Map `columns` is the last axis, and 1 for a scalar domain. For Rows
+  // it is the product of the axes that are reduced, for Columns of those behind them.
   int64_t rows = 1;
   int64_t columns = 1;
+  int64_t outer = 1;
   std::optional<bool> generated;
 
   // Does a value of this shape have one element for each row? With `kept` it has 1 for the other
@@ -59,6 +63,17 @@ struct Region {
 // May it be a reduction in a region of rows, or of columns?
 bool reduces_rows(const OpDef& op);
 bool sums_columns(const OpDef& op);
+
+// The axes before and behind those that a sum of columns is taken over.
+struct ColumnAxes {
+  int64_t outer = 1;
+  int64_t columns = 1;
+};
+// Those of a node of this operand, where these axes are neighbours and not the last ones.
+std::optional<ColumnAxes> column_axes(const Node& node, const Shape& operand);
+
+// Several parts of a few elements, or of a few rows, would leave most of a block without work.
+bool is_worth_parts(int64_t outer, int64_t rows_of_part, int64_t columns);
 
 // Is a value of this shape one of the other shape as well, without a change of that?
 bool broadcasts_to(const Shape& shape, const Shape& target);

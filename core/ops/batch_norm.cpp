@@ -1,5 +1,6 @@
 // Batch normalization over all axes but the last, in training, with the statistics of this batch;
 // and these statistics alone.
+#include <algorithm>
 #include <numeric>
 
 #include "core/ops/cost.h"
@@ -36,11 +37,23 @@ std::vector<TensorSpec> infer_batch_norm(const Attributes& attributes, Specs inp
   return {inputs[0], statistic, statistic, statistic};
 }
 
-// x (..., c) -> mean (c,), biased variance (c,)
-std::vector<TensorSpec> infer_column_moments(const Attributes&, Specs inputs) {
+// x (..., c) -> mean (c,), biased variance (c,). With `outer_axes` a, the first a axes have
+// statistics of their own: (n, ..., c) -> (n, 1, ..., 1, c) where a is 1.
+std::vector<TensorSpec> infer_column_moments(const Attributes& attributes, Specs inputs) {
   check_num_inputs("column_moments", inputs, 1);
   check_normalized("column_moments", inputs[0]);
-  const TensorSpec moment = {inputs[0].dtype, {inputs[0].shape.back()}};
+  const Shape& shape = inputs[0].shape;
+  const int64_t outer_axes = column_moments_outer_axes(attributes);
+  if (outer_axes < 0 || outer_axes > static_cast<int64_t>(shape.size()) - 2) {
+    throw ValueError(message("column_moments: outer_axes must be from 0 to ", shape.size() - 2,
+                             " for an input of shape ", shape_string(shape), ", received ",
+                             outer_axes));
+  }
+  TensorSpec moment = {inputs[0].dtype, {shape.back()}};
+  if (outer_axes > 0) {
+    moment.shape = shape;
+    std::fill(moment.shape.begin() + outer_axes, moment.shape.end() - 1, 1);
+  }
   return {moment, moment};
 }
 
@@ -73,15 +86,17 @@ void add_to(Expression& sum, Expression addend) {
 }
 
 // The gradient through mean and variance: dv / dx = 2 (x - m) / n. It has no value where nothing
-// depends on them.
+// depends on them. Statistics broadcast to x.
 Expression through_moments(GradientContext& context, Expression mean, Expression by_mean,
                            Expression by_variance) {
   const Expression x{&context, context.input(0)};
   const Shape shape = context.spec(x.id).shape;
   Expression gradient{&context, kNoValue};
-  if (by_variance.id != kNoValue) gradient = (x - mean) * (2.0 / num_rows(shape) * by_variance);
+  const double rows = static_cast<double>(num_elements(shape)) /
+                      static_cast<double>(num_elements(context.spec(mean.id).shape));
+  if (by_variance.id != kNoValue) gradient = (x - mean) * (2.0 / rows * by_variance);
   if (by_mean.id != kNoValue) {
-    const Expression share = 1.0 / num_rows(shape) * by_mean;
+    const Expression share = 1.0 / rows * by_mean;
     add_to(gradient, share.call("broadcast_to", {{"shape", shape}}));
   }
   return gradient;
@@ -160,6 +175,10 @@ std::vector<ValueId> batch_norm_grad_gradient(GradientContext& context) {
 }
 
 }  // namespace
+
+int64_t column_moments_outer_axes(const Attributes& attributes) {
+  return attributes.has("outer_axes") ? attributes.get_int("outer_axes") : 0;
+}
 
 const OpDef op_batch_norm = {
     .name = "batch_norm",

@@ -25,6 +25,9 @@ struct OpName {
 inline std::vector<InPlace> in_place_first(const Attributes&, size_t) { return {{0, 0}}; }
 inline std::vector<InPlace> in_place_both(const Attributes&, size_t) { return {{0, 0}, {0, 1}}; }
 
+// How many leading axes of its input have statistics of their own.
+int64_t column_moments_outer_axes(const Attributes& attributes);
+
 constexpr std::string_view kBooleanResult = "its result is boolean";
 constexpr std::string_view kNoSecondDerivative =
     "it is itself a gradient, and its derivative (a second derivative of the op) is not defined";

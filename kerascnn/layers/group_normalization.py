@@ -8,6 +8,7 @@ from kerascnn import constraints, dtypes, initializers, ops, regularizers
 from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
 from kerascnn.layers.layer_normalization import check_axes
+from kerascnn.ops import dispatch
 
 
 class GroupNormalization(Layer):
@@ -120,8 +121,48 @@ class GroupNormalization(Layer):
     def call(self, inputs: Any) -> Any:
         shape = tuple(inputs.shape)
         axis = self.axis % len(shape)
-        per_group = shape[axis] // self.groups
         x = ops.cast(inputs, dtypes.result_type(inputs.dtype, "float32"))
+        is_last = 1 < axis == len(shape) - 1 and 0 not in shape
+        y = self._normalize_last(x) if is_last else self._normalize(x, axis)
+        return ops.cast(y, self.compute_dtype)
+
+    def _normalize_last(self, x: Any) -> Any:
+        """Normalizes where the channels are the last axis, behind others.
+
+        Elements of a group are not neighbours in memory then. Statistics of each channel of each
+        sample are taken first, in one pass, and those of the groups from them.
+        """
+        shape = tuple(x.shape)
+        in_groups = (shape[0], self.groups, shape[-1] // self.groups)
+        moments = dispatch.apply("column_moments", [x], {"outer_axes": 1})
+        mean, variance = (ops.reshape(moment, in_groups) for moment in moments)
+        if in_groups[2] > 1:
+            mean_of_channel = mean
+            mean = ops.mean(mean_of_channel, 2, keepdims=True)
+            apart = ops.square(ops.subtract(mean_of_channel, mean))
+            variance = ops.mean(ops.add(variance, apart), 2, keepdims=True)
+        scale = ops.rsqrt(ops.add(variance, self.epsilon))
+        if self.gamma is not None:
+            scale = ops.multiply(scale, self._in_groups(self.gamma, x.dtype))
+        else:
+            scale = ops.broadcast_to(scale, in_groups)
+        # The difference is 0, and has the gradient by the mean: that is a sum of the output's
+        # gradient alone, as the shift's is, and needs no other pass over the elements.
+        origin = ops.stop_gradient(ops.broadcast_to(mean, in_groups))
+        shift = ops.multiply(ops.subtract(origin, mean), scale)
+        if self.beta is not None:
+            shift = ops.add(shift, self._in_groups(self.beta, x.dtype))
+        of_channels = (shape[0], *[1] * (len(shape) - 2), shape[-1])
+        origin, scale, shift = (ops.reshape(each, of_channels) for each in (origin, scale, shift))
+        return ops.add(ops.multiply(ops.subtract(x, origin), scale), shift)
+
+    def _in_groups(self, weight: Any, dtype: str) -> Any:
+        return ops.cast(ops.reshape(weight, (1, self.groups, -1)), dtype)
+
+    def _normalize(self, x: Any, axis: int) -> Any:
+        """Normalizes whatever the channels' axis is."""
+        shape = tuple(x.shape)
+        per_group = shape[axis] // self.groups
         x = ops.reshape(x, (*shape[:axis], self.groups, per_group, *shape[axis + 1 :]))
         axes = [a for a in range(1, len(shape) + 1) if a != axis]
         mean = ops.mean(x, axes, keepdims=True)
@@ -134,7 +175,7 @@ class GroupNormalization(Layer):
             y = ops.multiply(y, ops.cast(ops.reshape(self.gamma, of_channels), y.dtype))
         if self.beta is not None:
             y = ops.add(y, ops.cast(ops.reshape(self.beta, of_channels), y.dtype))
-        return ops.cast(ops.reshape(y, shape), self.compute_dtype)
+        return ops.reshape(y, shape)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         check_axes(self, self.axis, input_shape)

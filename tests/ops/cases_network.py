@@ -262,8 +262,8 @@ def _batch_norm():
             {"epsilon": 1e-3},
         )
 
-    def moments(shape):
-        return lambda rng: ([normal(rng, *shape) + 3.0], {})
+    def moments(shape, **attributes):
+        return lambda rng: ([normal(rng, *shape) + 3.0], attributes)
 
     def backward(shape):
         def make(rng):
@@ -280,6 +280,11 @@ def _batch_norm():
         rows.append(row("batch_norm", id, forward(shape)))
         rows.append(row("batch_norm_grad", id, backward(shape)))
         rows.append(row("column_moments", id, moments(shape)))
+    for shape, outer_axes in (((3, 4, 5, 6), 1), ((2, 3, 7, 1), 2), ((4, 1, 3), 1)):
+        make = moments(shape, outer_axes=outer_axes)
+        rows.append(row("column_moments", f"{shape}_outer_axes{outer_axes}", make))
+    many = moments((70, 2_000, 3), outer_axes=1)
+    rows.append(large("column_moments", many, "large_outer_axes"))
     for shape in ((65_600, 2), (2, 65_600)):
         rows.append(large("batch_norm", forward(shape), f"large_{shape[1]}"))
         rows.append(large("batch_norm_grad", backward(shape), f"large_{shape[1]}"))
@@ -547,6 +552,13 @@ def _bad():
         ),
         Bad("column_moments", [zeros(3)], e, v, "the input must have 2 or more axes"),
         Bad("column_moments", [zeros(0, 3)], e, v, "has no mean and variance"),
+        Bad(
+            "column_moments",
+            [zeros(2, 3, 4)],
+            {"outer_axes": 2},
+            v,
+            "outer_axes must be from 0 to 1 for an input of shape (2, 3, 4), received 2",
+        ),
         Bad(
             "batch_norm_grad",
             [p, p, zeros(3), zeros(3), zeros(2)],

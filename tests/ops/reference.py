@@ -536,9 +536,9 @@ def batch_norm(x, gamma, beta, epsilon):
 
 
 @reference("column_moments")
-def column_moments(x):
-    axes = tuple(range(x.ndim - 1))
-    return x.mean(axis=axes), x.var(axis=axes)
+def column_moments(x, outer_axes=0):
+    over = {"axis": tuple(range(outer_axes, x.ndim - 1)), "keepdims": outer_axes > 0}
+    return x.mean(**over), x.var(**over)
 
 
 @reference("batch_norm_grad")

@@ -22,6 +22,7 @@ class Traced:
     kind: str
     domain: tuple
     columns: int
+    outer: int = 1
     graph: _core.Graph = field(default_factory=_core.Graph)
     inputs: list = field(default_factory=list)
     specs: list = field(default_factory=list)
@@ -49,7 +50,7 @@ class Traced:
 
     def source(self, max_width=8):
         return _core.region_source(
-            self.body(), self.kind, list(self.domain), self.columns, max_width
+            self.body(), self.kind, list(self.domain), self.columns, max_width, self.outer
         )
 
 
@@ -152,6 +153,47 @@ def column_sums(domain=(40, 3), dtype="float32"):
     x = t.input(domain, dtype)
     axes = list(range(len(domain) - 1))
     t.outputs = [t("reduce_sum", x, axes=axes, keepdims=False)]
+    return t
+
+
+def sums_of_parts(domain=(3, 40, 10), dtype="bfloat16", first=1, last=1):
+    """Sums over axes in the middle, from `first` on and all but `last`, of what they are fed by.
+
+    A sum of the squeeze of squeeze-and-excitation, its gradient, and one of group normalization.
+    """
+    t = traced("columns", domain)
+    t.columns = math.prod(domain[len(domain) - last :])
+    t.outer = math.prod(domain[:first])
+    axes = list(range(first, len(domain) - last))
+    of_part = (*domain[:first], *[1] * len(axes), *domain[len(domain) - last :])
+    g, x = t.input(domain, dtype), t.cast(t.input(domain, dtype), "float32")
+    y = t("relu", t("subtract", x, t.input(of_part)))
+    y = t("add", t("multiply", y, t.input(domain[-1:])), t.input((*domain[:-1], 1)))
+    t.outputs = [
+        t("reduce_mean", t("multiply", y, t.cast(g, "float32")), axes=axes, keepdims=True),
+        t.cast(y, dtype),
+        t("reduce_sum", g, axes=axes, keepdims=False),
+    ]
+    return t
+
+
+def moments_of_parts(domain=(3, 40, 10), dtype="float16", outer_axes=1):
+    t = traced("columns", domain)
+    t.outer = math.prod(domain[:outer_axes])
+    x = t.cast(t.input(domain, dtype), "float64" if dtype == "float64" else "float32")
+    t.outputs = list(t("column_moments", x, outer_axes=outer_axes))
+    return t
+
+
+def normalized_parts(domain=(3, 520, 16), dtype="bfloat16"):
+    """Group normalization with known statistics: a scale and a shift for channels of samples."""
+    t = traced("map", domain)
+    of_part = (domain[0], *[1] * (len(domain) - 2), domain[-1])
+    origin, scale, shift = t.input(of_part), t.input(of_part), t.input(of_part)
+    x = t.cast(t.input(domain, dtype), "float32")
+    y = t("add", t("multiply", t("subtract", x, origin), scale), shift)
+    y = t("multiply", t("add", y, t.input((*domain[:-1], 1))), t.input(domain[-1:]))
+    t.outputs = [t("relu", t.cast(y, dtype))]
     return t
 
 

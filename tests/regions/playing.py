@@ -85,7 +85,8 @@ def played(t, source, arrays, folder, grid=None, lane_bits=0):
     rows, columns = int(np.prod(t.domain)) // t.columns, t.columns
     x, y = grid or (1, 1)
     if source.by_column:
-        x = -(-columns // (source.width << lane_bits))
+        rows //= source.parts
+        x = -(-columns // (source.width << lane_bits)) * source.parts
     split_rows = -(-rows // y)
     if t.kind == "columns":
         y = -(-rows // split_rows)
@@ -95,7 +96,7 @@ def played(t, source, arrays, folder, grid=None, lane_bits=0):
     for array in arrays:
         given.append(aligned(array.shape, array.dtype))
         given[-1][...] = array
-    workspace = aligned((source.cell_bytes * y * columns,), np.dtype(np.uint8))
+    workspace = aligned((source.cell_bytes * y * columns * source.parts,), np.dtype(np.uint8))
     tickets = np.zeros(x, np.uint32)
     memory = [*given, *results, workspace, tickets]
     data = (ctypes.c_void_p * len(memory))(*(each.ctypes.data for each in memory))

@@ -98,6 +98,34 @@ def test_sums_of_several_sizes_share_a_workspace(rng, tmp_path):
     checked(t, rng, tmp_path, exact, grid=(1, 7), lane_bits=1)
 
 
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("domain", "first", "last"),
+    [((3, 150, 24), 1, 1), ((2, 2, 31, 10), 2, 1), ((5, 9, 4, 3), 1, 2), ((7, 6, 3), 0, 2)],
+)
+def test_sums_of_parts(rng, tmp_path, dtype, splits, domain, first, last):
+    t = bodies.sums_of_parts(domain, dtype, first, last)
+    checked(t, rng, tmp_path, (False, True, False), grid=(1, splits), lane_bits=1)
+
+
+@pytest.mark.parametrize("splits", [1, 4])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(("domain", "outer_axes"), [((3, 150, 10), 1), ((2, 3, 65, 7), 2)])
+def test_moments_of_parts(rng, tmp_path, dtype, splits, domain, outer_axes):
+    t = bodies.moments_of_parts(domain, dtype, outer_axes)
+    checked(t, rng, tmp_path, False, grid=(1, splits), lane_bits=1)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("domain", [(3, 520, 16), (2, 27, 21, 10), (5, 7, 8)])
+def test_maps_of_parts(rng, tmp_path, dtype, domain):
+    t = bodies.normalized_parts(domain, dtype)
+    # A part of few elements is not worth blocks of its own.
+    assert t.source().parts == (1 if domain[1] == 7 else domain[0])
+    checked(t, rng, tmp_path, grid=(1, 2), lane_bits=1)
+
+
 @pytest.mark.parametrize("splits", [1, 9])
 def test_moments_far_from_zero(rng, tmp_path, splits):
     """Deviations are a thousandth of the mean and must keep the digits that float32 allows."""

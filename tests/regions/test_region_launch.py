@@ -48,6 +48,20 @@ def test_large_domains_have_blocks_enough(make, domain):
     assert launch.blocks_y <= 4 * (source.threads >> launch.lane_bits)
 
 
+@pytest.mark.parametrize("domain", [(32, 3136, 256), (128, 49, 1152), (900, 20, 210), (3, 50, 7)])
+@pytest.mark.parametrize("make", [bodies.sums_of_parts, bodies.moments_of_parts])
+def test_parts(make, domain):
+    """Each part has blocks of its own, with as many splits as leave work for all blocks."""
+    t = make(domain, "bfloat16")
+    source, rows, launch = launched(t)
+    tiles = -(-domain[2] // (source.width << launch.lane_bits))
+    assert (source.parts, launch.blocks_x) == (domain[0], tiles * domain[0])
+    assert (launch.blocks_y - 1) * launch.split_rows < rows // domain[0]
+    assert rows // domain[0] <= launch.blocks_y * launch.split_rows
+    cells = source.cell_bytes * launch.blocks_y * domain[2] * domain[0]
+    assert launch.workspace_bytes(source, domain[2]) == (cells if launch.blocks_y > 1 else 0)
+
+
 def test_maps_and_rows():
     source, rows, launch = launched(bodies.normalized((128, 56, 56, 256)))
     assert launch.blocks_x * launch.blocks_y >= BLOCKS

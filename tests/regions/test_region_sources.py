@@ -21,6 +21,9 @@ CASES = {
     "integer_sums": lambda: bodies.column_sums(dtype="int16"),
     "dropout": bodies.dropped,
     "dropout_of_odd_rows": lambda: bodies.dropped((30, 7), kind="rows"),
+    "sums_of_parts": bodies.sums_of_parts,
+    "moments_of_parts": bodies.moments_of_parts,
+    "normalized_parts": bodies.normalized_parts,
     "moments": bodies.moments,
     "moments_in_double": lambda: bodies.moments(dtype="float64"),
     "layer_norm": bodies.layer_norm,
@@ -95,5 +98,11 @@ def test_sizes_are_no_part_of_sources():
         for rows, columns in ((7, 24), (900, 64))
     }
     assert len(sums) == 1
+    parts = {
+        make((outer, 700, columns)).source().text
+        for make in (bodies.moments_of_parts, bodies.normalized_parts)
+        for outer, columns in ((7, 24), (900, 64))
+    }
+    assert len(parts) == 2
     rows = {bodies.softmax((rows, columns)).source().text for rows, columns in ((5, 64), (700, 64))}
     assert len(rows) == 1

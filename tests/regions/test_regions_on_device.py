@@ -37,6 +37,7 @@ def as_region(t):
         "kind": t.kind,
         "domain": list(t.domain),
         "columns": t.columns,
+        "outer": t.outer,
     }
     return graph, graph.apply("region", inputs, attributes)
 
@@ -64,6 +65,29 @@ def test_normalization(rng, device, dtype, columns):
 def test_many_rows(rng, device, rows):
     checked(bodies.normalized((rows, 8), "bfloat16"), rng, device)
     checked(bodies.normalized((rows, 3), "float32"), rng, device)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("domain", "first", "last"),
+    [((3, 3136, 64), 1, 1), ((2, 2, 310, 10), 2, 1), ((5, 90, 40, 3), 1, 2), ((9, 600, 7), 0, 2)],
+)
+def test_sums_of_parts(rng, device, dtype, domain, first, last):
+    checked(bodies.sums_of_parts(domain, dtype, first, last), rng, device, (False, True, False))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("domain", "outer_axes"), [((32, 900, 96), 1), ((2, 3, 1650, 7), 2), ((300, 9, 1), 1)]
+)
+def test_moments_of_parts(rng, device, dtype, domain, outer_axes):
+    checked(bodies.moments_of_parts(domain, dtype, outer_axes), rng, device, False)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("domain", [(32, 900, 96), (7, 27, 21, 10), (5, 7, 8)])
+def test_maps_of_parts(rng, device, dtype, domain):
+    checked(bodies.normalized_parts(domain, dtype), rng, device)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])

@@ -16,8 +16,9 @@ struct Columns {
   int64_t channels;
   int64_t blocks;
 
-  explicit Columns(const TensorSpec& x) : channels(x.shape.back()), blocks(1) {
-    rows = channels > 0 ? size_of(x) / channels : 0;
+  // Those of one of `outer` equal parts.
+  explicit Columns(const TensorSpec& x, int64_t outer = 1) : channels(x.shape.back()), blocks(1) {
+    rows = channels > 0 ? size_of(x) / channels / outer : 0;
     blocks = std::clamp<int64_t>(rows * channels / 32768, 1, 32);
   }
   int64_t first_row(int64_t block) const { return rows * block / blocks; }
@@ -80,12 +81,19 @@ Moments moments_of(const Columns& columns, const T* x, void* workspace) {
   return {mean, variance};
 }
 
+// Of each of `outer` parts of x by itself.
 template <typename T>
-void column_moments(const Columns& columns, const KernelArgs& args) {
-  const Moments moments = moments_of(columns, input<T>(args, 0), args.workspace);
-  for (int64_t c = 0; c < columns.channels; ++c) {
-    output<T>(args, 0)[c] = static_cast<T>(static_cast<compute_t<T>>(moments.mean[c]));
-    output<T>(args, 1)[c] = static_cast<T>(static_cast<compute_t<T>>(moments.variance[c]));
+void column_moments(const Columns& columns, int64_t outer, const KernelArgs& args) {
+  const int64_t channels = columns.channels;
+  for (int64_t part = 0; part < outer; ++part) {
+    const T* const x = input<T>(args, 0) + part * columns.rows * channels;
+    const Moments moments = moments_of(columns, x, args.workspace);
+    T* const mean = output<T>(args, 0) + part * channels;
+    T* const variance = output<T>(args, 1) + part * channels;
+    for (int64_t c = 0; c < channels; ++c) {
+      mean[c] = static_cast<T>(static_cast<compute_t<T>>(moments.mean[c]));
+      variance[c] = static_cast<T>(static_cast<compute_t<T>>(moments.variance[c]));
+    }
   }
 }
 
@@ -210,11 +218,12 @@ std::unique_ptr<Kernel> plan_batch_norm_grad(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_column_moments(const PlanRequest& request) {
-  const Columns columns(request.inputs[0]);
+  const int64_t outer = size_of(request.outputs[0]) / request.inputs[0].shape.back();
+  const Columns columns(request.inputs[0], outer);
   return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     return make_kernel(
         "kerascnn column_moments",
-        [columns](const KernelArgs& args) { column_moments<T>(columns, args); },
+        [columns, outer](const KernelArgs& args) { column_moments<T>(columns, outer, args); },
         moments_workspace(columns));
   });
 }

@@ -385,7 +385,7 @@ class RowsKernel final : public TileKernel {
   }
 };
 
-// Blocks of rows have sums of their own, which are added up in order.
+// Blocks of rows have sums of their own, which are added up in order, for each part of the domain.
 class ColumnsKernel final : public TileKernel {
  public:
   explicit ColumnsKernel(TileProgram program) : TileKernel(std::move(program)) {
@@ -393,9 +393,10 @@ class ColumnsKernel final : public TileKernel {
     constexpr int64_t kBlockSize = 65536;
     constexpr int64_t kMostBlocks = 64;
     parts_ = (tiling.columns + tiling.tile_columns - 1) / tiling.tile_columns;
-    const int64_t size = tiling.rows * tiling.columns;
-    blocks_ = std::clamp<int64_t>(size / kBlockSize, 1, std::min(kMostBlocks, tiling.rows));
-    sums_bytes_ = align_up(blocks_ * sums_of_block() * int64_t{8});
+    rows_ = tiling.rows / tiling.outer;
+    blocks_ =
+        std::clamp<int64_t>(rows_ * tiling.columns / kBlockSize, 1, std::min(kMostBlocks, rows_));
+    sums_bytes_ = align_up(tiling.outer * blocks_ * sums_of_block() * int64_t{8});
   }
 
   int64_t workspace_bytes() const override { return sums_bytes_ + num_threads() * memory_.bytes(); }
@@ -404,7 +405,7 @@ class ColumnsKernel final : public TileKernel {
     auto* const sums = static_cast<double*>(args.workspace);
     char* const memory = static_cast<char*>(args.workspace) + sums_bytes_;
     const Tiling& tiling = program_.tiling;
-    const int64_t parts = blocks_ * parts_;
+    const int64_t parts = tiling.outer * blocks_ * parts_;
     const int64_t tasks = std::clamp<int64_t>(tiling.rows * tiling.columns / grain(), 1,
                                               std::min<int64_t>(num_threads(), parts));
     parallel_tasks(tasks, [&](int64_t task, int64_t) {
@@ -413,13 +414,17 @@ class ColumnsKernel final : public TileKernel {
         run_part(runner, sums, i / parts_, i % parts_);
       }
     });
-    add_up(sums);
-    for (const ColumnResult& result : program_.results) write(result, sums, args);
+    for (int64_t of = 0; of < tiling.outer; ++of) {
+      double* const own = sums + of * blocks_ * sums_of_block();
+      add_up(own);
+      for (const ColumnResult& result : program_.results) write(result, own, of, args);
+    }
   }
 
  private:
   int64_t sums_of_block() const { return program_.num_accumulators * program_.tiling.columns; }
-  int64_t first_row(int64_t block) const { return program_.tiling.rows * block / blocks_; }
+  // Of a block of one part, from the part's first row on.
+  int64_t first_row(int64_t block) const { return rows_ * block / blocks_; }
 
   void run_part(const TileRunner& runner, double* all_sums, int64_t block, int64_t part) const {
     const Tiling& tiling = program_.tiling;
@@ -430,7 +435,8 @@ class ColumnsKernel final : public TileKernel {
       std::fill_n(sums + k * tiling.columns, columns, 0.0);
     }
     runner.begin(column, columns);
-    const int64_t begin = first_row(block), end = first_row(block + 1);
+    const int64_t first = block / blocks_ * rows_, own = block % blocks_;
+    const int64_t begin = first + first_row(own), end = first + first_row(own + 1);
     for (int64_t row = begin; row < end; row += tiling.tile_rows) {
       const Tile tile{row, std::min(tiling.tile_rows, end - row), column, columns};
       for (const TileStep& step : program_.passes[0].of_tiles) {
@@ -467,11 +473,12 @@ class ColumnsKernel final : public TileKernel {
     }
   }
 
-  void write(const ColumnResult& result, const double* all_sums, const KernelArgs& args) const {
+  void write(const ColumnResult& result, const double* all_sums, int64_t outer,
+             const KernelArgs& args) const {
     const int64_t columns = program_.tiling.columns;
     const double* const sums = all_sums + (result.accumulator + result.is_variance) * columns;
     with_storage(result.dtype, [&]<typename T>(Type<T>) {
-      T* const to = output<T>(args, static_cast<size_t>(result.output));
+      T* const to = output<T>(args, static_cast<size_t>(result.output)) + outer * columns;
       for (int64_t c = 0; c < columns; ++c) {
         if constexpr (is_floating_storage<T>) {
           to[c] = finish<T>(sums[c], result.divisor);
@@ -482,7 +489,9 @@ class ColumnsKernel final : public TileKernel {
     });
   }
 
-  int64_t parts_ = 1, blocks_ = 1, sums_bytes_ = 0;
+  // Rows of a part of the domain; pieces of its columns; blocks of its rows.
+  int64_t rows_ = 1, parts_ = 1, blocks_ = 1;
+  int64_t sums_bytes_ = 0;
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ constexpr int64_t kMostColumns = 512;
 constexpr int64_t kColumnTileSize = 4096;
 
 Tiling tiling_of(const Region& region) {
-  Tiling tiling{.rows = region.rows, .columns = region.columns};
+  Tiling tiling{.rows = region.rows, .columns = region.columns, .outer = region.outer};
   const bool sums_columns = region.kind == RegionKind::Columns;
   const bool is_whole = region.kind == RegionKind::Rows && tiling.columns <= kMostWhole;
   const int64_t most = sums_columns ? kMostColumns : kTileSize;
@@ -35,7 +35,8 @@ Tiling tiling_of(const Region& region) {
   }
   // Pieces of rows are of one row each.
   if (!sums_columns && tiling.tile_columns < tiling.columns) return tiling;
-  tiling.tile_rows = std::clamp<int64_t>(size / tiling.tile_columns, 1, tiling.rows);
+  const int64_t rows = tiling.rows / tiling.outer;
+  tiling.tile_rows = std::clamp<int64_t>(size / tiling.tile_columns, 1, rows);
   return tiling;
 }
 
@@ -203,7 +204,7 @@ class TileBuilder {
     step.dtype = spec(node.outputs[0]).dtype;
     step.reduction = reduction_of(node.op);
     const bool is_mean = node.op == &op_reduce_mean || step.reduction == Reduction::Moments;
-    const int64_t count = kind == Kind::Reduce ? region_.columns : region_.rows;
+    const int64_t count = kind == Kind::Reduce ? region_.columns : region_.rows / region_.outer;
     step.number = is_mean ? static_cast<double>(count) : 1;
     step.accumulator = program_.num_accumulators++;
     return step;

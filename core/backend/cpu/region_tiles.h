@@ -18,6 +18,7 @@ namespace kerascnn::cpu {
 
 struct Tiling {
   int64_t rows = 1, columns = 1;  // of the domain
+  int64_t outer = 1;              // parts of the rows whose sums of columns are taken by themselves
   int64_t tile_rows = 1, tile_columns = 1;
 
   // Are the elements of each tile neighbours in memory?

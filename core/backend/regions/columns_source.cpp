@@ -80,20 +80,15 @@ class ColumnsText {
   std::string begin() const {
     // Moments alone need few registers, and two blocks at once hide the wait for memory.
     const bool is_light = code_.reductions.size() == 1 && has_moments();
-    std::string text = message("extern \"C\" __global__ void __launch_bounds__(", source_.threads,
-                               is_light ? ", 2) " : ") ", kRegionFunction, "(", text_.parameters(),
-                               ", long long num_rows, long long num_columns, int lane_bits, "
-                               "void* workspace, unsigned* tickets, long long split_rows) {\n"
-                               "begin_kernel();\n"
-                               "const Index rows = (Index)num_rows, columns = (Index)num_columns;\n"
-                               "const int lanes = 1 << lane_bits;\n"
-                               "const int lane = (int)threadIdx.x & (lanes - 1);\n"
-                               "const int own_row = (int)threadIdx.x >> lane_bits;\n"
-                               "const int block_rows = ",
-                               source_.threads,
-                               " >> lane_bits;\n"
-                               "const Index column = (((Index)blockIdx.x << lane_bits) + lane) * ",
-                               source_.width, ";\nconst bool is_inside = column < columns;\n");
+    std::string text =
+        message("extern \"C\" __global__ void __launch_bounds__(", source_.threads,
+                is_light ? ", 2) " : ") ", kRegionFunction, "(", text_.parameters(),
+                ", long long num_rows, long long num_columns, int lane_bits, "
+                "void* workspace, unsigned* tickets, long long split_rows) {\n"
+                "begin_kernel();\n"
+                "const Index rows = (Index)num_rows, columns = (Index)num_columns;\n",
+                region_place(code_, source_.width), "const int block_rows = ", source_.threads,
+                " >> lane_bits;\nconst bool is_inside = column < columns;\n");
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
       text += message(sum_type(i), " sum", i, "[", source_.width, "] = {};\n");
     }
@@ -147,8 +142,9 @@ class ColumnsText {
         "const Index row = first + u * block_rows;\nif (row >= end) continue;\n"
         "const Index at = row * columns + column;\n";
     std::string text = message(
-        "const Index begin = (Index)blockIdx.y * (Index)split_rows;\n"
-        "const Index end = rows - begin < (Index)split_rows ? rows : begin + (Index)split_rows;\n",
+        "const Index begin = part * rows + (Index)blockIdx.y * (Index)split_rows;\n"
+        "const Index most = part * rows + rows;\n"
+        "const Index end = most - begin < (Index)split_rows ? most : begin + (Index)split_rows;\n",
         has_moments() ? "Index seen = 0;  // rows\n" : "",
         "if (is_inside) {\nconstexpr int count = ", source_.width,
         ";\nconstexpr bool whole = true;\n", text_.once(), text_.columns(), declare_differences());
@@ -248,8 +244,8 @@ class ColumnsText {
         result = message("exact::multiply(", result, ", (", type, ")(1.0 / (double)num_rows))");
       }
       const char* const tag = region_tag(each.dtype);
-      text += message("static_cast<", tag, "::Bits*>(o", o, ")[column + k] = ", tag, "::bits(",
-                      result, ");\n");
+      text += message("static_cast<", tag, "::Bits*>(o", o,
+                      ")[part * columns + column + k] = ", tag, "::bits(", result, ");\n");
     }
     return each_k(text);
   }
@@ -258,10 +254,13 @@ class ColumnsText {
     std::string text = merge();
     text += message("merge(", has_moments() ? "end - begin" : "",
                     ");\nconst bool is_writer = is_inside && own_row == 0;\n"
-                    "if (gridDim.y > 1) {\n");
+                    "if (gridDim.y > 1) {\nconst long long num_parts = ",
+                    code_.parts == 1 ? "1" : "gridDim.x / tiles", ";\n");
     for (size_t n = 0; n < cells_.size(); ++n) {
-      text += message("void* const cells", n, " = static_cast<char*>(workspace) + ",
-                      cells_[n].offset, "ll * (long long)gridDim.y * columns;\n");
+      text +=
+          message("void* const cells", n, " = static_cast<char*>(workspace) + (", cells_[n].offset,
+                  "ll * num_parts + ", itemsize(sum_dtype(code_.reductions[cells_[n].reduction])),
+                  "ll * part) * (long long)gridDim.y * columns;\n");
     }
     text += "if (is_writer) {\nconst long long split = blockIdx.y;\n" + store_cells() +
             "}\nif (!is_last_block(tickets + blockIdx.x, gridDim.y)) return;\n";

@@ -7,26 +7,27 @@ namespace kerascnn {
 namespace {
 
 // Each thread keeps to `width` columns and goes down the rows.
-std::string by_column(const RegionText& text, const ElementNeeds& needs, const RegionSource& s) {
+std::string by_column(const RegionCode& code, const RegionText& text, const ElementNeeds& needs,
+                      const RegionSource& s) {
   const std::string slots = message('[', s.depth, ']');
   return message(
       ", long long num_rows, long long num_columns, int lane_bits) {\n"
       "begin_kernel();\n"
-      "const Index rows = (Index)num_rows, columns = (Index)num_columns;\n"
-      "const int lane = (int)threadIdx.x & ((1 << lane_bits) - 1);\n"
-      "const Index column = (((Index)blockIdx.x << lane_bits) + lane) * ",
-      s.width, ";\nif (column >= columns) return;\nconstexpr int count = ", s.width,
+      "const Index rows = (Index)num_rows, columns = (Index)num_columns;\n",
+      region_place(code, s.width),
+      "if (column >= columns) return;\nconstexpr int count = ", s.width,
       ";\nconstexpr bool whole = true;\n", text.once(), text.columns(),
-      "const Index block_rows = ", s.threads, " >> lane_bits;\nconst Index step = block_rows * ",
-      s.depth, " * (Index)gridDim.y;\nfor (Index first = block_rows * ", s.depth,
-      " * (Index)blockIdx.y + ((int)threadIdx.x >> lane_bits); first < rows; first += step) {\n",
+      "const Index end = part * rows + rows;\nconst Index block_rows = ", s.threads,
+      " >> lane_bits;\nconst Index step = block_rows * ", s.depth,
+      " * (Index)gridDim.y;\nfor (Index first = part * rows + block_rows * ", s.depth,
+      " * (Index)blockIdx.y + own_row; first < end; first += step) {\n",
       text.declare_packs(needs, slots), text.declare_row_packs(slots),
       "#pragma unroll\nfor (int u = 0; u < ", s.depth,
-      "; ++u) {\nconst Index row = first + u * block_rows;\nif (row >= rows) continue;\n"
+      "; ++u) {\nconst Index row = first + u * block_rows;\nif (row >= end) continue;\n"
       "const Index at = row * columns + column;\n",
       text.load_packs(needs, "[u]"), text.load_row_packs("[u]"),
       "}\n#pragma unroll\nfor (int u = 0; u < ", s.depth,
-      "; ++u) {\nconst Index row = first + u * block_rows;\nif (row >= rows) continue;\n"
+      "; ++u) {\nconst Index row = first + u * block_rows;\nif (row >= end) continue;\n"
       "const Index at = row * columns + column;\n",
       text.row("[u]", 0), text.declare_outputs(), "#pragma unroll\nfor (int k = 0; k < ", s.width,
       "; ++k) {\n", text.element(needs, "[u]"), text.put_outputs(), "}\n", text.store_outputs(),
@@ -73,7 +74,7 @@ RegionSource map_source(const RegionCode& code, int max_width) {
                 message("extern \"C\" __global__ void __launch_bounds__(", source.threads, ") ",
                         kRegionFunction, "(", text.parameters()) +
                 (code.by_column
-                     ? by_column(text, needs, source)
+                     ? by_column(code, text, needs, source)
                      : in_a_row(text, needs, source, code.rows * code.columns % source.width != 0));
   return source;
 }

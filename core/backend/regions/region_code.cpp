@@ -67,8 +67,9 @@ class Lowering {
     for (size_t i = 0; i < ids.size(); ++i) {
       if (ids[i] != kNoValue) input_of_[ids[i]] = i;
     }
+    code_.parts = region.kind == RegionKind::Map ? parts_of_map() : region.outer;
     code_.by_column =
-        region.kind == RegionKind::Columns ||
+        region.kind == RegionKind::Columns || code_.parts > 1 ||
         (region.kind == RegionKind::Map && region.columns % kNarrowest == 0 && has_column_input());
   }
 
@@ -106,6 +107,23 @@ class Lowering {
       }
     }
     return false;
+  }
+
+  // In how many parts of the rows an input of a map has a value for each column.
+  int64_t parts_of_map() const {
+    if (region_.columns % kNarrowest != 0) return 1;
+    for (const TensorSpec& spec : specs_) {
+      if (!broadcasts_to(spec.shape, region_.domain)) continue;  // it is transposed
+      const BroadcastGeometry g = broadcast_geometry(region_.domain, {&spec, 1});
+      if (g.extents.size() != 3 || !is_of_parts(g, g.extents[0])) continue;
+      if (is_worth_parts(g.extents[0], g.extents[1], region_.columns)) return g.extents[0];
+    }
+    return 1;
+  }
+
+  bool is_of_parts(const BroadcastGeometry& g, int64_t parts) const {
+    return parts > 1 && g.extents == Shape{parts, region_.rows / parts, region_.columns} &&
+           g.strides[0] == Shape{region_.columns, 0, 1};
   }
 
   bool is_reduced(ValueId id) const {
@@ -179,6 +197,9 @@ class Lowering {
     } else if (is_matrix(0, 1) && (code_.by_column || region_.kind == RegionKind::Rows)) {
       load.reading = RegionReading::PerColumn;
       load.level = code_.by_column ? Level::Column : Level::Element;
+    } else if (is_of_parts(g, code_.parts)) {
+      load.reading = RegionReading::PerColumnOfPart;
+      load.level = Level::Column;
     } else if (is_matrix(1, 0) && has_rows) {
       load.reading = RegionReading::PerRow;
       load.level = Level::Row;

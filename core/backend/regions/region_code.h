@@ -17,10 +17,18 @@ namespace kerascnn {
 // element.
 enum class Level : uint8_t { Once, Column, Row, Element };
 
-// Where an input has the value of an element: at its own place, always at 0, at its column, at its
-// row, or elsewhere (`strided`). Where it is a random state, whether dropout keeps the element is
-// drawn from it.
-enum class RegionReading : uint8_t { InOrder, Scalar, PerColumn, PerRow, Strided, Drawn };
+// Where an input has the value of an element: at its own place, always at 0, at its column, at the
+// column of its part, at its row, or elsewhere (`strided`). Where it is a random state, whether
+// dropout keeps the element is drawn from it.
+enum class RegionReading : uint8_t {
+  InOrder,
+  Scalar,
+  PerColumn,
+  PerColumnOfPart,
+  PerRow,
+  Strided,
+  Drawn
+};
 
 struct RegionLoad {
   size_t input = 0;
@@ -72,6 +80,9 @@ struct RegionCode {
   bool by_column = false;
   int64_t rows = 1;
   int64_t columns = 1;
+  // by_column: so many equal parts of the rows, one after another. A block stays in one of them,
+  // whose columns have values of their own.
+  int64_t parts = 1;
   int num_stages = 0;               // of reductions
   std::vector<uint64_t> constants;  // the bits of each
   std::vector<DType> constant_dtypes;

@@ -41,8 +41,9 @@ Splits splits_for(const RegionSource& source, int64_t rows, int64_t columns, int
   Splits splits;
   splits.tiles = ceil_div(ceil_div(columns, source.width), lanes);
   const int64_t rows_at_once = int64_t{source.depth} * (source.threads / lanes);
-  const int64_t wanted = source.kind == RegionKind::Map ? ceil_div(at_once * kWaves, splits.tiles)
-                                                        : at_once / splits.tiles;
+  const int64_t blocks = splits.tiles * source.parts;
+  const int64_t wanted =
+      source.kind == RegionKind::Map ? ceil_div(at_once * kWaves, blocks) : at_once / blocks;
   splits.count =
       std::clamp<int64_t>(wanted, 1, std::min(ceil_div(rows, rows_at_once), kMostGridRows));
   return splits;
@@ -50,6 +51,7 @@ Splits splits_for(const RegionSource& source, int64_t rows, int64_t columns, int
 
 RegionLaunch launch_by_column(const RegionSource& source, int64_t rows, int64_t columns,
                               int64_t at_once) {
+  rows /= source.parts;
   int lanes = lanes_for(ceil_div(columns, source.width));
   Splits splits = splits_for(source, rows, columns, lanes, at_once);
   const int fewest = std::clamp(kLineElements / source.width, kFewestLanes, kMostLanes);
@@ -60,7 +62,8 @@ RegionLaunch launch_by_column(const RegionSource& source, int64_t rows, int64_t 
   }
   RegionLaunch launch;
   launch.lane_bits = std::countr_zero(static_cast<unsigned>(lanes));
-  launch.blocks_x = splits.tiles;
+  launch.parts = source.parts;
+  launch.blocks_x = splits.tiles * source.parts;
   launch.blocks_y = splits.count;
   if (source.kind == RegionKind::Columns) {
     launch.split_rows = ceil_div(rows, splits.count);
@@ -73,7 +76,7 @@ RegionLaunch launch_by_column(const RegionSource& source, int64_t rows, int64_t 
 }  // namespace
 
 int64_t RegionLaunch::workspace_bytes(const RegionSource& source, int64_t columns) const {
-  return tickets > 0 ? source.cell_bytes * blocks_y * columns : 0;
+  return tickets > 0 ? source.cell_bytes * blocks_y * columns * parts : 0;
 }
 
 RegionLaunch region_launch(const RegionSource& source, int64_t rows, int64_t columns,

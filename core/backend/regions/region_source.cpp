@@ -51,6 +51,25 @@ int region_depth(const RegionCode& code, const ElementNeeds& needs, int width) {
   return depth;
 }
 
+std::string region_place(const RegionCode& code, int width) {
+  const std::string place = message(
+      "const int lanes = 1 << lane_bits;\n"
+      "const int lane = (int)threadIdx.x & (lanes - 1);\n"
+      "const int own_row = (int)threadIdx.x >> lane_bits;\n");
+  if (code.parts == 1) {
+    return place + message(
+                       "constexpr Index part = 0;\n"
+                       "const Index column = (((Index)blockIdx.x << lane_bits) + lane) * ",
+                       width, ";\n");
+  }
+  return place +
+         message("const unsigned tiles = (unsigned)((columns + (", width, " << lane_bits) - 1) / (",
+                 width,
+                 " << lane_bits));\nconst Index part = (Index)(blockIdx.x / tiles);\n"
+                 "const Index column = (((Index)(blockIdx.x % tiles) << lane_bits) + lane) * ",
+                 width, ";\n");
+}
+
 std::string region_head(const RegionCode& code) {
   const bool is_narrow = code.rows * code.columns < kMostNarrowSize;
   return region_prelude() + message("typedef ", is_narrow ? "int" : "long long", " Index;\n");
@@ -62,6 +81,7 @@ RegionSource region_source(const RegionCode& code, int max_width) {
                                                         : columns_source(code, max_width);
   source.kind = code.kind;
   source.by_column = code.by_column;
+  source.parts = code.parts;
   source.constants = code.constants;
   return source;
 }

@@ -5,10 +5,10 @@
 // The kernel is called `region_kernel`. Its arguments: pointers to all inputs and all outputs; the
 // bits of each constant as a 64-bit number; 1 as a float; then, by kind,
 //
-//   map             int64 rows, int64 columns, int lane_bits
+//   map             int64 rows of a part, int64 columns, int lane_bits
 //   map, in a row   int64 size                         (not by_column)
-//   columns         int64 rows, int64 columns, int lane_bits, pointer to the workspace, pointer to
-//                   the tickets, int64 rows of a split
+//   columns         int64 rows of a part, int64 columns, int lane_bits, pointer to the workspace,
+//                   pointer to the tickets, int64 rows of a split
 //   rows            int64 rows, int64 columns
 //
 // Pointers are multiples of 16 bytes, as all tensors that kernels are given (Tensor::is_packed).
@@ -29,6 +29,7 @@ struct RegionSource {
   int threads = 256;      // of a block
   int width = 1;          // neighbouring elements that a thread takes at once
   int depth = 1;          // how many rows, or pieces of a row, it loads before it computes
+  int64_t parts = 1;      // of the rows, by_column
   int lanes = 1;          // rows: threads that share a row
   bool holds_row = true;  // rows: inputs are read once, and stay in registers
   int cell_bytes = 0;     // columns: what a split leaves for each column
@@ -53,6 +54,8 @@ int region_item_bytes(const RegionCode& code);
 int region_width(const RegionCode& code, int max_width);
 // A thread loads so many packs of all inputs before it computes.
 int region_depth(const RegionCode& code, const ElementNeeds& needs, int width);
+// by_column: which part of the rows, and which columns, a thread has.
+std::string region_place(const RegionCode& code, int width);
 // The prelude and the type of positions, which come before the kernel.
 std::string region_head(const RegionCode& code);
 

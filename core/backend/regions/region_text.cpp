@@ -195,6 +195,8 @@ std::string RegionText::load_pack(size_t index, const std::string& slot) const {
       return of("0", "1", "true");
     case RegionReading::PerColumn:
       return of("column", "count", "whole");
+    case RegionReading::PerColumnOfPart:
+      return of("part * columns + column", "count", "whole");
     case RegionReading::PerRow:
       return of("row", "1", "true");
     case RegionReading::Drawn:
@@ -299,7 +301,8 @@ std::string RegionText::element(const ElementNeeds& needs, const std::string& sl
     const RegionLoad& load = code_.loads[i];
     if (!needs.loads[i] && load.level != Level::Column) continue;
     // The packs of columns are no arrays.
-    const bool is_column = load.reading == RegionReading::PerColumn;
+    const bool is_column =
+        load.reading == RegionReading::PerColumn || load.reading == RegionReading::PerColumnOfPart;
     text += message("const ", region_type(load.dtype), " x", i, " = p", i, is_column ? "" : slot,
                     ".get(", is_single(load) ? "0" : "k", ");\n");
   }

@@ -295,6 +295,7 @@ class BodyBuilder {
     region_.body = body_;
     region_.domain = unit.group.domain;
     region_.columns = unit.group.columns;
+    region_.outer = unit.group.outer;
     region_.generated = generated;
   }
 
@@ -364,14 +365,15 @@ RootedGraph form_single_regions(const RootedGraph& source, const PassOptions& op
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     const bool is_element = find_element_op(*node.op).has_value();
+    std::optional<ColumnAxes> sums;
     Unit unit;
     if (!node.inputs.empty()) {
       const TensorSpec& operand = graph.value(node.inputs[0]).spec;
       unit.group.domain = is_element ? graph.value(node.outputs[0]).spec.shape : operand.shape;
-      unit.group.is_candidate =
-          num_elements(unit.group.domain) > 0 &&
-          (is_element || (is_floating(operand.dtype) && is_sum_of_columns(node, operand.shape))) &&
-          is_generated(options.region_limits, unit.group.domain);
+      const bool is_empty = num_elements(unit.group.domain) == 0;
+      if (!is_empty && is_floating(operand.dtype)) sums = summed_columns(node, operand.shape);
+      unit.group.is_candidate = !is_empty && (is_element || sums) &&
+                                is_generated(options.region_limits, unit.group.domain);
     }
     if (!unit.group.is_candidate) {
       rewriter.copy(node);
@@ -379,6 +381,10 @@ RootedGraph form_single_regions(const RootedGraph& source, const PassOptions& op
     }
     unit.group.kind = is_element ? RegionKind::Map : RegionKind::Columns;
     unit.group.columns = unit.group.domain.empty() ? 1 : unit.group.domain.back();
+    if (sums) {
+      unit.group.columns = sums->columns;
+      unit.group.outer = sums->outer;
+    }
     unit.nodes = {static_cast<int32_t>(i)};
     unit.outputs = node.outputs;
     BodyBuilder(graph, unit, true).apply(rewriter, unit);

@@ -35,12 +35,13 @@ int64_t reduced_row(const Node& node, const Shape& shape) {
 
 }  // namespace
 
-bool is_sum_of_columns(const Node& node, const Shape& shape) {
-  if (shape.size() < 2 || num_elements(shape) <= shape.back()) return false;
-  if (!sums_columns(*node.op)) return false;
-  if (node.op == &op_column_moments) return true;
-  const ReduceGeometry g = reduce_geometry(shape, node.attributes.get_ints("axes"));
-  return g.is_simple && g.outer == 1 && g.inner == shape.back();
+std::optional<ColumnAxes> summed_columns(const Node& node, const Shape& shape) {
+  const std::optional<ColumnAxes> axes = column_axes(node, shape);
+  if (!axes) return std::nullopt;
+  const int64_t rows = num_elements(shape) / (axes->outer * axes->columns);
+  if (rows < 2) return std::nullopt;
+  const bool is_plain = axes->outer == 1 && axes->columns == shape.back();
+  return is_plain || is_worth_parts(axes->outer, rows, axes->columns) ? axes : std::nullopt;
 }
 
 RegionGroups::RegionGroups(const RootedGraph& rooted, FindRegionLimits find_limits)
@@ -95,7 +96,7 @@ RegionGroups::Role RegionGroups::role_of(const Node& node) const {
     return is_reading ? Role::Reading : Role::None;
   }
   if (num_elements(operand.shape) == 0 || !is_floating(operand.dtype)) return Role::None;
-  if (is_sum_of_columns(node, operand.shape) && limits(operand.shape).columns) {
+  if (limits(operand.shape).columns && summed_columns(node, operand.shape)) {
     return Role::ColumnSum;
   }
   RegionGroup rows;
@@ -121,7 +122,12 @@ void RegionGroups::place(int32_t index) {
     group.domain = shape(is_element ? node.outputs[0] : node.inputs[0]);
     group.columns = group.domain.empty() ? 1 : group.domain.back();
     group.is_candidate = true;
-    if (roles_[index] == Role::ColumnSum) group.kind = RegionKind::Columns;
+    if (roles_[index] == Role::ColumnSum) {
+      const ColumnAxes axes = summed_columns(node, group.domain).value();
+      group.kind = RegionKind::Columns;
+      group.columns = axes.columns;
+      group.outer = axes.outer;
+    }
     if (roles_[index] == Role::RowReduction) {
       group.kind = RegionKind::Rows;
       group.columns = reduced_row(node, group.domain);
@@ -292,10 +298,11 @@ std::optional<RegionGroup> RegionGroups::merged(const RegionGroup& a, const Regi
   }
   RegionGroup both;
   const RegionGroup& special = a.kind == RegionKind::Map ? b : a;
-  if (a.kind == b.kind && a.columns != b.columns) return std::nullopt;
+  if (a.kind == b.kind && (a.columns != b.columns || a.outer != b.outer)) return std::nullopt;
   both.kind = special.kind;
   both.domain = special.domain;
   both.columns = special.columns;
+  both.outer = special.outer;
   both.is_candidate = true;
   std::merge(a.members.begin(), a.members.end(), b.members.begin(), b.members.end(),
              std::back_inserter(both.members));

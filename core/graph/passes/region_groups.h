@@ -15,8 +15,9 @@ namespace kerascnn {
 
 using FindRegionLimits = std::function<RegionLimits(const Shape& domain)>;
 
-// Is it a reduction of a value of this shape over all axes but the last, several rows of it?
-bool is_sum_of_columns(const Node& node, const Shape& shape);
+// Of a reduction of a value of this shape over axes that are not the last ones: those that it
+// leaves, where a region of columns takes it.
+std::optional<ColumnAxes> summed_columns(const Node& node, const Shape& shape);
 
 // A group of nodes, or one node by itself.
 struct RegionGroup {
@@ -24,6 +25,7 @@ struct RegionGroup {
   RegionKind kind = RegionKind::Map;
   Shape domain;
   int64_t columns = 1;        // of Region
+  int64_t outer = 1;          // of Region
   bool is_candidate = false;  // may it be a region? Else it is a node of another kind
 };
 

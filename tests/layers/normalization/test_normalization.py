@@ -97,6 +97,63 @@ def test_axes_are_those_that_were_named(axis, device, rng):
     np.testing.assert_allclose(scaled, size, rtol=1e-10)
 
 
+def group_normalized(x, gamma, beta, groups, epsilon, gradient):
+    """Returns the output and the gradients of x, gamma and beta, in float64."""
+    images = (len(x), -1, groups, x.shape[-1] // groups)
+    over = {"axis": (1, 3), "keepdims": True}
+    wide = x.astype("float64").reshape(images)
+    inverse = 1 / np.sqrt(wide.var(**over) + epsilon)
+    z = (wide - wide.mean(**over)) * inverse
+    y = z.reshape(x.shape) * gamma + beta
+    by_z = (gradient * gamma).reshape(images)
+    by_x = inverse * (by_z - by_z.mean(**over) - z * (by_z * z).mean(**over))
+    axes = tuple(range(x.ndim - 1))
+    by_gamma = (gradient * z.reshape(x.shape)).sum(axes)
+    return y, by_x.reshape(x.shape), by_gamma, gradient.sum(axes)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("shape", "groups"),
+    [
+        ((3, 5, 7, 12), 4),
+        ((2, 9, 10), 5),
+        ((1, 3, 2, 3, 9), 1),
+        ((4, 6, 5), -1),
+        ((2, 1, 1, 8), 2),
+        ((5, 70, 70, 6), 3),
+    ],
+)
+def test_groups_far_from_zero(shape, groups, dtype, device, rng):
+    """The mean is 20 deviations, and its square must not cost any digits."""
+    x = (rng.standard_normal(shape) + 20).astype(dtype)
+    gradient = rng.standard_normal(shape).astype(dtype)
+    gamma, beta = rng.standard_normal((2, shape[-1])).astype(dtype)
+    with kerascnn.device(device):
+        layer = layers.GroupNormalization(groups, dtype=dtype)
+        layer.build(shape)
+        layer.set_weights([gamma, beta])
+        inputs = kerascnn.ops.convert_to_tensor(x)
+        with kerascnn.GradientTape() as tape:
+            tape.watch(inputs)
+            y = layer(inputs)
+        given = kerascnn.ops.convert_to_tensor(gradient)
+        found = [y, *tape.gradient(y, [inputs, layer.gamma, layer.beta], given)]
+    wide = [each.astype("float64") for each in (gamma, beta)]
+    expected = group_normalized(x, *wide, layer.groups, layer.epsilon, gradient.astype("float64"))
+    # A mean of 20 is rounded to 2^-24 of that, as are sums of products of up to 4 with a gradient.
+    unit = 20 * (2.0**-23 if dtype == "float32" else 2.0**-52)
+    for own, wanted in zip(found, expected, strict=True):
+        scale = np.abs(wanted).max() + np.sqrt(x.size / shape[-1])
+        np.testing.assert_allclose(own.numpy(), wanted, rtol=8 * unit, atol=8 * unit * scale)
+
+
+def test_groups_of_no_sample(device):
+    with kerascnn.device(device):
+        y = layers.GroupNormalization(2)(np.zeros((0, 3, 4), "float32"))
+    assert y.shape == (0, 3, 4)
+
+
 def test_layer_normalization_by_the_variance_alone(device, rng):
     arguments = {"rms_scaling": True, "epsilon": 1e-2}
     check_layer("LayerNormalization", arguments, [(3, 4, 5)], "float32", 1, device)

@@ -24,8 +24,9 @@ constexpr int kWidth = 4;  // channels of a thread of the second launch, where t
 // `lanes` threads side by side, a power of two, take neighbouring channels; the other threads take
 // other rows.
 struct ColumnGeometry {
-  int64_t rows = 0;
+  int64_t rows = 0;  // of a part
   int64_t channels = 0;
+  int64_t parts = 1;  // one after another, each reduced by itself
   int lanes = 1;
   int64_t tiles = 1;  // of channels
   int64_t splits = 1;
@@ -37,14 +38,15 @@ int lanes_for(int64_t columns) {
       std::bit_ceil(static_cast<uint64_t>(std::clamp<int64_t>(columns, 1, 32))));
 }
 
-ColumnGeometry column_geometry(const TensorSpec& x) {
+ColumnGeometry column_geometry(const TensorSpec& x, int64_t parts = 1) {
   ColumnGeometry g;
+  g.parts = parts;
   g.channels = x.shape.back();
-  g.rows = g.channels > 0 ? num_elements(x.shape) / g.channels : 0;
+  g.rows = g.channels > 0 ? num_elements(x.shape) / g.channels / parts : 0;
   g.lanes = lanes_for(g.channels);
   g.tiles = std::max<int64_t>(1, ceil_div(g.channels, g.lanes));
   // There is one block for each multiprocessor, and each has at least one full batch of loads.
-  const int64_t wanted = ceil_div(Context::current().multiprocessors(), g.tiles);
+  const int64_t wanted = ceil_div(Context::current().multiprocessors(), g.tiles * parts);
   const int64_t most = g.rows / (kColumnThreads / g.lanes * kBatch);
   g.splits = std::max<int64_t>(1, std::min(wanted, most));
   g.rows_per_split = std::max<int64_t>(1, ceil_div(g.rows, g.splits));
@@ -64,8 +66,10 @@ __global__ void __launch_bounds__(kColumnThreads)
   const int lane = threadIdx.x & (g.lanes - 1);
   const int row = threadIdx.x / g.lanes;
   const int block_rows = kColumnThreads / g.lanes;
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * g.lanes + lane;
+  const int64_t part = blockIdx.x / g.tiles;
+  const int64_t channel = blockIdx.x % g.tiles * g.lanes + lane;
   const bool is_inside = channel < g.channels;
+  const int64_t result = part * g.channels + channel;
 
   // Merges the values of one channel's rows; the thread of row 0 has the result.
   const auto merge_rows = [&](const Value& value) {
@@ -81,16 +85,17 @@ __global__ void __launch_bounds__(kColumnThreads)
     return shared[lane];
   };
 
-  const int64_t begin = blockIdx.y * g.rows_per_split;
-  const int64_t end = min(begin + g.rows_per_split, g.rows);
+  const int64_t begin = part * g.rows + blockIdx.y * g.rows_per_split;
+  const int64_t end = min(begin + g.rows_per_split, (part + 1) * g.rows);
   Value value{};
   if (is_inside) value = reduction.accumulate(channel, begin + row, end, block_rows);
   value = merge_rows(value);
   const bool is_writer = row == 0 && is_inside;
   if (g.splits == 1) {
-    if (is_writer) reduction.finish(channel, value);
+    if (is_writer) reduction.finish(result, value);
     return;
   }
+  partial += part * g.splits * g.channels;
   if (is_writer) partial[blockIdx.y * g.channels + channel] = value;
   if (!is_last_block(tickets + blockIdx.x, static_cast<unsigned>(g.splits))) return;
   value = Value{};
@@ -100,7 +105,7 @@ __global__ void __launch_bounds__(kColumnThreads)
     }
   }
   value = merge_rows(value);
-  if (is_writer) reduction.finish(channel, value);
+  if (is_writer) reduction.finish(result, value);
 }
 
 // Mean and sum of squared deviations, merged as Chan, Golub and LeVeque do ("Updating formulae and
@@ -339,10 +344,11 @@ struct ColumnPlan {
   using C = typename Reduction::C;
   using Value = typename Reduction::Value;
 
-  explicit ColumnPlan(const TensorSpec& x) : geometry(column_geometry(x)) {
+  explicit ColumnPlan(const TensorSpec& x, int64_t parts = 1)
+      : geometry(column_geometry(x, parts)) {
     if (geometry.splits == 1) return;
-    tickets =
-        std::make_shared<DeviceBuffer>(static_cast<size_t>(geometry.tiles) * sizeof(unsigned));
+    tickets = std::make_shared<DeviceBuffer>(static_cast<size_t>(geometry.parts * geometry.tiles) *
+                                             sizeof(unsigned));
   }
 
   int64_t parts_offset() const {
@@ -350,11 +356,12 @@ struct ColumnPlan {
   }
   int64_t workspace_bytes() const {
     const int64_t parts = geometry.splits == 1 ? 0 : geometry.splits * geometry.channels;
-    return parts_offset() + parts * static_cast<int64_t>(sizeof(Value));
+    return parts_offset() + parts * geometry.parts * static_cast<int64_t>(sizeof(Value));
   }
   void launch(const Reduction& reduction, void* workspace, cudaStream_t stream) const {
     auto* partial = reinterpret_cast<Value*>(static_cast<char*>(workspace) + parts_offset());
-    const dim3 grid(static_cast<unsigned>(geometry.tiles), static_cast<unsigned>(geometry.splits));
+    const dim3 grid(static_cast<unsigned>(geometry.parts * geometry.tiles),
+                    static_cast<unsigned>(geometry.splits));
     reduce_columns<Reduction><<<grid, kColumnThreads, 0, stream>>>(
         reduction, partial, tickets ? tickets->as<unsigned>() : nullptr, geometry);
     check_launch("batch_norm");
@@ -420,10 +427,11 @@ std::unique_ptr<Kernel> plan_batch_norm(const PlanRequest& request) {
   });
 }
 
-// x (..., c) -> mean (c,), variance (c,)
+// x (..., c) -> mean (c,), variance (c,), or (..., c) for each index of the outer axes
 std::unique_ptr<Kernel> plan_column_moments(const PlanRequest& request) {
+  const int64_t parts = num_elements(request.outputs[0].shape) / request.inputs[0].shape.back();
   return dispatch_floating("column_moments", request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    const ColumnPlan<Statistics<T>> plan(request.inputs[0]);
+    const ColumnPlan<Statistics<T>> plan(request.inputs[0], parts);
     return make_early_kernel(
         "kerascnn column_moments",
         [plan](const KernelArgs& args) {

@@ -103,7 +103,7 @@ class GeneratedRegion final : public Kernel {
     if (source_.kind == RegionKind::Map && !source_.by_column) {
       arguments.add(region_.rows * region_.columns);
     } else {
-      arguments.add(region_.rows);
+      arguments.add(region_.rows / source_.parts);
       arguments.add(region_.columns);
       if (source_.by_column) arguments.add(launch_.lane_bits);
     }
