@@ -536,6 +536,9 @@ class RegionSource:
     def depth(self) -> int: ...
 
     @property
+    def parts(self) -> int: ...
+
+    @property
     def lanes(self) -> int: ...
 
     @property
@@ -564,7 +567,7 @@ class RegionLaunch:
 
     def workspace_bytes(self, source: RegionSource, columns: int) -> int: ...
 
-def region_source(body: Body, kind: str, domain: Sequence[int], columns: int, max_width: int = 8) -> RegionSource:
+def region_source(body: Body, kind: str, domain: Sequence[int], columns: int, max_width: int = 8, outer: int = 1) -> RegionSource:
     """
     What is compiled on a GPU for a region of kind map, rows or columns with this body.
     """

@@ -247,3 +247,50 @@ def test_dropout_joins_what_is_around_it(regions, monkeypatch):
     assert plain.count("dropout") == 2
     for received, wanted in zip(values, expected, strict=True):
         np.testing.assert_array_equal(received, wanted)
+
+
+def trained_program(model, shape, targets):
+    rng = np.random.default_rng(8)
+    model.compile("sgd", "mse")
+    x, y = rng.normal(size=(8, *shape)), rng.normal(size=(8, *targets))
+    model.fit(x, y, batch_size=8, verbose=0)
+    (step,) = model._programs.values()
+    return step.program
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_group_normalization_reads_its_input_as_rarely_as_it_can(regions, dtype):
+    """Moments and a map forward; sums and a map backward, in which the activation is too."""
+    policy = keras.DTypePolicy(dtype)
+    inputs = keras.Input((24, 20, 3))
+    x = keras.layers.Conv2D(16, 1, use_bias=False, dtype=policy)(inputs)
+    x = keras.layers.GroupNormalization(4, dtype=policy)(x)
+    x = keras.layers.ReLU(dtype=policy)(x)
+    model = keras.Model(inputs, keras.layers.Conv2D(4, 1, dtype=policy)(x))
+    program = trained_program(model, (24, 20, 3), (24, 20, 4))
+    own = [call for call in program.describe() if call["attributes"].get("domain") is not None]
+    kinds = [
+        call["attributes"]["kind"]
+        for call in own
+        if list(call["attributes"]["domain"]) == [8, 24, 20, 16]
+    ]
+    assert sorted(kinds) == ["columns", "columns", "map", "map"]
+    others = [call for call in program.describe() if "reduce" in call["kernel"].split(" ")]
+    assert not any(np.prod(spec[1]) == 8 * 24 * 20 * 16 for c in others for spec in c["inputs"])
+    if dtype == "mixed_bfloat16":
+        assert not re.search(r"float32 \(8, 24, 20, 16\)", program.to_string())
+
+
+def test_squeeze_and_excitation_takes_its_sums_where_images_are_computed(regions):
+    inputs = keras.Input((24, 20, 16))
+    x = keras.layers.BatchNormalization()(inputs)
+    x = keras.layers.Activation("silu")(x)
+    squeezed = keras.layers.GlobalAveragePooling2D(keepdims=True)(x)
+    scale = keras.layers.Conv2D(16, 1, activation="sigmoid")(squeezed)
+    x = keras.layers.Multiply()([x, scale])
+    model = keras.Model(inputs, keras.layers.GlobalAveragePooling2D()(x))
+    program = trained_program(model, (24, 20, 16), (16,))
+    text = program.to_string()
+    assert re.search(r"silu\+reduce_mean .*region", text)
+    assert re.search(r"multiply\+reduce_mean .*region", text)
+    assert "kerascnn reduce ->" not in text
