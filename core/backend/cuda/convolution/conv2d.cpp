@@ -44,7 +44,7 @@ constexpr OwnKernels kDgrad{plan_conv2d_dgrad_tiled, plan_conv2d_dgrad_tf32,
 constexpr OwnKernels kWgrad{plan_conv2d_wgrad_tiled, plan_conv2d_wgrad_tf32,
                             plan_conv2d_wgrad_product, plan_conv2d_wgrad_direct};
 
-// The limits of the two rules below were measured on an H200; docs/benchmarks.md has the times.
+// The limits of the rules below were measured on an H200; docs/benchmarks.md has the times.
 
 // With so little arithmetic a convolution is bound by memory and launches: plain cores keep up, and
 // one launch beats cuDNN's, which first pads channels to the width of tensor cores.
@@ -56,6 +56,11 @@ bool suits_tiled(const Conv2DCall& call) {
   if (g.input_channels > 4 || g.num_taps() > 64 || call.op == &op_conv2d_dgrad) return false;
   if (call.op == &op_conv2d_wgrad) return g.output_channels <= 64;
   return g.output_channels <= 32 || g.num_products() <= int64_t{1} << 27;
+}
+
+// Where there are results enough to fill a GPU, the time is that of reading and writing them once.
+bool suits_narrow(const Conv2DCall& call) {
+  return call.geometry.input_channels <= 8 && call.geometry.num_products() > int64_t{1} << 27;
 }
 
 // Up to this size one launch, with the bias in it, beats cuDNN's two or three; beyond it arithmetic
@@ -108,6 +113,7 @@ OwnCandidates own_candidates(const Conv2DCall& call, const OwnKernels& own) {
     candidates.push_back({name, [&call, plan] { return plan(call); }});
   };
   add(true, "kerascnn depthwise", plan_conv2d_depthwise);
+  add(suits_narrow(call), "kerascnn narrow", plan_conv2d_narrow);
   add(suits_tiled(call), "kerascnn tiled", own.tiled);
   add(suits_tf32(call), "kerascnn tf32", own.tf32);
   add(suits_product(call), "cuBLASLt", own.product);

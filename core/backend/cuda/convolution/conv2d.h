@@ -1,6 +1,7 @@
 // The three convolution ops on CUDA and what each implementation offers. conv2d.cpp takes the first
 // that fits, or of those for larger convolutions the one that is the fastest by the clock:
 //   conv2d_depthwise.cu  own, any but float64: a kernel of up to 7 x 7 for each channel
+//   conv2d_narrow.cu  own, few taps, many results, TF32 and 16 bits: tensor cores, first layers
 //   conv2d_tiled.cu   own, float32, little arithmetic: bands of the input in shared memory
 //   conv2d_tf32.cu    own, float32 with TF32 allowed, few channels: tensor cores
 //   conv2d_product.cu cuBLASLt: 1x1 kernels, and few input channels
@@ -38,6 +39,11 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad_direct(const Conv2DCall& call);
 // Any of the three ops. Null where the call does not fit: groups of more than one input and one
 // output channel, kernels above 7 x 7, strides above 2, dilation, float64.
 std::unique_ptr<Kernel> plan_conv2d_depthwise(const Conv2DCall& call);
+
+// Forward and the kernel's gradient. Null where the call does not fit: dtype, TF32 not allowed,
+// groups, more than 32 taps, output channels that are no multiple of 32, activations but relu, rows
+// of the input that are too long for shared memory.
+std::unique_ptr<Kernel> plan_conv2d_narrow(const Conv2DCall& call);
 
 // Null where the call does not fit (dtype, groups, a band of the input larger than shared memory;
 // stride for dgrad).

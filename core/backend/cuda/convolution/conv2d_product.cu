@@ -2,11 +2,11 @@
 // of few input channels after their patches were gathered. The library's convolutions would first
 // transpose the kernel, and pad few channels to the width of tensor cores.
 //
-// A patch is what one output reads: a row of (taps) numbers, with zeros for the padding. A tap is
-// one (row, column, input channel) of the kernel, numbered as they lie in memory.
+// A patch is what one output reads: a row of (taps) numbers, with zeros for the padding.
 #include <algorithm>
 #include <optional>
 
+#include "core/backend/cuda/convolution/band.cuh"
 #include "core/backend/cuda/convolution/conv2d.h"
 #include "core/backend/cuda/convolution/convolution.cuh"
 #include "core/backend/cuda/device/begin.cuh"
@@ -31,31 +31,6 @@ constexpr int64_t kMostPatchBytes = int64_t{256} << 20;  // at once; more come o
 constexpr int64_t kAlignment = 16;                       // of rows, for the product's kernels
 constexpr int64_t kLeastSum = 1024;  // products in a partial sum of the kernel's gradient
 
-// Some output rows of an image, whose patches a block gathers, and the input rows that they read,
-// in shared memory with their padding.
-struct Band {
-  int rows, bands_of_image, input_rows, pitch;
-
-  Band(const Conv& c, int rows)
-      : rows(rows),
-        bands_of_image(static_cast<int>(ceil_div(c.output_height, rows))),
-        input_rows((rows - 1) * c.stride_height + (c.kernel_height - 1) * c.dilation_height + 1),
-        pitch(
-            ((c.output_width - 1) * c.stride_width + (c.kernel_width - 1) * c.dilation_width + 1) *
-            c.input_channels) {}
-
-  int64_t bytes(int64_t item) const { return int64_t{input_rows} * pitch * item; }
-};
-
-// Where a tap reads, from the first number of a patch in a band.
-__device__ __forceinline__ int place_of_tap(const Conv& c, const Band& band, int tap) {
-  const int channel = tap % c.input_channels;
-  const int column = tap / c.input_channels % c.kernel_width;
-  const int row = tap / c.input_channels / c.kernel_width;
-  return row * c.dilation_height * band.pitch + column * c.dilation_width * c.input_channels +
-         channel;
-}
-
 // Patches (rows, row_length) of some images; numbers behind a patch's taps are zeros. kLanes
 // neighbouring threads share a patch and take neighbouring pairs of its numbers, which they keep to
 // for all patches of the band.
@@ -67,19 +42,7 @@ __global__ void gather_patches(const T* __restrict__ x, T* __restrict__ patches,
   T* const tile = reinterpret_cast<T*>(shared);
   const int64_t image = blockIdx.x / band.bands_of_image;
   const int first_row = static_cast<int>(blockIdx.x - image * band.bands_of_image) * band.rows;
-  const int top = first_row * c.stride_height - c.pad_top;
-  const int shift = c.pad_left * c.input_channels;
-  const int width = c.input_width * c.input_channels;
-  for (int r = threadIdx.x / 32; r < band.input_rows; r += kThreads / 32) {
-    const int row = top + r;
-    const bool is_row = row >= 0 && row < c.input_height;
-    const T* source = x + (image * c.input_height + (is_row ? row : 0)) * width;
-#pragma unroll 4
-    for (int j = threadIdx.x % 32; j < band.pitch; j += 32) {
-      const int at = j - shift;
-      tile[r * band.pitch + j] = is_row && at >= 0 && at < width ? source[at] : T(0.0f);
-    }
-  }
+  load_band(x, tile, c, band, image, first_row, [](T number) { return number; });
   __syncthreads();
 
   const int rows = min(band.rows, c.output_height - first_row);

@@ -245,12 +245,14 @@ std::unique_ptr<Kernel> plan(const Conv2DCall& call, bool in_epilogue, std::opti
         },
         workspace_bytes, keeps_state);
   }
-  return make_kernel(
+  // The transposition comes first.
+  return make_early_kernel(
       convolution->description(),
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
         const auto [kernel, workspace] = parts(args);
-        launch_transpose(call.dtype, args.inputs[1], kernel, taps, g.output_channels, stream);
+        launch_transpose(call.dtype, args.inputs[1], kernel, taps, g.output_channels, stream,
+                         settled_loads(args, {{1}}));
         if (call.op == &op_conv2d_dgrad) {
           convolution->run(args.outputs[0], kernel, args.inputs[0], workspace, stream);
           return;

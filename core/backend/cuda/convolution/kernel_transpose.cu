@@ -38,14 +38,76 @@ __global__ void transpose_kernel(const T* __restrict__ x, T* __restrict__ y, int
   }
 }
 
+constexpr int kPackBytes = 16;
+constexpr int kSide = 64;
+
+// The same for sizes that are whole numbers of packs: memory is read and written a pack at a time,
+// and a thread's reads are all under way together. A block has one tile. `settled`: see
+// begin_kernel.
+template <typename T>
+__global__ void transpose_packs_kernel(const T* __restrict__ x, T* __restrict__ y, int64_t rows,
+                                       int64_t columns, uint32_t settled) {
+  constexpr int kPack = kPackBytes / sizeof(T);
+  constexpr int kPacks = kSide / kPack;  // of a row or column of the tile
+  constexpr int kTurns = kSide * kPacks / kThreads;
+  constexpr int kWords = kPackBytes / sizeof(uint32_t);
+  // + 1: the elements of a column lie in different banks.
+  __shared__ uint32_t tile[kSide][kPacks * kWords + 1];
+  const int64_t row = int64_t{blockIdx.y} * kSide, column = int64_t{blockIdx.x} * kSide;
+  const int pack = threadIdx.x % kPacks, line = threadIdx.x / kPacks;
+  constexpr int kLines = kThreads / kPacks;
+  Vector<uint32_t, kWords> packs[kTurns];
+  begin_kernel(settled, [&] {
+#pragma unroll
+    for (int i = 0; i < kTurns; ++i) {
+      const int64_t r = row + line + i * kLines, c = column + pack * kPack;
+      if (r < rows && c < columns) {
+        packs[i] = *reinterpret_cast<const Vector<uint32_t, kWords>*>(x + r * columns + c);
+      }
+    }
+  });
+#pragma unroll
+  for (int i = 0; i < kTurns; ++i) {
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+      tile[line + i * kLines][pack * kWords + w] = packs[i].values[w];
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kTurns; ++i) {
+    const int across = line + i * kLines;
+    Vector<T, kPack> result;
+#pragma unroll
+    for (int e = 0; e < kPack; ++e) {
+      result.values[e] = reinterpret_cast<const T*>(tile[pack * kPack + e])[across];
+    }
+    const int64_t r = row + pack * kPack, c = column + across;
+    if (r < rows && c < columns) *reinterpret_cast<Vector<T, kPack>*>(y + c * rows + r) = result;
+  }
+}
+
 }  // namespace
 
 void launch_transpose(DType dtype, const void* x, void* y, int64_t rows, int64_t columns,
-                      cudaStream_t stream) {
-  const int64_t tiles_across = ceil_div(columns, kTile);
-  const int64_t tiles = ceil_div(rows, kTile) * tiles_across;
-  if (tiles == 0) return;
+                      cudaStream_t stream, uint32_t settled) {
+  if (rows == 0 || columns == 0) return;
   dispatch_size(dtype, [&]<typename T>(Type<T>) {
+    if constexpr (sizeof(T) == 2 || sizeof(T) == 4) {
+      // Every tensor that a kernel gets is aligned to a pack.
+      constexpr int64_t kPack = kPackBytes / sizeof(T);
+      const int64_t tiles_down = ceil_div(rows, kSide);
+      if (rows % kPack == 0 && columns % kPack == 0 && tiles_down <= 65535) {
+        const dim3 grid(static_cast<unsigned>(ceil_div(columns, kSide)),
+                        static_cast<unsigned>(tiles_down));
+        transpose_packs_kernel<<<grid, kThreads, 0, stream>>>(
+            static_cast<const T*>(x), static_cast<T*>(y), rows, columns, settled);
+        check_launch("transpose");
+        return;
+      }
+    }
+    const int64_t tiles_across = ceil_div(columns, kTile);
+    const int64_t tiles = ceil_div(rows, kTile) * tiles_across;
     transpose_kernel<T><<<grid_for(tiles, 1), kThreads, 0, stream>>>(
         static_cast<const T*>(x), static_cast<T*>(y), rows, columns, tiles_across, tiles);
     check_launch("transpose");
