@@ -18,6 +18,7 @@ SHAPES = [
     ((64, 12, 12, 32), (5, 5, 32, 64), 0),
     ((32, 13, 14, 32), (3, 3, 32, 48), 1),
     ((8, 12, 12, 64), (5, 5, 64, 128), 2),
+    ((96, 32, 31, 3), (3, 3, 3, 64), 1),  # a first layer
 ]
 
 
@@ -47,6 +48,6 @@ def test_convolutions_keep_float32_digits_without_tf32(op, images, kernel, paddi
     with tf32_off():
         tensors = [_core.from_numpy(a, device) for a in inputs]
         result = _core.apply(op, tensors, attributes)[0].numpy()
-    # A result adds up to 3,200 products, or 9,000 for an element of a kernel. The float32 rounding
+    # A result adds up to 3,200 products, or 95,000 for an element of a kernel. The float32 rounding
     # of 6e-8 then leaves about 1e-6 of the largest result; TF32 would leave 1e-3.
     np.testing.assert_allclose(result, wanted, rtol=0, atol=2e-5 * np.abs(wanted).max())

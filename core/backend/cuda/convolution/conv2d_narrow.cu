@@ -371,10 +371,24 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   }
 }
 
+int chunks_of_block(const Conv& c) {
+  int chunks = 1;
+  while (chunks < kWarps && c.output_channels / kChannels % (2 * chunks) == 0) chunks *= 2;
+  return chunks;
+}
+
+int channel_blocks(const Conv& c) { return c.output_channels / (kChannels * chunks_of_block(c)); }
+
+// How many blocks may share the bands, so that all run at once.
+int64_t most_blocks(const Conv& c) {
+  const int64_t blocks = int64_t{kBlocksPerMultiprocessor} * Context::current().multiprocessors();
+  return std::max<int64_t>(1, blocks / channel_blocks(c));
+}
+
 // Bands of as many rows as leave each block several of them, and memory for the others on its
 // multiprocessor.
 int rows_of_band(const Conv& c, int64_t item) {
-  const int64_t blocks = int64_t{kBlocksPerMultiprocessor} * Context::current().multiprocessors();
+  const int64_t blocks = most_blocks(c);
   int rows = static_cast<int>(
       std::clamp<int64_t>(c.batch * c.output_height / (2 * blocks), 1, c.output_height));
   while (rows > 1 && Band(c, rows).bytes(item) > kUsualShared) --rows;
@@ -383,15 +397,13 @@ int rows_of_band(const Conv& c, int64_t item) {
 
 Layout make_layout(const Conv& c, const Band& band) {
   Layout layout{};
-  const int chunks = c.output_channels / kChannels;
-  layout.chunks = 1;
-  while (layout.chunks < kWarps && chunks % (2 * layout.chunks) == 0) layout.chunks *= 2;
-  layout.channel_blocks = chunks / layout.chunks;
+  layout.chunks = chunks_of_block(c);
+  layout.channel_blocks = channel_blocks(c);
   layout.groups_across = static_cast<int>(ceil_div(c.output_width, kPixels));
   layout.bands = c.batch * band.bands_of_image;
   // All blocks have the same number of bands, or one less.
-  const int64_t most = int64_t{kBlocksPerMultiprocessor} * Context::current().multiprocessors();
-  layout.blocks = static_cast<int>(ceil_div(layout.bands, ceil_div(layout.bands, most)));
+  const int64_t turns = ceil_div(layout.bands, most_blocks(c));
+  layout.blocks = static_cast<int>(ceil_div(layout.bands, turns));
   return layout;
 }
 
