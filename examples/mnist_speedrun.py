@@ -7,11 +7,16 @@ compiled before, by a training that is thrown away, and the images are on the de
 images are looked at once, after each training.
 """
 
-import statistics
 import time
 
-import numpy as np
-from common import load_mnist, make_parser, set_up
+from common import (
+    FreshStart,
+    accuracy_of,
+    load_mnist,
+    make_speedrun_parser,
+    parse_speedrun_arguments,
+    report,
+)
 
 import kerascnn as keras
 from kerascnn import layers
@@ -60,36 +65,18 @@ class Clock(keras.callbacks.Callback):
         self.seconds = time.perf_counter() - self._start
 
 
-def spread(values, form):
-    low, high = min(values), max(values)
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return (
-        f"mean {statistics.mean(values):{form}}, standard deviation {deviation:{form}}, "
-        f"from {low:{form}} to {high:{form}}"
-    )
-
-
-parser = make_parser(__doc__.splitlines()[0], batch_size=BATCH_SIZE)
-parser.set_defaults(epochs=EPOCHS)
-parser.add_argument("--seeds", type=int, default=20, help="how many trainings; default 20")
-args = parser.parse_args()
-if min(args.seeds, args.epochs, args.batch_size) < 1:
-    parser.error("--seeds, --epochs and --batch-size must be at least 1")
-set_up(args)
+args = parse_speedrun_arguments(
+    make_speedrun_parser(__doc__.splitlines()[0], batch_size=BATCH_SIZE, epochs=EPOCHS)
+)
 (x_train, y_train), (x_test, y_test) = load_mnist(args.data)
 steps = args.epochs * -(-len(x_train) // args.batch_size)
 model = build(steps)
-model.optimizer.build(model.trainable_variables)
-untouched = [variable.numpy() for variable in model.optimizer.variables]
+start_again = FreshStart(model, lambda: build(steps))
 
 
 def train(seed):
     """Trains from new weights; accuracy on the test images, and seconds."""
-    keras.utils.set_random_seed(seed)
-    # The step that is compiled belongs to this model's variables: only their values are new.
-    model.set_weights(build(steps).get_weights())
-    for variable, value in zip(model.optimizer.variables, untouched, strict=True):
-        variable.assign(value)
+    start_again(seed)
     clock = Clock()
     model.fit(
         x_train,
@@ -99,15 +86,11 @@ def train(seed):
         verbose=0,
         callbacks=[clock],
     )
-    predicted = model.predict(x_test, batch_size=1000, verbose=0).argmax(axis=1)
-    return float(np.mean(predicted == y_test)), clock.seconds
+    return accuracy_of(model.predict(x_test, batch_size=1000, verbose=0), y_test), clock.seconds
 
 
 for _ in range(2):  # the second one finds everything where it will be
     train(args.seed)
 results = [train(args.seed + 1 + i) for i in range(args.seeds)]
 accuracies, times = zip(*results, strict=True)
-reached = sum(accuracy >= 0.99 for accuracy in accuracies)
-print(f"{args.seeds} trainings of {args.epochs} epochs on {keras.config.get_device()}")
-print(f"Test accuracy: {spread(accuracies, '.4f')}; {reached} of {args.seeds} reached 0.99")
-print(f"Seconds: {spread(times, '.4f')}")
+report(args, accuracies, times, wanted=0.99)

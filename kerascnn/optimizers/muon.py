@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerascnn import ops
+from kerascnn.ops.matrix_products import matrix_product
 from kerascnn.optimizers.optimizer import Optimizer
 from kerascnn.variable import Variable
 
@@ -136,22 +137,46 @@ class Muon(Optimizer):
         momentum = self.momentum * m.value + gradient
         self.assign(m, momentum)
         direction = gradient + self.momentum * momentum if self.nesterov else momentum
-        step = rate * self._orthogonalized(direction)
-        if self.rms_rate is not None:
-            step = step * (math.sqrt(max(variable.shape)) * self.rms_rate)
-        self.assign_sub(variable, step)
+        step = rate * self.zeropower_via_newtonschulz5(direction, self.ns_steps)
+        self.assign_sub(variable, self.lr_adjust(step))
 
-    def _orthogonalized(self, x: Any) -> Any:
-        """Returns a matrix with the singular vectors of x and singular values near 1."""
-        tall = x.shape[0] > x.shape[1]
-        if tall:
-            x = ops.transpose(x)
-        x = x / (ops.norm(x) + 1e-7)
-        for _ in range(self.ns_steps):
-            square = ops.matmul(x, ops.transpose(x))
-            polynomial = self.muon_b * square + ops.matmul(self.muon_c * square, square)
-            x = self.muon_a * x + ops.matmul(polynomial, x)
-        return ops.transpose(x) if tall else x
+    def lr_adjust(self, x: Any) -> Any:
+        """Returns a step of a matrix, (m, n), scaled as `rms_rate` says."""
+        if self.rms_rate is None:
+            return x
+        return x * (math.sqrt(max(x.shape)) * self.rms_rate)
+
+    def zeropower_via_newtonschulz5(self, x: Any, steps: int) -> Any:
+        """Returns matrices with the singular vectors of x and singular values near 1.
+
+        Args:
+            x: one matrix, or several of the same shape, (..., m, n). The products have its dtype,
+                so that bfloat16 makes them faster.
+            steps: how many iterations.
+
+        Raises:
+            ValueError: for fewer than two axes.
+
+        >>> muon = keras.optimizers.Muon()
+        >>> x = muon.zeropower_via_newtonschulz5(keras.ops.convert_to_tensor([[2.0, 0.0]]), 5)
+        >>> bool(0.6 < float(x[0, 0]) < 1.3), float(x[0, 1])
+        (True, 0.0)
+        """
+        if len(x.shape) < 2:
+            raise ValueError(
+                "Expected gradient or momentum to have at least 2 dimensions. Received: "
+                f"shape={tuple(x.shape)}"
+            )
+        tall = x.shape[-2] > x.shape[-1]
+        x = x / (ops.norm(x, axis=(-2, -1), keepdims=True) + 1e-7)
+        # The polynomial's linear term is part of the small matrix: x goes through products alone.
+        linear = self.muon_a * ops.eye(min(x.shape[-2:]), dtype=x.dtype)
+        for _ in range(steps):
+            square = matrix_product(x, x, turned_a=tall, turned_b=not tall)
+            squared = matrix_product(square, square)
+            polynomial = self.muon_c * squared + self.muon_b * square + linear
+            x = matrix_product(x, polynomial) if tall else matrix_product(polynomial, x)
+        return x
 
     def _adamw_step(
         self, gradient: Any, variable: Variable, rate: Any, m: Variable, v: Variable
