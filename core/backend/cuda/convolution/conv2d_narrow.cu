@@ -18,7 +18,7 @@
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/products/partial_sums.h"
 #include "core/backend/cuda/runtime/context.h"
-#include "core/backend/cuda/tiles/tf32.cuh"
+#include "core/backend/cuda/tiles/numbers.cuh"
 
 namespace kerascnn::cuda {
 namespace {
@@ -42,10 +42,12 @@ __device__ __forceinline__ uint16_t bits_of(__nv_bfloat16 value) {
   return __bfloat16_as_ushort(value);
 }
 
+template <typename T>
+using Numbers = std::conditional_t<std::is_same_v<T, float>, Tf32Numbers, HalfNumbers<T>>;
 // A word of a fragment has this many numbers, which are neighbours along the summed axis, and a
 // product sums kDepth.
 template <typename T>
-constexpr int kPack = 4 / sizeof(T);
+constexpr int kPack = Numbers<T>::kPerWord;
 template <typename T>
 constexpr int kDepth = 8 * kPack<T>;
 
@@ -54,39 +56,11 @@ __device__ __forceinline__ uint32_t word_of(const uint16_t (&bits)[2]) {
   return bits[0] | static_cast<uint32_t>(bits[1]) << 16;
 }
 
-// d (16, 8) += a (16, kDepth) @ b (kDepth, 8), spread over a warp. Of lane l, with g = l / 4 and
-// t = l % 4, word w of a has the row g + 8 * (w % 2) and depths from place_in_depth(t, w / 2) on,
-// word w of b the column g and depths from place_in_depth(t, w) on, and number i of d the row g + 8
-// * (i / 2) and the column 2 * t + i % 2.
+// Lane 4 * g + t has words of the rows and columns g (tiles/numbers.cuh); their places in the
+// summed axis begin here, for the first half of its words and for the second.
 template <typename T>
 __device__ __forceinline__ int place_in_depth(int t, int half) {
   return kPack<T> * (t + 4 * half);
-}
-
-template <typename T>
-__device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4],
-                                         const uint32_t (&b)[2]) {
-  if constexpr (std::is_same_v<T, float>) {
-    multiply_tf32(d, a, b);
-  } else {
-#if __CUDA_ARCH__ >= 800
-    if constexpr (std::is_same_v<T, __half>) {
-      asm volatile(
-          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-          "{%8, %9}, {%0, %1, %2, %3};"
-          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-    } else {
-      asm volatile(
-          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, "
-          "%7}, {%8, %9}, {%0, %1, %2, %3};"
-          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-    }
-#else
-    __trap();  // planned for sm_80 and newer only
-#endif
-  }
 }
 
 // How the work is shared out.
@@ -143,7 +117,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
       (static_cast<int>(blockIdx.y) * layout.chunks + warp % layout.chunks) * kChannels;
 
   int offsets[kSteps][2][kPack<T>];  // of the taps that the thread reads; -1: behind the last one
-  uint32_t weights[kSteps][kTiles][2];
+  RightFragment weights[kSteps][kTiles];
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) {
 #pragma unroll
@@ -162,7 +136,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
           const T zero(0.0f);
           bits[e] = bits_of(first + e < c.taps ? column[(first + e) * c.output_channels] : zero);
         }
-        weights[s][j][half] = word_of(bits);
+        weights[s][j].words[half] = word_of(bits);
       }
     }
   }
@@ -197,7 +171,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
       }
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) {
-        uint32_t a[4];
+        LeftFragment a;
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
           Bits<T> bits[kPack<T>];
@@ -206,10 +180,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
             const int offset = offsets[s][w / 2][e];
             bits[e] = offset >= 0 ? patches[w % 2][offset] : Bits<T>(0);
           }
-          a[w] = word_of(bits);
+          a.words[w] = word_of(bits);
         }
 #pragma unroll
-        for (int j = 0; j < kTiles; ++j) multiply<T>(sums[j], a, weights[s][j]);
+        for (int j = 0; j < kTiles; ++j) Numbers<T>::multiply(sums[j], a, weights[s][j]);
       }
       const int64_t line_of_image = image * c.output_height + first_row + walk.row;
 #pragma unroll
@@ -308,7 +282,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
       }
 #pragma unroll
       for (int s = 0; s < kPixels / kDepth<T>; ++s) {
-        uint32_t right[kTiles][2];
+        RightFragment right[kTiles];
 #pragma unroll
         for (int j = 0; j < kTiles; ++j) {
 #pragma unroll
@@ -318,12 +292,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
             for (int e = 0; e < kPack<T>; ++e) {
               bits[e] = bits_of(gradients.values[s][half][e].values[j]);
             }
-            right[j][half] = word_of(bits);
+            right[j].words[half] = word_of(bits);
           }
         }
 #pragma unroll
         for (int i = 0; i < kTilesDown; ++i) {
-          uint32_t a[4];
+          LeftFragment a;
 #pragma unroll
           for (int w = 0; w < 4; ++w) {
             Bits<T> bits[kPack<T>];
@@ -333,10 +307,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
               bits[e] =
                   column < c.output_width ? line[column * step + offsets[i][w % 2]] : Bits<T>(0);
             }
-            a[w] = word_of(bits);
+            a.words[w] = word_of(bits);
           }
 #pragma unroll
-          for (int j = 0; j < kTiles; ++j) multiply<T>(sums[i][j], a, right[j]);
+          for (int j = 0; j < kTiles; ++j) Numbers<T>::multiply(sums[i][j], a, right[j]);
         }
       }
     }
