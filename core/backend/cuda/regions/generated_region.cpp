@@ -21,7 +21,8 @@ namespace kerascnn::cuda {
 namespace {
 
 // Outside of programs: below, a ready-made kernel takes no longer than a generated one, and need
-// not be compiled.
+// not be compiled. Smaller values are kept for the backward pass too: a kernel that computes them
+// again costs more than their memory.
 constexpr int64_t kLeastSize = int64_t{1} << 18;
 // A program without an op of this size gains less in an epoch than its kernels take to compile.
 constexpr int64_t kLeastProgram = int64_t{1} << 21;
@@ -198,7 +199,7 @@ bool generates_region(const Shape& domain) {
   return (mode_of_regions() == "2" || num_elements(domain) >= kLeastSize) && can_generate();
 }
 
-RegionLimits region_limits() {
+RegionLimits region_limits(const Shape& domain) {
   if (!can_generate()) return {};
   RegionLimits limits;
   limits.rows = true;
@@ -209,7 +210,7 @@ RegionLimits region_limits() {
   limits.max_ops = kMostOps;
   limits.max_constants = kMostOps;
   limits.max_row = kLongestRow;
-  limits.recomputes = true;
+  limits.recomputes = mode_of_regions() == "2" || num_elements(domain) >= kLeastSize;
   return limits;
 }
 

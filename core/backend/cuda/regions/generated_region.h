@@ -9,7 +9,7 @@
 namespace kerascnn::cuda {
 
 // The limits of regions of a program whose kernels are generated (KERASCNN_CUDA_REGIONS).
-RegionLimits region_limits();
+RegionLimits region_limits(const Shape& domain);
 // The largest op of a program must have at least so many elements for the program to have such
 // kernels.
 int64_t least_generated_size();

@@ -105,9 +105,9 @@ std::span<const KernelTableRow> CudaBackend::kernel_table() const { return cuda:
 
 std::span<const Fusion* const> CudaBackend::fusions() const { return cuda::fusions(); }
 
-RegionLimits CudaBackend::region_limits(const Shape&) const {
+RegionLimits CudaBackend::region_limits(const Shape& domain) const {
   check(cudaSetDevice(context_.index()), "cudaSetDevice");
-  return cuda::region_limits();
+  return cuda::region_limits(domain);
 }
 
 int64_t CudaBackend::least_generated_size() const { return cuda::least_generated_size(); }
