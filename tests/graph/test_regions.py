@@ -294,3 +294,36 @@ def test_squeeze_and_excitation_takes_its_sums_where_images_are_computed(regions
     assert re.search(r"silu\+reduce_mean .*region", text)
     assert re.search(r"multiply\+reduce_mean .*region", text)
     assert "kerascnn reduce ->" not in text
+
+
+def test_losses_with_sums_of_parts_agree_to_the_order_of_additions(regions, monkeypatch):
+    """Each way to sum over some axes in the middle, in one net."""
+
+    def losses():
+        keras.utils.set_random_seed(6)
+        inputs = keras.Input((24, 20, 16))
+        x = keras.layers.Conv2D(16, 1)(inputs)
+        for layer in (
+            keras.layers.GroupNormalization(4),
+            keras.layers.GroupNormalization(1, scale=False),
+            keras.layers.GroupNormalization(-1, center=False),
+            keras.layers.LayerNormalization(axis=1),
+            keras.layers.UnitNormalization(axis=2),
+            keras.layers.BatchNormalization(),
+        ):
+            x = keras.layers.Activation("silu")(layer(x))
+        scale = keras.layers.GlobalAveragePooling2D(keepdims=True)(x)
+        x = keras.layers.Multiply()([x, keras.layers.Dense(16, activation="sigmoid")(scale)])
+        rows = keras.layers.Lambda(lambda x: ops.mean(x, 1))(x)
+        both = [keras.layers.GlobalAveragePooling2D()(x), keras.layers.Flatten()(rows)]
+        model = keras.Model(inputs, keras.layers.Dense(3)(keras.layers.Concatenate()(both)))
+        model.compile(keras.optimizers.SGD(0.05), "mse")
+        rng = np.random.default_rng(2)
+        x, y = rng.normal(size=(20, 24, 20, 16)), rng.normal(size=(20, 3))
+        history = model.fit(x, y, batch_size=10, epochs=3, shuffle=False, verbose=0)
+        return history.history["loss"]
+
+    own = losses()
+    monkeypatch.delenv("KERASCNN_CPU_REGIONS")
+    # There are 6 steps of some dozen sums each, whose roundings of 2^-24 are at most some thousand.
+    np.testing.assert_allclose(own, losses(), rtol=1e-4)

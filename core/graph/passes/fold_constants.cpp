@@ -57,6 +57,8 @@ class Folder {
     }
     if (op == &op_subtract) return drop_neutral(node, inputs[0], inputs[1], 0.0);
     if (op == &op_divide) return drop_neutral(node, inputs[0], inputs[1], 1.0);
+    // Gradients have been taken.
+    if (op == &op_stop_gradient) return becomes(node, inputs[0]);
     if (op == &op_cast || op == &op_reshape || op == &op_broadcast_to) {
       if (spec(inputs[0]) == output_spec(node)) return becomes(node, inputs[0]);
     }

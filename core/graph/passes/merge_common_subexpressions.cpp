@@ -3,7 +3,6 @@
 
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
-#include "core/ops/definitions.h"
 
 namespace kerascnn {
 namespace {
@@ -36,11 +35,6 @@ RootedGraph merge_common_subexpressions(const RootedGraph& source) {
   for (const Node& node : graph.nodes()) {
     if (node.op->is_stateful) {
       rewriter.copy(node);
-      continue;
-    }
-    // Gradients have been taken, so it is the value that it reads.
-    if (node.op == &op_stop_gradient && producer(graph, node.inputs[0]) != nullptr) {
-      rewriter.replace(node.outputs[0], rewriter.map(node.inputs[0]));
       continue;
     }
     const auto [found, is_new] = known.try_emplace(node_key(node, rewriter.map(node.inputs)));
