@@ -86,11 +86,11 @@ import numpy as np
 import kerascnn as keras
 keras.utils.set_random_seed(0)
 keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
-x = keras.Input((40, 32))
+x = keras.Input((128, 32))
 attended = keras.layers.MultiHeadAttention(2, 16, use_bias=False)(x, x)
 model = keras.Model(x, keras.layers.Dense(1, use_bias=False)(attended))
 model.compile("sgd", "mse")
-data = np.random.default_rng(0).standard_normal((3, 40, 32), np.float32)
+data = np.random.default_rng(0).standard_normal((16, 128, 32), np.float32)
 print(*[model.train_on_batch(data, data[..., :1]) for _ in range(2)])
 """
 
@@ -99,7 +99,6 @@ def test_what_cudnn_compiled_is_kept_for_the_next_process(device, tmp_path):
     """A process that can use a file as it is leaves it; one that can't writes it anew."""
     if device == "cpu":
         pytest.skip("cuDNN runs on a GPU")
-    # Nothing else is in the folder: ready-made kernels run the rest of a network this small.
     env = {**os.environ, "KERASCNN_HOME": str(tmp_path), "KERASCNN_DEVICE": device}
     folder = tmp_path / "kernels" / "compiled"
 
