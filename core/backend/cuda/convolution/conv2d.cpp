@@ -58,9 +58,13 @@ bool suits_tiled(const Conv2DCall& call) {
   return g.output_channels <= 32 || g.num_products() <= int64_t{1} << 27;
 }
 
-// Where there are results enough to fill a GPU, the time is that of reading and writing them once.
+// Where there are results enough to fill a GPU, the time is about that of reading and writing them
+// once. In 16 bits a kernel's gradient of many filters is a product sooner.
 bool suits_narrow(const Conv2DCall& call) {
-  return call.geometry.input_channels <= 8 && call.geometry.num_products() > int64_t{1} << 27;
+  const Conv2DGeometry& g = call.geometry;
+  if (g.input_channels > 8 || g.num_products() <= int64_t{1} << 27) return false;
+  const bool is_product = call.op == &op_conv2d_wgrad && call.dtype != DType::Float32;
+  return !is_product || g.output_channels <= 32;
 }
 
 // Up to this size one launch, with the bias in it, beats cuDNN's two or three; beyond it arithmetic
