@@ -13,6 +13,7 @@
 namespace kerascnn {
 namespace {
 
+constexpr int kFewestPartInputs = 2;
 constexpr int64_t kNarrowest = 2;  // columns must be a multiple of it for threads to keep to them
 
 Level join(Level a, Level b) {
@@ -109,14 +110,17 @@ class Lowering {
     return false;
   }
 
-  // In how many parts of the rows an input of a map has a value for each column.
+  // In how many parts of the rows inputs of a map have a value for each column. A single such input
+  // costs less to read again for each element than threads lose that keep to columns.
   int64_t parts_of_map() const {
     if (region_.columns % kNarrowest != 0) return 1;
+    std::map<int64_t, int> inputs;  // by the number of parts
     for (const TensorSpec& spec : specs_) {
       if (!broadcasts_to(spec.shape, region_.domain)) continue;  // it is transposed
       const BroadcastGeometry g = broadcast_geometry(region_.domain, {&spec, 1});
       if (g.extents.size() != 3 || !is_of_parts(g, g.extents[0])) continue;
-      if (is_worth_parts(g.extents[0], g.extents[1], region_.columns)) return g.extents[0];
+      if (!is_worth_parts(g.extents[0], g.extents[1], region_.columns)) continue;
+      if (++inputs[g.extents[0]] == kFewestPartInputs) return g.extents[0];
     }
     return 1;
   }
