@@ -84,6 +84,11 @@ class PassOn(keras.initializers.Initializer):
         return ops.convert_to_tensor(kernel)
 
 
+def move(images):
+    """Moves each image by -2 to 2 whole pixels, each as often as the others."""
+    return layers.RandomTranslation(2.5 / 32, 2.5 / 32, interpolation="nearest")(images)
+
+
 def normalize(images):
     return layers.Normalization(mean=MEAN, variance=VARIANCE)(images)
 
@@ -175,9 +180,7 @@ def build(epochs, steps_per_epoch):
     """The model that is trained, and one for predictions that has the same weights."""
     body = network()
     images = keras.Input((32, 32, 3), dtype="uint8")
-    # From -2 to 2 pixels, whole ones, each as often as the others.
-    x = layers.RandomTranslation(2.5 / 32, 2.5 / 32, interpolation="nearest")(images)
-    x = AlternatingFlip(steps_per_epoch)(x)
+    x = AlternatingFlip(steps_per_epoch)(move(images))
     model = keras.Model(images, body(normalize(x)))
     model.compile(
         make_optimizer(epochs * steps_per_epoch),

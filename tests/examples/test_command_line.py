@@ -9,28 +9,32 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-@pytest.mark.parametrize(
-    "example",
-    [
-        "custom_training_loop",
-        "lenet",
-        "mnist_cnn",
-        "mnist_lstm",
-        "mnist_speedrun",
-        "simple_cnn",
-        "two_conv_cnn",
-    ],
-)
+# What a folder without any data is told to have.
+WANTED_FILES = {
+    "cifar10_resnet": "the CIFAR files",
+    "cifar10_speedrun": "the CIFAR files",
+    "custom_training_loop": "IDX",
+    "lenet": "IDX",
+    "mnist_cnn": "IDX",
+    "mnist_lstm": "IDX",
+    "mnist_speedrun": "IDX",
+    "simple_cnn": "IDX",
+    "two_conv_cnn": "IDX",
+}
+
+
+@pytest.mark.parametrize("example", WANTED_FILES)
 @pytest.mark.parametrize(
     ("option", "value", "part"),
     [
         ("--device", "tpu", "tpu"),
         ("--device", "cuda:63", "cuda:63"),
         ("--data", "absent/folder", "absent/folder does not exist"),
-        ("--data", ".", "IDX"),
+        ("--data", ".", None),
     ],
 )
 def test_one_line_and_exit_status_two(example, option, value, part, tmp_path):
+    part = part or WANTED_FILES[example]
     device = [] if option == "--device" else ["--device", "cpu"]
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / f"{example}.py"), *device, option, value],

@@ -133,3 +133,45 @@ def test_get_by_name(identifier):
 def test_configs_make_equal_optimizers():
     sgd = optimizers.SGD(0.5, momentum=0.75, nesterov=True, name="s")
     assert optimizers.SGD.from_config(sgd.get_config()).get_config() == sgd.get_config()
+
+
+def newton_schulz(matrix, steps):
+    """Muon's iterations in float64."""
+    x = matrix / np.linalg.norm(matrix)
+    for _ in range(steps):
+        square = x @ x.T
+        x = 3.4445 * x + (-4.775 * square + 2.0315 * square @ square) @ x
+    return x
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (9, 4), (3, 6, 6), (2, 3, 8, 5), (1, 3)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.15)])
+def test_muon_orthogonalizes_many_matrices(rng, shape, dtype, tolerance):
+    x = keras.ops.cast(rng.standard_normal(shape).astype("float32"), dtype)
+    result = optimizers.Muon().zeropower_via_newtonschulz5(x, 3)
+    assert result.shape == shape and result.dtype == dtype
+    given = keras.ops.cast(x, "float32").numpy().astype("float64").reshape(-1, *shape[-2:])
+    expected = np.stack([newton_schulz(matrix, 3) for matrix in given]).reshape(shape)
+    # Each of nine products rounds, to 8 bits in bfloat16, and the following ones multiply what was
+    # lost of small singular values by up to 3.4.
+    error = keras.ops.cast(result, "float32").numpy() - expected
+    norms = [np.linalg.norm(y, axis=(-2, -1)) for y in (error, expected)]
+    assert np.all(norms[0] < tolerance * norms[1])
+
+
+def test_muon_orthogonalizes_nothing_but_matrices():
+    with pytest.raises(ValueError, match=r"at least 2 dimensions. Received: shape=\(3,\)"):
+        optimizers.Muon().zeropower_via_newtonschulz5(keras.ops.ones((3,)), 3)
+
+
+def test_muon_leaves_the_scale_to_a_subclass():
+    class Unscaled(optimizers.Muon):
+        def lr_adjust(self, x):
+            return x
+
+    gradient = np.diag([3.0, 2.0]).astype("float32")
+    weights = [keras.Variable(np.zeros((2, 2), "float32")) for _ in range(2)]
+    Unscaled(0.1, weight_decay=None).apply([gradient], weights[:1])
+    optimizers.Muon(0.1, weight_decay=None).apply([gradient], weights[1:])
+    scaled = weights[0].numpy() * np.sqrt(2) * 0.2
+    np.testing.assert_allclose(weights[1].numpy(), scaled, rtol=RTOL)

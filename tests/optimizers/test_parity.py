@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kerascnn import optimizers
+from kerascnn import ops, optimizers
 from kerascnn.optimizers import schedules
 
 from .harness import STEPS, draw, run, run_keras
@@ -283,3 +283,13 @@ def test_paths_of_slots_are_those_of_keras():
 @pytest.mark.parametrize("name", sorted(n for n in dir(other.optimizers) if n[0] != "_"))
 def test_every_name_of_keras(name):
     assert hasattr(optimizers, name)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (7, 3), (2, 5, 5), (2, 3, 6, 4)])
+def test_newton_schulz_iterations(rng, shape):
+    x = rng.standard_normal(shape).astype("float32")
+    found = optimizers.Muon().zeropower_via_newtonschulz5(ops.convert_to_tensor(x), 5)
+    method = other.optimizers.Muon().zeropower_via_newtonschulz5
+    expected = other.ops.convert_to_numpy(method(other.ops.convert_to_tensor(x), 5))
+    # Fifteen products in float32, of elements below 1.
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=2e-5)
