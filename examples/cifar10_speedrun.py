@@ -223,7 +223,7 @@ class Speedrun:
         targets = ops.convert_to_tensor(targets)
         start = time.perf_counter()
         whitening = self.model.get_layer("network").get_layer("whitening")
-        whitening.kernel.assign(whitening_filters(self.x_train[:5000]))
+        whitening.kernel.assign(whitening_filters(self.x_train[:1000]))
         self.model.fit(
             self.x_train, targets, batch_size=self.batch_size, epochs=self.epochs, verbose=0
         )

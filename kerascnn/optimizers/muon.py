@@ -7,7 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from kerascnn import ops
+from kerascnn.ops import dispatch
 from kerascnn.ops.matrix_products import matrix_product
 from kerascnn.optimizers.optimizer import Optimizer
 from kerascnn.variable import Variable
@@ -170,7 +173,7 @@ class Muon(Optimizer):
         tall = x.shape[-2] > x.shape[-1]
         x = x / (ops.norm(x, axis=(-2, -1), keepdims=True) + 1e-7)
         # The polynomial's linear term is part of the small matrix: x goes through products alone.
-        linear = self.muon_a * ops.eye(min(x.shape[-2:]), dtype=x.dtype)
+        linear = dispatch.convert(self.muon_a * np.eye(min(x.shape[-2:])), x.dtype, like=x)
         for _ in range(steps):
             square = matrix_product(x, x, turned_a=tall, turned_b=not tall)
             squared = matrix_product(square, square)
