@@ -43,7 +43,7 @@ struct Cut {
 };
 
 // A call of fewer operations is not worth a second thread.
-constexpr int64_t kSmallWork = 4'000'000;
+constexpr int64_t kSmallWork = 2'000'000;
 
 // `wanted` is the number of parts from which a call gains, whatever the number of threads.
 Cut cut_rows(int64_t rows, int64_t unit, int64_t wanted, int64_t operations) {
@@ -216,7 +216,7 @@ enum class ProductSide { Batch, Rows, Columns, Depth };
 constexpr int64_t kRowsOfPart = 16;
 constexpr int64_t kColumnsOfPart = 64;
 constexpr int64_t kDepthOfPart = 512;
-constexpr int64_t kOperationsOfPart = 2 * kSmallWork;
+constexpr int64_t kOperationsOfPart = 4 * kSmallWork;
 
 std::pair<ProductSide, Cut> cut_product(const MatmulSizes& sizes, bool can_add) {
   const int64_t operations = 2 * sizes.batch * sizes.m * sizes.n * sizes.k;
