@@ -51,8 +51,10 @@ LIBRARY = {"groups": 1e-5, "pooled, groups": 1e-5, "float16": 2.0**-10}  # relat
 
 
 @pytest.fixture(autouse=True)
-def with_tf32():
+def with_tf32(monkeypatch):
     """TF32 is allowed, so that own kernels on tensor cores take part."""
+    # The transforms of Winograd's algorithm round; test_cpu_winograd.py is about them.
+    monkeypatch.setenv("KERASCNN_CPU_WINOGRAD", "0")
     before = _core.allow_tf32()
     _core.set_allow_tf32(True)
     yield
