@@ -226,6 +226,26 @@ def train_with_kernels_of_everyday_networks(rng):
     keras.config.set_dtype_policy("float32")
 
 
+def train_with_large_images(rng):
+    """Runs the kernels that only take large calls: a first layer's, and those of sums of parts."""
+    x = rng.integers(0, 256, (44, 64, 62, 3), np.uint8)
+    y = rng.integers(0, 5, 44)
+    for policy in ("float32", "mixed_bfloat16") if SHORT else ("float32", "mixed_float16"):
+        keras.config.set_dtype_policy(policy)
+        inputs = keras.Input((64, 62, 3), dtype="uint8")
+        images = layers.Rescaling(1 / 255)(inputs)
+        images = layers.Conv2D(32, 3, activation="relu")(images)
+        images = layers.GroupNormalization(4)(images)
+        squeezed = layers.GlobalAveragePooling2D(keepdims=True)(images)
+        images = layers.Multiply()([images, layers.Dense(32, activation="sigmoid")(squeezed)])
+        outputs = layers.Dense(5, dtype="float32")(layers.GlobalAveragePooling2D()(images))
+        model = keras.Model(inputs, outputs)
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.fit(x, y, batch_size=44, epochs=1, verbose=0)
+        print("large images", policy, model.evaluate(x, y, batch_size=44, verbose=0))
+    keras.config.set_dtype_policy("float32")
+
+
 if __name__ == "__main__":
     keras.config.set_device("cuda:0")
     keras.utils.set_random_seed(1)
@@ -236,4 +256,5 @@ if __name__ == "__main__":
     train_recurrent_networks(rng)
     train_with_generated_kernels(rng)
     train_with_kernels_of_everyday_networks(rng)
+    train_with_large_images(rng)
     train_with_kernels_of_libraries(rng)
