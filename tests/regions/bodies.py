@@ -235,6 +235,15 @@ def layer_norm(domain=(5, 6, 48), dtype="bfloat16", axes=1):
     return t
 
 
+def broadcast_rows(domain=(5, 6, 10), dtype="float32"):
+    """Gives each element of a row what the row has once: a sum, and what follows from it."""
+    t = traced("rows", domain)
+    total = t("reduce_sum", t.input(domain, dtype), axes=[len(domain) - 1], keepdims=True)
+    outputs = (total, t("tanh", total))
+    t.outputs = [t("broadcast_to", each, shape=list(domain)) for each in outputs] + [total]
+    return t
+
+
 def layer_norm_gradient(domain=(12, 48), dtype="bfloat16"):
     """Computes layer normalization's gradient, which reads a mean and a deviation for each row."""
     t = traced("rows", domain)

@@ -75,6 +75,12 @@ def test_moments(rng, tmp_path, dtype, splits):
     checked(bodies.moments((1100, 10), dtype), rng, tmp_path, False, grid=(1, splits), lane_bits=1)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("domain", [(5, 6, 10), (7, 4, 2), (1, 2), (2, 1500)])
+def test_results_of_rows_broadcast_to_elements(rng, tmp_path, dtype, domain):
+    checked(bodies.broadcast_rows(domain, dtype), rng, tmp_path, False)
+
+
 @pytest.mark.parametrize("lane_bits", [1, 3, 5])
 @pytest.mark.parametrize("make", [bodies.column_sums, bodies.moments])
 def test_more_splits_than_a_thread_adds_up_at_once(rng, tmp_path, make, lane_bits):

@@ -28,6 +28,7 @@ CASES = {
     "moments_in_double": lambda: bodies.moments(dtype="float64"),
     "layer_norm": bodies.layer_norm,
     "layer_norm_of_long_rows": lambda: bodies.layer_norm((3, 2, 30_000)),
+    "broadcast_rows": bodies.broadcast_rows,
     "layer_norm_gradient": bodies.layer_norm_gradient,
     "softmax": bodies.softmax,
     "masked_softmax": lambda: bodies.softmax((3, 2, 5, 197), masked=True),

@@ -61,6 +61,12 @@ def test_normalization(rng, device, dtype, columns):
     checked(bodies.normalized((3, 17, 13, columns), dtype), rng, device)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("domain", [(5, 6, 10), (7, 4, 2), (1, 2), (2, 1500)])
+def test_results_of_rows_broadcast_to_elements(rng, device, dtype, domain):
+    checked(bodies.broadcast_rows(domain, dtype), rng, device, False)
+
+
 @pytest.mark.parametrize("rows", [1, 65_536, 70_001])
 def test_many_rows(rng, device, rows):
     checked(bodies.normalized((rows, 8), "bfloat16"), rng, device)

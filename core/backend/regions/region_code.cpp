@@ -84,8 +84,11 @@ class Lowering {
     }
     for (const ValueId id : region_.body->outputs) {
       code_.outputs.push_back(value_of(id, 0));
-      const bool is_element = shape(id) == region_.domain && !is_reduced(id);
-      const Level narrow = region_.kind == RegionKind::Rows ? Level::Row : Level::Column;
+      // A result of rows that is broadcast to the domain has its elements. One of columns, which is
+      // only known after the last row, can have the domain's shape where that has a single row.
+      const bool is_of_rows = region_.kind == RegionKind::Rows;
+      const bool is_element = shape(id) == region_.domain && (is_of_rows || !is_reduced(id));
+      const Level narrow = is_of_rows ? Level::Row : Level::Column;
       code_.output_levels.push_back(is_element ? Level::Element : narrow);
     }
     mark_seals();

@@ -112,6 +112,7 @@ def group_normalized(x, gamma, beta, groups, epsilon, gradient):
     return y, by_x.reshape(x.shape), by_gamma, gradient.sum(axes)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("shape", "groups"),
@@ -124,8 +125,10 @@ def group_normalized(x, gamma, beta, groups, epsilon, gradient):
         ((5, 70, 70, 6), 3),
     ],
 )
-def test_groups_far_from_zero(shape, groups, dtype, device, rng):
+def test_groups_far_from_zero(shape, groups, dtype, compiled, device, rng, monkeypatch):
     """The mean is 20 deviations, and its square must not cost any digits."""
+    for name, choice in (("CUDA", "2"), ("CPU", "1")):
+        monkeypatch.setenv(f"KERASCNN_{name}_REGIONS", choice)  # this includes small regions
     x = (rng.standard_normal(shape) + 20).astype(dtype)
     gradient = rng.standard_normal(shape).astype(dtype)
     gamma, beta = rng.standard_normal((2, shape[-1])).astype(dtype)
@@ -134,11 +137,15 @@ def test_groups_far_from_zero(shape, groups, dtype, device, rng):
         layer.build(shape)
         layer.set_weights([gamma, beta])
         inputs = kerascnn.ops.convert_to_tensor(x)
-        with kerascnn.GradientTape() as tape:
-            tape.watch(inputs)
-            y = layer(inputs)
         given = kerascnn.ops.convert_to_tensor(gradient)
-        found = [y, *tape.gradient(y, [inputs, layer.gamma, layer.beta], given)]
+
+        def normalize(inputs, given):
+            with kerascnn.GradientTape() as tape:
+                tape.watch(inputs)
+                y = layer(inputs)
+            return [y, *tape.gradient(y, [inputs, layer.gamma, layer.beta], given)]
+
+        found = (kerascnn.jit(normalize) if compiled else normalize)(inputs, given)
     wide = [each.astype("float64") for each in (gamma, beta)]
     expected = group_normalized(x, *wide, layer.groups, layer.epsilon, gradient.astype("float64"))
     # A mean of 20 is rounded to 2^-24 of that. Sums of n products add up about sqrt(n) roundings.
