@@ -1,8 +1,10 @@
 // Batch normalization over the last axis with the batch's own statistics, and its gradient. Column
 // sums are taken in double over a fixed number of row blocks, so they don't depend on the number of
 // threads.
+#include <algorithm>
 #include <cmath>
 
+#include "core/backend/cpu/channel_kernels.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
@@ -27,8 +29,8 @@ struct Columns {
   }
 };
 
-// Calls body(row, sums) for all rows, where sums points at num_sums * channels accumulators, and
-// leaves their totals at the start of the workspace.
+// Calls body(first row, last row, sums) for ranges of all rows, where sums points at num_sums *
+// channels accumulators, and leaves their totals at the start of the workspace.
 template <typename Body>
 double* sum_columns(const Columns& columns, int64_t num_sums, void* workspace, const Body& body) {
   const int64_t width = num_sums * columns.channels;
@@ -37,9 +39,7 @@ double* sum_columns(const Columns& columns, int64_t num_sums, void* workspace, c
   parallel_each(columns.blocks, kElementGrain, [&](int64_t block) {
     double* sums = partial + block * width;
     std::fill(sums, sums + width, 0.0);
-    for (int64_t row = columns.first_row(block); row < columns.first_row(block + 1); ++row) {
-      body(row, sums);
-    }
+    body(columns.first_row(block), columns.first_row(block + 1), sums);
   });
   std::fill(totals, totals + width, 0.0);
   for (int64_t block = 0; block < columns.blocks; ++block) {
@@ -59,24 +59,63 @@ struct Moments {
   double* variance;
 };
 
-int64_t moments_workspace(const Columns& columns) { return 2 * columns.workspace_bytes(1); }
+int64_t moments_workspace(const Columns& columns) {
+  return columns.workspace_bytes(2) + columns.channels * static_cast<int64_t>(sizeof(float)) +
+         kAlignment;
+}
+
+// About the mean of a channel: that of a few rows, 0 where it is not finite. Squares of differences
+// from it are of the variance's size, so few digits are lost between them.
+float middle_of(const Columns& columns, const float* x, int64_t channel) {
+  constexpr int64_t kRows = 16;
+  const int64_t rows = std::min(columns.rows, kRows);
+  double sum = 0;
+  for (int64_t i = 0; i < rows; ++i) {
+    sum += x[columns.rows * i / rows * columns.channels + channel];
+  }
+  return rows > 0 && std::isfinite(sum) ? static_cast<float>(sum / static_cast<double>(rows)) : 0;
+}
+
+Moments moments_of(const Columns& columns, const float* x, void* workspace) {
+  const int64_t channels = columns.channels;
+  const double count = static_cast<double>(columns.rows);
+  auto* shift =
+      reinterpret_cast<float*>(static_cast<char*>(workspace) + columns.workspace_bytes(2));
+  for (int64_t c = 0; c < channels; ++c) shift[c] = middle_of(columns, x, c);
+  double* mean = sum_columns(columns, 2, workspace, [&](int64_t begin, int64_t end, double* sums) {
+    channel_kernels().sum_moments(x + begin * channels, shift, end - begin, channels, sums,
+                                  sums + channels);
+  });
+  double* variance = mean + channels;
+  for (int64_t c = 0; c < channels; ++c) {
+    const double off = mean[c] / count;
+    mean[c] = static_cast<double>(shift[c]) + off;
+    variance[c] = std::max(variance[c] / count - off * off, 0.0);
+  }
+  return {mean, variance};
+}
 
 template <typename T>
 Moments moments_of(const Columns& columns, const T* x, void* workspace) {
   using C = compute_t<T>;
   const int64_t channels = columns.channels;
   const double count = static_cast<double>(columns.rows);
-  double* mean = sum_columns(columns, 1, workspace, [&](int64_t row, double* sums) {
-    for (int64_t c = 0; c < channels; ++c) sums[c] += static_cast<C>(x[row * channels + c]);
+  double* mean = sum_columns(columns, 1, workspace, [&](int64_t begin, int64_t end, double* sums) {
+    for (int64_t at = begin * channels; at < end * channels; at += channels) {
+      for (int64_t c = 0; c < channels; ++c) sums[c] += static_cast<C>(x[at + c]);
+    }
   });
   // The means lie in front of the second pass' sums, which must not overwrite them.
   for (int64_t c = 0; c < channels; ++c) mean[c] /= count;
-  double* variance = sum_columns(columns, 1, mean + channels, [&](int64_t row, double* sums) {
-    for (int64_t c = 0; c < channels; ++c) {
-      const double centered = static_cast<C>(x[row * channels + c]) - mean[c];
-      sums[c] += centered * centered;
-    }
-  });
+  double* variance =
+      sum_columns(columns, 1, mean + channels, [&](int64_t begin, int64_t end, double* sums) {
+        for (int64_t at = begin * channels; at < end * channels; at += channels) {
+          for (int64_t c = 0; c < channels; ++c) {
+            const double centered = static_cast<C>(x[at + c]) - mean[c];
+            sums[c] += centered * centered;
+          }
+        }
+      });
   for (int64_t c = 0; c < channels; ++c) variance[c] /= count;
   return {mean, variance};
 }
@@ -96,6 +135,23 @@ void column_moments(const Columns& columns, int64_t outer, const KernelArgs& arg
     }
   }
 }
+
+// Rows of float factors, one for each channel, behind a call's sums.
+constexpr int64_t kFactors = 4;
+
+struct Factors {
+  Factors(void* workspace, int64_t offset, int64_t channels)
+      : first(reinterpret_cast<float*>(static_cast<char*>(workspace) + offset)),
+        channels(channels) {}
+  float* operator[](int64_t row) { return first + row * channels; }
+
+  static int64_t bytes(int64_t channels) {
+    return kFactors * channels * static_cast<int64_t>(sizeof(float));
+  }
+
+  float* first;
+  int64_t channels;
+};
 
 template <typename T, typename P>
 void batch_norm_forward(const Columns& columns, double epsilon, const KernelArgs& args) {
@@ -119,6 +175,20 @@ void batch_norm_forward(const Columns& columns, double epsilon, const KernelArgs
     variance[c] = inverse;
   }
   const double* inverse = variance;
+  if constexpr (std::is_same_v<T, float>) {
+    Factors factors(args.workspace, moments_workspace(columns), channels);
+    for (int64_t c = 0; c < channels; ++c) {
+      factors[0][c] = static_cast<float>(mean[c]);
+      factors[1][c] = static_cast<float>(mean[c] - static_cast<double>(factors[0][c]));
+      factors[2][c] = static_cast<float>(static_cast<double>(gamma[c]) * inverse[c]);
+    }
+    const NormalizedColumns normalized{factors[0], factors[1], factors[2], beta};
+    for_each_row_range(columns, [&](int64_t begin, int64_t end) {
+      channel_kernels().normalize(normalized, x + begin * channels, end - begin, channels,
+                                  y + begin * channels);
+    });
+    return;
+  }
   for_each_row_range(columns, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t c = 0; c < channels; ++c) {
@@ -148,14 +218,25 @@ void batch_norm_backward(const Columns& columns, const KernelArgs& args) {
     return (static_cast<double>(static_cast<C>(x[at])) - static_cast<Q>(mean[c])) *
            static_cast<Q>(inverse[c]);
   };
-  const double* sums = sum_columns(columns, 2, args.workspace, [&](int64_t row, double* partial) {
-    for (int64_t c = 0; c < channels; ++c) {
-      const int64_t at = row * channels + c;
-      const double g = static_cast<C>(gy[at]);
-      partial[c] += g;
-      partial[channels + c] += g * normalized(at, c);
-    }
-  });
+  double* sums =
+      sum_columns(columns, 2, args.workspace, [&](int64_t begin, int64_t end, double* partial) {
+        if constexpr (std::is_same_v<T, float>) {
+          channel_kernels().sum_gradients(gy + begin * channels, x + begin * channels, mean,
+                                          end - begin, channels, partial, partial + channels);
+          return;
+        }
+        for (int64_t row = begin; row < end; ++row) {
+          for (int64_t c = 0; c < channels; ++c) {
+            const int64_t at = row * channels + c;
+            const double g = static_cast<C>(gy[at]);
+            partial[c] += g;
+            partial[channels + c] += g * normalized(at, c);
+          }
+        }
+      });
+  if constexpr (std::is_same_v<T, float>) {
+    for (int64_t c = 0; c < channels; ++c) sums[channels + c] *= static_cast<double>(inverse[c]);
+  }
   for (int64_t c = 0; c < channels; ++c) {
     if (args.outputs[1] != nullptr) {
       output<P>(args, 1)[c] = static_cast<P>(static_cast<Q>(sums[channels + c]));
@@ -164,6 +245,21 @@ void batch_norm_backward(const Columns& columns, const KernelArgs& args) {
   }
   if (gx == nullptr) return;
   const double count = static_cast<double>(columns.rows);
+  if constexpr (std::is_same_v<T, float>) {
+    Factors factors(args.workspace, columns.workspace_bytes(2), channels);
+    for (int64_t c = 0; c < channels; ++c) {
+      const double factor = static_cast<double>(inverse[c]);
+      factors[0][c] = static_cast<float>(static_cast<double>(gamma[c]) * factor);
+      factors[1][c] = static_cast<float>(sums[c] / count);
+      factors[2][c] = static_cast<float>(factor * sums[channels + c] / count);
+    }
+    const NormalizedGradients gradients{mean, factors[0], factors[1], factors[2]};
+    for_each_row_range(columns, [&](int64_t begin, int64_t end) {
+      const int64_t at = begin * channels;
+      channel_kernels().normalize_grad(gradients, gy + at, x + at, end - begin, channels, gx + at);
+    });
+    return;
+  }
   for_each_row_range(columns, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t c = 0; c < channels; ++c) {
@@ -201,7 +297,7 @@ std::unique_ptr<Kernel> plan_batch_norm(const PlanRequest& request) {
                              [columns, epsilon](const KernelArgs& args) {
                                batch_norm_forward<T, P>(columns, epsilon, args);
                              },
-                             moments_workspace(columns));
+                             moments_workspace(columns) + Factors::bytes(columns.channels));
                        });
 }
 
@@ -213,7 +309,7 @@ std::unique_ptr<Kernel> plan_batch_norm_grad(const PlanRequest& request) {
         return make_kernel(
             "kerascnn batch_norm gradient",
             [columns](const KernelArgs& args) { batch_norm_backward<T, P>(columns, args); },
-            columns.workspace_bytes(2));
+            columns.workspace_bytes(2) + Factors::bytes(columns.channels));
       });
 }
 

@@ -3,6 +3,7 @@
 #include "core/ops/conv2d.h"
 
 #include "core/backend/cpu/conv2d_scatter.h"
+#include "core/backend/cpu/depthwise_wgrad.h"
 #include "core/backend/cpu/epilogue.h"
 #include "core/backend/cpu/gemm.h"
 #include "core/backend/cpu/kernel_util.h"
@@ -183,6 +184,17 @@ std::unique_ptr<Kernel> make_generic_conv2d_wgrad(const Conv2DGeometry& g) {
       (parts * kernel_size + num_threads() * patches.size()) * static_cast<int64_t>(sizeof(T)));
 }
 
+std::unique_ptr<Kernel> plan_any_wgrad(const PlanRequest& request, const Conv2DGeometry& g) {
+#ifdef KERASCNN_WITH_ONEDNN
+  if (use_onednn(request, g)) {
+    if (auto kernel = onednn::plan_conv2d_wgrad(request, g)) return kernel;
+  }
+#endif
+  return dispatch<float, double>(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return make_generic_conv2d_wgrad<T>(g);
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
@@ -215,14 +227,12 @@ std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
 std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
   if (is_narrow(request.inputs[0].dtype)) return plan_in_float32(request, plan_conv2d_wgrad);
   const Conv2DGeometry g = conv2d_geometry(request.op, request.attributes, request.inputs);
-#ifdef KERASCNN_WITH_ONEDNN
-  if (use_onednn(request, g)) {
-    if (auto kernel = onednn::plan_conv2d_wgrad(request, g)) return kernel;
-  }
-#endif
-  return dispatch<float, double>(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return make_generic_conv2d_wgrad<T>(g);
-  });
+  auto kernel = plan_any_wgrad(request, g);
+  if (request.inputs[0].dtype != DType::Float32 || !takes_depthwise_wgrad(g)) return kernel;
+  // oneDNN has kernels for depthwise convolutions of up to three columns, which need no packed copy
+  // of the images.
+  if (kernel->description().starts_with("oneDNN jit_dw")) return kernel;
+  return make_depthwise_wgrad(g, std::move(kernel));
 }
 
 }  // namespace kerascnn::cpu

@@ -42,7 +42,7 @@ struct ConvPool {
   PooledGradients gradients(const KernelArgs& args, int64_t image, int64_t place_row) const;
   // Rows of the padded image from `first` on, with their padding.
   void pad_rows(const float* image, int64_t first, int64_t count, float* out) const;
-  // The images are shared among so many threads, each with a share of neighbouring images.
+  // Sums over images are cut into so many shares of neighbouring images, several for each thread.
   int64_t num_shares() const;
   int64_t share_begin(int64_t share) const { return conv.batch * share / num_shares(); }
 };

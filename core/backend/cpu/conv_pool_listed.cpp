@@ -86,22 +86,17 @@ class ListedDgrad final : public Kernel {
     float* pieces = static_cast<float*>(args.workspace);
     cut_kernel(kernel, pieces);
     std::atomic<bool> is_finite{true};
-    parallel_tasks(g_.num_shares(), [&](int64_t share, int64_t) {
+    parallel_tasks(g_.conv.batch, [&](int64_t image, int64_t thread) {
       char* memory = static_cast<char*>(args.workspace) + align_up(pieces_.kernel_size * kFloat) +
-                     share * share_bytes();
-      for (int64_t image = g_.share_begin(share); image < g_.share_begin(share + 1); ++image) {
-        if (!one_image(args, image, pieces, memory)) {
-          is_finite = false;
-          return;
-        }
-      }
+                     thread * thread_bytes();
+      if (is_finite && !one_image(args, image, pieces, memory)) is_finite = false;
     });
     if (!is_finite) otherwise_->run(args);
   }
 
   int64_t workspace_bytes() const override {
     return std::max(otherwise_->workspace_bytes(),
-                    align_up(pieces_.kernel_size * kFloat) + g_.num_shares() * share_bytes());
+                    align_up(pieces_.kernel_size * kFloat) + num_threads() * thread_bytes());
   }
   std::string description() const override {
     return message("kerascnn listed gradients:", kernels_.name);
@@ -135,7 +130,7 @@ class ListedDgrad final : public Kernel {
     m.bytes = scratch.bytes();
     return m;
   }
-  int64_t share_bytes() const { return cut(nullptr).bytes; }
+  int64_t thread_bytes() const { return cut(nullptr).bytes; }
 
   void cut_kernel(const float* kernel, float* pieces) const {
     if (g_.run % kernels_.width != 0) std::fill(pieces, pieces + pieces_.kernel_size, 0.0f);
@@ -237,7 +232,7 @@ class ListedWgrad final : public Kernel {
     return (conv_rows - 1) * g.conv.stride_height + g.conv.kernel_height;
   }
 
-  // What each thread has.
+  // What each share has.
   struct Memory {
     float* kernel;  // in pieces
     double* bias;
@@ -311,31 +306,32 @@ class ListedWgrad final : public Kernel {
     return lists;
   }
 
-  // The threads' sums are added in their order.
+  // The shares are added in their order, whoever has computed them: first to those of the first
+  // one.
   void add_shares(const KernelArgs& args) const {
     const int64_t filters = g_.conv.output_channels;
     const Memory first = cut(memory_of(args, 0));
+    parallel_for(pieces_.kernel_size, kElementGrain / 4, [&](int64_t begin, int64_t end) {
+      for (int64_t share = 1; share < g_.num_shares(); ++share) {
+        const float* more = cut(memory_of(args, share)).kernel;
+        for (int64_t i = begin; i < end; ++i) first.kernel[i] += more[i];
+      }
+    });
     float* gkernel = output<float>(args, 0);
     parallel_each(static_cast<int64_t>(pieces_.all.size()), kElementGrain, [&](int64_t i) {
       for_each_element(g_, pieces_.all[static_cast<size_t>(i)], kernels_.width,
                        [&](int64_t row, int64_t element, int64_t filter, int64_t at) {
-                         gkernel[(row * g_.run + element) * filters + filter] =
-                             sum_of_shares(first.kernel + at);
+                         gkernel[(row * g_.run + element) * filters + filter] = first.kernel[at];
                        });
     });
     float* gbias = optional_output<float>(args, 1);
     for (int64_t i = 0; gbias != nullptr && i < filters; ++i) {
-      gbias[i] = static_cast<float>(sum_of_shares(first.bias + i));
+      double sum = 0;
+      for (int64_t share = 0; share < g_.num_shares(); ++share) {
+        sum += cut(memory_of(args, share)).bias[i];
+      }
+      gbias[i] = static_cast<float>(sum);
     }
-  }
-
-  // `first` is in the first thread's memory.
-  template <typename T>
-  T sum_of_shares(const T* first) const {
-    T sum = 0;
-    const int64_t step = share_bytes_ / static_cast<int64_t>(sizeof(T));
-    for (int64_t share = 0; share < g_.num_shares(); ++share) sum += first[share * step];
-    return sum;
   }
 
   ConvPool g_;

@@ -108,7 +108,7 @@ class SmallWgrad final : public Kernel {
     }
   }
 
-  // The shares are added in the order of the threads.
+  // The shares are added in their order, whoever has computed them.
   void add_shares(const KernelArgs& args) const {
     const int64_t taps = g_.conv.kernel_height * g_.run;
     const int64_t count = g_.conv.output_channels;
@@ -147,17 +147,15 @@ class SmallForward final : public Kernel {
     float* kernel = reinterpret_cast<float*>(memory);
     float* bias = reinterpret_cast<float*>(memory + align_up(kernel_size() * kFloat));
     cut_weights(args, kernel, bias);
-    parallel_tasks(g_.num_shares(), [&](int64_t share, int64_t) {
-      auto* image = reinterpret_cast<float*>(
-          memory + weight_bytes() + share * align_up(padded_size(g_, kernels_.width) * kFloat));
-      for (int64_t i = g_.share_begin(share); i < g_.share_begin(share + 1); ++i) {
-        one_image(args, i, kernel, bias, image);
-      }
+    parallel_tasks(g_.conv.batch, [&](int64_t image, int64_t thread) {
+      auto* padded = reinterpret_cast<float*>(
+          memory + weight_bytes() + thread * align_up(padded_size(g_, kernels_.width) * kFloat));
+      one_image(args, image, kernel, bias, padded);
     });
   }
 
   int64_t workspace_bytes() const override {
-    return weight_bytes() + g_.num_shares() * align_up(padded_size(g_, kernels_.width) * kFloat);
+    return weight_bytes() + num_threads() * align_up(padded_size(g_, kernels_.width) * kFloat);
   }
   std::string description() const override {
     return message("kerascnn small convolution:", kernels_.name);

@@ -2,6 +2,7 @@
 // gradients pass over the places without gradient, which are three of four and more; where the
 // images have few channels, the forward kernel has no full-size output. All other calls stay as
 // they are.
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -70,7 +71,10 @@ void ConvPool::pad_rows(const float* image, int64_t first, int64_t count, float*
   }
 }
 
-int64_t ConvPool::num_shares() const { return std::min<int64_t>(conv.batch, num_threads()); }
+int64_t ConvPool::num_shares() const {
+  const int64_t threads = num_threads();
+  return threads == 1 ? 1 : std::min(conv.batch, threads * kPiecesOfThread);
+}
 
 bool all_finite(const float* values, int64_t count) {
   constexpr uint32_t kInfinity = 0x7f800000;

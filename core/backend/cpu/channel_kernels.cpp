@@ -1,0 +1,1 @@
+#include "core/backend/cpu/channel_kernels_impl.h"

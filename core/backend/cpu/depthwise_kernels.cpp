@@ -1,0 +1,1 @@
+#include "core/backend/cpu/depthwise_kernels_impl.h"

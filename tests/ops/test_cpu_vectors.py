@@ -1,0 +1,205 @@
+"""The CPU's own kernels of depthwise gradients and batch normalization, in every vector width."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from kerascnn import _core
+
+from .reference import REFERENCES
+
+# Images, height, width, channels, kernel, strides, dilations, padding as top, bottom, left, right.
+# oneDNN takes kernels of three columns and fewer.
+DEPTHWISE = {
+    "7x7": ((5, 9, 11, 37), (7, 7), (1, 1), (1, 1), (3, 3, 3, 3)),
+    "wide images": ((2, 5, 203, 16), (5, 5), (1, 1), (1, 1), (2, 2, 2, 2)),
+    "high images": ((1, 301, 33, 24), (4, 5), (2, 1), (1, 1), (1, 2, 2, 2)),
+    "one image": ((1, 6, 5, 3), (4, 4), (1, 1), (1, 1), (0, 0, 0, 0)),
+    "more columns than a piece": ((3, 13, 29, 18), (3, 17), (1, 1), (1, 1), (1, 1, 8, 8)),
+    "strides": ((4, 17, 19, 33), (5, 6), (3, 2), (1, 1), (2, 2, 3, 2)),
+    "dilations": ((3, 20, 22, 20), (4, 5), (1, 1), (3, 2), (4, 5, 4, 4)),
+    "padding beyond the image": ((2, 3, 2, 9), (5, 5), (1, 1), (1, 1), (6, 5, 7, 6)),
+    "rows that are only padding": ((2, 4, 5, 8), (2, 4), (5, 5), (1, 1), (9, 9, 9, 9)),
+}
+NORMALIZED = [(3, 7, 5, 37), (2, 9, 64), (700, 3), (1, 40), (333, 1), (16, 130)]
+INSTRUCTION_SETS = ["plain", "avx2", "avx512"]  # a processor without it takes the next smaller one
+
+PROGRAM = """
+import pickle
+import sys
+from kerascnn import _core
+
+with open(sys.argv[1], "rb") as file:
+    calls = pickle.load(file)
+found = []
+for op, inputs, attributes in calls:
+    outputs = _core.apply(op, [_core.from_numpy(x, "cpu") for x in inputs], attributes)
+    found.append([output.numpy() for output in outputs])
+with open(sys.argv[2], "wb") as file:
+    pickle.dump(found, file)
+"""
+
+
+def apply(op, inputs, attributes):
+    tensors = [_core.from_numpy(a.astype(np.float32), "cpu") for a in inputs]
+    return [output.numpy() for output in _core.apply(op, tensors, attributes)]
+
+
+def apply_with(name, op, calls, folder):
+    """Returns the outputs of calls in a process that uses the instruction set."""
+    given, found = folder / "given", folder / "found"
+    calls = [(op, [x.astype(np.float32) for x in inputs], more) for inputs, more in calls]
+    given.write_bytes(pickle.dumps(calls))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, given, found],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "KERASCNN_CPU_ISA": name},
+    )
+    assert done.returncode == 0, done.stderr
+    return pickle.loads(found.read_bytes())
+
+
+def draw(rng, *shape):
+    """Returns float64 values that float32 has too."""
+    return rng.normal(size=shape).astype(np.float32).astype(np.float64)
+
+
+def depthwise_call(case, rng):
+    (images, height, width, channels), kernel, strides, dilations, padding = DEPTHWISE[case]
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    rows = (height + padding[0] + padding[1] - reach[0]) // strides[0] + 1
+    columns = (width + padding[2] + padding[3] - reach[1]) // strides[1] + 1
+    attributes = {
+        "strides": list(strides),
+        "dilations": list(dilations),
+        "padding": list(padding),
+        "groups": channels,
+        "kernel_shape": [*kernel, 1, channels],
+    }
+    inputs = [
+        draw(rng, images, height, width, channels),
+        draw(rng, images, rows, columns, channels),
+    ]
+    return inputs, attributes
+
+
+def check_sums(found, wanted, terms):
+    # A sum of so many products of numbers of about 1 rounds by a few eps times the root of their
+    # number.
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6 * np.sqrt(terms))
+
+
+@pytest.mark.parametrize("case", DEPTHWISE)
+def test_gradient_of_a_depthwise_kernel(case, rng):
+    inputs, attributes = depthwise_call(case, rng)
+    wanted = REFERENCES["conv2d_wgrad"](*inputs, **attributes)
+    (found,) = apply("conv2d_wgrad", inputs, attributes)
+    check_sums(found, wanted, inputs[1][..., 0].size)
+
+
+@pytest.mark.parametrize("name", INSTRUCTION_SETS)
+def test_gradient_of_a_depthwise_kernel_in_every_width(name, rng, tmp_path):
+    calls = [depthwise_call(case, rng) for case in DEPTHWISE]
+    for call, (found,) in zip(
+        calls, apply_with(name, "conv2d_wgrad", calls, tmp_path), strict=True
+    ):
+        inputs, attributes = call
+        wanted = REFERENCES["conv2d_wgrad"](*inputs, **attributes)
+        check_sums(found, wanted, inputs[1][..., 0].size)
+
+
+def test_the_own_kernel_takes_wide_depthwise_kernels():
+    graph = _core.Graph()
+    values = [graph.input("x", (2, 9, 9, 8), "float32"), graph.input("gy", (2, 9, 9, 8), "float32")]
+    attributes = {"strides": [1, 1], "dilations": [1, 1], "padding": [2] * 4, "groups": 8}
+    outputs = graph.apply("conv2d_wgrad", values, {**attributes, "kernel_shape": [5, 5, 1, 8]})
+    (call,) = _core.Program.compile(graph, outputs, "cpu").describe()
+    assert call["kernel"].startswith("kerascnn depthwise gradient")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("argument", [0, 1])
+def test_padding_does_not_meet_what_is_not_finite(argument, value, rng):
+    inputs, attributes = depthwise_call("7x7", rng)
+    wanted = REFERENCES["conv2d_wgrad"](*inputs, **attributes)
+    # The first row's gradient and pixel meet only some taps of the kernel.
+    inputs[argument][2, 0, 0, 5] = value
+    (found,) = apply("conv2d_wgrad", inputs, attributes)
+    meets = np.zeros(wanted.shape, bool)
+    if argument == 0:
+        meets[:4, :4, 0, 5] = True
+    else:
+        meets[3:, 3:, 0, 5] = True
+    np.testing.assert_array_equal(np.isfinite(found), ~meets)
+    check_sums(found[~meets], wanted[~meets], inputs[1][..., 0].size)
+
+
+def normalization_call(shape, rng):
+    x = (draw(rng, *shape) + 3).astype(np.float32).astype(np.float64)
+    gamma, beta = draw(rng, shape[-1]), draw(rng, shape[-1])
+    return [x, gamma, beta], {"epsilon": 1e-3}
+
+
+def gradient_call(shape, rng):
+    (x, gamma, beta), attributes = normalization_call(shape, rng)
+    _, mean, _, inverse = REFERENCES["batch_norm"](x, gamma, beta, **attributes)
+    return [
+        draw(rng, *shape),
+        x,
+        gamma,
+        *(np.float32(v).astype(float) for v in (mean, inverse)),
+    ], {}
+
+
+def check_all(found, wanted, rtol=2e-6):
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol * np.abs(other).max())
+
+
+@pytest.mark.parametrize("name", INSTRUCTION_SETS)
+def test_batch_normalization_in_every_width(name, rng, tmp_path):
+    calls = [normalization_call(shape, rng) for shape in NORMALIZED]
+    for call, found in zip(calls, apply_with(name, "batch_norm", calls, tmp_path), strict=True):
+        inputs, attributes = call
+        check_all(found, REFERENCES["batch_norm"](*inputs, **attributes))
+
+
+@pytest.mark.parametrize("name", INSTRUCTION_SETS)
+def test_gradient_of_batch_normalization_in_every_width(name, rng, tmp_path):
+    calls = [gradient_call(shape, rng) for shape in NORMALIZED]
+    for call, found in zip(
+        calls, apply_with(name, "batch_norm_grad", calls, tmp_path), strict=True
+    ):
+        inputs, attributes = call
+        wanted = REFERENCES["batch_norm_grad"](*inputs, **attributes)
+        # With few rows gx is a small difference of large numbers: inverse is up to 30.
+        scale = np.abs(inputs[0]).max() * np.abs(inputs[2] * inputs[4]).max()
+        np.testing.assert_allclose(found[0], wanted[0], rtol=2e-6, atol=2e-6 * scale)
+        check_all(found[1:], wanted[1:], 1e-5)
+
+
+def test_moments_keep_their_digits(rng):
+    """Means far from zero, and first rows far from the mean, don't cost the variance its digits."""
+    x = np.concatenate([draw(rng, 5000, 7), 50 * draw(rng, 3, 7)])[::-1] + 1e4
+    x = x.astype(np.float32).astype(np.float64)
+    mean, variance = apply("column_moments", [x], {"outer_axes": 0})
+    np.testing.assert_allclose(mean, x.mean(0), rtol=1e-7)
+    np.testing.assert_allclose(variance, x.var(0), rtol=2e-6)
+
+
+def test_moments_of_equal_numbers_and_of_what_is_not_finite(rng):
+    x = draw(rng, 300, 5)
+    x[:, 0] = 0.1
+    x[0, 1], x[0, 2], x[150, 3] = np.inf, np.nan, -np.inf
+    mean, variance = apply("column_moments", [x], {"outer_axes": 0})
+    assert mean[0] == np.float32(0.1)
+    assert variance[0] < 1e-15
+    np.testing.assert_array_equal(mean[1:4], [np.inf, np.nan, -np.inf])
+    np.testing.assert_array_equal(np.isfinite(variance), [True, False, False, False, True])
+    np.testing.assert_allclose(variance[4], x[:, 4].var(), rtol=2e-6)
