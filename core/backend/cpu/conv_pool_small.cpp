@@ -108,26 +108,28 @@ class SmallWgrad final : public Kernel {
     }
   }
 
-  // The shares are added in their order, whoever has computed them.
+  // The shares are added in their order, whoever has computed them: to those of the first one.
   void add_shares(const KernelArgs& args) const {
     const int64_t taps = g_.conv.kernel_height * g_.run;
     const int64_t count = g_.conv.output_channels;
+    const int64_t size = kernel_size();
+    const Memory first = cut(args, 0);
+    for (int64_t share = 1; share < g_.num_shares(); ++share) {
+      const Memory more = cut(args, share);
+      for (int64_t i = 0; i < size; ++i) first.kernel[i] += more.kernel[i];
+      for (int64_t i = 0; i < count; ++i) first.bias[i] += more.bias[i];
+    }
     float* gkernel = output<float>(args, 0);
     for (int64_t tap = 0; tap < taps; ++tap) {
       for (int64_t filter = 0; filter < count; ++filter) {
         const int64_t block = filter / kernels_.width;
         const int64_t at = (block * taps + tap) * kernels_.width + filter % kernels_.width;
-        float sum = 0;
-        for (int64_t share = 0; share < g_.num_shares(); ++share)
-          sum += cut(args, share).kernel[at];
-        gkernel[tap * count + filter] = sum;
+        gkernel[tap * count + filter] = first.kernel[at];
       }
     }
     float* gbias = optional_output<float>(args, 1);
     for (int64_t i = 0; gbias != nullptr && i < count; ++i) {
-      double sum = 0;
-      for (int64_t share = 0; share < g_.num_shares(); ++share) sum += cut(args, share).bias[i];
-      gbias[i] = static_cast<float>(sum);
+      gbias[i] = static_cast<float>(first.bias[i]);
     }
   }
 
