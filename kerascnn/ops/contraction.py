@@ -21,22 +21,31 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
     """Products of tensors, summed over the axes whose letters the result does not have.
 
+    Products of int8 are summed in int32.
+
     Args:
         subscripts: Letters for the axes of each operand and, after `->`, of the result (by default
             those that occur once, in alphabetical order); `...` stands for axes without a name.
         operands: One tensor for each group of letters. Sizes of 1 are repeated as in NumPy.
         kwargs: Only `optimize`, which has no effect: products are formed from left to right.
 
-    Products of int8 are summed in int32.
+    Returns:
+        A tensor with the axes of the result, in the dtype that the operands promote to (int32 for
+        int8).
 
     Raises:
+        TypeError: for another keyword.
         ValueError: where letters and tensors don't fit, or one operand has a letter twice.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.einsum.html
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.einsum("ij,jk->ik", ops.ones((2, 3)), ops.ones((3, 4))).shape
     (2, 4)
+    >>> ops.einsum("ij->j", [[1, 2], [3, 4]]).numpy().tolist()
+    [4, 6]
     """
     kwargs.pop("optimize", None)
     if kwargs:

@@ -41,14 +41,25 @@ def categorical_crossentropy(
     """-sum(target * log(output)) along an axis.
 
     Args:
-        target: Probabilities (often one-hot), of the shape of `output`.
+        target: Probabilities (often one-hot), of the shape of `output`, to whose dtype they are
+            converted.
         output: Predicted probabilities, which are made to sum to 1 and kept off 0 and 1 by
-            `config.epsilon()`; or logits.
-        from_logits: Whether `output` holds logits.
+            `config.epsilon()`; or logits. Integers become `floatx`.
+        from_logits: Whether `output` holds logits, of which the softmax is taken.
         axis: The axis of the classes.
+
+    Returns:
+        The loss of each sample: a tensor of the other axes in the dtype of `output`.
 
     Raises:
         ValueError: where the shapes differ.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> target, output = [[0.0, 1.0], [1.0, 0.0]], [[0.5, 0.5], [0.75, 0.25]]
+    >>> print(ops.categorical_crossentropy(target, output).numpy().round(3))
+    [0.693 0.288]
     """
     output = _floating(output)
     target = dispatch.convert(target, output.dtype, like=output)
@@ -71,12 +82,14 @@ def sparse_categorical_crossentropy(
     Args:
         target: Integers of the shape of `output` without the axis of the classes (or with a 1
             there).
-        output: Predicted probabilities or logits.
+        output: Predicted probabilities, which are kept off 0 and 1 by `config.epsilon()`; or
+            logits. Integers become `floatx`.
         from_logits: Whether `output` holds logits.
         axis: The axis of the classes.
 
     Returns:
-        The loss of each sample; NaN for a class that does not exist.
+        The loss of each sample: a tensor of the other axes in the dtype of `output`; NaN for a
+        class that does not exist.
 
     Raises:
         ValueError: where the shapes don't fit.
@@ -126,12 +139,24 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
     """-(target * log(output) + (1 - target) * log(1 - output)), element by element.
 
     Args:
-        target: From 0 to 1, of the shape of `output`.
-        output: Predicted probabilities, kept off 0 and 1 by `config.epsilon()`; or logits.
-        from_logits: Whether `output` holds logits.
+        target: From 0 to 1, of the shape of `output`, to whose dtype it is converted.
+        output: Predicted probabilities, kept off 0 and 1 by `config.epsilon()`; or logits. Integers
+            become `floatx`.
+        from_logits: Whether `output` holds logits, of which the sigmoid is taken.
+
+    Returns:
+        A tensor of the shape and dtype of `output`; `ops.mean` makes one loss of it.
 
     Raises:
         ValueError: where the shapes differ.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.binary_crossentropy([1.0, 0.0], [0.5, 0.25]).numpy().round(3))
+    [0.693 0.288]
+    >>> print(ops.binary_crossentropy([1.0, 0.0], [0.0, 0.0], from_logits=True).numpy().round(3))
+    [0.693 0.693]
     """
     output = _floating(output)
     target = dispatch.convert(target, output.dtype, like=output)

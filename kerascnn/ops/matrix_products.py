@@ -27,14 +27,27 @@ def matmul(x1: Any, x2: Any) -> Any:
 
     Products of int8 are summed in int32; of int8 and bool, in int8.
 
+    Args:
+        x1: (..., m, k), or (k,). Of several dtypes, both operands take the one that they promote
+            to.
+        x2: (..., k, n), or (k,).
+
+    Returns:
+        (..., m, n), without the axis that a vector lacks; in the operands' common dtype, but int32
+        for int8.
+
     Raises:
-        ValueError: where the inner sizes differ.
+        ValueError: for a number, and where the inner sizes differ or the others don't broadcast.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.matmul.html
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.matmul([[1.0, 2.0]], [[3.0], [4.0]]).numpy().tolist()
     [[11.0]]
+    >>> ops.matmul(ops.ones((5, 2, 3)), ops.ones((3, 4))).shape
+    (5, 2, 4)
     """
     a, b = dispatch.operands(x1, x2)
     if not a.shape or not b.shape:
@@ -98,7 +111,27 @@ def matrix_product(a: Any, b: Any, turned_a: bool = False, turned_b: bool = Fals
 
 @op
 def dot(x1: Any, x2: Any) -> Any:
-    """As `matmul` for up to two axes; with a number, the plain product."""
+    """The product over the last axis of x1 and the first of x2; with a number, the plain product.
+
+    Args:
+        x1: (..., k), or a number. Of several dtypes, both operands take the one that they promote
+            to.
+        x2: (k,), (k, n), or a number.
+
+    Returns:
+        (...), (..., n), or the shape of the other operand, in the dtype that `matmul` gives.
+
+    Raises:
+        ValueError: where the sizes differ, or x2 has more axes.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.dot([1.0, 2.0], [3.0, 4.0]).numpy().tolist()
+    11.0
+    >>> ops.dot([[1, 2], [3, 4]], 10).numpy().tolist()
+    [[10, 20], [30, 40]]
+    """
     a, b = dispatch.operands(x1, x2)
     if not a.shape or not b.shape:
         return elementwise.multiply(a, b)
@@ -112,7 +145,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     """The length of vectors, or a norm of matrices.
 
     Args:
-        x: Input.
+        x: Tensor of any shape; integers become `floatx`.
         ord: None for the Euclidean length (of all elements where `axis` is None); for vectors a
             number p, for (sum |x|^p)^(1/p), 0 or an infinity; for matrices "fro", 1, -1 or an
             infinity, and outside of compiled steps 2, -2 (the largest and the smallest singular
@@ -121,14 +154,21 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
             one or two where `ord` is given.
         keepdims: Whether the axes stay, with size 1.
 
+    Returns:
+        A tensor of the other axes, in the dtype of `x` if that is floating, else `floatx`.
+
     Raises:
         ValueError: for other norms, and for those of singular values in a compiled step.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.linalg.norm.html
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.norm([3.0, 4.0]).numpy().tolist()
     5.0
+    >>> ops.norm([[3.0, 4.0], [6.0, 8.0]], axis=1).numpy().tolist()
+    [5.0, 10.0]
     """
     x = dispatch.convert(x)
     if not dtypes.is_float(x.dtype):
@@ -179,12 +219,21 @@ def dense(x: Any, kernel: Any, bias: Any = None) -> Any:
     """x @ kernel + bias over the last axis, in one pass.
 
     Args:
-        x: (..., inputs).
-        kernel: (inputs, units).
-        bias: (units,), or None.
+        x: (..., inputs); integers become `floatx`.
+        kernel: (inputs, units), converted to the dtype of `x`.
+        bias: (units,), likewise, or None.
 
     Returns:
-        (..., units)
+        (..., units) in the dtype of `x`.
+
+    Raises:
+        ValueError: for sizes that don't fit.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.dense([[1.0, 2.0]], [[1.0], [10.0]], [0.5]).numpy().tolist()
+    [[21.5]]
     """
     x = dispatch.convert(x)
     if not dtypes.is_float(x.dtype):

@@ -59,13 +59,21 @@ def layer_normalization(
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, each sample by its own statistics.
 
     Args:
-        x: Input; 16-bit floats are computed in float32.
+        x: Tensor of at least one axis. Integers become `floatx`; 16-bit floats are computed in
+            float32.
         gamma: Factors, one for each place along the axes, or None.
         beta: Offsets, the same.
-        axis: What mean and population variance are taken over.
+        axis: What mean and population variance are taken over, one axis or several.
         epsilon: Keeps the root from 0, by default `config.epsilon()`.
         kwargs: `rms_scaling=True` divides by the root of the variance without taking the mean off,
             for old models; `rms_normalization` is what its name says.
+
+    Returns:
+        A tensor of the shape of `x`, in its dtype if that is floating, else `floatx`.
+
+    Raises:
+        TypeError: for another keyword.
+        ValueError: for an axis that does not exist.
 
     Source: Ba et al., "Layer Normalization", 2016.
 
@@ -106,10 +114,17 @@ def rms_normalization(
     """x / sqrt(mean of its squares + epsilon) * scale.
 
     Args:
-        x: Input; 16-bit floats are computed in float32.
+        x: Tensor of any shape; a number counts as a vector. Integers become `floatx`; 16-bit floats
+            are computed in float32.
         scale: Factors, one for each place along the axes, or None.
-        axis: What the mean is taken over.
+        axis: What the mean is taken over, one axis or several.
         epsilon: Keeps the root from 0, by default `config.epsilon()`.
+
+    Returns:
+        A tensor of the shape of `x`, in its dtype if that is floating, else `floatx`.
+
+    Raises:
+        ValueError: for an axis that does not exist.
 
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 
@@ -135,13 +150,17 @@ def rms_normalization(
 def normalize(
     x: Any, axis: int | Sequence[int] | None = -1, order: int = 2, epsilon: float | None = None
 ) -> Any:
-    """x divided by its length along axes.
+    """x divided by its length along axes; zeros stay zeros.
 
     Args:
-        x: Input.
+        x: Tensor of any shape; a number counts as a vector. Integers become `floatx`.
         axis: What the length is taken over, None for all.
-        order: 2 for the Euclidean length, 1 for the sum of absolute values, and so on.
+        order: 2 for the Euclidean length, 1 for the sum of absolute values, p for (sum
+            |x|^p)^(1/p).
         epsilon: What the length counts as at least, by default `config.epsilon()`.
+
+    Returns:
+        A tensor of the shape of `x`, in its dtype if that is floating, else `floatx`.
 
     Raises:
         ValueError: for an order that is not an integer from 1 on.
@@ -151,6 +170,8 @@ def normalize(
     >>> from kerascnn import ops
     >>> print(ops.normalize([[3.0, 4.0]]).numpy())
     [[0.6 0.8]]
+    >>> ops.normalize([[1.0, 3.0], [0.0, 0.0]], order=1).numpy().tolist()
+    [[0.25, 0.75], [0.0, 0.0]]
     """
     if not isinstance(order, int) or order < 1:
         raise ValueError(f"`order` must be an integer from 1 on. Received: order={order!r}")
@@ -179,8 +200,25 @@ def moments(
 ) -> tuple[Any, Any]:
     """Mean and population variance along axes.
 
+    Args:
+        x: Tensor of any dtype.
+        axes: One axis or several.
+        keepdims: Whether the axes stay, with size 1.
+        synchronized: Only False; True would need several devices.
+
+    Returns:
+        (mean, variance), each of the other axes, in the dtype of `x` if that is floating, else
+        `floatx`.
+
     Raises:
-        ValueError: for synchronized=True, which would need several devices.
+        ValueError: for synchronized=True.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> mean, variance = ops.moments([[1.0, 3.0], [2.0, 2.0]], axes=1)
+    >>> mean.numpy().tolist(), variance.numpy().tolist()
+    ([2.0, 2.0], [1.0, 0.0])
     """
     if synchronized:
         raise ValueError("moments: synchronized=True is not available, this is one device.")
@@ -200,21 +238,42 @@ def batch_normalization(
 ) -> Any:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, each per element of one axis.
 
+    It uses statistics that are known; `moments` computes those of a batch.
+
     Args:
-        x: Input.
+        x: Tensor of at least one axis; integers become `floatx`.
         mean: (c,), c being the size of `axis`.
         variance: (c,)
-        axis: The axis that keeps its own statistics.
-        offset: (c,), or None.
-        scale: (c,), or None.
+        axis: The axis that keeps its own statistics; a negative one counts from the end.
+        offset: (c,), or None for 0.
+        scale: (c,), or None for 1.
         epsilon: Keeps the root from 0.
+
+    Returns:
+        A tensor of the shape of `x`, in its dtype if that is floating, else `floatx`.
+
+    Raises:
+        ValueError: for an axis that does not exist.
+
+    Source: Ioffe and Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing
+    Internal Covariate Shift", 2015.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> x = [[1.0, 5.0], [3.0, 5.0]]
+    >>> ops.batch_normalization(x, [2.0, 4.0], [1.0, 4.0], axis=-1, epsilon=0.0).numpy().tolist()
+    [[-1.0, 0.5], [1.0, 0.5]]
     """
     x = dispatch.convert(x)
+    if not dtypes.is_float(x.dtype):
+        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
     rank = len(x.shape)
-    shape = [x.shape[axis] if i == axis % rank else 1 for i in range(rank)]
+    (axis,) = _axes(axis, x.shape, "batch_normalization")
+    shape = [x.shape[axis] if i == axis else 1 for i in range(rank)]
 
     def per_axis(v: Any) -> Any:
-        return v if axis % rank == rank - 1 else shaping.reshape(v, shape)
+        return v if axis == rank - 1 else shaping.reshape(v, shape)
 
     factor = elementwise.rsqrt(elementwise.add(dispatch.convert(variance), epsilon))
     if scale is not None:

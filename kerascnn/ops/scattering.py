@@ -87,15 +87,24 @@ def scatter(indices: Any, values: Any, shape: Sequence[int]) -> Any:
     """Zeros of a shape, with values added at indices.
 
     Args:
-        indices: (..., k) integers, each naming a place along the first k axes.
-        values: (..., *shape[k:]); values of one place are added up.
+        indices: (..., k) integers, each row naming a place along the first k axes of the result.
+            Negative ones count from the end; a value for a place out of range is left out.
+        values: (..., *shape[k:]) of any dtype; values of one place are added up.
         shape: Shape of the result.
+
+    Returns:
+        A tensor of shape `shape` and the dtype of `values`.
+
+    Raises:
+        ValueError: for indices that are floating or don't fit the shape.
+
+    Source: https://www.tensorflow.org/api_docs/python/tf/scatter_nd
 
     Example:
 
     >>> from kerascnn import ops
-    >>> ops.scatter([[0], [2]], [1.0, 2.0], (4,)).numpy().tolist()
-    [1.0, 0.0, 2.0, 0.0]
+    >>> ops.scatter([[0], [2], [2]], [1.0, 2.0, 3.0], (4,)).numpy().tolist()
+    [1.0, 0.0, 5.0, 0.0]
     """
     indices = dispatch.convert(indices)
     values = dispatch.convert(values)
@@ -108,19 +117,32 @@ def scatter(indices: Any, values: Any, shape: Sequence[int]) -> Any:
 
 @op
 def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | None = None) -> Any:
-    """inputs[indices] = updates, or what a reduction makes of both.
+    """inputs[indices] = updates, or what a reduction makes of both; `inputs` itself stays as it is.
+
+    All but "add" compare each place with each update, which suits a few thousand of them.
 
     Args:
-        inputs: Input.
-        indices: (n, k) integers, each naming a place along the first k axes.
-        updates: (n, *inputs.shape[k:])
+        inputs: Tensor of any shape and dtype.
+        indices: (n, k) integers, each row naming a place along the first k axes. Negative ones
+            count from the end; an update of a place out of range is left out.
+        updates: (n, *inputs.shape[k:]), converted to the dtype of `inputs`.
         reduction: None (the last update of a place stays), "add", "max", "min" or "mul".
+
+    Returns:
+        A tensor of the shape and dtype of `inputs`.
+
+    Raises:
+        ValueError: for another reduction, and indices that are floating or don't fit the inputs.
+
+    Source: https://www.tensorflow.org/api_docs/python/tf/tensor_scatter_nd_update
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.scatter_update([0.0, 0.0, 0.0], [[1]], [5.0]).numpy().tolist()
     [0.0, 5.0, 0.0]
+    >>> ops.scatter_update([1, 2, 3], [[0], [0], [2]], [9, 8, 1], "max").numpy().tolist()
+    [9, 2, 3]
     """
     if reduction is not None and reduction.lower() not in ("add", "max", "min", "mul"):
         raise ValueError(
@@ -185,17 +207,26 @@ def segment_sum(
     """The sums of the rows of each segment.
 
     Args:
-        data: (n, ...)
+        data: (n, ...) of any dtype.
         segment_ids: (n,) integers: which segment each row is in; others than 0 to
             num_segments - 1 are left out.
-        num_segments: By default the largest number and one; a traced step must say it.
-        sorted: Nothing depends on it.
+        num_segments: By default one more than the largest number; a compiled step must say it.
+        sorted: Has no effect: the numbers can be in any order.
+
+    Returns:
+        (num_segments, ...) in the dtype of `data`, with 0 for an empty segment.
+
+    Raises:
+        ValueError: for `segment_ids` of another shape, and where a compiled step does not say
+            `num_segments`.
+
+    Source: https://www.tensorflow.org/api_docs/python/tf/math/unsorted_segment_sum
 
     Example:
 
     >>> from kerascnn import ops
-    >>> ops.segment_sum([1, 2, 10], [0, 0, 1]).numpy().tolist()
-    [3, 10]
+    >>> ops.segment_sum([1, 2, 10], [0, 0, 2]).numpy().tolist()
+    [3, 0, 10]
     """
     data, ids, count = _segments(data, segment_ids, num_segments, "segment_sum")
     return sums(data, ids, count)
@@ -205,7 +236,29 @@ def segment_sum(
 def segment_max(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Any:
-    """The largest elements of each segment; -inf (or the lowest integer) for an empty one."""
+    """The largest elements of each segment.
+
+    Each row is compared with each segment, which suits a few thousand of them.
+
+    Args:
+        data: (n, ...) of numbers.
+        segment_ids: (n,) integers, as for `segment_sum`.
+        num_segments: As for `segment_sum`.
+        sorted: Has no effect.
+
+    Returns:
+        (num_segments, ...) in the dtype of `data`. An empty segment has -inf, or the lowest
+        integer.
+
+    Raises:
+        ValueError: as `segment_sum`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.segment_max([[1.0, 5.0], [3.0, 2.0], [7.0, 7.0]], [0, 0, 1]).numpy().tolist()
+    [[3.0, 5.0], [7.0, 7.0]]
+    """
     data, ids, count = _segments(data, segment_ids, num_segments, "segment_max")
     lowest = -float("inf") if dtypes.is_float(data.dtype) else dtypes.limits(data.dtype)[0]
     return _meeting(data, ids, count, "max", lowest)
@@ -215,7 +268,29 @@ def segment_max(
 def segment_min(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Any:
-    """The smallest elements of each segment; inf (or the largest integer) for an empty one."""
+    """The smallest elements of each segment.
+
+    Each row is compared with each segment, which suits a few thousand of them.
+
+    Args:
+        data: (n, ...) of numbers.
+        segment_ids: (n,) integers, as for `segment_sum`.
+        num_segments: As for `segment_sum`.
+        sorted: Has no effect.
+
+    Returns:
+        (num_segments, ...) in the dtype of `data`. An empty segment has inf, or the largest
+        integer.
+
+    Raises:
+        ValueError: as `segment_sum`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.segment_min([4.0, 1.0, 2.0], [0, 0, 2]).numpy().tolist()
+    [1.0, inf, 2.0]
+    """
     data, ids, count = _segments(data, segment_ids, num_segments, "segment_min")
     largest = float("inf") if dtypes.is_float(data.dtype) else dtypes.limits(data.dtype)[1]
     return _meeting(data, ids, count, "min", largest)
@@ -225,7 +300,28 @@ def segment_min(
 def segment_prod(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Any:
-    """The products of the rows of each segment; 1 for an empty one."""
+    """The products of the rows of each segment.
+
+    Each row is compared with each segment, which suits a few thousand of them.
+
+    Args:
+        data: (n, ...) of numbers.
+        segment_ids: (n,) integers, as for `segment_sum`.
+        num_segments: As for `segment_sum`.
+        sorted: Has no effect.
+
+    Returns:
+        (num_segments, ...) in the dtype of `data`, with 1 for an empty segment.
+
+    Raises:
+        ValueError: as `segment_sum`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.segment_prod([4, 5, 2], [0, 0, 2]).numpy().tolist()
+    [20, 1, 2]
+    """
     data, ids, count = _segments(data, segment_ids, num_segments, "segment_prod")
     return _meeting(data, ids, count, "prod", 1)
 
@@ -235,12 +331,28 @@ def slice(inputs: Any, start_indices: Any, shape: Sequence[int]) -> Any:
     """The part of a shape that starts at an index, which may be known only in the step.
 
     Args:
-        inputs: Input.
-        start_indices: One for each axis; moved back where the part would not fit.
+        inputs: Tensor of any shape and dtype.
+        start_indices: One integer for each axis, or a vector of them. A negative one counts as 0;
+            one from which the part would not fit is moved back.
         shape: Shape of the part; -1 for all from a start on that is known.
 
+    Returns:
+        A tensor of shape `shape` and the dtype of `inputs`.
+
     Raises:
-        ValueError: for a part that does not fit, and -1 with a start that is known only later.
+        ValueError: for another number of starts than of axes, a part larger than the tensor, and -1
+            with a start that is known only later.
+
+    Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.dynamic_slice.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> x = [[1, 2, 3], [4, 5, 6]]
+    >>> ops.slice(x, (0, 1), (2, 2)).numpy().tolist()
+    [[2, 3], [5, 6]]
+    >>> ops.slice(x, (1, 2), (1, 2)).numpy().tolist()  # moved back by a column
+    [[5, 6]]
     """
     inputs = dispatch.convert(inputs)
     for axis, (start, size) in enumerate(zip(_starts(start_indices, inputs), shape, strict=True)):
@@ -283,12 +395,27 @@ def _starts(start_indices: Any, inputs: Any) -> list[Any]:
 
 @op
 def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
-    """The tensor with the part from an index on replaced.
+    """The tensor with the part from an index on replaced; `inputs` itself stays as it is.
 
     Args:
-        inputs: Input.
-        start_indices: One for each axis; moved back where the part would not fit.
-        updates: The part's new elements.
+        inputs: Tensor of any shape and dtype.
+        start_indices: One integer for each axis, or a vector of them, known or not. A negative one
+            counts as 0; one from which the part would not fit is moved back.
+        updates: The part's new elements, with as many axes as `inputs`; converted to its dtype.
+
+    Returns:
+        A tensor of the shape and dtype of `inputs`.
+
+    Raises:
+        ValueError: for another number of starts than of axes, and a part larger than the tensor.
+
+    Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.dynamic_update_slice.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.slice_update([[1, 2, 3], [4, 5, 6]], (0, 1), [[0], [9]]).numpy().tolist()
+    [[1, 0, 3], [4, 9, 6]]
     """
     inputs = dispatch.convert(inputs)
     updates = dispatch.convert(updates, inputs.dtype)
@@ -315,7 +442,25 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
 
 @op
 def unravel_index(indices: Any, shape: Sequence[int]) -> Any:
-    """Positions in a flattened tensor as one index for each of its axes."""
+    """Positions in a flattened tensor as one index for each of its axes.
+
+    Args:
+        indices: Integers of any shape from 0 to the number of elements - 1. Others are not found:
+            they count modulo that number.
+        shape: Shape of the tensor.
+
+    Returns:
+        A tuple of one tensor for each axis, in the shape and dtype of `indices`.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.unravel_index.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> row, column = ops.unravel_index([1, 5], (2, 3))
+    >>> row.numpy().tolist(), column.numpy().tolist()
+    ([0, 1], [1, 2])
+    """
     indices = dispatch.convert(indices)
     results = []
     for size in reversed([int(n) for n in shape]):

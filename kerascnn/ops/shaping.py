@@ -49,10 +49,18 @@ def _axis(axis: int, rank: int, name: str) -> int:
 
 @op
 def reshape(x: Any, newshape: int | Sequence[int]) -> Any:
-    """The same elements in another shape; one size may be -1 and follows from the others.
+    """The same elements in another shape, in the same order (the last axis runs fastest).
+
+    Args:
+        x: Tensor of any shape and dtype.
+        newshape: Sizes of the new axes, or one integer for a vector. One of them may be -1: it
+            follows from the number of elements, unless another size is 0.
+
+    Returns:
+        A tensor of shape `newshape` and the dtype of `x`.
 
     Raises:
-        ValueError: where the number of elements differs.
+        ValueError: where the number of elements differs, or the size for -1 does not follow.
 
     Example:
 
@@ -77,10 +85,32 @@ def reshape(x: Any, newshape: int | Sequence[int]) -> Any:
 
 @op
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
-    """The axes in another order, by default the reverse."""
+    """The axes in another order, by default the reverse.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axes: For each axis of the result the axis of `x` that it is; negative ones count from the
+            end.
+
+    Returns:
+        A tensor whose axis i has the size `x.shape[axes[i]]`, in the dtype of `x`.
+
+    Raises:
+        ValueError: unless `axes` names each axis of `x` once.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.transpose([[1, 2, 3], [4, 5, 6]]).numpy().tolist()
+    [[1, 4], [2, 5], [3, 6]]
+    >>> ops.transpose(ops.ones((2, 3, 5)), (0, 2, 1)).shape
+    (2, 5, 3)
+    """
     x = dispatch.convert(x)
     rank = len(x.shape)
-    order = list(range(rank))[::-1] if axes is None else [a % rank if rank else a for a in axes]
+    order = list(range(rank))[::-1]
+    if axes is not None:
+        order = [a % rank if -rank <= a < rank else a for a in axes]
     if sorted(order) != list(range(rank)):
         raise ValueError(
             f"transpose: axes must name each of the {rank} axes once. Received: axes={axes}"
@@ -90,34 +120,103 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
 
 @op
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
-    """Swaps two axes."""
+    """Exchanges two axes.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis1: An axis; a negative one counts from the end.
+        axis2: The axis that it changes places with.
+
+    Returns:
+        A tensor in the dtype of `x`, in whose shape the two sizes are exchanged.
+
+    Raises:
+        ValueError: for an axis that does not exist.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.swapaxes(ops.ones((2, 3, 5)), 0, -1).shape
+    (5, 3, 2)
+    """
     x = dispatch.convert(x)
-    order = list(range(len(x.shape)))
-    order[axis1], order[axis2] = order[axis2], order[axis1]
+    rank = len(x.shape)
+    order = list(range(rank))
+    first, second = _axis(axis1, rank, "swapaxes"), _axis(axis2, rank, "swapaxes")
+    order[first], order[second] = second, first
     return transpose(x, order)
 
 
 @op
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
-    """Moves axes to other places; the rest keeps its order."""
+    """Moves axes to other places; the rest keeps its order.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        source: The axis that moves, or several of them; negative ones count from the end.
+        destination: Where each of them is in the result.
+
+    Returns:
+        A tensor in the dtype of `x`, with the sizes in the new order.
+
+    Raises:
+        ValueError: for an axis that does not exist or is named twice, or another number of
+            destinations than of sources.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.moveaxis(ops.ones((2, 3, 5)), 0, -1).shape
+    (3, 5, 2)
+    >>> ops.moveaxis(ops.ones((2, 3, 5)), [0, 1], [1, 2]).shape
+    (5, 2, 3)
+    """
     x = dispatch.convert(x)
     rank = len(x.shape)
-    sources = [source] if isinstance(source, int) else list(source)
-    targets = [destination] if isinstance(destination, int) else list(destination)
-    sources = [a % rank for a in sources]
+    sources, targets = (
+        [_axis(a, rank, "moveaxis") for a in ([axes] if isinstance(axes, int) else axes)]
+        for axes in (source, destination)
+    )
+    if not len(sources) == len(targets) == len(set(sources)) == len(set(targets)):
+        raise ValueError(
+            "moveaxis: each axis moves to one place of its own. Received: "
+            f"source={source}, destination={destination}"
+        )
     order = [a for a in range(rank) if a not in sources]
-    for target, moved in sorted((t % rank, s) for t, s in zip(targets, sources, strict=True)):
+    for target, moved in sorted(zip(targets, sources, strict=True)):
         order.insert(target, moved)
     return transpose(x, order)
 
 
 @op
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
-    """A new axis of size 1 at each place of `axis`."""
+    """Puts in a new axis of size 1 at each place of `axis`.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: Where the new axis is in the result, or several places; negative ones count from the
+            end of the result.
+
+    Returns:
+        A tensor in the dtype of `x`, with as many axes more as `axis` names.
+
+    Raises:
+        ValueError: for a place that the result does not have, or that is named twice.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.expand_dims(ops.ones((2, 3)), 0).shape
+    (1, 2, 3)
+    >>> ops.expand_dims(ops.ones((2, 3)), (0, -1)).shape
+    (1, 2, 3, 1)
+    """
     x = dispatch.convert(x)
     places = [axis] if isinstance(axis, int) else list(axis)
     rank = len(x.shape) + len(places)
     taken = {_axis(place, rank, "expand_dims") for place in places}
+    if len(taken) != len(places):
+        raise ValueError(f"expand_dims: each place is named once. Received: axis={axis}")
     sizes = iter(x.shape)
     return reshape(x, [1 if i in taken else next(sizes) for i in range(rank)])
 
@@ -126,8 +225,23 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Any:
 def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Any:
     """Removes axes of size 1: those named, by default all of them.
 
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One axis or several; negative ones count from the end.
+
+    Returns:
+        A tensor in the dtype of `x` without these axes.
+
     Raises:
-        ValueError: where a named axis has another size.
+        ValueError: for an axis that does not exist or has another size.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.squeeze(ops.ones((1, 3, 1))).shape
+    (3,)
+    >>> ops.squeeze(ops.ones((1, 3, 1)), axis=0).shape
+    (3, 1)
     """
     x = dispatch.convert(x)
     rank = len(x.shape)
@@ -146,13 +260,46 @@ def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Any:
 
 @op
 def ravel(x: Any) -> Any:
-    """All elements in one axis."""
+    """All elements in one axis, the last axis running fastest.
+
+    Args:
+        x: Tensor of any shape and dtype. A number becomes a vector of one element.
+
+    Returns:
+        A vector in the dtype of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.ravel([[1, 2], [3, 4]]).numpy().tolist()
+    [1, 2, 3, 4]
+    """
     return reshape(x, -1)
 
 
 @op
 def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
-    """Repeats along axes of size 1 (and new leading ones) up to `shape`."""
+    """Repeats along axes of size 1 (and new leading ones) up to `shape`.
+
+    Args:
+        x: Tensor of any dtype. Counted from the last one on, each of its axes has the size in
+            `shape` or 1.
+        shape: Shape of the result.
+
+    Returns:
+        A tensor of shape `shape` and the dtype of `x`.
+
+    Raises:
+        ValueError: for a shape that `x` cannot be repeated to.
+
+    Source: https://numpy.org/doc/stable/user/basics.broadcasting.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.broadcast_to([[1], [2]], (2, 3)).numpy().tolist()
+    [[1, 1, 1], [2, 2, 2]]
+    """
     return dispatch.apply_one("broadcast_to", [dispatch.convert(x)], {"shape": list(shape)})
 
 
@@ -160,36 +307,92 @@ def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
 def concatenate(xs: Sequence[Any], axis: int = 0) -> Any:
     """Joins tensors one after another along an axis.
 
+    Args:
+        xs: At least one tensor. Their shapes agree but for the size of `axis`; of several dtypes,
+            all take the one that they promote to.
+        axis: Along which they are joined; a negative one counts from the end.
+
+    Returns:
+        A tensor whose `axis` is as long as those of all tensors together.
+
     Raises:
-        ValueError: for an axis of None.
+        ValueError: for no tensors, other shapes, an axis that does not exist, or an axis of None.
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.concatenate([[1, 2], [3]], axis=0).numpy().tolist()
     [1, 2, 3]
+    >>> ops.concatenate([ops.ones((2, 3)), ops.zeros((2, 5))], axis=1).shape
+    (2, 8)
     """
     if axis is None:
         raise ValueError(
             "concatenate: `axis` cannot be None. Flatten the tensors first, with "
             "ops.concatenate([ops.ravel(x) for x in xs])."
         )
-    xs = dispatch.operands(*xs)
+    xs = _some(xs, "concatenate")
     if len(xs) == 1:
         return xs[0]
     axis = _axis(axis, len(xs[0].shape), "concatenate")
     return dispatch.apply_one("concatenate", xs, {"axis": axis})
 
 
+def _some(xs: Sequence[Any], name: str) -> list[Any]:
+    """Returns at least one tensor, all of one dtype."""
+    tensors = dispatch.operands(*xs)
+    if not tensors:
+        raise ValueError(f"{name}: at least one tensor is needed. Received: {xs!r}")
+    return tensors
+
+
 @op
 def stack(x: Sequence[Any], axis: int = 0) -> Any:
-    """Tensors side by side along a new axis."""
-    return concatenate([expand_dims(part, axis) for part in dispatch.operands(*x)], axis)
+    """Puts tensors side by side along a new axis.
+
+    Args:
+        x: At least one tensor, all of one shape; of several dtypes, all take the one that they
+            promote to.
+        axis: Where the new axis is in the result; a negative one counts from its end.
+
+    Returns:
+        A tensor with one axis more, which is as long as there are tensors.
+
+    Raises:
+        ValueError: for no tensors, several shapes, or a place that the result does not have.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.stack([[1, 2], [3, 4]]).numpy().tolist()
+    [[1, 2], [3, 4]]
+    >>> ops.stack([[1, 2], [3, 4]], axis=1).numpy().tolist()
+    [[1, 3], [2, 4]]
+    """
+    return concatenate([expand_dims(part, axis) for part in _some(x, "stack")], axis)
 
 
 @op
 def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
-    """The slices along an axis, as a list."""
+    """Takes a tensor apart into the slices along an axis, which the slices don't have.
+
+    Args:
+        x: Tensor of any dtype with at least one axis.
+        num: Has no effect: there are as many slices as the axis is long.
+        axis: The axis; a negative one counts from the end.
+
+    Returns:
+        A list of `x.shape[axis]` tensors in the dtype of `x`.
+
+    Raises:
+        ValueError: for an axis that does not exist.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> [part.numpy().tolist() for part in ops.unstack([[1, 2], [3, 4]], axis=1)]
+    [[1, 3], [2, 4]]
+    """
     x = dispatch.convert(x)
     axis = _axis(axis, len(x.shape), "unstack")
     return [squeeze(_cut(x, axis, i, i + 1), axis) for i in range(x.shape[axis])]
@@ -197,16 +400,35 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
 
 @op
 def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> Any:
-    """Splits along an axis into so many equal parts, or at the given indices.
+    """Splits a tensor along an axis into so many equal parts, or at the given places.
+
+    Args:
+        x: Tensor of any dtype with at least one axis.
+        indices_or_sections: The number of parts; or the indices at which the second part and all
+            further ones begin. These are limits of slices: negative ones count from the end, and
+            beyond the end lie empty parts.
+        axis: The axis; a negative one counts from the end.
+
+    Returns:
+        A list of tensors in the dtype of `x`; n indices make n + 1 of them.
 
     Raises:
-        ValueError: where the axis does not divide into so many parts.
+        ValueError: for a number below 1 or one that does not divide the axis, and an axis that does
+            not exist.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> [part.numpy().tolist() for part in ops.split(ops.arange(6), 3)]
+    [[0, 1], [2, 3], [4, 5]]
+    >>> [part.numpy().tolist() for part in ops.split(ops.arange(6), [1, 4])]
+    [[0], [1, 2, 3], [4, 5]]
     """
     x = dispatch.convert(x)
     axis = _axis(axis, len(x.shape), "split")
     length = x.shape[axis]
     if isinstance(indices_or_sections, int):
-        if length % indices_or_sections:
+        if indices_or_sections < 1 or length % indices_or_sections:
             raise ValueError(
                 f"split: axis {axis} of size {length} does not divide into "
                 f"{indices_or_sections} equal parts."
@@ -236,22 +458,28 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
     """A border around a tensor.
 
     Args:
-        x: Input.
-        pad_width: ((before, after), ...) for each axis, or one pair or number for all.
+        x: Tensor of any shape and dtype.
+        pad_width: ((before, after), ...) for each axis, or one pair or number for all; none of them
+            is negative.
         mode: What the border holds: "constant", "reflect" (the mirror image without the outermost
             elements), "symmetric" (with them), "edge" (the outermost elements) or "wrap" (what is
             at the other end).
-        constant_values: What a constant border holds, by default 0.
+        constant_values: The number that a constant border holds, by default 0.
+
+    Returns:
+        A tensor in the dtype of `x`, each of whose axes is longer by its two widths.
 
     Raises:
-        ValueError: for another mode, values for another mode than "constant", or an axis without
-            elements that a border could repeat.
+        ValueError: for another mode, values for another mode than "constant", negative widths, or
+            an axis without elements that a border could repeat.
 
     Source: https://numpy.org/doc/stable/reference/generated/numpy.pad.html
 
     Example:
 
     >>> from kerascnn import ops
+    >>> ops.pad([[1, 2]], ((0, 1), (1, 0))).numpy().tolist()
+    [[0, 1, 2], [0, 0, 0]]
     >>> ops.pad([1, 2, 3], 2, "reflect").numpy().tolist()
     [3, 2, 1, 2, 3, 2, 1]
     """
@@ -297,11 +525,30 @@ def _pad_by_repeating(x: Any, widths: Sequence[Sequence[int]], mode: Any) -> Any
 
 @op
 def flip(x: Any, axis: int | Sequence[int] | None = None) -> Any:
-    """The elements in reverse order along axes, by default along all."""
+    """The elements in reverse order along axes, by default along all.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One axis or several; negative ones count from the end.
+
+    Returns:
+        A tensor of the shape and dtype of `x`.
+
+    Raises:
+        ValueError: for an axis that does not exist.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.flip([[1, 2], [3, 4]]).numpy().tolist()
+    [[4, 3], [2, 1]]
+    >>> ops.flip([[1, 2], [3, 4]], axis=1).numpy().tolist()
+    [[2, 1], [4, 3]]
+    """
     x = dispatch.convert(x)
     rank = len(x.shape)
     axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
-    for a in axes:
+    for a in [_axis(a, rank, "flip") for a in axes]:
         x = take(x, np.arange(x.shape[a])[::-1].astype("int32"), a)
     return x
 
@@ -310,11 +557,28 @@ def flip(x: Any, axis: int | Sequence[int] | None = None) -> Any:
 def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     """The elements at `indices` along an axis (by default, of the flattened tensor).
 
-    Negative indices count from the end where they are given as numbers or arrays.
+    Args:
+        x: Tensor of any shape and dtype.
+        indices: Integers of any shape; fractions are cut off floating numbers. Negative ones count
+            from the end where they are given as numbers, arrays or tensors; a compiled step, in
+            which nothing can be raised for its values, needs them from 0 on.
+        axis: The axis; a negative one counts from the end.
+
+    Returns:
+        (*x.shape[:axis], *indices.shape, *x.shape[axis + 1:]) in the dtype of `x`.
 
     Raises:
         IndexError: for an index out of range that is known here.
         TypeError: for a mask, which is no index: `x[mask]` and `boolean_mask` take one.
+        ValueError: for an axis that does not exist.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.take([10, 20, 30], [[0, -1]]).numpy().tolist()
+    [[10, 30]]
+    >>> ops.take([[1, 2, 3], [4, 5, 6]], [2, 0], axis=1).numpy().tolist()
+    [[3, 1], [6, 4]]
     """
     x = dispatch.convert(x)
     if axis is None:
@@ -350,17 +614,26 @@ def one_hot(
     """A new axis with 1 at the place that each integer names and 0 elsewhere.
 
     Args:
-        x: Integers from 0 to num_classes - 1; others give zeros only.
+        x: Integers of any shape, from 0 to num_classes - 1; others give zeros only. Fractions are
+            cut off floating numbers.
         num_classes: Size of the new axis.
-        axis: Where the new axis goes.
+        axis: Where the new axis is in the result; a negative one counts from its end.
         dtype: By default `floatx`.
         sparse: Only False: there are no sparse tensors.
+
+    Returns:
+        A tensor of the shape of `x` with the new axis, in `dtype`.
+
+    Raises:
+        ValueError: for sparse=True, or a place that the result does not have.
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.one_hot([0, 2], 3).numpy().tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    >>> ops.one_hot([0, 2, 2], 3, axis=0, dtype="int32").numpy().tolist()
+    [[1, 0, 0], [0, 0, 0], [0, 1, 1]]
     """
     if sparse:
         raise ValueError("one_hot: there are no sparse tensors. Received: sparse=True")

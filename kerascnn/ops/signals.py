@@ -37,7 +37,18 @@ def _window(name: str, x: Any, make: Callable[[int], Array]) -> Any:
 
 
 def bartlett(x: Any) -> Any:
-    """The triangular window of length x.
+    """The triangular window, 1 - |2 i / (x - 1) - 1| for i from 0 to x - 1.
+
+    Args:
+        x: Its length, an integer that is known.
+
+    Returns:
+        (x,) in `floatx`; no elements for a length of 0 or less, and [1] for 1.
+
+    Raises:
+        TypeError: for a length that is no integer, or known only in the step.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.bartlett.html
 
     Example:
 
@@ -49,28 +60,115 @@ def bartlett(x: Any) -> Any:
 
 
 def blackman(x: Any) -> Any:
-    """The Blackman window of length x."""
+    """The Blackman window, 0.42 - 0.5 cos(a) + 0.08 cos(2 a) with a = 2 pi i / (x - 1).
+
+    Args:
+        x: Its length, an integer that is known.
+
+    Returns:
+        (x,) in `floatx`; no elements for a length of 0 or less, and [1] for 1.
+
+    Raises:
+        TypeError: for a length that is no integer, or known only in the step.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.blackman.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> [round(float(w), 2) for w in ops.blackman(5)[1:4]]
+    [0.34, 1.0, 0.34]
+    """
     return _window("blackman", x, np.blackman)
 
 
 def hamming(x: Any) -> Any:
-    """The Hamming window of length x."""
+    """The Hamming window, 0.54 - 0.46 cos(2 pi i / (x - 1)).
+
+    Args:
+        x: Its length, an integer that is known.
+
+    Returns:
+        (x,) in `floatx`; no elements for a length of 0 or less, and [1] for 1.
+
+    Raises:
+        TypeError: for a length that is no integer, or known only in the step.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.hamming.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> [round(float(w), 2) for w in ops.hamming(5)]
+    [0.08, 0.54, 1.0, 0.54, 0.08]
+    """
     return _window("hamming", x, np.hamming)
 
 
 def hanning(x: Any) -> Any:
-    """The Hann window of length x."""
+    """The Hann window, 0.5 - 0.5 cos(2 pi i / (x - 1)).
+
+    Args:
+        x: Its length, an integer that is known.
+
+    Returns:
+        (x,) in `floatx`; no elements for a length of 0 or less, and [1] for 1.
+
+    Raises:
+        TypeError: for a length that is no integer, or known only in the step.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.hanning.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.hanning(5).numpy().tolist()
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
     return _window("hanning", x, np.hanning)
 
 
 def kaiser(x: Any, beta: float) -> Any:
-    """The Kaiser window of length x; a larger beta makes it narrower."""
+    """The Kaiser window, I0(beta sqrt(1 - (2 i / (x - 1) - 1)^2)) / I0(beta).
+
+    I0 is the modified Bessel function of order 0.
+
+    Args:
+        x: Its length, an integer that is known.
+        beta: 0 for ones only; the larger it is, the narrower is the window.
+
+    Returns:
+        (x,) in `floatx`; no elements for a length of 0 or less, and [1] for 1.
+
+    Raises:
+        TypeError: for a length that is no integer, or known only in the step.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.kaiser.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> [round(float(w), 3) for w in ops.kaiser(3, 5.0)]
+    [0.037, 1.0, 0.037]
+    """
     return _window("kaiser", x, lambda n: np.kaiser(n, float(beta)))
 
 
 @op
 def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Any:
-    """Pieces of the last axis, each a stride further on: (..., pieces, sequence_length).
+    """Pieces of the last axis, each a stride further on; what is left at the end is in none.
+
+    Args:
+        x: (..., n) of any dtype.
+        sequence_length: Elements of a piece.
+        sequence_stride: Elements from one piece to the next; pieces overlap where it is smaller
+            than their length.
+
+    Returns:
+        (..., 1 + (n - sequence_length) // sequence_stride, sequence_length) in the dtype of `x`.
+
+    Raises:
+        ValueError: for a length or stride below 1, or a length above n.
 
     Example:
 
@@ -104,16 +202,24 @@ def multi_hot(
         inputs: (labels,) or (n, labels, ...) integers; others than 0 to num_classes - 1 count as
             none.
         num_classes: Size of the new axis.
-        axis: Where the new axis goes.
+        axis: Where the new axis goes, before that of the labels is dropped.
         dtype: By default `floatx`.
         sparse: Only False: there are no sparse tensors.
         kwargs: `num_tokens`, an old name of num_classes.
+
+    Returns:
+        (num_classes,) or (n, ..., num_classes) in `dtype`.
+
+    Raises:
+        ValueError: without a number of classes, and for sparse=True.
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.multi_hot([0, 2], num_classes=4).numpy().tolist()
     [1.0, 0.0, 1.0, 0.0]
+    >>> ops.multi_hot([[0, 2], [1, 1]], num_classes=3, dtype="int32").numpy().tolist()
+    [[1, 0, 1], [0, 1, 0]]
     """
     if num_classes is None and "num_tokens" in kwargs:
         num_classes = kwargs.pop("num_tokens")
@@ -131,11 +237,27 @@ def psnr(x1: Any, x2: Any, max_val: Any) -> Any:
     """The peak signal-to-noise ratio in decibels, 20 log10(max_val) - 10 log10(mean((x1 - x2)^2)).
 
     Args:
-        x1: Input.
+        x1: Tensor of any shape; integers become `floatx`.
         x2: What it is compared with, of the same shape.
         max_val: The largest value that the signal can have.
+
+    Returns:
+        One number, in the dtype of the inputs if that is floating, else `floatx`; inf for equal
+        ones.
+
+    Raises:
+        ValueError: where the shapes differ.
+
+    Source: https://en.wikipedia.org/wiki/Peak_signal-to-noise_ratio
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> round(float(ops.psnr([1.0, 2.0], [1.0, 1.0], max_val=10.0)), 3)
+    23.01
     """
-    x1, x2 = dispatch.convert(x1), dispatch.convert(x2)
+    # Differences of unsigned integers would wrap around.
+    x1, x2 = dispatch.operands(x1, x2, result=dtypes.float_result_type)
     if tuple(x1.shape) != tuple(x2.shape):
         raise ValueError(
             f"Input shapes {tuple(x1.shape)} and {tuple(x2.shape)} must match for PSNR calculation."

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerascnn import dtypes
-from kerascnn.ops import creation, dispatch, elementwise, indexing, reduction, shaping
+from kerascnn.ops import creation, dispatch, elementwise, host, indexing, reduction, shaping
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
 
@@ -46,13 +46,19 @@ def _order(x: Any, axis: int | None, descending: bool, name: str) -> tuple[Any, 
 
 @op
 def argsort(x: Any, axis: int | None = -1) -> Any:
-    """The positions of an axis' elements from the smallest to the largest, as int32.
+    """The positions of an axis' elements from the smallest to the largest.
 
     Equal elements keep their order; NaN comes last.
 
     Args:
-        x: Input.
-        axis: None sorts the flattened tensor.
+        x: Tensor of any shape and dtype.
+        axis: The axis; a negative one counts from the end. None sorts the flattened tensor.
+
+    Returns:
+        int32 positions in the shape of `x`, or a vector for an axis of None.
+
+    Raises:
+        ValueError: for an axis that does not exist.
 
     Example:
 
@@ -65,14 +71,54 @@ def argsort(x: Any, axis: int | None = -1) -> Any:
 
 @op
 def sort(x: Any, axis: int | None = -1) -> Any:
-    """The elements along an axis from the smallest to the largest; NaN comes last."""
+    """The elements along an axis from the smallest to the largest; NaN comes last.
+
+    Args:
+        x: Tensor of any shape and dtype; False is less than True.
+        axis: The axis; a negative one counts from the end. None sorts the flattened tensor.
+
+    Returns:
+        A tensor of the shape of `x`, or a vector for an axis of None, in the dtype of `x`.
+
+    Raises:
+        ValueError: for an axis that does not exist.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.sort([[3, 1, 2], [0, 5, 4]]).numpy().tolist()
+    [[1, 2, 3], [0, 4, 5]]
+    >>> ops.sort([[3, 1, 2], [0, 5, 4]], axis=None).numpy().tolist()
+    [0, 1, 2, 3, 4, 5]
+    """
     x, order, axis = _order(x, axis, False, "sort")
     return take_along_axis(x, order, axis)
 
 
 @op
 def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
-    """Positions such that the kth is where it is in order, smaller ones before it."""
+    """Positions such that the kth is where it is in order, smaller ones before it.
+
+    They are all in order here, as `argsort` gives them, which code should not count on.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        kth: The place that is right; a negative one counts from the end of the axis.
+        axis: The axis; None stands for the flattened tensor.
+
+    Returns:
+        int32 positions in the shape of `x`, or a vector for an axis of None.
+
+    Raises:
+        ValueError: for an axis or a place that does not exist.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> places = ops.argpartition([7, 3, 9, 1], 1)
+    >>> ops.take([7, 3, 9, 1], places[:2]).numpy().tolist()  # the two smallest
+    [1, 3]
+    """
     x, order, axis = _order(x, axis, False, "argpartition")
     if not -x.shape[axis] <= kth < x.shape[axis]:
         raise ValueError(f"argpartition: kth={kth} is out of an axis of {x.shape[axis]} elements.")
@@ -83,11 +129,22 @@ def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
 def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
     """For each place of `indices`, the element of x there but for the index along the axis.
 
+    It brings results of `argsort` and `argmax` back to elements.
+
     Args:
-        x: Input.
+        x: Tensor of any dtype.
         indices: Integers, with as many axes as x (the others broadcast); negative ones count from
-            the end.
+            the end. One out of range counts as the nearest that there is.
         axis: By default both are flattened.
+
+    Returns:
+        A tensor in the dtype of `x` and the shape of `indices`, broadcast to the other axes of `x`.
+
+    Raises:
+        TypeError: for indices that are no integers.
+        ValueError: for another number of axes, or sizes that don't broadcast.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.take_along_axis.html
 
     Example:
 
@@ -142,13 +199,19 @@ class TopK(NamedTuple):
 def top_k(x: Any, k: int, sorted: bool = True) -> Any:
     """The k largest elements along the last axis and their positions, the first of equals first.
 
+    NaN counts as larger than every number.
+
     Args:
-        x: Input.
-        k: How many.
-        sorted: They are in order either way.
+        x: Tensor of any dtype with at least one axis.
+        k: How many, from 0 to the length of the last axis.
+        sorted: Has no effect: the largest one comes first in any case.
 
     Returns:
-        (values, indices), each (..., k).
+        A named tuple (values, indices), each (..., k): the values in the dtype of `x`, the indices
+        int32.
+
+    Raises:
+        ValueError: for another k.
 
     Example:
 
@@ -166,32 +229,66 @@ def top_k(x: Any, k: int, sorted: bool = True) -> Any:
 
 @op
 def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
-    """True where fewer than k predictions are above that of the target, which is not NaN.
+    """Tells whether the target is among the k classes with the largest predictions.
+
+    That is so where fewer than k predictions are larger than its own, which is not NaN; of equal
+    predictions at the limit, all are in.
 
     Args:
-        targets: Integers (n,).
+        targets: (n,) integers. A class that does not exist is never among them.
         predictions: (n, classes)
-        k: How many may be above, and the target itself.
+        k: How many classes count.
+
+    Returns:
+        (n,) bool
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> scores = [[0.1, 0.6, 0.3], [0.5, 0.2, 0.3]]
+    >>> ops.in_top_k([2, 1], scores, k=2).numpy().tolist()
+    [True, False]
     """
     predictions = dispatch.convert(predictions)
     targets = creation.cast(targets, "int32")
     own = take_along_axis(predictions, shaping.expand_dims(targets, -1), -1)
     above = reduction.sum(creation.cast(elementwise.greater(predictions, own), "int32"), -1)
     is_number = elementwise.logical_not(elementwise.isnan(shaping.squeeze(own, -1)))
-    return elementwise.logical_and(elementwise.less(above, k), is_number)
+    # Without this, an index out of range would count as the nearest class.
+    is_class = elementwise.logical_and(
+        elementwise.greater_equal(targets, 0), elementwise.less(targets, predictions.shape[-1])
+    )
+    is_in = elementwise.logical_and(elementwise.less(above, k), is_number)
+    return elementwise.logical_and(is_in, is_class)
 
 
 @op
 def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Any:
     """Returns where each value would have to be put into a sorted vector to keep it sorted.
 
+    Each value is compared with each element, which suits short sequences.
+
     Args:
-        sorted_sequence: (n,)
-        values: Any shape.
+        sorted_sequence: (n,), from the smallest element to the largest, NaN last. It is not
+            checked.
+        values: Any shape; NaN belongs behind all numbers.
         side: "left" puts it before equal elements, "right" behind them.
 
+    Returns:
+        int32 in the shape of `values`, from 0 to n.
+
     Raises:
-        ValueError: for a sequence that is no vector.
+        ValueError: for a sequence that is no vector, or another side.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.searchsorted.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.searchsorted([1, 3, 5], [0, 3, 9]).numpy().tolist()
+    [0, 1, 3]
+    >>> ops.searchsorted([1, 3, 5], [0, 3, 9], side="right").numpy().tolist()
+    [0, 2, 3]
     """
     if side not in ("left", "right"):
         raise ValueError(f"`side` must be 'left' or 'right'. Received: side={side!r}")
@@ -202,13 +299,39 @@ def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Any:
             f"`keras.ops.vectorized_map` for several. Received: shape={tuple(sequence.shape)}"
         )
     values = shaping.expand_dims(values, -1)
-    compare = elementwise.less if side == "left" else elementwise.less_equal
-    return reduction.sum(creation.cast(compare(sequence, values), "int32"), -1)
+    is_floating = dtypes.is_float(sequence.dtype)
+    if side == "right":
+        is_before = elementwise.less_equal(sequence, values)
+        if is_floating:
+            is_before = elementwise.logical_or(is_before, elementwise.isnan(values))
+    else:
+        is_before = elementwise.logical_not(elementwise.greater_equal(sequence, values))
+        if is_floating:
+            is_number = elementwise.logical_not(elementwise.isnan(sequence))
+            is_before = elementwise.logical_and(is_before, is_number)
+    return reduction.sum(creation.cast(is_before, "int32"), -1)
 
 
 @op
 def digitize(x: Any, bins: Any) -> Any:
-    """The number of the bin that each element lies in: bins[i - 1] <= x < bins[i]."""
+    """The number of the bin that each element lies in: bins[i - 1] <= x < bins[i].
+
+    Args:
+        x: Tensor of any shape.
+        bins: (n,), the limits of the bins from the smallest to the largest.
+
+    Returns:
+        int32 in the shape of `x`: 0 below the first limit, n from the last one on and for NaN.
+
+    Raises:
+        ValueError: for limits that are no vector.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.digitize([0.5, 1.0, 7.0], [1.0, 2.0, 3.0]).numpy().tolist()
+    [0, 1, 3]
+    """
     return searchsorted(bins, x, "right")
 
 
@@ -216,20 +339,35 @@ def digitize(x: Any, bins: Any) -> Any:
 def quantile(
     x: Any, q: Any, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """Returns the number below which a share q of the elements lies; NaN without elements.
+    """Returns the number below which a share q of the elements lies.
+
+    It is NaN for elements among which there is a NaN, and for none.
 
     Args:
-        x: Input.
+        x: Tensor of any shape and dtype.
         q: From 0 to 1: a number, or a vector, which makes the first axis of the result.
-        axis: By default all axes.
-        method: Between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+        axis: One axis or several, by default all.
+        method: What counts between two elements: "linear", "lower", "higher", "midpoint" or
+            "nearest".
         keepdims: Whether the axes stay, with size 1.
+
+    Returns:
+        A tensor of the other axes of `x`, after the axis of `q` if it is a vector, in the dtype of
+        `x` if that is floating, else `floatx`.
+
+    Raises:
+        ValueError: for another method, and for a q that has more axes or is known and out of range.
+
+    Source: Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996, definition 7
+    ("linear").
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.quantile([1.0, 2.0, 4.0], 0.5).numpy().tolist()
     2.0
+    >>> ops.quantile([[1, 2, 4], [3, 5, 9]], [0.0, 0.75], axis=1).numpy().tolist()
+    [[1.0, 3.0], [3.0, 7.0]]
     """
     x = dispatch.convert(x)
     dtype = dtypes.float_result_type(x.dtype)
@@ -241,9 +379,7 @@ def quantile(
         )
     axes = reduction._axes(axis, x)
     lines = _lines(x, axes)
-    q = dispatch.convert(q, dtype, like=x)
-    if len(q.shape) > 1:
-        raise ValueError(f"quantile: q is a number or a vector. Received: shape={tuple(q.shape)}")
+    q = _shares("quantile", q, x)
     result = _between(sort(lines), q, method)
     if len(q.shape) == 1:
         result = shaping.moveaxis(result, -1, 0)
@@ -253,6 +389,21 @@ def quantile(
     # A line with NaN has no quantile.
     lost = reduction.any(elementwise.isnan(x), axis, keepdims)
     return elementwise.where(lost, creation.full_like(result, float("nan")), result)
+
+
+def _shares(name: str, q: Any, x: Any) -> Any:
+    """Converts shares of elements to the dtype of x, and checks them as far as they are known."""
+    if host.is_known(q):
+        values = np.asarray(q)
+        if values.size and not (values.min() >= 0 and values.max() <= 1):
+            raise ValueError(
+                f"{name}: q is from 0 to 1 (from 0 to 100 for percentiles). Received: shares from "
+                f"{values.min()} to {values.max()}"
+            )
+    q = dispatch.convert(q, x.dtype, like=x)
+    if len(q.shape) > 1:
+        raise ValueError(f"{name}: q is a number or a vector. Received: shape={tuple(q.shape)}")
+    return q
 
 
 def _lines(x: Any, axes: list[int]) -> Any:
@@ -286,7 +437,27 @@ def _between(lines: Any, q: Any, method: str) -> Any:
 def percentile(
     x: Any, q: Any, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """As `quantile`, with q from 0 to 100."""
+    """As `quantile`, with shares in percent.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        q: From 0 to 100: a number, or a vector, which makes the first axis of the result.
+        axis: One axis or several, by default all.
+        method: As for `quantile`.
+        keepdims: Whether the axes stay, with size 1.
+
+    Returns:
+        As `quantile`.
+
+    Raises:
+        ValueError: as `quantile`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.percentile([1, 2, 3, 4, 5], 75).numpy().tolist()
+    4.0
+    """
     x = dispatch.convert(x)
     share = elementwise.divide(dispatch.convert(q, dtypes.float_result_type(x.dtype)), 100)
     return quantile(x, share, axis, method, keepdims)
@@ -294,7 +465,26 @@ def percentile(
 
 @op
 def median(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The middle element along axes, or the mean of the two in the middle."""
+    """The middle element along axes, or the mean of the two in the middle.
+
+    It is NaN for elements among which there is a NaN, and for none.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One axis or several, by default all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Returns:
+        A tensor of the other axes, in the dtype of `x` if that is floating, else `floatx`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.median([[1, 2, 4], [3, 8, 5]], axis=1).numpy().tolist()
+    [2.0, 5.0]
+    >>> ops.median([1.0, 2.0, 4.0, 8.0]).numpy().tolist()
+    3.0
+    """
     return quantile(x, 0.5, axis, "linear", keepdims)
 
 
@@ -302,10 +492,31 @@ def median(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 def nanquantile(
     x: Any, q: Any, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """As `quantile` (with one q), but of the elements that are not NaN; NaN where none is left."""
+    """As `quantile`, but of the elements that are not NaN; NaN where none is left.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        q: From 0 to 1: a number, or a vector, which makes the first axis of the result.
+        axis: One axis or several, by default all.
+        method: As for `quantile`.
+        keepdims: Whether the axes stay, with size 1.
+
+    Returns:
+        As `quantile`.
+
+    Raises:
+        ValueError: as `quantile`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> nan = float("nan")
+    >>> ops.nanquantile([[1.0, nan, 3.0], [nan, 4.0, 8.0]], 0.5, axis=1).numpy().tolist()
+    [2.0, 6.0]
+    """
     x = dispatch.convert(x)
     x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
-    q = dispatch.convert(q, x.dtype, like=x)
+    q = _shares("nanquantile", q, x)
     axes = reduction._axes(axis, x)
     lines = _lines(x, axes)
     count = reduction.sum(
@@ -343,7 +554,27 @@ def _at_places(lines: Any, place: Any, method: str) -> Any:
 def nanpercentile(
     x: Any, q: Any, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """As `nanquantile`, with q from 0 to 100."""
+    """As `nanquantile`, with shares in percent.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        q: From 0 to 100: a number, or a vector, which makes the first axis of the result.
+        axis: One axis or several, by default all.
+        method: As for `quantile`.
+        keepdims: Whether the axes stay, with size 1.
+
+    Returns:
+        As `quantile`.
+
+    Raises:
+        ValueError: as `quantile`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nanpercentile([1.0, float("nan"), 3.0], 50).numpy().tolist()
+    2.0
+    """
     x = dispatch.convert(x)
     share = elementwise.divide(dispatch.convert(q, dtypes.float_result_type(x.dtype)), 100)
     return nanquantile(x, share, axis, method, keepdims)
@@ -351,5 +582,20 @@ def nanpercentile(
 
 @op
 def nanmedian(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """As `median`, but of the elements that are not NaN."""
+    """As `median`, but of the elements that are not NaN; NaN where none is left.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One axis or several, by default all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Returns:
+        As `median`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nanmedian([1.0, float("nan"), 4.0, 2.0]).numpy().tolist()
+    2.0
+    """
     return nanquantile(x, 0.5, axis, "linear", keepdims)

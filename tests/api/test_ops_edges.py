@@ -134,3 +134,86 @@ def test_pads_that_repeat(mode, device, rng):
         ops.pad(np.zeros((0, 3)), 1, mode)
     with pytest.raises(ValueError, match="`mode` must be"):
         ops.pad(x, 1, "linear_ramp")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ops.transpose(np.ones((2, 3)), (0, 3)),
+        lambda: ops.swapaxes(np.ones((2, 3)), 0, 2),
+        lambda: ops.moveaxis(np.ones((2, 3)), 2, 0),
+        lambda: ops.moveaxis(np.ones((2, 3)), 0, -3),
+        lambda: ops.moveaxis(np.ones((2, 3, 5)), [0, 1], [0, 0]),
+        lambda: ops.moveaxis(np.ones((2, 3, 5)), [0, 0], [0, 1]),
+        lambda: ops.moveaxis(np.ones((2, 3, 5)), [0, 1], [0]),
+        lambda: ops.flip(np.ones((2, 3)), 2),
+        lambda: ops.expand_dims(np.ones((2, 3)), (1, -3)),
+        lambda: ops.split(np.arange(4), 0),
+        lambda: ops.split(np.arange(4), -2),
+        lambda: ops.stack([]),
+        lambda: ops.concatenate([]),
+    ],
+)
+def test_axes_and_parts_that_do_not_exist_are_errors(call):
+    with pytest.raises(
+        ValueError, match=r"^(transpose|swapaxes|moveaxis|flip|expand|split|st|conc)"
+    ):
+        call()
+
+
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+def test_shares_are_from_0_to_1(name):
+    for q in (-0.25, 1.25, [0.5, 2.0], float("nan")):
+        with pytest.raises(ValueError, match=f"{name}: q is from 0 to 1"):
+            getattr(ops, name)([1.0, 2.0, 3.0], q)
+    with pytest.raises(ValueError, match="from 0 to 100"):
+        getattr(ops, name.replace("quantile", "percentile"))([1.0, 2.0, 3.0], 101)
+    with pytest.raises(ValueError, match="a number or a vector"):
+        getattr(ops, name)([1.0, 2.0, 3.0], [[0.5]])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_what_is_not_a_number_is_sorted_behind_all_numbers(side, dtype):
+    values = np.array([[np.nan, -1.0, 2.0], [2.5, 7.0, np.inf]], dtype)
+    for sequence in ([0.0, 2.0, 4.0], [2.0, np.inf, np.nan, np.nan], [], [np.nan]):
+        sequence = np.array(sequence, dtype)
+        found = ops.searchsorted(sequence, values, side)
+        np.testing.assert_array_equal(found.numpy(), np.searchsorted(sequence, values, side))
+    edges = np.array([0.0, 2.0], dtype)
+    np.testing.assert_array_equal(ops.digitize(values, edges).numpy(), np.digitize(values, edges))
+
+
+def test_a_class_that_does_not_exist_is_not_among_the_largest():
+    predictions = np.array([[0.1, 0.9]] * 4, "float32")
+    assert ops.in_top_k([1, 2, -1, 0], predictions, 1).numpy().tolist() == [True, *[False] * 3]
+    assert ops.in_top_k([1, 2, -1, 0], predictions, 2).numpy().tolist() == [
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_batches_of_integers_are_normalized_as_floats(rng, axis):
+    x = rng.integers(-9, 9, (3, 4, 5))
+    mean, variance = rng.normal(size=x.shape[axis]), rng.uniform(1, 2, x.shape[axis])
+    view = [-1 if a == axis % 3 else 1 for a in range(3)]
+    expected = (x - mean.reshape(view)) / np.sqrt(variance.reshape(view) + 1e-3)
+    result = ops.batch_normalization(x, mean, variance, axis)
+    assert result.dtype == "float32"
+    # These are a few roundings to float32 of numbers up to 12.
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6, atol=1e-5)
+    with pytest.raises(ValueError, match="axis 3 does not exist"):
+        ops.batch_normalization(x, mean, variance, 3)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32"])
+def test_noise_of_integers_does_not_wrap_around(rng, dtype):
+    x1, x2 = (rng.integers(0, 128, (5, 7)).astype(dtype) for _ in range(2))
+    error = np.mean((x1.astype("float64") - x2) ** 2)
+    expected = 20 * np.log10(127) - 10 * np.log10(error)
+    result = ops.psnr(x1, x2, max_val=127)
+    assert result.dtype == "float32"
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5)  # a sum in float32
