@@ -36,14 +36,14 @@ def unfold(
     `image.extract_patches` does the same for images whose channels come last.
 
     Args:
-        x: (n, channels, height, width)
+        x: (n, channels, height, width) of any dtype.
         kernel_size: Height and width of the window, or one number for both.
         dilation: Steps between the pixels of a block.
         padding: Zeros above and below, and left and right.
         stride: Steps from one block to the next.
 
     Returns:
-        (n, channels * height * width of the window, blocks)
+        (n, channels * height * width of the window, blocks) in the dtype of x.
 
     Raises:
         ValueError: for another number of axes, or a window larger than the images.
@@ -89,7 +89,7 @@ def fold(
         stride: As for `unfold`.
 
     Returns:
-        (n, channels, height, width)
+        (n, channels, height, width) in the dtype of x.
 
     Raises:
         ValueError: for another number of axes, or of blocks or of rows than the sizes make.
@@ -138,10 +138,13 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
     """Axes split, reordered and joined as a pattern of names says.
 
     Args:
-        tensor: Input.
+        tensor: Tensor of any shape and dtype.
         pattern: Names of its axes, "->", and the same names in another order. Names in parentheses
             are one axis: on the left it is split, on the right they are joined.
         axes_lengths: Sizes of names; of each axis that is split, all but one must be known.
+
+    Returns:
+        A tensor in the dtype of `tensor`, with an axis for each name or parentheses on the right.
 
     Raises:
         ValueError: for a pattern that does not fit the tensor.

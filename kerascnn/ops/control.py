@@ -38,19 +38,45 @@ __all__ = [
 
 @op
 def stop_gradient(variable: Any) -> Any:
-    """The same elements, through which no gradient flows.
+    """The same elements, through which no gradient flows: what comes after takes them as constants.
+
+    Args:
+        variable: Tensor of any shape and dtype.
+
+    Returns:
+        A tensor of the same shape, dtype and elements.
 
     Example:
 
+    >>> import kerascnn as keras
     >>> from kerascnn import ops
-    >>> ops.stop_gradient([1.0]).numpy().tolist()
-    [1.0]
+    >>> slope = keras.grad(lambda x: x * ops.stop_gradient(x))  # not 2 x
+    >>> float(slope(ops.convert_to_tensor(3.0)))
+    3.0
     """
     return dispatch.apply_one("stop_gradient", [dispatch.convert(variable)])
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Lets a function define its own gradient; see `kerascnn.custom_gradient`."""
+    """Lets a function define its own gradient; see `kerascnn.custom_gradient`.
+
+    Args:
+        f: Takes tensors, and returns a result together with a function that makes the gradients of
+            the tensors from the result's gradient.
+
+    Returns:
+        A function of the same tensors that returns the result alone.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> from kerascnn import ops
+    >>> @ops.custom_gradient
+    ... def clipped(x):
+    ...     return ops.clip(x, 0.0, 1.0), lambda upstream: upstream  # as if it had not been clipped
+    >>> float(keras.grad(clipped)(ops.convert_to_tensor(2.0)))
+    1.0
+    """
     from kerascnn.autodiff.custom import custom_gradient
 
     return custom_gradient(f)
@@ -97,19 +123,28 @@ def _is_unknown(x: Any) -> bool:
 def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
     """The result of one of two functions.
 
+    At once, only one of them is called. In a compiled step both are traced, and their results must
+    have one structure and the same shapes; one of them runs in each step. So it is in a functional
+    model, for a KerasTensor of shape () and the functions around KerasTensors; where results are
+    broadcast to one shape, both are computed.
+
     Args:
-        pred: A bool, or a tensor of one.
-        true_fn: What to call where it is True.
-        false_fn: What to call where it is False. In a traced step both are traced, and their
-            results must have one structure and the same shapes; one of them runs in each step.
-            So it is in a functional model, for a KerasTensor of shape () and the functions around
-            KerasTensors; where results are broadcast to one shape, both are computed.
+        pred: A bool, or a tensor of one element.
+        true_fn: What to call, without arguments, where it is True.
+        false_fn: What to call where it is False.
+
+    Returns:
+        What the function returns: tensors, nested as it likes.
+
+    Raises:
+        TypeError: for something that cannot be called.
 
     Example:
 
     >>> from kerascnn import ops
-    >>> ops.cond(ops.convert_to_tensor(True), lambda: 1, lambda: 2)
-    1
+    >>> x = ops.convert_to_tensor([1.0, -4.0])
+    >>> ops.cond(ops.sum(x) > 0, lambda: x, lambda: -x).numpy().tolist()
+    [-1.0, 4.0]
     """
     if not callable(true_fn) or not callable(false_fn):
         raise TypeError(f"cond needs two functions. Received: {true_fn!r}, {false_fn!r}")
@@ -153,14 +188,26 @@ class _Leaf(NamedTuple):
 
 @op
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """The result of one of several functions of the operands, the first or last for an index
-    outside. In a traced step all of them are traced, and one of them runs in each step.
+    """The result of one of several functions of the operands.
+
+    In a compiled step all of them are traced, and their results must have one structure and the
+    same shapes; one of them runs in each step.
+
+    Args:
+        index: The number of the function, an integer or a tensor of one; below 0 it counts as 0,
+            and beyond the last function as the last.
+        branches: At least one function.
+        operands: What the function is called with.
+
+    Returns:
+        What the function returns.
 
     Example:
 
     >>> from kerascnn import ops
-    >>> ops.switch(1, [lambda x: x + 1, lambda x: x * 10], 3)
-    30
+    >>> branches = [lambda x: x + 1, lambda x: x * 10]
+    >>> ops.switch(1, branches, 3), ops.switch(-7, branches, 3)
+    (30, 4)
     """
     if loops.is_traced() and _is_unknown(index):
         place = shaping.reshape(dispatch.convert(index), ())
@@ -182,14 +229,23 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 def fori_loop(lower: int, upper: int, body_fun: Callable[..., Any], init_val: Any) -> Any:
     """val = body_fun(i, val) for i from lower to upper - 1.
 
-    In a traced step i is a tensor. Limits that are known only in the step make it a `while_loop`
-    without a limit, which has no gradient.
+    In a compiled step i is a tensor, and `val` keeps its shapes and dtypes. Limits that are known
+    only in the step make it a `while_loop` without a limit, which has no gradient.
+
+    Args:
+        lower: The first i.
+        upper: The i before which the loop ends; with `upper` up to `lower` it runs not at all.
+        body_fun: Takes i and the current value, and returns the next one.
+        init_val: The first value: tensors or numbers, nested in any way.
+
+    Returns:
+        The last value.
 
     Example:
 
     >>> from kerascnn import ops
-    >>> ops.fori_loop(0, 3, lambda i, total: total + i, 0)
-    3
+    >>> ops.fori_loop(1, 5, lambda i, product: product * i, 1)
+    24
     """
     if loops.is_traced():
         if _is_unknown(lower) or _is_unknown(upper):
@@ -219,21 +275,33 @@ def while_loop(
 ) -> Any:
     """loop_vars = body(*loop_vars) while cond(*loop_vars) holds.
 
-    In a traced step values keep their shapes and dtypes, and a gradient needs
+    In a compiled step values keep their shapes and dtypes, and a gradient needs
     `maximum_iterations`: for each of so many steps there is room for the values that it begins
     with.
 
     Args:
-        cond: Says whether to go on.
-        body: Gives the next values.
-        loop_vars: First values.
+        cond: Takes the values and says whether to go on: a bool, or a tensor of one.
+        body: Takes the values and returns the next ones.
+        loop_vars: First values: a tuple or list of (nested) tensors or numbers, or a single one.
         maximum_iterations: By default no limit.
+
+    Returns:
+        The last values as tensors: a tuple, or a single one where `loop_vars` is none.
+
+    Raises:
+        ValueError: for a condition without a value, in a functional model, where
+            `maximum_iterations` is missing.
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.while_loop(lambda i: i < 5, lambda i: i + 2, ops.convert_to_tensor(0)).numpy().tolist()
     6
+    >>> count, total = ops.while_loop(
+    ...     lambda i, total: total < 10, lambda i, total: (i + 1, total + i), (0, 0)
+    ... )
+    >>> int(count), int(total)
+    (5, 10)
     """
     is_tuple = isinstance(loop_vars, (tuple, list))
     values = tuple(loop_vars) if is_tuple else (loop_vars,)
@@ -277,21 +345,29 @@ def scan(
 ) -> Any:
     """carry, y = f(carry, x) for each slice x along the first axis of xs.
 
-    In a traced step f is traced once, or once more where what it makes of a carry has another
+    In a compiled step f is traced once, or once more where what it makes of a carry has another
     dtype. A carry keeps its shape. The gradient keeps the carries of all steps, and computes again
     what a step computes in between.
 
     Args:
         f: Takes the carry and a slice, gives the next carry and a result (or None).
-        init: First carry.
-        xs: Tensors, nested as f takes them, or None.
+        init: First carry: tensors or numbers, nested in any way.
+        xs: Tensors, nested as f takes them, or None; a list is not a tensor, but a nest of its
+            items.
         length: How many steps; by default the length of xs.
         reverse: Whether it begins with the last slice.
-        unroll: True for a traced step that repeats what f does as often as there are steps. Nothing
-            depends on a number.
+        unroll: True for a compiled step that repeats what f does as often as there are steps.
+            Nothing depends on a number.
 
     Returns:
-        (carry, the results stacked).
+        (carry, the results stacked). Results are at the places of their slices also with `reverse`;
+        they are zeros like the carry where f gives None, and None where there are no steps.
+
+    Raises:
+        TypeError: for an f that cannot be called.
+        ValueError: without xs and length, and for an `unroll` below 1.
+
+    Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html
 
     Example:
 
@@ -328,12 +404,47 @@ def scan(
 
 @op
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
-    """The results of f for each slice along the first axis of xs, stacked."""
+    """The results of f for each slice along the first axis of xs, stacked.
+
+    In a compiled step it is a `scan`: one loop, however many slices there are.
+
+    Args:
+        f: Takes a slice of each tensor, nested as `xs`, and returns (nested) tensors.
+        xs: Tensors of one length along the first axis, nested as f takes them; a list is not a
+            tensor, but a nest of its items.
+
+    Returns:
+        The results with one more axis at the front; None where there are no slices.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> x = ops.convert_to_tensor([[1, 2], [3, 4]])
+    >>> ops.map(lambda row: row * ops.sum(row), x).numpy().tolist()
+    [[3, 6], [21, 28]]
+    """
     return scan(lambda _, x: ((), f(x)), (), xs)[1]
 
 
 def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
-    """The same as `map`."""
+    """The results of a function for each slice along the first axis, stacked: the same as `map`.
+
+    The slices are computed one after another; functions of whole tensors are faster.
+
+    Args:
+        function: Takes a slice of each tensor, nested as `elements`, and returns (nested) tensors.
+        elements: Tensors of one length along the first axis, nested as `function` takes them.
+
+    Returns:
+        The results with one more axis at the front; None where there are no slices.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> x = ops.convert_to_tensor([[3.0, 4.0], [6.0, 8.0]])
+    >>> ops.vectorized_map(ops.norm, x).numpy().tolist()
+    [5.0, 10.0]
+    """
     return map(function, elements)
 
 
@@ -346,16 +457,29 @@ def associative_scan(
     Runs of 1, 2, 4, ... elements are combined, in as many steps as the length has bits.
 
     Args:
-        f: Combines two (nested) tensors, the earlier and the later part of the axis.
-        elems: Tensors, nested as f takes them, of one length along the axis.
+        f: Combines two (nested) tensors, the earlier and the later part of the axis, place by
+            place.
+        elems: Tensors, nested as f takes them, of one length along the axis; a list is not a
+            tensor, but a nest of its items.
         reverse: Whether it begins at the axis' end.
-        axis: Along which it runs.
+        axis: Along which it runs; a negative one counts from the end.
+
+    Returns:
+        Tensors of the shapes of `elems`: at each place what f makes of all elements up to it.
+
+    Raises:
+        TypeError: for an f that cannot be called.
+        ValueError: for tensors of several lengths.
+
+    Source: Hillis and Steele, "Data Parallel Algorithms", 1986.
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.associative_scan(ops.add, ops.arange(4)).numpy().tolist()
     [0, 1, 3, 6]
+    >>> ops.associative_scan(ops.maximum, ops.array([1, 3, 2, 0]), reverse=True).numpy().tolist()
+    [3, 3, 2, 0]
     """
     if not callable(f):
         raise TypeError(f"`f` should be a callable. Received: f={f}")
@@ -397,7 +521,7 @@ def vectorize(
 ) -> Callable[..., Any]:
     """Turns a function of elements into a function of tensors.
 
-    `pyfunc` is called once for each element of the broadcast arguments, in a traced step while it
+    `pyfunc` is called once for each element of the broadcast arguments, in a compiled step while it
     is traced: meant for a few of them. Functions made of `ops` take whole tensors by themselves.
 
     Args:
@@ -406,9 +530,13 @@ def vectorize(
         signature: The axes that `pyfunc` takes and returns, as in "(n,k),(k)->(n)", over which
             there is no loop; by default none.
 
+    Returns:
+        A function that returns the results stacked: the axes of the broadcast arguments, then those
+        of a result.
+
     Raises:
         ValueError: for what cannot be called, a signature that cannot be read, and when called for
-            arguments that don't fit it.
+            arguments that don't fit it or have no elements.
 
     Source: https://numpy.org/doc/stable/reference/generated/numpy.vectorize.html
 

@@ -37,18 +37,20 @@ def conv(
 
     Args:
         inputs: (n, *spatial, c), or (n, c, *spatial) with data_format "channels_first"; 1 to 3
-            spatial axes.
-        kernel: (*window, c / groups, filters); the number of groups follows from the channels.
+            spatial axes. Integers become `floatx`.
+        kernel: (*window, c / groups, filters), converted to the dtype of `inputs`; the number of
+            groups follows from the channels.
         strides: Steps between outputs.
         padding: "valid" or "same".
         data_format: By default `config.image_data_format()`.
         dilation_rate: Steps between the kernel's elements.
 
     Returns:
-        (n, *outputs, filters), or (n, filters, *outputs).
+        (n, *outputs, filters), or (n, filters, *outputs), in the dtype of `inputs`.
 
     Raises:
-        ValueError: for channels that don't fit the kernel, or a kernel larger than the input.
+        ValueError: for another padding, channels that don't fit the kernel, or a kernel larger than
+            the input.
 
     Example:
 
@@ -72,9 +74,31 @@ def conv_bias(
     data_format: str | None = None,
     dilation_rate: Sizes = 1,
 ) -> Any:
-    """As `conv`, with a bias (filters,) added in the same pass.
+    """As `conv`, with a bias added in the same pass.
 
-    On one spatial axis `padding` can be "causal" too: an output sees no input after its own place.
+    Args:
+        inputs: As for `conv`.
+        kernel: As for `conv`.
+        bias: (filters,), converted to the dtype of `inputs`, or None.
+        strides: Steps between outputs.
+        padding: "valid", "same", or on one spatial axis "causal": an output sees no input behind
+            its own place.
+        data_format: By default `config.image_data_format()`.
+        dilation_rate: Steps between the kernel's elements.
+
+    Returns:
+        (n, *outputs, filters), or (n, filters, *outputs), in the dtype of `inputs`.
+
+    Raises:
+        ValueError: for another padding, channels that don't fit the kernel, or a kernel larger than
+            the input.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> x, kernel = ops.ones((1, 4, 1)), ops.ones((2, 1, 1))
+    >>> ops.conv_bias(x, kernel, [0.5], padding="causal").numpy().ravel().tolist()
+    [1.5, 2.5, 2.5, 2.5]
     """
     x, first = windows.channels_last("conv", inputs, data_format)
     y = _conv(x, kernel, bias, strides, padding, dilation_rate)
@@ -93,19 +117,21 @@ def depthwise_conv(
     """Convolution of each channel with kernels of its own.
 
     Args:
-        inputs: (n, *spatial, c), or (n, c, *spatial) with data_format "channels_first".
-        kernel: (*window, c, multiplier).
+        inputs: (n, *spatial, c), or (n, c, *spatial) with data_format "channels_first"; 1 to 3
+            spatial axes. Integers become `floatx`.
+        kernel: (*window, c, multiplier), converted to the dtype of `inputs`.
         strides: Steps between outputs.
         padding: "valid" or "same".
         data_format: By default `config.image_data_format()`.
         dilation_rate: Steps between the kernel's elements.
 
     Returns:
-        (n, *outputs, c * multiplier), or with the channels first; the outputs of one channel are
-        neighbours.
+        (n, *outputs, c * multiplier), or with the channels first, in the dtype of `inputs`; the
+        outputs of one channel are neighbours.
 
     Raises:
-        ValueError: for channels that don't fit the kernel, or a kernel larger than the input.
+        ValueError: for another padding, channels that don't fit the kernel, or a kernel larger than
+            the input.
 
     Example:
 
@@ -145,7 +171,8 @@ def separable_conv(
     """`depthwise_conv`, then a `conv` of single pixels that mixes the channels.
 
     Args:
-        inputs: (n, *spatial, c), or (n, c, *spatial) with data_format "channels_first".
+        inputs: (n, *spatial, c), or (n, c, *spatial) with data_format "channels_first"; 1 to 3
+            spatial axes. Integers become `floatx`.
         depthwise_kernel: (*window, c, multiplier).
         pointwise_kernel: (*ones, c * multiplier, filters).
         strides: Steps between outputs.
@@ -154,10 +181,11 @@ def separable_conv(
         dilation_rate: Steps between the depthwise kernel's elements.
 
     Returns:
-        (n, *outputs, filters), or (n, filters, *outputs).
+        (n, *outputs, filters), or (n, filters, *outputs), in the dtype of `inputs`.
 
     Raises:
-        ValueError: for channels that don't fit the kernels, or a kernel larger than the input.
+        ValueError: for another padding, channels that don't fit the kernels, or a kernel larger
+            than the input.
 
     Example:
 
@@ -295,8 +323,8 @@ def conv_transpose(
 
     Args:
         inputs: (n, *spatial, c), or (n, c, *spatial) with data_format "channels_first"; 1 to 3
-            spatial axes.
-        kernel: (*window, filters, c).
+            spatial axes. Integers become `floatx`.
+        kernel: (*window, filters, c), converted to the dtype of `inputs`.
         strides: Steps between the places that two neighbouring inputs spread to.
         padding: "valid" for all of the output (at least a stride for each input), "same" for
             inputs * strides.
@@ -306,10 +334,11 @@ def conv_transpose(
         dilation_rate: Steps between the kernel's elements.
 
     Returns:
-        (n, *outputs, filters), or (n, filters, *outputs).
+        (n, *outputs, filters), or (n, filters, *outputs), in the dtype of `inputs`.
 
     Raises:
-        ValueError: for channels that don't fit the kernel, or an output without elements.
+        ValueError: for another padding, channels that don't fit the kernel, or an output without
+            elements.
 
     Example:
 

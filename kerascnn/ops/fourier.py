@@ -49,13 +49,53 @@ def fft(x: Pair) -> Pair:
 
 @op
 def fft2(x: Pair) -> Pair:
-    """The discrete Fourier transform along the last two axes; see `fft`."""
+    """The discrete Fourier transform along the last two axes.
+
+    Args:
+        x: Real and imaginary part, floating tensors of one shape with at least two axes. Of two
+            dtypes, both take the one that they promote to.
+
+    Returns:
+        Real and imaginary part in the shape and dtype of x.
+
+    Raises:
+        ValueError: for something else than two floating tensors of one such shape.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.fft.fft2.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> real, imaginary = ops.fft2((ops.ones((2, 2)), ops.zeros((2, 2))))
+    >>> real.numpy().tolist(), imaginary.numpy().tolist()
+    ([[4.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]])
+    """
     return _over_two_axes(_pair("fft2", x, axes=2), inverse=False)
 
 
 @op
 def ifft2(x: Pair) -> Pair:
-    """The inverse of `fft2`."""
+    """The inverse of `fft2`, divided by the number of elements along the two axes.
+
+    Args:
+        x: Real and imaginary part, floating tensors of one shape with at least two axes.
+
+    Returns:
+        Real and imaginary part in the shape and dtype of x.
+
+    Raises:
+        ValueError: for something else than two floating tensors of one such shape.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.fft.ifft2.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> x = ops.convert_to_tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> real, imaginary = ops.ifft2(ops.fft2((x, ops.zeros((2, 2)))))
+    >>> real.numpy().tolist(), imaginary.numpy().tolist()
+    ([[1.0, 2.0], [3.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]])
+    """
     return _over_two_axes(_pair("ifft2", x, axes=2), inverse=True)
 
 
@@ -64,12 +104,17 @@ def rfft(x: Any, fft_length: int | None = None) -> Pair:
     """The first half of the discrete Fourier transform of real numbers, along the last axis.
 
     Args:
-        x: A floating tensor.
+        x: A floating tensor of at least one axis.
         fft_length: To what length the axis is cut, or filled up with 0; by default its own.
 
     Returns:
-        Real and imaginary part, with fft_length // 2 + 1 elements along the last axis; the others
-        are their conjugates.
+        Real and imaginary part in the dtype of x, with fft_length // 2 + 1 elements along the last
+        axis; the others are their conjugates.
+
+    Raises:
+        ValueError: for integers, a number without axes, or a length below 1.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.fft.rfft.html
 
     Example:
 
@@ -90,11 +135,16 @@ def irfft(x: Pair, fft_length: int | None = None) -> Any:
     """The inverse of `rfft`.
 
     Args:
-        x: Real and imaginary part of the first half of a transform.
+        x: Real and imaginary part of the first half of a transform, floating tensors of one shape.
         fft_length: Length of the result; by default 2 * (n - 1), n being that of x.
 
     Returns:
-        A real tensor.
+        A real tensor in the dtype of x.
+
+    Raises:
+        ValueError: for something else than two floating tensors of one shape, or a length below 1.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.fft.irfft.html
 
     Example:
 
@@ -130,11 +180,14 @@ def stft(
             in the middle.
 
     Returns:
-        Real and imaginary part (..., pieces, fft_length // 2 + 1).
+        Real and imaginary part (..., pieces, fft_length // 2 + 1) in the dtype of x.
 
     Raises:
         TypeError: for other dtypes.
         ValueError: for lengths that don't fit, and other windows.
+
+    Source: https://docs.scipy.org/doc/scipy/reference/generated/scipy.signal.stft.html, without its
+    scaling of the windows.
 
     Example:
 
@@ -166,7 +219,7 @@ def istft(
     """The signal whose `stft` comes closest to x.
 
     Args:
-        x: Real and imaginary part (..., pieces, fft_length // 2 + 1).
+        x: Real and imaginary part (..., pieces, fft_length // 2 + 1), floating.
         sequence_length: As for `stft`.
         sequence_stride: As for `stft`.
         fft_length: As for `stft`.
@@ -175,7 +228,13 @@ def istft(
         center: As for `stft`.
 
     Returns:
-        A real tensor (..., samples).
+        A real tensor (..., samples) in the dtype of x.
+
+    Raises:
+        ValueError: for something else than two floating tensors of one shape, lengths that don't
+            fit, and other windows.
+
+    Source: Griffin and Lim, "Signal Estimation from Modified Short-Time Fourier Transform", 1984.
 
     Example:
 

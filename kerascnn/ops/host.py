@@ -95,13 +95,13 @@ def nonzero(x: Any) -> Any:
     """Where the elements are not 0; not in compiled steps, as the number of places is not known.
 
     Args:
-        x: Input.
+        x: Tensor of any dtype with at least one axis; NaN counts as something else than 0.
 
     Returns:
         int32 (axes of x, places): one row of indices for each axis.
 
     Raises:
-        ValueError: for values of a compiled step.
+        ValueError: for a number, and for values of a compiled step.
 
     Example:
 
@@ -187,8 +187,17 @@ def _of_size(array: Any, axis: int, size: int | None, fill_value: Any) -> Any:
 def nextafter(x1: Any, x2: Any) -> Any:
     """The number of the dtype next to x1 on the way to x2; not in compiled steps.
 
+    Args:
+        x1: Tensor of any shape; integers become `floatx`.
+        x2: Tensor that broadcasts with it. Where it is equal to x1, so is the result.
+
+    Returns:
+        A tensor of the broadcast shape and the dtype that both promote to; NaN where either is.
+
     Raises:
         ValueError: for values of a compiled step.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.nextafter.html
 
     Example:
 
@@ -207,19 +216,26 @@ def view(x: Any, dtype: Any = None) -> Any:
     """The same bits as numbers of another dtype; not in compiled steps.
 
     Args:
-        x: Input.
-        dtype: By default that of x. Where its numbers take more or less bytes the last axis gets
+        x: Tensor of any shape and dtype.
+        dtype: By default that of x. Where its numbers take more or fewer bytes the last axis gets
             shorter or longer.
+
+    Returns:
+        A tensor of `dtype`: (..., n * bytes of a number of x / bytes of a number of `dtype`).
 
     Raises:
         ValueError: where the bytes of the last axis are no multiple, and for values of a compiled
             step.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.ndarray.view.html
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.view(ops.convert_to_tensor([1.0]), "int32").numpy().tolist()
     [1065353216]
+    >>> ops.view(ops.ones((3, 2)), "uint8").shape
+    (3, 8)
     """
 
     def read(a: np.ndarray[Any, Any]) -> Any:

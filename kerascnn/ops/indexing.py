@@ -24,12 +24,12 @@ def boolean_mask(x: Any, mask: Any, axis: int = 0) -> Any:
     the shape: `ops.where(mask, x, 0)`.
 
     Args:
-        x: Tensor.
+        x: Tensor of any dtype with at least one axis.
         mask: Bools, in the shape of as many axes of `x` from `axis` on.
         axis: Where the mask's axes begin.
 
     Returns:
-        What was picked, along one axis in place of the mask's axes.
+        What was picked, along one axis in place of the mask's axes, in the dtype of `x`.
 
     Raises:
         ValueError: for a mask that a step or a model computes.
@@ -57,10 +57,15 @@ def get_item(x: Any, key: Any) -> Any:
     """x[key]: integers, slices, None, ..., arrays of integers and masks of bools, as in NumPy.
 
     Args:
-        x: Tensor.
+        x: Tensor of any shape and dtype.
         key: One index or a tuple of them. Arrays of integers are broadcast against one another; a
             mask stands for the places where it is True. In a compiled step, arrays of integers may
             be values of the step; masks must be known.
+
+    Returns:
+        A tensor in the dtype of `x`. Integers remove their axes, slices shorten theirs, and None
+        puts in axes of size 1. The axes of arrays are where the arrays are, or come first where
+        something else is between them.
 
     Raises:
         IndexError: for too many indices, one out of range that is known here, a mask of another

@@ -46,9 +46,11 @@ def matrices(x: Any, square: bool = True) -> Any:
 
 
 def wide(x: Any) -> Any:
+    """Converts numbers to float32 or float64, which LAPACK computes; integers by `floatx`."""
     if x.dtype in ("float32", "float64"):
         return x
-    return dispatch.convert(x, "float32" if dtypes.is_float(x.dtype) else config.floatx())
+    is_wide = not dtypes.is_float(x.dtype) and config.floatx() == "float64"
+    return dispatch.convert(x, "float64" if is_wide else "float32")
 
 
 def _swapped(x: Any) -> Any:
@@ -74,9 +76,14 @@ def cholesky(x: Any, upper: bool = False) -> Any:
             mean with their transpose is taken.
         upper: Whether L^T is returned.
 
+    Returns:
+        (..., n, n), float64 for float64, else float32; integers count as `floatx`.
+
     Raises:
         ValueError: for matrices that are not square, or known and not positive definite; in a
-            traced step the latter give NaN.
+            compiled step the latter give NaN.
+
+    Source: https://en.wikipedia.org/wiki/Cholesky_decomposition
 
     Example:
 
@@ -123,8 +130,11 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
             of L L^T.
         upper: Whether they are upper triangular, for the inverse of L^T L.
 
+    Returns:
+        (..., n, n), float64 for float64, else float32; integers count as `floatx`.
+
     Raises:
-        ValueError: for matrices that are not square.
+        ValueError: for matrices that are not square, or known with a 0 on the diagonal.
 
     Example:
 
@@ -149,10 +159,12 @@ def solve_triangular(a: Any, b: Any, lower: bool = False) -> Any:
         lower: Whether `a` is lower triangular.
 
     Returns:
-        The shape of b.
+        The shape of b (its batch axes and those of a broadcast), float64 if one of them is, else
+        float32.
 
     Raises:
-        ValueError: for shapes that don't fit.
+        ValueError: for shapes that don't fit, or known matrices with a 0 on the diagonal; in a
+            compiled step the latter give infinities or NaN.
 
     Example:
 
@@ -263,9 +275,9 @@ def lu_factor(x: Any) -> Any:
         x: (..., m, n)
 
     Returns:
-        (LU, pivots). LU (..., m, n) has the upper triangular matrix and below its diagonal the
-        lower one, whose diagonal is 1. Row i was exchanged with row pivots[..., i], one after the
-        other; int32 (..., min(m, n)).
+        (LU, pivots), LU in float64 for float64, else float32. LU (..., m, n) has the upper
+        triangular matrix and below its diagonal the lower one, whose diagonal is 1. Row i was
+        exchanged with row pivots[..., i], one after the other; int32 (..., min(m, n)).
 
     Raises:
         ValueError: for less than two axes.
@@ -301,6 +313,10 @@ def det(x: Any) -> Any:
     Args:
         x: (..., n, n)
 
+    Returns:
+        (...), float64 for float64, else float32; integers count as `floatx`. It is 1
+        for n = 0.
+
     Raises:
         ValueError: for matrices that are not square.
 
@@ -323,11 +339,14 @@ def det(x: Any) -> Any:
 def slogdet(x: Any) -> Any:
     """The signs of determinants, and the logarithms of their absolute values.
 
+    The logarithm is finite where the determinant itself would be out of the dtype's range.
+
     Args:
         x: (..., n, n)
 
     Returns:
-        (sign, logarithm), each (...); 0 and -inf for singular matrices.
+        (sign, logarithm), each (...), float64 for float64, else float32; 0 and -inf for singular
+        matrices.
 
     Raises:
         ValueError: for matrices that are not square.
@@ -359,6 +378,9 @@ def logdet(x: Any) -> Any:
     Args:
         x: (..., n, n)
 
+    Returns:
+        (...), float64 for float64, else float32; integers count as `floatx`.
+
     Raises:
         ValueError: for matrices that are not square.
 
@@ -382,11 +404,12 @@ def solve(a: Any, b: Any) -> Any:
         b: (..., n) or (..., n, k)
 
     Returns:
-        The shape of b.
+        The shape of b (its batch axes and those of a broadcast), float64 if one of them is, else
+        float32.
 
     Raises:
-        ValueError: for shapes that don't fit, or known matrices that are singular; in a traced step
-            the latter give infinities or NaN.
+        ValueError: for shapes that don't fit, or known matrices that are singular; in a compiled
+            step the latter give infinities or NaN.
 
     Example:
 
@@ -418,11 +441,16 @@ def _eliminated(a: Any, b: Any) -> Any:
 def inv(x: Any) -> Any:
     """The inverses of square matrices.
 
+    To solve a system, `solve` is faster and loses fewer digits.
+
     Args:
         x: (..., n, n)
 
+    Returns:
+        (..., n, n), float64 for float64, else float32; integers count as `floatx`.
+
     Raises:
-        ValueError: for matrices that are not square, or known and singular; in a traced step the
+        ValueError: for matrices that are not square, or known and singular; in a compiled step the
             latter give infinities or NaN.
 
     Example:
@@ -448,7 +476,7 @@ def qr(x: Any, mode: Literal["reduced", "complete"] = "reduced") -> Any:
             "complete" for (..., m, m) and (..., m, n).
 
     Returns:
-        (q, r). Numbers on the diagonal of r can be negative.
+        (q, r), float64 for float64, else float32. Numbers on the diagonal of r can be negative.
 
     Raises:
         ValueError: for another mode, or less than two axes.

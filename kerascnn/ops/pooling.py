@@ -36,14 +36,14 @@ def max_pool(
 
     Args:
         inputs: (n, *spatial, c), or (n, c, *spatial) with data_format "channels_first"; 1 to 3
-            spatial axes.
+            spatial axes. Integers become `floatx`.
         pool_size: Size of the window.
         strides: Steps between windows, by default their size.
         padding: "valid" or "same"; what is added never wins.
         data_format: By default `config.image_data_format()`.
 
     Returns:
-        (n, *outputs, c), or (n, c, *outputs).
+        (n, *outputs, c), or (n, c, *outputs), in the dtype of `inputs`.
 
     Raises:
         ValueError: for a window larger than the input.
@@ -67,7 +67,29 @@ def average_pool(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Any:
-    """The mean of the elements of each window that lie inside the input; see `max_pool`."""
+    """The mean of the elements of each window that lie inside the input.
+
+    Args:
+        inputs: (n, *spatial, c), or (n, c, *spatial) with data_format "channels_first"; 1 to 3
+            spatial axes. Integers become `floatx`.
+        pool_size: Size of the window.
+        strides: Steps between windows, by default their size.
+        padding: "valid" or "same"; what is added does not count.
+        data_format: By default `config.image_data_format()`.
+
+    Returns:
+        (n, *outputs, c), or (n, c, *outputs), in the dtype of `inputs`.
+
+    Raises:
+        ValueError: for a window larger than the input.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> x = ops.reshape([1.0, 3.0, 8.0], (1, 3, 1))
+    >>> ops.average_pool(x, 2, padding="same").numpy().ravel().tolist()
+    [2.0, 8.0]
+    """
     return _pool("average_pool", inputs, pool_size, strides, padding, data_format)
 
 
@@ -132,12 +154,12 @@ def adaptive_max_pool(inputs: Any, output_size: Sizes, data_format: str | None =
 
     Args:
         inputs: (n, *spatial, c), or (n, c, *spatial) with data_format "channels_first"; 1 to 3
-            spatial axes.
+            spatial axes. Integers become `floatx`.
         output_size: Length of each spatial axis of the output, or one for all.
         data_format: By default `config.image_data_format()`.
 
     Returns:
-        (n, *output_size, c), or (n, c, *output_size).
+        (n, *output_size, c), or (n, c, *output_size), in the dtype of `inputs`.
 
     Raises:
         ValueError: for a size below 1.
@@ -154,6 +176,18 @@ def adaptive_max_pool(inputs: Any, output_size: Sizes, data_format: str | None =
 @op
 def adaptive_average_pool(inputs: Any, output_size: Sizes, data_format: str | None = None) -> Any:
     """The mean of each of `output_size` windows that cover the input; see `adaptive_max_pool`.
+
+    Args:
+        inputs: (n, *spatial, c), or (n, c, *spatial) with data_format "channels_first"; 1 to 3
+            spatial axes. Integers become `floatx`.
+        output_size: Length of each spatial axis of the output, or one for all.
+        data_format: By default `config.image_data_format()`.
+
+    Returns:
+        (n, *output_size, c), or (n, c, *output_size), in the dtype of `inputs`.
+
+    Raises:
+        ValueError: for a size below 1.
 
     Example:
 

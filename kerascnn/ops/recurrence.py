@@ -41,11 +41,24 @@ def rnn(
 
     Returns:
         (output of the step that was computed last, outputs (batch, steps, ...) in the order of
-        computing or None, states).
+        computing or None, states). States keep their dtypes; outputs have that of the step
+        function.
 
     Raises:
         ValueError: for a mask of another length, and a step function that returns another number of
             states than it was given.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> from kerascnn.ops.recurrence import rnn
+    >>> def add(x, states):
+    ...     total = states[0] + x
+    ...     return total, [total]
+    >>> sequences = ops.reshape(ops.arange(4.0), (1, 4, 1))
+    >>> last, outputs, states = rnn(add, sequences, [ops.zeros((1, 1))])
+    >>> outputs.numpy().ravel().tolist(), last.numpy().tolist()
+    ([0.0, 1.0, 3.0, 6.0], [[6.0]])
     """
     sequences = trees.map_structure(_swap_batch_and_time, inputs)
     steps = trees.flatten(sequences)[0].shape[0]

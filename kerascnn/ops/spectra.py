@@ -30,8 +30,8 @@ def eigh(x: Any) -> Any:
         x: (..., n, n), of which the part up to the diagonal counts.
 
     Returns:
-        (values, vectors): (..., n) from the smallest on, and (..., n, n), a vector in each column,
-        whose sign is any.
+        (values, vectors), float64 for float64, else float32: (..., n) from the smallest on, and
+        (..., n, n), a vector in each column, whose sign is any.
 
     Raises:
         ValueError: for matrices that are not square, and values of a compiled step.
@@ -57,7 +57,8 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
         compute_uv: Whether the vectors are returned, and not only s.
 
     Returns:
-        (u, s, v), or s: (..., k), from the largest on. The signs of the vectors are any.
+        (u, s, v), or s: (..., k), from the largest on; float64 for float64, else float32. The signs
+        of the vectors are any.
 
     Raises:
         ValueError: for less than two axes, and values of a compiled step.
@@ -86,7 +87,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
             the dtype's epsilon times the larger of m and n.
 
     Returns:
-        (n,) or (n, k)
+        (n,) or (n, k), float64 if one of them is, else float32.
 
     Raises:
         ValueError: for shapes that don't fit, and values of a compiled step.
@@ -111,12 +112,15 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
 @op
 @at_once
 def matrix_rank(x: Any, tol: float | None = None) -> Any:
-    """Returns how many singular values are not 0, as int32; not in compiled steps.
+    """Returns how many singular values are not 0; not in compiled steps.
 
     Args:
-        x: (..., m, n)
+        x: (..., m, n); computed in float32 unless it is float64.
         tol: Those up to here count as 0; by default the largest one times the dtype's epsilon
             times the larger of m and n.
+
+    Returns:
+        (...) int32
 
     Raises:
         ValueError: for less than two axes, and values of a compiled step.
@@ -142,7 +146,7 @@ def pinv(x: Any, rcond: float | None = None) -> Any:
             dtype's epsilon times the larger of m and n.
 
     Returns:
-        (..., n, m)
+        (..., n, m), float64 for float64, else float32.
 
     Raises:
         ValueError: for less than two axes, and values of a compiled step.

@@ -217,3 +217,16 @@ def test_noise_of_integers_does_not_wrap_around(rng, dtype):
     result = ops.psnr(x1, x2, max_val=127)
     assert result.dtype == "float32"
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5)  # a sum in float32
+
+
+@pytest.mark.parametrize(("floatx", "expected"), [("float16", "float32"), ("float64", "float64")])
+def test_matrices_of_integers_are_computed_in_at_least_32_bits(floatx, expected):
+    before = keras.config.floatx()
+    keras.config.set_floatx(floatx)
+    try:
+        results = ops.inv([[2, 0], [0, 4]]), ops.det([[2, 1], [0, 4]]), ops.solve([[2]], [3])
+    finally:
+        keras.config.set_floatx(before)
+    assert [y.dtype for y in results] == [expected] * 3
+    for result, known in zip(results, ([[0.5, 0.0], [0.0, 0.25]], 8.0, [1.5]), strict=True):
+        np.testing.assert_allclose(result.numpy(), known, rtol=1e-6)  # some roundings to float32

@@ -65,10 +65,28 @@ def pad_images(
     target_width: int | None = None,
     data_format: str | None = None,
 ) -> Any:
-    """Images with zeros around them; of each side's two margins and its new size two are given.
+    """Images with zeros around them.
+
+    For the height two of top, bottom and the new height are given, for the width two of left, right
+    and the new width; what is left follows.
+
+    Args:
+        images: (height, width, channels) or (n, height, width, channels) of any dtype; with
+            "channels_first" the channels come before the height.
+        top_padding: Rows above.
+        left_padding: Columns on the left.
+        bottom_padding: Rows below.
+        right_padding: Columns on the right.
+        target_height: The new height.
+        target_width: The new width.
+        data_format: By default the configured one.
+
+    Returns:
+        Images of the new size in the same dtype.
 
     Raises:
-        ValueError: where not exactly two are given, or one comes out negative.
+        ValueError: where not exactly two are given, or one is or comes out negative, and for
+            another number of axes.
 
     Example:
 
@@ -104,10 +122,28 @@ def crop_images(
     target_width: int | None = None,
     data_format: str | None = None,
 ) -> Any:
-    """A part of images; of each side's two margins and its new size two are given.
+    """A part of images.
+
+    For the height two of top, bottom and the new height are given, for the width two of left, right
+    and the new width; what is left follows.
+
+    Args:
+        images: (height, width, channels) or (n, height, width, channels) of any dtype; with
+            "channels_first" the channels come before the height.
+        top_cropping: Rows that are cut off above.
+        left_cropping: Columns that are cut off on the left.
+        bottom_cropping: Rows that are cut off below.
+        right_cropping: Columns that are cut off on the right.
+        target_height: The new height.
+        target_width: The new width.
+        data_format: By default the configured one.
+
+    Returns:
+        Images of the new size in the same dtype.
 
     Raises:
-        ValueError: where not exactly two are given, or one comes out negative.
+        ValueError: where not exactly two are given, or one is or comes out negative, and for
+            another number of axes.
 
     Example:
 
@@ -133,6 +169,28 @@ def crop_images(
 def crop_to_window(
     images: Any, top: int, left: int, height: int, width: int, data_format: str
 ) -> Any:
-    """The part of images that begins at (top, left)."""
+    """The part of images that begins at (top, left).
+
+    It is `crop_images` without its checks, for callers that have made them: what lies outside of
+    the images is left out.
+
+    Args:
+        images: (height, width, channels) or (n, height, width, channels), or with the channels
+            first; a tensor of any dtype.
+        top: The first row.
+        left: The first column.
+        height: Rows of the part.
+        width: Columns of the part.
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        Images of the new size in the same dtype.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.image.crop_to_window(ops.ones((5, 6, 1)), 1, 2, 3, 4, "channels_last").shape
+    (3, 4, 1)
+    """
     rows, columns = (len(images.shape) + axis for axis in common.spatial_axes(data_format))
     return common.window(images, {rows: (top, height), columns: (left, width)})

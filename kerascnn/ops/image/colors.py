@@ -20,11 +20,17 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> Any:
     """The brightness of colors, 0.2989 red + 0.587 green + 0.114 blue; one channel stays as it is.
 
     Args:
-        images: Of 3 channels, or 1.
+        images: (height, width, 3) or (n, height, width, 3), or with the channels first; also of 1
+            channel. Of any dtype; fractions are cut off the results of integers.
         data_format: By default the configured one.
+
+    Returns:
+        Images of one channel in the same dtype.
 
     Raises:
         ValueError: for another number of axes or channels.
+
+    Source: the weights of ITU-R BT.601, https://www.itu.int/rec/R-REC-BT.601
 
     Example:
 
@@ -78,8 +84,11 @@ def rgb_to_hsv(images: Any, data_format: str | None = None) -> Any:
     than the dtype's epsilon count as 0.
 
     Args:
-        images: Of 3 channels, floating.
+        images: Floating (height, width, 3) or (n, height, width, 3), or with the channels first.
         data_format: By default the configured one.
+
+    Returns:
+        Images of the same shape and dtype.
 
     Raises:
         ValueError: for integers, another number of axes, or other than 3 channels.
@@ -127,8 +136,12 @@ def hsv_to_rgb(images: Any, data_format: str | None = None) -> Any:
     """Hue, saturation and value as red, green and blue; the inverse of `rgb_to_hsv`.
 
     Args:
-        images: Of 3 channels, floating. Hues repeat after 1.
+        images: Floating (height, width, 3) or (n, height, width, 3), or with the channels first.
+            Hues repeat after 1.
         data_format: By default the configured one.
+
+    Returns:
+        Images of the same shape and dtype.
 
     Raises:
         ValueError: for integers, another number of axes, or other than 3 channels.

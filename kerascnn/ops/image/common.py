@@ -29,7 +29,20 @@ def check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
 
 
 def spatial_axes(data_format: str) -> tuple[int, int]:
-    """The axes of height and width, counted from the end."""
+    """The axes of height and width, counted from the end.
+
+    Args:
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        (axis of the height, axis of the width)
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.image.spatial_axes("channels_last"), ops.image.spatial_axes("channels_first")
+    ((-3, -2), (-2, -1))
+    """
     return (-3, -2) if data_format == "channels_last" else (-2, -1)
 
 

@@ -75,7 +75,21 @@ def extract_patches_3d(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Any:
-    """As `extract_patches`, of volumes (depth, height, width, channels), or several of them.
+    """As `extract_patches`, of volumes.
+
+    Args:
+        volumes: (depth, height, width, channels) or (n, depth, height, width, channels), or with
+            the channels first; a tensor of any dtype.
+        size: Depth, height and width of the window, or one number for all.
+        strides: Steps from one piece to the next, by default `size`, so that they don't overlap.
+        dilation_rate: Steps between the voxels of a piece.
+        padding: "valid" or "same".
+        data_format: By default the configured one.
+
+    Returns:
+        (..., planes, rows, columns, depth * height * width * channels of a piece), or with these
+        channels first; in a piece the channels of one voxel are neighbours. The dtype is that of
+        `volumes`.
 
     Raises:
         TypeError: for a `size` that is neither a number nor three of them.

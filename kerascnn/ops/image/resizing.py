@@ -45,7 +45,8 @@ def resize(
     """Images of another size.
 
     Args:
-        images: Of any dtype; integers are rounded at the end.
+        images: (height, width, channels) or (n, height, width, channels), or with the channels
+            first. Of any dtype; integers are rounded at the end.
         size: The new height and width.
         interpolation: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
         antialias: Whether the window grows where the image shrinks (not for "nearest").
@@ -56,8 +57,13 @@ def resize(
         fill_value: What these borders hold.
         data_format: By default the configured one.
 
+    Returns:
+        Images of the new size in the same dtype. The cubic and Lanczos windows can overshoot; uint8
+        stays from 0 to 255.
+
     Raises:
-        ValueError: for another interpolation, fill mode, number of axes or length of `size`.
+        ValueError: for another interpolation, fill mode, number of axes or length of `size`, and
+            for both a crop and borders.
 
     Source: the conventions of PyTorch's interpolate (half-pixel centers, "nearest-exact", a =
     -0.75 for the cubic and -0.5 with antialiasing); Lanczos as in jax.image.resize.
@@ -67,6 +73,9 @@ def resize(
     >>> from kerascnn import ops
     >>> ops.image.resize(ops.ones((2, 4, 4, 3)), (6, 8)).shape
     (2, 6, 8, 3)
+    >>> row = ops.reshape([0.0, 4.0], (1, 2, 1))
+    >>> ops.image.resize(row, (1, 4)).numpy().ravel().tolist()
+    [0.0, 1.0, 3.0, 4.0]
     """
     data_format = config.standardize_data_format(data_format)
     if interpolation not in resampling.METHODS:
@@ -173,6 +182,9 @@ def scale_and_translate(
             "lanczos3" or "lanczos5".
         antialias: Whether the window grows where an axis shrinks.
 
+    Returns:
+        A tensor of shape `output_shape` and the dtype of `images`.
+
     Raises:
         ValueError: for another method, or numbers of axes that don't fit each other.
 
@@ -258,5 +270,24 @@ def _kernel(x: Any, name: str) -> Any:
 
 
 def smart_resize(images: Any, size: Sequence[int], interpolation: str, data_format: str) -> Any:
-    """Resizes the largest centered part with the proportions of `size`."""
+    """Resizes the largest centered part with the proportions of `size`; nothing gets distorted.
+
+    Args:
+        images: As for `resize`.
+        size: The new height and width.
+        interpolation: As for `resize`.
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        Images of the new size in the same dtype.
+
+    Raises:
+        ValueError: as `resize`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.image.smart_resize(ops.ones((4, 8, 3)), (2, 2), "bilinear", "channels_last").shape
+    (2, 2, 3)
+    """
     return resize(images, size, interpolation, crop_to_aspect_ratio=True, data_format=data_format)

@@ -39,7 +39,8 @@ def affine_transform(
     """Images whose pixel at (x, y) is the input's at (a0 x + a1 y + a2, b0 x + b1 y + b2).
 
     Args:
-        images: Of any dtype; integers are rounded at the end.
+        images: (height, width, channels) or (n, height, width, channels), or with the channels
+            first. Of any dtype; integers are rounded at the end.
         transform: (a0, a1, a2, b0, b1, b2, c0, c1), one for all images or one for each, (n, 8).
             c0 and c1, which would make it a perspective, are taken as 0.
         interpolation: "bilinear" or "nearest".
@@ -48,8 +49,14 @@ def affine_transform(
         fill_value: For "constant".
         data_format: By default the configured one.
 
+    Returns:
+        Images of the same shape and dtype.
+
     Raises:
-        ValueError: for another interpolation, fill mode, or number of axes.
+        ValueError: for another interpolation, fill mode, number of axes or shape of `transform`.
+
+    Source: https://www.tensorflow.org/addons/api_docs/python/tfa/image/transform, whose order of
+    the eight numbers this is.
 
     Example:
 
@@ -139,18 +146,22 @@ def perspective_transform(
 ) -> Any:
     """Images seen in another perspective: four points go to four others.
 
+    Three points on one line have no such transform; the result is then not defined.
+
     Args:
-        images: Of any dtype; integers are rounded at the end.
+        images: (height, width, channels) or (n, height, width, channels), or with the channels
+            first. Of any dtype; integers are rounded at the end.
         start_points: Where the four points are in `images`, (4, 2) or (n, 4, 2), each (x, y).
         end_points: Where they are in the result, of the same shape.
         interpolation: "bilinear" or "nearest".
         fill_value: What lies outside of the images.
         data_format: By default the configured one.
 
+    Returns:
+        Images of the same shape and dtype.
+
     Raises:
         ValueError: for another interpolation, number of axes or shape of points.
-
-    Three points on one line have no such transform; the result is then not defined.
 
     Source: Heckbert, "Fundamentals of Texture Mapping and Image Warping", 1989, section 2.2.3.
 
@@ -268,7 +279,8 @@ def elastic_transform(
     smooths.
 
     Args:
-        images: Of any dtype; integers are rounded at the end.
+        images: (height, width, channels) or (n, height, width, channels), or with the channels
+            first. Of any dtype; integers are rounded at the end.
         alpha: How far the pixels move.
         sigma: Over how many pixels the motion is smoothed, a number that is known.
         interpolation: "bilinear" or "nearest".
@@ -276,6 +288,9 @@ def elastic_transform(
         fill_value: For "constant".
         seed: An integer, a `random.SeedGenerator`, or None.
         data_format: By default the configured one.
+
+    Returns:
+        Images of the same shape and dtype.
 
     Raises:
         ValueError: for another interpolation, fill mode, number of axes or seed.
