@@ -218,6 +218,15 @@ constexpr int64_t kColumnsOfPart = 64;
 constexpr int64_t kDepthOfPart = 512;
 constexpr int64_t kOperationsOfPart = 4 * kSmallWork;
 
+// Each part of rows reads all of b, which it may also copy, and each part of columns all of a. The
+// side that reads less is cut, unless that gives the threads fewer than two parts each.
+bool cuts_columns(const MatmulSizes& sizes, const Cut& rows, const Cut& columns) {
+  const int64_t few = 2 * num_threads();
+  if (std::min(rows.parts, columns.parts) < few) return columns.parts > rows.parts;
+  const int64_t a = sizes.m * sizes.k, b = sizes.k * sizes.n;
+  return columns.parts * a + b < rows.parts * b + a;
+}
+
 std::pair<ProductSide, Cut> cut_product(const MatmulSizes& sizes, bool can_add) {
   const int64_t operations = 2 * sizes.batch * sizes.m * sizes.n * sizes.k;
   const int64_t wanted = operations / kOperationsOfPart;
@@ -235,7 +244,7 @@ std::pair<ProductSide, Cut> cut_product(const MatmulSizes& sizes, bool can_add) 
   if (can_add && sizes.transpose_a && !sizes.transpose_b && is_long && depth.parts > 1) {
     return {ProductSide::Depth, depth};
   }
-  if (columns.parts > rows.parts) return {ProductSide::Columns, columns};
+  if (cuts_columns(sizes, rows, columns)) return {ProductSide::Columns, columns};
   return {ProductSide::Rows, rows};
 }
 
