@@ -21,6 +21,9 @@ fit,predict the libraries also predict the same images, from the device, in batc
 is the most that a library has allocated on the device in its process, including the data if it is
 there. The last columns divide kerascnn's figures by those of the best peer. Libraries that fail or
 are not installed are listed with the reason.
+
+On a CPU that others use too, `--clock cpu` with OMP_NUM_THREADS=1 counts the processes' CPU time of
+epochs instead of the time that passes.
 """
 
 from __future__ import annotations
@@ -72,7 +75,8 @@ class Comparison:
         env = environment(device, [path for path in [self.args.path] if path])
         env |= {name: str(folder / name.lower()) for name in _CACHES}
         command = [sys.executable, str(_SCRIPT), peer, str(case), policy, inner_device(device)]
-        return PeerProcess([*command, str(self.batches(case))], env)
+        command += [str(self.batches(case)), "--clock", self.args.clock]
+        return PeerProcess(command, env)
 
     def batches(self, case: Case) -> int:
         """Returns the number of batches of an epoch."""
@@ -250,6 +254,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2, help="of turns; default 2")
     parser.add_argument("--starts", type=int, default=1, help="of each process; default 1")
     parser.add_argument("--batches", type=int, help="of an epoch; default 16, 64 of small images")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="of epochs")
     parser.add_argument("--profile", action="store_true", help="also kerascnn's kernels by kind")
     parser.add_argument("--patience", type=float, default=600.0, help="seconds for one answer")
     parser.add_argument("--path", metavar="FOLDER", help="an import path of all processes")

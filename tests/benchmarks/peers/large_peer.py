@@ -11,6 +11,7 @@ import argparse
 import importlib
 import os
 import platform
+import time
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from large_nets import LEARNING_RATE, MOMENTUM, Case, keras_model
 from worker import say, serve, take_standard_output, timed_epochs
 
 PREDICTION_BATCH = 256
+# What times epochs.
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 # Arguments of `torch.compile`.
 COMPILED: dict[str, dict[str, Any]] = {
     "torch-compile": {},
@@ -29,8 +32,8 @@ COMPILED: dict[str, dict[str, Any]] = {
 class KerasTraining:
     """Trains with plain `fit` of kerascnn or of Keras."""
 
-    def __init__(self, library: str, case: Case, policy: str, device: str):
-        self._is_own = library == "kerascnn"
+    def __init__(self, library: str, case: Case, policy: str, device: str, clock: str = "wall"):
+        self._is_own, self._clock = library == "kerascnn", clock
         if not self._is_own:
             os.environ["KERAS_BACKEND"] = "jax"
             jax = importlib.import_module("jax")
@@ -53,7 +56,7 @@ class KerasTraining:
 
     def epochs(self, x: np.ndarray, y: np.ndarray, count: int) -> list[float]:
         """Returns milliseconds of the epochs after one in which the data goes to the device."""
-        times = epoch_times(self._keras)
+        times = epoch_times(self._keras, CLOCKS[self._clock])
         self._fit(x, y, count + 1, callbacks=[times])
         return times.milliseconds[1:]
 
@@ -88,8 +91,9 @@ class KerasTraining:
 class TorchTraining:
     """Trains with a plain PyTorch loop over data on the device."""
 
-    def __init__(self, library: str, case: Case, policy: str, device: str):
-        self._torch = torch = importlib.import_module("torch")
+    def __init__(self, library: str, case: Case, policy: str, device: str, clock: str = "wall"):
+        self._torch, self._clock = importlib.import_module("torch"), clock
+        torch = self._torch
         nets = importlib.import_module("large_torch")
         if device != "cpu" and not torch.cuda.is_available():
             raise RuntimeError(f"torch {torch.__version__} finds no GPU")
@@ -151,7 +155,7 @@ class TorchTraining:
     def epochs(self, x: np.ndarray, y: np.ndarray, count: int) -> list[float]:
         assert self._data is not None
         data, steps = self._data, len(x) // self._case.batch_size
-        return timed_epochs(lambda: self._epoch(*data, steps), count)
+        return timed_epochs(lambda: self._epoch(*data, steps), count, CLOCKS[self._clock])
 
     def predictions(self, x: np.ndarray, count: int) -> list[float]:
         """Returns milliseconds of predicting all images, which are on the device, each time."""
@@ -212,11 +216,12 @@ def main() -> None:
     parser.add_argument("policy")
     parser.add_argument("device")
     parser.add_argument("batches", type=int, help="of an epoch")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="what times epochs")
     args = parser.parse_args()
     answers = take_standard_output()
     case = Case.parse(args.case)
     kind = TorchTraining if args.library.startswith("torch") else KerasTraining
-    training = kind(args.library, case, args.policy, args.device)
+    training = kind(args.library, case, args.policy, args.device, args.clock)
     x, y = case.data(args.batches)
     loss = training.first_step(x, y)
     versions = {"python": platform.python_version(), **training.versions()}

@@ -48,13 +48,15 @@ class Peer(Protocol):
     def reset_peak(self) -> None: ...
 
 
-def timed_epochs(run: Callable[[], object], count: int) -> list[float]:
+def timed_epochs(
+    run: Callable[[], object], count: int, clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
     """Returns the milliseconds of each of `count` calls of `run`, which waits for the device."""
     times = []
     for _ in range(count):
-        start = time.perf_counter()
+        start = clock()
         run()
-        times.append((time.perf_counter() - start) * 1e3)
+        times.append((clock() - start) * 1e3)
     return times
 
 
