@@ -58,7 +58,13 @@ def _activation(name: str, x: Any, attributes: dispatch.Attributes | None = None
 @dispatch.at_once("relu")
 @op
 def relu(x: Any) -> Any:
-    """max(x, 0).
+    """max(x, 0); NaN stays NaN.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
 
     Example:
 
@@ -71,109 +77,386 @@ def relu(x: Any) -> Any:
 
 @op
 def clipped_relu(x: Any, max_value: float) -> Any:
-    """min(max(x, 0), max_value)."""
+    """min(max(x, 0), max_value).
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        max_value: The highest result, a Python number.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.clipped_relu([-1.0, 0.5, 4.0], 2.0).numpy().tolist()
+    [0.0, 0.5, 2.0]
+    """
     return _activation("clipped_relu", x, {"max_value": float(max_value)})
 
 
 @op
 def relu6(x: Any) -> Any:
-    """min(max(x, 0), 6)."""
+    """min(max(x, 0), 6).
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Krizhevsky, "Convolutional Deep Belief Networks on CIFAR-10", 2010.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.relu6([-1.0, 3.0, 8.0]).numpy().tolist()
+    [0.0, 3.0, 6.0]
+    """
     return _activation("clipped_relu", x, {"max_value": 6.0})
 
 
 @op
 def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
-    """x where it is positive, else negative_slope * x."""
+    """x where it is positive, else negative_slope * x.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        negative_slope: The slope below 0, a Python number.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Maas et al., "Rectifier Nonlinearities Improve Neural Network Acoustic Models", 2013.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.leaky_relu([-2.0, 3.0], negative_slope=0.5).numpy().tolist()
+    [-1.0, 3.0]
+    """
     return _activation("leaky_relu", x, {"negative_slope": float(negative_slope)})
 
 
 @op
 def elu(x: Any, alpha: float = 1.0) -> Any:
-    """x where it is positive, else alpha * (exp(x) - 1)."""
+    """x where it is positive, else alpha * (exp(x) - 1).
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        alpha: The results approach -alpha for low x; a Python number.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Clevert et al., "Fast and Accurate Deep Network Learning by Exponential Linear Units",
+    2016.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.elu([-1.0, 2.0]).numpy().round(3))
+    [-0.632  2.   ]
+    """
     return _activation("elu", x, {"alpha": float(alpha)})
 
 
 @op
 def selu(x: Any) -> Any:
-    """An elu scaled so that mean 0 and variance 1 carry through the layers."""
+    """An elu scaled so that mean 0 and variance 1 carry through the layers.
+
+    With the paper's constants it is 1.0507 x where x is positive, else 1.0507 * 1.6733 * (exp(x) -
+    1).
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Klambauer et al., "Self-Normalizing Neural Networks", 2017.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.selu([-1.0, 0.0, 2.0]).numpy().round(3))
+    [-1.111  0.     2.101]
+    """
     return elementwise.multiply(_activation("elu", x, {"alpha": _SELU_ALPHA}), _SELU_SCALE)
 
 
 @op
 def celu(x: Any, alpha: float = 1.0) -> Any:
-    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
+    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)), whose slope has no jump at 0.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        alpha: The results approach -alpha for low x; a number other than 0.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Barron, "Continuously Differentiable Exponential Linear Units", 2017.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.celu([-1.0, 2.0], alpha=0.5).numpy().round(3))
+    [-0.432  2.   ]
+    """
     scaled = _activation("elu", elementwise.divide(x, alpha), {"alpha": 1.0})
     return elementwise.multiply(scaled, alpha)
 
 
 @op
 def gelu(x: Any, approximate: bool = True) -> Any:
-    """x times the normal distribution function of x, or its approximation by tanh."""
+    """x times the normal distribution function of x, or its approximation by tanh.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        approximate: Whether tanh approximates the distribution function; otherwise `erf` gives
+            it.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.gelu([-1.0, 0.0, 2.0]).numpy().round(3))
+    [-0.159  0.     1.955]
+    >>> print(ops.gelu([-1.0, 0.0, 2.0], approximate=False).numpy().round(3))
+    [-0.159  0.     1.954]
+    """
     return _activation("gelu", x, {"approximate": bool(approximate)})
 
 
 @op
 def silu(x: Any) -> Any:
-    """x * sigmoid(x), also called swish."""
+    """x * sigmoid(x), also called swish.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Elfwing et al., "Sigmoid-Weighted Linear Units for Neural Network Function Approximation
+    in Reinforcement Learning", 2018.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.silu([-1.0, 0.0, 2.0]).numpy().round(3))
+    [-0.269  0.     1.762]
+    """
     return _activation("silu", x)
 
 
 def swish(x: Any) -> Any:
-    """The same as `silu`."""
+    """The same as `silu`.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Ramachandran et al., "Searching for Activation Functions", 2017.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.swish([-1.0, 0.0, 2.0]).numpy().round(3))
+    [-0.269  0.     1.762]
+    """
     return silu(x)
 
 
 @dispatch.at_once("sigmoid")
 @op
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)), without overflow for low x.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.sigmoid([-1000.0, 0.0, 1000.0]).numpy().tolist()
+    [0.0, 0.5, 1.0]
+    """
     return _activation("sigmoid", x)
 
 
 @op
 def softplus(x: Any) -> Any:
-    """log(1 + exp(x))."""
+    """log(1 + exp(x)), a smooth relu; it does not overflow for large x.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Dugas et al., "Incorporating Second-Order Functional Knowledge for Better Option
+    Pricing", 2001.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.softplus([-1.0, 0.0, 100.0]).numpy().round(3))
+    [  0.313   0.693 100.   ]
+    """
     return _activation("softplus", x)
 
 
 @op
 def softsign(x: Any) -> Any:
-    """x / (1 + |x|)."""
+    """x / (1 + |x|), between -1 and 1.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Bergstra et al., "Quadratic Polynomials Learn Better Image Features", 2009.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.softsign([1.0, -3.0]).numpy().tolist()
+    [0.5, -0.75]
+    """
+    x = _floating(x)
     return elementwise.divide(x, elementwise.add(elementwise.absolute(x), 1))
 
 
 @op
 def log_sigmoid(x: Any) -> Any:
-    """log(sigmoid(x)), exact for large negative x."""
-    return elementwise.negative(softplus(elementwise.negative(x)))
+    """log(sigmoid(x)), exact for large negative x.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.log_sigmoid([-100.0, 0.0]).numpy().round(3))
+    [-100.      -0.693]
+    """
+    return elementwise.negative(softplus(elementwise.negative(_floating(x))))
 
 
 @op
 def hard_sigmoid(x: Any) -> Any:
-    """x / 6 + 1/2, cut to [0, 1]."""
-    return elementwise.divide(relu6(elementwise.add(x, 3)), 6)
+    """x / 6 + 1/2, cut to [0, 1].
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Howard et al., "Searching for MobileNetV3", 2019.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.hard_sigmoid([-4.0, 0.0, 1.5]).numpy().tolist()
+    [0.0, 0.5, 0.75]
+    """
+    return elementwise.divide(relu6(elementwise.add(_floating(x), 3)), 6)
 
 
 @op
 def hard_silu(x: Any) -> Any:
-    """x * hard_sigmoid(x)."""
+    """x * hard_sigmoid(x).
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Howard et al., "Searching for MobileNetV3", 2019.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.hard_silu([-4.0, 1.5, 3.0]).numpy().tolist()
+    [-0.0, 1.125, 3.0]
+    """
     return elementwise.multiply(x, hard_sigmoid(x))
 
 
 def hard_swish(x: Any) -> Any:
-    """The same as `hard_silu`."""
+    """The same as `hard_silu`.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Howard et al., "Searching for MobileNetV3", 2019.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.hard_swish([-4.0, 1.5, 3.0]).numpy().tolist()
+    [-0.0, 1.125, 3.0]
+    """
     return hard_silu(x)
 
 
 @op
 def hard_tanh(x: Any) -> Any:
-    """x, cut to [-1, 1]."""
+    """x, cut to [-1, 1].
+
+    Args:
+        x: Tensor of any shape and dtype.
+
+    Returns:
+        The shape and dtype of `x`; bool becomes int32.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.hard_tanh([-2.0, 0.5, 3.0]).numpy().tolist()
+    [-1.0, 0.5, 1.0]
+    """
     return elementwise.clip(x, -1.0, 1.0)
 
 
 @op
 def mish(x: Any) -> Any:
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2019.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.mish([-1.0, 0.0, 2.0]).numpy().round(3))
+    [-0.303  0.     1.944]
+    """
     return elementwise.multiply(x, elementwise.tanh(softplus(x)))
 
 
@@ -182,13 +465,22 @@ def glu(x: Any, axis: int = -1) -> Any:
     """The first half along an axis, times the sigmoid of the second half.
 
     Args:
-        x: Input; its size along `axis` must be even.
+        x: Tensor of an even size along `axis`. Integers and bool are computed as `floatx`.
         axis: The axis that is halved.
+
+    Returns:
+        A floating tensor in the shape of `x`, but half as long along `axis`.
 
     Raises:
         ValueError: where the axis does not exist or has an odd size.
 
     Source: Dauphin et al., "Language Modeling with Gated Convolutional Networks", 2017.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.glu([1.0, 2.0, 0.0, 0.0]).numpy().tolist()
+    [0.5, 1.0]
     """
     x = dispatch.convert(x)
     rank = len(x.shape)
@@ -202,14 +494,46 @@ def glu(x: Any, axis: int = -1) -> Any:
 
 @op
 def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
-    """x where its absolute value is above the threshold, else 0."""
+    """x where its absolute value is above the threshold, else 0.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        threshold: The largest absolute value that becomes 0.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Donoho and Johnstone, "Ideal Spatial Adaptation by Wavelet Shrinkage", 1994.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.hard_shrink([-1.0, 0.25, 2.0]).numpy().tolist()
+    [-1.0, 0.0, 2.0]
+    """
     x = _floating(x)
     return elementwise.where(elementwise.greater(elementwise.absolute(x), threshold), x, 0.0)
 
 
 @op
 def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
-    """x moved towards 0 by the threshold, and 0 where it would go beyond."""
+    """x moved towards 0 by the threshold, and 0 where it would go beyond.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        threshold: How far each element moves.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Donoho and Johnstone, "Ideal Spatial Adaptation by Wavelet Shrinkage", 1994.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.soft_shrink([-1.0, 0.25, 2.0]).numpy().tolist()
+    [-0.5, 0.0, 1.5]
+    """
     x = _floating(x)
     up, down = elementwise.subtract(x, threshold), elementwise.add(x, threshold)
     return elementwise.where(
@@ -221,21 +545,65 @@ def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
 
 @op
 def tanh_shrink(x: Any) -> Any:
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.tanh_shrink([-2.0, 0.0, 2.0]).numpy().round(3))
+    [-1.036  0.     1.036]
+    """
     x = _floating(x)
     return elementwise.subtract(x, elementwise.tanh(x))
 
 
 @op
 def threshold(x: Any, threshold: float, default_value: float) -> Any:
-    """x where it is above the threshold, else the default value."""
+    """x where it is above the threshold, else the default value.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        threshold: What an element has to exceed.
+        default_value: The result for elements that don't, NaN among them.
+
+    Returns:
+        The shape of `x`, in the dtype that `x` and `default_value` promote to.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.threshold([1, 2, 3], 2, 0).numpy().tolist()
+    [0, 0, 3]
+    """
     x = dispatch.convert(x)
     return elementwise.where(elementwise.greater(x, threshold), x, default_value)
 
 
 @op
 def squareplus(x: Any, b: float = 4) -> Any:
-    """(x + sqrt(x * x + b)) / 2, a smooth relu. Source: Barron, 2021."""
+    """(x + sqrt(x * x + b)) / 2, a smooth relu.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        b: How smooth the curve is around 0; 0 gives a relu.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Barron, "Squareplus: A Softplus-Like Algebraic Rectifier", 2021.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.squareplus([-1.5, 0.0, 1.5]).numpy().tolist()
+    [0.5, 1.0, 2.0]
+    """
     x = _floating(x)
     root = elementwise.sqrt(elementwise.add(elementwise.square(x), b))
     return elementwise.divide(elementwise.add(x, root), 2)
@@ -243,7 +611,22 @@ def squareplus(x: Any, b: float = 4) -> Any:
 
 @op
 def sparse_plus(x: Any) -> Any:
-    """0 up to -1, (x + 1)^2 / 4 up to 1, and x above."""
+    """0 up to -1, (x + 1)^2 / 4 up to 1, and x above.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Blondel et al., "Learning with Fenchel-Young Losses", 2020.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.sparse_plus([-2.0, 0.0, 2.0]).numpy().tolist()
+    [0.0, 0.25, 2.0]
+    """
     x = _floating(x)
     curve = elementwise.multiply(elementwise.square(elementwise.add(x, 1)), 0.25)
     rising = elementwise.where(elementwise.less(x, 1), curve, x)
@@ -252,7 +635,22 @@ def sparse_plus(x: Any) -> Any:
 
 @op
 def sparse_sigmoid(x: Any) -> Any:
-    """(x + 1) / 2, cut to [0, 1]."""
+    """(x + 1) / 2, cut to [0, 1]: the slope of `sparse_plus`.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: Blondel et al., "Learning with Fenchel-Young Losses", 2020.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.sparse_sigmoid([-2.0, 0.0, 2.0]).numpy().tolist()
+    [0.0, 0.5, 1.0]
+    """
     x = _floating(x)
     line = elementwise.multiply(elementwise.add(x, 1), 0.5)
     rising = elementwise.where(elementwise.greater_equal(x, 1), 1.0, line)
@@ -263,14 +661,20 @@ def sparse_sigmoid(x: Any) -> Any:
 def sparsemax(x: Any, axis: int = -1) -> Any:
     """Scores cut off at a threshold of their own, so that small ones get exactly 0.
 
-    With the k largest scores z_1 >= ... >= z_k that the paper gives a share, this is
-    max(x - t, 0) where t = (z_1 + (z_1 + z_2) + ... + (z_1 + ... + z_k) - 1) / k. That is how Keras
-    computes it; the paper's t has the last of these sums only, which is the same where k is 1.
+    With the k largest scores z_1 >= ... >= z_k that the paper gives a share, this is max(x - t, 0)
+    where t = (z_1 + (z_1 + z_2) + ... + (z_1 + ... + z_k) - 1) / k. That is how Keras computes it;
+    the paper's t has the last of these sums only, which is the same where k is 1.
 
     Args:
-        x: Scores.
-        axis: The axis that they are compared along, each with each other: the work grows with the
-            square of its size.
+        x: Scores of any shape. Integers and bool are computed as `floatx`.
+        axis: The axis that they are compared along, each with each other: the work grows with
+            the square of its size.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Raises:
+        ValueError: where `x` has no such axis.
 
     Source: Martins and Astudillo, "From Softmax to Sparsemax", 2016.
 
@@ -312,20 +716,50 @@ def _floating(x: Any) -> Any:
 
 @op
 def softmax(x: Any, axis: Any = -1) -> Any:
-    """exp(x) divided by its sum along an axis (several axes, or all for None).
+    """exp(x) divided by its sum along an axis, without overflow.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        axis: One or several axes that the results sum to 1 over, or None for all.
+
+    Returns:
+        A floating tensor in the shape of `x`. The results are NaN where all elements along the
+        axis are -infinity.
+
+    Raises:
+        ValueError: where `x` has no such axis.
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.softmax([0.0, 0.0]).numpy().tolist()
     [0.5, 0.5]
+    >>> ops.softmax([[1.0, 1.0], [1.0, 1.0]], axis=(0, 1)).numpy().tolist()
+    [[0.25, 0.25], [0.25, 0.25]]
     """
     return _along("softmax", x, axis)
 
 
 @op
 def log_softmax(x: Any, axis: Any = -1) -> Any:
-    """The logarithm of `softmax`, exact where that is close to 0."""
+    """The logarithm of `softmax`, exact where that is close to 0.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        axis: One or several axes that the exponentials sum to 1 over, or None for all.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.log_softmax([0.0, -1000.0]).numpy().tolist()
+    [0.0, -1000.0]
+    """
     return _along("log_softmax", x, axis)
 
 
@@ -339,7 +773,7 @@ def _along(name: str, x: Any, axis: Any) -> Any:
             )
         return _activation(name, x, {"axis": axis % rank})
     # Several axes become one at the end of the shape.
-    axes = list(range(rank)) if axis is None else sorted(a % rank for a in axis)
+    axes = reduction._axes(axis, x)
     order = [a for a in range(rank) if a not in axes] + axes
     moved = shaping.transpose(x, order)
     kept = tuple(moved.shape[: rank - len(axes)])

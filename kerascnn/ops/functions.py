@@ -69,129 +69,416 @@ __all__ = [
 
 @op
 def sin(x: Any) -> Any:
-    """The sine.
+    """The sine of angles in radians.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/4.14
 
     Example:
 
     >>> from kerascnn import ops
-    >>> ops.sin([0.0]).numpy().tolist()
-    [0.0]
+    >>> print(ops.sin([0.0, 0.5, 1.0]).numpy().round(3))
+    [0.    0.479 0.841]
     """
     return _floating("sin", x)
 
 
 @op
 def cos(x: Any) -> Any:
-    """The cosine."""
+    """The cosine of angles in radians.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/4.14
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.cos([0.0, 0.5, 1.0]).numpy().round(3))
+    [1.    0.878 0.54 ]
+    """
     return _floating("cos", x)
 
 
 @op
 def tan(x: Any) -> Any:
-    """The tangent."""
+    """The tangent of angles in radians.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/4.14
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.tan([0.0, 0.5, 1.0]).numpy().round(3))
+    [0.    0.546 1.557]
+    """
     return _floating("tan", x)
 
 
 @op
 def arcsin(x: Any) -> Any:
-    """The inverse of the sine, from -pi/2 to pi/2; NaN outside [-1, 1]."""
+    """The inverse of the sine, from -pi/2 to pi/2; NaN outside [-1, 1].
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/4.23
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.arcsin([-1.0, 0.0, 0.5]).numpy().round(3))
+    [-1.571  0.     0.524]
+    """
     return _floating("arcsin", x)
 
 
 @op
 def arccos(x: Any) -> Any:
-    """The inverse of the cosine, from 0 to pi; NaN outside [-1, 1]."""
+    """The inverse of the cosine, from 0 to pi; NaN outside [-1, 1].
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/4.23
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.arccos([-1.0, 0.0, 0.5]).numpy().round(3))
+    [3.142 1.571 1.047]
+    """
     return _floating("arccos", x)
 
 
 @op
 def arctan(x: Any) -> Any:
-    """The inverse of the tangent, from -pi/2 to pi/2."""
+    """The inverse of the tangent, from -pi/2 to pi/2.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/4.23
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.arctan([-1.0, 0.0, 2.0]).numpy().round(3))
+    [-0.785  0.     1.107]
+    """
     return _floating("arctan", x)
 
 
 @op
 def arctan2(x1: Any, x2: Any) -> Any:
-    """The angle of the point (x2, x1), from -pi to pi."""
+    """The angle of the point (x2, x1), from -pi to pi.
+
+    Args:
+        x1: Tensor of any shape. Integers and bool are computed as `floatx`.
+        x2: Tensor whose shape broadcasts with that of `x1`.
+
+    Returns:
+        A floating tensor of the broadcast shape.
+
+    Raises:
+        ValueError: where the shapes don't broadcast.
+
+    Source: https://dlmf.nist.gov/4.23
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.arctan2([1.0, -1.0], [0.0, -1.0]).numpy().round(3))
+    [ 1.571 -2.356]
+    """
     return _binary("arctan2", x1, x2, dtypes.float_result_type)
 
 
 @op
 def sinh(x: Any) -> Any:
-    """The hyperbolic sine."""
+    """The hyperbolic sine.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/4.28
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.sinh([-1.0, 0.0, 1.0]).numpy().round(3))
+    [-1.175  0.     1.175]
+    """
     return _floating("sinh", x)
 
 
 @op
 def cosh(x: Any) -> Any:
-    """The hyperbolic cosine."""
+    """The hyperbolic cosine.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/4.28
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.cosh([-1.0, 0.0, 1.0]).numpy().round(3))
+    [1.543 1.    1.543]
+    """
     return _floating("cosh", x)
 
 
 @op
 def arcsinh(x: Any) -> Any:
-    """The inverse of the hyperbolic sine."""
+    """The inverse of the hyperbolic sine.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/4.37
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.arcsinh([-1.0, 0.0, 1.0]).numpy().round(3))
+    [-0.881  0.     0.881]
+    """
     return _floating("arcsinh", x)
 
 
 @op
 def arccosh(x: Any) -> Any:
-    """The inverse of the hyperbolic cosine; NaN below 1."""
+    """The inverse of the hyperbolic cosine, from 0 on; NaN below 1.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/4.37
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.arccosh([1.0, 2.0]).numpy().round(3))
+    [0.    1.317]
+    """
     return _floating("arccosh", x)
 
 
 @op
 def arctanh(x: Any) -> Any:
-    """The inverse of the hyperbolic tangent; NaN outside [-1, 1]."""
+    """The inverse of the hyperbolic tangent; infinite at -1 and 1, NaN beyond.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/4.37
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.arctanh([0.0, 0.5]).numpy().round(3))
+    [0.    0.549]
+    """
     return _floating("arctanh", x)
 
 
 @op
 def expm1(x: Any) -> Any:
-    """exp(x) - 1, exact for small x."""
+    """exp(x) - 1, exact for small x.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(f"{float(ops.expm1(1e-9)):.1e}")
+    1.0e-09
+    """
     return _floating("expm1", x)
 
 
 @op
 def erf(x: Any) -> Any:
-    """The error function."""
+    """The error function.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/7.2
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.erf([-1.0, 0.0, 1.0]).numpy().round(3))
+    [-0.843  0.     0.843]
+    """
     return _floating("erf", x)
 
 
 @op
 def erfc(x: Any) -> Any:
-    """1 - erf(x), exact where that is small."""
+    """1 - erf(x), exact where that is small.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/7.2
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.erfc([-1.0, 0.0, 1.0]).numpy().round(3))
+    [1.843 1.    0.157]
+    """
     return _floating("erfc", x)
 
 
 @op
 def erfinv(x: Any) -> Any:
-    """The inverse of the error function; infinite at -1 and 1, NaN beyond."""
+    """The inverse of the error function; infinite at -1 and 1, NaN beyond.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Source: https://dlmf.nist.gov/7.17
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.erfinv([-0.5, 0.0, 0.5]).numpy().round(3))
+    [-0.477  0.     0.477]
+    """
     return _floating("erfinv", x)
 
 
 @op
 def exp2(x: Any) -> Any:
-    """2 to the power of x."""
+    """2 to the power of x.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.exp2([3, -1]).numpy().round(3))
+    [8.  0.5]
+    """
     x = _floating_input(x)
     return elementwise.power(creation.full_like(x, 2), x)
 
 
 @op
 def log2(x: Any) -> Any:
-    """The logarithm to base 2."""
+    """The logarithm to base 2; -infinity at 0, NaN below.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.log2([1.0, 8.0]).numpy().round(3))
+    [0. 3.]
+    """
     return elementwise.multiply(elementwise.log(x), 1 / math.log(2))
 
 
 @op
 def log10(x: Any) -> Any:
-    """The logarithm to base 10."""
+    """The logarithm to base 10; -infinity at 0, NaN below.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.log10([1.0, 1000.0]).numpy().round(3))
+    [0. 3.]
+    """
     return elementwise.multiply(elementwise.log(x), 1 / math.log(10))
 
 
 @op
 def cbrt(x: Any) -> Any:
-    """The cube root, also of negative numbers."""
+    """The cube root, also of negative numbers.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.cbrt([27.0, -8.0]).numpy().round(3))
+    [ 3. -2.]
+    """
     x = _floating_input(x)
     return elementwise.multiply(
         elementwise.sign(x), elementwise.power(elementwise.absolute(x), 1 / 3)
@@ -200,19 +487,58 @@ def cbrt(x: Any) -> Any:
 
 @op
 def deg2rad(x: Any) -> Any:
-    """Degrees as radians."""
+    """Degrees as radians.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.deg2rad([90.0, 180.0]).numpy().round(3))
+    [1.571 3.142]
+    """
     return elementwise.multiply(_floating_input(x), math.pi / 180)
 
 
 @op
 def rad2deg(x: Any) -> Any:
-    """Radians as degrees."""
+    """Radians as degrees.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.rad2deg([0.0, 1.0]).numpy().round(3))
+    [ 0.    57.296]
+    """
     return elementwise.multiply(_floating_input(x), 180 / math.pi)
 
 
 @op
 def sinc(x: Any) -> Any:
-    """sin(pi x) / (pi x), and 1 at 0."""
+    """sin(pi x) / (pi x), and 1 at 0.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.sinc([0.0, 0.5, 1.5]).numpy().round(3))
+    [ 1.     0.637 -0.212]
+    """
     x = _floating_input(x)
     is_zero = elementwise.equal(x, 0)
     angle = elementwise.multiply(elementwise.where(is_zero, creation.ones_like(x), x), math.pi)
@@ -221,7 +547,20 @@ def sinc(x: Any) -> Any:
 
 @op
 def trunc(x: Any) -> Any:
-    """The whole number next to x towards 0."""
+    """The whole number next to x towards 0.
+
+    Args:
+        x: Tensor of any shape and dtype.
+
+    Returns:
+        The shape and dtype of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.trunc([-1.75, 1.75]).numpy().tolist()
+    [-1.0, 1.0]
+    """
     x = dispatch.convert(x)
     if not dtypes.is_float(x.dtype):
         return x
@@ -230,13 +569,39 @@ def trunc(x: Any) -> Any:
 
 @op
 def fabs(x: Any) -> Any:
-    """The absolute value, as a floating number."""
+    """The absolute value, as a floating number.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+
+    Returns:
+        A floating tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.fabs([-2, 3]).numpy().tolist()
+    [2.0, 3.0]
+    """
     return elementwise.absolute(_floating_input(x))
 
 
 @op
 def signbit(x: Any) -> Any:
-    """True where the sign is negative, also for -0.0."""
+    """True where the sign is negative, also for -0.0.
+
+    Args:
+        x: Tensor of any shape and dtype. The sign of NaN is not looked at: the result is False.
+
+    Returns:
+        A bool tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.signbit([-0.0, 0.0, -1.5]).numpy().tolist()
+    [True, False, True]
+    """
     x = dispatch.convert(x)
     if x.dtype in ("bool", "uint8"):
         return creation.zeros_like(x, "bool")
@@ -249,7 +614,25 @@ def signbit(x: Any) -> Any:
 
 @op
 def heaviside(x1: Any, x2: Any) -> Any:
-    """0 below 0, x2 at 0, 1 above."""
+    """0 below 0, x2 at 0, 1 above; NaN stays NaN.
+
+    Args:
+        x1: Tensor of any shape and dtype.
+        x2: Tensor whose shape broadcasts with that of `x1`.
+
+    Returns:
+        The broadcast shape, in the dtype that `x1` and `x2` promote to; int64 becomes float64,
+        and shorter integers become `floatx`.
+
+    Raises:
+        ValueError: where the shapes don't broadcast.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.heaviside([-1.0, 0.0, 2.0], 0.5).numpy().tolist()
+    [0.0, 0.5, 1.0]
+    """
     x1, x2 = dispatch.operands(x1, x2)
     if dtypes.is_integer(x1.dtype):
         name = "float64" if x1.dtype == "int64" else dtypes.float_result_type(x1.dtype)
@@ -261,7 +644,24 @@ def heaviside(x1: Any, x2: Any) -> Any:
 
 @op
 def hypot(x1: Any, x2: Any) -> Any:
-    """sqrt(x1^2 + x2^2), without overflow on the way."""
+    """sqrt(x1^2 + x2^2), without overflow on the way; NaN where one of them is NaN.
+
+    Args:
+        x1: Tensor of any shape. Integers and bool are computed as `floatx`.
+        x2: Tensor whose shape broadcasts with that of `x1`.
+
+    Returns:
+        A floating tensor of the broadcast shape.
+
+    Raises:
+        ValueError: where the shapes don't broadcast.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.hypot([3.0, 5.0], [4.0, 12.0]).numpy().round(3))
+    [ 5. 13.]
+    """
     x1, x2 = dispatch.operands(x1, x2, result=dtypes.float_result_type)
     a, b = elementwise.absolute(x1), elementwise.absolute(x2)
     large, small = elementwise.maximum(a, b), elementwise.minimum(a, b)
@@ -273,7 +673,24 @@ def hypot(x1: Any, x2: Any) -> Any:
 
 @op
 def logaddexp(x1: Any, x2: Any) -> Any:
-    """log(exp(x1) + exp(x2)), without overflow."""
+    """log(exp(x1) + exp(x2)), without overflow.
+
+    Args:
+        x1: Tensor of any shape. Integers and bool are computed as `floatx`.
+        x2: Tensor whose shape broadcasts with that of `x1`.
+
+    Returns:
+        A floating tensor of the broadcast shape.
+
+    Raises:
+        ValueError: where the shapes don't broadcast.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.logaddexp([0.0, 100.0], [0.0, 100.0]).numpy().round(3))
+    [  0.693 100.693]
+    """
     x1, x2 = dispatch.operands(x1, x2, result=dtypes.float_result_type)
     largest = elementwise.maximum(x1, x2)
     apart = elementwise.absolute(elementwise.subtract(x1, x2))
@@ -284,7 +701,24 @@ def logaddexp(x1: Any, x2: Any) -> Any:
 
 @op
 def logaddexp2(x1: Any, x2: Any) -> Any:
-    """log2(2^x1 + 2^x2), without overflow."""
+    """log2(2^x1 + 2^x2), without overflow.
+
+    Args:
+        x1: Tensor of any shape. Integers and bool are computed as `floatx`.
+        x2: Tensor whose shape broadcasts with that of `x1`.
+
+    Returns:
+        A floating tensor of the broadcast shape.
+
+    Raises:
+        ValueError: where the shapes don't broadcast.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.logaddexp2([0.0, 500.0], [0.0, 500.0]).numpy().round(3))
+    [  1. 501.]
+    """
     scale = math.log(2)
     x1, x2 = dispatch.operands(x1, x2, result=dtypes.float_result_type)
     dtype = x1.dtype
@@ -296,7 +730,25 @@ def logaddexp2(x1: Any, x2: Any) -> Any:
 
 @op
 def ldexp(x1: Any, x2: Any) -> Any:
-    """x1 * 2^x2."""
+    """x1 * 2^x2.
+
+    Args:
+        x1: Tensor of any shape. Integers and bool are computed as `floatx`.
+        x2: Integers, in a shape that broadcasts with that of `x1`. The power itself must be in
+            range.
+
+    Returns:
+        A floating tensor of the broadcast shape, in the dtype of `x1`.
+
+    Raises:
+        TypeError: for exponents that are floats.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.ldexp([1.0, 3.0], [2, -1]).numpy().round(3))
+    [4.  1.5]
+    """
     x2 = dispatch.convert(x2)
     if dtypes.is_float(x2.dtype):
         raise TypeError(f"ldexp: exponents are integers. Received: x2.dtype={x2.dtype}")
@@ -306,7 +758,26 @@ def ldexp(x1: Any, x2: Any) -> Any:
 
 @op
 def fmod(x1: Any, x2: Any) -> Any:
-    """What a division rounded towards 0 leaves over; it has the sign of x1."""
+    """What a division rounded towards 0 leaves over; it has the sign of x1.
+
+    Where x2 is 0, integers give 0 and floats NaN.
+
+    Args:
+        x1: Tensor of any shape and dtype.
+        x2: Tensor whose shape broadcasts with that of `x1`.
+
+    Returns:
+        The broadcast shape, in the dtype that `x1` and `x2` promote to; bool becomes int32.
+
+    Raises:
+        ValueError: where the shapes don't broadcast.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.fmod([-5, 5], [3, -3]).numpy().tolist()
+    [-2, 2]
+    """
     x1, x2 = dispatch.operands(x1, x2)
     if x1.dtype in ("bool", "uint8"):
         return elementwise.mod(x1, x2)
@@ -316,7 +787,24 @@ def fmod(x1: Any, x2: Any) -> Any:
 
 @op
 def fmax(x1: Any, x2: Any) -> Any:
-    """The larger of each pair; where one is NaN, the other."""
+    """The larger of each pair; where one is NaN, the other.
+
+    Args:
+        x1: Tensor of any shape and dtype.
+        x2: Tensor whose shape broadcasts with that of `x1`.
+
+    Returns:
+        The broadcast shape, in the dtype that `x1` and `x2` promote to.
+
+    Raises:
+        ValueError: where the shapes don't broadcast.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.fmax([1.0, float("nan")], [0.0, 2.0]).numpy().tolist()
+    [1.0, 2.0]
+    """
     x1, x2 = dispatch.operands(x1, x2)
     if not dtypes.is_float(x1.dtype):
         return elementwise.maximum(x1, x2)
@@ -326,7 +814,24 @@ def fmax(x1: Any, x2: Any) -> Any:
 
 @op
 def fmin(x1: Any, x2: Any) -> Any:
-    """The smaller of each pair; where one is NaN, the other."""
+    """The smaller of each pair; where one is NaN, the other.
+
+    Args:
+        x1: Tensor of any shape and dtype.
+        x2: Tensor whose shape broadcasts with that of `x1`.
+
+    Returns:
+        The broadcast shape, in the dtype that `x1` and `x2` promote to.
+
+    Raises:
+        ValueError: where the shapes don't broadcast.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.fmin([1.0, float("nan")], [0.0, 2.0]).numpy().tolist()
+    [0.0, 2.0]
+    """
     x1, x2 = dispatch.operands(x1, x2)
     if not dtypes.is_float(x1.dtype):
         return elementwise.minimum(x1, x2)
@@ -336,14 +841,40 @@ def fmin(x1: Any, x2: Any) -> Any:
 
 @op
 def isposinf(x: Any) -> Any:
-    """True where x is infinite and positive."""
+    """True where x is infinite and positive.
+
+    Args:
+        x: Tensor of any shape and dtype.
+
+    Returns:
+        A bool tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.isposinf([1.0, float("inf"), float("-inf")]).numpy().tolist()
+    [False, True, False]
+    """
     x = dispatch.convert(x)
     return elementwise.logical_and(elementwise.isinf(x), elementwise.greater(x, 0))
 
 
 @op
 def isneginf(x: Any) -> Any:
-    """True where x is infinite and negative."""
+    """True where x is infinite and negative.
+
+    Args:
+        x: Tensor of any shape and dtype.
+
+    Returns:
+        A bool tensor in the shape of `x`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.isneginf([1.0, float("inf"), float("-inf")]).numpy().tolist()
+    [False, False, True]
+    """
     x = dispatch.convert(x)
     return elementwise.logical_and(elementwise.isinf(x), elementwise.less(x, 0))
 
@@ -355,10 +886,13 @@ def nan_to_num(
     """Numbers in the place of NaN and infinities.
 
     Args:
-        x: Input.
+        x: Tensor of any shape and dtype; integers and bool stay as they are.
         nan: In the place of NaN.
         posinf: In the place of infinity, by default the largest number of the dtype.
         neginf: In the place of -infinity, by default the lowest number of the dtype.
+
+    Returns:
+        The shape and dtype of `x`.
 
     Example:
 
@@ -378,7 +912,24 @@ def nan_to_num(
 
 @op
 def divide_no_nan(x1: Any, x2: Any) -> Any:
-    """x1 / x2, and 0 where x2 is 0."""
+    """x1 / x2, and 0 where x2 is 0.
+
+    Args:
+        x1: Tensor of any shape. Integers and bool are computed as `floatx`.
+        x2: Tensor whose shape broadcasts with that of `x1`.
+
+    Returns:
+        A floating tensor of the broadcast shape.
+
+    Raises:
+        ValueError: where the shapes don't broadcast.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.divide_no_nan([1, 2], [0, 4]).numpy().tolist()
+    [0.0, 0.5]
+    """
     x1, x2 = dispatch.operands(x1, x2, result=dtypes.float_result_type)
     is_zero = elementwise.equal(x2, 0)
     quotient = elementwise.divide(x1, elementwise.where(is_zero, creation.ones_like(x2), x2))
@@ -387,7 +938,24 @@ def divide_no_nan(x1: Any, x2: Any) -> Any:
 
 @op
 def logical_xor(x1: Any, x2: Any) -> Any:
-    """True where one of x1 and x2 is True and the other is not."""
+    """True where one of x1 and x2 is True and the other is not.
+
+    Args:
+        x1: Tensor of any shape and dtype.
+        x2: Tensor whose shape broadcasts with that of `x1`.
+
+    Returns:
+        A bool tensor of the broadcast shape.
+
+    Raises:
+        ValueError: where the shapes don't broadcast.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.logical_xor([True, False, True], [True, True, False]).numpy().tolist()
+    [False, True, True]
+    """
     x1, x2 = dispatch.convert(x1, "bool"), dispatch.convert(x2, "bool")
     return elementwise.logical_and(
         elementwise.logical_or(x1, x2), elementwise.logical_not(elementwise.logical_and(x1, x2))
@@ -401,11 +969,25 @@ def isclose(
     """True where |x1 - x2| <= atol + rtol * |x2|, or both are the same infinity.
 
     Args:
-        x1: Input.
-        x2: What it is compared with.
+        x1: Tensor of any shape and dtype.
+        x2: What it is compared with, in a shape that broadcasts with that of `x1`.
         rtol: Relative tolerance.
         atol: Absolute tolerance.
         equal_nan: Whether two NaN are close.
+
+    Returns:
+        A bool tensor of the broadcast shape.
+
+    Raises:
+        ValueError: where the shapes don't broadcast.
+
+    Source: https://numpy.org/doc/stable/reference/generated/numpy.isclose.html
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.isclose([1.0, 2.0], [1.000001, 2.1]).numpy().tolist()
+    [True, False]
     """
     x1, x2 = dispatch.operands(x1, x2, result=dtypes.float_result_type)
     apart = elementwise.absolute(elementwise.subtract(x1, x2))
@@ -421,6 +1003,15 @@ def isclose(
 @op
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     """The elements of the first choice whose condition is True, else the default.
+
+    Args:
+        condlist: Bool tensors, all of which broadcast with each other and the choices.
+        choicelist: As many tensors of any dtype.
+        default: The result where no condition is True, a number or a tensor.
+
+    Returns:
+        The shape that all of them broadcast to, in the dtype that the choices and the default
+        promote to.
 
     Raises:
         ValueError: for lists of different lengths, or empty ones.
@@ -458,6 +1049,16 @@ def _bits(name: str, logical: Any, x: Any, y: Any) -> Any:
 def bitwise_and(x: Any, y: Any) -> Any:
     """The bits that both integers have.
 
+    Args:
+        x: Tensor of integers or bool, of any shape.
+        y: The same, in a shape that broadcasts with that of `x`.
+
+    Returns:
+        The broadcast shape, in the dtype that both promote to.
+
+    Raises:
+        TypeError: for floats.
+
     Example:
 
     >>> from kerascnn import ops
@@ -469,19 +1070,69 @@ def bitwise_and(x: Any, y: Any) -> Any:
 
 @op
 def bitwise_or(x: Any, y: Any) -> Any:
-    """The bits that one of the integers has."""
+    """The bits that at least one of the integers has.
+
+    Args:
+        x: Tensor of integers or bool, of any shape.
+        y: The same, in a shape that broadcasts with that of `x`.
+
+    Returns:
+        The broadcast shape, in the dtype that both promote to.
+
+    Raises:
+        TypeError: for floats.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.bitwise_or([6], [3]).numpy().tolist()
+    [7]
+    """
     return _bits("bitwise_or", elementwise.logical_or, x, y)
 
 
 @op
 def bitwise_xor(x: Any, y: Any) -> Any:
-    """The bits that exactly one of the integers has."""
+    """The bits that exactly one of the integers has.
+
+    Args:
+        x: Tensor of integers or bool, of any shape.
+        y: The same, in a shape that broadcasts with that of `x`.
+
+    Returns:
+        The broadcast shape, in the dtype that both promote to.
+
+    Raises:
+        TypeError: for floats.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.bitwise_xor([6], [3]).numpy().tolist()
+    [5]
+    """
     return _bits("bitwise_xor", logical_xor, x, y)
 
 
 @op
 def bitwise_not(x: Any) -> Any:
-    """Inverts all bits."""
+    """Inverts all bits; of signed integers, -x - 1.
+
+    Args:
+        x: Tensor of integers or bool, of any shape.
+
+    Returns:
+        The shape and dtype of `x`.
+
+    Raises:
+        TypeError: for floats.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.bitwise_not([0, 5]).numpy().tolist()
+    [-1, -6]
+    """
     x = dispatch.convert(x)
     if x.dtype == "bool":
         return elementwise.logical_not(x)
@@ -490,27 +1141,111 @@ def bitwise_not(x: Any) -> Any:
 
 
 def bitwise_invert(x: Any) -> Any:
-    """The same as `bitwise_not`."""
+    """The same as `bitwise_not`.
+
+    Args:
+        x: Tensor of integers or bool, of any shape.
+
+    Returns:
+        The shape and dtype of `x`.
+
+    Raises:
+        TypeError: for floats.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.bitwise_invert([0, 5]).numpy().tolist()
+    [-1, -6]
+    """
     return bitwise_not(x)
 
 
 @op
 def bitwise_left_shift(x: Any, y: Any) -> Any:
-    """Bits moved y places up."""
+    """Bits moved y places up; 0 where y is negative or as large as the number of bits.
+
+    Args:
+        x: Tensor of integers or bool, of any shape.
+        y: The same, in a shape that broadcasts with that of `x`.
+
+    Returns:
+        The broadcast shape, in the dtype that both promote to; bool becomes int32.
+
+    Raises:
+        TypeError: for floats.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.bitwise_left_shift([1, 3], 2).numpy().tolist()
+    [4, 12]
+    """
     return _bits("left_shift", None, x, y)
 
 
 def left_shift(x: Any, y: Any) -> Any:
-    """The same as `bitwise_left_shift`."""
+    """The same as `bitwise_left_shift`.
+
+    Args:
+        x: Tensor of integers or bool, of any shape.
+        y: The same, in a shape that broadcasts with that of `x`.
+
+    Returns:
+        The broadcast shape, in the dtype that both promote to; bool becomes int32.
+
+    Raises:
+        TypeError: for floats.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.left_shift([1, 3], 2).numpy().tolist()
+    [4, 12]
+    """
     return bitwise_left_shift(x, y)
 
 
 @op
 def bitwise_right_shift(x: Any, y: Any) -> Any:
-    """Bits moved y places down; the sign stays."""
+    """Bits moved y places down; the sign stays.
+
+    Args:
+        x: Tensor of integers or bool, of any shape.
+        y: The same, in a shape that broadcasts with that of `x`.
+
+    Returns:
+        The broadcast shape, in the dtype that both promote to; bool becomes int32.
+
+    Raises:
+        TypeError: for floats.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.bitwise_right_shift([8, -8], 1).numpy().tolist()
+    [4, -4]
+    """
     return _bits("right_shift", None, x, y)
 
 
 def right_shift(x: Any, y: Any) -> Any:
-    """The same as `bitwise_right_shift`."""
+    """The same as `bitwise_right_shift`.
+
+    Args:
+        x: Tensor of integers or bool, of any shape.
+        y: The same, in a shape that broadcasts with that of `x`.
+
+    Returns:
+        The broadcast shape, in the dtype that both promote to; bool becomes int32.
+
+    Raises:
+        TypeError: for floats.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.right_shift([8, -8], 1).numpy().tolist()
+    [4, -4]
+    """
     return bitwise_right_shift(x, y)

@@ -40,13 +40,17 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
     """The sum of products over axes of both tensors.
 
     Args:
-        x1: First tensor.
+        x1: First tensor, of any shape and dtype.
         x2: Second tensor.
-        axes: How many of the last axes of x1 and the first of x2 are summed over, or two lists of
-            axes (or two axes).
+        axes: How many of the last axes of x1 and the first of x2 are summed over, or two lists
+            of axes (or two axes).
 
     Returns:
-        The other axes of x1, then those of x2.
+        The other axes of x1, then those of x2, in the dtype that both promote to. Integers are
+        multiplied in float64, which is exact up to 2^53.
+
+    Raises:
+        ValueError: for axes that do not exist or are of different sizes.
 
     Example:
 
@@ -82,7 +86,24 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
 
 @op
 def inner(x1: Any, x2: Any) -> Any:
-    """The sum of products over the last axes; with a number, the plain product."""
+    """The sum of products over the last axes; with a number, the plain product.
+
+    Args:
+        x1: (..., k), of any dtype.
+        x2: (..., k)
+
+    Returns:
+        The other axes of x1, then those of x2, in the dtype that both promote to.
+
+    Raises:
+        ValueError: for last axes of different sizes.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.inner([[1, 2], [3, 4]], [10, 1]).numpy().tolist()
+    [12, 34]
+    """
     a, b = dispatch.operands(x1, x2)
     if not a.shape or not b.shape:
         return elementwise.multiply(a, b)
@@ -91,14 +112,45 @@ def inner(x1: Any, x2: Any) -> Any:
 
 @op
 def outer(x1: Any, x2: Any) -> Any:
-    """Each element of x1 times each of x2, (x1.size, x2.size)."""
+    """Each element of x1 times each of x2.
+
+    Args:
+        x1: Tensor of any shape and dtype, seen as one vector.
+        x2: The same.
+
+    Returns:
+        (x1.size, x2.size), in the dtype that both promote to.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.outer([1, 2], [3, 4, 5]).numpy().tolist()
+    [[3, 4, 5], [6, 8, 10]]
+    """
     a, b = dispatch.operands(x1, x2)
     return elementwise.multiply(shaping.reshape(a, (-1, 1)), shaping.reshape(b, (1, -1)))
 
 
 @op
 def vdot(x1: Any, x2: Any) -> Any:
-    """The sum of the products of all elements of two tensors of one size."""
+    """The sum of the products of all elements of two tensors of one size.
+
+    Args:
+        x1: Tensor of any shape and dtype, seen as one vector.
+        x2: Tensor of as many elements.
+
+    Returns:
+        One number, in the dtype that both promote to.
+
+    Raises:
+        ValueError: for different numbers of elements.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.vdot([[1, 2], [3, 4]], [[1, 0], [0, 1]]).numpy().tolist()
+    5
+    """
     a, b = dispatch.operands(x1, x2)
     a, b = shaping.ravel(a), shaping.ravel(b)
     if a.shape != b.shape:
@@ -108,7 +160,21 @@ def vdot(x1: Any, x2: Any) -> Any:
 
 @op
 def kron(x1: Any, x2: Any) -> Any:
-    """The Kronecker product: each element of x1 times the whole of x2, as blocks."""
+    """The Kronecker product: each element of x1 times the whole of x2, as blocks.
+
+    Args:
+        x1: Tensor of any shape and dtype.
+        x2: The same; the one with fewer axes gets axes of size 1 in front.
+
+    Returns:
+        A tensor whose sizes are the products of both sizes, in the dtype that both promote to.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.kron([[1, 2]], [[1, 1], [0, 1]]).numpy().tolist()
+    [[1, 1, 2, 2], [0, 1, 0, 2]]
+    """
     a, b = dispatch.operands(x1, x2)
     rank = max(len(a.shape), len(b.shape))
     sizes = [[1] * (rank - len(v.shape)) + list(v.shape) for v in (a, b)]
@@ -125,15 +191,24 @@ def cross(
     """The cross product of vectors of 2 or 3 elements.
 
     Args:
-        x1: First vectors.
-        x2: Second vectors.
+        x1: First vectors, of any dtype.
+        x2: Second vectors, whose other axes broadcast with those of `x1`.
         axisa: The axis of x1 that holds the vectors.
         axisb: That of x2.
         axisc: That of the result, unless both have 2 elements.
         axis: All three.
 
+    Returns:
+        Vectors of 3 elements, or numbers where both have 2, in the dtype that both promote to.
+
     Raises:
         ValueError: for vectors of another length.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.cross([1, 0, 0], [0, 1, 0]).numpy().tolist()
+    [0, 0, 1]
     """
     if axis is not None:
         axisa = axisb = axisc = axis
@@ -164,10 +239,23 @@ def cross(
 
 @op
 def cdist(x: Any, y: Any) -> Any:
-    """The Euclidean distances of the rows of x (..., n, d) and y (..., m, d): (..., n, m).
+    """The Euclidean distances of the rows of x and y.
+
+    Args:
+        x: (..., n, d). Integers and bool are computed as `floatx`.
+        y: (..., m, d), whose axes in front broadcast with those of `x`.
+
+    Returns:
+        (..., n, m), floating.
 
     Raises:
         ValueError: for fewer than 2 axes, or rows of different lengths.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.cdist([[0.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]).numpy().tolist()
+    [[5.0, 1.0]]
     """
     x, y = dispatch.operands(x, y, result=dtypes.float_result_type)
     if len(x.shape) < 2 or len(y.shape) < 2:
@@ -193,22 +281,35 @@ def dot_product_attention(
     """softmax(query key^T * scale) value, for each head.
 
     Args:
-        query: (batch, T, heads, d)
-        key: (batch, S, K, d), heads being a multiple of K.
+        query: (batch, T, heads, d). Integers and bool are computed as `floatx`.
+        key: (batch, S, K, d), heads being a multiple of K: as many neighbouring heads share
+            one.
         value: (batch, S, K, d)
         bias: Added to the products, broadcast to (batch, heads, T, S).
         mask: Where it is False nothing is looked at, broadcast to the same.
         scale: By default 1 / sqrt(d).
         is_causal: Whether places look at earlier ones only.
-        flash_attention: Only None and False: device, dtype and shapes say which kernels compute it.
+        flash_attention: Only None and False: device, dtype and shapes say which kernels compute
+            it.
         attn_logits_soft_cap: c, where products are cut softly to c tanh(product / c).
 
     Returns:
-        (batch, T, heads, d)
+        (batch, T, heads, d), floating. Where the whole row of a mask is False, it is the mean
+        of the values.
 
     Raises:
-        ValueError: for other ranks, for a bias together with a mask, and for flash_attention=True.
-    Source: Vaswani et al., "Attention Is All You Need", 2017.
+        ValueError: for other ranks, for a bias together with a mask, and for
+            flash_attention=True.
+
+    Source: Vaswani et al., "Attention Is All You Need", 2017; shared heads: Ainslie et al., "GQA",
+    2023.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> query, key = ops.ones((1, 2, 4, 8)), ops.ones((1, 5, 2, 8))
+    >>> ops.dot_product_attention(query, key, key).shape
+    (1, 2, 4, 8)
     """
     if flash_attention:
         raise ValueError("dot_product_attention: flash_attention=True is not available.")
@@ -240,7 +341,23 @@ def dot_product_attention(
 
 
 def masked_logits(logits: Any, mask: Any, is_causal: bool = False) -> Any:
-    """Returns logits whose softmax is 0 where the mask is False, even if a whole row is masked."""
+    """Returns logits whose softmax is 0 where the mask is False, even if a whole row is masked.
+
+    Args:
+        logits: (..., T, S), floating.
+        mask: Bool, broadcast to the same shape, or None.
+        is_causal: Whether places look at earlier ones only.
+
+    Returns:
+        The shape and dtype of `logits`, with a low finite number where the mask is False.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> masked = ops.products.masked_logits(ops.zeros((2, 2)), None, is_causal=True)
+    >>> ops.softmax(masked).numpy().tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
     if is_causal:
         earlier = np.tri(logits.shape[-2], logits.shape[-1], dtype=bool)
         mask = earlier if mask is None else elementwise.logical_and(mask, earlier)

@@ -55,12 +55,19 @@ def _floating(x: Any) -> Any:
 
 @op
 def sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The sum along axes; integers shorter than int32 are added up as int32.
+    """The sum along axes; 0 for no elements.
 
     Args:
-        x: Input.
+        x: Tensor of any shape and dtype.
         axis: One or several axes, by default all.
-        keepdims: Whether the axes stay, with size 1.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        The shape of `x` without the axes, in its dtype; bool and integers shorter than int32
+        are added up as int32.
+
+    Raises:
+        ValueError: where `x` has no such axis.
 
     Example:
 
@@ -76,13 +83,49 @@ def sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @op
 def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The mean along axes; of integers, as `floatx`."""
+    """The mean along axes; NaN for no elements.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        A floating tensor in the shape of `x` without the axes.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.mean([[1, 2], [3, 4]], axis=1).numpy().tolist()
+    [1.5, 3.5]
+    """
     return _reduce("reduce_mean", _floating(x), axis, keepdims)
 
 
 @op
 def var(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The population variance along axes."""
+    """The population variance along axes: the mean square of the distances from the mean.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        A floating tensor in the shape of `x` without the axes; NaN for no elements.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.var([1.0, 3.0, 5.0, 7.0]).numpy().tolist()
+    5.0
+    """
     x = _floating(x)
     centred = elementwise.subtract(x, _reduce("reduce_mean", x, axis, True))
     return _reduce("reduce_mean", elementwise.square(centred), axis, keepdims)
@@ -90,13 +133,50 @@ def var(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @op
 def std(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The population standard deviation along axes."""
+    """The population standard deviation along axes, the root of `var`.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        A floating tensor in the shape of `x` without the axes; NaN for no elements.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.std([[1.0, 3.0], [2.0, 8.0]], axis=1).numpy().tolist()
+    [1.0, 3.0]
+    """
     return elementwise.sqrt(var(x, axis, keepdims))
 
 
 @op
 def max(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None) -> Any:
-    """The largest element along axes, not below `initial` where that is given."""
+    """The largest element along axes; NaN where one of them is NaN.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+        initial: A number that no result is below, cast to the dtype of `x`.
+
+    Returns:
+        The shape of `x` without the axes, in its dtype.
+
+    Raises:
+        ValueError: where `x` has no such axis, or no element along it (even with `initial`).
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.max([[1, 5], [7, 3]], axis=0).numpy().tolist()
+    [7, 5]
+    """
     x = dispatch.convert(x)
     result = _bool_safe("reduce_max", x, axis, keepdims)
     if initial is None:
@@ -106,7 +186,26 @@ def max(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None) 
 
 @op
 def min(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None) -> Any:
-    """The smallest element along axes, not above `initial` where that is given."""
+    """The smallest element along axes; NaN where one of them is NaN.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+        initial: A number that no result is above, cast to the dtype of `x`.
+
+    Returns:
+        The shape of `x` without the axes, in its dtype.
+
+    Raises:
+        ValueError: where `x` has no such axis, or no element along it (even with `initial`).
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.min([[1, 5], [7, 3]], axis=0).numpy().tolist()
+    [1, 3]
+    """
     x = dispatch.convert(x)
     result = _bool_safe("reduce_min", x, axis, keepdims)
     if initial is None:
@@ -130,7 +229,25 @@ def _of_nothing(function: Callable[..., Any], x: Any, axis: Axis, keepdims: bool
 
 @op
 def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """True where all elements along the axes are True; numbers count as True unless they are 0."""
+    """True where all elements along the axes are True, and for no elements.
+
+    Args:
+        x: Tensor of any shape and dtype; numbers count as True unless they are 0.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        A bool tensor in the shape of `x` without the axes.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.all([[True, False], [True, True]], axis=1).numpy().tolist()
+    [False, True]
+    """
     x = dispatch.convert(x, "bool")
     if 0 in x.shape:
         return _of_nothing(np.all, x, axis, keepdims)
@@ -139,7 +256,25 @@ def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @op
 def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """True where at least one element along the axes is True, or a number other than 0."""
+    """True where at least one element along the axes is True; False for no elements.
+
+    Args:
+        x: Tensor of any shape and dtype; numbers count as True unless they are 0.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        A bool tensor in the shape of `x` without the axes.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.any([[True, False], [False, False]], axis=1).numpy().tolist()
+    [True, False]
+    """
     x = dispatch.convert(x, "bool")
     if 0 in x.shape:
         return _of_nothing(np.any, x, axis, keepdims)
@@ -148,18 +283,41 @@ def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @op
 def count_nonzero(x: Any, axis: Axis = None) -> Any:
-    """Returns how many elements along the axes are not 0, as int32."""
+    """Returns how many elements along the axes are not 0.
+
+    Args:
+        x: Tensor of any shape and dtype. NaN is not 0.
+        axis: One or several axes, by default all.
+
+    Returns:
+        An int32 tensor in the shape of `x` without the axes.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.count_nonzero([[0, 1], [2, 3]], axis=0).numpy().tolist()
+    [1, 2]
+    """
     return sum(dispatch.convert(x, "bool"), axis)
 
 
 @op
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Returns where the largest element is (the first of equals), as int32.
+    """Returns where the largest element is: the first of equals, or of NaN where there is one.
 
     Args:
-        x: Input.
-        axis: By default the position in the flattened tensor.
+        x: Tensor of any shape and dtype.
+        axis: One axis, by default the position in the flattened tensor.
         keepdims: Whether the axis stays, with size 1.
+
+    Returns:
+        An int32 tensor in the shape of `x` without the axis.
+
+    Raises:
+        ValueError: where `x` has no such axis, or no element along it.
 
     Example:
 
@@ -184,16 +342,55 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 @op
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Returns where the smallest element is (the first of equals), as int32."""
+    """Returns where the smallest element is: the first of equals, or of NaN where there is one.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One axis, by default the position in the flattened tensor.
+        keepdims: Whether the axis stays, with size 1.
+
+    Returns:
+        An int32 tensor in the shape of `x` without the axis.
+
+    Raises:
+        ValueError: where `x` has no such axis, or no element along it.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.argmin([[0.1, 0.9], [0.8, 0.2]], axis=-1).numpy().tolist()
+    [0, 1]
+    """
     x = dispatch.convert(x)
     if x.dtype in ("bool", "uint8"):
         x = dispatch.convert(x, "int16")
-    return argmax(elementwise.negative(x), axis, keepdims)
+    # -1 - x exists for each integer; -x does not for the lowest one.
+    is_float = dtypes.is_float(x.dtype)
+    opposite = elementwise.negative(x) if is_float else elementwise.subtract(-1, x)
+    return argmax(opposite, axis, keepdims)
 
 
 @op
 def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """log(sum(exp(x))) along axes, without overflow; minus infinity where there is no element."""
+    """log(sum(exp(x))) along axes, without overflow; -infinity for no elements.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        A floating tensor in the shape of `x` without the axes.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.logsumexp([[100.0, 100.0], [0.0, 0.0]], axis=1).numpy().round(3))
+    [100.693   0.693]
+    """
     x = _floating(x)
     if _size([x.shape[a] for a in _axes(axis, x)]) == 0:
         return elementwise.log(_reduce("reduce_sum", x, axis, keepdims))

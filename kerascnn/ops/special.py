@@ -30,6 +30,13 @@ def _integers(name: str, x1: Any, x2: Any) -> list[Any]:
 def gcd(x1: Any, x2: Any) -> Any:
     """The greatest common divisor of each pair of integers; 0 for two zeros.
 
+    Args:
+        x1: Integers of any shape and dtype.
+        x2: Integers in a shape that broadcasts with that of `x1`.
+
+    Returns:
+        The broadcast shape, in the dtype that both promote to; nothing is negative.
+
     Raises:
         TypeError: for others than integers.
 
@@ -52,6 +59,13 @@ def gcd(x1: Any, x2: Any) -> Any:
 def lcm(x1: Any, x2: Any) -> Any:
     """The least common multiple of each pair of integers; 0 where one is 0.
 
+    Args:
+        x1: Integers of any shape and dtype.
+        x2: Integers in a shape that broadcasts with that of `x1`.
+
+    Returns:
+        The broadcast shape, in the dtype that both promote to, where multiples can wrap around.
+
     Raises:
         TypeError: for others than integers.
 
@@ -73,15 +87,18 @@ def i0(x: Any) -> Any:
     Two Chebyshev series: of exp(-x) i0(x) up to 8, of exp(-x) sqrt(x) i0(x) in 1 / x from there on.
 
     Args:
-        x: Input. Integers are computed as `floatx`, int64 as float64.
+        x: Tensor of any shape. Integers and bool are computed as `floatx`, int64 as float64.
+
+    Returns:
+        A floating tensor in the shape of `x`.
 
     Source: https://dlmf.nist.gov/10.25
 
     Example:
 
     >>> from kerascnn import ops
-    >>> ops.i0([0.0, 1.0]).numpy().round(4).tolist()
-    [1.0, 1.2661000490188599]
+    >>> print(ops.i0([0.0, 1.0]).numpy().round(3))
+    [1.    1.266]
     """
     x = dispatch.convert(x)
     dtype = "float64" if x.dtype == "int64" else x.dtype

@@ -57,19 +57,73 @@ Axis = int | Sequence[int] | None
 
 @op
 def amax(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The same as `max`."""
+    """The same as `max`.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        The shape of `x` without the axes, in its dtype.
+
+    Raises:
+        ValueError: where `x` has no such axis, or no element along it.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.amax([[1, 5], [7, 3]], axis=0).numpy().tolist()
+    [7, 5]
+    """
     return reduction.max(x, axis, keepdims)
 
 
 @op
 def amin(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The same as `min`."""
+    """The same as `min`.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        The shape of `x` without the axes, in its dtype.
+
+    Raises:
+        ValueError: where `x` has no such axis, or no element along it.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.amin([[1, 5], [7, 3]], axis=0).numpy().tolist()
+    [1, 3]
+    """
     return reduction.min(x, axis, keepdims)
 
 
 @op
 def ptp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The largest element minus the smallest along axes."""
+    """The largest element minus the smallest along axes; NaN where one of them is NaN.
+
+    Args:
+        x: Tensor of any shape and dtype; integers can wrap around in the subtraction.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        The shape of `x` without the axes, in its dtype.
+
+    Raises:
+        ValueError: where `x` has no such axis, or no element along it.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.ptp([[1, 5], [7, 3]], axis=0).numpy().tolist()
+    [6, 2]
+    """
     return elementwise.subtract(reduction.max(x, axis, keepdims), reduction.min(x, axis, keepdims))
 
 
@@ -85,10 +139,29 @@ def _summable(x: Any, dtype: Any) -> Any:
 
 @op
 def prod(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Any:
-    """The product along axes.
+    """The product along axes; 1 for no elements.
 
     Halves of the axis are multiplied by each other again and again, which takes as many steps as
     its length has bits, and whose gradient does not divide (elements may be 0).
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+        dtype: What `x` is cast to first. By default bool and integers shorter than int32 become
+            int32, and all else stays.
+
+    Returns:
+        The shape of `x` without the axes.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.prod([[1, 2], [3, 4]], axis=1).numpy().tolist()
+    [2, 12]
     """
     x = _summable(x, dtype)
     axes = _axes(axis, x)
@@ -124,6 +197,19 @@ def _running(name: str, combine: Any, neutral: int, x: Any, axis: int | None) ->
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
     """The running sums along an axis, by default of the flattened tensor.
 
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One axis, or None to flatten `x`.
+        dtype: What `x` is cast to first, by default int32 for bool and else nothing.
+
+    Returns:
+        The shape of `x`, or one axis of all its elements where `axis` is None.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Source: Hillis and Steele, "Data Parallel Algorithms", 1986.
+
     Example:
 
     >>> from kerascnn import ops
@@ -135,7 +221,27 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
 
 @op
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """The running products along an axis, by default of the flattened tensor."""
+    """The running products along an axis, by default of the flattened tensor.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One axis, or None to flatten `x`.
+        dtype: What `x` is cast to first, by default int32 for bool and else nothing.
+
+    Returns:
+        The shape of `x`, or one axis of all its elements where `axis` is None.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Source: Hillis and Steele, "Data Parallel Algorithms", 1986.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.cumprod([[1, 2, 3], [4, 5, 6]], axis=1).numpy().tolist()
+    [[1, 2, 6], [4, 20, 120]]
+    """
     return _running("cumprod", elementwise.multiply, 1, _countable(x, dtype), axis)
 
 
@@ -147,7 +253,28 @@ def _countable(x: Any, dtype: Any) -> Any:
 
 @op
 def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
-    """Differences of neighbours along an axis, taken n times."""
+    """Differences of neighbours along an axis, taken n times.
+
+    Args:
+        a: Tensor with at least one axis, of any dtype.
+        n: How often differences are taken; 0 returns `a`.
+        axis: The axis of the neighbours.
+
+    Returns:
+        The dtype and shape of `a`, but n elements shorter along the axis (down to none).
+        Differences of bool are True where neighbours differ.
+
+    Raises:
+        ValueError: for a negative n, or where `a` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.diff([1, 4, 9, 16]).numpy().tolist()
+    [3, 5, 7]
+    >>> ops.diff([1, 4, 9, 16], n=2).numpy().tolist()
+    [2, 2]
+    """
     a = dispatch.convert(a)
     axis = _axis(axis, len(a.shape), "diff")
     if n < 0:
@@ -164,10 +291,26 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
 
 @op
 def average(x: Any, axis: int | None = None, weights: Any = None) -> Any:
-    """The mean along an axis, with weights in the shape of x or of the axis.
+    """The mean along an axis, by default of all elements, with weights.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        axis: One axis, or None for all.
+        weights: In the shape of `x`, or a vector as long as the axis; by default all count the
+            same.
+
+    Returns:
+        A floating tensor in the shape of `x` without the axis; infinite or NaN where the
+        weights sum to 0.
 
     Raises:
         ValueError: for weights of another shape.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.average([[1.0, 2.0], [3.0, 4.0]], axis=0, weights=[1, 3]).numpy().tolist()
+    [2.5, 3.5]
     """
     if weights is None:
         return reduction.mean(x, axis)
@@ -191,10 +334,25 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """The area under a curve by the trapezoidal rule.
 
     Args:
-        y: Heights.
-        x: Where they are; by default `dx` apart.
-        dx: Distance of neighbours.
-        axis: Along which the curve runs.
+        y: Heights, in any shape. Integers and bool are computed as `floatx`.
+        x: Where they are: a vector as long as the axis, or a tensor in the shape of `y`. By
+            default they are `dx` apart.
+        dx: Distance of neighbours, used without `x`.
+        axis: The axis that the curve runs along.
+
+    Returns:
+        A floating tensor in the shape of `y` without the axis; 0 for fewer than two heights.
+
+    Raises:
+        ValueError: where `y` has no such axis.
+
+    Source: https://dlmf.nist.gov/3.5
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.trapezoid([1.0, 2.0, 3.0], [0.0, 1.0, 3.0]).numpy().tolist()
+    6.5
     """
     y = _floating(y)
     axis = _axis(axis, len(y.shape), "trapezoid")
@@ -217,17 +375,27 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
     """Returns how often each integer from 0 on occurs in a vector, or in each row of a matrix.
 
     Args:
-        x: Integers from 0 on, (n,) or (rows, n).
-        weights: What each counts, by default 1.
+        x: Integers or bool, (n,) or (rows, n); negative ones are not counted.
+        weights: What each counts, in the shape of `x`; by default 1.
         minlength: At least so many counts. In a traced step there are just so many, since the
             largest integer is not known.
         sparse: Only False: there are no sparse tensors.
+
+    Returns:
+        (counts,) or (rows, counts), as int32, or in the dtype that `x` and `weights` promote
+        to.
+
+    Raises:
+        ValueError: for sparse=True, and for a traced step without `minlength`.
+        TypeError: for floats, and for tensors of other than 1 or 2 axes.
 
     Example:
 
     >>> from kerascnn import ops
     >>> ops.bincount([0, 2, 2]).numpy().tolist()
     [1, 0, 2]
+    >>> ops.bincount([0, 2, 2], weights=[1.0, 0.5, 0.25]).numpy().tolist()
+    [1.0, 0.0, 0.75]
     """
     if sparse:
         raise ValueError("bincount: there are no sparse tensors. Received: sparse=True")
@@ -239,7 +407,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
         )
     length = int(minlength)
     if hasattr(x, "numpy"):
-        length = builtins.max(length, int(x.numpy().max(initial=-1)) + 1)
+        known = x.numpy()
+        length = builtins.max(length, int(known.max()) + 1 if known.size else 0)
     elif length < 1:
         raise ValueError(
             "bincount: in a traced step, minlength must say how many counts there are."
@@ -263,13 +432,25 @@ def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) 
     """Returns how many elements lie in each of the bins, and the bins' edges.
 
     Args:
-        x: Input, seen as one vector.
+        x: Tensor of any shape, seen as one vector. Integers and bool are computed as `floatx`.
+            There must be no NaN among them where `range` is None.
         bins: Number of bins of one width.
-        range: Lower and upper limit, by default the smallest and the largest element, or 0 and 1
-            where there is none.
+        range: Lower and upper limit, by default the smallest and the largest element, or 0 and
+            1 where there is none. Elements outside are not counted.
 
     Returns:
-        (counts (bins,), edges (bins + 1,)); the last bin holds its upper edge too.
+        (counts (bins,), edges (bins + 1,)), both floating. A bin holds its lower edge; the last
+        one holds its upper edge too.
+
+    Raises:
+        ValueError: for fewer bins than 1, and for a range that is not (low, high).
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> counts, edges = ops.histogram([1, 2, 2, 4], bins=3)
+    >>> counts.numpy().tolist(), edges.numpy().tolist()
+    ([1.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0])
     """
     if not isinstance(bins, int) or bins < 1:
         raise ValueError(f"Argument `bins` must be a positive integer. Received: bins={bins}")
@@ -292,13 +473,30 @@ def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) 
 
 @op
 def corrcoef(x: Any) -> Any:
-    """The correlations of the rows of x (variables, observations) with each other."""
+    """The correlations of the rows of x with each other.
+
+    Args:
+        x: (variables, observations), or one variable (observations,). Integers and bool are
+            computed as `floatx`, int64 as float64.
+
+    Returns:
+        (variables, variables) between -1 and 1, or one number for one variable; NaN for
+        variables that do not vary.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> print(ops.corrcoef([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]]).numpy().round(3))
+    [[ 1. -1.]
+     [-1.  1.]]
+    """
     x = dispatch.convert(x)
     name = "float64" if x.dtype == "int64" else dtypes.float_result_type(x.dtype)
     x = dispatch.convert(x, name)
+    x = elementwise.subtract(x, reduction.mean(x, -1 if len(x.shape) else None, True))
     if len(x.shape) < 2:
-        return elementwise.divide(reduction.sum(x), reduction.sum(x))
-    x = elementwise.subtract(x, reduction.mean(x, -1, True))
+        variation = reduction.sum(elementwise.square(x))
+        return elementwise.divide(variation, variation)
     products = matrix_products.matmul(x, shaping.swapaxes(x, -1, -2))
     root = elementwise.sqrt(arrays.diagonal(products))
     result = elementwise.divide(products, shaping.expand_dims(root, -1))
@@ -313,7 +511,21 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
         x1: (n,)
         x2: (m,)
         mode: "full" for n + m - 1 shifts, "valid" for those without borders, "same" for the
-            middle ones.
+            middle max(n, m) ones.
+
+    Returns:
+        A floating vector: float64 for int64, float32 for other integers.
+
+    Raises:
+        ValueError: for another mode, and for tensors that are no vectors.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.correlate([1.0, 2.0, 3.0], [0.0, 1.0, 0.5]).numpy().tolist()
+    [3.5]
+    >>> ops.correlate([1.0, 2.0, 3.0], [0.0, 1.0, 0.5], mode="same").numpy().tolist()
+    [2.0, 3.5, 3.0]
     """
     if mode not in ("full", "valid", "same"):
         raise ValueError(f"`mode` must be 'full', 'valid' or 'same'. Received: mode={mode!r}")
@@ -352,31 +564,123 @@ def _without_nan(x: Any, value: float) -> tuple[Any, Any]:
 
 @op
 def nansum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The sum of the elements that are not NaN."""
+    """The sum of the elements that are not NaN; 0 where there is none.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        The shape of `x` without the axes, in its dtype; bool and integers shorter than int32
+        are added up as int32.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nansum([1.0, float("nan"), 3.0]).numpy().tolist()
+    4.0
+    """
     return reduction.sum(_without_nan(x, 0.0)[0], axis, keepdims)
 
 
 @op
 def nanprod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The product of the elements that are not NaN."""
+    """The product of the elements that are not NaN; 1 where there is none.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        The shape of `x` without the axes, in its dtype; bool and integers shorter than int32
+        are multiplied as int32.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nanprod([2.0, float("nan"), 3.0]).numpy().tolist()
+    6.0
+    """
     return prod(_without_nan(x, 1.0)[0], axis, keepdims)
 
 
 @op
 def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """The running sums, NaN counting as 0."""
+    """The running sums, NaN counting as 0.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One axis, or None to flatten `x`.
+        dtype: What `x` is cast to first, by default int32 for bool and else nothing.
+
+    Returns:
+        The shape of `x`, or one axis of all its elements where `axis` is None.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nancumsum([1.0, float("nan"), 2.0]).numpy().tolist()
+    [1.0, 1.0, 3.0]
+    """
     return cumsum(_without_nan(x, 0.0)[0], axis, dtype)
 
 
 @op
 def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """The running products, NaN counting as 1."""
+    """The running products, NaN counting as 1.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One axis, or None to flatten `x`.
+        dtype: What `x` is cast to first, by default int32 for bool and else nothing.
+
+    Returns:
+        The shape of `x`, or one axis of all its elements where `axis` is None.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nancumprod([2.0, float("nan"), 3.0]).numpy().tolist()
+    [2.0, 2.0, 6.0]
+    """
     return cumprod(_without_nan(x, 1.0)[0], axis, dtype)
 
 
 @op
 def nanmean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The mean of the elements that are not NaN; NaN where there is none."""
+    """The mean of the elements that are not NaN; NaN where there is none.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        A floating tensor in the shape of `x` without the axes.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nanmean([1.0, float("nan"), 3.0]).numpy().tolist()
+    2.0
+    """
     values, known = _without_nan(x, 0.0)
     values = _floating(values)
     count = reduction.sum(creation.cast(known, values.dtype), axis, keepdims)
@@ -385,7 +689,25 @@ def nanmean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @op
 def nanvar(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The population variance of the elements that are not NaN."""
+    """The population variance of the elements that are not NaN; NaN where there is none.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        A floating tensor in the shape of `x` without the axes.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nanvar([1.0, float("nan"), 3.0]).numpy().tolist()
+    1.0
+    """
     values, known = _without_nan(x, 0.0)
     values = _floating(values)
     count = reduction.sum(creation.cast(known, values.dtype), axis, True)
@@ -397,7 +719,25 @@ def nanvar(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @op
 def nanstd(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The population standard deviation of the elements that are not NaN."""
+    """The population standard deviation of the elements that are not NaN; NaN where there is none.
+
+    Args:
+        x: Tensor of any shape. Integers and bool are computed as `floatx`.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        A floating tensor in the shape of `x` without the axes.
+
+    Raises:
+        ValueError: where `x` has no such axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nanstd([1.0, float("nan"), 3.0]).numpy().tolist()
+    1.0
+    """
     return elementwise.sqrt(nanvar(x, axis, keepdims))
 
 
@@ -413,19 +753,75 @@ def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
 
 @op
 def nanmax(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The largest of the elements that are not NaN; NaN where there is none."""
+    """The largest of the elements that are not NaN; NaN where there is none.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        The shape of `x` without the axes, in its dtype.
+
+    Raises:
+        ValueError: where `x` has no such axis, or no element along it.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nanmax([1.0, float("nan"), 3.0]).numpy().tolist()
+    3.0
+    """
     return _nan_extreme("max", x, axis, keepdims)
 
 
 @op
 def nanmin(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The smallest of the elements that are not NaN; NaN where there is none."""
+    """The smallest of the elements that are not NaN; NaN where there is none.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One or several axes, by default all.
+        keepdims: Whether these axes stay, with size 1.
+
+    Returns:
+        The shape of `x` without the axes, in its dtype.
+
+    Raises:
+        ValueError: where `x` has no such axis, or no element along it.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nanmin([1.0, float("nan"), 3.0]).numpy().tolist()
+    1.0
+    """
     return _nan_extreme("min", x, axis, keepdims)
 
 
 @op
 def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Returns where the largest of the elements that are not NaN is; -1 where there is none."""
+    """Returns where the largest of the elements that are not NaN is; -1 where there is none.
+
+    NaN counts as -infinity, so that its place can be the result where nothing is larger than that.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One axis, by default the position in the flattened tensor.
+        keepdims: Whether the axis stays, with size 1.
+
+    Returns:
+        An int32 tensor in the shape of `x` without the axis.
+
+    Raises:
+        ValueError: where `x` has no such axis, or no element along it.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nanargmax([1.0, float("nan"), 3.0]).numpy().tolist()
+    2
+    """
     values, known = _without_nan(x, -float("inf"))
     place = reduction.argmax(values, axis, keepdims)
     return elementwise.where(reduction.any(known, axis, keepdims), place, -1)
@@ -433,7 +829,27 @@ def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 @op
 def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Returns where the smallest of the elements that are not NaN is; -1 where there is none."""
+    """Returns where the smallest of the elements that are not NaN is; -1 where there is none.
+
+    NaN counts as infinity, so that its place can be the result where nothing is smaller than that.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: One axis, by default the position in the flattened tensor.
+        keepdims: Whether the axis stays, with size 1.
+
+    Returns:
+        An int32 tensor in the shape of `x` without the axis.
+
+    Raises:
+        ValueError: where `x` has no such axis, or no element along it.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.nanargmin([float("nan"), 3.0, 1.0]).numpy().tolist()
+    2
+    """
     values, known = _without_nan(x, float("inf"))
     place = reduction.argmin(values, axis, keepdims)
     return elementwise.where(reduction.any(known, axis, keepdims), place, -1)
@@ -443,7 +859,27 @@ def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 def allclose(
     x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
-    """True where all elements are close; see `isclose`."""
+    """True where all elements are close; see `isclose`.
+
+    Args:
+        x1: Tensor of any shape and dtype.
+        x2: What it is compared with, in a shape that broadcasts with that of `x1`.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
+        equal_nan: Whether two NaN are close.
+
+    Returns:
+        One bool.
+
+    Raises:
+        ValueError: where the shapes don't broadcast.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> bool(ops.allclose([1.0, 2.0], [1.000001, 2.0]))
+    True
+    """
     from kerascnn.ops import functions
 
     return reduction.all(functions.isclose(x1, x2, rtol, atol, equal_nan))
@@ -453,11 +889,22 @@ def allclose(
 def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Any:
     """True where an element of x1 is in x2.
 
+    Each element is compared with each, so the work grows with the product of the sizes.
+
     Args:
-        x1: Input.
-        x2: Elements to look for.
+        x1: Tensor of any shape and dtype.
+        x2: Elements to look for, in any shape. NaN is never found.
         assume_unique: Nothing depends on it.
         invert: True for elements that are not in x2.
+
+    Returns:
+        A bool tensor in the shape of `x1`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> ops.isin([[1, 2], [3, 4]], [2, 3, 9]).numpy().tolist()
+    [[False, True], [True, False]]
     """
     x1, x2 = dispatch.operands(x1, x2)
     found = reduction.any(elementwise.equal(shaping.expand_dims(x1, -1), shaping.ravel(x2)), -1)

@@ -17,8 +17,23 @@ Pairs = list[tuple[int, int]]
 def sizes(value: Any, rank: int, name: str, lowest: int = 1) -> list[int]:
     """One integer for all `rank` spatial axes, or one for each, as a list.
 
+    Args:
+        value: An integer, or a list or tuple of them.
+        rank: Number of spatial axes.
+        name: What the error calls the argument.
+        lowest: The smallest size allowed.
+
+    Returns:
+        A list of `rank` integers.
+
     Raises:
         ValueError: for anything else, and for sizes below `lowest`.
+
+    Example:
+
+    >>> from kerascnn.ops import windows
+    >>> windows.sizes(2, 3, "strides")
+    [2, 2, 2]
     """
     values: list[int] = []
     try:
@@ -40,6 +55,23 @@ def same_padding(
     """Zeros before and after each axis that make the output ceil(length / stride) long.
 
     What is odd goes to the end.
+
+    Args:
+        lengths: Sizes of the spatial axes of the input.
+        window: Sizes of the window.
+        strides: Steps between windows.
+        dilations: Steps between the elements of a window.
+
+    Returns:
+        A pair (before, after) for each axis.
+
+    Source: https://www.tensorflow.org/api_docs/python/tf/nn (notes on padding)
+
+    Example:
+
+    >>> from kerascnn.ops import windows
+    >>> windows.same_padding([5, 6], [2, 3], [2, 2], [1, 1])
+    [(0, 1), (0, 1)]
     """
     padding = []
     for n, k, s, d in zip(lengths, window, strides, dilations, strict=True):
@@ -55,7 +87,27 @@ def padding_of(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> Pairs:
-    """Returns the zeros around each axis for "valid", "same" or (on one axis) "causal"."""
+    """Returns the zeros around each axis for "valid", "same" or (on one axis) "causal".
+
+    Args:
+        padding: The name, in upper or lower case.
+        lengths: Sizes of the spatial axes of the input.
+        window: Sizes of the window.
+        strides: Steps between windows.
+        dilations: Steps between the elements of a window.
+
+    Returns:
+        A pair (before, after) for each axis.
+
+    Raises:
+        ValueError: for another name, and for "causal" on several axes.
+
+    Example:
+
+    >>> from kerascnn.ops import windows
+    >>> windows.padding_of("causal", [9], [3], [1], [2])
+    [(4, 0)]
+    """
     name = str(padding).lower()
     if name == "valid":
         return [(0, 0)] * len(lengths)
@@ -73,7 +125,26 @@ def check_fits(
     padding: Pairs,
     dilations: Sequence[int],
 ) -> None:
-    """Raises a ValueError if the window is larger than the padded input."""
+    """Raises a ValueError if the window is larger than the padded input.
+
+    Args:
+        name: The op that the error names.
+        lengths: Sizes of the spatial axes of the input.
+        window: Sizes of the window.
+        padding: A pair (before, after) for each axis.
+        dilations: Steps between the elements of a window.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        ValueError: for a window that does not fit.
+
+    Example:
+
+    >>> from kerascnn.ops import windows
+    >>> windows.check_fits("conv", [5], [3], [(0, 0)], [2])
+    """
     for n, k, (before, after), d in zip(lengths, window, padding, dilations, strict=True):
         if d * (k - 1) + 1 > n + before + after:
             raise ValueError(
@@ -86,8 +157,25 @@ def check_fits(
 def channels_last(name: str, inputs: Any, data_format: str | None) -> tuple[Any, bool]:
     """Floating inputs with the channels in the last axis, and whether they came first.
 
+    Args:
+        name: The op that the error names.
+        inputs: (n, *spatial, c), or (n, c, *spatial) with data_format "channels_first"; 1 to 3
+            spatial axes. Integers and bool become `floatx`.
+        data_format: By default `config.image_data_format()`.
+
+    Returns:
+        (tensor (n, *spatial, c), whether the format was "channels_first").
+
     Raises:
         ValueError: for a tensor that does not have 1, 2 or 3 spatial axes.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> from kerascnn.ops import windows
+    >>> x, first = windows.channels_last("conv", ops.ones((1, 3, 4, 5)), "channels_first")
+    >>> x.shape, first
+    ((1, 4, 5, 3), True)
     """
     first = config.standardize_data_format(data_format) == "channels_first"
     x = dispatch.convert(inputs)
@@ -103,13 +191,46 @@ def channels_last(name: str, inputs: Any, data_format: str | None) -> tuple[Any,
 
 
 def restore_format(y: Any, first: bool) -> Any:
-    """Moves the channels back to axis 1 if they came there."""
+    """Moves the channels back to axis 1 if they came there.
+
+    Args:
+        y: (n, *spatial, c)
+        first: Whether they came there, as `channels_last` tells.
+
+    Returns:
+        (n, c, *spatial) if `first`, else `y`.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> from kerascnn.ops import windows
+    >>> windows.restore_format(ops.ones((1, 4, 5, 3)), True).shape
+    (1, 3, 4, 5)
+    """
     rank = len(y.shape) - 2
     return shaping.transpose(y, [0, rank + 1, *range(1, rank + 1)]) if first else y
 
 
 def cut(x: Any, axis: int, window: int, stride: int, dilation: int) -> Any:
-    """Splits an axis in two: the number of a window's piece, and the place in it."""
+    """Splits an axis in two: the number of a window's piece, and the place in it.
+
+    Args:
+        x: Tensor of any shape and dtype.
+        axis: The axis, counted from 0.
+        window: Number of elements in a piece.
+        stride: Steps between pieces.
+        dilation: Steps between the elements of a piece.
+
+    Returns:
+        The shape of `x` with (pieces, window) in the place of the axis.
+
+    Example:
+
+    >>> from kerascnn import ops
+    >>> from kerascnn.ops import windows
+    >>> windows.cut(ops.arange(5), 0, window=3, stride=1, dilation=1).numpy().tolist()
+    [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    """
     pieces = (x.shape[axis] - dilation * (window - 1) - 1) // stride + 1
     if stride == window and dilation == 1:
         # Adjacent pieces need no copy.
