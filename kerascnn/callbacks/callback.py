@@ -33,16 +33,42 @@ class Callback:
 
     @property
     def model(self) -> Any:
+        """The model that is trained, evaluated or predicts; None before."""
         return self._model
 
     def set_params(self, params: dict) -> None:
+        """Called before the first hook, to set `params`.
+
+        Args:
+            params: `verbose`, `epochs` and `steps` (None where they are not known).
+        """
         self.params = params
 
     def set_model(self, model: Any) -> None:
+        """Called before the first hook, to set `model`.
+
+        Args:
+            model: the model that is trained, evaluated or predicts.
+        """
         self._model = model
 
     def uses_batch_hooks(self, kind: str) -> bool:
-        """Tells whether batch hooks are overridden; `kind` is "train", "test" or "predict"."""
+        """Tells whether hooks for batches are called, which keeps steps from running together.
+
+        A callback that needs them only sometimes may override it.
+
+        Args:
+            kind: `"train"`, `"test"` or `"predict"`.
+
+        Returns:
+            Whether this callback overrides a hook for batches of this kind.
+
+        >>> keras.callbacks.Callback().uses_batch_hooks("train")
+        False
+        >>> hook = lambda batch, logs: print(batch)
+        >>> keras.callbacks.LambdaCallback(on_train_batch_end=hook).uses_batch_hooks("train")
+        True
+        """
         return any(self._overrides(hook) for hook in _BATCH_HOOKS[kind])
 
     def _overrides(self, hook: str) -> bool:

@@ -14,6 +14,8 @@ from kerascnn.callbacks.progbar_logger import ProgbarLogger
 class CallbackList(Callback):
     """Calls each callback in the order in which they were given.
 
+    A training loop of your own calls its hooks, as `fit` does.
+
     Args:
         callbacks: a list of callbacks, or one.
         add_history: whether to add a `History` where there is none.
@@ -23,6 +25,16 @@ class CallbackList(Callback):
 
     Raises:
         TypeError: where one of them is not a `Callback`.
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> callbacks = keras.callbacks.CallbackList(add_history=True, model=model, epochs=2)
+    >>> callbacks.on_train_begin()
+    >>> for epoch, loss in enumerate([0.5, 0.25]):
+    ...     callbacks.on_epoch_begin(epoch)
+    ...     callbacks.on_epoch_end(epoch, {"loss": loss})
+    >>> callbacks.on_train_end()
+    >>> model.history.history
+    {'loss': [0.5, 0.25]}
     """
 
     def __init__(
@@ -56,6 +68,11 @@ class CallbackList(Callback):
         return found
 
     def append(self, callback: Callback) -> None:
+        """Adds a callback, which is called last.
+
+        Args:
+            callback: a `Callback`.
+        """
         self.callbacks.append(callback)
 
     def set_params(self, params: dict) -> None:

@@ -95,6 +95,18 @@ class EarlyStopping(MonitorCallback):
             self.model.set_weights(self.best_weights)
 
     def get_monitor_value(self, logs: dict | None) -> float | None:
+        """The monitored value of an epoch; a subclass may compute its own.
+
+        Args:
+            logs: what the epoch's end brought.
+
+        Returns:
+            The value, or None, with a warning, where the logs lack it: the epoch does not count
+            then.
+
+        >>> keras.callbacks.EarlyStopping("loss").get_monitor_value({"loss": 0.5, "mae": 0.75})
+        0.5
+        """
         logs = logs or {}
         value = logs.get(self.monitor)
         if value is None:

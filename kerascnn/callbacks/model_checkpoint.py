@@ -29,6 +29,17 @@ class ModelCheckpoint(MonitorCallback):
     Raises:
         ValueError: for an unknown `save_freq` or a wrong ending of `filepath`, and at the start of
             training for a model that can't be saved as a whole.
+
+    >>> import pathlib, tempfile
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = folder + "/{epoch}.weights.h5"
+    ...     save = keras.callbacks.ModelCheckpoint(path, save_weights_only=True)
+    ...     x, y = np.ones((4, 2)), np.ones((4, 1))
+    ...     history = model.fit(x, y, epochs=2, callbacks=save, verbose=0)
+    ...     print(sorted(file.name for file in pathlib.Path(folder).iterdir()))
+    ['1.weights.h5', '2.weights.h5']
     """
 
     def __init__(

@@ -16,6 +16,20 @@ class MonitorCallback(Callback):
         mode: `"min"`, `"max"`, or `"auto"`: the loss and losses as metrics go down, accuracies up.
         baseline: a value to be beaten from the start.
         min_delta: changes smaller than this are no improvement.
+
+    Raises:
+        ValueError: when values are first compared, where `"auto"` cannot tell the direction.
+
+    >>> class Best(MonitorCallback):
+    ...     def on_epoch_end(self, epoch, logs=None):
+    ...         value = logs[self.monitor]
+    ...         if self._is_improvement(value, self.best):
+    ...             self.best = value
+    >>> best = Best("loss")
+    >>> for epoch, loss in enumerate([0.5, 0.75, 0.25]):
+    ...     best.on_epoch_end(epoch, {"loss": loss})
+    >>> best.best
+    0.25
     """
 
     def __init__(

@@ -7,7 +7,14 @@ from kerascnn.callbacks.callback import Callback
 
 
 class ProgbarLogger(Callback):
-    """Prints progress and metrics; `fit` adds one unless `verbose=0`."""
+    """Prints progress and metrics; `fit` adds one unless `verbose=0`.
+
+    How it prints is said by `verbose` of `fit`, `evaluate` or `predict`: 1 is a bar, 2 one line for
+    each epoch.
+
+    >>> keras.callbacks.ProgbarLogger().uses_batch_hooks("train")  # it does not slow steps down
+    False
+    """
 
     def __init__(self) -> None:
         super().__init__()

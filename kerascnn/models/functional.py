@@ -31,7 +31,26 @@ from kerascnn.symbolic.operation import Operation, history_of, node_of
 
 
 class Functional(Model):
-    """What `Model(inputs, outputs)` makes; see `Model`."""
+    """What `Model(inputs, outputs)` makes; see `Model`.
+
+    Args:
+        inputs: A keras.Input, or a list or dictionary of them.
+        outputs: What was computed from them by calling layers and functions of `keras.ops`, nested
+            in any way.
+        name: By default functional, functional_1, ...
+        kwargs: `trainable`, whether training changes its weights.
+
+    Raises:
+        ValueError: where the outputs do not come from the inputs.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> left, right = keras.Input((3,), name="left"), keras.Input((3,), name="right")
+    >>> model = keras.Model([left, right], {"sum": left + right})
+    >>> model.input_names, model.output_shape
+    (['left', 'right'], (None, 3))
+    """
 
     _leaves_masks_to_layers = True
 
@@ -82,10 +101,12 @@ class Functional(Model):
 
     @property
     def input(self) -> Any:
+        """The KerasTensors that data comes in at, nested as the model was given them."""
         return self._graph.inputs
 
     @property
     def output(self) -> Any:
+        """The KerasTensors that results come out of, nested as the model was given them."""
         return self._graph.outputs
 
     @property

@@ -74,8 +74,22 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """A layer by its name or its place in `layers`.
 
+        Args:
+            name: The layer's name.
+            index: Its place; a negative one counts from the end.
+
+        Returns:
+            The layer.
+
         Raises:
             ValueError: where there is none, or not exactly one of the arguments is given.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, name="hidden")])
+        >>> model.get_layer("hidden") is model.get_layer(index=0)
+        True
         """
         if (name is None) == (index is None):
             raise ValueError(f"Give `name` or `index`. Received: name={name!r}, index={index!r}")
@@ -117,6 +131,24 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
         Args:
             inputs: Something with `shape` and `dtype` for each input, such as the data itself.
             may_compute: Whether a `call` that asks for values is run on ones.
+
+        Raises:
+            ValueError: where `call` cannot be run on such inputs.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> class Model(keras.Model):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.dense = keras.layers.Dense(4)
+        ...
+        ...     def call(self, inputs):
+        ...         return self.dense(inputs)
+        >>> model = Model()
+        >>> model.build_on(keras.ops.ones((2, 8)))
+        >>> [weight.shape for weight in model.weights]
+        [(8, 4), (4,)]
         """
         if all(layer.built for layer in self._flatten_layers()):
             return
@@ -152,6 +184,15 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
             expand_nested: Whether models inside the model show their layers.
             show_trainable: Whether a column tells which layers are trained.
             layer_range: Names (or regular expressions) of the first and the last layer to show.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, name="head")])
+        >>> lines = []
+        >>> model.summary(print_fn=lines.append)
+        >>> "Total params: 36" in "".join(lines)
+        True
         """
         from kerascnn.models.summary import print_summary
 

@@ -67,6 +67,15 @@ class Sequential(Model):
 
         Raises:
             ValueError: for things that are no layers, and names that occur twice.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> model = keras.Sequential()
+        >>> model.add(keras.Input((8,)))
+        >>> model.add(keras.layers.Dense(4))
+        >>> model.output_shape
+        (None, 4)
         """
         if isinstance(layer, KerasTensor) and layer._keras_history is not None:
             layer = layer._keras_history.operation
@@ -96,7 +105,25 @@ class Sequential(Model):
             self._forget_graph()
 
     def pop(self, rebuild: bool = True) -> Layer:
-        """Takes the top layer off, and returns it."""
+        """Takes the top layer off.
+
+        Args:
+            rebuild: Whether the model is to be ready for use at once.
+
+        Returns:
+            The layer, with its weights.
+
+        Raises:
+            IndexError: where there is none.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> layers = [keras.Input((8,)), keras.layers.Dense(4), keras.layers.Dense(2, name="head")]
+        >>> model = keras.Sequential(layers)
+        >>> model.pop().name, model.output_shape
+        ('head', (None, 4))
+        """
         layer = self._stack.pop()
         if rebuild:
             self._rebuild()
@@ -270,10 +297,12 @@ class Sequential(Model):
 
     @property
     def input(self) -> Any:
+        """The KerasTensor that data comes in at, or the structure of them."""
         return self._graph_of("input").input
 
     @property
     def output(self) -> Any:
+        """The KerasTensor that results come out of, or the structure of them."""
         return self._graph_of("output").output
 
     @property

@@ -46,9 +46,22 @@ class StateTree:
     def set_state_tree(self: Any, state_tree: dict[str, Any]) -> None:
         """Gives variables the values of a tree that `get_state_tree` gave, or of parts of it.
 
+        Args:
+            state_tree: Values nested by the names in the variables' paths, below one or several of
+                the keys that `get_state_tree` has; tensors or arrays. Other variables keep their
+                values.
+
         Raises:
             ValueError: for a name or a path that the model does not have, or a value of another
                 shape; nothing is assigned then.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="d")], name="m")
+        >>> model.set_state_tree({"trainable_variables": {"m": {"d": {"bias": [5.0]}}}})
+        >>> model.weights[1].numpy().tolist()
+        [5.0]
         """
         groups = self._state_groups()
         found: list[tuple[Variable, Any]] = []

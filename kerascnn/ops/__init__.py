@@ -37,6 +37,7 @@ from kerascnn.ops import (
     special,
     spectra,
     statistics,
+    vectorizing,
 )
 from kerascnn.ops.activation import *
 from kerascnn.ops.arrays import *
@@ -67,6 +68,7 @@ from kerascnn.ops.sorting import *
 from kerascnn.ops.special import *
 from kerascnn.ops.spectra import *
 from kerascnn.ops.statistics import *
+from kerascnn.ops.vectorizing import *
 
 __all__ = ["image", "linalg", "nn", "numpy"]
 __all__ += activation.__all__
@@ -98,6 +100,7 @@ __all__ += sorting.__all__
 __all__ += special.__all__
 __all__ += spectra.__all__
 __all__ += statistics.__all__
+__all__ += vectorizing.__all__
 
 # These modules list names that the modules above define.
 from kerascnn.ops import linalg, nn, numpy  # noqa: E402

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kerascnn import metrics as metrics_module
-from kerascnn import ops, optimizers, tracing, trees
+from kerascnn import optimizers
 from kerascnn.callbacks.history import History
 from kerascnn.device import device as on_device
 from kerascnn.layers.state import unique
@@ -26,28 +23,26 @@ from kerascnn.training.arguments import (
 from kerascnn.training.compile_utils import CompileLoss, CompileMetrics
 from kerascnn.training.data import ArrayData, check_positive_int
 from kerascnn.training.eager import current_step
-from kerascnn.training.gradients import current_trace, last_gradients, zero_grad
 from kerascnn.training.loops import (
     StepRunner,
     Validation,
     run_epochs,
     run_test,
 )
-from kerascnn.training.machinery import StepMachinery
 from kerascnn.training.prediction import Predictor
 from kerascnn.training.sources import as_data, unpack_validation_data
+from kerascnn.training.step_methods import StepMethods
 from kerascnn.training.steps import (
     PREDICT,
     TEST,
     TRAIN,
 )
-from kerascnn.utils.batch_parts import unpack_x_y_sample_weight
 
 if TYPE_CHECKING:
     from kerascnn.profiler import Profile, StepMemory
 
 
-class Trainer(StepMachinery, StatelessTrainer):
+class Trainer(StepMethods, StatelessTrainer):
     """Mixed into `Model`: configures, trains and evaluates it.
 
     The step of each kind is traced through the model's own `call` once per input signature and
@@ -171,15 +166,36 @@ class Trainer(StepMachinery, StatelessTrainer):
 
     @property
     def metrics_names(self) -> list[str]:
+        """The names of `metrics`, in their order."""
         return [metric.name for metric in self.metrics]
 
     def reset_metrics(self) -> None:
-        """Forgets what the metrics have seen."""
+        """Forgets what the metrics have seen; `fit` does so before each epoch.
+
+        >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> loss = model.evaluate(np.ones((4, 1)), np.full((4, 1), 9.0), verbose=0)
+        >>> model.reset_metrics()
+        >>> float(model.get_metrics_result()["loss"])
+        0.0
+        """
         for metric in self.metrics:
             metric.reset_state()
 
     def get_metrics_result(self) -> dict[str, Any]:
-        """The metrics' results by name."""
+        """The metrics' results by name.
+
+        Returns:
+            A dictionary of scalar tensors. It is empty within a step whose results nobody reads
+            there: a `train_step` may return it all the same.
+
+        >>> dense = keras.layers.Dense(1, kernel_initializer="ones")
+        >>> model = keras.Sequential([keras.Input((1,)), dense])
+        >>> model.compile("sgd", "mse", metrics=["mae"])
+        >>> loss = model.evaluate(np.ones((4, 1)), np.full((4, 1), 3.0), verbose=0)
+        >>> {name: float(result) for name, result in model.get_metrics_result().items()}
+        {'loss': 4.0, 'mae': 2.0}
+        """
         recording, step = current_recording(), current_step()
         is_unseen = recording is not None and not recording.results_on_device
         if is_unseen or (step is not None and not step.returns_results):
@@ -190,119 +206,6 @@ class Trainer(StepMachinery, StatelessTrainer):
             result = metric.result()
             results.update(result if isinstance(result, dict) else {metric.name: result})
         return results
-
-    # What a step does; override these for training of your own -----------------------------------
-
-    def train_step(self, data: Any) -> dict[str, Any]:
-        """One step of training: forward, loss, metrics, gradients, update.
-
-        This is traced, not run with values, unless the model was compiled with `run_eagerly=True`:
-        use `keras.ops`. A model of your own may override it
-        and return a dictionary of scalars; these become the logs.
-
-        Args:
-            data: one batch: `x`, `(x, y)` or `(x, y, sample_weight)` as `fit` was given it (with
-                `train_on_batch` always the last); `keras.utils.unpack_x_y_sample_weight` takes
-                it apart, `keras.gradients` differentiates.
-        """
-        x, y, sample_weight = unpack_x_y_sample_weight(data)
-        y_pred = self(x, training=True)
-        loss = self._compute_loss(x, y, y_pred, sample_weight, training=True)
-        self._track_loss(loss, x)
-        if self.optimizer is not None:
-            with tracing.part("loss"):
-                loss = self.optimizer.scale_loss(loss)
-        variables = self.trainable_variables
-        if variables:
-            self.optimizer.apply(last_gradients(loss, variables), variables)
-        else:
-            warnings.warn(
-                f"The model '{self.name}' does not have any trainable weights: fit changes nothing "
-                "but metrics. Set `trainable = True` on the layers to be trained.",
-                stacklevel=2,
-            )
-        return self.compute_metrics(x, y, y_pred, sample_weight)
-
-    def test_step(self, data: Any) -> dict[str, Any]:
-        """One step of evaluation; see `train_step`."""
-        x, y, sample_weight = unpack_x_y_sample_weight(data)
-        y_pred = self(x, training=False)
-        loss = self._compute_loss(x, y, y_pred, sample_weight, training=False)
-        self._track_loss(loss, x)
-        return self.compute_metrics(x, y, y_pred, sample_weight)
-
-    def predict_step(self, data: Any) -> Any:
-        """One step of prediction; see `train_step`."""
-        x, _, _ = unpack_x_y_sample_weight(data)
-        return self(x, training=False)
-
-    def zero_grad(self) -> None:
-        """Forgets what `loss.backward()` found for this model's weights; see `keras.gradients`."""
-        zero_grad(self.weights)
-
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
-        """The total loss of a batch, a scalar: that of `compile` plus what layers add."""
-        losses = []
-        if self._compile_loss is not None:
-            losses.append(self._compile_loss(y, y_pred, sample_weight))
-            if current_step() is not None:
-                # A loss that is not built before the first step learns the number of classes there.
-                self._check_targets(trees.map_structure(_on_host, y))
-        losses.extend(ops.sum(loss) for loss in getattr(self, "losses", []))
-        if not losses:
-            raise ValueError(
-                "No loss to compute. Pass `loss` to compile(), for example "
-                "model.compile(optimizer='adam', loss='sparse_categorical_crossentropy')."
-            )
-        total = losses[0]
-        for loss in losses[1:]:
-            total = ops.add(total, loss)
-        return total
-
-    def _compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool) -> Any:
-        """Calls `compute_loss`, which has no `training` argument in older models."""
-        parameters = inspect.signature(self.compute_loss).parameters
-        with tracing.part("loss"):
-            if "training" in parameters or any(
-                p.kind is p.VAR_KEYWORD for p in parameters.values()
-            ):
-                return self.compute_loss(x, y, y_pred, sample_weight, training=training)
-            return self.compute_loss(x, y, y_pred, sample_weight)
-
-    def compute_metrics(
-        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
-    ) -> dict[str, Any]:
-        """Updates the metrics of `compile` and returns all results."""
-        with tracing.part("metrics"):
-            if self._compile_metrics is not None:
-                self._compile_metrics.update_state(y, y_pred, sample_weight)
-            return self.get_metrics_result()
-
-    def _track_loss(self, loss: Any, x: Any) -> None:
-        with tracing.part("metrics"):
-            self._add_to_loss_tracker(loss, x)
-
-    def _add_to_loss_tracker(self, loss: Any, x: Any) -> None:
-        first = next(leaf for leaf in trees.flatten(x) if leaf is not None)
-        self._loss_tracker.update_state(loss, sample_weight=int(first.shape[0]))
-        step = current_step()
-        if step is not None:
-            step.note_loss(self._loss_tracker.total.value)
-        recording = current_recording()
-        if recording is not None and self._state is not None:
-            # The sum stays NaN or infinite, so counting the finite steps takes one small op.
-            finite = ops.cast(ops.isfinite(self._loss_tracker.total.value), "float32")
-            graph = current_trace().graph
-            before = graph.read(self._state.finite_steps.core)
-            graph.assign(self._state.finite_steps.core, ops.add(before, finite))
-            recording.notes_finite_loss = True
 
     # Training ------------------------------------------------------------------------------------
 
@@ -360,6 +263,14 @@ class Trainer(StepMachinery, StatelessTrainer):
             TypeError: for data that are no numbers.
             MemoryError: where a step does not fit on the device; says which batch size would.
             KeyboardInterrupt: on Ctrl-C, at the end of a step: the weights are those of that step.
+
+        >>> x, y = np.ones((40, 8), "float32"), np.zeros(40, "int32")
+        >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3)])
+        >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        >>> model.compile("adam", loss, metrics=["accuracy"])
+        >>> history = model.fit(x, y, batch_size=16, epochs=3, validation_split=0.2, verbose=0)
+        >>> sorted(history.history), len(history.history["loss"])
+        (['accuracy', 'loss', 'val_accuracy', 'val_loss'], 3)
         """
         self._assert_compile_called("fit")
         prepare = self._host_preparation()
@@ -428,7 +339,17 @@ class Trainer(StepMachinery, StatelessTrainer):
             The loss; with metrics a list of the loss and the metrics; or a dictionary.
 
         Raises:
-            As `fit`.
+            ValueError: before `compile`, and for data or arguments that don't fit.
+            TypeError: for data that are no numbers.
+
+        >>> dense = keras.layers.Dense(1, kernel_initializer="ones")
+        >>> model = keras.Sequential([keras.Input((1,)), dense])
+        >>> model.compile(loss="mse", metrics=["mae"])
+        >>> x, y = np.ones((4, 1)), np.full((4, 1), 3.0)
+        >>> model.evaluate(x, y, verbose=0)
+        [4.0, 2.0]
+        >>> model.evaluate(x, y, verbose=0, return_dict=True)
+        {'loss': 4.0, 'mae': 2.0}
         """
         self._assert_compile_called("evaluate")
         data = as_data(x, y, sample_weight, prepare=self._host_preparation())
@@ -472,6 +393,11 @@ class Trainer(StepMachinery, StatelessTrainer):
         Raises:
             ValueError: for data that don't fit the model.
             TypeError: for data that are no numbers.
+
+        >>> dense = keras.layers.Dense(1, kernel_initializer="ones")
+        >>> model = keras.Sequential([keras.Input((2,)), dense])
+        >>> model.predict(np.array([[1.0, 2.0], [3.0, 4.0]]), verbose=0).tolist()
+        [[3.0], [7.0]]
         """
         end = self._host_end()
         if end is not None:
@@ -572,9 +498,29 @@ class Trainer(StepMachinery, StatelessTrainer):
         class_weight: dict | None = None,
         return_dict: bool = False,
     ) -> Any:
-        """One step of training on one batch; returns its loss and metrics as `evaluate` does.
+        """One step of training on one batch.
 
         The metrics are reset first. Each new batch size or shape is compiled once.
+
+        Args:
+            x: see `fit`; all samples are one batch.
+            y: targets.
+            sample_weight: weights of the samples.
+            class_weight: weights of the classes, a dictionary from class number to weight.
+            return_dict: whether to return a dictionary by name.
+
+        Returns:
+            The loss and metrics before the update, as `evaluate` returns them.
+
+        Raises:
+            ValueError: before `compile`, and for data that don't fit.
+
+        >>> dense = keras.layers.Dense(1, kernel_initializer="ones")
+        >>> model = keras.Sequential([keras.Input((1,)), dense])
+        >>> model.compile(keras.optimizers.SGD(0.1), "mse")
+        >>> x, y = np.ones((4, 1)), np.full((4, 1), 3.0)
+        >>> [round(float(model.train_on_batch(x, y)), 3) for _ in range(3)]
+        [4.0, 1.44, 0.518]
         """
         self._assert_compile_called("train_on_batch")
         data = ArrayData(self._prepared(x), y, sample_weight)
@@ -585,14 +531,51 @@ class Trainer(StepMachinery, StatelessTrainer):
     def test_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
     ) -> Any:
-        """The loss and metrics on one batch, as `evaluate` returns them. Resets the metrics."""
+        """The loss and metrics on one batch, which the model does not learn from.
+
+        The metrics are reset first.
+
+        Args:
+            x: see `fit`; all samples are one batch.
+            y: targets.
+            sample_weight: weights of the samples.
+            return_dict: whether to return a dictionary by name.
+
+        Returns:
+            As `evaluate`.
+
+        Raises:
+            ValueError: before `compile`, and for data that don't fit.
+
+        >>> dense = keras.layers.Dense(1, kernel_initializer="ones")
+        >>> model = keras.Sequential([keras.Input((1,)), dense])
+        >>> model.compile("sgd", "mse", metrics=["mae"])
+        >>> logs = model.test_on_batch(np.ones((4, 1)), np.full((4, 1), 3.0), return_dict=True)
+        >>> {name: float(value) for name, value in logs.items()}
+        {'loss': 4.0, 'mae': 2.0}
+        """
         self._assert_compile_called("test_on_batch")
         logs = self._run_on_batch(TEST, ArrayData(self._prepared(x), y, sample_weight))
         return logs if return_dict else self._flatten_metrics_in_order(logs)
 
     @filter_traceback
     def predict_on_batch(self, x: Any) -> Any:
-        """The model's outputs for one batch, as arrays."""
+        """The model's outputs for one batch.
+
+        Args:
+            x: see `fit`; all samples are one batch.
+
+        Returns:
+            An array of shape `(num_samples, ...)`, or the model's structure of them.
+
+        Raises:
+            ValueError: for data that don't fit the model.
+
+        >>> dense = keras.layers.Dense(1, kernel_initializer="ones")
+        >>> model = keras.Sequential([keras.Input((2,)), dense])
+        >>> model.predict_on_batch(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+        [[3.0], [7.0]]
+        """
         end = self._host_end()
         if end is not None:
             return end(end.model.predict_on_batch(x), as_tensor=False)
@@ -613,7 +596,3 @@ class Trainer(StepMachinery, StatelessTrainer):
             getattr(type(self), name) is not getattr(Trainer, name)
             for name in (steps[kind], "compute_metrics", "get_metrics_result")
         )
-
-
-def _on_host(target: Any) -> Any:
-    return None if target is None else np.asarray(target)
