@@ -11,14 +11,13 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/cuda/runtime/check.h"
+#include "core/base/ceil_div.h"
 
 namespace kerascnn::cuda {
 
 constexpr int kThreads = 256;
 // More blocks than any GPU runs at once; kernels loop over the rest (grid-stride loops).
 constexpr int64_t kMaxBlocks = 65535;
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 inline unsigned grid_for(int64_t items, int64_t items_per_block = kThreads) {
   return static_cast<unsigned>(

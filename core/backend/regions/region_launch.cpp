@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/base/ceil_div.h"
+
 namespace kerascnn {
 namespace {
 
@@ -19,8 +21,6 @@ constexpr int kFewestLanes = 8;
 // The last block of some columns adds up what all splits left, while the rest of the device has
 // nothing to do. A thread of it should read no more splits than it can have under way at once.
 constexpr int64_t kSplitsOfThread = 4;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Neighbouring pieces that neighbouring threads take: few of them beside the last column.
 int lanes_for(int64_t pieces) {

@@ -6,6 +6,7 @@
 
 #include "core/backend/regions/region_source.h"
 #include "core/backend/regions/region_text.h"
+#include "core/base/ceil_div.h"
 #include "core/base/error.h"
 
 namespace kerascnn {
@@ -23,8 +24,6 @@ constexpr double kMostWaste = 1.2;  // places in the threads' registers for each
 constexpr int kFewBytes = 8;        // fewer at once are worth other geometries
 constexpr int kFewestLanes = 4;     // of these
 constexpr int kMostElements = 32;   // of a thread in these
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct RowGeometry {
   int width = 1;
