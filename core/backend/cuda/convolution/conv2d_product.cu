@@ -21,9 +21,6 @@ namespace kerascnn::cuda {
 namespace {
 
 constexpr int64_t kMostChannels = 8;  // beyond, the library's kernels don't pad
-// Up to here it has slow kernels for strides without a window, and every other input is read
-// anyway.
-constexpr int64_t kMostStridedChannels = 64;
 constexpr int64_t kMostTaps = 1024;
 constexpr int64_t kMostShared = 48 << 10;  // what every GPU gives a block without being asked
 constexpr int64_t kEnoughPairs = 4096;     // for a block
@@ -105,12 +102,11 @@ std::optional<Plan> plan_product(const Conv2DCall& call) {
   const bool lies_ready = is_pointwise && g.stride_height == 1 && g.stride_width == 1 &&
                           g.input_height == g.output_height && g.input_width == g.output_width;
   if (lies_ready && g.input_channels % pack == 0) return plan;
-  const int64_t most_channels = is_pointwise ? kMostStridedChannels : kMostChannels;
   // The smallest band, in 64 bits as a row may be long.
   const int64_t band_columns =
       (g.output_width - 1) * g.stride_width + (g.kernel_width - 1) * g.dilation_width + 1;
   const int64_t band_rows = (g.kernel_height - 1) * g.dilation_height + 1;
-  if (call.op == &op_conv2d_dgrad || g.input_channels > most_channels || g.num_taps() > kMostTaps ||
+  if (call.op == &op_conv2d_dgrad || g.input_channels > kMostChannels || g.num_taps() > kMostTaps ||
       band_rows * band_columns * g.input_channels * plan.item > kMostShared) {
     return std::nullopt;
   }

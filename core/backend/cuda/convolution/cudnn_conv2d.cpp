@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "core/backend/cuda/convolution/conv2d.h"
+#include "core/backend/cuda/convolution/cudnn_engines.h"
 #include "core/backend/cuda/convolution/kernel_transpose.h"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/products/bias_activation.h"
@@ -19,6 +20,7 @@ namespace fe = cudnn_frontend;
 using TensorAttributes = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 constexpr int64_t kMaxWorkspace = int64_t{1} << 30;
+constexpr int64_t kMostEngines = 8;  // of the heuristics' list, for the rules
 
 fe::DataType_t data_type(DType dtype) {
   switch (dtype) {
@@ -57,6 +59,8 @@ class CudnnConvolution {
   template <typename ConvolutionAttributes>
   ConvolutionAttributes attributes() const;
   void add_operation();
+  // Takes an engine that the rules say is faster than the first that can be built.
+  void use_faster_engine(int64_t count);
   TensorAttributes add_epilogue(TensorAttributes y, const std::vector<int64_t>& extents);
   [[noreturn]] void throw_error(fe::error_t error, const char* call) const;
 
@@ -191,11 +195,24 @@ bool CudnnConvolution::build(std::optional<int> place) {
   plan_ = place.value_or(0);
   while (plan_ < end && graph_.build_plan_at_index(plan_).is_bad()) ++plan_;
   if (plan_ >= end) return false;
+  if (!place) use_faster_engine(count);
   if (auto error = graph_.get_workspace_size_plan_at_index(plan_, workspace_bytes_);
       error.is_bad()) {
     throw_error(error, "asking for the workspace size");
   }
   return true;
+}
+
+void CudnnConvolution::use_faster_engine(int64_t count) {
+  std::vector<std::string> names(std::min(count, kMostEngines));
+  if (plan_ >= std::ssize(names)) return;
+  for (int64_t i = 0; i < std::ssize(names); ++i) {
+    if (graph_.get_plan_name_at_index(i, names[i]).is_bad()) return;
+  }
+  const auto faster = faster_engine(call_, names, plan_, context_.multiprocessors());
+  if (faster && graph_.build_plan_at_index(*faster).is_good()) {
+    plan_ = static_cast<int64_t>(*faster);
+  }
 }
 
 void CudnnConvolution::run(const void* x, const void* kernel, const void* y, void* workspace,
