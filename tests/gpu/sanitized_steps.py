@@ -4,10 +4,12 @@
 
 There are few steps, because these tools make a run a hundred times as long. --short runs even less,
 for the slowest tools. --by-rules leaves out the timing of kernels, which runs dozens of candidates
-many times each. --no-halves leaves out recurrent networks in 16-bit dtypes.
-`test_compute_sanitizer.py` runs this under each tool of NVIDIA's compute-sanitizer.
+many times each. --no-halves leaves out 16-bit dtypes.
+`test_compute_sanitizer.py` runs this under each tool of NVIDIA's compute-sanitizer, and
+`test_poisoned_memory.py` in memory that is full of NaN.
 """
 
+import itertools
 import os
 import sys
 
@@ -19,6 +21,16 @@ from kerascnn import layers, ops
 SHORT = "--short" in sys.argv
 BY_RULES = "--by-rules" in sys.argv
 NO_HALVES = "--no-halves" in sys.argv
+
+
+def each_policy(*policies):
+    """Makes these policies the global one in turn, then float32 again."""
+    for policy in policies:
+        if NO_HALVES and policy.startswith("mixed"):
+            continue
+        keras.config.set_dtype_policy(policy)
+        yield policy
+    keras.config.set_dtype_policy("float32")
 
 
 def mnist_network(activation):
@@ -114,20 +126,19 @@ def train_recurrent_networks(rng):
     """Runs sequences in one launch, by rows and on tensor cores, or (float64) step by step."""
     words = rng.integers(0, 20, (9, 4), np.int32)
     y = np.ones((9, 3), "float32")
-    cases = [("float32", 100), ("mixed_bfloat16", 140), ("float64", 20)]
+    units_of = {"float32": [100], "mixed_bfloat16": [140], "float64": [20]}
     if not SHORT:
-        cases += [("float32", 40), ("float32", 140), ("float32", 260)]
-        cases += [("mixed_float16", 70), ("mixed_bfloat16", 300)]
-    for policy, units in cases:
-        if NO_HALVES and policy.startswith("mixed"):
-            continue
-        keras.config.set_dtype_policy(policy)
-        for masked in (True,) if SHORT else (False, True):
+        units_of["float32"] += [40, 140, 260]
+        units_of["mixed_bfloat16"] += [300]
+        units_of["mixed_float16"] = [70]
+    for policy in each_policy(*units_of):
+        for units, masked in itertools.product(
+            units_of[policy], (True,) if SHORT else (False, True)
+        ):
             model = recurrent_model(units, masked)
             model.compile("sgd", "mse")
             model.fit(words, y, batch_size=9, epochs=1 if SHORT else 2, verbose=0)
             print("recurrent", policy, units, masked, model.evaluate(words, y, verbose=0))
-    keras.config.set_dtype_policy("float32")
 
 
 def loops_and_choices(rng):
@@ -155,8 +166,7 @@ def train_with_generated_kernels(rng):
     os.environ["KERASCNN_CUDA_REGIONS"] = "2"  # this includes small regions
     x = rng.standard_normal((7, 5, 9, 3)).astype("float32")
     y = rng.integers(0, 13, 7)
-    for policy in ("float32", "mixed_float16", "mixed_bfloat16")[: 2 if SHORT else 3]:
-        keras.config.set_dtype_policy(policy)
+    for policy in each_policy("float32", "mixed_float16", *[] if SHORT else ["mixed_bfloat16"]):
         for filters in (8,) if SHORT else (1, 8, 13):
             inputs = keras.Input((5, 9, 3))
             images = layers.BatchNormalization()(layers.Conv2D(filters, 3, padding="same")(inputs))
@@ -172,7 +182,6 @@ def train_with_generated_kernels(rng):
             model.compile("adam", "sparse_categorical_crossentropy")
             model.fit(x, y, batch_size=7, epochs=1 if SHORT else 2, verbose=0)
             print("generated", policy, filters, model.evaluate(x, y, verbose=0))
-    keras.config.set_dtype_policy("float32")
     del os.environ["KERASCNN_CUDA_REGIONS"]
 
 
@@ -180,8 +189,7 @@ def train_with_kernels_of_libraries(rng):
     """Trains wide layers, which use cuDNN and cuBLASLt, also with kernels chosen by timing."""
     x = rng.standard_normal((64, 16, 16, 16)).astype("float32")
     y = np.ones((64, 4), "float32")
-    for policy in ("float32",) if SHORT else ("float32", "mixed_bfloat16"):
-        keras.config.set_dtype_policy(policy)
+    for policy in each_policy("float32", *[] if SHORT else ["mixed_bfloat16"]):
         for timed in (False,) if BY_RULES else (False, True):
             keras.config.set_autotune(timed)
             model = keras.Sequential(
@@ -204,8 +212,9 @@ def train_with_kernels_of_everyday_networks(rng):
     """Runs patches as products, depthwise convolutions, pooling and attention, at odd sizes."""
     x = rng.integers(0, 256, (7, 35, 33, 3), np.uint8)
     y = rng.integers(0, 13, 7)
-    for policy in ("mixed_bfloat16",) if SHORT else ("float32", "mixed_float16", "mixed_bfloat16"):
-        keras.config.set_dtype_policy(policy)
+    for policy in each_policy(
+        *["float32", "mixed_float16"] if NO_HALVES or not SHORT else [], "mixed_bfloat16"
+    ):
         inputs = keras.Input((35, 33, 3), dtype="uint8")
         images = layers.Rescaling(1 / 255)(inputs)
         images = layers.Conv2D(40, 7, 2, padding="same", activation="relu")(images)
@@ -223,15 +232,13 @@ def train_with_kernels_of_everyday_networks(rng):
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         model.fit(x, y, batch_size=7, epochs=1 if SHORT else 2, verbose=0)
         print("everyday", policy, model.evaluate(x, y, verbose=0))
-    keras.config.set_dtype_policy("float32")
 
 
 def train_with_large_images(rng):
     """Runs the kernels that only take large calls: a first layer's, and those of sums of parts."""
     x = rng.integers(0, 256, (44, 64, 62, 3), np.uint8)
     y = rng.integers(0, 5, 44)
-    for policy in ("float32", "mixed_bfloat16") if SHORT else ("float32", "mixed_float16"):
-        keras.config.set_dtype_policy(policy)
+    for policy in each_policy("float32", "mixed_bfloat16" if SHORT else "mixed_float16"):
         inputs = keras.Input((64, 62, 3), dtype="uint8")
         images = layers.Rescaling(1 / 255)(inputs)
         images = layers.Conv2D(32, 3, activation="relu")(images)
@@ -243,7 +250,6 @@ def train_with_large_images(rng):
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         model.fit(x, y, batch_size=44, epochs=1, verbose=0)
         print("large images", policy, model.evaluate(x, y, batch_size=44, verbose=0))
-    keras.config.set_dtype_policy("float32")
 
 
 if __name__ == "__main__":
