@@ -215,6 +215,12 @@ def uniform(
         dtype: A floating type, by default `floatx`; integers are drawn as by `randint`.
         seed: An integer, a SeedGenerator, or None.
 
+    Returns:
+        A tensor of shape `shape` and `dtype`.
+
+    Raises:
+        ValueError: for bool, and a seed of another type.
+
     Example:
 
     >>> import kerascnn as keras
@@ -247,7 +253,23 @@ def normal(
         mean: Mean.
         stddev: Standard deviation.
         dtype: A floating type, by default `floatx`.
-        seed: An integer, a SeedGenerator, or None.
+        seed: An integer, a SeedGenerator, or None. The same integer gives the same numbers each
+            time.
+
+    Returns:
+        A tensor of shape `shape` and `dtype`.
+
+    Raises:
+        ValueError: for a dtype that is not floating, and a seed of another type.
+
+    Source: Box and Muller, "A Note on the Generation of Random Normal Deviates", 1958.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x = keras.random.normal((1000,), mean=5.0, stddev=0.5, seed=1)
+    >>> x.shape, round(float(keras.ops.mean(x)), 1)
+    ((1000,), 5.0)
     """
     attributes = {
         "shape": _sizes(shape),
@@ -261,10 +283,28 @@ def normal(
 def randint(
     shape: Sequence[int], minval: int, maxval: int, dtype: Any = "int32", seed: Seed = None
 ) -> Any:
-    """Integers from minval to maxval - 1.
+    """Integers from minval to maxval - 1, all equally likely.
+
+    Args:
+        shape: Shape of the result.
+        minval: The smallest number.
+        maxval: The number after the largest one.
+        dtype: An integer type.
+        seed: An integer, a SeedGenerator, or None.
+
+    Returns:
+        A tensor of shape `shape` and `dtype`.
 
     Raises:
-        ValueError: where there is none, or for a dtype that is not an integer.
+        ValueError: where there is no such number, for a dtype that is not an integer, and a seed of
+            another type.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> dice = keras.random.randint((100,), 1, 7, seed=1)
+    >>> dice.dtype, int(keras.ops.min(dice)), int(keras.ops.max(dice))
+    ('int32', 1, 6)
     """
     name = dtypes.standardize_dtype(dtype)
     if not dtypes.is_integer(name) or minval >= maxval:
@@ -283,11 +323,30 @@ def dropout(
     """Sets elements to 0 with probability `rate`, and divides the others by 1 - rate.
 
     Args:
-        inputs: Input.
-        rate: From 0 on, below 1.
+        inputs: Tensor of any shape; integers become `floatx`.
+        rate: 0 and less leaves all elements, 1 and more none.
         noise_shape: Where it has a 1, the elements along that axis share their fate; None keeps
             the input's size.
         seed: An integer, a SeedGenerator, or None.
+
+    Returns:
+        A tensor of the shape and dtype of `inputs`.
+
+    Raises:
+        ValueError: for a seed of another type.
+
+    Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting",
+    2014.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x = keras.random.dropout(keras.ops.ones((4, 50)), 0.75, seed=1)
+    >>> sorted(set(x.numpy().ravel().tolist()))
+    [0.0, 4.0]
+    >>> rows = keras.random.dropout(keras.ops.ones((4, 50)), 0.5, noise_shape=(None, 1), seed=1)
+    >>> bool(keras.ops.all(rows == rows[:, :1]))
+    True
     """
     x = dispatch.convert(inputs)
     if not dtypes.is_float(x.dtype):
@@ -323,6 +382,12 @@ def truncated_normal(
         dtype: A floating type, by default `floatx`.
         seed: An integer, a SeedGenerator, or None.
 
+    Returns:
+        A tensor of shape `shape` and `dtype`.
+
+    Raises:
+        ValueError: for a dtype that is not floating, and a seed of another type.
+
     Example:
 
     >>> import kerascnn as keras
@@ -353,8 +418,20 @@ def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Seed 
         seed: An integer, a SeedGenerator, or None.
 
     Returns:
-        (batch, num_samples)
+        (batch, num_samples) in `dtype`.
+
+    Raises:
+        ValueError: for another number of axes, and a seed of another type.
+
     Source: Maddison et al., "A* Sampling", 2014.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> logits = keras.ops.log([[0.5, 0.5, 0.0]])
+    >>> classes = keras.random.categorical(logits, 100, seed=1)
+    >>> classes.shape, sorted(set(classes.numpy().ravel().tolist()))
+    ((1, 100), [0, 1])
     """
     logits = dispatch.convert(logits)
     if not dtypes.is_float(logits.dtype):
@@ -377,9 +454,22 @@ def shuffle(x: Any, axis: int = 0, seed: Seed = None) -> Any:
     """The slices along an axis in random order.
 
     Args:
-        x: Input.
-        axis: Along which slices change places.
+        x: Tensor of any dtype with at least one axis.
+        axis: Along which slices change places; a negative one counts from the end.
         seed: An integer, a SeedGenerator, or None.
+
+    Returns:
+        A tensor of the shape and dtype of `x`.
+
+    Raises:
+        ValueError: for a seed of another type.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x = keras.random.shuffle(keras.ops.arange(5), seed=1)
+    >>> sorted(x.numpy().tolist())
+    [0, 1, 2, 3, 4]
     """
     x = dispatch.convert(x)
     length = x.shape[axis]
@@ -397,7 +487,20 @@ def gamma(shape: Sequence[int], alpha: Any, dtype: Any = None, seed: Seed = None
         dtype: A floating type, by default `floatx`.
         seed: An integer, a SeedGenerator, or None.
 
+    Returns:
+        A tensor of shape `shape` and `dtype`.
+
+    Raises:
+        ValueError: for a dtype that is not floating, and a seed of another type.
+
     Source: Marsaglia and Tsang, "A Simple Method for Generating Gamma Variables", 2000.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x = keras.random.gamma((2, 1000), [[1.0], [5.0]], seed=1)
+    >>> keras.ops.mean(x, axis=1).numpy().round().tolist()  # the mean is alpha
+    [1.0, 5.0]
     """
     return _gamma(alpha, shape, dtype, seed)
 
@@ -460,7 +563,7 @@ def _split(seed: Seed, count: int) -> list[Seed]:
 
 
 def beta(shape: Sequence[int], alpha: Any, beta: Any, dtype: Any = None, seed: Seed = None) -> Any:
-    """Beta distributed numbers, from 0 to 1.
+    """Beta distributed numbers, from 0 to 1: shares of two gamma distributed numbers.
 
     Args:
         shape: Shape of the result.
@@ -468,6 +571,22 @@ def beta(shape: Sequence[int], alpha: Any, beta: Any, dtype: Any = None, seed: S
         beta: Second parameter, likewise.
         dtype: A floating type, by default `floatx`.
         seed: An integer, a SeedGenerator, or None.
+
+    Returns:
+        A tensor of shape `shape` and `dtype`.
+
+    Raises:
+        ValueError: for a dtype that is not floating, and a seed of another type.
+
+    Source:
+    https://en.wikipedia.org/wiki/Beta_distribution#Generating_beta-distributed_random_variates
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x = keras.random.beta((1000,), 2.0, 2.0, seed=1)
+    >>> bool(keras.ops.all((x >= 0.0) & (x <= 1.0))), round(float(keras.ops.mean(x)), 1)
+    (True, 0.5)
     """
     return _beta(alpha, beta, shape, dtype, seed)
 
@@ -500,8 +619,18 @@ def binomial(
         dtype: A floating type, by default `floatx`.
         seed: An integer, a SeedGenerator, or None.
 
+    Returns:
+        A tensor of shape `shape` and `dtype`, of whole numbers from 0 to `counts`.
+
     Raises:
-        ValueError: for counts that are known only in the step.
+        ValueError: for counts that are known only in the step, a dtype that is not floating, and a
+            seed of another type.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.random.binomial((3,), 5, [0.0, 1.0, 1.0], seed=1).numpy().tolist()
+    [0.0, 5.0, 5.0]
     """
     name = _floating(dtype)
     if hasattr(counts, "shape") and not hasattr(counts, "__array__"):

@@ -46,8 +46,14 @@ hard_swish = hard_silu
 def get(identifier: Any) -> Callable[..., Any]:
     """An activation function from a name, a callable, a configuration or None (`linear`).
 
+    Args:
+        identifier: One of them.
+
+    Returns:
+        A function of tensors.
+
     Raises:
-        ValueError: for an unknown name, with those that come close.
+        ValueError: for an unknown name, with those that come close, and for anything else.
 
     Example:
 
@@ -70,7 +76,20 @@ def get(identifier: Any) -> Callable[..., Any]:
 
 
 def serialize(activation: Any) -> Any:
-    """Returns the name of an activation, or the configuration of a layer or custom function."""
+    """Returns the name of an activation, or the configuration of a layer or custom function.
+
+    Args:
+        activation: A function of tensors.
+
+    Returns:
+        What `deserialize` makes the activation of: a string or a dictionary.
+
+    Example:
+
+    >>> from kerascnn import activations
+    >>> activations.serialize(activations.relu)
+    'relu'
+    """
     name = getattr(activation, "__name__", None)
     if name is not None and _BY_NAME.get(name) is activation:
         return name
@@ -78,7 +97,24 @@ def serialize(activation: Any) -> Any:
 
 
 def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
-    """Returns the activation that a name or a configuration describes."""
+    """Returns the activation that a name or a configuration describes.
+
+    Args:
+        config: What `serialize` returned.
+        custom_objects: Functions of your own by name.
+
+    Returns:
+        A function of tensors.
+
+    Raises:
+        ValueError: for a name that neither this module nor `custom_objects` has.
+
+    Example:
+
+    >>> from kerascnn import activations
+    >>> activations.deserialize("twice", {"twice": lambda x: 2 * x})(4)
+    8
+    """
     if custom_objects and isinstance(config, str) and config in custom_objects:
         return custom_objects[config]
     return get(serialization.deserialize_object(config, custom_objects, "kerascnn.layers"))
