@@ -1,0 +1,64 @@
+// Barriers in shared memory that some threads arrive at and others wait for (sm_90): a ring of
+// stages has one that says that a stage is full, and one that says that it is empty again.
+//
+// Source: PTX ISA, "mbarrier".
+#pragma once
+
+#include <cstdint>
+
+namespace kerascnn::cuda {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define KERASCNN_HAS_BARRIERS 1
+#endif
+
+struct alignas(8) Barrier {
+  uint64_t state;
+
+  // One thread calls it, before a __syncthreads(). A phase ends with that many arrivals.
+  __device__ __forceinline__ void start(int arrivals) {
+#ifdef KERASCNN_HAS_BARRIERS
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals)
+                 : "memory");
+#endif
+  }
+
+  // What the thread has read or written before comes before what those do that wait.
+  __device__ __forceinline__ void arrive() {
+#ifdef KERASCNN_HAS_BARRIERS
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
+#endif
+  }
+
+  // Arrives as soon as all asynchronous copies are complete that the thread has started.
+  __device__ __forceinline__ void arrive_after_copies() {
+#ifdef KERASCNN_HAS_BARRIERS
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address())
+                 : "memory");
+#endif
+  }
+
+  // Waits until phase number `phase` has ended, of which the last bit counts.
+  __device__ __forceinline__ void wait(uint32_t phase) {
+#ifdef KERASCNN_HAS_BARRIERS
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n"
+        "}\n" ::"r"(address()),
+        "r"(phase & 1)
+        : "memory");
+#else
+    (void)phase;
+#endif
+  }
+
+ private:
+  __device__ __forceinline__ uint32_t address() const {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(this));
+  }
+};
+
+}  // namespace kerascnn::cuda
