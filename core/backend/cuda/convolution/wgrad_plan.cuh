@@ -26,55 +26,51 @@ inline WgradLayout sizes_of_wgrad(const Conv2DGeometry& g) {
   l.output_height = narrow(g.output_height);
   l.output_width = narrow(g.output_width);
   l.output_channels = narrow(g.output_channels);
-  l.kernel_height = narrow(g.kernel_height);
   l.stride_height = narrow(g.stride_height);
+  l.stride_width = narrow(g.stride_width);
   l.pad_top = narrow(g.pad_top);
   l.pad_left = narrow(g.pad_left);
   return l;
 }
 
 // Fills in what follows from the rectangle's size and the number of images.
-template <typename Shape>
-void cut_turns(WgradLayout& l) {
+inline void cut_turns(WgradLayout& l) {
   const auto ceil = [](int a, int b) { return (a + b - 1) / b; };
   l.rectangles_down = ceil(l.output_height, l.rows);
   l.rectangles_across = ceil(l.output_width, l.columns);
-  l.input_rows = Shape::kKernelRows
-                     ? (l.rows - 1) * l.stride_height + Shape::kRowsOfKernel
-                     : l.rows;
-  const int columns = (l.columns - 1) * Shape::kStride + Shape::kTaps;
-  l.pitch = ceil(columns, Shape::kStep) * Shape::kStep;
-  l.groups = ceil(l.images * l.rows * l.columns, 4 * Shape::kRun);
+  l.input_rows = (l.rows - 1) * l.stride_height + kWgradTaps;
+  l.pitch = (l.columns - 1) * l.stride_width + kWgradTaps;
+  l.groups = ceil(l.images * l.rows * l.columns, 4 * kWgradRun);
   l.turns = l.rectangles_down * l.rectangles_across * ceil(l.batch, l.images);
+  l.ragged = l.output_height % l.rows != 0 || l.output_width % l.columns != 0 ||
+             l.batch % l.images != 0 || l.images * l.rows * l.columns != l.pixels();
 }
 
-template <typename Shape>
-double cycles_of_turn(const WgradLayout& l) {
-  const double products = 64.0 * Shape::kGroups * Shape::kTaps * Shape::kFilters;
-  const double pixels = l.groups * 4.0 * Shape::kRun;
-  const double bytes =
-      4.0 * (pixels * Shape::kFilters + 64.0 * Shape::kPlanes * l.slots());
-  return std::max(pixels * products / kWgradProducts, bytes / kWgradBytes) + kWgradTurn;
+inline double cycles_of_turn(const WgradLayout& l) {
+  const double products = 1.0 * kWgradTaps * kWgradTaps * kWgradChannels * kWgradFilters;
+  const double bytes = 4.0 * (l.pixels() * kWgradFilters + l.slots() * kWgradChannels);
+  return std::max(l.pixels() * products / kWgradProducts, bytes / kWgradBytes) + kWgradTurn;
 }
 
-// Null-sized (no turns) where no cut fits `most_shared` bytes.
-template <typename Shape>
-WgradLayout plan_wgrad_layout(WgradLayout l, int multiprocessors, int most_shared) {
+// Without turns where no cut fits `most_shared` bytes.
+inline WgradLayout plan_wgrad_layout(WgradLayout l, int multiprocessors, int most_shared) {
   WgradLayout best{};
   double best_cycles = 0;
   const auto consider = [&] {
-    cut_turns<Shape>(l);
-    for (l.stages = 4; l.stages >= 2 && WgradMemory<Shape>(l).bytes > most_shared; --l.stages) {
+    cut_turns(l);
+    // Each copier has a part of two groups; a box has at most 256 places along each axis.
+    if (l.groups < 2 || l.pitch > 256 || l.input_rows > 256) return;
+    for (l.stages = 4; l.stages >= 2 && WgradMemory(l).bytes > most_shared; --l.stages) {
     }
     if (l.stages < 2) return;
-    const double cycles = l.turns * cycles_of_turn<Shape>(l) * (l.stages == 2 ? 1.05 : 1.0);
+    const double cycles = l.turns * cycles_of_turn(l) * (l.stages == 2 ? 1.05 : 1.0);
     if (best.turns > 0 && cycles >= best_cycles) return;
     best = l;
     best_cycles = cycles;
   };
   for (int across = 1; across <= 16; ++across) {
     const int columns = (l.output_width + across - 1) / across;
-    l.columns = (columns + Shape::kRun - 1) / Shape::kRun * Shape::kRun;
+    l.columns = (columns + kWgradRun - 1) / kWgradRun * kWgradRun;
     if (across > 1 && columns < 16) break;
     for (l.rows = 1; l.rows <= l.output_height && l.rows * l.columns <= 256; ++l.rows) {
       l.images = 1;
@@ -85,11 +81,9 @@ WgradLayout plan_wgrad_layout(WgradLayout l, int multiprocessors, int most_share
   }
   if (best.turns == 0) return best;
   // Shares of the pixels: each more adds a copy of the result.
-  const int64_t tiles = int64_t{l.input_channels} / (64 * Shape::kPlanes) *
-                        (l.kernel_height / Shape::kRowsOfKernel) * l.output_channels /
-                        Shape::kFilters;
-  const double result_bytes =
-      4.0 * l.kernel_height * Shape::kTaps * l.input_channels * l.output_channels;
+  const int64_t tiles = int64_t{l.input_channels} / kWgradChannels * l.output_channels /
+                        kWgradFilters;
+  const double result_bytes = 36.0 * l.input_channels * l.output_channels;
   double least = 0;
   const int most_splits = std::min(best.turns, 256);
   for (int splits = 1; splits <= most_splits; ++splits) {
@@ -97,7 +91,7 @@ WgradLayout plan_wgrad_layout(WgradLayout l, int multiprocessors, int most_share
     const double sums = splits > 1 ? 2 * splits * result_bytes / kWgradSumBytes + 4000 : 0;
     const double cycles =
         static_cast<double>(waves) *
-            (static_cast<double>(ceil_div(best.turns, splits)) * cycles_of_turn<Shape>(best) +
+            (static_cast<double>(ceil_div(best.turns, splits)) * cycles_of_turn(best) +
              kWgradBlock) +
         sums;
     if (splits > 1 && cycles >= least) continue;
@@ -107,12 +101,38 @@ WgradLayout plan_wgrad_layout(WgradLayout l, int multiprocessors, int most_share
   return best;
 }
 
-template <typename Shape>
-dim3 grid_of_wgrad(const WgradLayout& l) {
-  return dim3(static_cast<unsigned>(l.input_channels / (64 * Shape::kPlanes) *
-                                    (l.kernel_height / Shape::kRowsOfKernel)),
-              static_cast<unsigned>(l.output_channels / Shape::kFilters),
+inline dim3 grid_of_wgrad(const WgradLayout& l) {
+  return dim3(static_cast<unsigned>(l.input_channels / kWgradChannels),
+              static_cast<unsigned>(l.output_channels / kWgradFilters),
               static_cast<unsigned>(l.splits));
+}
+
+// The driver's function, found at run time: this library does not link to the driver.
+inline decltype(&cuTensorMapEncodeTiled) find_encode_tiled() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  const cudaError_t status = cudaGetDriverEntryPointByVersion(
+      "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+  if (status != cudaSuccess || found != cudaDriverEntryPointSuccess) return nullptr;
+  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+}
+
+// Describes x for copies of the boxes that turns read. False where the driver refuses.
+inline bool describe_input(decltype(&cuTensorMapEncodeTiled) encode, const WgradLayout& l,
+                           const float* x, CUtensorMap* map) {
+  using Size = cuuint64_t;
+  const Size channels = l.input_channels, width = l.input_width, height = l.input_height;
+  const Size sizes[4] = {channels, width, height, static_cast<Size>(l.batch)};
+  const Size strides[3] = {channels * 4, channels * width * 4, channels * width * height * 4};
+  const cuuint32_t box[4] = {static_cast<cuuint32_t>(kWgradPlane),
+                             static_cast<cuuint32_t>(l.pitch),
+                             static_cast<cuuint32_t>(l.input_rows),
+                             static_cast<cuuint32_t>(l.images)};
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
+  return encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, const_cast<float*>(x), sizes, strides, box,
+                steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 }  // namespace kerascnn::cuda

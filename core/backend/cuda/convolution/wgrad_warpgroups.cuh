@@ -1,4 +1,4 @@
-// The gradient of a convolution's kernel on Hopper's tensor cores, in TF32: gkernel (tap, input
+// The gradient of a 3x3 convolution's kernel on Hopper's tensor cores, in TF32: gkernel (tap, input
 // channel, filter) = sum over pixels of x (pixel under the tap) * gy (pixel).
 //
 // Tensor cores read numbers of 32 bits from shared memory only where the summed axis is the
@@ -6,142 +6,115 @@
 // memory has it as it is, and another tap is another address. gy is transposed on its way to shared
 // memory, once for all taps.
 //
-// One warpgroup of a block copies, and the others multiply. Each of those has 64 input channels,
-// all taps of one row of the kernel, and kFilters filters: the warpgroups differ in the row or in
-// the channels. A turn of the main loop takes the pixels of a rectangle of the output, or of
-// several whole images.
+// A block has 64 input channels, 64 filters and all taps. Three warpgroups multiply, each for one
+// row of the kernel; the fourth copies. A turn of the main loop takes the pixels of a rectangle of
+// the output, or of several whole images, and blocks may share the turns.
 //
-// The order of the pixels within a sum is free. Four runs of kRun pixels, neighbours in a row, are
-// a group; lane 4 * g + t reads x under run t, and what it reads serves several taps.
+// The order of the pixels within a sum is free. Runs are four pixels that are neighbours in a row,
+// and four runs are a group: lane 4 * g + t reads x under run t, and what it reads serves all taps
+// of a row.
 #pragma once
+
+#include <cuda.h>
 
 #include <cstdint>
 
 #include "core/backend/cuda/device/begin.cuh"
-#include "core/backend/cuda/tiles/async_copy.cuh"
 #include "core/backend/cuda/tiles/barrier.cuh"
 #include "core/backend/cuda/tiles/warpgroup.cuh"
 
 namespace kerascnn::cuda {
 
-constexpr int kWgradChannels = 64;  // input channels of a warpgroup
+constexpr int kWgradChannels = 64, kWgradFilters = 64;  // of a block
+constexpr int kWgradTaps = 3;                           // in a row of the kernel, and rows
+constexpr int kWgradRun = 4;
+constexpr int kWgradPlane = 32;  // channels that lie side by side in shared memory: 128 bytes
+constexpr int kWgradPlanes = kWgradChannels / kWgradPlane;
+constexpr int kWgradTiles = kWgradFilters / 8;
+constexpr int kWgradFactor = 8 * kWgradFilters;    // floats of a factor of 8 pixels
+constexpr int kWgradFactors = 4 * kWgradRun / 8;   // of a group
 constexpr int kWgradCopiers = 32 * kWarpgroup;
-
-// What is known when a kernel is compiled. kGroups warpgroups multiply; kKernelRows says whether
-// they have different rows of the kernel or different input channels.
-template <int kFilters_, int kGroups_, bool kKernelRows_, int kTaps_, int kRun_, int kStride_>
-struct WgradShape {
-  static constexpr int kFilters = kFilters_;
-  static constexpr int kGroups = kGroups_;
-  static constexpr bool kKernelRows = kKernelRows_;
-  static constexpr int kTaps = kTaps_;  // in a row of the kernel
-  static constexpr int kRun = kRun_;
-  static constexpr int kStride = kStride_;  // along a row
-
-  static constexpr int kPlanes = kKernelRows ? 1 : kGroups;  // of 64 input channels
-  static constexpr int kRowsOfKernel = kKernelRows ? kGroups : 1;
-  static constexpr int kThreads = kWgradCopiers + kGroups * 32 * kWarpgroup;
-  static constexpr int kStep = kRun * kStride;                 // pixels of x from run to run
-  static constexpr int kSpan = (kRun - 1) * kStride + kTaps;   // pixels of x that a run reads
-  static constexpr int kTiles = kFilters / 8;
-  static constexpr int kFactors = kRun / 2;  // of 8 pixels, in a group
-  static constexpr int kFactor = 8 * kFilters;
-  // Registers of a thread; what a launch gives to all alike is shared out anew.
-  static constexpr int kMultiplierRegisters = kGroups == 2 ? 232 : 152;
-  static constexpr int kCopierRegisters = kGroups == 2 ? 40 : 56;
-  static constexpr int kTogether = kGroups == 2 ? 1 : 2;  // quads of filters that a copier loads
-};
+constexpr int kWgradMultipliers = kWgradTaps * 32 * kWarpgroup;
+constexpr int kWgradThreads = kWgradMultipliers + kWgradCopiers;
+// A launch gives all threads 128 registers.
+constexpr int kWgradMultiplierRegisters = 152, kWgradCopierRegisters = 56;
 
 // The sizes, and how the work is cut.
 struct WgradLayout {
   int batch, input_height, input_width, input_channels;
   int output_height, output_width, output_channels;
-  int kernel_height, stride_height, pad_top, pad_left;
+  int stride_height, stride_width, pad_top, pad_left;
 
-  int rows, columns;                 // of a rectangle, columns a multiple of kRun
+  int rows, columns;                       // of a rectangle; columns are a multiple of kWgradRun
   int rectangles_down, rectangles_across;  // of an image
-  int images;                        // of a turn, more than one only where they are whole
-  int input_rows, pitch;             // of x under a rectangle, as shared memory has it
-  int groups;                        // of runs in a turn
-  int turns;                         // all
-  int stages;                        // of the ring
-  int splits;                        // grid.z: each has a share of the turns
+  int images;                              // of a turn, more than one only where they are whole
+  int input_rows, pitch;                   // of x under a rectangle
+  int groups;                              // of runs in a turn
+  int turns;                               // all
+  int stages;                              // of the ring in shared memory
+  int splits;                              // grid.z: each has a share of the turns
+  bool ragged;                             // do some turns have fewer pixels than others?
 #ifdef WGRAD_PROBE
-  int skip = 0;
+  int skip;
 #endif
 
   __host__ __device__ int slots() const { return images * input_rows * pitch; }
   __host__ __device__ int runs() const { return 4 * groups; }
+  __host__ __device__ int pixels() const { return runs() * kWgradRun; }
 };
 
-// A pixel that is copied: where it is from the first one of the turn. `image` is negative for none.
-struct alignas(16) WgradPlace {
-  int image, row, column, offset;  // the offset in floats
+// A place in a turn, from its first pixel; in 32 bits.
+struct WgradPlace {
+  uint32_t packed;
+
+  static constexpr int kNoImage = 255;  // of a pixel that is none
+
+  __host__ __device__ WgradPlace(int image, int row, int column)
+      : packed(static_cast<uint32_t>(image << 24 | row << 12 | column)) {}
+  __host__ __device__ int image() const { return static_cast<int>(packed >> 24); }
+  __host__ __device__ int row() const { return static_cast<int>(packed >> 12 & 0xfff); }
+  __host__ __device__ int column() const { return static_cast<int>(packed & 0xfff); }
 };
 
-template <typename Shape>
-struct WgradMemory {
-  int x_floats, stage_floats, stages_bytes, bytes;
-  int slots, pixels, runs, stages;
-
-  __host__ __device__ explicit WgradMemory(const WgradLayout& l)
-      : x_floats(Shape::kPlanes * l.slots() * kWgradChannels),
-        stage_floats(x_floats + l.groups * Shape::kFactors * Shape::kFactor),
-        stages_bytes(l.stages * stage_floats * 4),
-        slots(l.slots()),
-        pixels(l.runs() * Shape::kRun),
-        runs(l.runs()),
-        stages(l.stages) {
-    bytes = stages_bytes + (slots + pixels) * static_cast<int>(sizeof(WgradPlace)) + runs * 4 +
-            2 * stages * 8;
-  }
-  __device__ WgradPlace* places_of_x(char* shared) const {
-    return reinterpret_cast<WgradPlace*>(shared + stages_bytes);
-  }
-  __device__ WgradPlace* places_of_gy(char* shared) const { return places_of_x(shared) + slots; }
-  __device__ int* slots_of_runs(char* shared) const {
-    return reinterpret_cast<int*>(places_of_gy(shared) + pixels);
-  }
-  __device__ Barrier* full(char* shared) const {  // `runs` is a multiple of 4
-    return reinterpret_cast<Barrier*>(slots_of_runs(shared) + runs);
-  }
-  __device__ Barrier* empty(char* shared) const { return full(shared) + stages; }
-};
-
-// The slot of x in shared memory that has the first pixel of a run under the first tap; runs behind
-// the last one read what the first one does.
-template <typename Shape>
-__host__ __device__ inline int slot_of_run(const WgradLayout& l, int run) {
-  const int across = l.columns / Shape::kRun;
+// Where runs begin. The runs of a group are neighbours such that x under them lies in different
+// banks: two rows with two each, or one each of four rows where the stride is 2.
+__host__ __device__ inline WgradPlace place_of_run(const WgradLayout& l, int run) {
+  const int across = l.columns / kWgradRun;
+  const int down = l.stride_width == 1 ? 2 : 4, wide = 4 / down;
   const int image = run / (l.rows * across);
-  const int row = run / across % l.rows, column = run % across * Shape::kRun;
-  if (image >= l.images) return 0;
-  const int input_row = Shape::kKernelRows ? row * l.stride_height : row;
-  return (image * l.input_rows + input_row) * l.pitch + column * Shape::kStride;
+  if (image >= l.images) return {WgradPlace::kNoImage, 0, 0};
+  run -= image * l.rows * across;
+  const int first_row = run / (down * across) * down;
+  run -= first_row * across;
+  const int rows = first_row + down <= l.rows ? down : l.rows - first_row;
+  const int first = run / (rows * wide) * wide;
+  run -= first * rows;
+  const int columns = first + wide <= across ? wide : across - first;
+  return {image, first_row + run / columns, (first + run % columns) * kWgradRun};
 }
 
-template <typename Shape>
-__host__ __device__ inline WgradPlace place_of_slot(const WgradLayout& l, int slot) {
-  const int image = slot / (l.input_rows * l.pitch);
-  const int row = slot / l.pitch % l.input_rows * (Shape::kKernelRows ? 1 : l.stride_height);
-  const int column = slot % l.pitch;
-  return {image, row, column,
-          ((image * l.input_height + row) * l.input_width + column) * l.input_channels};
+// The slot of x in shared memory for the first pixel of a run under the first tap.
+__host__ __device__ inline int slot_of_run(const WgradLayout& l, int run) {
+  const WgradPlace place = place_of_run(l, run);
+  if (place.image() >= l.images) return 0;
+  return (place.image() * l.input_rows + place.row() * l.stride_height) * l.pitch +
+         place.column() * l.stride_width;
 }
 
-// `pixel` counts along the runs.
-template <typename Shape>
-__host__ __device__ inline WgradPlace place_of_pixel(const WgradLayout& l, int pixel) {
-  const int image = pixel / (l.rows * l.columns);
-  const int row = pixel / l.columns % l.rows, column = pixel % l.columns;
-  if (image >= l.images) return {-1, 0, 0, 0};
-  return {image, row, column,
-          ((image * l.output_height + row) * l.output_width + column) * l.output_channels};
+// Where gy has a pixel, in floats from the first pixel of the turn. A group has kWgradRun quarters
+// of four pixels: number i of each run.
+__host__ __device__ inline int offset_of_pixel(const WgradLayout& l, int quarter, int run) {
+  const WgradPlace place = place_of_run(l, quarter / kWgradRun * 4 + run);
+  if (place.image() >= l.images) return 0;
+  return ((place.image() * l.output_height + place.row()) * l.output_width + place.column() +
+          quarter % kWgradRun) *
+         l.output_channels;
 }
 
-// The first pixel of a turn.
+// The first pixel of a turn, and how many images, rows and columns there are from it on.
 struct WgradStart {
   int image, row, column;
+  int images_left, rows_left, columns_left;
 
   __host__ __device__ WgradStart(const WgradLayout& l, int turn) {
     const int rectangles = l.rectangles_down * l.rectangles_across;
@@ -149,200 +122,244 @@ struct WgradStart {
     image = turn / rectangles * l.images;
     row = rectangle / l.rectangles_across * l.rows;
     column = rectangle % l.rectangles_across * l.columns;
+    images_left = l.batch - image;
+    rows_left = l.output_height - row;
+    columns_left = l.output_width - column;
+  }
+
+  // How many pixels of a run there are.
+  __host__ __device__ int pixels_of(const WgradLayout& l, WgradPlace run) const {
+    const int images = images_left < l.images ? images_left : l.images;
+    return run.image() < images && run.row() < rows_left ? columns_left - run.column() : 0;
   }
 };
 
-// Where a slot has a channel, in floats: 16 bytes at a time are exchanged such that the lanes of a
-// warp read from different banks. `run` is the number of the run that begins at the slot or before
-// it.
-__host__ __device__ __forceinline__ int place_of_channel(int channel, int run) {
-  return channel ^ (run & 3) << 3;
+// Where a plane of x has a channel of a slot, in floats: as copies of tensors with 128 bytes a row
+// exchange 16 bytes at a time ("128B swizzle").
+__host__ __device__ __forceinline__ int place_in_plane(int slot, int channel) {
+  return slot * kWgradPlane + (channel ^ (slot & 7) << 2);
 }
 
-// What a thread block has of the result.
-struct WgradTile {
-  int first_channel, first_filter, kernel_row;
+// A block's shared memory: the ring of stages, each the planes of x and the factors of gy; the slot
+// of each run; the offsets of gy, four at a time; the places of the runs; the barriers.
+struct WgradMemory {
+  int plane_floats, x_floats, stage_floats, bytes;
+  int ring_bytes, runs, pixels, stages;
 
-  template <typename Shape>
-  static __device__ __forceinline__ WgradTile of_block(const WgradLayout& l) {
-    const int x = static_cast<int>(blockIdx.x);
-    const int rows = l.kernel_height / Shape::kRowsOfKernel;
-    return {x / rows * Shape::kPlanes * kWgradChannels,
-            static_cast<int>(blockIdx.y) * Shape::kFilters, x % rows};
+  __host__ __device__ explicit WgradMemory(const WgradLayout& l)
+      : plane_floats((l.slots() + 7) / 8 * 8 * kWgradPlane),
+        x_floats(kWgradPlanes * plane_floats),
+        stage_floats(x_floats + l.groups * kWgradFactors * kWgradFactor),
+        ring_bytes(l.stages * stage_floats * 4),
+        runs(l.runs()),
+        pixels(l.pixels()),
+        stages(l.stages) {
+    bytes = ring_bytes + 4 * pixels + 8 * runs + 16 * stages;
   }
+  __device__ float* stage(char* shared, int number) const {
+    return reinterpret_cast<float*>(shared) + number * stage_floats;
+  }
+  __device__ int* offsets(char* shared) const { return reinterpret_cast<int*>(shared + ring_bytes); }
+  __device__ int* slots(char* shared) const { return offsets(shared) + pixels; }
+  __device__ WgradPlace* places(char* shared) const {
+    return reinterpret_cast<WgradPlace*>(slots(shared) + runs);
+  }
+  __device__ Barrier* full(char* shared) const {
+    return reinterpret_cast<Barrier*>(places(shared) + runs);
+  }
+  __device__ Barrier* empty(char* shared) const { return full(shared) + stages; }
 };
 
-template <typename Shape>
-__device__ __forceinline__ void copy_x(const float* __restrict__ x, float* stage,
-                                       const WgradPlace* places, const WgradLayout& l,
-                                       const WgradTile& tile, const WgradStart& start, int thread) {
-  constexpr int kChunks = Shape::kPlanes * kWgradChannels / 4;
-  const int slots = l.slots();
-  const int row = start.row * l.stride_height - l.pad_top + tile.kernel_row;
-  const int column = start.column * Shape::kStride - l.pad_left;
-  const int channel = thread % kChunks * 4;
-  const float* from =
-      x +
-      ((static_cast<int64_t>(start.image) * l.input_height + row) * l.input_width + column) *
-          l.input_channels +
-      tile.first_channel + channel;
-  float* to = stage + channel / kWgradChannels * slots * kWgradChannels;
-  for (int slot = thread / kChunks; slot < slots; slot += kWgradCopiers / kChunks) {
-    const WgradPlace place = places[slot];
-    const bool valid =
-        start.image + place.image < l.batch &&
-        static_cast<unsigned>(row + place.row) < static_cast<unsigned>(l.input_height) &&
-        static_cast<unsigned>(column + place.column) < static_cast<unsigned>(l.input_width);
-    copy_async_16(to + slot * kWgradChannels +
-                      place_of_channel(channel % kWgradChannels, slot / Shape::kStep),
-                  valid ? from + place.offset : x, valid);
-  }
-}
-
-// A thread takes four filters of four pixels that are 4 rows of a factor. Filter j of them goes to
-// quarter j of the columns: neighbouring threads write neighbouring columns then.
-template <typename Shape>
-__device__ __forceinline__ void transpose_gy(const float* __restrict__ gy, float* factors,
-                                             const WgradPlace* places, const WgradLayout& l,
-                                             const WgradTile& tile, const WgradStart& start,
-                                             int thread) {
-  constexpr int kQuads = Shape::kFilters / 4;
-  constexpr int kTogether = Shape::kTogether;
-  const int quad = thread % kQuads;
-  const int halves = l.groups * Shape::kRun;  // of factors
-  const float* from =
-      gy +
-      ((static_cast<int64_t>(start.image) * l.output_height + start.row) * l.output_width +
-       start.column) *
-          l.output_channels +
-      tile.first_filter + quad * 4;
-  constexpr int kStep = kWgradCopiers / kQuads;
-  for (int first = thread / kQuads; first < halves; first += kTogether * kStep) {
-    float4 values[kTogether][4];
-#pragma unroll
-    for (int k = 0; k < kTogether; ++k) {
-      const int half = first + k * kStep;
-#pragma unroll
-      for (int t = 0; t < 4; ++t) {
-        values[k][t] = {0.0f, 0.0f, 0.0f, 0.0f};
-        if (half >= halves) continue;
-        const int group = half / Shape::kRun, number = half % Shape::kRun;
-        const WgradPlace place = places[(4 * group + t) * Shape::kRun + number];
-        if (place.image >= 0 && start.image + place.image < l.batch &&
-            start.row + place.row < l.output_height &&
-            start.column + place.column < l.output_width) {
-          values[k][t] = __ldg(reinterpret_cast<const float4*>(from + place.offset));
-        }
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < kTogether; ++k) {
-      const int half = first + k * kStep;
-      if (half >= halves) continue;
-      auto* to = reinterpret_cast<float4*>(factors + half * 4 * Shape::kFilters) + quad;
-      const auto& v = values[k];
-      to[0] = unbiased_tf32(float4{v[0].x, v[1].x, v[2].x, v[3].x});
-      to[kQuads] = unbiased_tf32(float4{v[0].y, v[1].y, v[2].y, v[3].y});
-      to[2 * kQuads] = unbiased_tf32(float4{v[0].z, v[1].z, v[2].z, v[3].z});
-      to[3 * kQuads] = unbiased_tf32(float4{v[0].w, v[1].w, v[2].w, v[3].w});
-    }
-  }
-}
-
-// A place in the ring of stages.
-struct WgradCursor {
-  int stage = 0;
+// Goes around the ring.
+struct WgradStage {
+  int number = 0;
   uint32_t phase = 0;
 
-  __device__ __forceinline__ void next_stage(const WgradLayout& l) {
-    if (++stage == l.stages) {
-      stage = 0;
+  __device__ __forceinline__ void advance(const WgradLayout& l) {
+    if (++number == l.stages) {
+      number = 0;
       phase ^= 1;
     }
   }
 };
 
-template <typename Shape>
-__device__ __forceinline__ void copy_turns(const float* __restrict__ x,
-                                           const float* __restrict__ gy, char* shared,
-                                           const WgradLayout& l, int first_turn, int end_turn,
-                                           int thread) {
-  const WgradMemory<Shape> memory(l);
-  const WgradTile tile = WgradTile::of_block<Shape>(l);
-  WgradCursor at;
-  for (int turn = first_turn; turn < end_turn; ++turn, at.next_stage(l)) {
+// A thread of the copiers takes four filters of a quarter at a time: four vectors of gy. Filter j of
+// them goes to part j of the columns, so that neighbouring threads write neighbouring columns.
+struct WgradQuarter {
+  static constexpr int kQuads = kWgradFilters / 4;
+  static constexpr int kStep = kWgradCopiers / kQuads;
+
+  float4 of_run[4];
+
+  __device__ __forceinline__ void load(const float* __restrict__ from, const WgradLayout& l,
+                                       const WgradMemory& memory, char* shared, int turn,
+                                       int quarter) {
+    const int4 at = reinterpret_cast<const int4*>(memory.offsets(shared))[quarter];
+    const int offset[4] = {at.x, at.y, at.z, at.w};
+    unsigned valid = 15;
+    if (l.ragged) {
+      const WgradStart start(l, turn);
+      const WgradPlace* const runs = memory.places(shared) + quarter / kWgradRun * 4;
+      for (int t = 0; t < 4; ++t) {
+        if (quarter % kWgradRun >= start.pixels_of(l, runs[t])) valid &= ~(1u << t);
+      }
+    }
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      of_run[t] = (valid >> t & 1) != 0 ? __ldg(reinterpret_cast<const float4*>(from + offset[t]))
+                                        : float4{0.0f, 0.0f, 0.0f, 0.0f};
+    }
+  }
+  __device__ __forceinline__ void store(float* factors, int quarter, int quad) const {
+    const auto& v = of_run;
+    auto* to = reinterpret_cast<float4*>(factors + quarter * 4 * kWgradFilters) + quad;
+    to[0] = unbiased_tf32(float4{v[0].x, v[1].x, v[2].x, v[3].x});
+    to[kQuads] = unbiased_tf32(float4{v[0].y, v[1].y, v[2].y, v[3].y});
+    to[2 * kQuads] = unbiased_tf32(float4{v[0].z, v[1].z, v[2].z, v[3].z});
+    to[3 * kQuads] = unbiased_tf32(float4{v[0].w, v[1].w, v[2].w, v[3].w});
+  }
+};
+
+// Where a copier reads: some quarters ahead of what it writes.
+struct WgradReader {
+  const float* from;  // the first pixel of the turn, with the thread's filters
+  int turn, quarter;
+
+  __device__ __forceinline__ void begin(const float* gy, const WgradLayout& l, int thread) {
     const WgradStart start(l, turn);
-    float* stage = reinterpret_cast<float*>(shared) + at.stage * memory.stage_floats;
-    memory.empty(shared)[at.stage].wait(at.phase ^ 1);
+    quarter = thread / WgradQuarter::kQuads;
+    from = gy +
+           ((static_cast<int64_t>(start.image) * l.output_height + start.row) * l.output_width +
+            start.column) *
+               l.output_channels +
+           blockIdx.y * kWgradFilters + thread % WgradQuarter::kQuads * 4;
+  }
+};
+
+__device__ __forceinline__ void copy_x(const CUtensorMap* x, float* stage, Barrier& full,
+                                       const WgradLayout& l, const WgradMemory& memory,
+                                       int first_channel, int turn) {
+  const WgradStart start(l, turn);
+  full.arrive_and_expect(kWgradPlanes * l.slots() * kWgradPlane * 4);
+  for (int plane = 0; plane < kWgradPlanes; ++plane) {
+    copy_tensor(stage + plane * memory.plane_floats, x, full, first_channel + plane * kWgradPlane,
+                start.column * l.stride_width - l.pad_left,
+                start.row * l.stride_height - l.pad_top, start.image);
+  }
+}
+
+__device__ __forceinline__ void copy_turns(const CUtensorMap* x, const float* __restrict__ gy,
+                                           char* shared, const WgradLayout& l, int first_turn,
+                                           int end_turn, int thread) {
+  const WgradMemory memory(l);
+  WgradReader reader{nullptr, first_turn, 0};
+  reader.begin(gy, l, thread);
+  // Reads, if there is a turn left, and goes on.
+  const auto read = [&](WgradQuarter& to) {
+    if (reader.turn >= end_turn) return;
 #ifdef WGRAD_PROBE
-    if (!(l.skip & 1))
+    if (!l.skip)
 #endif
-    copy_x<Shape>(x, stage, memory.places_of_x(shared), l, tile, start, thread);
-    memory.full(shared)[at.stage].arrive_after_copies();
+    to.load(reader.from, l, memory, shared, reader.turn, reader.quarter);
+    reader.quarter += WgradQuarter::kStep;
+    if (reader.quarter < l.groups * kWgradRun) return;
+    if (++reader.turn < end_turn) reader.begin(gy, l, thread);
+  };
+  WgradStage at;
+  int turn = first_turn, quarter = thread / WgradQuarter::kQuads;
+  // Writes what has been read, and reads what is two quarters ahead.
+  const auto take = [&](WgradQuarter& next) {
+    float* const stage = memory.stage(shared, at.number);
+    if (quarter < WgradQuarter::kStep) {  // the turn's first
+      memory.empty(shared)[at.number].wait(at.phase ^ 1);
+      if (thread == 0) {
+        copy_x(x, stage, memory.full(shared)[at.number], l, memory,
+               static_cast<int>(blockIdx.x) * kWgradChannels, turn);
+      }
+    }
 #ifdef WGRAD_PROBE
-    if (!(l.skip & 2))
+    if (!l.skip)
 #endif
-    transpose_gy<Shape>(gy, stage + memory.x_floats, memory.places_of_gy(shared), l, tile, start,
-                        thread);
-    publish_to_tensor_cores();
-    memory.full(shared)[at.stage].arrive();
+    next.store(stage + memory.x_floats, quarter, thread % WgradQuarter::kQuads);
+    quarter += WgradQuarter::kStep;
+    if (quarter >= l.groups * kWgradRun) {
+      publish_to_tensor_cores();
+      memory.full(shared)[at.number].arrive();
+      at.advance(l);
+      ++turn;
+      quarter = thread / WgradQuarter::kQuads;
+    }
+    read(next);
+  };
+  WgradQuarter ahead[2];
+  read(ahead[0]);
+  read(ahead[1]);
+#pragma unroll 1
+  while (turn < end_turn) {
+    take(ahead[0]);
+    if (turn < end_turn) take(ahead[1]);
   }
 }
 
 // What a thread reads of x for the pixels of a group: two channels under a run and all taps.
-template <typename Shape>
+template <int kStride>
 struct WgradValues {
-  float2 values[Shape::kSpan];
+  float2 values[(kWgradRun - 1) * kStride + kWgradTaps];
 
-  // `slots` has the warpgroup's channels; the thread reads `channel` and the next.
-  __host__ __device__ __forceinline__ void read(const float* slots, int slot, int channel) {
-    const int run = static_cast<int>(static_cast<unsigned>(slot) / Shape::kStep);
-    slots += slot * kWgradChannels;
+  // `plane` has the warp's channels; the thread reads `channel` of it and the next.
+  __host__ __device__ __forceinline__ void read(const float* plane, int slot, int channel) {
+    constexpr int kCount = (kWgradRun - 1) * kStride + kWgradTaps;
 #pragma unroll
-    for (int i = 0; i < Shape::kSpan; ++i) {
-      values[i] = *reinterpret_cast<const float2*>(
-          slots + i * kWgradChannels + place_of_channel(channel, run + i / Shape::kStep));
+    for (int i = 0; i < kCount; ++i) {
+      values[i] = *reinterpret_cast<const float2*>(plane + place_in_plane(slot + i, channel));
     }
   }
 };
 
 // The same as factors, for each tap. Row g of a warp is its channel 2 * g, row g + 8 the next one;
 // places t and t + 4 in the depth are neighbouring pixels of run t.
-template <typename Shape>
+template <int kStride>
 struct WgradFragments {
-  LeftFragment of[Shape::kFactors][Shape::kTaps];
+  LeftFragment of[kWgradFactors][kWgradTaps];
 
-  __device__ __forceinline__ void round(const WgradValues<Shape>& from) {
+  // With kMasked only the first `pixels` of the run are there; what the others read may be NaN.
+  template <bool kMasked>
+  __device__ __forceinline__ void round(const WgradValues<kStride>& from, int pixels) {
     const auto& values = from.values;
 #pragma unroll
-    for (int f = 0; f < Shape::kFactors; ++f) {
+    for (int f = 0; f < kWgradFactors; ++f) {
 #pragma unroll
-      for (int tap = 0; tap < Shape::kTaps; ++tap) {
-        const float2 near = values[2 * f * Shape::kStride + tap];
-        const float2 far = values[(2 * f + 1) * Shape::kStride + tap];
+      for (int tap = 0; tap < kWgradTaps; ++tap) {
+        const float2 near = values[2 * f * kStride + tap];
+        const float2 far = values[(2 * f + 1) * kStride + tap];
         of[f][tap] = {{to_tf32(near.x), to_tf32(near.y), to_tf32(far.x), to_tf32(far.y)}};
+        if constexpr (kMasked) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            if (2 * f + i / 2 >= pixels) of[f][tap].words[i] = 0;
+          }
+        }
       }
     }
   }
 };
 
-// Stores the sums of a warp.
-template <typename Shape>
-__host__ __device__ __forceinline__ void store_sums(
-    const float (&sums)[Shape::kTaps][Shape::kTiles][4], float* result, int64_t tap_stride,
-    int row_stride, int lane) {
+// Stores the sums of a warp; `result` is that of its first channel and the block's first filter.
+__host__ __device__ __forceinline__ void store_wgrad(
+    const float (&sums)[kWgradTaps][kWgradTiles][4], float* result, const WgradLayout& l, int lane) {
   const int group = lane / 4, member = lane % 4;
+  constexpr int kQuarter = kWgradTiles / 4;
 #pragma unroll
-  for (int tap = 0; tap < Shape::kTaps; ++tap) {
+  for (int tap = 0; tap < kWgradTaps; ++tap) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float* const row = result + tap * tap_stride + (2 * group + half) * row_stride;
+      float* const row = result + (static_cast<int64_t>(tap) * l.input_channels + 2 * group + half) *
+                                      l.output_channels;
 #pragma unroll
-      for (int tile = 0; tile < Shape::kTiles / 4; ++tile) {
+      for (int tile = 0; tile < kQuarter; ++tile) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int d = 2 * half + e;
-          constexpr int kQuarter = Shape::kTiles / 4;
           const auto& s = sums[tap];
           *reinterpret_cast<float4*>(row + 4 * (8 * tile + 2 * member + e)) = {
               s[tile][d], s[tile + kQuarter][d], s[tile + 2 * kQuarter][d],
@@ -353,99 +370,100 @@ __host__ __device__ __forceinline__ void store_sums(
   }
 }
 
-template <typename Shape>
+template <int kStride>
 __device__ __forceinline__ void multiply_turns(char* shared, float* __restrict__ gkernel,
-                                               const WgradLayout& l, int turns) {
-  const WgradMemory<Shape> memory(l);
-  const int warpgroup = static_cast<int>(threadIdx.x) / (32 * kWarpgroup);
+                                               const WgradLayout& l, int first_turn,
+                                               int end_turn) {
+  const WgradMemory memory(l);
+  const int kernel_row = static_cast<int>(threadIdx.x) / (32 * kWarpgroup);
   const int warp = static_cast<int>(threadIdx.x) / 32 % kWarpgroup, lane = threadIdx.x % 32;
-  const int channel = warp * 16 + lane / 4 * 2;
-  const int first_slot = Shape::kKernelRows ? warpgroup * l.pitch : 0;
-  const float* const stages =
-      reinterpret_cast<const float*>(shared) +
-      (Shape::kKernelRows ? 0 : warpgroup * l.slots() * kWgradChannels);
-  const int* const runs = memory.slots_of_runs(shared) + lane % 4;
+  const int channel = warp % 2 * 16 + lane / 4 * 2;
+  const int plane = warp / 2 * memory.plane_floats;
+  const int first_slot = kernel_row * l.pitch;
+  const int* const slots = memory.slots(shared) + lane % 4;
+  const WgradPlace* const places = memory.places(shared) + lane % 4;
   Barrier* const full = memory.full(shared);
-  Barrier* const empty = memory.empty(shared);
 
-  float sums[Shape::kTaps][Shape::kTiles][4] = {};
-  WgradValues<Shape> values;
-  WgradFragments<Shape> fragments;
-  const auto read = [&](int stage, int group) {
-    values.read(stages + stage * memory.stage_floats, first_slot + runs[4 * group], channel);
+  float sums[kWgradTaps][kWgradTiles][4] = {};
+  WgradValues<kStride> values;
+  WgradFragments<kStride> fragments;
+  int pixels = 0;  // of the run
+  const auto read = [&](int turn, int stage, int group) {
+    values.read(memory.stage(shared, stage) + plane, first_slot + slots[4 * group], channel);
+    if (l.ragged) pixels = WgradStart(l, turn).pixels_of(l, places[4 * group]);
   };
   const auto multiply = [&](int stage, int group) {
-    const float* factors = reinterpret_cast<const float*>(shared) + stage * memory.stage_floats +
-                           memory.x_floats + group * Shape::kFactors * Shape::kFactor;
-    fragments.round(values);
+    const float* factors = memory.stage(shared, stage) + memory.x_floats +
+                           group * kWgradFactors * kWgradFactor;
+    if (l.ragged) {
+      fragments.template round<true>(values, pixels);
+    } else {
+      fragments.template round<false>(values, pixels);
+    }
     begin_products();
 #pragma unroll
-    for (int f = 0; f < Shape::kFactors; ++f) {
-      const uint64_t factor = describe_factor(factors + f * Shape::kFactor, Shape::kFilters);
+    for (int f = 0; f < kWgradFactors; ++f) {
+      const uint64_t factor = describe_factor(factors + f * kWgradFactor, kWgradFilters);
 #pragma unroll
-      for (int tap = 0; tap < Shape::kTaps; ++tap) {
-        multiply_warpgroup<Shape::kTiles>(sums[tap], fragments.of[f][tap], factor);
+      for (int tap = 0; tap < kWgradTaps; ++tap) {
+        multiply_warpgroup<kWgradTiles>(sums[tap], fragments.of[f][tap], factor);
       }
     }
     commit_products();
   };
 
   // While products are under way, the thread reads what the next ones need.
-  WgradCursor at;
-  if (turns > 0) {
+  WgradStage at;
+  if (first_turn < end_turn) {
     full[0].wait(0);
-    read(0, 0);
+    read(first_turn, 0, 0);
   }
-  for (int turn = 0; turn < turns; ++turn) {
+  for (int turn = first_turn; turn < end_turn; ++turn) {
     for (int group = 1; group < l.groups; ++group) {
-      multiply(at.stage, group - 1);
-      read(at.stage, group);
+      multiply(at.number, group - 1);
+      read(turn, at.number, group);
       wait_for_products<0>();
     }
-    multiply(at.stage, l.groups - 1);
-    const int stage = at.stage;
-    at.next_stage(l);
-    if (turn + 1 < turns) {
-      full[at.stage].wait(at.phase);
-      read(at.stage, 0);
+    multiply(at.number, l.groups - 1);
+    const int stage = at.number;
+    at.advance(l);
+    if (turn + 1 < end_turn) {
+      full[at.number].wait(at.phase);
+      read(turn + 1, at.number, 0);
     }
     wait_for_products<0>();
-    if (lane == 0) empty[stage].arrive();
+    if (lane == 0) memory.empty(shared)[stage].arrive();
   }
 
-  const WgradTile tile = WgradTile::of_block<Shape>(l);
-  const int kernel_row = tile.kernel_row + (Shape::kKernelRows ? warpgroup : 0);
-  const int first_channel = tile.first_channel + warp * 16 +
-                            (Shape::kKernelRows ? 0 : warpgroup * kWgradChannels);
-  const int64_t tap_stride = static_cast<int64_t>(l.input_channels) * l.output_channels;
-  float* const target =
-      gkernel + (static_cast<int64_t>(blockIdx.z) * l.kernel_height + kernel_row) * Shape::kTaps *
-                    tap_stride +
-      static_cast<int64_t>(first_channel) * l.output_channels + tile.first_filter;
-  store_sums<Shape>(sums, target, tap_stride, l.output_channels, lane);
+  const int first_channel = static_cast<int>(blockIdx.x) * kWgradChannels + warp * 16;
+  const int64_t first_row =
+      ((static_cast<int64_t>(blockIdx.z) * kWgradTaps + kernel_row) * kWgradTaps) *
+          l.input_channels +
+      first_channel;
+  store_wgrad(sums, gkernel + first_row * l.output_channels + blockIdx.y * kWgradFilters, l, lane);
 }
 
-// Each split has its own copy of gkernel.
-template <typename Shape>
-__global__ void __launch_bounds__(Shape::kThreads, 1)
-    wgrad_warpgroups_kernel(const float* __restrict__ x, const float* __restrict__ gy,
-                            float* __restrict__ gkernel, WgradLayout l) {
-  extern __shared__ __align__(128) char shared[];
-  const WgradMemory<Shape> memory(l);
-  for (int i = threadIdx.x; i < memory.slots; i += Shape::kThreads) {
-    memory.places_of_x(shared)[i] = place_of_slot<Shape>(l, i);
+// Each split has its own copy of gkernel. `x` brings boxes of (images, input_rows, pitch,
+// kWgradPlane), with zeros where the image ends.
+template <int kStride>
+__global__ void __launch_bounds__(kWgradThreads, 1)
+    wgrad_warpgroups_kernel(const __grid_constant__ CUtensorMap x, const float* __restrict__ gy,
+                            float* __restrict__ gkernel, const __grid_constant__ WgradLayout l) {
+  extern __shared__ __align__(1024) char shared[];
+  const WgradMemory memory(l);
+  for (int i = threadIdx.x; i < memory.pixels; i += kWgradThreads) {
+    memory.offsets(shared)[i] = offset_of_pixel(l, i / 4, i % 4);
   }
-  for (int i = threadIdx.x; i < memory.pixels; i += Shape::kThreads) {
-    memory.places_of_gy(shared)[i] = place_of_pixel<Shape>(l, i);
-  }
-  for (int i = threadIdx.x; i < memory.runs; i += Shape::kThreads) {
-    memory.slots_of_runs(shared)[i] = slot_of_run<Shape>(l, i);
+  for (int i = threadIdx.x; i < memory.runs; i += kWgradThreads) {
+    memory.slots(shared)[i] = slot_of_run(l, i);
+    memory.places(shared)[i] = place_of_run(l, i);
   }
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < l.stages; ++stage) {
-      memory.full(shared)[stage].start(2 * kWgradCopiers);
-      memory.empty(shared)[stage].start(Shape::kGroups * kWarpgroup);
+      memory.full(shared)[stage].start(kWgradCopiers + 1);
+      memory.empty(shared)[stage].start(kWgradMultipliers / 32);
     }
+    publish_to_tensor_cores();  // the barriers: copies arrive at them too
   }
   begin_kernel();
   __syncthreads();
@@ -453,13 +471,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     return static_cast<int>(static_cast<int64_t>(l.turns) * split / l.splits);
   };
   const int first = share(blockIdx.z), end = share(blockIdx.z + 1);
-  if (threadIdx.x >= Shape::kThreads - kWgradCopiers) {
-    give_registers_back<Shape::kCopierRegisters>();
-    copy_turns<Shape>(x, gy, shared, l, first, end,
-                      static_cast<int>(threadIdx.x) - (Shape::kThreads - kWgradCopiers));
+  if (threadIdx.x >= kWgradMultipliers) {
+    give_registers_back<kWgradCopierRegisters>();
+    copy_turns(&x, gy, shared, l, first, end, static_cast<int>(threadIdx.x) - kWgradMultipliers);
   } else {
-    take_registers<Shape::kMultiplierRegisters>();
-    multiply_turns<Shape>(shared, gkernel, l, end - first);
+    take_registers<kWgradMultiplierRegisters>();
+    multiply_turns<kStride>(shared, gkernel, l, first, end);
   }
 }
 

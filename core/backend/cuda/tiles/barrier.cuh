@@ -30,10 +30,11 @@ struct alignas(8) Barrier {
 #endif
   }
 
-  // Arrives as soon as all asynchronous copies are complete that the thread has started.
-  __device__ __forceinline__ void arrive_after_copies() {
+  // Arrives, and the phase does not end before copies have brought so many bytes.
+  __device__ __forceinline__ void arrive_and_expect(int bytes) {
 #ifdef KERASCNN_HAS_BARRIERS
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address())
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()),
+                 "r"(bytes)
                  : "memory");
 #endif
   }
@@ -55,10 +56,24 @@ struct alignas(8) Barrier {
 #endif
   }
 
- private:
   __device__ __forceinline__ uint32_t address() const {
     return static_cast<uint32_t>(__cvta_generic_to_shared(this));
   }
 };
+
+// Starts to copy a box of a tensor to shared memory, from the given place on in each of its four
+// axes, the contiguous one first. It arrives at the barrier with its bytes.
+__device__ __forceinline__ void copy_tensor(void* to, const void* map, Barrier& barrier, int first,
+                                            int second, int third, int fourth) {
+#ifdef KERASCNN_HAS_BARRIERS
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%2, %3, %4, %5}], [%6];" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(map), "r"(first), "r"(second), "r"(third), "r"(fourth), "r"(barrier.address())
+      : "memory");
+#else
+  __trap();  // planned for sm_90 only
+#endif
+}
 
 }  // namespace kerascnn::cuda
