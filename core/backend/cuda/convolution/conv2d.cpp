@@ -85,6 +85,11 @@ bool suits_tf32(const Conv2DCall& call) {
   return channels <= 32 && depth <= 288 && g.num_products() <= int64_t{1} << 28;
 }
 
+// Smaller ones are over before a ring of stages is full.
+bool suits_warpgroups(const Conv2DCall& call) {
+  return call.geometry.num_products() >= int64_t{1} << 31;
+}
+
 // An engine of cuDNN with an epilogue takes as long as the convolution alone and saves a pass over
 // the result. Where channels are no multiple of 8, as in a first layer, the convolution alone has
 // faster engines.
@@ -120,6 +125,7 @@ OwnCandidates own_candidates(const Conv2DCall& call, const OwnKernels& own) {
   add(suits_narrow(call), "kerascnn narrow", plan_conv2d_narrow);
   add(suits_tiled(call), "kerascnn tiled", own.tiled);
   add(suits_tf32(call), "kerascnn tf32", own.tf32);
+  add(suits_warpgroups(call), "kerascnn warpgroups", plan_conv2d_wgrad_warpgroups);
   add(suits_product(call), "cuBLASLt", own.product);
   return result;
 }

@@ -4,6 +4,7 @@
 //   conv2d_narrow.cu  own, few taps, many results, TF32 and 16 bits: tensor cores, first layers
 //   conv2d_tiled.cu   own, float32, little arithmetic: bands of the input in shared memory
 //   conv2d_tf32.cu    own, float32 with TF32 allowed, few channels: tensor cores
+//   conv2d_wgrad_warpgroups.cu  own, the gradient of 3x3 kernels, TF32, Hopper: many channels
 //   conv2d_product.cu cuBLASLt: 1x1 kernels, and few input channels
 //   cudnn_conv2d.cpp  cuDNN: larger convolutions, float16 and bfloat16
 //   conv2d_direct.cu  own, any floating dtype and geometry: float64, and whatever the others refuse
@@ -55,6 +56,11 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad_tiled(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_tf32(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_dgrad_tf32(const Conv2DCall& call);
 std::unique_ptr<Kernel> plan_conv2d_wgrad_tf32(const Conv2DCall& call);
+
+// The gradient of a kernel. Null where the call does not fit: dtype, TF32 not allowed, groups,
+// kernels but 3x3, strides above 2, dilation, channels or filters that are no multiples of 64, and
+// on any device but Hopper.
+std::unique_ptr<Kernel> plan_conv2d_wgrad_warpgroups(const Conv2DCall& call);
 
 // Null where the call is no matrix product, or dtype, groups or channel counts don't fit.
 std::unique_ptr<Kernel> plan_conv2d_product(const Conv2DCall& call);

@@ -5,16 +5,17 @@
 
 #include "core/backend/cuda/convolution/wgrad_warpgroups.cuh"
 #include "core/backend/cuda/launch.h"
+#include "core/base/error.h"
 #include "core/ops/conv2d.h"
 
 namespace kerascnn::cuda {
 
 // Of a multiprocessor of an H200, in clock cycles; the second and third are what kernels reach.
-constexpr double kWgradProducts = 1024 * 0.75;    // in a cycle
-constexpr double kWgradBytes = 14;                // from the second cache, in a cycle
-constexpr double kWgradTurn = 200;                // where a turn ends
-constexpr double kWgradBlock = 6000;              // where a block begins and ends
-constexpr double kWgradSumBytes = 1600;           // of partial sums, all multiprocessors together
+constexpr double kWgradProducts = 1024 * 0.75;  // in a cycle
+constexpr double kWgradBytes = 14;              // from the second cache, in a cycle
+constexpr double kWgradTurn = 200;              // where a turn ends
+constexpr double kWgradBlock = 6000;            // where a block begins and ends
+constexpr double kWgradSumBytes = 1600;         // of partial sums, all multiprocessors together
 
 inline WgradLayout sizes_of_wgrad(const Conv2DGeometry& g) {
   const auto narrow = [](int64_t n) { return static_cast<int>(n); };
@@ -76,13 +77,13 @@ inline WgradLayout plan_wgrad_layout(WgradLayout l, int multiprocessors, int mos
       l.images = 1;
       consider();
       if (l.rows < l.output_height || across > 1) continue;
-      for (l.images = 2; l.images <= std::min(16, l.batch); ++l.images) consider();
+      for (l.images = 2; l.images <= std::min(kWgradMostImages, l.batch); ++l.images) consider();
     }
   }
   if (best.turns == 0) return best;
   // Shares of the pixels: each more adds a copy of the result.
-  const int64_t tiles = int64_t{l.input_channels} / kWgradChannels * l.output_channels /
-                        kWgradFilters;
+  const int64_t tiles =
+      int64_t{l.input_channels} / kWgradChannels * l.output_channels / kWgradFilters;
   const double result_bytes = 36.0 * l.input_channels * l.output_channels;
   double least = 0;
   const int most_splits = std::min(best.turns, 256);
@@ -111,28 +112,33 @@ inline dim3 grid_of_wgrad(const WgradLayout& l) {
 inline decltype(&cuTensorMapEncodeTiled) find_encode_tiled() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
-  const cudaError_t status = cudaGetDriverEntryPointByVersion(
-      "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+  const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                              12000, cudaEnableDefault, &found);
   if (status != cudaSuccess || found != cudaDriverEntryPointSuccess) return nullptr;
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
-// Describes x for copies of the boxes that turns read. False where the driver refuses.
-inline bool describe_input(decltype(&cuTensorMapEncodeTiled) encode, const WgradLayout& l,
+// Describes x for copies of the boxes that turns read. Throws LibraryError where the driver
+// refuses.
+inline void describe_input(decltype(&cuTensorMapEncodeTiled) encode, const WgradLayout& l,
                            const float* x, CUtensorMap* map) {
   using Size = cuuint64_t;
   const Size channels = l.input_channels, width = l.input_width, height = l.input_height;
   const Size sizes[4] = {channels, width, height, static_cast<Size>(l.batch)};
   const Size strides[3] = {channels * 4, channels * width * 4, channels * width * height * 4};
-  const cuuint32_t box[4] = {static_cast<cuuint32_t>(kWgradPlane),
-                             static_cast<cuuint32_t>(l.pitch),
+  const cuuint32_t box[4] = {static_cast<cuuint32_t>(kWgradPlane), static_cast<cuuint32_t>(l.pitch),
                              static_cast<cuuint32_t>(l.input_rows),
                              static_cast<cuuint32_t>(l.images)};
   const cuuint32_t steps[4] = {1, 1, 1, 1};
-  return encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, const_cast<float*>(x), sizes, strides, box,
-                steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  const CUresult status =
+      encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, const_cast<float*>(x), sizes, strides, box,
+             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS) {
+    throw LibraryError(message("conv2d_wgrad: cuTensorMapEncodeTiled failed with status ",
+                               static_cast<int>(status), " for input (", l.batch, ", ",
+                               l.input_height, ", ", l.input_width, ", ", l.input_channels, ")"));
+  }
 }
 
 }  // namespace kerascnn::cuda

@@ -31,13 +31,15 @@ constexpr int kWgradRun = 4;
 constexpr int kWgradPlane = 32;  // channels that lie side by side in shared memory: 128 bytes
 constexpr int kWgradPlanes = kWgradChannels / kWgradPlane;
 constexpr int kWgradTiles = kWgradFilters / 8;
-constexpr int kWgradFactor = 8 * kWgradFilters;    // floats of a factor of 8 pixels
-constexpr int kWgradFactors = 4 * kWgradRun / 8;   // of a group
+constexpr int kWgradFactor = 8 * kWgradFilters;   // floats of a factor of 8 pixels
+constexpr int kWgradFactors = 4 * kWgradRun / 8;  // of a group
 constexpr int kWgradCopiers = 32 * kWarpgroup;
 constexpr int kWgradMultipliers = kWgradTaps * 32 * kWarpgroup;
 constexpr int kWgradThreads = kWgradMultipliers + kWgradCopiers;
 // A launch gives all threads 128 registers.
 constexpr int kWgradMultiplierRegisters = 152, kWgradCopierRegisters = 56;
+
+constexpr int kWgradMostImages = 16;  // of a turn
 
 // The sizes, and how the work is cut.
 struct WgradLayout {
@@ -136,7 +138,7 @@ struct WgradStart {
 
 // Where a plane of x has a channel of a slot, in floats: as copies of tensors with 128 bytes a row
 // exchange 16 bytes at a time ("128B swizzle").
-__host__ __device__ __forceinline__ int place_in_plane(int slot, int channel) {
+__device__ __forceinline__ int place_in_plane(int slot, int channel) {
   return slot * kWgradPlane + (channel ^ (slot & 7) << 2);
 }
 
@@ -159,7 +161,9 @@ struct WgradMemory {
   __device__ float* stage(char* shared, int number) const {
     return reinterpret_cast<float*>(shared) + number * stage_floats;
   }
-  __device__ int* offsets(char* shared) const { return reinterpret_cast<int*>(shared + ring_bytes); }
+  __device__ int* offsets(char* shared) const {
+    return reinterpret_cast<int*>(shared + ring_bytes);
+  }
   __device__ int* slots(char* shared) const { return offsets(shared) + pixels; }
   __device__ WgradPlace* places(char* shared) const {
     return reinterpret_cast<WgradPlace*>(slots(shared) + runs);
@@ -183,8 +187,8 @@ struct WgradStage {
   }
 };
 
-// A thread of the copiers takes four filters of a quarter at a time: four vectors of gy. Filter j of
-// them goes to part j of the columns, so that neighbouring threads write neighbouring columns.
+// A thread of the copiers takes four filters of a quarter at a time: four vectors of gy. Filter j
+// of them goes to part j of the columns, so that neighbouring threads write neighbouring columns.
 struct WgradQuarter {
   static constexpr int kQuads = kWgradFilters / 4;
   static constexpr int kStep = kWgradCopiers / kQuads;
@@ -243,8 +247,8 @@ __device__ __forceinline__ void copy_x(const CUtensorMap* x, float* stage, Barri
   full.arrive_and_expect(kWgradPlanes * l.slots() * kWgradPlane * 4);
   for (int plane = 0; plane < kWgradPlanes; ++plane) {
     copy_tensor(stage + plane * memory.plane_floats, x, full, first_channel + plane * kWgradPlane,
-                start.column * l.stride_width - l.pad_left,
-                start.row * l.stride_height - l.pad_top, start.image);
+                start.column * l.stride_width - l.pad_left, start.row * l.stride_height - l.pad_top,
+                start.image);
   }
 }
 
@@ -260,7 +264,7 @@ __device__ __forceinline__ void copy_turns(const CUtensorMap* x, const float* __
 #ifdef WGRAD_PROBE
     if (!l.skip)
 #endif
-    to.load(reader.from, l, memory, shared, reader.turn, reader.quarter);
+      to.load(reader.from, l, memory, shared, reader.turn, reader.quarter);
     reader.quarter += WgradQuarter::kStep;
     if (reader.quarter < l.groups * kWgradRun) return;
     if (++reader.turn < end_turn) reader.begin(gy, l, thread);
@@ -280,7 +284,7 @@ __device__ __forceinline__ void copy_turns(const CUtensorMap* x, const float* __
 #ifdef WGRAD_PROBE
     if (!l.skip)
 #endif
-    next.store(stage + memory.x_floats, quarter, thread % WgradQuarter::kQuads);
+      next.store(stage + memory.x_floats, quarter, thread % WgradQuarter::kQuads);
     quarter += WgradQuarter::kStep;
     if (quarter >= l.groups * kWgradRun) {
       publish_to_tensor_cores();
@@ -307,7 +311,7 @@ struct WgradValues {
   float2 values[(kWgradRun - 1) * kStride + kWgradTaps];
 
   // `plane` has the warp's channels; the thread reads `channel` of it and the next.
-  __host__ __device__ __forceinline__ void read(const float* plane, int slot, int channel) {
+  __device__ __forceinline__ void read(const float* plane, int slot, int channel) {
     constexpr int kCount = (kWgradRun - 1) * kStride + kWgradTaps;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -345,16 +349,17 @@ struct WgradFragments {
 };
 
 // Stores the sums of a warp; `result` is that of its first channel and the block's first filter.
-__host__ __device__ __forceinline__ void store_wgrad(
-    const float (&sums)[kWgradTaps][kWgradTiles][4], float* result, const WgradLayout& l, int lane) {
+__device__ __forceinline__ void store_wgrad(const float (&sums)[kWgradTaps][kWgradTiles][4],
+                                            float* result, const WgradLayout& l, int lane) {
   const int group = lane / 4, member = lane % 4;
   constexpr int kQuarter = kWgradTiles / 4;
 #pragma unroll
   for (int tap = 0; tap < kWgradTaps; ++tap) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float* const row = result + (static_cast<int64_t>(tap) * l.input_channels + 2 * group + half) *
-                                      l.output_channels;
+      float* const row =
+          result +
+          (static_cast<int64_t>(tap) * l.input_channels + 2 * group + half) * l.output_channels;
 #pragma unroll
       for (int tile = 0; tile < kQuarter; ++tile) {
 #pragma unroll
@@ -372,8 +377,7 @@ __host__ __device__ __forceinline__ void store_wgrad(
 
 template <int kStride>
 __device__ __forceinline__ void multiply_turns(char* shared, float* __restrict__ gkernel,
-                                               const WgradLayout& l, int first_turn,
-                                               int end_turn) {
+                                               const WgradLayout& l, int first_turn, int end_turn) {
   const WgradMemory memory(l);
   const int kernel_row = static_cast<int>(threadIdx.x) / (32 * kWarpgroup);
   const int warp = static_cast<int>(threadIdx.x) / 32 % kWarpgroup, lane = threadIdx.x % 32;
@@ -393,8 +397,8 @@ __device__ __forceinline__ void multiply_turns(char* shared, float* __restrict__
     if (l.ragged) pixels = WgradStart(l, turn).pixels_of(l, places[4 * group]);
   };
   const auto multiply = [&](int stage, int group) {
-    const float* factors = memory.stage(shared, stage) + memory.x_floats +
-                           group * kWgradFactors * kWgradFactor;
+    const float* factors =
+        memory.stage(shared, stage) + memory.x_floats + group * kWgradFactors * kWgradFactor;
     if (l.ragged) {
       fragments.template round<true>(values, pixels);
     } else {
