@@ -43,31 +43,61 @@ inline void cut_turns(WgradLayout& l) {
   l.pitch = (l.columns - 1) * l.stride_width + kWgradTaps;
   l.groups = ceil(l.images * l.rows * l.columns, 4 * kWgradRun);
   l.turns = l.rectangles_down * l.rectangles_across * ceil(l.batch, l.images);
-  l.ragged = l.output_height % l.rows != 0 || l.output_width % l.columns != 0 ||
-             l.batch % l.images != 0 || l.images * l.rows * l.columns != l.pixels();
+  const int over = l.rectangles_across == 1 ? 0 : l.output_width % l.columns;
+  l.is_ragged = l.output_width % kWgradRun != 0 || l.images * l.rows * l.columns != l.pixels();
+  l.has_edges = over != 0 || l.output_height % l.rows != 0 || l.batch % l.images != 0;
 }
 
 inline double cycles_of_turn(const WgradLayout& l) {
   const double products = 1.0 * kWgradTaps * kWgradTaps * kWgradChannels * kWgradFilters;
   const double bytes = 4.0 * (l.pixels() * kWgradFilters + l.slots() * kWgradChannels);
-  return std::max(l.pixels() * products / kWgradProducts, bytes / kWgradBytes) + kWgradTurn;
+  const double cycles = std::max(l.pixels() * products / kWgradProducts, bytes / kWgradBytes);
+  return (cycles + kWgradTurn) * (l.stages == 2 ? 1.05 : 1.0) * (l.has_edges ? 1.15 : 1.0);
+}
+
+// Takes as many stages as fit. False where a ring does not.
+inline bool fit_stages(WgradLayout& l, int most_shared) {
+  // Each copier has a part of two groups; a box has at most 256 places along each axis.
+  if (l.groups < 2 || l.pitch > 256 || l.input_rows > 256) return false;
+  for (l.stages = 4; l.stages >= 2; --l.stages) {
+    if (WgradMemory(l).bytes <= most_shared) return true;
+  }
+  return false;
+}
+
+// Shares the turns: each share more adds a copy of the result. Returns the cycles of all.
+inline double share_turns(WgradLayout& l, int multiprocessors) {
+  const int64_t tiles =
+      int64_t{l.input_channels} / kWgradChannels * l.output_channels / kWgradFilters;
+  const double result_bytes = 36.0 * l.input_channels * l.output_channels;
+  const int most_splits = std::min(l.turns, 256);
+  const double of_turn = cycles_of_turn(l);
+  double least = 0;
+  int best = 1;
+  for (int splits = 1; splits <= most_splits; ++splits) {
+    const int64_t waves = ceil_div(tiles * splits, multiprocessors);
+    const double sums = splits > 1 ? 2 * splits * result_bytes / kWgradSumBytes + 4000 : 0;
+    const double of_block = static_cast<double>(ceil_div(l.turns, splits)) * of_turn + kWgradBlock;
+    const double cycles = static_cast<double>(waves) * of_block + sums;
+    if (splits > 1 && cycles >= least) continue;
+    least = cycles;
+    best = splits;
+  }
+  l.splits = best;
+  return least;
 }
 
 // Without turns where no cut fits `most_shared` bytes.
 inline WgradLayout plan_wgrad_layout(WgradLayout l, int multiprocessors, int most_shared) {
   WgradLayout best{};
-  double best_cycles = 0;
+  double least = 0;
   const auto consider = [&] {
     cut_turns(l);
-    // Each copier has a part of two groups; a box has at most 256 places along each axis.
-    if (l.groups < 2 || l.pitch > 256 || l.input_rows > 256) return;
-    for (l.stages = 4; l.stages >= 2 && WgradMemory(l).bytes > most_shared; --l.stages) {
-    }
-    if (l.stages < 2) return;
-    const double cycles = l.turns * cycles_of_turn(l) * (l.stages == 2 ? 1.05 : 1.0);
-    if (best.turns > 0 && cycles >= best_cycles) return;
+    if (!fit_stages(l, most_shared)) return;
+    const double cycles = share_turns(l, multiprocessors);
+    if (best.turns > 0 && cycles >= least) return;
     best = l;
-    best_cycles = cycles;
+    least = cycles;
   };
   for (int across = 1; across <= 16; ++across) {
     const int columns = (l.output_width + across - 1) / across;
@@ -79,25 +109,6 @@ inline WgradLayout plan_wgrad_layout(WgradLayout l, int multiprocessors, int mos
       if (l.rows < l.output_height || across > 1) continue;
       for (l.images = 2; l.images <= std::min(kWgradMostImages, l.batch); ++l.images) consider();
     }
-  }
-  if (best.turns == 0) return best;
-  // Shares of the pixels: each more adds a copy of the result.
-  const int64_t tiles =
-      int64_t{l.input_channels} / kWgradChannels * l.output_channels / kWgradFilters;
-  const double result_bytes = 36.0 * l.input_channels * l.output_channels;
-  double least = 0;
-  const int most_splits = std::min(best.turns, 256);
-  for (int splits = 1; splits <= most_splits; ++splits) {
-    const int64_t waves = ceil_div(tiles * splits, multiprocessors);
-    const double sums = splits > 1 ? 2 * splits * result_bytes / kWgradSumBytes + 4000 : 0;
-    const double cycles =
-        static_cast<double>(waves) *
-            (static_cast<double>(ceil_div(best.turns, splits)) * cycles_of_turn(best) +
-             kWgradBlock) +
-        sums;
-    if (splits > 1 && cycles >= least) continue;
-    least = cycles;
-    best.splits = splits;
   }
   return best;
 }

@@ -55,7 +55,8 @@ struct WgradLayout {
   int turns;                               // all
   int stages;                              // of the ring in shared memory
   int splits;                              // grid.z: each has a share of the turns
-  bool ragged;                             // do some turns have fewer pixels than others?
+  bool is_ragged;                          // do some runs have fewer pixels than others?
+  bool has_edges;                          // do some turns have fewer runs than others?
 #ifdef WGRAD_PROBE
   int skip;
 #endif
@@ -95,21 +96,30 @@ __host__ __device__ inline WgradPlace place_of_run(const WgradLayout& l, int run
   return {image, first_row + run / columns, (first + run % columns) * kWgradRun};
 }
 
-// The slot of x in shared memory for the first pixel of a run under the first tap.
-__host__ __device__ inline int slot_of_run(const WgradLayout& l, int run) {
-  const WgradPlace place = place_of_run(l, run);
-  if (place.image() >= l.images) return 0;
-  return (place.image() * l.input_rows + place.row() * l.stride_height) * l.pitch +
-         place.column() * l.stride_width;
-}
+// What a run reads of x: the slot in shared memory for its first pixel under the first tap, and how
+// many pixels it has in turns that are not cut short.
+struct WgradRun {
+  int packed;
 
-// Where gy has a pixel, in floats from the first pixel of the turn. A group has kWgradRun quarters
-// of four pixels: number i of each run.
+  __host__ __device__ WgradRun(const WgradLayout& l, int number) : packed(0) {
+    const WgradPlace place = place_of_run(l, number);
+    if (place.image() >= l.images) return;
+    const int slot = (place.image() * l.input_rows + place.row() * l.stride_height) * l.pitch +
+                     place.column() * l.stride_width;
+    const int left = l.output_width - place.column();
+    packed = slot * 8 + (left < kWgradRun ? left : kWgradRun);
+  }
+  __host__ __device__ int slot() const { return packed / 8; }
+  __host__ __device__ int pixels() const { return packed % 8; }
+};
+
+// Where gy has a pixel, in floats from the first pixel of the turn; negative for none. A group has
+// kWgradRun quarters of four pixels: number i of each run.
 __host__ __device__ inline int offset_of_pixel(const WgradLayout& l, int quarter, int run) {
   const WgradPlace place = place_of_run(l, quarter / kWgradRun * 4 + run);
-  if (place.image() >= l.images) return 0;
-  return ((place.image() * l.output_height + place.row()) * l.output_width + place.column() +
-          quarter % kWgradRun) *
+  const int column = place.column() + quarter % kWgradRun;
+  if (place.image() >= l.images || column >= l.output_width) return -1;
+  return ((place.image() * l.output_height + place.row()) * l.output_width + column) *
          l.output_channels;
 }
 
@@ -129,10 +139,10 @@ struct WgradStart {
     columns_left = l.output_width - column;
   }
 
-  // How many pixels of a run there are.
-  __host__ __device__ int pixels_of(const WgradLayout& l, WgradPlace run) const {
-    const int images = images_left < l.images ? images_left : l.images;
-    return run.image() < images && run.row() < rows_left ? columns_left - run.column() : 0;
+  // How many pixels there are from the first one of a run on.
+  __host__ __device__ int pixels_of(WgradPlace run) const {
+    const int pixels = columns_left - run.column();
+    return run.image() < images_left && run.row() < rows_left && pixels > 0 ? pixels : 0;
   }
 };
 
@@ -164,9 +174,11 @@ struct WgradMemory {
   __device__ int* offsets(char* shared) const {
     return reinterpret_cast<int*>(shared + ring_bytes);
   }
-  __device__ int* slots(char* shared) const { return offsets(shared) + pixels; }
+  __device__ WgradRun* runs_of_x(char* shared) const {
+    return reinterpret_cast<WgradRun*>(offsets(shared) + pixels);
+  }
   __device__ WgradPlace* places(char* shared) const {
-    return reinterpret_cast<WgradPlace*>(slots(shared) + runs);
+    return reinterpret_cast<WgradPlace*>(runs_of_x(shared) + runs);
   }
   __device__ Barrier* full(char* shared) const {
     return reinterpret_cast<Barrier*>(places(shared) + runs);
@@ -187,6 +199,15 @@ struct WgradStage {
   }
 };
 
+// What no thread of the multiprocessor reads again.
+__device__ __forceinline__ float4 load_once(const float4* from) {
+  float4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(from));
+  return v;
+}
+
 // A thread of the copiers takes four filters of a quarter at a time: four vectors of gy. Filter j
 // of them goes to part j of the columns, so that neighbouring threads write neighbouring columns.
 struct WgradQuarter {
@@ -201,17 +222,18 @@ struct WgradQuarter {
     const int4 at = reinterpret_cast<const int4*>(memory.offsets(shared))[quarter];
     const int offset[4] = {at.x, at.y, at.z, at.w};
     unsigned valid = 15;
-    if (l.ragged) {
+    if (l.has_edges) {
       const WgradStart start(l, turn);
       const WgradPlace* const runs = memory.places(shared) + quarter / kWgradRun * 4;
       for (int t = 0; t < 4; ++t) {
-        if (quarter % kWgradRun >= start.pixels_of(l, runs[t])) valid &= ~(1u << t);
+        if (quarter % kWgradRun >= start.pixels_of(runs[t])) valid &= ~(1u << t);
       }
     }
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
-      of_run[t] = (valid >> t & 1) != 0 ? __ldg(reinterpret_cast<const float4*>(from + offset[t]))
-                                        : float4{0.0f, 0.0f, 0.0f, 0.0f};
+      of_run[t] = offset[t] >= 0 && (valid >> t & 1) != 0
+                      ? load_once(reinterpret_cast<const float4*>(from + offset[t]))
+                      : float4{0.0f, 0.0f, 0.0f, 0.0f};
     }
   }
   __device__ __forceinline__ void store(float* factors, int quarter, int quad) const {
@@ -320,28 +342,27 @@ struct WgradValues {
   }
 };
 
-// The same as factors, for each tap. Row g of a warp is its channel 2 * g, row g + 8 the next one;
-// places t and t + 4 in the depth are neighbouring pixels of run t.
-template <int kStride>
+// The same as one of a group's factors, for each tap. Row g of a warp is its channel 2 * g, row g +
+// 8 the next one; places t and t + 4 in the depth are neighbouring pixels of run t.
 struct WgradFragments {
-  LeftFragment of[kWgradFactors][kWgradTaps];
+  LeftFragment of_tap[kWgradTaps];
 
   // With kMasked only the first `pixels` of the run are there; what the others read may be NaN.
-  template <bool kMasked>
-  __device__ __forceinline__ void round(const WgradValues<kStride>& from, int pixels) {
-    const auto& values = from.values;
+  template <bool kMasked, int kStride>
+  __device__ __forceinline__ void round(const WgradValues<kStride>& from, int factor, int pixels) {
 #pragma unroll
-    for (int f = 0; f < kWgradFactors; ++f) {
+    for (int tap = 0; tap < kWgradTaps; ++tap) {
+      const float2 near = from.values[2 * factor * kStride + tap];
+      const float2 far = from.values[(2 * factor + 1) * kStride + tap];
+      uint32_t (&words)[4] = of_tap[tap].words;
+      words[0] = to_tf32(near.x);
+      words[1] = to_tf32(near.y);
+      words[2] = to_tf32(far.x);
+      words[3] = to_tf32(far.y);
+      if constexpr (kMasked) {
 #pragma unroll
-      for (int tap = 0; tap < kWgradTaps; ++tap) {
-        const float2 near = values[2 * f * kStride + tap];
-        const float2 far = values[(2 * f + 1) * kStride + tap];
-        of[f][tap] = {{to_tf32(near.x), to_tf32(near.y), to_tf32(far.x), to_tf32(far.y)}};
-        if constexpr (kMasked) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            if (2 * f + i / 2 >= pixels) of[f][tap].words[i] = 0;
-          }
+        for (int i = 0; i < 4; ++i) {
+          if (2 * factor + i / 2 >= pixels) words[i] = 0;
         }
       }
     }
@@ -384,60 +405,61 @@ __device__ __forceinline__ void multiply_turns(char* shared, float* __restrict__
   const int channel = warp % 2 * 16 + lane / 4 * 2;
   const int plane = warp / 2 * memory.plane_floats;
   const int first_slot = kernel_row * l.pitch;
-  const int* const slots = memory.slots(shared) + lane % 4;
+  const WgradRun* const runs = memory.runs_of_x(shared) + lane % 4;
   const WgradPlace* const places = memory.places(shared) + lane % 4;
   Barrier* const full = memory.full(shared);
 
   float sums[kWgradTaps][kWgradTiles][4] = {};
   WgradValues<kStride> values;
-  WgradFragments<kStride> fragments;
-  int pixels = 0;  // of the run
+  WgradFragments fragments[kWgradFactors];
+  int pixels = kWgradRun;  // of the run
   const auto read = [&](int turn, int stage, int group) {
-    values.read(memory.stage(shared, stage) + plane, first_slot + slots[4 * group], channel);
-    if (l.ragged) pixels = WgradStart(l, turn).pixels_of(l, places[4 * group]);
+    const WgradRun run = runs[4 * group];
+    values.read(memory.stage(shared, stage) + plane, first_slot + run.slot(), channel);
+    pixels = run.pixels();
+    if (l.has_edges) pixels = min(pixels, WgradStart(l, turn).pixels_of(places[4 * group]));
   };
-  const auto multiply = [&](int stage, int group) {
-    const float* factors =
-        memory.stage(shared, stage) + memory.x_floats + group * kWgradFactors * kWgradFactor;
-    if (l.ragged) {
-      fragments.template round<true>(values, pixels);
+  // Products of the factor before are under way meanwhile, and those before that one have ended.
+  const auto multiply = [&](int stage, int group, int f) {
+    const float* factor =
+        memory.stage(shared, stage) + memory.x_floats + (group * kWgradFactors + f) * kWgradFactor;
+    if (l.has_edges || l.is_ragged) {
+      fragments[f].round<true>(values, f, pixels);
     } else {
-      fragments.template round<false>(values, pixels);
+      fragments[f].round<false>(values, f, pixels);
     }
     begin_products();
+    const uint64_t description = describe_factor(factor, kWgradFilters);
 #pragma unroll
-    for (int f = 0; f < kWgradFactors; ++f) {
-      const uint64_t factor = describe_factor(factors + f * kWgradFactor, kWgradFilters);
-#pragma unroll
-      for (int tap = 0; tap < kWgradTaps; ++tap) {
-        multiply_warpgroup<kWgradTiles>(sums[tap], fragments.of[f][tap], factor);
-      }
+    for (int tap = 0; tap < kWgradTaps; ++tap) {
+      multiply_warpgroup<kWgradTiles>(sums[tap], fragments[f].of_tap[tap], description);
     }
     commit_products();
+    wait_for_products<1>();
   };
+  static_assert(kWgradFactors == 2);
 
-  // While products are under way, the thread reads what the next ones need.
   WgradStage at;
+  int before = -1;  // the stage of the turn before
   if (first_turn < end_turn) {
     full[0].wait(0);
     read(first_turn, 0, 0);
   }
   for (int turn = first_turn; turn < end_turn; ++turn) {
-    for (int group = 1; group < l.groups; ++group) {
-      multiply(at.number, group - 1);
-      read(turn, at.number, group);
-      wait_for_products<0>();
+    for (int group = 0; group < l.groups; ++group) {
+      multiply(at.number, group, 0);
+      if (group == 0 && before >= 0 && lane == 0) memory.empty(shared)[before].arrive();
+      multiply(at.number, group, 1);
+      if (group + 1 < l.groups) read(turn, at.number, group + 1);
     }
-    multiply(at.number, l.groups - 1);
-    const int stage = at.number;
+    before = at.number;
     at.advance(l);
     if (turn + 1 < end_turn) {
       full[at.number].wait(at.phase);
       read(turn + 1, at.number, 0);
     }
-    wait_for_products<0>();
-    if (lane == 0) memory.empty(shared)[stage].arrive();
   }
+  wait_for_products<0>();
 
   const int first_channel = static_cast<int>(blockIdx.x) * kWgradChannels + warp * 16;
   const int64_t first_row =
@@ -459,7 +481,7 @@ __global__ void __launch_bounds__(kWgradThreads, 1)
     memory.offsets(shared)[i] = offset_of_pixel(l, i / 4, i % 4);
   }
   for (int i = threadIdx.x; i < memory.runs; i += kWgradThreads) {
-    memory.slots(shared)[i] = slot_of_run(l, i);
+    memory.runs_of_x(shared)[i] = WgradRun(l, i);
     memory.places(shared)[i] = place_of_run(l, i);
   }
   if (threadIdx.x == 0) {
