@@ -88,6 +88,51 @@ def test_large_convolutions_are_exact(op, images, kernel, stride, groups, dtype,
     np.testing.assert_allclose(found, wanted, rtol=0, atol=part * np.abs(wanted).max())
 
 
+# (images, filters, strides, padding): each has 2^29 products and more. Hopper has a kernel for these
+# gradients that takes the pixels of a rectangle, or of some whole images, at a time: there are
+# sizes that it cuts without a rest, and rests of rows, columns and images.
+WIDE_GRADIENTS = {
+    "whole": ((30, 16, 32, 64), 64, [1, 1], [1, 1, 1, 1]),
+    "columns": ((15, 33, 31, 64), 64, [1, 1], [1, 1, 1, 1]),
+    "no_padding": ((9, 37, 53, 64), 64, [1, 1], [0, 0, 0, 0]),
+    "images": ((67, 4, 4, 256), 256, [1, 1], [1, 1, 1, 1]),
+    "small": ((41, 7, 7, 128), 256, [1, 1], [1, 1, 1, 1]),
+    "rows": ((31, 13, 12, 128), 128, [1, 1], [1, 1, 1, 1]),
+    "one_side": ((23, 14, 28, 128), 64, [1, 1], [2, 0, 0, 2]),
+    "stride": ((34, 30, 29, 64), 128, [2, 2], [1, 1, 1, 1]),
+    "stride_one_side": ((30, 32, 32, 128), 64, [2, 2], [0, 1, 0, 1]),
+    "uneven_strides": ((30, 21, 48, 64), 64, [1, 2], [1, 1, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", WIDE_GRADIENTS)
+def test_kernel_gradients_of_many_channels(name, device, rng):
+    """NaN in a pixel gets into the taps that read it, and nowhere else."""
+    images, filters, strides, padding = WIDE_GRADIENTS[name]
+    height, width = (
+        (images[i + 1] + padding[2 * i] + padding[2 * i + 1] - 3) // strides[i] + 1 for i in (0, 1)
+    )
+    outputs = (images[0], height, width, filters)
+    assert np.prod(outputs) * 9 * images[3] >= 2**29
+    inputs = [rng.integers(-8, 9, shape) / 8 for shape in (images, outputs)]
+    # The last pixel of an image is in as few patches as any.
+    inputs[0][images[0] // 2, -1, -1, 5] = np.nan
+    attributes: dict[str, Any] = {
+        "strides": strides,
+        "padding": padding,
+        "dilations": [1, 1],
+        "groups": 1,
+        "kernel_shape": [3, 3, images[3], filters],
+    }
+    wanted = REFERENCES["conv2d_wgrad"](*inputs, **attributes)
+    tensors = [_core.from_numpy(a.astype("float32"), device) for a in inputs]
+    found = _core.apply("conv2d_wgrad", tensors, attributes)[0].numpy()
+    assert 0 < np.isnan(wanted).sum() <= 9 * filters
+    part = 0 if device == "cpu" else 2**-10  # as above
+    largest = np.nanmax(np.abs(wanted))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=part * largest)
+
+
 # Results of 2^22 elements and more: GPUs may use engines there that end with bias and activation.
 LARGE_RESULTS = {
     "three_rows": ((17, 64, 61, 8), (3, 3, 8, 64), 1),

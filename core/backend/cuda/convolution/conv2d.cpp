@@ -87,7 +87,7 @@ bool suits_tf32(const Conv2DCall& call) {
 
 // Smaller ones are over before a ring of stages is full.
 bool suits_warpgroups(const Conv2DCall& call) {
-  return call.geometry.num_products() >= int64_t{1} << 31;
+  return call.geometry.num_products() >= int64_t{1} << 29;
 }
 
 // An engine of cuDNN with an epilogue takes as long as the convolution alone and saves a pass over

@@ -57,9 +57,6 @@ struct WgradLayout {
   int splits;                              // grid.z: each has a share of the turns
   bool is_ragged;                          // do some runs have fewer pixels than others?
   bool has_edges;                          // do some turns have fewer runs than others?
-#ifdef WGRAD_PROBE
-  int skip;
-#endif
 
   __host__ __device__ int slots() const { return images * input_rows * pitch; }
   __host__ __device__ int runs() const { return 4 * groups; }
@@ -283,9 +280,6 @@ __device__ __forceinline__ void copy_turns(const CUtensorMap* x, const float* __
   // Reads, if there is a turn left, and goes on.
   const auto read = [&](WgradQuarter& to) {
     if (reader.turn >= end_turn) return;
-#ifdef WGRAD_PROBE
-    if (!l.skip)
-#endif
       to.load(reader.from, l, memory, shared, reader.turn, reader.quarter);
     reader.quarter += WgradQuarter::kStep;
     if (reader.quarter < l.groups * kWgradRun) return;
@@ -303,9 +297,6 @@ __device__ __forceinline__ void copy_turns(const CUtensorMap* x, const float* __
                static_cast<int>(blockIdx.x) * kWgradChannels, turn);
       }
     }
-#ifdef WGRAD_PROBE
-    if (!l.skip)
-#endif
       next.store(stage + memory.x_floats, quarter, thread % WgradQuarter::kQuads);
     quarter += WgradQuarter::kStep;
     if (quarter >= l.groups * kWgradRun) {
