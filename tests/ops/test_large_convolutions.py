@@ -88,9 +88,9 @@ def test_large_convolutions_are_exact(op, images, kernel, stride, groups, dtype,
     np.testing.assert_allclose(found, wanted, rtol=0, atol=part * np.abs(wanted).max())
 
 
-# (images, filters, strides, padding): each has 2^29 products and more. Hopper has a kernel for these
-# gradients that takes the pixels of a rectangle, or of some whole images, at a time: there are
-# sizes that it cuts without a rest, and rests of rows, columns and images.
+# (images, filters, strides, padding): each has 2^29 products and more. Hopper has a kernel for
+# these gradients that takes the pixels of a rectangle, or of some whole images, at a time: there
+# are sizes that it cuts without a rest, and rests of rows, columns and images.
 WIDE_GRADIENTS = {
     "whole": ((30, 16, 32, 64), 64, [1, 1], [1, 1, 1, 1]),
     "columns": ((15, 33, 31, 64), 64, [1, 1], [1, 1, 1, 1]),
