@@ -150,7 +150,8 @@ __device__ __forceinline__ int place_in_plane(int slot, int channel) {
 }
 
 // A block's shared memory: the ring of stages, each the planes of x and the factors of gy; the slot
-// of each run; the offsets of gy, four at a time; the places of the runs; the barriers.
+// of each run; the offsets of gy, four at a time; the places of the runs; the first pixel and the
+// barriers of each stage.
 struct WgradMemory {
   int plane_floats, x_floats, stage_floats, bytes;
   int ring_bytes, runs, pixels, stages;
@@ -163,7 +164,8 @@ struct WgradMemory {
         runs(l.runs()),
         pixels(l.pixels()),
         stages(l.stages) {
-    bytes = ring_bytes + 4 * pixels + 8 * runs + 16 * stages;
+    bytes = ring_bytes + 4 * pixels + 8 * runs +
+            stages * static_cast<int>(sizeof(WgradStart) + 2 * sizeof(Barrier));
   }
   __device__ float* stage(char* shared, int number) const {
     return reinterpret_cast<float*>(shared) + number * stage_floats;
@@ -177,8 +179,11 @@ struct WgradMemory {
   __device__ WgradPlace* places(char* shared) const {
     return reinterpret_cast<WgradPlace*>(runs_of_x(shared) + runs);
   }
+  __device__ WgradStart* starts(char* shared) const {
+    return reinterpret_cast<WgradStart*>(places(shared) + runs);
+  }
   __device__ Barrier* full(char* shared) const {
-    return reinterpret_cast<Barrier*>(places(shared) + runs);
+    return reinterpret_cast<Barrier*>(starts(shared) + stages);
   }
   __device__ Barrier* empty(char* shared) const { return full(shared) + stages; }
 };
@@ -259,13 +264,17 @@ struct WgradReader {
   }
 };
 
-__device__ __forceinline__ void copy_x(const CUtensorMap* x, float* stage, Barrier& full,
-                                       const WgradLayout& l, const WgradMemory& memory,
-                                       int first_channel, int turn) {
+// One thread does it.
+__device__ __forceinline__ void copy_x(const CUtensorMap* x, char* shared, const WgradLayout& l,
+                                       int stage, int turn) {
+  const WgradMemory memory(l);
+  Barrier& full = memory.full(shared)[stage];
   const WgradStart start(l, turn);
+  memory.starts(shared)[stage] = start;
   full.arrive_and_expect(kWgradPlanes * l.slots() * kWgradPlane * 4);
   for (int plane = 0; plane < kWgradPlanes; ++plane) {
-    copy_tensor(stage + plane * memory.plane_floats, x, full, first_channel + plane * kWgradPlane,
+    copy_tensor(memory.stage(shared, stage) + plane * memory.plane_floats, x, full,
+                static_cast<int>(blockIdx.x) * kWgradChannels + plane * kWgradPlane,
                 start.column * l.stride_width - l.pad_left, start.row * l.stride_height - l.pad_top,
                 start.image);
   }
@@ -280,7 +289,7 @@ __device__ __forceinline__ void copy_turns(const CUtensorMap* x, const float* __
   // Reads, if there is a turn left, and goes on.
   const auto read = [&](WgradQuarter& to) {
     if (reader.turn >= end_turn) return;
-      to.load(reader.from, l, memory, shared, reader.turn, reader.quarter);
+    to.load(reader.from, l, memory, shared, reader.turn, reader.quarter);
     reader.quarter += WgradQuarter::kStep;
     if (reader.quarter < l.groups * kWgradRun) return;
     if (++reader.turn < end_turn) reader.begin(gy, l, thread);
@@ -292,12 +301,9 @@ __device__ __forceinline__ void copy_turns(const CUtensorMap* x, const float* __
     float* const stage = memory.stage(shared, at.number);
     if (quarter < WgradQuarter::kStep) {  // the turn's first
       memory.empty(shared)[at.number].wait(at.phase ^ 1);
-      if (thread == 0) {
-        copy_x(x, stage, memory.full(shared)[at.number], l, memory,
-               static_cast<int>(blockIdx.x) * kWgradChannels, turn);
-      }
+      if (thread == 0) copy_x(x, shared, l, at.number, turn);
     }
-      next.store(stage + memory.x_floats, quarter, thread % WgradQuarter::kQuads);
+    next.store(stage + memory.x_floats, quarter, thread % WgradQuarter::kQuads);
     quarter += WgradQuarter::kStep;
     if (quarter >= l.groups * kWgradRun) {
       publish_to_tensor_cores();
@@ -404,11 +410,13 @@ __device__ __forceinline__ void multiply_turns(char* shared, float* __restrict__
   WgradValues<kStride> values;
   WgradFragments fragments[kWgradFactors];
   int pixels = kWgradRun;  // of the run
-  const auto read = [&](int turn, int stage, int group) {
+  const auto read = [&](int stage, int group) {
     const WgradRun run = runs[4 * group];
     values.read(memory.stage(shared, stage) + plane, first_slot + run.slot(), channel);
     pixels = run.pixels();
-    if (l.has_edges) pixels = min(pixels, WgradStart(l, turn).pixels_of(places[4 * group]));
+    if (l.has_edges) {
+      pixels = min(pixels, memory.starts(shared)[stage].pixels_of(places[4 * group]));
+    }
   };
   // Products of the factor before are under way meanwhile, and those before that one have ended.
   const auto multiply = [&](int stage, int group, int f) {
@@ -434,20 +442,20 @@ __device__ __forceinline__ void multiply_turns(char* shared, float* __restrict__
   int before = -1;  // the stage of the turn before
   if (first_turn < end_turn) {
     full[0].wait(0);
-    read(first_turn, 0, 0);
+    read(0, 0);
   }
   for (int turn = first_turn; turn < end_turn; ++turn) {
     for (int group = 0; group < l.groups; ++group) {
       multiply(at.number, group, 0);
       if (group == 0 && before >= 0 && lane == 0) memory.empty(shared)[before].arrive();
       multiply(at.number, group, 1);
-      if (group + 1 < l.groups) read(turn, at.number, group + 1);
+      if (group + 1 < l.groups) read(at.number, group + 1);
     }
     before = at.number;
     at.advance(l);
     if (turn + 1 < end_turn) {
       full[at.number].wait(at.phase);
-      read(turn + 1, at.number, 0);
+      read(at.number, 0);
     }
   }
   wait_for_products<0>();
