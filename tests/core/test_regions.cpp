@@ -47,6 +47,12 @@ std::vector<std::string> names_of(const Graph& graph) {
 
 using Names = std::vector<std::string>;
 
+// The op that computes the value; empty for an input.
+std::string_view producer_name(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  return value.kind == ValueKind::Result ? graph.nodes()[value.source].op->name : "";
+}
+
 TEST(a_cast_that_widens_is_computed_by_each_region_that_reads_it) {
   // Batch normalization in mixed precision does this: the statistics read all of x before it is
   // normalized.
@@ -145,6 +151,58 @@ TEST(sums_of_columns_look_through_a_reshape) {
   CHECK_EQUAL(count_nodes(after.graph, "reduce_sum"), 1u);
   testing::check_same_results(before, after);
   CHECK_EQUAL(count_nodes(sum_before_reshapes(before, {}).graph, "reshape"), 2u);
+}
+
+TEST(element_ops_of_a_reshaped_value_join_what_computes_it) {
+  // The gradients of means, which are of groups or of channels, are divided by numbers of elements.
+  RootedGraph before;
+  Graph& graph = before.graph;
+  const ValueId x = graph.input("x", f32({2, 4, 5}));
+  const ValueId sum = call(graph, "reduce_sum", {x}, over({2}, true));
+  const ValueId root = call(graph, "tanh", {sum});
+  const ValueId spread = call(graph, "broadcast_to", {root}, {{"shape", Shape{2, 4, 5}}});
+  const ValueId even = call(graph, "reshape", {spread}, {{"shape", Shape{2, 1, 20}}});
+  const ValueId share = call(graph, "multiply", {graph.full(f32({}), 0.25), even});
+  const ValueId apart = call(graph, "subtract", {x, sum});
+  const ValueId flat = call(graph, "reshape", {apart}, {{"shape", Shape{8, 5}}});
+  const ValueId moved = call(graph, "add", {flat, graph.full(f32({1}), 0.5)});
+  before.outputs = {share, call(graph, "relu", {moved})};
+  const PassOptions options = with_limits(kLarge);
+  const RootedGraph after = form_regions(elements_before_reshapes(before, options), options);
+  CHECK(names_of(after.graph) == Names{"reduce_sum+tanh+multiply+subtract+add+relu"});
+  testing::check_same_results(before, after);
+  CHECK_EQUAL(names_of(form_regions(before, options).graph).size(), 2u);
+  CHECK_EQUAL(elements_before_reshapes(before, {}).graph.nodes().size(), graph.nodes().size());
+}
+
+TEST(element_ops_stay_behind_a_reshape_where_memory_would_hold_more) {
+  RootedGraph before;
+  Graph& graph = before.graph;
+  const auto reshaped = [&](ValueId id) {
+    return call(graph, "reshape", {id}, {{"shape", Shape{4, 6}}});
+  };
+  const ValueId half = graph.full(f32({}), 0.5);
+  const ValueId x = graph.input("x", f32({8, 3})), y = graph.input("y", f32({4, 6}));
+  const ValueId kept = call(graph, "exp", {x});  // an output too
+  const ValueId twice = reshaped(call(graph, "sin", {x}));
+  const ValueId narrow = call(graph, "cast", {call(graph, "cos", {x})}, to_dtype("bfloat16"));
+  before.outputs = {
+      kept,
+      call(graph, "multiply", {reshaped(kept), half}),
+      call(graph, "multiply", {twice, half}),
+      call(graph, "add", {twice, y}),
+      call(graph, "cast", {reshaped(narrow)}, to_dtype("float32")),
+      call(graph, "multiply", {reshaped(call(graph, "tanh", {x})), y}),  // of two large values
+      call(graph, "multiply", {reshaped(x), half}),                      // in no region
+  };
+  const RootedGraph after = elements_before_reshapes(before, with_limits(kLarge));
+  for (const Node& node : after.graph.nodes()) {
+    if (node.op->name != "reshape") continue;
+    const std::string_view read = producer_name(after.graph, node.inputs[0]);
+    CHECK(read == "exp" || read == "sin" || read == "cast" || read == "tanh" || read.empty());
+  }
+  CHECK_EQUAL(after.graph.nodes().size(), graph.nodes().size());
+  testing::check_same_results(before, after);
 }
 
 TEST(a_sum_of_columns_by_itself_keeps_its_kernel) {

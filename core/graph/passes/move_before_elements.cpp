@@ -1,5 +1,6 @@
 // Element ops can be computed before or behind a transpose. Behind it they can join it, as a region
-// reads transposed inputs, but stores its outputs in order.
+// reads transposed inputs, but stores its outputs in order. Of a reshape they can join what
+// computes its operand, which is of another domain than they are behind it.
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
 #include "core/graph/region.h"
@@ -15,6 +16,28 @@ struct Chain {
   std::vector<const Node*> ops;
   ValueId head = kNoValue;  // what the first reads
 };
+
+bool is_large(const Graph& graph, ValueId id, const Node& op) {
+  return graph.value(id).spec.shape == graph.value(op.outputs[0]).spec.shape &&
+         !uniform_constant(graph, id);
+}
+
+// The one large operand of an element op whose other operands are the same for all elements, also
+// where the large one has `rank` axes.
+ValueId only_operand(const Graph& graph, const Node& node, size_t rank) {
+  if (!find_element_op(*node.op)) return kNoValue;
+  ValueId found = kNoValue;
+  for (ValueId id : node.inputs) {
+    if (is_large(graph, id, node)) {
+      if (found != kNoValue) return kNoValue;
+      found = id;
+    } else {
+      const Shape& shape = graph.value(id).spec.shape;
+      if (num_elements(shape) != 1 || shape.size() > rank) return kNoValue;
+    }
+  }
+  return found;
+}
 
 class Mover {
  public:
@@ -35,7 +58,7 @@ class Mover {
         const Node& op = *chain.ops[i];
         std::vector<ValueId> inputs;
         for (ValueId id : op.inputs) {
-          inputs.push_back(is_large(id, op) ? value : rewriter.map(id));
+          inputs.push_back(is_large(graph_, id, op) ? value : rewriter.map(id));
         }
         value = rewriter.apply(*op.op, inputs, op.attributes, op.scope)[0];
       }
@@ -45,30 +68,6 @@ class Mover {
   }
 
  private:
-  bool is_large(ValueId id, const Node& op) const {
-    return graph_.value(id).spec.shape == graph_.value(op.outputs[0]).spec.shape &&
-           !uniform_constant(graph_, id);
-  }
-
-  // The one large operand of an element op whose other operands are the same for all elements, also
-  // where the large one has `rank` axes.
-  ValueId only_operand(const Node& node, size_t rank) const {
-    if (!find_element_op(*node.op)) {
-      return kNoValue;
-    }
-    ValueId found = kNoValue;
-    for (ValueId id : node.inputs) {
-      if (is_large(id, node)) {
-        if (found != kNoValue) return kNoValue;
-        found = id;
-      } else {
-        const Shape& shape = graph_.value(id).spec.shape;
-        if (num_elements(shape) != 1 || shape.size() > rank) return kNoValue;
-      }
-    }
-    return found;
-  }
-
   bool is_reading(const Node* node) const {
     if (node == nullptr || node->op != &op_transpose) return false;
     const Shape& operand = graph_.value(node->inputs[0]).spec.shape;
@@ -93,7 +92,7 @@ class Mover {
     Chain chain;
     for (ValueId id = node.inputs[0];;) {
       const Node* op = producer(graph_, id);
-      const ValueId operand = op != nullptr ? only_operand(*op, rank) : kNoValue;
+      const ValueId operand = op != nullptr ? only_operand(graph_, *op, rank) : kNoValue;
       if (operand == kNoValue || !readers_.only_reader(id)) break;
       chain.ops.push_back(op);
       chain.head = id = operand;
@@ -111,7 +110,63 @@ class Mover {
   const Readers readers_;
 };
 
+// Element ops of one reshaped value, of which they can be taken before it is reshaped.
+class Scaler {
+ public:
+  Scaler(const RootedGraph& source, const PassOptions& options)
+      : graph_(source.graph), options_(options), readers_(source) {}
+
+  // Puts the op, then the reshape, in its place; false where the node stays.
+  bool replace(GraphRewriter& rewriter, const Node& node) const {
+    const Graph& target = rewriter.target();
+    const Shape& shape = graph_.value(node.outputs[0]).spec.shape;
+    const ValueId operand = only_operand(graph_, node, shape.size());
+    if (operand == kNoValue || !is_only_for(operand, node)) return false;
+    const Node* reshape = producer(target, rewriter.map(operand), op_reshape);
+    if (reshape == nullptr) return false;
+    const ValueId before = reshape->inputs[0];
+    const Shape& own = target.value(before).spec.shape;
+    if (only_operand(graph_, node, own.size()) == kNoValue || !joins(target, before)) return false;
+    std::vector<ValueId> inputs;
+    for (ValueId id : node.inputs) inputs.push_back(id == operand ? before : rewriter.map(id));
+    const ValueId result = rewriter.apply(*node.op, inputs, node.attributes, node.scope)[0];
+    rewriter.replace(node.outputs[0],
+                     rewriter.apply(op_reshape, {result}, {{"shape", shape}}, node.scope)[0]);
+    return true;
+  }
+
+ private:
+  // Else the value would be stored beside the result. A wider result would take more memory.
+  bool is_only_for(ValueId operand, const Node& node) const {
+    const Node* reshape = producer(graph_, operand, op_reshape);
+    return readers_.only_reader(operand) &&
+           (reshape == nullptr || readers_.only_reader(reshape->inputs[0])) &&
+           itemsize(graph_.value(node.outputs[0]).spec.dtype) <=
+               itemsize(graph_.value(operand).spec.dtype);
+  }
+
+  // Is it computed in what becomes a region?
+  bool joins(const Graph& target, ValueId id) const {
+    const Node* node = producer(target, id);
+    const RegionLimits limits = options_.region_limits(target.value(id).spec.shape);
+    if (node != nullptr && node->op == &op_broadcast_to) node = producer(target, node->inputs[0]);
+    return node != nullptr && find_element_op(*node->op) && limits.rows && limits.columns;
+  }
+
+  const Graph& graph_;
+  const PassOptions& options_;
+  const Readers readers_;
+};
+
 }  // namespace
+
+RootedGraph elements_before_reshapes(const RootedGraph& source, const PassOptions& options) {
+  if (!options.region_limits) return source;
+  const Scaler scaler(source, options);
+  return eliminate_dead_code(replace_nodes(source, [&](GraphRewriter& rewriter, const Node& node) {
+    return scaler.replace(rewriter, node);
+  }));
+}
 
 RootedGraph move_before_elements(const RootedGraph& source, const PassOptions& options) {
   if (!options.region_limits) return source;

@@ -51,6 +51,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = expand_softmax(rooted, by_size);
   rooted = transpose_in_products(rooted, by_size);
   rooted = move_before_elements(rooted, by_size);
+  rooted = elements_before_reshapes(rooted, by_size);
   rooted = sum_before_reshapes(rooted, by_size);
   rooted = recompute_activations(rooted, by_size);
   rooted = form_regions(rooted, by_size);

@@ -87,6 +87,11 @@ RootedGraph transpose_in_products(const RootedGraph& source, const PassOptions& 
 // these can read through it. Results keep their bits.
 RootedGraph move_before_elements(const RootedGraph& source, const PassOptions& options);
 
+// An element op of one reshaped value, and of scalars, is taken before the reshape where nothing
+// else reads that value and the device forms regions: it can join the one that computes the value.
+// Results keep their bits.
+RootedGraph elements_before_reshapes(const RootedGraph& source, const PassOptions& options);
+
 // Sums over columns are taken of what element ops computed, not of its reshaped form, where the
 // device forms regions of columns: they can join the region that computes it.
 RootedGraph sum_before_reshapes(const RootedGraph& source, const PassOptions& options);
