@@ -240,7 +240,9 @@ def broadcast_rows(domain=(5, 6, 10), dtype="float32"):
     t = traced("rows", domain)
     total = t("reduce_sum", t.input(domain, dtype), axes=[len(domain) - 1], keepdims=True)
     outputs = (total, t("tanh", total))
-    t.outputs = [t("broadcast_to", each, shape=list(domain)) for each in outputs] + [total]
+    broadcast = [t("broadcast_to", each, shape=list(domain)) for each in outputs]
+    # The gradient of a mean: what rows have is divided by a number of elements.
+    t.outputs = [*broadcast, t("multiply", broadcast[1], t.scalar(0.375, dtype)), total]
     return t
 
 
