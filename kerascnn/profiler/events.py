@@ -53,6 +53,27 @@ def split_description(description: str) -> tuple[str, str]:
     return library, chosen or library
 
 
+def without_waits(events: np.ndarray) -> np.ndarray:
+    """Returns a GPU's events, each from the end of those before it on its track.
+
+    A track of a GPU is a stream, in which one kernel follows another. A kernel that starts early
+    waits within itself for the one before. One that ends no later than that has no time of its own.
+    """
+    if len(events) == 0:
+        return events
+    order = np.argsort(events[:, TRACK], kind="stable")
+    _, track = np.unique(events[order, TRACK], return_inverse=True)
+    # With the ends of each track later than all of the track before, one maximum goes through all.
+    ends = events[order, END]
+    later = track * (ends.max() - ends.min() + 1)
+    reached = np.maximum.accumulate(ends + later) - later
+    follows = np.flatnonzero(track[1:] == track[:-1]) + 1
+    result = events.copy()
+    after, before = order[follows], reached[follows - 1]
+    result[after, START] = np.clip(before, events[after, START], events[after, END])
+    return result
+
+
 def busy_shares(events: np.ndarray) -> np.ndarray:
     """Returns each event's share of the time in which something runs, in nanoseconds.
 
@@ -94,13 +115,16 @@ def rows_of(recording: Recording, steps: int, prefix: str = "") -> list[dict[str
     rows: dict[tuple, dict[str, Any]] = {}
     for device in recording.devices():
         events = recording.of_device(device)
-        shares, gaps = busy_shares(events), gaps_before(events)
-        durations = (events[:, END] - events[:, START]).astype(np.float64)
+        works = events if device == "cpu" else without_waits(events)
+        shares, gaps = busy_shares(works), gaps_before(events)
+        durations, worked = ((x[:, END] - x[:, START]).astype(np.float64) for x in (events, works))
         keys = events[:, CALL] * (len(recording.kernels) + 1) + events[:, KERNEL] + 1
         kinds, firsts, which = np.unique(keys, return_index=True, return_inverse=True)
         counts = np.bincount(which, minlength=len(kinds))
         sums = [np.bincount(which, x, minlength=len(kinds)) for x in (durations, shares, gaps)]
-        costs = _main_kernels(events[firsts, CALL], sums[0])
+        costs = _main_kernels(
+            events[firsts, CALL], np.bincount(which, worked, minlength=len(kinds))
+        )
         for i in np.argsort(firsts, kind="stable"):
             call, kernel = int(events[firsts[i], CALL]), int(events[firsts[i], KERNEL])
             row = _row(recording, call, kernel, prefix)

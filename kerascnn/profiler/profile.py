@@ -62,9 +62,10 @@ class Profile:
           such as cuDNN's engine.
         - `dtype` of what it reads, and the `device`.
         - `calls`: how often it ran in a step.
-        - `time_us`: from each start to its end. `busy_us`: the same, where kernels ran at once
-          divided among them, so that the sum over all rows is the time in which the device was
-          busy. `gap_us`: how long nothing ran before it.
+        - `time_us`: from each start to its end. `busy_us`: the same without waiting for the
+          kernel before in the same stream, and where kernels ran at once divided among them, so
+          that the sum over all rows is the time in which the device was busy. `gap_us`: how long
+          nothing ran before it.
         - `flop`, `bytes`: what it computes, and moves at least, in a step.
         - `compute_share`, `bandwidth_share`: achieved of what the machine was measured to reach
           (`measure_machine`), from 0 to about 1.
