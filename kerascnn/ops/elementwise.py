@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import Any
 
 from kerascnn import dtypes
 from kerascnn.ops import dispatch
+
+# Comparisons are functions of single elements too: other modules use them from here.
+from kerascnn.ops.comparisons import _binary
+from kerascnn.ops.comparisons import equal as equal
+from kerascnn.ops.comparisons import greater as greater
+from kerascnn.ops.comparisons import greater_equal as greater_equal
+from kerascnn.ops.comparisons import isfinite as isfinite
+from kerascnn.ops.comparisons import isinf as isinf
+from kerascnn.ops.comparisons import isnan as isnan
+from kerascnn.ops.comparisons import less as less
+from kerascnn.ops.comparisons import less_equal as less_equal
+from kerascnn.ops.comparisons import logical_and as logical_and
+from kerascnn.ops.comparisons import logical_not as logical_not
+from kerascnn.ops.comparisons import logical_or as logical_or
+from kerascnn.ops.comparisons import not_equal as not_equal
+from kerascnn.ops.comparisons import where as where
 from kerascnn.symbolic.operation import op
 
 __all__ = [
     "abs",
     "absolute",
     "add",
-    "ceil",
     "clip",
     "divide",
-    "equal",
     "exp",
-    "floor",
     "floor_divide",
-    "greater",
-    "greater_equal",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "less",
-    "less_equal",
     "log",
     "log1p",
-    "logical_and",
-    "logical_not",
-    "logical_or",
     "maximum",
     "minimum",
     "mod",
     "multiply",
     "negative",
-    "not_equal",
     "power",
     "reciprocal",
-    "round",
     "rsqrt",
     "sign",
     "sqrt",
@@ -48,12 +48,7 @@ __all__ = [
     "subtract",
     "tanh",
     "true_divide",
-    "where",
 ]
-
-
-def _binary(name: str, x1: Any, x2: Any, result: Any = dtypes.result_type) -> Any:
-    return dispatch.apply_one(name, dispatch.operands(x1, x2, result=result))
 
 
 def _number(name: str, x1: Any, x2: Any) -> Any:
@@ -63,14 +58,6 @@ def _number(name: str, x1: Any, x2: Any) -> Any:
         return dispatch.apply_one(name, [x1, x2])
     whole = [dispatch.convert(x, "int32") for x in (x1, x2)]
     return dispatch.convert(dispatch.apply_one(name, whole), "bool")
-
-
-def _ordered(name: str, x1: Any, x2: Any) -> Any:
-    """Defines comparisons by size, where False is less than True."""
-    operands = dispatch.operands(x1, x2)
-    if operands[0].dtype == "bool":
-        operands = [dispatch.convert(x, "uint8") for x in operands]
-    return dispatch.apply_one(name, operands)
 
 
 def _unary(name: str, x: Any, attributes: dispatch.Attributes | None = None) -> Any:
@@ -592,44 +579,6 @@ def tanh(x: Any) -> Any:
 
 
 @op
-def floor(x: Any) -> Any:
-    """The largest whole number not above x, as a float.
-
-    Args:
-        x: Tensor of any shape. Integers and bool are computed as `floatx`.
-
-    Returns:
-        A floating tensor in the shape of `x`.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.floor([-1.5, 1.5]).numpy().tolist()
-    [-2.0, 1.0]
-    """
-    return _floating("floor", x)
-
-
-@op
-def ceil(x: Any) -> Any:
-    """The smallest whole number not below x, as a float.
-
-    Args:
-        x: Tensor of any shape. Integers and bool are computed as `floatx`.
-
-    Returns:
-        A floating tensor in the shape of `x`.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.ceil([-1.5, 1.25]).numpy().tolist()
-    [-1.0, 2.0]
-    """
-    return _floating("ceil", x)
-
-
-@op
 def clip(x: Any, x_min: Any, x_max: Any) -> Any:
     """x, but not below x_min and not above x_max; NaN stays NaN.
 
@@ -659,340 +608,6 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Any:
     return minimum(maximum(x, dispatch.convert(x_min, x.dtype)), dispatch.convert(x_max, x.dtype))
 
 
-@op
-def isfinite(x: Any) -> Any:
-    """True where x is neither infinite nor NaN; integers always are.
-
-    Args:
-        x: Tensor of any shape and dtype.
-
-    Returns:
-        A bool tensor in the shape of `x`.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.isfinite([1.0, float("inf"), float("nan")]).numpy().tolist()
-    [True, False, False]
-    """
-    x = dispatch.convert(x)
-    return _floating("isfinite", x)
-
-
-@op
-def isnan(x: Any) -> Any:
-    """True where x is not a number; integers always are numbers.
-
-    Args:
-        x: Tensor of any shape and dtype.
-
-    Returns:
-        A bool tensor in the shape of `x`.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.isnan([1.0, float("inf"), float("nan")]).numpy().tolist()
-    [False, False, True]
-    """
-    x = dispatch.convert(x)
-    return _binary("not_equal", x, x)
-
-
-@op
-def isinf(x: Any) -> Any:
-    """True where x is infinite, with either sign; integers never are.
-
-    Args:
-        x: Tensor of any shape and dtype.
-
-    Returns:
-        A bool tensor in the shape of `x`.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.isinf([1.0, float("-inf"), float("nan")]).numpy().tolist()
-    [False, True, False]
-    """
-    x = dispatch.convert(x)
-    return logical_and(logical_not(isfinite(x)), _binary("equal", x, x))
-
-
-@op
-def equal(x1: Any, x2: Any) -> Any:
-    """x1 == x2, element by element; NaN equals nothing.
-
-    Args:
-        x1: Tensor of any shape and dtype.
-        x2: Tensor whose shape broadcasts with that of `x1`.
-
-    Returns:
-        A bool tensor of the broadcast shape.
-
-    Raises:
-        ValueError: where the shapes don't broadcast.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.equal([1, 2, 3], [1, 0, 3]).numpy().tolist()
-    [True, False, True]
-    """
-    return _binary("equal", x1, x2)
-
-
-@op
-def not_equal(x1: Any, x2: Any) -> Any:
-    """x1 != x2, element by element; NaN differs even from itself.
-
-    Args:
-        x1: Tensor of any shape and dtype.
-        x2: Tensor whose shape broadcasts with that of `x1`.
-
-    Returns:
-        A bool tensor of the broadcast shape.
-
-    Raises:
-        ValueError: where the shapes don't broadcast.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.not_equal([1, 2, 3], [1, 0, 3]).numpy().tolist()
-    [False, True, False]
-    """
-    return _binary("not_equal", x1, x2)
-
-
-@op
-def less(x1: Any, x2: Any) -> Any:
-    """x1 < x2, element by element; False with NaN on either side.
-
-    Args:
-        x1: Tensor of any shape and dtype.
-        x2: Tensor whose shape broadcasts with that of `x1`.
-
-    Returns:
-        A bool tensor of the broadcast shape.
-
-    Raises:
-        ValueError: where the shapes don't broadcast.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.less([1, 2, 3], 2).numpy().tolist()
-    [True, False, False]
-    """
-    return _ordered("less", x1, x2)
-
-
-@op
-def less_equal(x1: Any, x2: Any) -> Any:
-    """x1 <= x2, element by element; False with NaN on either side.
-
-    Args:
-        x1: Tensor of any shape and dtype.
-        x2: Tensor whose shape broadcasts with that of `x1`.
-
-    Returns:
-        A bool tensor of the broadcast shape.
-
-    Raises:
-        ValueError: where the shapes don't broadcast.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.less_equal([1, 2, 3], 2).numpy().tolist()
-    [True, True, False]
-    """
-    return _ordered("less_equal", x1, x2)
-
-
-@op
-def greater(x1: Any, x2: Any) -> Any:
-    """x1 > x2, element by element; False with NaN on either side.
-
-    Args:
-        x1: Tensor of any shape and dtype.
-        x2: Tensor whose shape broadcasts with that of `x1`.
-
-    Returns:
-        A bool tensor of the broadcast shape.
-
-    Raises:
-        ValueError: where the shapes don't broadcast.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.greater([1, 2, 3], 2).numpy().tolist()
-    [False, False, True]
-    """
-    return _ordered("greater", x1, x2)
-
-
-@op
-def greater_equal(x1: Any, x2: Any) -> Any:
-    """x1 >= x2, element by element; False with NaN on either side.
-
-    Args:
-        x1: Tensor of any shape and dtype.
-        x2: Tensor whose shape broadcasts with that of `x1`.
-
-    Returns:
-        A bool tensor of the broadcast shape.
-
-    Raises:
-        ValueError: where the shapes don't broadcast.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.greater_equal([1, 2, 3], 2).numpy().tolist()
-    [False, True, True]
-    """
-    return _ordered("greater_equal", x1, x2)
-
-
-@op
-def logical_and(x1: Any, x2: Any) -> Any:
-    """True where both x1 and x2 are True; numbers count as True unless they are 0.
-
-    Args:
-        x1: Tensor of any shape and dtype.
-        x2: Tensor whose shape broadcasts with that of `x1`.
-
-    Returns:
-        A bool tensor of the broadcast shape.
-
-    Raises:
-        ValueError: where the shapes don't broadcast.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.logical_and([True, True, False], [1, 0, 1]).numpy().tolist()
-    [True, False, False]
-    """
-    return _binary("logical_and", x1, x2, "bool")
-
-
-@op
-def logical_or(x1: Any, x2: Any) -> Any:
-    """True where x1, x2 or both are True; numbers count as True unless they are 0.
-
-    Args:
-        x1: Tensor of any shape and dtype.
-        x2: Tensor whose shape broadcasts with that of `x1`.
-
-    Returns:
-        A bool tensor of the broadcast shape.
-
-    Raises:
-        ValueError: where the shapes don't broadcast.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.logical_or([True, False, False], [1, 0, 1]).numpy().tolist()
-    [True, False, True]
-    """
-    return _binary("logical_or", x1, x2, "bool")
-
-
-@op
-def logical_not(x: Any) -> Any:
-    """True where x is False (or 0).
-
-    Args:
-        x: Tensor of any shape and dtype.
-
-    Returns:
-        A bool tensor in the shape of `x`.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.logical_not([True, False]).numpy().tolist()
-    [False, True]
-    """
-    return dispatch.apply_one("logical_not", [dispatch.convert(x, "bool")])
-
-
-@op
-def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
-    """x1 where the condition is True, else x2; without both, the same as `nonzero`.
-
-    Args:
-        condition: Bool tensor; numbers count as True unless they are 0.
-        x1: Tensor of any dtype whose shape broadcasts with that of `condition`.
-        x2: The same.
-
-    Returns:
-        The shape that all three broadcast to, in the dtype that `x1` and `x2` promote to.
-        Without `x1` and `x2`: for each axis, the indices where the condition is True, as int32.
-
-    Raises:
-        ValueError: for one of x1 and x2 without the other, and for neither in a compiled step.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.where([True, False], 1.0, 0.0).numpy().tolist()
-    [1.0, 0.0]
-    """
-    if x1 is None and x2 is None:
-        from kerascnn.ops import host
-
-        return host.nonzero(condition)
-    if x1 is None or x2 is None:
-        raise ValueError("where needs both x1 and x2, or neither of them.")
-    x1, x2 = dispatch.operands(x1, x2)
-    condition = dispatch.convert(condition, "bool", like=dispatch.first_tensor(x1))
-    return dispatch.apply_one("where", [condition, x1, x2])
-
-
 def _floating_input(x: Any) -> Any:
     x = dispatch.convert(x)
     return x if dtypes.is_float(x.dtype) else dispatch.convert(x, dtypes.float_result_type(x.dtype))
-
-
-def round(x: Any, decimals: int = 0) -> Any:
-    """The nearest number with so many decimals, halves going to the even neighbour.
-
-    Args:
-        x: Tensor of any shape and dtype.
-        decimals: Digits that are kept after the point; with -1 the results are multiples of 10,
-            with -2 of 100, and so on.
-
-    Returns:
-        The shape and dtype of `x`.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.round([0.5, 1.5, -2.25]).numpy().tolist()
-    [0.0, 2.0, -2.0]
-    >>> ops.round([1234, 1250], -2).numpy().tolist()
-    [1200, 1200]
-    """
-    return _round(x, decimals)
-
-
-@op
-def _round(x: Any, decimals: int) -> Any:
-    x = dispatch.convert(x)
-    if not dtypes.is_float(x.dtype):
-        if decimals >= 0 or x.dtype == "bool":
-            return x
-        # float64 holds integers exactly up to 2^53.
-        return dispatch.convert(_round(dispatch.convert(x, "float64"), decimals), x.dtype)
-    if decimals == 0:
-        return _unary("round", x)
-    scale = 10.0 ** builtins.abs(decimals)
-    if decimals < 0:
-        return multiply(_unary("round", divide(x, scale)), scale)
-    return divide(_unary("round", multiply(x, scale)), scale)

@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerascnn import dtypes
-from kerascnn.ops import creation, dispatch, elementwise, host, indexing, reduction, shaping
+from kerascnn.ops import (
+    creation,
+    dispatch,
+    elementwise,
+    host,
+    indexing,
+    reduction,
+    rounding,
+    shaping,
+)
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
 
@@ -420,9 +429,9 @@ def _between(lines: Any, q: Any, method: str) -> Any:
     """Returns the quantiles (..., *q.shape) of sorted lines (..., n)."""
     last = lines.shape[-1] - 1
     place = elementwise.multiply(q, float(last))
-    down, up = elementwise.floor(place), elementwise.ceil(place)
+    down, up = rounding.floor(place), rounding.ceil(place)
     if method == "nearest":
-        down = up = elementwise.round(place)
+        down = up = rounding.round(place)
     first = shaping.take(lines, creation.cast(down, "int32"), -1)
     second = shaping.take(lines, creation.cast(up, "int32"), -1)
     if method in ("lower", "nearest"):
@@ -537,9 +546,9 @@ def nanquantile(
 def _at_places(lines: Any, place: Any, method: str) -> Any:
     if method not in ("linear", "lower", "higher", "midpoint", "nearest"):
         raise ValueError(f"nanquantile: method={method!r} is not known.")
-    down, up = elementwise.floor(place), elementwise.ceil(place)
+    down, up = rounding.floor(place), rounding.ceil(place)
     if method == "nearest":
-        down = up = elementwise.round(place)
+        down = up = rounding.round(place)
     first = take_along_axis(lines, creation.cast(down, "int32"), -1)
     second = take_along_axis(lines, creation.cast(up, "int32"), -1)
     if method in ("lower", "nearest"):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import config, dtypes
-from kerascnn.ops import dispatch, elementwise, indexing, shaping
+from kerascnn.ops import dispatch, elementwise, indexing, rounding, shaping
 
 
 def check_rank(images: Any, name: str = "images") -> None:
@@ -73,7 +73,7 @@ def rounded(x: Any, dtype: str) -> Any:
     if not dtypes.is_integer(dtype):
         return dispatch.convert(x, dtype)
     limits = np.iinfo(dtype)
-    x = elementwise.round(x)
+    x = rounding.round(x)
     # Only narrow types need this: float32 cannot hold the limits of wider ones.
     if limits.bits <= 16:
         x = elementwise.clip(x, float(limits.min), float(limits.max))

@@ -12,11 +12,12 @@ from kerascnn import config, dtypes
 from kerascnn.ops import (
     dispatch,
     elementwise,
-    functions,
     matrix_products,
     reduction,
     resampling,
+    rounding,
     shaping,
+    trigonometry,
 )
 from kerascnn.ops.image import common
 from kerascnn.symbolic.operation import op
@@ -227,7 +228,7 @@ def scale_and_translate(
     if dtypes.is_float(dtype):
         return result
     limits = (dispatch.convert(f(images), "float32") for f in (reduction.min, reduction.max))
-    return dispatch.convert(elementwise.clip(elementwise.round(result), *limits), dtype)
+    return dispatch.convert(elementwise.clip(rounding.round(result), *limits), dtype)
 
 
 def _moving_weights(
@@ -265,7 +266,9 @@ def _kernel(x: Any, name: str) -> Any:
         far = elementwise.where(elementwise.less(x, 2.0), far, 0.0)
         return elementwise.where(elementwise.less(x, 1.0), near, far)
     radius = 3.0 if name == "lanczos3" else 5.0
-    wave = elementwise.multiply(functions.sinc(x), functions.sinc(elementwise.divide(x, radius)))
+    wave = elementwise.multiply(
+        trigonometry.sinc(x), trigonometry.sinc(elementwise.divide(x, radius))
+    )
     return elementwise.where(elementwise.less_equal(x, radius), wave, 0.0)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import dtypes
-from kerascnn.ops import dispatch, elementwise, shaping
+from kerascnn.ops import dispatch, elementwise, rounding, shaping
 from kerascnn.ops.image import common, filters
 from kerascnn.symbolic.operation import op
 
@@ -477,9 +477,9 @@ def _neighbors(
 ) -> list[tuple[Any, Any, Any]]:
     """Returns index, whether it is inside, and weight of each pixel that a position needs."""
     if interpolation == "nearest":
-        places = [(elementwise.round(position), None)]
+        places = [(rounding.round(position), None)]
     else:
-        lower = elementwise.floor(position)
+        lower = rounding.floor(position)
         upper_share = elementwise.subtract(position, lower)
         lower_share = elementwise.subtract(1.0, upper_share)
         places = [(lower, lower_share), (elementwise.add(lower, 1.0), upper_share)]
@@ -507,7 +507,7 @@ def _inside(at: Any, size: int, fill_mode: str) -> Any:
         # stays an integer.
         twice = elementwise.add(elementwise.multiply(at, 2.0), 1.0)
         halves = elementwise.subtract(_mirrored(twice, 2 * size), 1.0)
-        at = elementwise.floor(elementwise.multiply(halves, 0.5))
+        at = rounding.floor(elementwise.multiply(halves, 0.5))
     return elementwise.clip(at, 0.0, float(size - 1))
 
 
