@@ -126,8 +126,8 @@ __all__ += sorting.__all__
 __all__ += special.__all__
 __all__ += spectra.__all__
 __all__ += statistics.__all__
-__all__ += vectorizing.__all__
 __all__ += trigonometry.__all__
+__all__ += vectorizing.__all__
 
 # These modules list names that the modules above define.
 from kerascnn.ops import linalg, nn, numpy  # noqa: E402
