@@ -39,15 +39,36 @@ _settings: dict[str, Any] = {
 
 
 def floatx() -> str:
-    """The default floating type of weights and results, "float32" unless it was set."""
+    """The default floating type of weights and results, "float32" unless it was set.
+
+    Returns:
+        The name of a dtype.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.floatx()
+    'float32'
+    """
     return _settings["floatx"]
 
 
 def set_floatx(value: str) -> None:
-    """Sets the default floating type: "float16", "bfloat16", "float32" or "float64".
+    """Sets the default floating type of weights and results that are made from now on.
+
+    Args:
+        value: "float16", "bfloat16", "float32" or "float64".
 
     Raises:
         ValueError: for another name.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.set_floatx("float64")
+    >>> keras.config.floatx()
+    'float64'
+    >>> keras.config.set_floatx("float32")
     """
     if value not in _FLOATX_CHOICES:
         raise ValueError(
@@ -57,25 +78,68 @@ def set_floatx(value: str) -> None:
 
 
 def epsilon() -> float:
-    """The small number that keeps logarithms and divisions finite, 1e-7 unless it was set."""
+    """The small number that keeps logarithms and divisions finite, 1e-7 unless it was set.
+
+    Returns:
+        A positive number.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.epsilon()
+    1e-07
+    """
     return _settings["epsilon"]
 
 
 def set_epsilon(value: float) -> None:
-    """Sets the small number that keeps logarithms and divisions finite."""
+    """Sets the small number that keeps logarithms and divisions finite.
+
+    Args:
+        value: A positive number.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.set_epsilon(0.001)
+    >>> keras.config.epsilon()
+    0.001
+    >>> keras.config.set_epsilon(1e-07)
+    """
     _settings["epsilon"] = float(value)
 
 
 def image_data_format() -> str:
-    """Returns where images have their channels: "channels_last" unless it was set."""
+    """Returns where images have their channels: "channels_last" unless it was set.
+
+    Returns:
+        "channels_last" or "channels_first".
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.image_data_format()
+    'channels_last'
+    """
     return _settings["image_data_format"]
 
 
 def set_image_data_format(data_format: str) -> None:
-    """Sets the default of the layers' argument `data_format`.
+    """Sets the default of the argument `data_format` of layers and ops.
+
+    Args:
+        data_format: "channels_last" or "channels_first".
 
     Raises:
-        ValueError: for anything but "channels_last" and "channels_first".
+        ValueError: for anything else.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.set_image_data_format("channels_first")
+    >>> keras.config.image_data_format()
+    'channels_first'
+    >>> keras.config.set_image_data_format("channels_last")
     """
     _settings["image_data_format"] = standardize_data_format(data_format)
 
@@ -83,8 +147,20 @@ def set_image_data_format(data_format: str) -> None:
 def standardize_data_format(data_format: str | None) -> str:
     """The data format in lower case; None stands for `image_data_format()`.
 
+    Args:
+        data_format: "channels_last", "channels_first" or None.
+
+    Returns:
+        "channels_last" or "channels_first".
+
     Raises:
-        ValueError: for anything but "channels_last" and "channels_first".
+        ValueError: for anything else.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.standardize_data_format("Channels_First")
+    'channels_first'
     """
     if data_format is None:
         return image_data_format()
@@ -110,7 +186,19 @@ def dtype_policy() -> Any:
 
 
 def set_dtype_policy(policy: Any) -> None:
-    """Sets the policy of layers that are given none; see `dtype_policies.set_dtype_policy`."""
+    """Sets the policy of layers that are given none; see `dtype_policies.set_dtype_policy`.
+
+    Args:
+        policy: A policy or its name.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.set_dtype_policy("mixed_bfloat16")
+    >>> keras.layers.Dense(2).compute_dtype
+    'bfloat16'
+    >>> keras.config.set_dtype_policy("float32")
+    """
     from kerascnn import dtype_policies
 
     dtype_policies.set_dtype_policy(policy)
@@ -176,7 +264,19 @@ def max_epochs() -> int | None:
 
 
 def set_max_epochs(max_epochs: int | None) -> None:
-    """Limits how many epochs `fit` trains; None takes the limit away."""
+    """Limits how many epochs `fit` trains.
+
+    Args:
+        max_epochs: The largest number; None takes the limit away.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.set_max_epochs(2)
+    >>> keras.config.max_epochs()
+    2
+    >>> keras.config.set_max_epochs(None)
+    """
     _settings["max_epochs"] = max_epochs
 
 
@@ -189,7 +289,19 @@ def max_steps_per_epoch() -> int | None:
 
 
 def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
-    """Limits the batches of an epoch, an evaluation and a prediction; None takes it away."""
+    """Limits the batches of an epoch, an evaluation and a prediction.
+
+    Args:
+        max_steps_per_epoch: The largest number; None takes the limit away.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.set_max_steps_per_epoch(10)
+    >>> keras.config.max_steps_per_epoch()
+    10
+    >>> keras.config.set_max_steps_per_epoch(None)
+    """
     _settings["max_steps_per_epoch"] = max_steps_per_epoch
 
 
@@ -202,7 +314,20 @@ def tf32() -> bool:
 
 
 def set_tf32(allowed: bool) -> None:
-    """Allows or forbids TF32 from now on; programs that are compiled already stay as they are."""
+    """Allows or forbids TF32 from now on; programs that are compiled already stay as they are.
+
+    Args:
+        allowed: Whether `tf32` holds.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> before = keras.config.tf32()
+    >>> keras.config.set_tf32(False)
+    >>> keras.config.tf32()
+    False
+    >>> keras.config.set_tf32(before)
+    """
     _settings["tf32"] = bool(allowed)
     _core().set_allow_tf32(bool(allowed))
 
@@ -242,11 +367,20 @@ def set_autotune(allowed: bool) -> None:
 
 
 def set_device(name: str | None) -> None:
-    """Makes a device the default: "cpu", "gpu", "gpu:1", "cuda:0"; None goes back to automatic.
+    """Makes a device the default: what is made from now on goes there.
+
+    Args:
+        name: "cpu", "gpu", "gpu:1" or "cuda:0"; None goes back to the automatic choice.
 
     Raises:
         ValueError: for a name that is none.
         RuntimeError: for a device that cannot be used, with the reason.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.set_device("cpu")
+    >>> keras.config.set_device(None)
     """
     from kerascnn.device import set_default
 
@@ -254,14 +388,35 @@ def set_device(name: str | None) -> None:
 
 
 def get_device() -> str:
-    """The device where new weights and tensors go: "cpu" or "cuda:0"."""
+    """The device where new weights and tensors go.
+
+    Returns:
+        Its name, such as "cpu" or "cuda:0".
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> with keras.device("cpu"):
+    ...     keras.config.get_device()
+    'cpu'
+    """
     from kerascnn.device import current
 
     return current()
 
 
 def list_devices() -> list[tuple[str, bool, str]]:
-    """All devices as (name, usable, description); the description says why one is not usable."""
+    """All devices of this machine, usable or not.
+
+    Returns:
+        (name, usable, description) of each; the description says why one is not usable.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.list_devices()[0][:2]
+    ('cpu', True)
+    """
     from kerascnn import _core
 
     return [(name, bool(usable), text) for name, usable, text in _core.list_devices()]
@@ -272,27 +427,81 @@ def memory_stats(device: str | None = None) -> dict[str, int]:
 
     Args:
         device: By default the current device.
+
+    Returns:
+        A dictionary of these numbers, and perhaps others.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> stats = keras.config.memory_stats("cpu")
+    >>> stats["peak"] >= stats["allocated"] >= 0
+    True
     """
     return dict(_core().memory_stats(_resolve(device)))
 
 
 def reset_peak_memory(device: str | None = None) -> None:
-    """Makes the peak of `memory_stats` what is allocated now."""
+    """Makes the peak of `memory_stats` what is allocated now.
+
+    Args:
+        device: By default the current device.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> with keras.device("cpu"):
+    ...     x = keras.ops.ones((1000,))
+    >>> keras.config.reset_peak_memory("cpu")
+    >>> keras.config.memory_stats("cpu")["peak"] >= 4 * 1000  # x is still there
+    True
+    """
     _core().reset_peak_memory(_resolve(device))
 
 
 def release_cached_memory(device: str | None = None) -> None:
-    """Gives the memory that the allocator keeps for reuse back to the system."""
+    """Gives the memory that the allocator keeps for reuse back to the system.
+
+    Args:
+        device: By default the current device.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.release_cached_memory("cpu")
+    """
     _core().release_cached(_resolve(device))
 
 
 def launch_stats(device: str | None = None) -> dict[str, int]:
-    """Counters of the work that was handed to a device since the program began."""
+    """Counters of the work that was handed to a device since the program began.
+
+    Args:
+        device: By default the current device.
+
+    Returns:
+        A dictionary of numbers.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> all(count >= 0 for count in keras.config.launch_stats("cpu").values())
+    True
+    """
     return dict(_core().launch_stats(_resolve(device)))
 
 
 def synchronize(device: str | None = None) -> None:
-    """Waits until a device has done all it was given."""
+    """Waits until a device has done all it was given, which timing its work needs.
+
+    Args:
+        device: By default the current device.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.synchronize("cpu")
+    """
     _core().synchronize(_resolve(device))
 
 

@@ -158,8 +158,16 @@ unit_norm = UnitNorm
 def get(identifier: Any) -> Callable[[Any], Any] | None:
     """A constraint from a name, a configuration, a class, a callable or None.
 
+    Args:
+        identifier: One of them.
+
+    Returns:
+        A function that maps a weight to an allowed one, or None for None.
+
     Raises:
         ValueError: for anything else.
+
+    Example:
 
     >>> import kerascnn as keras
     >>> keras.constraints.get("max_norm").max_value
@@ -169,15 +177,42 @@ def get(identifier: Any) -> Callable[[Any], Any] | None:
 
 
 def serialize(constraint: Any) -> Any:
-    """The configuration of a constraint."""
+    """The configuration of a constraint.
+
+    Args:
+        constraint: A constraint.
+
+    Returns:
+        A dictionary, which `deserialize` makes a constraint of.
+
+    Example:
+
+    >>> from kerascnn import constraints
+    >>> constraints.serialize(constraints.MaxNorm(3))["class_name"]
+    'MaxNorm'
+    """
     return serialization.serialize_object(constraint)
 
 
 def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
     """The constraint that a configuration describes.
 
+    Args:
+        config: What `serialize` returned.
+        custom_objects: Classes of your own by name.
+
+    Returns:
+        A constraint.
+
     Raises:
         ValueError: for a class that is not known.
+
+    Example:
+
+    >>> from kerascnn import constraints
+    >>> config = constraints.serialize(constraints.MaxNorm(3))
+    >>> constraints.deserialize(config).max_value
+    3
     """
     return serialization.deserialize_object(config, custom_objects, "kerascnn.constraints")
 

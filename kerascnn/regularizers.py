@@ -196,22 +196,61 @@ orthogonal_regularizer = OrthogonalRegularizer
 def get(identifier: Any) -> Callable[[Any], Any] | None:
     """A regularizer from a name, a configuration, a class, a callable or None.
 
+    Args:
+        identifier: One of them.
+
+    Returns:
+        A function of a weight that returns a loss, or None for None.
+
     Raises:
         ValueError: for anything else.
+
+    Example:
+
+    >>> from kerascnn import regularizers
+    >>> type(regularizers.get("l2")).__name__
+    'L2'
     """
     return lookup.get(identifier, _BY_NAME, "regularizer")
 
 
 def serialize(regularizer: Any) -> Any:
-    """The configuration of a regularizer."""
+    """The configuration of a regularizer.
+
+    Args:
+        regularizer: A regularizer.
+
+    Returns:
+        A dictionary, which `deserialize` makes a regularizer of.
+
+    Example:
+
+    >>> from kerascnn import regularizers
+    >>> regularizers.serialize(regularizers.L2(0.5))["class_name"]
+    'L2'
+    """
     return serialization.serialize_object(regularizer)
 
 
 def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
     """The regularizer that a configuration describes.
 
+    Args:
+        config: What `serialize` returned.
+        custom_objects: Classes of your own by name.
+
+    Returns:
+        A regularizer.
+
     Raises:
         ValueError: for a class that is not known.
+
+    Example:
+
+    >>> from kerascnn import regularizers
+    >>> config = regularizers.serialize(regularizers.L2(0.5))
+    >>> regularizers.deserialize(config).l2
+    0.5
     """
     return serialization.deserialize_object(config, custom_objects, "kerascnn.regularizers")
 

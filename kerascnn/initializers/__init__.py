@@ -79,6 +79,12 @@ zeros = Zeros
 def get(identifier: Any) -> Any:
     """An initializer from a name, a configuration, a class, a callable, an array or None.
 
+    Args:
+        identifier: One of them; an array stands for a `Constant`.
+
+    Returns:
+        An initializer, or None for None.
+
     Raises:
         ValueError: for an unknown name, with those that come close.
 
@@ -94,12 +100,43 @@ def get(identifier: Any) -> Any:
 
 
 def serialize(initializer: Any) -> Any:
-    """The configuration of an initializer."""
+    """The configuration of an initializer.
+
+    Args:
+        initializer: An initializer.
+
+    Returns:
+        A dictionary, which `deserialize` makes an initializer of.
+
+    Example:
+
+    >>> from kerascnn import initializers
+    >>> initializers.serialize(initializers.HeNormal(seed=1))["class_name"]
+    'HeNormal'
+    """
     return serialization.serialize_object(initializer)
 
 
 def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
-    """The initializer that a configuration describes."""
+    """The initializer that a configuration describes.
+
+    Args:
+        config: What `serialize` returned.
+        custom_objects: Classes of your own by name.
+
+    Returns:
+        An initializer.
+
+    Raises:
+        ValueError: for a class that is not known.
+
+    Example:
+
+    >>> from kerascnn import initializers
+    >>> config = initializers.serialize(initializers.HeNormal(seed=1))
+    >>> initializers.deserialize(config).seed
+    1
+    """
     return serialization.deserialize_object(config, custom_objects, "kerascnn.initializers")
 
 

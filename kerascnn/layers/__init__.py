@@ -155,12 +155,42 @@ SeparableConvolution2D = SeparableConv2D
 
 
 def serialize(layer: Layer) -> Any:
-    """The configuration of a layer, with its class."""
+    """The configuration of a layer, with its class.
+
+    Args:
+        layer: A layer.
+
+    Returns:
+        A dictionary, which `deserialize` makes a layer of.
+
+    Example:
+
+    >>> from kerascnn import layers
+    >>> layers.serialize(layers.Dense(4))["class_name"]
+    'Dense'
+    """
     return serialization.serialize_object(layer)
 
 
 def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
-    """The layer that a configuration with its class describes."""
+    """The layer that a configuration with its class describes, with new weights.
+
+    Args:
+        config: What `serialize` returned.
+        custom_objects: Classes and functions of your own by name.
+
+    Returns:
+        A layer.
+
+    Raises:
+        ValueError: for a class that is not known.
+
+    Example:
+
+    >>> from kerascnn import layers
+    >>> layers.deserialize(layers.serialize(layers.Dense(4))).units
+    4
+    """
     return serialization.deserialize_object(config, custom_objects, "kerascnn.layers")
 
 

@@ -103,5 +103,24 @@ class Dot(Merge):
 
 
 def dot(inputs: list[Any], axes: int | Sequence[int] = -1, **kwargs: Any) -> Any:
-    """The product of the samples of two tensors, by a `Dot` layer."""
+    """The product of the samples of two tensors, by a `Dot` layer.
+
+    Args:
+        inputs: Two tensors or KerasTensors with as many samples.
+        axes: The axis of both that is summed over, or one for each.
+        kwargs: Other arguments of `Dot`, such as `normalize`, and of every layer.
+
+    Returns:
+        A tensor or KerasTensor: the samples, then the axes of both that are left.
+
+    Raises:
+        ValueError: for axes of several sizes, and other than two tensors.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x, y = keras.ops.array([[1.0, 2.0]]), keras.ops.array([[3.0, 4.0]])
+    >>> keras.layers.dot([x, y], axes=1).numpy().tolist()
+    [[11.0]]
+    """
     return Dot(axes=axes, **kwargs)(inputs)

@@ -337,35 +337,162 @@ def _extreme(of_two: Callable[[Any, Any], Any], inputs: Sequence[Any]) -> Any:
 
 
 def add(inputs: list[Any], **kwargs: Any) -> Any:
-    """The sum of a list of tensors, by an `Add` layer."""
+    """The sum of a list of tensors, element by element, by an `Add` layer.
+
+    Args:
+        inputs: One or more tensors or KerasTensors, whose shapes broadcast.
+        kwargs: Arguments of every layer, such as `name` and `dtype`.
+
+    Returns:
+        A tensor or KerasTensor of the broadcast shape.
+
+    Raises:
+        ValueError: for shapes that don't broadcast, and no tensors.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x, y = keras.ops.array([[1.0, 2.0]]), keras.ops.array([[3.0, 5.0]])
+    >>> keras.layers.add([x, y]).numpy().tolist()
+    [[4.0, 7.0]]
+    """
     return Add(**kwargs)(inputs)
 
 
 def subtract(inputs: list[Any], **kwargs: Any) -> Any:
-    """The difference of two tensors, by a `Subtract` layer."""
+    """The difference of two tensors, element by element, by a `Subtract` layer.
+
+    Args:
+        inputs: Two tensors or KerasTensors, whose shapes broadcast.
+        kwargs: Arguments of every layer, such as `name` and `dtype`.
+
+    Returns:
+        A tensor or KerasTensor of the broadcast shape.
+
+    Raises:
+        ValueError: for shapes that don't broadcast, and other than two tensors.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x, y = keras.ops.array([[3.0, 5.0]]), keras.ops.array([[1.0, 2.0]])
+    >>> keras.layers.subtract([x, y]).numpy().tolist()
+    [[2.0, 3.0]]
+    """
     return Subtract(**kwargs)(inputs)
 
 
 def multiply(inputs: list[Any], **kwargs: Any) -> Any:
-    """The product of a list of tensors, by a `Multiply` layer."""
+    """The product of a list of tensors, element by element, by a `Multiply` layer.
+
+    Args:
+        inputs: One or more tensors or KerasTensors, whose shapes broadcast.
+        kwargs: Arguments of every layer, such as `name` and `dtype`.
+
+    Returns:
+        A tensor or KerasTensor of the broadcast shape.
+
+    Raises:
+        ValueError: for shapes that don't broadcast, and no tensors.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x, y = keras.ops.array([[1.0, 2.0]]), keras.ops.array([[3.0, 5.0]])
+    >>> keras.layers.multiply([x, y]).numpy().tolist()
+    [[3.0, 10.0]]
+    """
     return Multiply(**kwargs)(inputs)
 
 
 def average(inputs: list[Any], **kwargs: Any) -> Any:
-    """The mean of a list of tensors, by an `Average` layer."""
+    """The mean of a list of tensors, element by element, by an `Average` layer.
+
+    Args:
+        inputs: One or more tensors or KerasTensors, whose shapes broadcast.
+        kwargs: Arguments of every layer, such as `name` and `dtype`.
+
+    Returns:
+        A tensor or KerasTensor of the broadcast shape.
+
+    Raises:
+        ValueError: for shapes that don't broadcast, and no tensors.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x, y = keras.ops.array([[1.0, 2.0]]), keras.ops.array([[3.0, 6.0]])
+    >>> keras.layers.average([x, y]).numpy().tolist()
+    [[2.0, 4.0]]
+    """
     return Average(**kwargs)(inputs)
 
 
 def maximum(inputs: list[Any], **kwargs: Any) -> Any:
-    """The largest of a list of tensors, by a `Maximum` layer."""
+    """The largest elements of a list of tensors, element by element, by a `Maximum` layer.
+
+    Args:
+        inputs: One or more tensors or KerasTensors, whose shapes broadcast.
+        kwargs: Arguments of every layer, such as `name` and `dtype`.
+
+    Returns:
+        A tensor or KerasTensor of the broadcast shape.
+
+    Raises:
+        ValueError: for shapes that don't broadcast, and no tensors.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x, y = keras.ops.array([[1.0, 6.0]]), keras.ops.array([[3.0, 5.0]])
+    >>> keras.layers.maximum([x, y]).numpy().tolist()
+    [[3.0, 6.0]]
+    """
     return Maximum(**kwargs)(inputs)
 
 
 def minimum(inputs: list[Any], **kwargs: Any) -> Any:
-    """The smallest of a list of tensors, by a `Minimum` layer."""
+    """The smallest elements of a list of tensors, element by element, by a `Minimum` layer.
+
+    Args:
+        inputs: One or more tensors or KerasTensors, whose shapes broadcast.
+        kwargs: Arguments of every layer, such as `name` and `dtype`.
+
+    Returns:
+        A tensor or KerasTensor of the broadcast shape.
+
+    Raises:
+        ValueError: for shapes that don't broadcast, and no tensors.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x, y = keras.ops.array([[1.0, 6.0]]), keras.ops.array([[3.0, 5.0]])
+    >>> keras.layers.minimum([x, y]).numpy().tolist()
+    [[1.0, 5.0]]
+    """
     return Minimum(**kwargs)(inputs)
 
 
 def concatenate(inputs: list[Any], axis: int = -1, **kwargs: Any) -> Any:
-    """Tensors one after the other along an axis, by a `Concatenate` layer."""
+    """Tensors one after the other along an axis, by a `Concatenate` layer.
+
+    Args:
+        inputs: Tensors or KerasTensors whose shapes agree but for the size of `axis`.
+        axis: Along which they are joined; a negative one counts from the end.
+        kwargs: Arguments of every layer, such as `name` and `dtype`.
+
+    Returns:
+        A tensor or KerasTensor.
+
+    Raises:
+        ValueError: for other shapes, and for no tensors.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> x, y = keras.ops.ones((2, 3)), keras.ops.zeros((2, 5))
+    >>> keras.layers.concatenate([x, y]).shape
+    (2, 8)
+    """
     return Concatenate(axis=axis, **kwargs)(inputs)

@@ -20,7 +20,20 @@ def accuracy(y_true: Any, y_pred: Any) -> Any:
 
 
 def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Any:
-    """1 where a prediction is on its target's side of `threshold`, else 0."""
+    """1 where a prediction is on its target's side of `threshold`, else 0.
+
+    Args:
+        y_true: targets, 0 or 1, in the shape of `y_pred`, or without or with a last axis of extent
+            1.
+        y_pred: predictions of any shape.
+        threshold: predictions above it count as 1.
+
+    Returns:
+        A tensor of that shape in `floatx`.
+
+    >>> keras.metrics.binary_accuracy([1, 0, 1], np.array([0.9, 0.2, 0.4])).numpy().tolist()
+    [1.0, 1.0, 0.0]
+    """
     y_pred = ops.convert_to_tensor(y_pred)
     y_true = ops.convert_to_tensor(y_true)
     y_true, y_pred = squeeze_or_expand_to_same_rank(y_true, y_pred)
@@ -31,7 +44,16 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Any:
 def categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
     """1 where the largest prediction is at the one-hot target's place, else 0.
 
-    Shapes `(batch_size, ..., num_classes)` give values of shape `(batch_size, ...)`.
+    Args:
+        y_true: targets of shape `(batch_size, ..., num_classes)`.
+        y_pred: predictions of the same shape.
+
+    Returns:
+        A tensor of shape `(batch_size, ...)` in `floatx`.
+
+    >>> y_pred = np.array([[0.1, 0.9, 0.8], [0.05, 0.0, 0.95]])
+    >>> keras.metrics.categorical_accuracy(np.eye(3)[[2, 2]], y_pred).numpy().tolist()
+    [0.0, 1.0]
     """
     y_true = ops.argmax(ops.convert_to_tensor(y_true), axis=-1)
     y_pred = ops.argmax(ops.convert_to_tensor(y_pred), axis=-1)
@@ -41,8 +63,16 @@ def categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
 def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
     """1 where the largest prediction is at the label, else 0.
 
-    Labels of shape `(batch_size, ...)`, or with a last axis of extent 1, and predictions of shape
-    `(batch_size, ..., num_classes)` give values of shape `(batch_size, ...)`.
+    Args:
+        y_true: labels of shape `(batch_size, ...)`, or with a last axis of extent 1.
+        y_pred: predictions of shape `(batch_size, ..., num_classes)`.
+
+    Returns:
+        A tensor of shape `(batch_size, ...)` in `floatx`.
+
+    >>> y_pred = np.array([[0.1, 0.9, 0.8], [0.05, 0.0, 0.95]])
+    >>> keras.metrics.sparse_categorical_accuracy([2, 2], y_pred).numpy().tolist()
+    [0.0, 1.0]
     """
     y_pred = ops.convert_to_tensor(y_pred)
     y_true = ops.convert_to_tensor(y_true)
@@ -75,7 +105,13 @@ def _is_in_top_k(labels: Any, scores: Any, k: int) -> Any:
 def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Any:
     """1 where the one-hot target's place is among the `k` largest predictions, else 0.
 
-    Shapes `(batch_size, ..., num_classes)` give values of shape `(batch_size, ...)`.
+    Args:
+        y_true: targets of shape `(batch_size, ..., num_classes)`.
+        y_pred: predictions of the same shape.
+        k: how many predictions count.
+
+    Returns:
+        A tensor of shape `(batch_size, ...)` in `floatx`.
 
     >>> y_true, y_pred = np.eye(3)[[2, 1]], np.array([[0.1, 0.9, 0.8], [0.05, 0.0, 0.95]])
     >>> keras.metrics.top_k_categorical_accuracy(y_true, y_pred, k=2).numpy()
@@ -88,10 +124,16 @@ def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Any:
 def sparse_top_k_categorical_accuracy(
     y_true: Any, y_pred: Any, k: int = 5, from_sorted_ids: bool = False
 ) -> Any:
-    """1 where the label is among the `k` largest predictions, else 0; the shape of the labels.
+    """1 where the label is among the `k` largest predictions, else 0.
 
-    Labels have the shape `(batch_size, ...)` and predictions `(batch_size, ..., num_classes)`. With
-    `from_sorted_ids` predictions are class numbers instead of scores, the best first.
+    Args:
+        y_true: labels of shape `(batch_size, ...)`.
+        y_pred: predictions of shape `(batch_size, ..., num_classes)`.
+        k: how many predictions count.
+        from_sorted_ids: whether predictions are class numbers instead of scores, the best first.
+
+    Returns:
+        A tensor of the shape of the labels in `floatx`.
 
     >>> y_pred = np.array([[0.1, 0.9, 0.8], [0.05, 0.0, 0.95]])
     >>> keras.metrics.sparse_top_k_categorical_accuracy([2, 1], y_pred, k=2).numpy()
