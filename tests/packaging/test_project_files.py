@@ -81,7 +81,7 @@ PAGES = [
     CHECKOUT / name
     for name in ("README.md", "CHANGELOG.md", ".github/CONTRIBUTING.md")
     if (CHECKOUT / name).is_file()
-] + sorted((CHECKOUT / "docs").glob("*.md"))
+] + sorted((CHECKOUT / "docs").rglob("*.md"))
 
 
 def anchors(page):

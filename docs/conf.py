@@ -1,0 +1,75 @@
+"""Settings of the documentation site. `.ci/run docs` builds it, with warnings as errors.
+
+Tutorials are executed by every build. While one is written, `KERASCNN_DOCS_EXECUTION=cache` runs
+only those whose code has changed, and `off` none.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+
+from sphinx.application import Sphinx
+
+import kerascnn
+
+project = "kerascnn"
+author = "The kerascnn authors"
+copyright = "The kerascnn authors, Apache License 2.0"
+version = release = kerascnn.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "api_pages",
+    "mathml",
+    "plain_docstrings",
+]
+exclude_patterns = ["_extensions", "_generated"]
+
+# Pages are those of GitHub too: headings are named as GitHub names them.
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+
+nb_execution_mode = os.environ.get("KERASCNN_DOCS_EXECUTION", "force")
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300  # for each cell, on a machine with other work
+nb_merge_streams = True
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
+napoleon_numpy_docstring = False
+napoleon_custom_sections = [("Source", "notes_style"), ("Sources", "notes_style")]
+default_role = "code"  # `name` in a docstring is code, as in Markdown
+
+html_theme = "furo"
+html_title = f"kerascnn {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_math_renderer = "mathml"
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {"navigation_with_keys": True}
+
+# Prompts and outputs are not part of what is copied.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+# Pages beside the folder of the documentation have a place in it on the site.
+PLACES = {"(../.github/CONTRIBUTING.md": "(contributing.md", "(../CHANGELOG.md": "(changelog.md"}
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", lead_to_places)
+
+
+def lead_to_places(app: Sphinx, name: str, source: list[str]) -> None:
+    for outside, place in PLACES.items():
+        source[0] = source[0].replace(outside, place)
