@@ -348,7 +348,7 @@ def tile(x: Any, repeats: int | Sequence[int]) -> Any:
     [[1, 2], [1, 2]]
     """
     x = dispatch.convert(x)
-    counts = [repeats] if isinstance(repeats, int) else [int(n) for n in repeats]
+    counts = [int(n) for n in np.atleast_1d(repeats)]
     rank = builtins.max(len(counts), len(x.shape))
     counts = [1] * (rank - len(counts)) + counts
     x = shaping.reshape(x, (1,) * (rank - len(x.shape)) + tuple(x.shape))

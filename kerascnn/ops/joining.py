@@ -76,7 +76,8 @@ def array_split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0)
     """
     x = dispatch.convert(x)
     axis = _axis(axis, len(x.shape), "array_split")
-    if isinstance(indices_or_sections, int):
+    if isinstance(indices_or_sections, (int, np.integer)):
+        indices_or_sections = int(indices_or_sections)
         if indices_or_sections < 1:
             raise ValueError(
                 "array_split: there must be at least one part. Received: "
@@ -184,7 +185,7 @@ def hstack(xs: Sequence[Any]) -> Any:
         The joined tensor, in the dtype that all promote to.
 
     Raises:
-        ValueError: for shapes that differ along another axis.
+        ValueError: for shapes that differ along another axis, and for no tensors.
 
     Example:
 
@@ -193,7 +194,8 @@ def hstack(xs: Sequence[Any]) -> Any:
     [1, 2, 3]
     """
     parts = [_at_least(x, 1) for x in dispatch.operands(*xs)]
-    return shaping.concatenate(parts, 0 if len(parts[0].shape) == 1 else 1)
+    is_flat = bool(parts) and len(parts[0].shape) == 1
+    return shaping.concatenate(parts, 0 if is_flat else 1)
 
 
 @op

@@ -60,6 +60,11 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
     """
     a, b = dispatch.operands(x1, x2)
     if isinstance(axes, int):
+        if not 0 <= axes <= min(len(a.shape), len(b.shape)):
+            raise ValueError(
+                "tensordot: both tensors must have the axes that are summed over. Received shapes: "
+                f"{tuple(a.shape)}, {tuple(b.shape)}, axes={axes}"
+            )
         first = list(range(len(a.shape) - axes, len(a.shape)))
         second = list(range(axes))
     else:

@@ -219,12 +219,12 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """The powers of a vector's elements as columns, by default from the highest to 1.
 
     Args:
-        x: (n,), of any dtype but bool.
+        x: (n,), of any dtype.
         N: Number of columns, by default n.
         increasing: Whether the powers go from 1 to the highest.
 
     Returns:
-        (n, N), in the dtype of `x`.
+        (n, N), in the dtype of `x`; bool becomes int32.
 
     Raises:
         ValueError: for tensors that are no vectors.

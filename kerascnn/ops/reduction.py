@@ -34,11 +34,11 @@ def _axes(axis: Axis, x: Any) -> list[int]:
     rank = len(x.shape)
     if axis is None:
         return list(range(rank))
-    chosen = [axis] if isinstance(axis, int) else list(axis)
+    chosen = [axis] if isinstance(axis, (int, np.integer)) else list(axis)
     for entry in chosen:
         if not -rank <= entry < rank:
             raise ValueError(f"axis {entry} does not exist in a tensor of shape {tuple(x.shape)}")
-    return sorted({entry % rank for entry in chosen})
+    return sorted({int(entry) % rank for entry in chosen})
 
 
 def _reduce(name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
@@ -222,7 +222,7 @@ def _bool_safe(name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
 
 def _of_nothing(function: Callable[..., Any], x: Any, axis: Axis, keepdims: bool) -> Any:
     """Makes the op return NumPy's result for no elements."""
-    axes = axis if axis is None or isinstance(axis, int) else tuple(axis)
+    axes = axis if axis is None or isinstance(axis, (int, np.integer)) else tuple(axis)
     found = function(np.empty(x.shape, bool), axis=axes, keepdims=keepdims)
     return dispatch.convert(np.asarray(found), like=x)
 

@@ -294,7 +294,7 @@ def average(x: Any, axis: int | None = None, weights: Any = None) -> Any:
         weights sum to 0.
 
     Raises:
-        ValueError: for weights of another shape.
+        ValueError: where `x` has no such axis, and for weights of another shape.
 
     Example:
 
@@ -306,13 +306,13 @@ def average(x: Any, axis: int | None = None, weights: Any = None) -> Any:
         return reduction.mean(x, axis)
     x, weights = dispatch.operands(x, weights, result=dtypes.float_result_type)
     if tuple(weights.shape) != tuple(x.shape):
-        if axis is None or tuple(weights.shape) != (x.shape[axis],):
+        place = None if axis is None else _axis(axis, len(x.shape), "average")
+        if place is None or tuple(weights.shape) != (x.shape[place],):
             raise ValueError(
                 "average: `weights` must have the shape of `x`, or be a vector as long as "
                 f"`axis`. Received shapes: x {tuple(x.shape)}, weights {tuple(weights.shape)}, "
                 f"axis={axis}"
             )
-        place = axis % len(x.shape)
         weights = shaping.reshape(weights, [-1 if a == place else 1 for a in range(len(x.shape))])
         weights = shaping.broadcast_to(weights, tuple(x.shape))
     total = reduction.sum(elementwise.multiply(x, weights), axis)
@@ -507,7 +507,7 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
         A floating vector: float64 for int64, float32 for other integers.
 
     Raises:
-        ValueError: for another mode, and for tensors that are no vectors.
+        ValueError: for another mode, and for tensors that are no vectors or have no elements.
 
     Example:
 
@@ -527,9 +527,10 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
         return name if name in ("bfloat16", "float16", "float64") else "float32"
 
     x1, x2 = dispatch.operands(x1, x2, result=result)
-    if len(x1.shape) != 1 or len(x2.shape) != 1:
+    if len(x1.shape) != 1 or len(x2.shape) != 1 or 0 in (*x1.shape, *x2.shape):
         raise ValueError(
-            f"correlate: both are vectors. Received shapes: {tuple(x1.shape)}, {tuple(x2.shape)}"
+            "correlate: both are vectors with elements. Received shapes: "
+            f"{tuple(x1.shape)}, {tuple(x2.shape)}"
         )
     n, m = x1.shape[0], x2.shape[0]
     padded = shaping.pad(x1, [[m - 1, m - 1]])

@@ -102,8 +102,22 @@ def test_values_given_as_lists():
         (lambda: ops.repeat([1, 2], [1, 2, 3]), "`repeats` must be"),
         (lambda: ops.repeat([1, 2], -1), "`repeats` must be"),
         (lambda: ops.softmax([[1.0]], axis=(0, 2)), "axis 2 does not exist"),
+        (lambda: ops.average([[1.0, 2.0]], axis=2, weights=[1.0]), "axis 2 does not exist"),
+        (lambda: ops.hstack([]), "at least one tensor"),
+        (lambda: ops.tensordot([1, 2], [1, 2], 2), "must have the axes"),
+        (lambda: ops.tensordot([1, 2], [1, 2], -1), "must have the axes"),
+        (lambda: ops.correlate([1.0], []), r"\(1,\), \(0,\)"),
     ],
 )
 def test_arguments_that_fit_no_axis(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_sizes_and_axes_can_be_integers_of_numpy():
+    two = np.int64(2)
+    assert ops.zeros(two).shape == (2,)
+    assert ops.tile([1, 2], two).numpy().tolist() == [1, 2, 1, 2]
+    assert [part.shape for part in ops.array_split([1, 2, 3], two)] == [(2,), (1,)]
+    assert ops.sum([[[1, 2], [3, 4]]], axis=two).numpy().tolist() == [[3, 7]]
+    assert ops.max([[[1, 2], [3, 4]]], axis=(np.int64(0), two)).numpy().tolist() == [2, 4]
