@@ -48,6 +48,7 @@ class DTypePolicy:
 
     @property
     def name(self) -> str:
+        """What `get` makes the policy of, such as "mixed_bfloat16"."""
         return self._name
 
     @property
@@ -197,10 +198,12 @@ class DTypePolicyMap(DTypePolicy, MutableMapping):
 
     @property
     def name(self) -> str:
+        """ "map_" and the name of the default policy."""
         return f"map_{self.default_policy.name}"
 
     @property
     def default_policy(self) -> DTypePolicy:
+        """The policy of layers that no key stands for."""
         return dtype_policy() if self._default is None else self._default
 
     @property
@@ -327,7 +330,20 @@ def reset() -> None:
 
 
 def serialize(dtype_policy: DTypePolicy) -> dict[str, Any]:
-    """The configuration of a policy."""
+    """The configuration of a policy.
+
+    Args:
+        dtype_policy: A policy.
+
+    Returns:
+        A dictionary, which `deserialize` makes a policy of.
+
+    Example:
+
+    >>> from kerascnn import dtype_policies
+    >>> dtype_policies.serialize(dtype_policies.DTypePolicy("mixed_float16"))["config"]
+    {'name': 'mixed_float16'}
+    """
     from kerascnn import serialization
 
     return serialization.serialize_object(dtype_policy)
@@ -336,8 +352,22 @@ def serialize(dtype_policy: DTypePolicy) -> dict[str, Any]:
 def deserialize(config: dict[str, Any], custom_objects: Any = None) -> DTypePolicy:
     """The policy of a configuration.
 
+    Args:
+        config: What `serialize` returned.
+        custom_objects: Classes of your own by name.
+
+    Returns:
+        A policy.
+
     Raises:
         ValueError: for a class that is no policy.
+
+    Example:
+
+    >>> from kerascnn import dtype_policies
+    >>> config = dtype_policies.serialize(dtype_policies.DTypePolicy("mixed_float16"))
+    >>> dtype_policies.deserialize(config)
+    <DTypePolicy "mixed_float16">
     """
     name = config.get("class_name")
     custom = (custom_objects or {}).get(name)
@@ -350,6 +380,12 @@ def deserialize(config: dict[str, Any], custom_objects: Any = None) -> DTypePoli
 
 def get(identifier: Any) -> DTypePolicy:
     """A policy from a policy, a name, a dtype, a configuration or None (`dtype_policy()`).
+
+    Args:
+        identifier: One of them.
+
+    Returns:
+        A policy.
 
     Raises:
         ValueError: for anything else.

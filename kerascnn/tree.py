@@ -39,6 +39,12 @@ class MAP_TO_NONE:
 def is_nested(structure: Any) -> bool:
     """Tells whether this is a sequence or a dictionary of further things.
 
+    Args:
+        structure: Anything. Text is no sequence here.
+
+    Returns:
+        True for lists, tuples, deques and dictionaries, also of subclasses.
+
     Example:
 
     >>> import kerascnn as keras
@@ -116,6 +122,12 @@ def traverse(func: Callable[[Any], Any], structure: Any, top_down: bool = True) 
 def flatten_with_path(structure: Any) -> list[tuple[Path, Any]]:
     """The things in a structure with their places: tuples of indices and keys.
 
+    Args:
+        structure: Things in lists, tuples and dictionaries, or a single one.
+
+    Returns:
+        A list of (place, thing); dictionaries go by their sorted keys, an OrderedDict by its order.
+
     Example:
 
     >>> import kerascnn as keras
@@ -133,6 +145,12 @@ def flatten_with_path(structure: Any) -> list[tuple[Path, Any]]:
 
 def flatten(structure: Any) -> list[Any]:
     """The things in a structure as a list.
+
+    Args:
+        structure: Things in lists, tuples and dictionaries, or a single one.
+
+    Returns:
+        A list; dictionaries go by their sorted keys, an OrderedDict by its order.
 
     Example:
 
@@ -180,6 +198,18 @@ def map_structure(func: Callable[..., Any], *structures: Any, none_is_leaf: bool
 def map_structure_up_to(shallow_structure: Any, func: Callable[..., Any], *structures: Any) -> Any:
     """As `map_structure`, down to where the first structure ends; what lies below stays whole.
 
+    Args:
+        shallow_structure: Says how far the function is to go.
+        func: Takes what each structure has at a place of the first one.
+        *structures: Structures that have at least the places of the first one.
+
+    Returns:
+        A structure like the first one, of the function's results.
+
+    Raises:
+        TypeError: without structures, or for what cannot be called.
+        ValueError: where a structure differs from the first one.
+
     Example:
 
     >>> import kerascnn as keras
@@ -212,6 +242,11 @@ def assert_same_structure(a: Any, b: Any, check_types: bool | None = None) -> No
 
     Raises:
         ValueError: where they differ, with the place.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.tree.assert_same_structure([1, {"a": 2}], [3, {"a": 4}])
     """
     if check_types is not None:
         warnings.warn(
@@ -249,8 +284,17 @@ def _different(a: Any, b: Any, path: Path = ()) -> str:
 def assert_same_paths(a: Any, b: Any) -> None:
     """Raises an error unless the things of both are in the same places, whatever holds them.
 
+    Args:
+        a: A structure.
+        b: A structure.
+
     Raises:
         ValueError: where they differ, with the places that only one of them has.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.tree.assert_same_paths([1, 2], (3, 4))
     """
     paths_a = {path for path, _ in flatten_with_path(a)}
     paths_b = {path for path, _ in flatten_with_path(b)}
@@ -264,6 +308,13 @@ def assert_same_paths(a: Any, b: Any) -> None:
 
 def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
     """A structure like the given one, of the things of a list in the order of `flatten`.
+
+    Args:
+        structure: A structure, whose own things don't matter.
+        flat_sequence: The things.
+
+    Returns:
+        A structure of the same form.
 
     Raises:
         TypeError: for a list that is none.
@@ -291,6 +342,12 @@ def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
 def lists_to_tuples(structure: Any) -> Any:
     """The same structure with tuples in place of lists.
 
+    Args:
+        structure: Things in lists, tuples and dictionaries, or a single one.
+
+    Returns:
+        A structure of the same things.
+
     Example:
 
     >>> import kerascnn as keras
@@ -301,7 +358,24 @@ def lists_to_tuples(structure: Any) -> Any:
 
 
 def map_shape_structure(func: Callable[[Any], Any], structure: Any) -> Any:
-    """As `map_structure` where the things are shapes: tuples or lists of integers and None."""
+    """As `map_structure` where the things are shapes: tuples or lists of integers and None.
+
+    Args:
+        func: Takes a shape.
+        structure: Shapes in lists, tuples and dictionaries, or a single one.
+
+    Returns:
+        A structure of the function's results.
+
+    Raises:
+        TypeError: for what cannot be called.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.tree.map_shape_structure(len, {"x": (None, 3), "y": (2, 4, 4)})
+    {'x': 2, 'y': 3}
+    """
     _check_callable(func)
     return traverse(lambda x: _or_none(func(x)) if trees.is_shape(x) else None, structure)
 

@@ -335,14 +335,17 @@ class Variable(_core.Operators):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
         return tuple(self.core.shape)
 
     @property
     def ndim(self) -> int:
+        """How many axes there are."""
         return len(self.core.shape)
 
     @property
     def size(self) -> int:
+        """How many elements there are."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
@@ -360,6 +363,7 @@ class Variable(_core.Operators):
 
     @property
     def device(self) -> str:
+        """Name of the device that holds the value, such as "cpu" or "cuda:0"."""
         return self.core.device
 
     @property

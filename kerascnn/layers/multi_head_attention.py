@@ -141,26 +141,32 @@ class MultiHeadAttention(Layer):
 
     @property
     def num_heads(self) -> int:
+        """How many heads there are."""
         return self._num_heads
 
     @property
     def key_dim(self) -> int:
+        """Size of each head for queries and keys."""
         return self._key_dim
 
     @property
     def value_dim(self) -> int:
+        """Size of each head for values."""
         return self._value_dim
 
     @property
     def dropout(self) -> float:
+        """Share of the attention scores that is dropped in training."""
         return self._dropout
 
     @property
     def use_bias(self) -> bool:
+        """Whether the projections have biases."""
         return self._use_bias
 
     @property
     def attention_axes(self) -> Any:
+        """The axes over which it attends; None before it is built, if not given."""
         return self._attention_axes
 
     @property

@@ -131,6 +131,12 @@ def is_loss_function(fn: Any) -> bool:
 def serialize(loss: Any) -> Any:
     """The configuration of a `Loss` or a loss function, as a dictionary.
 
+    Args:
+        loss: a `Loss` or a function.
+
+    Returns:
+        What `deserialize` makes the loss of.
+
     Raises:
         TypeError: for an object without a configuration.
 
@@ -158,6 +164,12 @@ def deserialize(name: Any, custom_objects: dict[str, Any] | None = None) -> Any:
 
 def get(identifier: Any) -> Any:
     """The loss that a name, a class, a config dictionary or a callable stands for.
+
+    Args:
+        identifier: one of them, or None.
+
+    Returns:
+        A `Loss` or a function of targets and predictions; None for None.
 
     Raises:
         ValueError: for an unknown name or a thing that can't be called.

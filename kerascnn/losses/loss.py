@@ -66,6 +66,7 @@ class Loss:
 
     @property
     def dtype(self) -> str:
+        """Name of the dtype in which the loss is computed."""
         return self._dtype
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:

@@ -165,6 +165,12 @@ _FUNCTIONS_BY_NAME: dict[str, Any] = {fn.__name__: fn for fn in _FUNCTIONS}
 def serialize(metric: Any) -> Any:
     """The configuration of a `Metric` or a metric function, as a dictionary.
 
+    Args:
+        metric: a `Metric` or a function.
+
+    Returns:
+        What `deserialize` makes the metric of.
+
     Raises:
         TypeError: for an object without a configuration.
 
@@ -195,6 +201,12 @@ def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> An
 
 def get(identifier: Any) -> Any:
     """The metric that a name, a class, a config dictionary or a callable stands for.
+
+    Args:
+        identifier: one of them, or None.
+
+    Returns:
+        A `Metric` or a function of targets and predictions; None for None.
 
     Raises:
         ValueError: for an unknown name or a thing that can't be called.

@@ -187,6 +187,7 @@ class Precision(_Share):
 
     @property
     def false_positives(self) -> Variable:
+        """Counts of the predictions that are positive and should not be, for each threshold."""
         return self._counts[FALSE_POSITIVES]
 
 
@@ -203,6 +204,7 @@ class Recall(_Share):
 
     @property
     def false_negatives(self) -> Variable:
+        """Counts of the predictions that are negative and should not be, for each threshold."""
         return self._counts[FALSE_NEGATIVES]
 
 

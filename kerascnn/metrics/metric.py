@@ -48,6 +48,7 @@ class Metric(StatelessMetric):
 
     @property
     def dtype(self) -> str:
+        """Name of the dtype in which the metric counts."""
         return self._dtype
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -49,6 +49,12 @@ _BY_NAME = {cls.__name__.lower(): cls for cls in _CLASSES}
 def serialize(optimizer: Optimizer) -> dict[str, Any]:
     """The configuration of an optimizer, without its state.
 
+    Args:
+        optimizer: an optimizer.
+
+    Returns:
+        A dictionary, which `deserialize` makes an optimizer of.
+
     >>> keras.optimizers.serialize(keras.optimizers.Lion())["class_name"]
     'Lion'
     """
@@ -58,8 +64,18 @@ def serialize(optimizer: Optimizer) -> dict[str, Any]:
 def deserialize(config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
     """The optimizer that a configuration describes; upper and lower case do not matter.
 
+    Args:
+        config: what `serialize` returned.
+        custom_objects: classes of your own by name.
+
+    Returns:
+        An optimizer without state.
+
     Raises:
         ValueError: for a class that is not known.
+
+    >>> keras.optimizers.deserialize({"class_name": "sgd", "config": {"momentum": 0.5}}).momentum
+    0.5
     """
     name = config["class_name"]
     cls = (custom_objects or {}).get(name)
@@ -73,7 +89,11 @@ def deserialize(config: dict[str, Any], custom_objects: dict[str, Any] | None = 
 def get(identifier: Any) -> Any:
     """The optimizer that a name, a class, a config dictionary or an optimizer stands for.
 
-    None stays None.
+    Args:
+        identifier: one of them, or None.
+
+    Returns:
+        An optimizer; None for None.
 
     Raises:
         ValueError: for anything else.

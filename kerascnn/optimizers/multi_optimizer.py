@@ -42,6 +42,7 @@ class OptimizerMap(MutableMapping):
 
     @property
     def default_optimizer(self) -> Optimizer:
+        """The optimizer of variables that no key stands for."""
         return self._default_optimizer
 
     def __getitem__(self, key: str) -> Optimizer:

@@ -1,4 +1,4 @@
-"""The public functions of ops say in their docstrings what they take, return and raise."""
+"""Public functions of ops and activations say in docstrings what they take, return and raise."""
 
 import ast
 import inspect
@@ -15,6 +15,7 @@ NAMESPACES = {
     "ops.linalg": kerascnn.ops.linalg,
     "ops.nn": kerascnn.ops.nn,
     "ops.numpy": kerascnn.ops.numpy,
+    "activations": kerascnn.activations,
 }
 
 

@@ -19,7 +19,7 @@ TOP = (
     "random",
     "regularizers",
 )
-TOP += ("serialization", "tensor", "tracing", "trees", "utils", "variable", "versions")
+TOP += ("serialization", "tensor", "tracing", "tree", "trees", "utils", "variable", "versions")
 
 
 def modules():
