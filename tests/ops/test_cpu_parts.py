@@ -22,7 +22,15 @@ CONVOLUTIONS = [
     (67, 5, 4, 128, 192, 3, 1),  # reordered kernels that several threads copy
 ]
 # Matrices, rows, depth, columns.
-PRODUCTS = [(1, 1003, 60, 77), (1, 31, 301, 997), (7, 200, 61, 130), (2, 203, 101, 130)]
+PRODUCTS = [
+    (1, 1003, 60, 77),
+    (1, 31, 301, 997),
+    (1, 303, 301, 331),  # both sides have enough parts
+    (7, 200, 61, 130),
+    (2, 203, 101, 130),
+    (1, 200, 3001, 64),  # long sums, as in gradients of weights
+    (1, 77, 2503, 130),
+]
 
 PROGRAM = """
 import hashlib, json, sys
@@ -51,6 +59,9 @@ def results():
         found[f"turned{i}"] = keras.jit(
             lambda a, b: ops.matmul(ops.transpose(a, (0, 2, 1)), ops.transpose(b, (0, 2, 1)))
         )(a, b)
+        found[f"left{i}"] = keras.jit(
+            lambda a, b: ops.matmul(ops.transpose(a, (0, 2, 1)), b)
+        )(a, calls[f"b{i}"])
     return {name: np.asarray(value) for name, value in found.items()}
 first = results()
 for _ in range(3):
@@ -105,7 +116,8 @@ def test_parts_give_the_whole(threads, rng, tmp_path):
         a = rng.normal(size=(batch, rows, depth)).astype(np.float32)
         b = rng.normal(size=(batch, depth, columns)).astype(np.float32)
         arrays |= {f"a{i}": a, f"b{i}": b}
-        expected[f"product{i}"] = expected[f"turned{i}"] = a.astype(np.float64) @ b
+        names = f"product{i}", f"turned{i}", f"left{i}"
+        expected |= dict.fromkeys(names, a.astype(np.float64) @ b)
     given, found = tmp_path / "given.npz", tmp_path / "found.npz"
     np.savez(given, **arrays)
     strides = json.dumps([case[-1] for case in CONVOLUTIONS])

@@ -203,6 +203,7 @@ struct Product {
   memory::data_type from = memory::data_type::f32;
   memory::data_type to = memory::data_type::f32;
   bool has_bias = false;
+  bool is_turned = false;  // its factors change places, and its result is written transposed
 
   int64_t from_bytes() const { return static_cast<int64_t>(memory::data_type_size(from)); }
   int64_t to_bytes() const { return static_cast<int64_t>(memory::data_type_size(to)); }
@@ -217,6 +218,12 @@ constexpr int64_t kRowsOfPart = 16;
 constexpr int64_t kColumnsOfPart = 64;
 constexpr int64_t kDepthOfPart = 512;
 constexpr int64_t kOperationsOfPart = 4 * kSmallWork;
+
+// Is it the gradient of weights over far more rows than these have?
+bool sums_long_columns(const MatmulSizes& sizes) {
+  return sizes.batch == 1 && sizes.transpose_a && !sizes.transpose_b &&
+         sizes.k > 4 * std::max(sizes.m, sizes.n);
+}
 
 // Each part of rows reads all of b, which it may also copy, and each part of columns all of a. The
 // side that reads less is cut, unless that gives the threads fewer than two parts each.
@@ -240,10 +247,7 @@ std::pair<ProductSide, Cut> cut_product(const MatmulSizes& sizes, bool can_add) 
   if (sizes.batch > 1) return {ProductSide::Batch, {sizes.batch, 1, 1, rows.team}};
   // Parts of the sums of weights' gradients lie in one piece in both matrices.
   const Cut depth = cut_rows(sizes.k, kDepthOfPart, wanted, operations);
-  const bool is_long = sizes.k > 4 * std::max(sizes.m, sizes.n);
-  if (can_add && sizes.transpose_a && !sizes.transpose_b && is_long && depth.parts > 1) {
-    return {ProductSide::Depth, depth};
-  }
+  if (can_add && sums_long_columns(sizes) && depth.parts > 1) return {ProductSide::Depth, depth};
   if (cuts_columns(sizes, rows, columns)) return {ProductSide::Columns, columns};
   return {ProductSide::Rows, rows};
 }
@@ -280,10 +284,14 @@ MadePart make_product(const Product& product, ProductSide side, int64_t part,
     const int axis = axes[static_cast<size_t>(side)];
     return axis < 0 ? 0 : steps[static_cast<size_t>(axis)] * element;
   };
+  const size_t first = product.is_turned ? 1 : 0;
+  const memory::desc result =
+      product.is_turned ? memory::desc({rows, columns}, product.to, memory::dims{1, m}) : out;
   std::vector<Argument> arguments{
-      {DNNL_ARG_SRC, false, 0, a, a, bytes(a_steps, {0, 1, -1, 2}, product.from_bytes())},
-      {DNNL_ARG_WEIGHTS, false, 1, b, b, bytes(b_steps, {0, -1, 2, 1}, product.from_bytes())},
-      {DNNL_ARG_DST, true, 0, out, out, bytes(out_steps, {0, 1, 2, -1}, product.to_bytes())}};
+      {DNNL_ARG_SRC, false, first, a, a, bytes(a_steps, {0, 1, -1, 2}, product.from_bytes())},
+      {DNNL_ARG_WEIGHTS, false, 1 - first, b, b,
+       bytes(b_steps, {0, -1, 2, 1}, product.from_bytes())},
+      {DNNL_ARG_DST, true, 0, result, out, bytes(out_steps, {0, 1, 2, -1}, product.to_bytes())}};
   if (product.has_bias) {
     const int64_t step = side == ProductSide::Columns ? kFloatBytes : 0;
     arguments.push_back({DNNL_ARG_BIAS, false, 2, bias, bias, step});
@@ -297,8 +305,18 @@ std::unique_ptr<Kernel> make_product_kernel(const PlanRequest& request, const Pr
   const bool can_add = product.to == memory::data_type::f32 && !product.has_bias &&
                        activation.kind == Activation::Linear;
   const auto cut = cut_product(product.sizes, can_add);
+  Product made = product;
+  // oneDNN copies a transposed matrix: here the narrower one, where the result is small.
+  const bool is_whole = cut.first == ProductSide::Depth || cut.second.parts == 1;
+  if (can_add && is_whole && sums_long_columns(made.sizes) && made.sizes.m > made.sizes.n) {
+    made.is_turned = true;
+    std::swap(made.sizes.m, made.sizes.n);
+  }
   return make_primitive_kernel(request, cut.second, [&](int64_t rows) {
-    return make_product(product, cut.first, rows, activation);
+    // A part that is the whole has the rows of the side that would have been cut.
+    const bool is_part = cut.first == ProductSide::Depth || !made.is_turned;
+    return make_product(made, is_part ? cut.first : ProductSide::Batch, is_part ? rows : 1,
+                        activation);
   });
 }
 
