@@ -77,9 +77,9 @@ def abs_max_quantize(
     Example:
 
     >>> import kerascnn as keras
-    >>> values, scale = keras.quantizers.abs_max_quantize([[0.5, -1.0], [3.0, 1.0]], axis=1)
-    >>> values.numpy().tolist(), scale.numpy().round(3).tolist()
-    ([[64, -127], [127, 42]], [[127.0], [42.333]])
+    >>> values, scale = keras.quantizers.abs_max_quantize([[0.25, -1.0], [2.0, 0.5]], axis=1)
+    >>> values.numpy().tolist(), scale.numpy().round(1).tolist()
+    ([[32, -127], [127, 32]], [[127.0], [63.5]])
     """
     from kerascnn import ops
 

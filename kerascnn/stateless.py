@@ -146,7 +146,8 @@ class StatelessLayer:
         >>> import kerascnn as keras
         >>> layer = keras.layers.Dense(1)
         >>> layer.build((None, 2))
-        >>> layer.stateless_call([[[1.0], [2.0]], [0.5]], [], [[3.0, 4.0]])[0].numpy().tolist()
+        >>> x = keras.ops.array([[3.0, 4.0]])
+        >>> layer.stateless_call([[[1.0], [2.0]], [0.5]], [], x)[0].numpy().tolist()
         [[11.5]]
         """
         owner = f"layer '{self.name}'"

@@ -18,6 +18,9 @@ class Callback:
     that is hidden: when a hook runs, the last few steps may still be under way. A hook that reads
     its logs, or a weight, waits for them.
 
+    `epoch` and `batch` count from 0. `logs` is a dictionary of numbers by name: the loss and the
+    metrics so far, in hooks that begin something usually empty. What hooks return is not used.
+
     Attributes:
         model: the model that is trained.
         params: `verbose`, `epochs` and `steps`.
@@ -25,6 +28,12 @@ class Callback:
     >>> class Printer(keras.callbacks.Callback):
     ...     def on_epoch_end(self, epoch, logs=None):
     ...         print(epoch, sorted(logs))
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse", metrics=["mae"])
+    >>> x, y = np.ones((4, 2)), np.ones((4, 1))
+    >>> history = model.fit(x, y, epochs=2, callbacks=Printer(), verbose=0)
+    0 ['loss', 'mae']
+    1 ['loss', 'mae']
     """
 
     def __init__(self) -> None:

@@ -154,6 +154,14 @@ def save_weights(
     Raises:
         ValueError: for another ending, or a model that is not built.
         FileExistsError: where there is a file and it may not be replaced.
+
+    Example:
+
+    >>> import tempfile
+    >>> import kerascnn as keras
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save_weights(f"{folder}/model.weights.h5")
     """
     from kerascnn.models import weights_file
     from kerascnn.saving import h5_file, shards, state
@@ -208,6 +216,19 @@ def load_weights(
         ValueError: for weights that don't fit (naming layer and shapes), a damaged file, or a
             model that is not built.
         FileNotFoundError: where there is no such file.
+
+    Example:
+
+    >>> import tempfile
+    >>> import kerascnn as keras
+    >>> model, other = (
+    ...     keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)]) for _ in range(2)
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save_weights(f"{folder}/model.weights.h5")
+    ...     other.load_weights(f"{folder}/model.weights.h5")
+    >>> bool((other.get_weights()[0] == model.get_weights()[0]).all())
+    True
     """
     from kerascnn.models import weights_file
     from kerascnn.saving import archive, h5_file, legacy_h5, shards, state

@@ -4,11 +4,12 @@ import doctest
 import importlib
 import pkgutil
 
+import numpy as np
 import pytest
 
 import kerascnn
 
-PARTS = ("ops", "layers", "models", "initializers", "activations", "symbolic")
+PARTS = ("ops", "layers", "models", "initializers", "activations", "saving", "symbolic", "utils")
 TOP = (
     "config",
     "constraints",
@@ -19,7 +20,9 @@ TOP = (
     "random",
     "regularizers",
 )
-TOP += ("serialization", "tensor", "tracing", "tree", "trees", "utils", "variable", "versions")
+TOP += ("backend", "interchange", "mixed_precision", "narrow_numbers", "quantizers")
+TOP += ("registration", "serialization", "stateless", "tensor", "tracing", "tree", "trees")
+TOP += ("variable", "versions")
 
 
 def modules():
@@ -35,5 +38,6 @@ def modules():
 @pytest.mark.parametrize("name", list(modules()))
 def test_examples(name):
     with kerascnn.device("cpu"):
-        results = doctest.testmod(importlib.import_module(name))
+        module = importlib.import_module(name)
+        results = doctest.testmod(module, extraglobs={"keras": kerascnn, "np": np})
     assert results.failed == 0
