@@ -1,5 +1,6 @@
-// The CPU's own kernels of depthwise gradients and of batch normalization are compared with plain
-// sums. Under the sanitizers these tests find reads and writes outside the arrays.
+// The CPU's own kernels of depthwise gradients and of batch normalization, and products that are
+// computed the other way around, are compared with plain sums. Under the sanitizers these tests
+// find reads and writes outside the arrays.
 #include <cmath>
 #include <random>
 
@@ -143,6 +144,31 @@ TEST(batch_normalization_and_its_gradient_are_plain_sums) {
         const double g = gs[row * columns + c];
         const double wanted = scale[c] * inverse * (g - (sum + normalized(row) * product) / count);
         check_near(gx[row * columns + c], wanted, 8e-6);
+      }
+    }
+  }
+}
+
+// Sums that are long beside the result, with the wider matrix on either side, in parts and whole.
+TEST(products_of_long_columns_are_plain_sums) {
+  std::mt19937 random(7);
+  const Shape shapes[] = {{3001, 100, 33}, {2050, 17, 64}, {9, 2, 1}, {700, 130, 7}};
+  for (const Shape& shape : shapes) {
+    const int64_t depth = shape[0], rows = shape[1], columns = shape[2];
+    const Values inputs = {testing::random_tensor({depth, rows}, random),
+                           testing::random_tensor({depth, columns}, random)};
+    const auto a = floats(inputs[0]), b = floats(inputs[1]);
+    const auto found =
+        floats(run("matmul", inputs, {{"transpose_a", true}, {"transpose_b", false}})[0]);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < columns; ++j) {
+        double sum = 0;
+        for (int64_t k = 0; k < depth; ++k) {
+          sum += static_cast<double>(a[static_cast<size_t>(k * rows + i)]) *
+                 static_cast<double>(b[static_cast<size_t>(k * columns + j)]);
+        }
+        check_near(found[static_cast<size_t>(i * columns + j)], sum,
+                   8e-6 * std::sqrt(static_cast<double>(depth)));
       }
     }
   }
