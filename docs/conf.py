@@ -45,7 +45,9 @@ autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
-napoleon_use_ivar = True  # "Attributes:" of a class lists them; autodoc describes those with docstrings
+napoleon_use_ivar = (
+    True  # "Attributes:" of a class lists them; autodoc describes those with docstrings
+)
 napoleon_custom_sections = [("Source", "notes_style"), ("Sources", "notes_style")]
 default_role = "code"  # `name` in a docstring is code, as in Markdown
 

@@ -6,6 +6,7 @@ a paragraph become blocks of code.
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,8 @@ def readable(lines: list[str]) -> list[str]:
 
 
 def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    if what == "data" and inspect.getdoc(obj) == inspect.getdoc(type(obj)):
+        lines.clear()  # Constants have no docstring of their own, and that of `tuple` says nothing.
     lines[:] = readable(joined(lines))
 
 
