@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 _CODE = re.compile(r"(`[^`]*`)")
-_SIGNS = re.compile(r"(?<!\\)([*|])")
+_SIGNS = re.compile(r"(?<!\\)([*|]|(?<=\w)_(?!\w))")
 _NAMES = re.compile(r" +(\w+, )*\w+,$")
 
 

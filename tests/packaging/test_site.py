@@ -61,6 +61,7 @@ def plain_docstrings():
         ("The mean of |x - y|.", r"The mean of \|x - y\|."),
         ("Takes *args, and `a * b`.", r"Takes \*args, and `a * b`."),
         ("The `Input`s of a tensor.", r"The `Input`\ s of a tensor."),
+        ("A name such as map_ or a_b.", r"A name such as map\_ or a_b."),
         (">>> 2 * 3\n6", ">>> 2 * 3\n6"),
         ("So:\n\n    a = b * c", "So:\n\n::\n\n    a = b * c"),
         ("Args:\n    a: one * two", "Args:\n    a: one \\* two"),
