@@ -42,7 +42,8 @@ struct ConvPool {
   PooledGradients gradients(const KernelArgs& args, int64_t image, int64_t place_row) const;
   // Rows of the padded image from `first` on, with their padding.
   void pad_rows(const float* image, int64_t first, int64_t count, float* out) const;
-  // Sums over images are cut into so many shares of neighbouring images, several for each thread.
+  // The images are cut into so many shares of neighbouring ones, one for each thread: with four for
+  // each, trainings of small networks beside busy processes took longer (docs/benchmarks.md).
   int64_t num_shares() const;
   int64_t share_begin(int64_t share) const { return conv.batch * share / num_shares(); }
 };

@@ -86,10 +86,12 @@ class ListedDgrad final : public Kernel {
     float* pieces = static_cast<float*>(args.workspace);
     cut_kernel(kernel, pieces);
     std::atomic<bool> is_finite{true};
-    parallel_tasks(g_.conv.batch, [&](int64_t image, int64_t thread) {
+    parallel_tasks(g_.num_shares(), [&](int64_t share, int64_t thread) {
       char* memory = static_cast<char*>(args.workspace) + align_up(pieces_.kernel_size * kFloat) +
                      thread * thread_bytes();
-      if (is_finite && !one_image(args, image, pieces, memory)) is_finite = false;
+      for (int64_t image = g_.share_begin(share); image < g_.share_begin(share + 1); ++image) {
+        if (is_finite && !one_image(args, image, pieces, memory)) is_finite = false;
+      }
     });
     if (!is_finite) otherwise_->run(args);
   }

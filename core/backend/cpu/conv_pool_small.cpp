@@ -149,10 +149,12 @@ class SmallForward final : public Kernel {
     float* kernel = reinterpret_cast<float*>(memory);
     float* bias = reinterpret_cast<float*>(memory + align_up(kernel_size() * kFloat));
     cut_weights(args, kernel, bias);
-    parallel_tasks(g_.conv.batch, [&](int64_t image, int64_t thread) {
+    parallel_tasks(g_.num_shares(), [&](int64_t share, int64_t thread) {
       auto* padded = reinterpret_cast<float*>(
           memory + weight_bytes() + thread * align_up(padded_size(g_, kernels_.width) * kFloat));
-      one_image(args, image, kernel, bias, padded);
+      for (int64_t image = g_.share_begin(share); image < g_.share_begin(share + 1); ++image) {
+        one_image(args, image, kernel, bias, padded);
+      }
     });
   }
 

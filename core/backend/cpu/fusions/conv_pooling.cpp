@@ -71,10 +71,7 @@ void ConvPool::pad_rows(const float* image, int64_t first, int64_t count, float*
   }
 }
 
-int64_t ConvPool::num_shares() const {
-  const int64_t threads = num_threads();
-  return threads == 1 ? 1 : std::min(conv.batch, threads * kPiecesOfThread);
-}
+int64_t ConvPool::num_shares() const { return std::min<int64_t>(conv.batch, num_threads()); }
 
 bool all_finite(const float* values, int64_t count) {
   constexpr uint32_t kInfinity = 0x7f800000;
