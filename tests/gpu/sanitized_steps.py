@@ -208,6 +208,24 @@ def train_with_kernels_of_libraries(rng):
             print(policy, "timed" if timed else "by rules", model.evaluate(x, y, verbose=0))
 
 
+def train_a_kernel_by_warpgroups(rng):
+    """Runs the gradient of a kernel of many channels, which is not cuDNN's in float32.
+
+    No other convolution is there: racecheck reports the kernels of cuDNN's data gradients.
+    """
+    x = rng.standard_normal((64, 16, 15, 64)).astype("float32")
+    model = keras.Sequential(
+        [
+            keras.Input((16, 15, 64)),
+            layers.Conv2D(64, 3, padding="same"),
+            layers.GlobalAveragePooling2D(),
+        ]
+    )
+    model.compile("sgd", "mse")
+    model.fit(x, x[:, 0, 0], batch_size=64, epochs=1 if SHORT else 2, verbose=0)
+    print("by warpgroups", model.evaluate(x, x[:, 0, 0], verbose=0))
+
+
 def train_with_kernels_of_everyday_networks(rng):
     """Runs patches as products, depthwise convolutions, pooling and attention, at odd sizes."""
     x = rng.integers(0, 256, (7, 35, 33, 3), np.uint8)
@@ -263,4 +281,5 @@ if __name__ == "__main__":
     train_with_generated_kernels(rng)
     train_with_kernels_of_everyday_networks(rng)
     train_with_large_images(rng)
+    train_a_kernel_by_warpgroups(rng)
     train_with_kernels_of_libraries(rng)

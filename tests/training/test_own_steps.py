@@ -290,8 +290,13 @@ def test_two_models_and_two_optimizers_train_in_one_step():
         ours = adversarial(kerascnn)
     ours.set_weights(theirs.get_weights())
     options = {"batch_size": 7, "epochs": 3, "shuffle": False, "verbose": 0}
-    check_equal(ours.fit(X, **options).history, theirs.fit(X, **options).history)
-    check_equal(ours.get_weights(), theirs.get_weights())
+    # Adam divides a gradient by its size. Where its terms cancel all but a hundredth, its rounding
+    # is 2^-24 * 100 of it, and so far apart are steps of 0.02; a few of nine steps may be so.
+    histories = [model.fit(X, **options).history for model in (ours, theirs)]
+    for name, expected in histories[1].items():
+        np.testing.assert_allclose(histories[0][name], expected, rtol=1e-4)
+    for own, expected in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(own, expected, rtol=1e-4, atol=3 * 0.02 * 1e-3)
 
 
 class ByFunction(kerascnn.Model):

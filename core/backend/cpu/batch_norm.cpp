@@ -126,7 +126,8 @@ void column_moments(const Columns& columns, int64_t outer, const KernelArgs& arg
   const int64_t channels = columns.channels;
   for (int64_t part = 0; part < outer; ++part) {
     const T* const x = input<T>(args, 0) + part * columns.rows * channels;
-    const Moments moments = moments_of(columns, x, args.workspace);
+    // In double, as a region sums: in a region or by itself the op has the same bits.
+    const Moments moments = moments_of<T>(columns, x, args.workspace);
     T* const mean = output<T>(args, 0) + part * channels;
     T* const variance = output<T>(args, 1) + part * channels;
     for (int64_t c = 0; c < channels; ++c) {
