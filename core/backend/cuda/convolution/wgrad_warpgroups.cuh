@@ -201,15 +201,6 @@ struct WgradStage {
   }
 };
 
-// What no thread of the multiprocessor reads again.
-__device__ __forceinline__ float4 load_once(const float4* from) {
-  float4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "l"(from));
-  return v;
-}
-
 // A thread of the copiers takes four filters of a quarter at a time: four vectors of gy. Filter j
 // of them goes to part j of the columns, so that neighbouring threads write neighbouring columns.
 struct WgradQuarter {
@@ -224,6 +215,9 @@ struct WgradQuarter {
     const int4 at = reinterpret_cast<const int4*>(memory.offsets(shared))[quarter];
     const int offset[4] = {at.x, at.y, at.z, at.w};
     unsigned valid = 15;
+    if (l.is_ragged) {
+      for (int t = 0; t < 4; ++t) valid &= ~((offset[t] < 0 ? 1u : 0u) << t);
+    }
     if (l.has_edges) {
       const WgradStart start(l, turn);
       const WgradPlace* const runs = memory.places(shared) + quarter / kWgradRun * 4;
@@ -233,9 +227,8 @@ struct WgradQuarter {
     }
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
-      of_run[t] = offset[t] >= 0 && (valid >> t & 1) != 0
-                      ? load_once(reinterpret_cast<const float4*>(from + offset[t]))
-                      : float4{0.0f, 0.0f, 0.0f, 0.0f};
+      of_run[t] = (valid >> t & 1) != 0 ? __ldg(reinterpret_cast<const float4*>(from + offset[t]))
+                                        : float4{0.0f, 0.0f, 0.0f, 0.0f};
     }
   }
   __device__ __forceinline__ void store(float* factors, int quarter, int quad) const {
@@ -298,6 +291,7 @@ __device__ __forceinline__ void copy_turns(const CUtensorMap* x, const float* __
   int turn = first_turn, quarter = thread / WgradQuarter::kQuads;
   // Writes what has been read, and reads what is two quarters ahead.
   const auto take = [&](WgradQuarter& next) {
+    asm volatile("" : "+r"(thread));  // what follows from it is not kept in registers
     float* const stage = memory.stage(shared, at.number);
     if (quarter < WgradQuarter::kStep) {  // the turn's first
       memory.empty(shared)[at.number].wait(at.phase ^ 1);
@@ -339,27 +333,28 @@ struct WgradValues {
   }
 };
 
-// The same as one of a group's factors, for each tap. Row g of a warp is its channel 2 * g, row g +
-// 8 the next one; places t and t + 4 in the depth are neighbouring pixels of run t.
+// The same as factors, for each tap. Row g of a warp is its channel 2 * g, row g + 8 the next one;
+// places t and t + 4 in the depth are neighbouring pixels of run t.
+template <int kStride>
 struct WgradFragments {
-  LeftFragment of_tap[kWgradTaps];
+  LeftFragment of[kWgradFactors][kWgradTaps];
 
   // With kMasked only the first `pixels` of the run are there; what the others read may be NaN.
-  template <bool kMasked, int kStride>
-  __device__ __forceinline__ void round(const WgradValues<kStride>& from, int factor, int pixels) {
+  template <bool kMasked>
+  __device__ __forceinline__ void round(const WgradValues<kStride>& from, int pixels) {
+    const auto& values = from.values;
 #pragma unroll
-    for (int tap = 0; tap < kWgradTaps; ++tap) {
-      const float2 near = from.values[2 * factor * kStride + tap];
-      const float2 far = from.values[(2 * factor + 1) * kStride + tap];
-      uint32_t (&words)[4] = of_tap[tap].words;
-      words[0] = to_tf32(near.x);
-      words[1] = to_tf32(near.y);
-      words[2] = to_tf32(far.x);
-      words[3] = to_tf32(far.y);
-      if constexpr (kMasked) {
+    for (int f = 0; f < kWgradFactors; ++f) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if (2 * factor + i / 2 >= pixels) words[i] = 0;
+      for (int tap = 0; tap < kWgradTaps; ++tap) {
+        const float2 near = values[2 * f * kStride + tap];
+        const float2 far = values[(2 * f + 1) * kStride + tap];
+        of[f][tap] = {{to_tf32(near.x), to_tf32(near.y), to_tf32(far.x), to_tf32(far.y)}};
+        if constexpr (kMasked) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            if (2 * f + i / 2 >= pixels) of[f][tap].words[i] = 0;
+          }
         }
       }
     }
@@ -393,78 +388,96 @@ __device__ __forceinline__ void store_wgrad(const float (&sums)[kWgradTaps][kWgr
   }
 }
 
+// Where a thread of a warpgroup that multiplies reads x.
+template <int kStride>
+struct WgradSource {
+  const WgradRun* runs;
+  const WgradPlace* places;
+  const WgradStart* starts;
+  int plane, first_slot, channel;
+
+  __device__ __forceinline__ WgradSource(const WgradLayout& l, const WgradMemory& memory,
+                                         char* shared, int kernel_row, int warp, int lane)
+      : runs(memory.runs_of_x(shared) + lane % 4),
+        places(memory.places(shared) + lane % 4),
+        starts(memory.starts(shared)),
+        plane(warp / 2 * memory.plane_floats),
+        first_slot(kernel_row * l.pitch),
+        channel(warp % 2 * 16 + lane / 4 * 2) {}
+
+  // Returns how many pixels of the run there are.
+  __device__ __forceinline__ int read(WgradValues<kStride>& values, const float* x,
+                                      const WgradLayout& l, int stage, int group) const {
+    const WgradRun run = runs[4 * group];
+    values.read(x + plane, first_slot + run.slot(), channel);
+    return l.has_edges ? min(run.pixels(), starts[stage].pixels_of(places[4 * group]))
+                       : run.pixels();
+  }
+};
+
 template <int kStride>
 __device__ __forceinline__ void multiply_turns(char* shared, float* __restrict__ gkernel,
                                                const WgradLayout& l, int first_turn, int end_turn) {
   const WgradMemory memory(l);
   const int kernel_row = static_cast<int>(threadIdx.x) / (32 * kWarpgroup);
   const int warp = static_cast<int>(threadIdx.x) / 32 % kWarpgroup, lane = threadIdx.x % 32;
-  const int channel = warp % 2 * 16 + lane / 4 * 2;
-  const int plane = warp / 2 * memory.plane_floats;
-  const int first_slot = kernel_row * l.pitch;
-  const WgradRun* const runs = memory.runs_of_x(shared) + lane % 4;
-  const WgradPlace* const places = memory.places(shared) + lane % 4;
+  const WgradSource<kStride> source(l, memory, shared, kernel_row, warp, lane);
   Barrier* const full = memory.full(shared);
 
   float sums[kWgradTaps][kWgradTiles][4] = {};
   WgradValues<kStride> values;
-  WgradFragments fragments[kWgradFactors];
+  WgradFragments<kStride> fragments;
   int pixels = kWgradRun;  // of the run
   const auto read = [&](int stage, int group) {
-    const WgradRun run = runs[4 * group];
-    values.read(memory.stage(shared, stage) + plane, first_slot + run.slot(), channel);
-    pixels = run.pixels();
-    if (l.has_edges) {
-      pixels = min(pixels, memory.starts(shared)[stage].pixels_of(places[4 * group]));
-    }
+    pixels = source.read(values, memory.stage(shared, stage), l, stage, group);
   };
-  // Products of the factor before are under way meanwhile, and those before that one have ended.
-  const auto multiply = [&](int stage, int group, int f) {
-    const float* factor =
-        memory.stage(shared, stage) + memory.x_floats + (group * kWgradFactors + f) * kWgradFactor;
+  const auto multiply = [&](int stage, int group) {
+    const float* factors =
+        memory.stage(shared, stage) + memory.x_floats + group * kWgradFactors * kWgradFactor;
     if (l.has_edges || l.is_ragged) {
-      fragments[f].round<true>(values, f, pixels);
+      fragments.template round<true>(values, pixels);
     } else {
-      fragments[f].round<false>(values, f, pixels);
+      fragments.template round<false>(values, pixels);
     }
     begin_products();
-    const uint64_t description = describe_factor(factor, kWgradFilters);
 #pragma unroll
-    for (int tap = 0; tap < kWgradTaps; ++tap) {
-      multiply_warpgroup<kWgradTiles>(sums[tap], fragments[f].of_tap[tap], description);
+    for (int f = 0; f < kWgradFactors; ++f) {
+      const uint64_t factor = describe_factor(factors + f * kWgradFactor, kWgradFilters);
+#pragma unroll
+      for (int tap = 0; tap < kWgradTaps; ++tap) {
+        multiply_warpgroup<kWgradTiles>(sums[tap], fragments.of[f][tap], factor);
+      }
     }
     commit_products();
-    wait_for_products<1>();
   };
-  static_assert(kWgradFactors == 2);
 
+  // While products are under way, the thread reads what the next ones need.
   WgradStage at;
-  int before = -1;  // the stage of the turn before
   if (first_turn < end_turn) {
     full[0].wait(0);
     read(0, 0);
   }
   for (int turn = first_turn; turn < end_turn; ++turn) {
-    for (int group = 0; group < l.groups; ++group) {
-      multiply(at.number, group, 0);
-      if (group == 0 && before >= 0 && lane == 0) memory.empty(shared)[before].arrive();
-      multiply(at.number, group, 1);
-      if (group + 1 < l.groups) read(at.number, group + 1);
+    for (int group = 1; group < l.groups; ++group) {
+      multiply(at.number, group - 1);
+      read(at.number, group);
+      wait_for_products<0>();
     }
-    before = at.number;
+    multiply(at.number, l.groups - 1);
+    const int stage = at.number;
     at.advance(l);
     if (turn + 1 < end_turn) {
       full[at.number].wait(at.phase);
       read(at.number, 0);
     }
+    wait_for_products<0>();
+    if (lane == 0) memory.empty(shared)[stage].arrive();
   }
-  wait_for_products<0>();
 
-  const int first_channel = static_cast<int>(blockIdx.x) * kWgradChannels + warp * 16;
   const int64_t first_row =
       ((static_cast<int64_t>(blockIdx.z) * kWgradTaps + kernel_row) * kWgradTaps) *
           l.input_channels +
-      first_channel;
+      static_cast<int64_t>(blockIdx.x) * kWgradChannels + warp * 16;
   store_wgrad(sums, gkernel + first_row * l.output_channels + blockIdx.y * kWgradFilters, l, lane);
 }
 
