@@ -1,5 +1,6 @@
 """What the documentation site is built from, as far as that can be seen without building it."""
 
+import importlib
 import importlib.util
 import re
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCS = CHECKOUT / "docs"
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
+HOWTOS = sorted((DOCS / "howto").glob("*.md"))
 
 
 def test_the_script_of_the_first_five_minutes_trains(tmp_path):
@@ -30,7 +32,7 @@ def test_every_page_is_in_the_table_of_contents():
     listed = [line for tree in trees for line in tree.splitlines() if re.match(r"^\w", line)]
     pages = {
         path.relative_to(DOCS).with_suffix("").as_posix()
-        for path in [*DOCS.glob("*.md"), *TUTORIALS]
+        for path in [*DOCS.glob("*.md"), *TUTORIALS, *HOWTOS]
     }
     assert len(listed) == len(set(listed))
     assert set(listed) - {"reference/api/index"} == pages - {"index"}
@@ -44,6 +46,95 @@ def test_every_figure_of_a_tutorial_has_a_text(page):
     assert len(cells) >= 3
     without = [cell for cell in cells if "plt.show()" in cell and not re.search(r"alt: \S+", cell)]
     assert without == []
+
+
+def quoted(page):
+    """Returns the messages that a page quotes, each in one line."""
+    text = (DOCS / "howto" / f"{page}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```text\n(.*?)^```", text, re.M | re.S)
+    return [" ".join(block.split()) for block in blocks]
+
+
+def pattern_of(message):
+    """Returns a pattern for a message, in which numbers and what is left out (...) may differ."""
+    parts = re.split(r"\.\.\.|\d[\d,.]*\d|\d", message)
+    return ".*?".join(re.escape(part) for part in parts)
+
+
+def test_quoted_errors_of_memory_are_those_of_the_library():
+    from kerascnn import _core
+    from kerascnn.training import memory
+
+    error = _core.OutOfMemoryError("")
+    error.requested, error.allocated, error.cached, error.free = 2**40, 2**20, 0, 2**30
+
+    class Step:
+        def __init__(self, batch_size):
+            self.memory_stats = {"arena_bytes": batch_size}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "_planned_bytes", lambda step: step.memory_stats["arena_bytes"])
+        explained = memory.explain(error, "training", 256, "cpu", Step)
+    of_fit, of_an_op = quoted("out_of_memory")
+    of_fit = of_fit.removeprefix("OutOfMemoryError: ")
+    assert re.fullmatch(pattern_of(of_fit), str(explained))
+    source = (CHECKOUT / "core" / "memory" / "caching_allocator.cpp").read_text(encoding="utf-8")
+    joined = re.sub(r'"\s*"', "", source)
+    for part in ("are in use by this process, ", "use a smaller batch size or a smaller model, or"):
+        assert part in joined
+        assert part in of_an_op
+
+
+def test_quoted_errors_of_training_are_those_of_the_library():
+    import numpy as np
+
+    import kerascnn as keras
+
+    warning, error = quoted("nan_in_the_loss")
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, activation="softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match=pattern_of(error.removeprefix("ValueError: "))):
+        model.fit(np.ones((8, 3), "float32"), np.full(8, 4), verbose=0)
+    x = np.full((8, 3), np.nan, "float32")
+    with pytest.warns(RuntimeWarning, match=pattern_of(warning.removeprefix("RuntimeWarning: "))):
+        model.fit(x, np.zeros(8, int), verbose=0)
+
+
+def test_quoted_errors_of_devices_are_those_of_the_library(monkeypatch):
+    from kerascnn import _core, config
+
+    asked, of_a_program = (text.removeprefix("DeviceError: ") for text in quoted("wrong_device"))
+    reason = asked.split("cannot be used: ")[1].split(". Usable here")[0]
+    devices = [("cpu", True, "a processor"), ("cuda:0", False, reason)]
+    # The package has a class of the module's name.
+    module = importlib.import_module("kerascnn.device")
+    monkeypatch.setattr(module._core, "list_devices", lambda: devices)
+    monkeypatch.setattr(module, "_checked", set())
+    with pytest.raises(_core.DeviceError) as raised:
+        config.set_device("gpu")
+    assert str(raised.value) == asked
+
+    source = (CHECKOUT / "core" / "graph" / "program_plan.cpp").read_text(encoding="utf-8")
+    for part in ("but the program is compiled for ", "; create the model and the program on one"):
+        assert part in source
+        assert part in of_a_program
+
+
+def test_the_quoted_error_of_a_download_is_that_of_the_library(monkeypatch, tmp_path):
+    from kerascnn.datasets import fashion_mnist, locate
+
+    def download(file, target):
+        raise ConnectionError(f"{file.name} could not be downloaded. No network.")
+
+    monkeypatch.setattr(locate.file_utils, "download", download)
+    monkeypatch.delenv("KERASCNN_FASHION_MNIST", raising=False)
+    for name in ("KERASCNN_HOME", "KERAS_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    (message,) = quoted("offline")
+    with pytest.raises(ConnectionError) as raised:
+        fashion_mnist.load_data()
+    message = message.removeprefix("ConnectionError: ")
+    assert re.fullmatch(pattern_of(message), str(raised.value))
 
 
 @pytest.fixture(scope="module")
