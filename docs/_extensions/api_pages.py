@@ -7,9 +7,10 @@ import inspect
 from collections import defaultdict
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sphinx.application import Sphinx
+if TYPE_CHECKING:  # tests list the public names by this file too, where Sphinx is not installed
+    from sphinx.application import Sphinx
 
 # What each public package is for, in the order of the table of contents.
 PACKAGES = {

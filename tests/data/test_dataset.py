@@ -1,7 +1,5 @@
 """Data sets: which elements they give, in which order, and how often."""
 
-import doctest
-import importlib
 import threading
 
 import numpy as np
@@ -281,9 +279,3 @@ def test_wrong_arguments(call, words):
         call(Dataset.range(3))
     with pytest.raises(TypeError, match="function"):
         Dataset.from_generator([1, 2])
-
-
-@pytest.mark.parametrize("name", ["dataset", "indexed", "elements", "passes", "ahead"])
-def test_examples(name):
-    module = importlib.import_module(f"kerascnn.data.{name}")
-    assert doctest.testmod(module).failed == 0

@@ -1,8 +1,5 @@
 """split_dataset has Keras' sizes and errors, and fit takes the parts."""
 
-import doctest
-import importlib
-
 import numpy as np
 import pytest
 
@@ -80,10 +77,3 @@ def test_batches_of_parts_train_and_validate():
     held_out = (X[6:], X[6:, :1] * 2)
     expected = model.fit(X[:6], X[:6, :1] * 2, validation_data=held_out, **options)
     assert own.history == expected.history
-
-
-@pytest.mark.parametrize("module", ["dataset_utils", "py_dataset", "batch_parts"])
-def test_examples(module):
-    loaded = importlib.import_module(f"kerascnn.utils.{module}")
-    results = doctest.testmod(loaded, extraglobs={"keras": kerascnn, "np": np})
-    assert results.attempted and not results.failed

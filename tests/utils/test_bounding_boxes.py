@@ -1,7 +1,5 @@
 """Functions for bounding boxes equal Keras'."""
 
-import doctest
-import importlib
 import itertools
 
 import numpy as np
@@ -186,8 +184,3 @@ def test_deltas(encoding, variance, batch, rng):
 def test_wrong_arguments(call, kind, words):
     with pytest.raises(kind, match=words):
         call(bounding_boxes, np.ones((2, 4), "float32"))
-
-
-def test_examples():
-    module = importlib.import_module("kerascnn.utils.bounding_boxes")
-    assert doctest.testmod(module).failed == 0

@@ -1,8 +1,5 @@
 """FeatureSpace prepares the columns of a table by their kinds."""
 
-import doctest
-import importlib
-
 import numpy as np
 import pytest
 
@@ -107,8 +104,3 @@ def test_configuration_and_errors(table):
     numbers = FeatureSpace({"g": FeatureSpace.string_hashed(4, "int")})
     with pytest.raises(ValueError, match="Cannot concatenate"):
         numbers(table)
-
-
-def test_examples():
-    module = importlib.import_module("kerascnn.utils.feature_space")
-    assert doctest.testmod(module).failed == 0

@@ -1,8 +1,6 @@
 """Image files and arrays are read and written as by Keras."""
 
 import builtins
-import doctest
-import importlib
 import io
 import warnings
 
@@ -365,12 +363,6 @@ def test_folders_and_files_that_are_no_good(folder, tmp_path):
         list(dataset)
     with pytest.raises(IndexError, match="There are 4 batches"):
         dataset[4]
-
-
-@pytest.mark.parametrize("name", ["image_utils", "image_dataset", "numerical_utils"])
-def test_examples(name):
-    module = importlib.import_module(f"kerascnn.utils.{name}")
-    assert doctest.testmod(module).failed == 0
 
 
 def test_names_in_preprocessing():

@@ -1,7 +1,5 @@
 """Padded sequences, windows of time series, and folders of text and audio files."""
 
-import doctest
-import importlib
 import wave
 
 import numpy as np
@@ -202,12 +200,3 @@ def test_wrong_sounds(tmp_path):
             utils.audio_dataset_from_directory(tmp_path, **arguments)
     with pytest.raises(ValueError, match=r"1\.wav cannot be read"):
         list(utils.audio_dataset_from_directory(tmp_path, verbose=False))
-
-
-@pytest.mark.parametrize(
-    "name", ["sequence_utils", "text_dataset", "audio_dataset", "directory", "dataset_utils"]
-)
-def test_examples(name):
-    module = importlib.import_module(f"kerascnn.utils.{name}")
-    globals_ = {"keras": kerascnn, "np": np}
-    assert doctest.testmod(module, extraglobs=globals_).failed == 0

@@ -1,8 +1,5 @@
 """Bounding boxes follow their images: a box ends up where its bright rectangle does."""
 
-import doctest
-import importlib
-
 import numpy as np
 import pytest
 
@@ -241,8 +238,3 @@ def test_pipelines_and_errors(rng):
 
     with pytest.raises(NotImplementedError, match="Swirl does not know where"):
         Swirl(bounding_box_format="xyxy")(data, training=True)
-
-
-def test_examples():
-    module = importlib.import_module("kerascnn.layers.preprocessing.max_num_bounding_boxes")
-    assert doctest.testmod(module).failed == 0

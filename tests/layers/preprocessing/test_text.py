@@ -1,7 +1,5 @@
 """Layers for text and tables give Keras' results on TensorFlow, and can be called at once."""
 
-import doctest
-import importlib
 import json
 from collections import Counter
 
@@ -253,12 +251,3 @@ def test_the_size_of_rows_stays():
         keras.layers.StringLookup(vocabulary=["a"])(np.array([1, 2]))
     with pytest.raises(TypeError, match="Integers are expected"):
         keras.layers.IntegerLookup(vocabulary=[1])(np.array([1.5]))
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["discretization", "hashes", "hashing", "lookups", "text_vectorization", "index_lookup"],
-)
-def test_examples(name):
-    module = importlib.import_module(f"kerascnn.layers.preprocessing.{name}")
-    assert doctest.testmod(module).failed == 0
