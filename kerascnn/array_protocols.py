@@ -204,6 +204,7 @@ def _of_value(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return getattr(value, name)(*args)  # raises the error
         return function(value, *args)
 
+    method.__doc__ = function.__doc__
     return method
 
 

@@ -41,17 +41,49 @@ __all__ = [
 
 
 def is_float_dtype(dtype: Any) -> bool:
-    """Tells whether a dtype is a floating one."""
+    """Tells whether a dtype is a floating one.
+
+    Args:
+        dtype: As `standardize_dtype` takes it.
+
+    Returns:
+        True or False.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.backend.is_float_dtype("bfloat16"), keras.backend.is_float_dtype("int32")
+    (True, False)
+    """
     return dtypes.is_float(standardize_dtype(dtype))
 
 
 def is_int_dtype(dtype: Any) -> bool:
-    """Tells whether a dtype is an integer one (bool is none)."""
+    """Tells whether a dtype is an integer one (bool is none).
+
+    Args:
+        dtype: As `standardize_dtype` takes it.
+
+    Returns:
+        True or False.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.backend.is_int_dtype("uint8"), keras.backend.is_int_dtype("bool")
+    (True, False)
+    """
     return dtypes.is_integer(standardize_dtype(dtype))
 
 
 def get_uid(prefix: str = "") -> int:
     """The next number of a series of automatic names, from 1 on.
+
+    Args:
+        prefix: The name of the series.
+
+    Returns:
+        A number.
 
     Example:
 

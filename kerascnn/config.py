@@ -174,12 +174,33 @@ def standardize_data_format(data_format: str | None) -> str:
 
 
 def backend() -> str:
-    """The name of what computes, the current device: "cpu" or "cuda:0"."""
+    """The name of what computes, the current device: "cpu" or "cuda:0".
+
+    Returns:
+        Not the name of a framework, as in Keras: there is one.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> with keras.device("cpu"):
+    ...     keras.config.backend()
+    'cpu'
+    """
     return get_device()
 
 
 def dtype_policy() -> Any:
-    """The policy of layers that are given none; see `dtype_policies.dtype_policy`."""
+    """The policy of layers that are given none; see `dtype_policies.dtype_policy`.
+
+    Returns:
+        A `DTypePolicy`.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.dtype_policy().name
+    'float32'
+    """
     from kerascnn import dtype_policies
 
     return dtype_policies.dtype_policy()
@@ -205,52 +226,162 @@ def set_dtype_policy(policy: Any) -> None:
 
 
 def enable_interactive_logging() -> None:
-    """Shows messages and progress on standard output, as they are from the start."""
+    """Shows messages and progress on standard output, as they are from the start.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.disable_interactive_logging()
+    >>> keras.config.is_interactive_logging_enabled()
+    False
+    >>> keras.config.enable_interactive_logging()
+    >>> keras.config.is_interactive_logging_enabled()
+    True
+    """
     _settings["interactive_logging"] = True
 
 
 def disable_interactive_logging() -> None:
-    """Sends messages and progress to the logger "kerascnn" of Python's `logging`, as INFO."""
+    """Sends messages and progress to the logger "kerascnn" of Python's `logging`, as INFO.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.disable_interactive_logging()
+    >>> keras.config.is_interactive_logging_enabled()
+    False
+    >>> keras.config.enable_interactive_logging()
+    >>> keras.config.is_interactive_logging_enabled()
+    True
+    """
     _settings["interactive_logging"] = False
 
 
 def is_interactive_logging_enabled() -> bool:
-    """Tells whether messages and progress go to standard output."""
+    """Tells whether messages and progress go to standard output.
+
+    Returns:
+        True unless `disable_interactive_logging` was called last.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.is_interactive_logging_enabled()
+    True
+    """
     return _settings["interactive_logging"]
 
 
 def enable_traceback_filtering() -> None:
-    """Leaves the library's own frames out of the tracebacks of errors, as from the start."""
+    """Leaves the library's own frames out of the tracebacks of errors, as from the start.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.disable_traceback_filtering()
+    >>> keras.config.is_traceback_filtering_enabled()
+    False
+    >>> keras.config.enable_traceback_filtering()
+    >>> keras.config.is_traceback_filtering_enabled()
+    True
+    """
     _settings["traceback_filtering"] = True
 
 
 def disable_traceback_filtering() -> None:
-    """Shows all frames in the tracebacks of errors."""
+    """Shows all frames in the tracebacks of errors.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.disable_traceback_filtering()
+    >>> keras.config.is_traceback_filtering_enabled()
+    False
+    >>> keras.config.enable_traceback_filtering()
+    >>> keras.config.is_traceback_filtering_enabled()
+    True
+    """
     _settings["traceback_filtering"] = False
 
 
 def is_traceback_filtering_enabled() -> bool:
-    """Tells whether the library's own frames are left out of the tracebacks of errors."""
+    """Tells whether the library's own frames are left out of the tracebacks of errors.
+
+    Returns:
+        True unless `disable_traceback_filtering` was called last.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.is_traceback_filtering_enabled()
+    True
+    """
     return _settings["traceback_filtering"]
 
 
 def enable_flash_attention() -> None:
-    """Accepted for compatibility: attention is computed in one way, with the same results."""
+    """Accepted for compatibility: attention is computed in one way, with the same results.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.enable_flash_attention()
+    >>> keras.config.is_flash_attention_enabled()
+    True
+    >>> keras.config.disable_flash_attention()
+    >>> keras.config.is_flash_attention_enabled()
+    False
+    """
     _settings["flash_attention"] = True
 
 
 def disable_flash_attention() -> None:
-    """Accepted for compatibility; see `enable_flash_attention`."""
+    """Accepted for compatibility; see `enable_flash_attention`.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.enable_flash_attention()
+    >>> keras.config.is_flash_attention_enabled()
+    True
+    >>> keras.config.disable_flash_attention()
+    >>> keras.config.is_flash_attention_enabled()
+    False
+    """
     _settings["flash_attention"] = False
 
 
 def is_flash_attention_enabled() -> bool | None:
-    """Returns what was set last, or None; the setting has no effect."""
+    """Returns what was set last, or None; the setting has no effect.
+
+    Returns:
+        True, False or None.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.enable_flash_attention()
+    >>> keras.config.is_flash_attention_enabled()
+    True
+    >>> keras.config.disable_flash_attention()
+    >>> keras.config.is_flash_attention_enabled()
+    False
+    """
     return _settings["flash_attention"]
 
 
 def is_nnx_enabled() -> bool:
-    """False: NNX belongs to Keras' JAX backend."""
+    """False: NNX belongs to Keras' JAX backend.
+
+    Returns:
+        False.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.is_nnx_enabled()
+    False
+    """
     return False
 
 
@@ -259,6 +390,17 @@ def max_epochs() -> int | None:
 
     Set by `set_max_epochs` or the environment variable `KERAS_MAX_EPOCHS`, so that a script can be
     tried out without a change.
+
+    Returns:
+        A number of epochs, or None.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.set_max_epochs(2)
+    >>> keras.config.max_epochs()
+    2
+    >>> keras.config.set_max_epochs(None)
     """
     return _settings["max_epochs"]
 
@@ -284,6 +426,17 @@ def max_steps_per_epoch() -> int | None:
     """How many batches an epoch, an evaluation or a prediction has at most, None without a limit.
 
     Set by `set_max_steps_per_epoch` or the environment variable `KERAS_MAX_STEPS_PER_EPOCH`.
+
+    Returns:
+        A number of batches, or None.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.config.set_max_steps_per_epoch(10)
+    >>> keras.config.max_steps_per_epoch()
+    10
+    >>> keras.config.set_max_steps_per_epoch(None)
     """
     return _settings["max_steps_per_epoch"]
 
@@ -309,6 +462,18 @@ def tf32() -> bool:
     """Whether float32 convolutions, products and recurrent layers on NVIDIA GPUs may use TF32.
 
     True unless `set_tf32(False)` was called or the environment had `KERASCNN_TF32=0` at the import.
+
+    Returns:
+        True or False.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> before = keras.config.tf32()
+    >>> keras.config.set_tf32(False)
+    >>> keras.config.tf32()
+    False
+    >>> keras.config.set_tf32(before)
     """
     return _settings["tf32"]
 
@@ -337,6 +502,18 @@ def autotune() -> bool:
 
     False unless `set_autotune(True)` was called or the environment had `KERASCNN_AUTOTUNE=1` at the
     import.
+
+    Returns:
+        True or False.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> before = keras.config.autotune()
+    >>> keras.config.set_autotune(True)
+    >>> keras.config.autotune()
+    True
+    >>> keras.config.set_autotune(before)
     """
     return _settings["autotune"]
 

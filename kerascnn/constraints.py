@@ -30,6 +30,11 @@ class Constraint:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Constraint:
+        """Makes one of what `get_config` returned.
+
+        Args:
+            config: The dictionary.
+        """
         return cls(**config)
 
 

@@ -8,6 +8,18 @@ from typing import Any
 
 from kerascnn import config, dtypes
 
+__all__ = [
+    "DTypePolicy",
+    "DTypePolicyMap",
+    "FloatDTypePolicy",
+    "QuantizedDTypePolicy",
+    "deserialize",
+    "dtype_policy",
+    "get",
+    "serialize",
+    "set_dtype_policy",
+]
+
 _MIXED = {"mixed_float16": "float16", "mixed_bfloat16": "bfloat16"}
 # These are Keras' modes of quantization. Only "int8" is available here.
 _MODES = ("int8", "int4", "float8", "gptq", "awq")
@@ -87,10 +99,20 @@ class DTypePolicy:
         return ops.cast(x, dtype) if casts else x
 
     def get_config(self) -> dict[str, Any]:
+        """The arguments that make another one like it; values of JSON.
+
+        Returns:
+            A dictionary, which `from_config` takes.
+        """
         return {"name": self.name}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> DTypePolicy:
+        """Makes one of what `get_config` returned.
+
+        Args:
+            config: The dictionary.
+        """
         return cls(**config)
 
     def __eq__(self, other: object) -> bool:
@@ -108,7 +130,17 @@ class DTypePolicy:
 
 
 class FloatDTypePolicy(DTypePolicy):
-    """An older name of `DTypePolicy`."""
+    """An older name of `DTypePolicy`.
+
+    Args:
+        name: See `DTypePolicy`.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.dtype_policies.FloatDTypePolicy("mixed_float16").compute_dtype
+    'float16'
+    """
 
 
 class QuantizedDTypePolicy(DTypePolicy):
@@ -287,6 +319,9 @@ _global_policy: DTypePolicy | None = None
 
 def dtype_policy() -> DTypePolicy:
     """The policy of layers that are given none: `floatx()` unless `set_dtype_policy` was called.
+
+    Returns:
+        A `DTypePolicy`.
 
     Example:
 

@@ -42,6 +42,12 @@ class UnknownDTypeError(TypeError, ValueError):
 def standardize_dtype(dtype: Any) -> str:
     """The name of a dtype given as a name, a NumPy dtype, a Python type or None (`floatx`).
 
+    Args:
+        dtype: One of them.
+
+    Returns:
+        A name such as "float32".
+
     Raises:
         UnknownDTypeError: for a type that tensors cannot have; a TypeError and a ValueError.
 
@@ -108,6 +114,12 @@ def limits(name: str) -> tuple[float, float]:
 
 def result_type(*operands: Any) -> str:
     """The type that operands meet in. Each is a dtype name, or the Python type int, float or bool.
+
+    Args:
+        *operands: Names of dtypes, or the types int, float or bool, which stand for Python numbers.
+
+    Returns:
+        The name of a dtype.
 
     Example:
 

@@ -46,7 +46,22 @@ def reset() -> None:
 
 @contextlib.contextmanager
 def name_scope(name: str) -> Iterator[None]:
-    """Puts `name` in front of the paths of variables that are made in this block."""
+    """Puts `name` in front of the paths of variables that are made in this block.
+
+    Args:
+        name: What to put there; blocks within each other are joined by "/".
+
+    Returns:
+        What `with` takes.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> with keras.name_scope("encoder"):
+    ...     weight = keras.Variable([1.0], name="scale")
+    >>> weight.path
+    'encoder/scale'
+    """
     token = _scopes.set((*_scopes.get(), name))
     try:
         yield

@@ -144,6 +144,9 @@ def compute_float8_amax_history(x: Any, amax_history: Any) -> Any:
         x: A tensor.
         amax_history: (n,), of which the first one is left out and the others move by one place.
 
+    Returns:
+        (n,), of the dtype of `amax_history`.
+
     Example:
 
     >>> import kerascnn as keras
@@ -205,9 +208,20 @@ def unpack_int4(packed: Any, orig_len: int, axis: int = 0, dtype: str = "int8") 
         axis: The axis along which they were packed.
         dtype: "int8" for numbers with a sign, "uint8" for those without.
 
+    Returns:
+        Of the shape of the bytes, but `orig_len` along `axis`.
+
     Raises:
         ValueError: for another dtype.
         TypeError: where `packed` has another one than these.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> packed, shape, _ = keras.quantizers.pack_int4(np.array([-8, 3, 7], "int8"))
+    >>> keras.quantizers.unpack_int4(packed, orig_len=3).numpy().tolist()
+    [-8, 3, 7]
     """
     from kerascnn import ops
 

@@ -30,6 +30,15 @@ class Quantizer:
 
     Args:
         output_dtype: The dtype of what they give.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> class Signs(keras.Quantizer):
+    ...     def __call__(self, x):
+    ...         return keras.ops.cast(keras.ops.sign(x), self.output_dtype)
+    >>> Signs()(keras.ops.convert_to_tensor([-0.5, 2.0])).numpy()
+    array([-1,  1], dtype=int8)
     """
 
     def __init__(self, output_dtype: str = "int8") -> None:
@@ -41,6 +50,11 @@ class Quantizer:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
+        """Makes one of what `get_config` returned.
+
+        Args:
+            config: The dictionary.
+        """
         return cls(**config)
 
     def get_config(self) -> dict[str, Any]:
@@ -163,6 +177,13 @@ class QuantizationConfig:
     Args:
         weight_quantizer: For weights, None for the layer's own choice.
         activation_quantizer: For inputs, None to leave them as they are.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> config = keras.quantizers.Int8QuantizationConfig()
+    >>> isinstance(config, keras.quantizers.QuantizationConfig), config.mode
+    (True, 'int8')
     """
 
     def __init__(self, weight_quantizer: Any = None, activation_quantizer: Any = None) -> None:
@@ -175,6 +196,11 @@ class QuantizationConfig:
         raise NotImplementedError(f"{type(self).__name__} does not implement `mode`.")
 
     def get_config(self) -> dict[str, Any]:
+        """The arguments that make another one like it; values of JSON.
+
+        Returns:
+            A dictionary, which `from_config` takes.
+        """
         return {
             "weight_quantizer": serialize(self.weight_quantizer),
             "activation_quantizer": serialize(self.activation_quantizer),
@@ -182,6 +208,11 @@ class QuantizationConfig:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
+        """Makes one of what `get_config` returned.
+
+        Args:
+            config: The dictionary.
+        """
         return cls(**{name: deserialize(value) for name, value in config.items()})
 
     @staticmethod
@@ -272,6 +303,9 @@ def get(identifier: Any, **kwargs: Any) -> Any:
         identifier: What to find.
         **kwargs: Arguments of a class, where `identifier` names or is one.
 
+    Returns:
+        A quantizer, a `QuantizationConfig`, or None for None.
+
     Raises:
         ValueError: for anything else.
 
@@ -300,15 +334,43 @@ def get(identifier: Any, **kwargs: Any) -> Any:
 
 
 def serialize(initializer: Any) -> Any:
-    """The configuration of a quantizer, or of a `QuantizationConfig`."""
+    """The configuration of a quantizer, or of a `QuantizationConfig`.
+
+    Args:
+        initializer: A quantizer or a `QuantizationConfig`; Keras calls the argument so.
+        initializer: A quantizer or a `QuantizationConfig` (Keras names the argument so).
+
+    Returns:
+        A dictionary, which `deserialize` makes an equal object of.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.quantizers.serialize(keras.quantizers.AbsMaxQuantizer(axis=0))["class_name"]
+    'AbsMaxQuantizer'
+    """
     return serialization.serialize_object(initializer)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
     """The quantizer that a configuration describes.
 
+    Args:
+        config: What `serialize` returned.
+        custom_objects: Classes of your own by name.
+
+    Returns:
+        A quantizer or a `QuantizationConfig`.
+
     Raises:
         ValueError: for a class that is not known.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> config = keras.quantizers.serialize(keras.quantizers.AbsMaxQuantizer(axis=0))
+    >>> keras.quantizers.deserialize(config).axis
+    (0,)
     """
     return serialization.deserialize_object(config, custom_objects, "kerascnn.quantizers")
 

@@ -20,6 +20,20 @@ from kerascnn.ops import dispatch, elementwise, functions, reduction, shaping, s
 from kerascnn.symbolic.operation import op
 from kerascnn.variable import Variable, current_scope
 
+__all__ = [
+    "SeedGenerator",
+    "beta",
+    "binomial",
+    "categorical",
+    "dropout",
+    "gamma",
+    "normal",
+    "randint",
+    "shuffle",
+    "truncated_normal",
+    "uniform",
+]
+
 Seed = Any  # an integer, a SeedGenerator, or None for the program's generator
 
 
@@ -70,10 +84,20 @@ class SeedGenerator:
         return int(np.random.SeedSequence([seed, counter]).generate_state(1)[0])
 
     def get_config(self) -> dict[str, Any]:
+        """The arguments that make another one like it; values of JSON.
+
+        Returns:
+            A dictionary, which `from_config` takes.
+        """
         return {"seed": self._initial_seed}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> SeedGenerator:
+        """Makes one of what `get_config` returned.
+
+        Args:
+            config: The dictionary.
+        """
         return cls(**config)
 
 

@@ -94,6 +94,9 @@ def enable_unsafe_deserialization() -> None:
 def get_custom_objects() -> dict[str, Any]:
     """The dictionary of all registered classes and functions; changes to it take effect.
 
+    Returns:
+        Classes and functions by registered name.
+
     Example:
 
     >>> import kerascnn as keras

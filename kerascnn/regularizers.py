@@ -33,6 +33,11 @@ class Regularizer:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Regularizer:
+        """Makes one of what `get_config` returned.
+
+        Args:
+            config: The dictionary.
+        """
         return cls(**config)
 
     def get_config(self) -> dict[str, Any]:

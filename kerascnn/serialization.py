@@ -178,6 +178,9 @@ def serialize_keras_object(obj: Any) -> Any:
     Args:
         obj: An object, a function, a value, or lists and dictionaries of them.
 
+    Returns:
+        Dictionaries, lists, strings, numbers, booleans and None, as JSON has them.
+
     Raises:
         TypeError: for an object that has no configuration.
 
@@ -299,6 +302,9 @@ def deserialize_keras_object(
         custom_objects: Custom classes and functions by name.
         safe_mode: Whether lambdas are refused. They are code, which would be run.
         module_objects: Classes and functions by name, for configurations that are only a name.
+
+    Returns:
+        An object of the class that the configuration names, or the value.
 
     Raises:
         ValueError: for a class or function that is not known (a TypeError too, as in Keras), a

@@ -5,6 +5,7 @@ One set of small functions serves all of them, so `a + b` means the same everywh
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -125,12 +126,72 @@ def _add_bit_operators(cls: Any) -> None:
         setattr(cls, f"__r{suffix}__", _reflected(name))
 
 
+# What the core's docstrings cannot show: examples, which Python runs. doctest finds them here.
+__test__ = {
+    "Tensor": """An array on one device. Its dtype and shape are fixed.
+
+    Functions of `kerascnn.ops`, layers and models take tensors and give them. Python's operators,
+    indices and `len` work as those of NumPy's arrays, with Keras' rules for the dtypes of results;
+    elements cannot be assigned to (`ops.slice_update` gives a changed copy). NumPy, PyTorch, JAX
+    and CuPy read one without a copy, by DLPack.
+
+    `ops.convert_to_tensor` and `from_dlpack` make tensors.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> with keras.device("cpu"):
+    ...     x = keras.ops.convert_to_tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> x.shape, x.dtype, x.device
+    ((2, 2), 'float32', 'cpu')
+    >>> (x + 1)[0].numpy()
+    array([2., 3.], dtype=float32)
+    """,
+    "DeviceError": """A device that is missing, failed, or is mixed with another; or a failed call.
+
+    It is a RuntimeError. The message names the device and the reason.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> try:
+    ...     with keras.device("cuda:63"):
+    ...         x = keras.ops.ones((2,))
+    ... except keras.DeviceError as error:
+    ...     print("no such GPU:", "cuda:63" in str(error))
+    no such GPU: True
+    """,
+    "OutOfMemoryError": """Memory of a device, or of the host, ran out.
+
+    It is a MemoryError. The message names the device and what can be done.
+
+    Attributes:
+        requested: Bytes that were asked for.
+        allocated: Bytes that tensors hold.
+        cached: Bytes that the allocator keeps for reuse.
+        free: Bytes that the device has left.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> try:
+    ...     with keras.device("cpu"):
+    ...         x = keras.ops.broadcast_to(1.0, (1 << 30, 1 << 20))  # 4 PiB
+    ... except keras.OutOfMemoryError as error:
+    ...     print(error.requested == 4 << 50)
+    True
+    """,
+}
+
+
 def install_operators() -> None:
     """Gives the core's classes, KerasTensor and Variable their Python operators."""
     for name in ("add", "subtract", "multiply", "divide", "matmul"):
         _core.set_fallback(name, _forward(name))
     for name in ("negative", "absolute"):
         _core.set_fallback(name, _unary(name))
+    for name, text in __test__.items():
+        getattr(_core, name).__doc__ = inspect.cleandoc(text)
     _core.set_variable_type(Variable)
     no_value.install(
         _core.Value,

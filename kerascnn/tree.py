@@ -33,7 +33,15 @@ Path = tuple[Any, ...]
 
 
 class MAP_TO_NONE:
-    """What a function given to `traverse` returns for None to take a part's place."""
+    """What a function given to `traverse` returns for None to take a part's place.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> drop = lambda x: keras.tree.MAP_TO_NONE if x == 2 else None
+    >>> keras.tree.traverse(drop, [1, 2, 3])
+    [1, None, 3]
+    """
 
 
 def is_nested(structure: Any) -> bool:
@@ -87,6 +95,9 @@ def traverse(func: Callable[[Any], Any], structure: Any, top_down: bool = True) 
             `MAP_TO_NONE` puts in None.
         structure: What to walk through.
         top_down: Whether a part comes before what is in it.
+
+    Returns:
+        The structure with what was put in.
 
     Raises:
         TypeError: for what cannot be called.
@@ -169,6 +180,9 @@ def map_structure(func: Callable[..., Any], *structures: Any, none_is_leaf: bool
         *structures: Structures of the same form.
         none_is_leaf: Whether the function is called for None too; else None stays, and
             must be in the same places of all structures.
+
+    Returns:
+        A structure of the same form.
 
     Raises:
         TypeError: without structures, or for what cannot be called.

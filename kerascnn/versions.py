@@ -44,6 +44,9 @@ def collect() -> dict[str, Any]:
 def version() -> str:
     """The version of kerascnn, as `__version__`.
 
+    Returns:
+        Such as "0.1.0".
+
     Example:
 
     >>> import kerascnn as keras
@@ -58,6 +61,15 @@ def show_versions(file: Any = None) -> None:
 
     Args:
         file: Where to, by default standard output.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> import io
+    >>> report = io.StringIO()
+    >>> keras.show_versions(report)
+    >>> [line for line in report.getvalue().splitlines() if line in ("Build", "Devices")]
+    ['Build', 'Devices']
     """
     found = collect()
     lines = [

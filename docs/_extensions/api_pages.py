@@ -200,7 +200,9 @@ def write_pages(app: Sphinx) -> None:
     for package, title in PACKAGES.items():
         pages |= package_pages(package, title, home)
     text = (
-        "Every public name, from its docstring. Names, arguments and defaults are those of Keras 3."
+        "Every public name, from its docstring. Names, arguments and defaults are those of Keras "
+        "3. Examples begin with ``import kerascnn as keras`` and ``import numpy as np``, also "
+        "where they don't say so; the tests run all of them."
     )
     pages["index"] = contents("API", text, list(PACKAGES))
     for name, page in pages.items():

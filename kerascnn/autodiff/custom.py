@@ -24,6 +24,10 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         A function that returns the outputs. What its gradient function computes is recorded by
         outer tapes, so derivatives of higher order are those of that function.
 
+    Raises:
+        TypeError: when called, where `f` does not return a pair of outputs and a function.
+        ValueError: when differentiated, where the number of gradients is not that of arguments.
+
     Example:
 
     >>> import kerascnn as keras

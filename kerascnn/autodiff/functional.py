@@ -73,6 +73,11 @@ def grad(
 ) -> Callable[..., Any]:
     """A function that computes the gradient of a function; see `value_and_grad`.
 
+    Args:
+        fun: See `value_and_grad`, as for the others.
+        argnums: See there.
+        has_aux: See there.
+
     Returns:
         A function of the arguments of `fun` that returns the gradient, or with `has_aux`
         (gradient, what `fun` returned beside the scalar).

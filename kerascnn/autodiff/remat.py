@@ -18,11 +18,15 @@ def remat(f: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, which keeps no intermediate results for its gradient.
 
     They are computed again when the gradient is taken. Random numbers are the same both times.
+
     Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
 
     Args:
         f: A function of (nested) tensors and whatever else, or a layer. It must give the same
             results for the same arguments.
+
+    Returns:
+        A function of the same arguments and results.
 
     Example:
 

@@ -80,9 +80,23 @@ class GradientTape:
     def watch(self, tensor: Any) -> None:
         """Records what is computed from a tensor, a variable, or nested ones.
 
+        Args:
+            tensor: Floating tensors or variables, nested in any way. Trainable variables are
+                watched by themselves when they are read.
+
         Raises:
             TypeError: for what is not floating, or no tensor.
             ValueError: outside of the tape's block.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> x = keras.ops.convert_to_tensor(3.0)
+        >>> with keras.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = x * x
+        >>> float(tape.gradient(y, x))
+        6.0
         """
         for x in trees.leaves(tensor):
             if isinstance(x, Variable):
@@ -140,6 +154,15 @@ class GradientTape:
             ValueError: for a tape that is not persistent and has been used, where the way leads
                 through an op without a gradient, or where what a gradient needs was overwritten.
             TypeError: for a target that is not floating.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> weight = keras.Variable([1.0, 2.0])
+        >>> with keras.GradientTape() as tape:
+        ...     loss = keras.ops.sum(weight * weight)
+        >>> tape.gradient(loss, weight).numpy()
+        array([2., 4.], dtype=float32)
         """
         if unconnected_gradients not in ("none", "zero"):
             raise ValueError(

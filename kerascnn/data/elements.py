@@ -19,6 +19,15 @@ class TensorSpec:
     Attributes:
         shape: Sizes; None where they can differ from one element to the next.
         dtype: The name of a dtype, "string" for text.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> dataset = keras.data.Dataset.from_tensor_slices([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> dataset.element_spec
+    TensorSpec(shape=(2,), dtype='float32')
+    >>> dataset.batch(2).element_spec  # the last batch may be shorter
+    TensorSpec(shape=(None, 2), dtype='float32')
     """
 
     shape: tuple[int | None, ...]

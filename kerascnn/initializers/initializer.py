@@ -55,8 +55,18 @@ class Initializer:
         return self.from_config(self.get_config())
 
     def get_config(self) -> dict[str, Any]:
+        """The arguments that make another one like it; values of JSON.
+
+        Returns:
+            A dictionary, which `from_config` takes.
+        """
         return {}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Initializer:
+        """Makes one of what `get_config` returned.
+
+        Args:
+            config: The dictionary.
+        """
         return cls(**config)

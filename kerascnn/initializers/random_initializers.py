@@ -155,6 +155,9 @@ def compute_fans(
         input_axes: The axes that stand for inputs, where that is not so.
         output_axes: The axes that stand for outputs.
 
+    Returns:
+        (inputs, outputs).
+
     Example:
 
     >>> from kerascnn.initializers import compute_fans

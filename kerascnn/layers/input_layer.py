@@ -29,6 +29,13 @@ class InputLayer(Layer):
     Raises:
         ValueError: where neither or both of the shapes are given, and for an `input_tensor` that
             is no KerasTensor or not what the other arguments say.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> model = keras.Sequential([keras.layers.InputLayer((8,)), keras.layers.Dense(1)])
+    >>> model.input_shape
+    (None, 8)
     """
 
     def __init__(
@@ -167,6 +174,9 @@ def Input(
         name: Name of the input, and its key where data comes as a dictionary.
         tensor: A KerasTensor to stand for, in place of a new one.
         optional: Whether None may be passed for it.
+
+    Returns:
+        A KerasTensor, which stands for a batch and has no values.
 
     Example:
 

@@ -71,11 +71,21 @@ class InputSpec:
         return f"InputSpec({', '.join(f'{k}={v}' for k, v in known.items() if v)})"
 
     def get_config(self) -> dict[str, Any]:
+        """The arguments that make another one like it; values of JSON.
+
+        Returns:
+            A dictionary, which `from_config` takes.
+        """
         names = ("dtype", "shape", "ndim", "max_ndim", "min_ndim", "axes", "optional")
         return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> InputSpec:
+        """Makes one of what `get_config` returned.
+
+        Args:
+            config: The dictionary.
+        """
         return cls(**config)
 
 

@@ -129,6 +129,14 @@ class SpatialDropout3D(_FormattedSpatialDropout):
         ValueError: for a rate out of range.
 
     Source: Tompson et al., "Efficient Object Localization Using Convolutional Networks", 2014.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> volumes = keras.ops.ones((2, 4, 4, 4, 3))
+    >>> y = keras.layers.SpatialDropout3D(0.5)(volumes, training=True)
+    >>> y.shape
+    (2, 4, 4, 4, 3)
     """
 
     _axes = 3

@@ -163,6 +163,18 @@ class LayerState:
             ValueError: for a size that is not known, a name in place of the shape, and in the
                 `call` of a layer that is built: each call would make another weight.
             RuntimeError: before `super().__init__()`.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> class Scale(keras.layers.Layer):
+        ...     def build(self, input_shape):
+        ...         self.scale = self.add_weight(input_shape[-1:], "ones", name="scale")
+        ...     def call(self, inputs):
+        ...         return inputs * self.scale
+        >>> layer = Scale()
+        >>> layer(keras.ops.ones((2, 3))).shape, [(w.name, w.shape) for w in layer.weights]
+        ((2, 3), [('scale', (3,))])
         """
         from kerascnn import constraints, dtypes, regularizers
 
@@ -360,7 +372,23 @@ class LayerState:
         return sum(v.size for v in self.weights)
 
     def add_loss(self, loss: Any) -> None:
-        """Adds a scalar (or a list of them) to the loss; inside `call`, for that call only."""
+        """Adds a scalar (or a list of them) to the loss; inside `call`, for that call only.
+
+        Args:
+            loss: A scalar tensor, or a list of them.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> class Quiet(keras.layers.Layer):
+        ...     def call(self, inputs):
+        ...         self.add_loss(0.1 * keras.ops.mean(keras.ops.square(inputs)))
+        ...         return inputs
+        >>> layer = Quiet()
+        >>> y = layer(keras.ops.ones((2, 3)))
+        >>> [round(float(loss), 3) for loss in layer.losses]
+        [0.1]
+        """
         if inference.only_learns_shapes():  # without values there is no loss
             return
         for x in loss if isinstance(loss, (list, tuple)) else [loss]:

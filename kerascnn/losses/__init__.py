@@ -153,6 +153,9 @@ def deserialize(name: Any, custom_objects: dict[str, Any] | None = None) -> Any:
         name: what `serialize` returned, or a name.
         custom_objects: custom classes and functions by name.
 
+    Returns:
+        A `Loss`, or a function of `(y_true, y_pred)`.
+
     Raises:
         ValueError: for a name that is not known.
 

@@ -85,6 +85,18 @@ class Loss:
         )
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The losses before they are reduced; subclasses override it.
+
+        Args:
+            y_true: Targets, shape (batch_size, ...).
+            y_pred: Predictions, shape (batch_size, ...).
+
+        Returns:
+            One value for each sample, shape (batch_size, ...), in the loss' dtype.
+
+        Raises:
+            NotImplementedError: where a subclass does not override it.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} must implement call(self, y_true, y_pred) and return one value "
             "per sample."
@@ -97,10 +109,20 @@ class Loss:
         return self._as_floating(y_true)
 
     def get_config(self) -> dict:
+        """The arguments that make another one like it; values of JSON.
+
+        Returns:
+            A dictionary, which `from_config` takes.
+        """
         return {"name": self.name, "reduction": self.reduction}
 
     @classmethod
     def from_config(cls, config: dict) -> "Loss":
+        """Makes one of what `get_config` returned.
+
+        Args:
+            config: The dictionary.
+        """
         return cls(**config)
 
 

@@ -194,6 +194,14 @@ class LossFunctionWrapper(Loss):
         name: see `Loss`.
         dtype: see `Loss`.
         **kwargs: passed on to the function.
+
+    Example:
+
+    >>> def gap(y_true, y_pred, power=1):
+    ...     return keras.ops.mean(keras.ops.abs(y_pred - y_true) ** power, axis=-1)
+    >>> loss = keras.losses.LossFunctionWrapper(gap, power=2)
+    >>> float(loss(np.zeros((2, 1)), np.array([[1.0], [3.0]])))
+    5.0
     """
 
     def __init__(

@@ -187,6 +187,9 @@ def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> An
         config: what `serialize` returned, or a name.
         custom_objects: custom classes and functions by name.
 
+    Returns:
+        A `Metric`, or a function of `(y_true, y_pred)`.
+
     Raises:
         ValueError: for a name that is not known.
 

@@ -172,6 +172,11 @@ class Accuracy(_Accuracy):
 class BinaryAccuracy(_Accuracy):
     """How often predictions are on their targets' side of `threshold`.
 
+    Args:
+        threshold: larger predictions count as 1, others as 0.
+        name: see `Metric`.
+        dtype: see `Metric`.
+
     >>> metric = keras.metrics.BinaryAccuracy()
     >>> metric.update_state(np.array([1.0, 1.0, 0.0, 0.0]), np.array([0.98, 1.0, 0.0, 0.6]))
     >>> float(metric.result())

@@ -89,6 +89,11 @@ class TruePositives(_ConditionCount):
 class TrueNegatives(_ConditionCount):
     """The (weighted) number of negatives that were predicted as such; see `TruePositives`.
 
+    Args:
+        thresholds: see `TruePositives`.
+        name: see `Metric`.
+        dtype: see `Metric`.
+
     >>> metric = keras.metrics.TrueNegatives()
     >>> metric.update_state([0, 1, 0, 0], [1, 1, 0, 0])
     >>> float(metric.result())
@@ -101,6 +106,11 @@ class TrueNegatives(_ConditionCount):
 class FalsePositives(_ConditionCount):
     """The (weighted) number of negatives that were predicted as positive; see `TruePositives`.
 
+    Args:
+        thresholds: see `TruePositives`.
+        name: see `Metric`.
+        dtype: see `Metric`.
+
     >>> metric = keras.metrics.FalsePositives()
     >>> metric.update_state([0, 1, 0, 0], [0, 0, 1, 1])
     >>> float(metric.result())
@@ -112,6 +122,11 @@ class FalsePositives(_ConditionCount):
 
 class FalseNegatives(_ConditionCount):
     """The (weighted) number of positives that were predicted as negative; see `TruePositives`.
+
+    Args:
+        thresholds: see `TruePositives`.
+        name: see `Metric`.
+        dtype: see `Metric`.
 
     >>> metric = keras.metrics.FalseNegatives()
     >>> metric.update_state([0, 1, 1, 1], [0, 1, 0, 0])
@@ -193,6 +208,13 @@ class Precision(_Share):
 
 class Recall(_Share):
     """The share of the positives that were predicted as such; arguments as of `Precision`.
+
+    Args:
+        thresholds: see `Precision`.
+        top_k: see `Precision`.
+        class_id: see `Precision`.
+        name: see `Metric`.
+        dtype: see `Metric`.
 
     >>> metric = keras.metrics.Recall()
     >>> metric.update_state([0, 1, 1, 1], [1, 0, 1, 1])

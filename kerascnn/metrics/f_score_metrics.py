@@ -119,6 +119,12 @@ class FBetaScore(Metric):
 class F1Score(FBetaScore):
     """The harmonic mean of precision and recall; `FBetaScore` with `beta=1`.
 
+    Args:
+        average: see `FBetaScore`.
+        threshold: see `FBetaScore`.
+        name: see `Metric`.
+        dtype: see `Metric`.
+
     >>> metric = keras.metrics.F1Score(average="macro")
     >>> metric.update_state(np.eye(3)[[0, 1, 2, 2]], np.eye(3)[[0, 1, 1, 2]])
     >>> round(float(metric.result()), 4)

@@ -171,6 +171,15 @@ class BinaryIoU(IoU):
 class MeanIoU(IoU):
     """`IoU` of all classes; arguments as there.
 
+    Args:
+        num_classes: see `IoU`.
+        ignore_class: see `IoU`.
+        sparse_y_true: see `IoU`.
+        sparse_y_pred: see `IoU`.
+        axis: see `IoU`.
+        name: see `Metric`.
+        dtype: see `Metric`.
+
     >>> metric = keras.metrics.MeanIoU(num_classes=2)
     >>> metric.update_state([0, 0, 1, 1], [0, 1, 0, 1])
     >>> round(float(metric.result()), 4)
@@ -204,6 +213,15 @@ class MeanIoU(IoU):
 
 class OneHotIoU(IoU):
     """`IoU` for one-hot targets; other arguments as there.
+
+    Args:
+        num_classes: see `IoU`.
+        target_class_ids: see `IoU`.
+        ignore_class: see `IoU`.
+        sparse_y_pred: see `IoU`.
+        axis: see `IoU`.
+        name: see `Metric`.
+        dtype: see `Metric`.
 
     >>> metric = keras.metrics.OneHotIoU(num_classes=3, target_class_ids=[0, 2])
     >>> y_pred = [[0.2, 0.3, 0.5], [0.1, 0.2, 0.7], [0.5, 0.3, 0.1]]
@@ -239,6 +257,14 @@ class OneHotIoU(IoU):
 
 class OneHotMeanIoU(MeanIoU):
     """`MeanIoU` for one-hot targets; arguments as of `OneHotIoU`.
+
+    Args:
+        num_classes: see `IoU`.
+        ignore_class: see `IoU`.
+        sparse_y_pred: see `IoU`.
+        axis: see `IoU`.
+        name: see `Metric`.
+        dtype: see `Metric`.
 
     >>> metric = keras.metrics.OneHotMeanIoU(num_classes=3)
     >>> y_pred = [[0.2, 0.3, 0.5], [0.1, 0.2, 0.7], [0.5, 0.3, 0.1]]

@@ -161,10 +161,20 @@ class Metric(StatelessMetric):
             return self.result()
 
     def get_config(self) -> dict:
+        """The arguments that make another one like it; values of JSON.
+
+        Returns:
+            A dictionary, which `from_config` takes.
+        """
         return {"name": self.name, "dtype": self.dtype}
 
     @classmethod
     def from_config(cls, config: dict) -> "Metric":
+        """Makes one of what `get_config` returned.
+
+        Args:
+            config: The dictionary.
+        """
         return cls(**config)
 
     def __repr__(self) -> str:

@@ -21,6 +21,9 @@ def model_from_json(json_string: str, custom_objects: Mapping[str, Any] | None =
         json_string: The text.
         custom_objects: Custom classes and functions by name.
 
+    Returns:
+        A model.
+
     Raises:
         ValueError: for text that is no JSON or names something unknown.
 

@@ -66,10 +66,9 @@ def _convert(x: Any) -> Any:
 
 
 def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
-    """
+    """A NumPy array with the elements of a tensor; on the CPU it shares the tensor's memory.
 
     Args:
-        NumPy array with the elements of a tensor; on the CPU it shares the tensor's memory.
         x: A tensor, or what NumPy takes.
 
     Returns:
@@ -188,10 +187,9 @@ def size(x: Any) -> int:
 
 
 def full(shape: int | Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
-    """
+    """A tensor of one value.
 
     Args:
-        tensor of one value.
         shape: The sizes, or the size of a vector.
         fill_value: A number, or a tensor that is broadcast to the shape.
         dtype: By default that of the value: `floatx` or int32 for numbers.
@@ -224,10 +222,9 @@ def full(shape: int | Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
 
 
 def zeros(shape: int | Sequence[int], dtype: Any = None) -> Any:
-    """
+    """A tensor of zeros.
 
     Args:
-        tensor of zeros.
         shape: The sizes, or the size of a vector.
         dtype: By default `floatx`.
 
@@ -244,10 +241,9 @@ def zeros(shape: int | Sequence[int], dtype: Any = None) -> Any:
 
 
 def ones(shape: int | Sequence[int], dtype: Any = None) -> Any:
-    """
+    """A tensor of ones.
 
     Args:
-        tensor of ones.
         shape: The sizes, or the size of a vector.
         dtype: By default `floatx`.
 
@@ -265,10 +261,9 @@ def ones(shape: int | Sequence[int], dtype: Any = None) -> Any:
 
 @op
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """
+    """A tensor of one value, in the shape and on the device of another.
 
     Args:
-        tensor of one value, in the shape and on the device of another.
         x: Tensor of any shape and dtype.
         fill_value: A number, or a tensor that is broadcast to the shape; it is cast to the
             dtype.

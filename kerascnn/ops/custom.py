@@ -27,7 +27,26 @@ _PACKAGE = serialization.CUSTOM_OPS
 
 
 class CustomOp:
-    """An op made by `custom_op`: call it on tensors, or use it as the activation of a layer."""
+    """An op made by `custom_op`: call it on tensors, or use it as the activation of a layer.
+
+    Args:
+        name: The op's name.
+        key: Under which the core keeps its kernels.
+        inputs: The names of its inputs.
+        dtypes_of_inputs: The dtypes that each of them may have.
+        elementwise: Whether the result has the shape that the inputs broadcast to.
+        gradient: A function of tensors that gives the gradients; None where a kernel does, or
+            where there is none.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> double = keras.ops.custom_op("double_example", "2 * x", gradient="2 * dy")
+    >>> isinstance(double, keras.ops.CustomOp)
+    True
+    >>> double([1.5]).numpy().tolist()
+    [3.0]
+    """
 
     def __init__(
         self,

@@ -43,10 +43,9 @@ def identity(n: int, dtype: Any = None) -> Any:
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
-    """
+    """A matrix of ones at and below the k-th diagonal and zeros above.
 
     Args:
-        matrix of ones at and below the k-th diagonal and zeros above.
         N: Number of rows.
         M: Number of columns, by default N.
         k: The diagonal: 0 for the main one, positive above it, negative below.

@@ -11,6 +11,14 @@ from kerascnn import ops
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
     """A tensor with every element between two limits.
 
+    Args:
+        t: A tensor, or an array.
+        clip_value_min: The lower limit, a number or what broadcasts to `t`.
+        clip_value_max: The upper limit, likewise.
+
+    Returns:
+        Of the shape and dtype of `t`.
+
     Example:
 
     >>> keras.clip_by_value(np.array([-3.0, 0.5]), -1.0, 1.0).numpy().tolist()
@@ -27,6 +35,9 @@ def clip_by_norm(t: Any, clip_norm: Any) -> Any:
             its elements.
         clip_norm: A positive number.
 
+    Returns:
+        Of the shape and dtype of `t`.
+
     Example:
 
     >>> keras.clip_by_norm(np.array([3.0, 4.0]), 1.0).numpy().round(6).tolist()
@@ -37,6 +48,12 @@ def clip_by_norm(t: Any, clip_norm: Any) -> Any:
 
 def global_norm(t_list: Sequence[Any]) -> Any:
     """The length of all tensors taken as one vector, float32 of shape (); None counts as 0.
+
+    Args:
+        t_list: Tensors of any shapes, or None in places.
+
+    Returns:
+        A float32 tensor of shape ().
 
     Raises:
         ValueError: where there is no tensor.

@@ -77,6 +77,11 @@ class OptimizerMap(MutableMapping):
         return self[variable.path]
 
     def get_config(self) -> dict[str, Any]:
+        """The arguments that make another one like it; values of JSON.
+
+        Returns:
+            A dictionary, which `from_config` takes.
+        """
         return {
             "default_optimizer": serialization.serialize_object(self._default_optimizer),
             "optimizer_map": serialization.serialize_object(self._optimizer_map),
@@ -84,6 +89,11 @@ class OptimizerMap(MutableMapping):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> OptimizerMap:
+        """Makes one of what `get_config` returned.
+
+        Args:
+            config: The dictionary.
+        """
         from kerascnn.optimizers import deserialize
 
         others = {
@@ -135,6 +145,7 @@ class MultiOptimizer(Optimizer):
 
     @property
     def loss_scale_factor(self) -> float | None:
+        """What the loss is multiplied by before gradients are taken, in all of its optimizers."""
         return self._loss_scale_factor
 
     @loss_scale_factor.setter

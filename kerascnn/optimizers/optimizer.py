@@ -366,6 +366,11 @@ class Optimizer(OptimizerState, StatelessOptimizer):
     # Configuration -----------------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
+        """The arguments that make another one like it; values of JSON.
+
+        Returns:
+            A dictionary, which `from_config` takes.
+        """
         rate = self._learning_rate
         if rate is None:
             # The value is that of float32, since the configuration must not change in the first

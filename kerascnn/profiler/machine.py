@@ -27,6 +27,12 @@ class Machine:
         device: its name, such as "cuda:0".
         bandwidths: bytes per second that adding arrays moves, for so many bytes: what is small
             stays in a cache.
+
+    Example:
+
+    >>> machine = keras.profiler.Machine("cpu", {1000: 8e10, 1000000: 2e10})
+    >>> machine.bandwidth(500), machine.bandwidth(1e9)
+    (80000000000.0, 20000000000.0)
     """
 
     device: str
@@ -77,6 +83,9 @@ def measure_machine(device: str | None = None) -> Machine:
 
     Args:
         device: By default the current device.
+
+    Returns:
+        A `Machine`.
 
     >>> machine = keras.profiler.measure_machine("cpu")
     >>> machine.compute() > 0 and machine.memory_bandwidth > 0

@@ -24,6 +24,15 @@ class Profile:
         memory: Bytes on the device: `allocated` when the recording ended, `peak`, the most that was
             ever allocated, and of a training step `weights`, all variables that it reads or
             writes, and `intermediate`, its results and workspaces.
+
+    Example:
+
+    >>> with keras.device("cpu"), keras.profiler.trace() as profile:
+    ...     y = keras.ops.exp(keras.ops.ones((3,)))
+    >>> isinstance(profile, keras.profiler.Profile), profile.steps
+    (True, 1)
+    >>> [row["op"] for row in profile.rows]
+    ['exp']
     """
 
     def __init__(self) -> None:

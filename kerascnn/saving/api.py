@@ -94,6 +94,9 @@ def load_model(
         safe_mode: Whether lambdas are refused, in all of these files. They are code, which would
             be run.
 
+    Returns:
+        A model of the class that was saved.
+
     Raises:
         ValueError: for a file that is damaged, that holds something unknown or not allowed.
         FileNotFoundError: where there is no such file. (A ValueError too, as in Keras.)

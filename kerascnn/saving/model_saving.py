@@ -33,7 +33,22 @@ class ModelSaving:
         zipped: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        """Writes the model to a file or folder; see `kerascnn.saving.save_model`."""
+        """Writes the model to a file or folder; see `kerascnn.saving.save_model`.
+
+        Args:
+            filepath: Ends in ".keras", ".h5" or ".hdf5"; or a folder, with `zipped=False`.
+            overwrite: Whether a file of that name may be replaced.
+            zipped: False for a folder with the files of a `.keras` archive.
+            **kwargs: `include_optimizer`, for ".h5" files.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> model.save("model.keras")
+        >>> keras.saving.load_model("model.keras").count_params()
+        3
+        """
         from kerascnn import saving
 
         saving.save_model(self, filepath, overwrite=overwrite, zipped=zipped, **kwargs)
@@ -51,6 +66,13 @@ class ModelSaving:
         Raises:
             ValueError: for another ending, or a model that is not built.
             FileExistsError: where there is a file and it may not be replaced.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> model.save_weights("model.weights.h5")
+        >>> model.load_weights("model.weights.h5")
         """
         from kerascnn import saving
 
@@ -67,6 +89,15 @@ class ModelSaving:
 
         Raises:
             ValueError: for weights that don't fit (naming layer and shapes) or a damaged file.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> model.save_weights("model.weights.h5")
+        >>> model.layers[0].kernel.assign([[0.0], [0.0]]) is None
+        False
+        >>> model.load_weights("model.weights.h5")  # the kernel is what it was
         """
         from kerascnn import saving
 
@@ -126,6 +157,17 @@ class ModelSaving:
 
         Args:
             **kwargs: For `json.dumps`.
+
+        Returns:
+            Text.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> import json
+        >>> json.loads(model.to_json())["class_name"]
+        'Sequential'
         """
         return json.dumps(serialization.serialize_keras_object(self), **kwargs)
 

@@ -87,6 +87,7 @@ class KerasTensor:
 
     @property
     def ndim(self) -> int:
+        """The number of axes, that of the batch among them."""
         return len(self.shape)
 
     def __repr__(self) -> str:

@@ -178,7 +178,8 @@ def install(cls: Any, why: str, other_way: str, known: Callable[[Any], Any] | No
     for name, (asks, instead) in _METHODS.items():
         setattr(cls, name, _method(asks, instead, _ANSWERS.get(name), known))
     for name in _ATTRIBUTES:
-        setattr(cls, name, property(_method(f"`{name}`", "functions of keras.ops")))
+        ask = _method(f"`{name}`", "functions of keras.ops")
+        setattr(cls, name, property(ask, doc="There is none: what has no value has no numbers."))
     cls.__format__ = _format
     cls.__array_ufunc__ = _array_ufunc
     cls.__torch_function__ = classmethod(_torch_function)

@@ -134,7 +134,22 @@ def clear_session(free_memory: bool = True) -> None:
 
 
 def is_keras_tensor(x: Any) -> bool:
-    """Tells whether `x` is symbolic: a `keras.Input` or what layers made of one."""
+    """Tells whether `x` is symbolic: a `keras.Input` or what layers made of one.
+
+    Args:
+        x: Anything.
+
+    Returns:
+        True or False.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> keras.utils.is_keras_tensor(keras.Input((4,)))
+    True
+    >>> keras.utils.is_keras_tensor(keras.ops.ones((4,)))
+    False
+    """
     from kerascnn.symbolic.keras_tensor import KerasTensor
 
     return isinstance(x, KerasTensor)
@@ -145,6 +160,9 @@ def get_source_inputs(tensor: Any) -> Any:
 
     Args:
         tensor: What layers returned; anything that is not symbolic comes back as it is.
+
+    Returns:
+        A list of KerasTensors.
 
     Example:
 

@@ -62,6 +62,18 @@ def audio_dataset_from_directory(
     Raises:
         ValueError: for arguments that do not go together, a folder without sounds, or a file that
             does not hold integers of 8, 16, 24 or 32 bits.
+
+    Example:
+
+    >>> import os, wave
+    >>> import kerascnn as keras
+    >>> os.makedirs("sounds/silence")
+    >>> with wave.open("sounds/silence/0.wav", "wb") as file:
+    ...     file.setparams((1, 2, 8000, 0, "NONE", None))  # one channel, two bytes per sample
+    ...     file.writeframes(bytes(2 * 800))
+    >>> for sounds, labels in keras.utils.audio_dataset_from_directory("sounds", verbose=False):
+    ...     sounds.shape, labels.tolist()
+    ((1, 800, 1), [0])
     """
     folder = Folder(
         directory,

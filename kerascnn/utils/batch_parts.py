@@ -11,6 +11,9 @@ def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
     Args:
         data: `x`, `(x,)`, `(x, y)` or `(x, y, sample_weight)`.
 
+    Returns:
+        `(x, y, sample_weight)`.
+
     Raises:
         ValueError: for a longer tuple.
 

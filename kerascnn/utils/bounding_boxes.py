@@ -16,6 +16,18 @@ import numpy as np
 from kerascnn import config, ops
 from kerascnn.ops import dispatch
 
+__all__ = [
+    "affine_transform",
+    "clip_to_image_size",
+    "compute_ciou",
+    "compute_iou",
+    "convert_format",
+    "crop",
+    "decode_deltas_to_boxes",
+    "encode_box_to_deltas",
+    "pad",
+]
+
 FORMATS = (
     "xyxy",
     "yxyx",
@@ -47,6 +59,9 @@ def convert_format(
         height: Of the image; needed to go between pixels and shares.
         width: The same.
         dtype: Of the result.
+
+    Returns:
+        Boxes of the same shape, or a dictionary with the same keys.
 
     Raises:
         ValueError: for an unknown format, missing sizes, or another last axis.
@@ -137,6 +152,9 @@ def clip_to_image_size(
         width: The same.
         bounding_box_format: "xyxy" or "rel_xyxy".
 
+    Returns:
+        A dictionary with the same keys.
+
     Raises:
         NotImplementedError: for another format.
         ValueError: without sizes, for "xyxy".
@@ -186,8 +204,18 @@ def crop(
         width: The same.
         bounding_box_format: Only "xyxy".
 
+    Returns:
+        Boxes of the same shape; those that lie outside have no size.
+
     Raises:
         NotImplementedError: for another format.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> b = keras.utils.bounding_boxes
+    >>> b.crop([[2.0, 2.0, 9.0, 4.0]], top=1, left=1, height=4, width=4).numpy().tolist()
+    [[1.0, 1.0, 4.0, 3.0]]
     """
     _only_xyxy(bounding_box_format)
     moved = pad(boxes, -top, -left)
@@ -212,8 +240,18 @@ def pad(
         width: Without effect.
         bounding_box_format: Only "xyxy".
 
+    Returns:
+        Boxes of the same shape.
+
     Raises:
         NotImplementedError: for another format.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> b = keras.utils.bounding_boxes
+    >>> b.pad([[2.0, 2.0, 9.0, 4.0]], top=1, left=10).numpy().tolist()
+    [[12.0, 3.0, 19.0, 5.0]]
     """
     _only_xyxy(bounding_box_format)
     x1, y1, x2, y2 = ops.split(ops.convert_to_tensor(boxes), 4, -1)
@@ -239,8 +277,8 @@ def affine_transform(
     Args:
         boxes: Of shape (n, boxes, 4).
         angle: In degrees, counter-clockwise, (n,) as all that follow but the sizes.
-        translate_x: A share of the width.
-        translate_y: A share of the height.
+        translate_x: A share of the width less one pixel.
+        translate_y: A share of the height less one pixel.
         scale: A factor.
         shear_x: An angle in degrees.
         shear_y: The same.
@@ -250,8 +288,19 @@ def affine_transform(
         center_y: The same for the height.
         bounding_box_format: Only "xyxy".
 
+    Returns:
+        Boxes of the same shape, in pixels.
+
     Raises:
         NotImplementedError: for another format.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> b = keras.utils.bounding_boxes
+    >>> boxes, zero, one = [[[0.0, 0.0, 4.0, 2.0]]], [0.0], [1.0]
+    >>> b.affine_transform(boxes, zero, [0.5], zero, one, zero, zero, 8, 8).numpy().tolist()
+    [[[3.5, 0.0, 7.5, 2.0]]]
     """
     _only_xyxy(bounding_box_format)
     angle = ops.convert_to_tensor(angle)
@@ -476,6 +525,14 @@ def encode_box_to_deltas(
 
     Raises:
         ValueError: for another encoding, or other than four variances.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> b = keras.utils.bounding_boxes
+    >>> anchors, boxes = [[0.0, 0.0, 4.0, 4.0]], [[1.0, 0.0, 5.0, 4.0]]
+    >>> b.encode_box_to_deltas(anchors, boxes, "xyxy", "xyxy").numpy().tolist()  # y, x, h, w
+    [[0.0, 0.25, 0.0, 0.0]]
     """
     variance = _checked_variance(variance)
     _check_encoding("encoding_format", encoding_format)
@@ -508,6 +565,9 @@ def decode_deltas_to_boxes(
         encoded_format: "center_yxhw" or "center_xywh".
         variance: Four numbers that the deltas are multiplied by.
         image_shape: (height, width, channels); needed for relative formats.
+
+    Returns:
+        Boxes of the shape of the deltas, or a dictionary of such.
 
     Raises:
         ValueError: for another encoding, or other than four variances.

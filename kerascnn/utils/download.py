@@ -56,6 +56,18 @@ def get_file(
             content is another than `file_hash` says; that is not kept.
         ConnectionError: where the address can't be reached or the transfer broke off.
         OSError: where the cache can't be written.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> with open("words.txt", "w") as file:
+    ...     _ = file.write("one two")
+    >>> from pathlib import Path
+    >>> address = Path("words.txt").absolute().as_uri()  # file:///..., or an https address
+    >>> path = keras.utils.get_file(origin=address, cache_dir="cache")  # doctest: +ELLIPSIS
+    Downloading data from file:///...
+    >>> Path(path).read_text()
+    'one two'
     """
     if origin is None:
         raise ValueError("Give `origin`, the address of the file to be downloaded.")

@@ -130,6 +130,7 @@ class FeatureSpace(Layer):
         crossing_dim: How many buckets a cross has.
         hashing_dim: How many buckets hashed columns have by default.
         num_discretization_bins: How many ranges "float_discretized" has by default.
+        name: By default feature_space, feature_space_1, ...
 
     Raises:
         ValueError: for unknown kinds, modes and names.

@@ -74,6 +74,23 @@ def image_dataset_from_directory(
     Raises:
         ImportError: without Pillow.
         ValueError: for arguments that do not go together, or a folder without images.
+
+    Example:
+
+    >>> import os
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> for kind, grey in (("day", 255.0), ("night", 0.0)):
+    ...     os.makedirs(f"photos/{kind}")
+    ...     keras.utils.save_img(f"photos/{kind}/0.png", np.full((6, 6, 3), grey), scale=False)
+    >>> photos = keras.utils.image_dataset_from_directory(
+    ...     "photos", image_size=(4, 4), shuffle=False, verbose=False
+    ... )
+    >>> photos.class_names
+    ['day', 'night']
+    >>> for images, labels in photos:
+    ...     images.shape, labels.tolist()
+    ((2, 4, 4, 3), [0, 1])
     """
     image_utils.pillow("image_dataset_from_directory")
     folder = Folder(

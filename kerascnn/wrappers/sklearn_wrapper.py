@@ -145,6 +145,25 @@ class SKLearnClassifier(ClassifierMixin, SKLBase):
         classes_: The labels of the classes.
         model_: The trained model.
         history_: What the model's `fit` returned.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> def classifier(X, y):
+    ...     model = keras.Sequential([
+    ...         keras.Input(X.shape[1:]), keras.layers.Dense(y.shape[1], activation="softmax")
+    ...     ])
+    ...     model.compile(keras.optimizers.Adam(0.1), "categorical_crossentropy")
+    ...     return model
+    >>> X = np.array([[-1.0], [-2.0], [1.0], [2.0]], "float32")
+    >>> y = np.array(["low", "low", "high", "high"])
+    >>> estimator = keras.wrappers.SKLearnClassifier(
+    ...     classifier, fit_kwargs={"epochs": 50, "verbose": 0}
+    ... )
+    >>> estimator.fit(X, y).predict(X).tolist()  # doctest: +ELLIPSIS
+    1/1 ...
+    ['low', 'low', 'high', 'high']
     """
 
     def decision_function(self, X: Any) -> Any:
@@ -190,6 +209,19 @@ class SKLearnRegressor(RegressorMixin, SKLBase):
     Attributes:
         model_: The trained model.
         history_: What the model's `fit` returned.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    >>> model.compile(keras.optimizers.SGD(0.1), "mse")
+    >>> estimator = keras.wrappers.SKLearnRegressor(model, fit_kwargs={"epochs": 100, "verbose": 0})
+    >>> X = np.array([[-1.0], [0.0], [1.0]], "float32")
+    >>> y = estimator.fit(X, 2 * X[:, 0]).predict(X)  # doctest: +ELLIPSIS
+    1/1 ...
+    >>> y.round(2).tolist()
+    [-2.0, 0.0, 2.0]
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -210,6 +242,18 @@ class SKLearnTransformer(TransformerMixin, SKLBase):
     Attributes:
         model_: The trained model.
         history_: What the model's `fit` returned.
+
+    Example:
+
+    >>> import kerascnn as keras
+    >>> import numpy as np
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> estimator = keras.wrappers.SKLearnTransformer(model, fit_kwargs={"verbose": 0})
+    >>> X, y = np.ones((8, 4), "float32"), np.zeros((8,), "float32")
+    >>> estimator.fit(X, y).transform(X).shape  # doctest: +ELLIPSIS
+    1/1 ...
+    (8, 1)
     """
 
     def transform(self, X: Any) -> Any:
