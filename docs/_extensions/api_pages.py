@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections import defaultdict
 from pathlib import Path
 from types import ModuleType
@@ -140,6 +141,35 @@ def _is_ours(value: type) -> bool:
     return value.__module__.partition(".")[0] == "kerascnn"
 
 
+def differences() -> list[tuple[str, str, list[str]]]:
+    """Returns the entries of docs/differences: page, title, and the names that the title has.
+
+    In code that names several functions of a package, as in `ops.eigh`, `svd`, only the first one
+    says the package.
+    """
+    found = []
+    for page in sorted((Path(__file__).parents[1] / "differences").glob("*.md")):
+        for title in re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            names: list[str] = []
+            for code in re.findall(r"`([A-Za-z_][\w.]*)[`(]", title):
+                is_part = "." not in code and names and "." in names[0]
+                names.append(f"{names[0].rpartition('.')[0]}.{code}" if is_part else code)
+            found.append((page.stem, title, names))
+    return found
+
+
+def leading_to_differences(full_name: str) -> list[str]:
+    """Returns the lines of a class or function that lead to how it differs from Keras."""
+    from docutils.nodes import make_id
+
+    links = []
+    for page, title, names in differences():
+        if any(f".{full_name}".endswith(f".{name}") for name in names):
+            text = title.replace("`", "")
+            links.append(f"`{text} <../../differences/{page}.html#{make_id(text)}>`__")
+    return ["", f"   Different from Keras: {'; '.join(links)}."] if links else []
+
+
 def entry(package: str, name: str, home: dict[int, str]) -> list[str]:
     """Returns the lines that describe a name, or that lead to where it is described."""
     value = getattr(importlib.import_module(package), name)
@@ -149,8 +179,10 @@ def entry(package: str, name: str, home: dict[int, str]) -> list[str]:
         return [f"``{full_name}`` is the same as :py:obj:`{at}`."]
     if inspect.isclass(value):
         bases = ", ".join(described_elsewhere(value, home))
-        return [f".. autoclass:: {full_name}", "   :members:", f"   :inherited-members: {bases}"]
-    return [f".. auto{'function' if callable(value) else 'data'}:: {full_name}"]
+        lines = [f".. autoclass:: {full_name}", "   :members:", f"   :inherited-members: {bases}"]
+    else:
+        lines = [f".. auto{'function' if callable(value) else 'data'}:: {full_name}"]
+    return lines + leading_to_differences(full_name)
 
 
 def page_text(title: str, package: str, names: list[str], home: dict[int, str]) -> str:

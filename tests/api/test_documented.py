@@ -52,8 +52,10 @@ def public_names():
         module = importlib.import_module(package)
         for name in pages.public_names(module):
             value = getattr(module, name)
-            if callable(value) and home.get(id(value)) == f"{package}.{name}":
-                yield f"{package}.{name}", value
+            # What is the same under several names is described under one of them.
+            path = f"{package}.{name}"
+            if callable(value) and home.get(id(value), path) == path:
+                yield path, value
 
 
 def public_members():
