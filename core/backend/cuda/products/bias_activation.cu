@@ -16,8 +16,8 @@ namespace {
 
 // Adds the bias of a pack that begins in this column. Where kWhole says so a row is a whole number
 // of packs; else a pack may go on in the next row.
-template <bool kWhole, typename T, int N>
-__device__ __forceinline__ void add_bias(compute_t<T> (&values)[N], const T* __restrict__ bias,
+template <bool kWhole, int N, typename T>
+__device__ __forceinline__ void add_bias(compute_t<T>* values, const T* __restrict__ bias,
                                          int64_t column, int64_t channels) {
   if constexpr (kWhole) {
     const auto pack = *reinterpret_cast<const Vector<T, N>*>(bias + column);
@@ -32,10 +32,11 @@ __device__ __forceinline__ void add_bias(compute_t<T> (&values)[N], const T* __r
   }
 }
 
-constexpr int packs_of_thread(bool simple) { return simple ? 4 : 1; }
+// Packs that a thread has under way: their loads overlap, and the division that finds the column and
+// the choice of the activation are made once for all of them.
+constexpr int packs_of_thread(bool simple) { return simple ? 4 : 2; }
 
-// kSimple: the activation is linear or relu, and has little code; then a thread has several packs
-// under way.
+// kSimple: the activation is linear or relu, and has little code.
 template <typename T, int N, bool kWhole, bool kSimple>
 __global__ void __launch_bounds__(kThreads)
     bias_activation_kernel(T* __restrict__ y, const T* __restrict__ bias, int64_t size,
@@ -60,27 +61,28 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t tile = tiles - 1 - blockIdx.x; tile >= 0; tile -= gridDim.x) {
     const int64_t first = tile * kPacks * kStep + threadIdx.x * N;
     int64_t column = bias != nullptr ? divide(first, channels).remainder : 0;
-    Pack packs[kPacks];
+    Pack packs[kPacks] = {};
 #pragma unroll
     for (int u = 0; u < kPacks; ++u) {
       const int64_t i = first + u * kStep;
       if (i < end) packs[u] = *reinterpret_cast<const Pack*>(y + i);
     }
+    C values[kPacks * N];
 #pragma unroll
     for (int u = 0; u < kPacks; ++u) {
-      const int64_t i = first + u * kStep;
-      if (i < end) {
-        C values[N];
 #pragma unroll
-        for (int k = 0; k < N; ++k) values[k] = load(packs[u].values[k]);
-        if (bias != nullptr) add_bias<kWhole>(values, bias, column, channels);
-        apply(values);
-#pragma unroll
-        for (int k = 0; k < N; ++k) packs[u].values[k] = store<T>(values[k]);
-        *reinterpret_cast<Pack*>(y + i) = packs[u];
-      }
+      for (int k = 0; k < N; ++k) values[u * N + k] = load(packs[u].values[k]);
+      if (bias != nullptr) add_bias<kWhole, N>(values + u * N, bias, column, channels);
       column += step_columns;
       if (column >= channels) column -= channels;
+    }
+    apply(values);
+#pragma unroll
+    for (int u = 0; u < kPacks; ++u) {
+#pragma unroll
+      for (int k = 0; k < N; ++k) packs[u].values[k] = store<T>(values[u * N + k]);
+      const int64_t i = first + u * kStep;
+      if (i < end) *reinterpret_cast<Pack*>(y + i) = packs[u];
     }
   }
   if constexpr (!kWhole) {  // what is no pack
