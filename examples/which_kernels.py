@@ -1,15 +1,19 @@
 """Which kernels forward, backward and update of a network call: their names, times and layers.
 
     python examples/which_kernels.py [--device gpu] [--html kernels.html] [--trace kernels.json]
+    python examples/which_kernels.py --policy mixed_bfloat16 --batch-size 1024 --rows rows.json
 
 The network is the MNIST net with two convolutions of 32 and 64 filters. Random images do: which
 kernels run depends on shapes and dtypes, not on what is in the images.
 """
 
 import argparse
+import datetime
+import json
+from pathlib import Path
 
 import numpy as np
-from common import set_up
+from common import set_up, stop
 from rich.console import Console
 
 import kerascnn as keras
@@ -20,10 +24,16 @@ parser.add_argument("--device", help="cpu, gpu or gpu:1; default the first usabl
 parser.add_argument("--batch-size", type=int, default=64, help="default 64")
 parser.add_argument("--seed", type=int, default=0, help="of images and weights; default 0")
 parser.add_argument("--by", choices=["kernel", "layer", "phase"], default="kernel")
+parser.add_argument("--policy", default="float32", help="of dtypes; default float32")
 parser.add_argument("--html", help="file for a page with a chart")
 parser.add_argument("--trace", help="file for ui.perfetto.dev")
+parser.add_argument("--rows", help="file for all rows, date and hardware as JSON")
 args = parser.parse_args()
 set_up(args)
+try:
+    keras.config.set_dtype_policy(args.policy)
+except ValueError as error:
+    stop("--policy", error)
 
 options = {"activation": "relu", "kernel_initializer": "he_normal"}
 model = keras.Sequential(
@@ -57,3 +67,14 @@ if args.html:
     profile.save_html(args.html)
 if args.trace:
     profile.save_trace(args.trace)
+if args.rows:
+    described = {name: text for name, _, text in keras.config.list_devices()}
+    document = {
+        "date": datetime.date.today().isoformat(),
+        "hardware": described[keras.config.get_device()],
+        "kerascnn": keras.__version__,
+        "policy": args.policy,
+        "batch_size": args.batch_size,
+        "rows": profile.rows,
+    }
+    Path(args.rows).write_text(json.dumps(document, indent=1) + "\n")

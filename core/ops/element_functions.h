@@ -59,7 +59,7 @@ using arithmetic_t = typename Choice<is_float<T>, T, unsigned long long>::type;
 #define KERASCNN_STD std::
 #endif
 
-#if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
+#ifdef __CUDA_ARCH__
 #define KERASCNN_MATH KERASCNN_STD
 #else
 #define KERASCNN_MATH host_math::
@@ -371,10 +371,11 @@ KERASCNN_HOST_DEVICE T elu(T a, T alpha) {
 
 // a / b for 1 <= b, rounded less exactly on a GPU (2 units in the last place), where an exact
 // division takes as long as all else in the functions that use it. The instruction takes subnormal
-// numbers for zero; b is none, so the three instructions with which __fdividef scales them are spared.
+// numbers for zero; b is none, so the three instructions with which __fdividef scales them are
+// spared.
 template <typename T>
 KERASCNN_HOST_DEVICE T quotient(T a, T b) {
-#if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
+#ifdef __CUDA_ARCH__
   if constexpr (is_float<T> && sizeof(T) == sizeof(float)) {
     float reciprocal;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(b));
@@ -423,7 +424,7 @@ constexpr double kGeluCubic = 0.044715;
 // at 10), and below 1.2e-38 the result is 0. gelu has a third fewer instructions so.
 template <typename T>
 KERASCNN_HOST_DEVICE T bell(T x) {
-#if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
+#ifdef __CUDA_ARCH__
   if constexpr (is_float<T> && sizeof(T) == sizeof(float)) {
     const float root = 0.8493218f * x;
     float power;
@@ -434,9 +435,10 @@ KERASCNN_HOST_DEVICE T bell(T x) {
   return exp(T(-0.5) * x * x);
 }
 
-// The probability that a normal variable is below x, of float32 to 7e-7 of it for |x| < 4, beside the
-// error of bell. Its tail is bell(x) times a function that varies slowly: here a minimax polynomial
-// of 1 / (1 + 0.3 |x|), made for this file, whose coefficients were rounded one after another.
+// The probability that a normal variable is below x, of float32 to 7e-7 of it for |x| < 4, beside
+// the error of bell. Its tail is bell(x) times a function that varies slowly: here a minimax
+// polynomial of 1 / (1 + 0.3 |x|), made for this file, whose coefficients were rounded one after
+// another.
 template <typename T>
 KERASCNN_HOST_DEVICE T normal_probability(T x) {
   if constexpr (sizeof(T) == sizeof(float)) {

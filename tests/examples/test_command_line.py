@@ -1,5 +1,6 @@
 """A wrong command line of an example ends in one line that says what to do, not in a traceback."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,7 @@ def test_which_kernels_run(tmp_path):
         [
             *(sys.executable, str(EXAMPLES / "which_kernels.py"), "--device", "cpu"),
             *("--batch-size", "4", "--html", "page.html", "--trace", "trace.json"),
+            *("--policy", "mixed_bfloat16", "--rows", "rows.json"),
         ],
         cwd=tmp_path,
         capture_output=True,
@@ -66,11 +68,15 @@ def test_which_kernels_run(tmp_path):
     assert "step without profiler" in done.stdout
     assert (tmp_path / "page.html").stat().st_size > 0
     assert (tmp_path / "trace.json").stat().st_size > 0
-    wrong = subprocess.run(
-        [sys.executable, str(EXAMPLES / "which_kernels.py"), "--device", "tpu"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert wrong.returncode == 2 and "--device" in wrong.stderr
+    document = json.loads((tmp_path / "rows.json").read_text())
+    assert document["policy"] == "mixed_bfloat16" and document["batch_size"] == 4
+    assert {"bfloat16", "float32"} <= {row["dtype"] for row in document["rows"]}
+    for option, value in (("--device", "tpu"), ("--policy", "float7")):
+        wrong = subprocess.run(
+            [sys.executable, str(EXAMPLES / "which_kernels.py"), option, value],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert wrong.returncode == 2 and option in wrong.stderr

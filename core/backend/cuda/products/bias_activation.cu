@@ -32,8 +32,8 @@ __device__ __forceinline__ void add_bias(compute_t<T>* values, const T* __restri
   }
 }
 
-// Packs that a thread has under way: their loads overlap, and the division that finds the column and
-// the choice of the activation are made once for all of them.
+// Packs that a thread has under way: their loads overlap, and the division that finds the column
+// and the choice of the activation are made once for all of them.
 constexpr int packs_of_thread(bool simple) { return simple ? 4 : 2; }
 
 // kSimple: the activation is linear or relu, and has little code.
