@@ -146,8 +146,8 @@ def test_a_value_of_the_domain_beside_column_sums(rng):
     assert_same_bits(own[0], plain[0])
     g, y, x, mean, inverse = (array.astype("float64") for array in arrays)
     g = np.where(y > 0, g, 0)
-    # Each way adds the rows in an order of its own, and no order errs by more than a unit in the last
-    # place of the sum of magnitudes for each row. Both ways round the terms themselves alike.
+    # Each way adds the rows in an order of its own. No order errs by more than half a unit in the
+    # last place of the sum of magnitudes, for each row. Both ways round the terms themselves alike.
     for a, b, terms in zip(own[1:], plain[1:], [g, g * (x - mean) * inverse, g / 50], strict=True):
         bound = 2 * 50 * 2.0**-24 * np.abs(terms).sum(axis=0)
         assert np.all(np.abs(a - b) <= bound)
