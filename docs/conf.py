@@ -25,11 +25,13 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
+    "accessible",
     "api_pages",
     "mathml",
     "plain_docstrings",
 ]
 exclude_patterns = ["_extensions", "_generated"]
+templates_path = ["_templates"]
 
 # Pages are those of GitHub too: headings are named as GitHub names them.
 myst_enable_extensions = ["colon_fence", "dollarmath"]
@@ -55,10 +57,20 @@ html_theme = "furo"
 html_title = f"kerascnn {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False
-html_theme_options = {"navigation_with_keys": True}
+# Tables of Rich, such as summaries of models, have colors for a dark terminal (site.css).
+html_theme_options = {
+    "navigation_with_keys": True,
+    "light_css_variables": {
+        "rich-blue": "#0060b8",
+        "rich-cyan": "#006a82",
+        "rich-green": "#00700a",
+    },
+    "dark_css_variables": {"rich-blue": "#3ea2ff", "rich-cyan": "#00d7ff", "rich-green": "#00bf00"},
+}
 
 # Prompts and outputs are not part of what is copied.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -235,6 +235,7 @@ def write_pages(app: Sphinx) -> None:
         "Every public name, from its docstring. Names, arguments and defaults are those of Keras "
         "3. Examples begin with ``import kerascnn as keras`` and ``import numpy as np``, also "
         "where they don't say so; the tests run all of them."
+        " :ref:`One list <genindex>` has all of them, by the alphabet."
     )
     pages["index"] = contents("API", text, list(PACKAGES))
     for name, page in pages.items():
