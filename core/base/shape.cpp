@@ -17,15 +17,21 @@ std::string spec_string(const TensorSpec& spec) {
 }
 
 int64_t num_elements(const Shape& shape) {
+  if (shape.size() > kMaxRank) {
+    throw ValueError(message("a shape can have up to ", kMaxRank, " axes; this one has ",
+                             shape.size(), ": join some of them"));
+  }
   int64_t count = 1;
+  bool is_empty = false;
   for (int64_t extent : shape) {
-    if (extent < 0 || __builtin_mul_overflow(count, extent, &count)) {
+    is_empty = is_empty || extent == 0;
+    if (extent < 0 || __builtin_mul_overflow(count, std::max<int64_t>(extent, 1), &count)) {
       throw ValueError(message("shape ", shape_string(shape),
-                               " is not valid: extents must be non-negative and their product must "
-                               "fit in 64 bits"));
+                               " is not valid: extents must be non-negative and the product of "
+                               "those that are not 0 must fit in 64 bits"));
     }
   }
-  return count;
+  return is_empty ? 0 : count;
 }
 
 int64_t num_bytes(const TensorSpec& spec) {

@@ -22,7 +22,13 @@ struct TensorSpec {
 std::string shape_string(const Shape& shape);     // "(64, 28, 28, 1)", "(3,)", "()"
 std::string spec_string(const TensorSpec& spec);  // "float32 (64, 28, 28, 1)"
 
-int64_t num_elements(const Shape& shape);  // throws ValueError where the product overflows 64 bits
+// As many axes as NumPy's arrays may have. Loops over axes keep their state in memory of their own,
+// so a bound also makes an absurd rank an error rather than an exhausted stack.
+constexpr size_t kMaxRank = 64;
+
+// Throws ValueError where there are more than kMaxRank axes, an extent is negative, or the product
+// of the extents that are not 0 overflows 64 bits: strides are such products.
+int64_t num_elements(const Shape& shape);
 int64_t num_bytes(const TensorSpec& spec);
 Shape contiguous_strides(const Shape& shape);  // row-major, in elements
 

@@ -91,6 +91,19 @@ inline bool can_release_objects() {
 // into Python's.
 void set_python_error() noexcept;
 
+// The T that an object holds which nanobind has not looked at. Throws TypeError, which begins with
+// `who`, for any other object, and for one that `__new__` made and nothing initialized.
+template <typename T>
+T& held_by(nb::handle object, const char* who) {
+  if (!nb::isinstance<T>(object) || !nb::inst_ready(object)) {
+    throw TypeError(message(who, ": expected an initialized ",
+                            nb::cast<std::string>(nb::type<T>().attr("__name__")), ", received a ",
+                            nb::cast<std::string>(object.type().attr("__name__")),
+                            nb::isinstance<T>(object) ? " that was never initialized" : ""));
+  }
+  return *nb::inst_ptr<T>(object);
+}
+
 // The variable's value, noted by tapes.
 Tensor read_variable_object(nb::handle variable);
 

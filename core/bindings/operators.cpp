@@ -68,7 +68,9 @@ PyObject* not_implemented() { return new_reference(Py_NotImplemented); }
 
 // An operand as the core takes it. `held` keeps what is made for the call.
 const Tensor* as_tensor(PyObject* object, Tensor& held) {
-  if (Py_TYPE(object) == tensor_type) return nb::inst_ptr<Tensor>(object);
+  if (Py_TYPE(object) == tensor_type) {
+    return nb::inst_ready(object) ? nb::inst_ptr<Tensor>(object) : nullptr;
+  }
   if (Py_TYPE(object) != variable_type) return nullptr;
   const nb::object core = nb::steal(PyObject_GetAttr(object, core_name));
   if (!core.is_valid()) nb::raise_python_error();

@@ -125,7 +125,7 @@ void bind_tape(nb::module_& m) {
       .def(
           "__enter__",
           [](nb::handle self) {
-            nb::inst_ptr<PauseBlock>(self)->enter();
+            held_by<PauseBlock>(self, "__enter__").enter();
             return nb::borrow(self);
           },
           nb::sig("def __enter__(self) -> RecordingPause"))

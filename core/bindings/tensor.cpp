@@ -43,7 +43,7 @@ struct Lent {
 };
 
 nb::object to_numpy(nb::handle self) {
-  const Tensor* tensor = nb::inst_ptr<Tensor>(self);
+  const Tensor* tensor = &held_by<Tensor>(self, "numpy");
   Tensor on_host;
   if (tensor->device().type != DeviceType::Cpu) {
     nb::gil_scoped_release released;

@@ -7,7 +7,8 @@ namespace kerascnn::bindings {
 
 Tensor read_variable_object(nb::handle variable) {
   // Tapes keep a variable that they watch; without one its memory is all that is wanted.
-  if (!notes_reads()) return nb::inst_ptr<Variable>(variable)->value();
+  const Variable& held = held_by<Variable>(variable, "a variable's value");
+  if (!notes_reads()) return held.value();
   return read_variable(nb::cast<VariablePtr>(variable));
 }
 

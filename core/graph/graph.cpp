@@ -58,6 +58,11 @@ ValueId Graph::add_value(Value value) {
   return static_cast<ValueId>(values_.size() - 1);
 }
 
+void Graph::pop_scope() {
+  if (scopes_.empty()) throw ValueError("pop_scope: no scope was pushed that could be left");
+  scopes_.pop_back();
+}
+
 ValueId Graph::input(std::string name, const TensorSpec& spec) {
   num_bytes(spec);  // throws where an extent is negative or the size overflows
   const ValueId id = add_value({spec, ValueKind::Input, static_cast<int32_t>(input_names_.size())});

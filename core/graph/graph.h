@@ -152,7 +152,7 @@ class Graph {
 
   // The layer that later nodes belong to, within those that were pushed before.
   void push_scope(std::string name) { scopes_.push_back(std::move(name)); }
-  void pop_scope() { scopes_.pop_back(); }
+  void pop_scope();  // throws ValueError where nothing was pushed
   bool in_scope() const { return !scopes_.empty(); }
   // The part of the step that later nodes belong to. In an update the scope only names nodes that
   // have no other: the rest belong to the layers whose weights or gradients they read.

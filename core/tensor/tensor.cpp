@@ -39,8 +39,7 @@ Shape resolve_shape(const Shape& shape, const Shape& from) {
       valid = valid && unknown < 0;
       unknown = static_cast<int64_t>(axis);
     } else {
-      valid = valid && shape[axis] >= 0;
-      known *= shape[axis];
+      valid = valid && shape[axis] >= 0 && !__builtin_mul_overflow(known, shape[axis], &known);
     }
   }
   const int64_t size = num_elements(from);
@@ -54,6 +53,7 @@ Shape resolve_shape(const Shape& shape, const Shape& from) {
     throw ValueError(message("reshape: a tensor of shape ", shape_string(from), " with ", size,
                              " elements can't take the shape ", shape_string(shape)));
   }
+  num_elements(resolved);  // throws where there are too many axes
   return resolved;
 }
 
@@ -146,7 +146,7 @@ Tensor Tensor::view(const Shape& shape) const {
 Tensor Tensor::piece(const TensorSpec& spec, int64_t byte_offset) const {
   const int64_t size = num_bytes(spec);
   if (!is_contiguous() || byte_offset < 0 || byte_offset % itemsize(spec.dtype) != 0 ||
-      byte_offset + size > bytes()) {
+      size > bytes() || byte_offset > bytes() - size) {  // a sum of them may overflow
     throw ValueError(message("piece: ", spec_string(spec), " from byte ", byte_offset,
                              " on is not an aligned piece of contiguous memory of ", bytes(),
                              " bytes"));
