@@ -1,0 +1,84 @@
+"""No call of what `kerascnn._core` has ends the process, whatever it is given."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kerascnn as keras
+from kerascnn import _core
+
+SCRIPT = Path(__file__).with_name("core_calls.py")
+
+
+def tensor(*shape):
+    return _core.from_numpy(np.ones(shape, "float32"), "cpu")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="each function is called in a forked process")
+def test_no_call_ends_the_process():
+    # No GPU: to start one in each process would take minutes.
+    settings = {"KERASCNN_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), os.environ["KERASCNN_TEST_SEED"], "20"],
+        capture_output=True,
+        text=True,
+        env=os.environ | settings,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_piece_outside_of_the_memory():
+    x = tensor(8)
+    for offset in (2**63 - 8, 2**62, 28, -4):
+        with pytest.raises(ValueError, match=r"piece: .* is not an aligned piece"):
+            x.piece((2,), "float32", offset)
+    np.testing.assert_array_equal(x.piece((2,), "float32", 24).numpy(), [1, 1])
+
+
+@pytest.mark.filterwarnings("ignore:nanobind")
+def test_what_was_never_initialized():
+    unfinished = _core.Tensor.__new__(_core.Tensor)
+    with pytest.raises(TypeError, match="numpy: expected an initialized Tensor"):
+        unfinished.numpy()
+    with pytest.raises(TypeError, match="received a int"):
+        _core.Tensor.numpy(5)
+    with pytest.raises(TypeError):
+        unfinished + tensor(2)
+
+
+def test_a_variable_whose_core_was_replaced():
+    variable = keras.Variable(np.ones(3, "float32"))
+    variable.core = 5
+    with pytest.raises(TypeError, match="expected an initialized Variable, received a int"):
+        variable + tensor(3)
+
+
+def test_ranks_are_bounded():
+    x = keras.ops.ones((1,))
+    deep = keras.ops.reshape(x, (1,) * 64)
+    np.testing.assert_array_equal((deep + 1).numpy(), np.full((1,) * 64, 2))
+    assert keras.ops.sum(keras.ops.transpose(deep)).shape == ()
+    with pytest.raises(ValueError, match="up to 64 axes; this one has 65"):
+        keras.ops.reshape(x, (1,) * 65)
+    with pytest.raises(ValueError, match="up to 64 axes; this one has 1000"):
+        _core.zeros((1,) * 1000, "float32", "cpu")
+
+
+def test_products_of_extents_that_overflow():
+    x = keras.ops.ones((8,))
+    # 3 * 0x2AAA...AB * 2 is 2 modulo 2^64.
+    for shape in ((-1, 2**32, 2**32), (3, (2**63 + 1) // 3, -1, 2), (0, 2**40, 2**40)):
+        with pytest.raises(ValueError):
+            keras.ops.reshape(x, shape)
+        with pytest.raises(ValueError):
+            _core.zeros(tuple(abs(extent) for extent in shape), "float32", "cpu")
+
+
+def test_a_scope_that_was_not_pushed():
+    with pytest.raises(ValueError, match="no scope was pushed"):
+        _core.Graph().pop_scope()
