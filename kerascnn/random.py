@@ -116,6 +116,11 @@ class _GlobalGenerator:
             self.states[device_name] = _state(self.seed, name, device_name)
         return self.states[device_name]
 
+    def restore(self, device_name: str, seed: int, counter: int) -> None:
+        """Goes on on a device where a generator of another process was."""
+        self.seed = seed
+        self.state_on(device_name).assign(np.array([seed, counter], np.int64))
+
     def reset(self, seed: int) -> None:
         """Starts anew in place, so that programs that are compiled already use the new seed too."""
         self.seed = seed
@@ -135,6 +140,30 @@ def global_state(device_name: str | None = None) -> Variable:
     from kerascnn.device import current
 
     return _global_generator.state_on(device_name or current())
+
+
+def global_place(device_name: str) -> np.ndarray | None:
+    """Returns the seed and the counter of the generator that is used where no seed is given.
+
+    Args:
+        device_name: Each device has a counter.
+
+    Returns:
+        An array, int64 (2,), or None where nothing was drawn on the device.
+    """
+    state = _global_generator.states.get(device_name)
+    return None if state is None else state.numpy()
+
+
+def restore_global_place(device_name: str, place: np.ndarray) -> None:
+    """Makes that generator go on where `global_place` found one.
+
+    Args:
+        device_name: The device that it draws on.
+        place: What `global_place` returned.
+    """
+    seed, counter = (int(number) for number in place)
+    _global_generator.restore(device_name, seed, counter)
 
 
 _num_default_seeds = 0

@@ -1,5 +1,6 @@
 """Continues a training that was interrupted."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -7,18 +8,27 @@ from typing import Any
 
 import numpy as np
 
+from kerascnn import random
 from kerascnn.callbacks.callback import Callback
 
 _STATE = "latest.training_state.safetensors"
+# Files that were written before these were kept lack them.
+_DRAWS = "random/draws"
+_ORDER = "random/order"
 
 
 class BackupAndRestore(Callback):
     """Keeps the state of a training in a file, from which the next `fit` goes on where an
     interrupted one ended.
 
-    The state is the weights, the optimizer's state and the number of the epoch, in one file that
-    is replaced as a whole: an interruption leaves the old state or the new one. When `fit` ends
-    the file is removed.
+    The state is the weights, the optimizer's state, the number of the epoch, the place in the
+    sequences of random numbers that layers draw, and that of the generator that shuffles arrays,
+    in one file that is replaced as a whole: an interruption leaves the old state or the new one.
+    When `fit` ends the file is removed.
+
+    With `save_freq="epoch"`, arrays, and epochs that are whole passes, a training that was
+    interrupted and one that was not end with the same bits. Datasets and generators have an order
+    of their own, of which the state knows nothing, and neither does it know that of callbacks.
 
     Args:
         backup_dir: a folder for this training alone; it is removed when `fit` ends.
@@ -132,7 +142,33 @@ class BackupAndRestore(Callback):
         arrays = {name: variable.numpy() for name, variable in self._state().items()}
         arrays["epoch"] = np.array(self._epoch, np.int64)
         arrays["batch"] = np.array(self._last_batch, np.int64)
+        arrays.update(self._random_state())
         weights_file.write(self._path, arrays)
+
+    def _random_state(self) -> dict[str, np.ndarray]:
+        """Returns where the generators are that belong to no layer."""
+        found = {}
+        draws = random.global_place(self.model._state.device)
+        if draws is not None:
+            found[_DRAWS] = draws
+        feed = self.model._training_feed
+        order = None if feed is None else feed.order_state
+        if order is not None:
+            found[_ORDER] = np.frombuffer(json.dumps(order).encode(), np.uint8)
+        return found
+
+    def _restore_random_state(self, draws: np.ndarray | None, order: np.ndarray | None) -> None:
+        if draws is not None:
+            random.restore_global_place(self.model._state.device, draws)
+        feed = self.model._training_feed
+        if order is not None and feed is not None and feed.order_state is not None:
+            try:
+                feed.order_state = json.loads(order.tobytes())
+            except (ValueError, TypeError, KeyError, OverflowError) as error:
+                raise ValueError(
+                    f"The training state in {self.backup_dir} is damaged: its generator of orders "
+                    f"can't be restored ({error}). Remove the folder to start anew."
+                ) from None
 
     def _read(self) -> dict[str, np.ndarray]:
         """Reads the last state, or the one before it if the last is damaged."""
@@ -149,6 +185,7 @@ class BackupAndRestore(Callback):
         state = self._state()
         epoch = int(arrays.pop("epoch", 0))
         arrays.pop("batch", None)
+        draws, order = arrays.pop(_DRAWS, None), arrays.pop(_ORDER, None)
         wrong = [n for n, v in state.items() if n not in arrays or arrays[n].shape != v.shape]
         wrong += [name for name in arrays if name not in state]
         if wrong:
@@ -158,4 +195,5 @@ class BackupAndRestore(Callback):
             )
         for name, variable in state.items():
             variable.assign(arrays[name])
+        self._restore_random_state(draws, order)
         self.model._initial_epoch = epoch

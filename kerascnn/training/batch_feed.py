@@ -83,6 +83,11 @@ class BatchFeed:
         """Returns None: batches of a stream are predicted one by one."""
         return None
 
+    @property
+    def order_state(self) -> None:
+        """Returns None: a stream has its own order."""
+        return None
+
     # One epoch ---------------------------------------------------------------------------------
 
     def reset(self) -> None:

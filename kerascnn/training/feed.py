@@ -80,6 +80,7 @@ class Feed:
         self._name = object()  # names it as a reader of the state's counter
         self._generator = generator
         self._next_order: np.ndarray | None = None
+        self._before_next: dict[str, Any] = {}  # the generator's state when that was drawn
         self._full, self._rest = divmod(data.num_samples, batch_size)
         self.num_batches = self._full + bool(self._rest)
         device = state.device
@@ -260,7 +261,26 @@ class Feed:
         if self._chunks is not None and self._ahead is None:
             self._ahead = self._load_next()
         if self._generator is not None and self._next_order is None:
+            self._before_next = dict(self._generator.bit_generator.state)
             self._next_order = self._draw_order(self._generator)
+
+    @property
+    def order_state(self) -> dict[str, Any] | None:
+        """The state of NumPy's generator that the next pass draws its order from, if it does.
+
+        Setting it makes the next pass draw what a pass drew at that state.
+        """
+        if self._generator is None:
+            return None
+        if self._next_order is not None:
+            return self._before_next
+        return dict(self._generator.bit_generator.state)
+
+    @order_state.setter
+    def order_state(self, state: dict[str, Any]) -> None:
+        assert self._generator is not None
+        self._generator.bit_generator.state = state
+        self._next_order = None
 
     def _take_order(self) -> np.ndarray | None:
         if self._generator is None:

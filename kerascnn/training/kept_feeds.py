@@ -35,6 +35,7 @@ OF_RUNS = frozenset(
         "_metrics_found",
         "_programs",
         "_state",
+        "_training_feed",
         "history",
         "stop_evaluating",
         "stop_predicting",

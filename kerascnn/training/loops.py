@@ -175,6 +175,7 @@ def run_epochs(
         validator = StepRunner(model, TEST, feed_of_validation, callbacks, stop)
     logs: dict[str, Any] = {}
     feed.reset()
+    model._training_feed = feed
     callbacks.on_train_begin()
     # A callback that restored an interrupted training sets the epoch.
     initial_epoch = model._initial_epoch or initial_epoch

@@ -47,6 +47,7 @@ class StepMachinery:
 
     optimizer: Any = None
     _initial_epoch: int | None = None  # where a callback that restored a run continues
+    _training_feed: Feed | BatchFeed | None = None  # of the fit that runs
     stop_training = False
     stop_evaluating = False
     stop_predicting = False
