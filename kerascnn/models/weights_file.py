@@ -42,6 +42,7 @@ _NAMES = {
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _ENDING = ".safetensors"
 _MAX_HEADER = 100 * 1024 * 1024
+_MAX_RANK = 64  # of NumPy's arrays
 
 
 def named_variables(layer: Layer, prefix: str = "") -> Iterator[tuple[str, Variable, Layer]]:
@@ -212,10 +213,16 @@ def _checked_entry(
     """Checks an array's dtype, shape, begin and end, and returns them."""
     try:
         dtype = _DTYPES[entry["dtype"]]
-        shape = tuple(int(n) for n in entry["shape"])
-        begin, end = (int(n) for n in entry["data_offsets"])
+        shape = tuple(entry["shape"])
+        begin, end = entry["data_offsets"]
+        if any(type(n) is not int for n in (*shape, begin, end)):  # 1e999, 2.0, "3" and true
+            raise ValueError("a size or a place is no whole number")
+        if len(shape) > _MAX_RANK:
+            raise ValueError(f"{len(shape)} axes, of which an array has up to {_MAX_RANK}")
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: the entry {name!r} of its header is damaged.") from error
+        raise ValueError(
+            f"{path}: the entry {name!r} of its header is damaged ({error})."
+        ) from error
     count = 1
     for n in shape:
         count *= n

@@ -140,9 +140,13 @@ def damaged(data, rng):
         ("shape", [-1, 2]),
         ("shape", [2**40, 2**40]),
         ("shape", "wide"),
+        ("shape", [float("inf"), 2]),
+        ("shape", [3.0, 3, 1, 2]),
+        ("shape", [1] * 100 + [18]),
         ("data_offsets", [-8, 64]),
         ("data_offsets", [0, 2**60]),
         ("data_offsets", [64]),
+        ("data_offsets", [0, float("inf")]),
     ):
         changed = json.loads(json.dumps(header))
         changed["layers/conv2d/vars/0"][key] = value
