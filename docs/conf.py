@@ -28,6 +28,7 @@ extensions = [
     "accessible",
     "api_pages",
     "mathml",
+    "notebooks",
     "plain_docstrings",
 ]
 exclude_patterns = ["_extensions", "_generated"]

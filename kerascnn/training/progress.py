@@ -1,4 +1,4 @@
-"""The progress display: a moving line in terminals and notebooks, plain lines elsewhere."""
+"""The progress display: a line that moves in terminals and notebooks, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class ProgressDisplay:
 
     Args:
         target: how many steps there will be; `None` where that is unknown.
-        verbose: 0 shows nothing, 1 a line that moves (in a terminal), 2 one line at the end.
+        verbose: 0 shows nothing, 1 a line that moves in a terminal or notebook, 2 one line at
+            the end.
         title: a line to begin with, such as "Epoch 1/5".
     """
 
@@ -30,10 +31,15 @@ class ProgressDisplay:
         self._last_update = self._start
         self._last_drawn = 0.0
         self._live: Any = None
-        self._moves = verbose == 1 and moves_here()
+        self._is_notebook = is_notebook()
+        self._moves = verbose == 1 and (self._is_notebook or _is_terminal())
         # this comes first, since rich replaces stdout while a line moves
         self._stroke = bar_stroke()
-        if title and verbose:
+        # In a notebook the title is in the cell's output that the line is redrawn in.
+        self._title = title if self._moves and self._is_notebook else None
+        if self._title:
+            self._draw_in_notebook(_Line())
+        elif title and verbose:
             print(title, flush=True)
 
     def update(self, seen: int, logs: Callable[[], dict]) -> None:
@@ -64,9 +70,9 @@ class ProgressDisplay:
 
     def close(self) -> None:
         """Ends the moving line where it is."""
-        if self._live is not None:
+        if self._live is not None and not self._is_notebook:
             self._live.stop()
-            self._live = None
+        self._live = None
 
     def _seconds_per_step(self) -> float:
         """Leaves out the first steps if there are others, as they include first-use work."""
@@ -102,6 +108,9 @@ class ProgressDisplay:
         return f"{self.target}/{self.target} - {seconds} - {step_time}{format_logs(logs)}"
 
     def _draw(self, line: _Line) -> None:
+        if self._is_notebook:
+            self._draw_in_notebook(line)
+            return
         if self._live is None:
             from rich.console import Console
             from rich.live import Live
@@ -109,6 +118,24 @@ class ProgressDisplay:
             self._live = Live(console=Console(), auto_refresh=False, redirect_stderr=False)
             self._live.start()
         self._live.update(line.rich(), refresh=True)
+
+    def _draw_in_notebook(self, line: _Line) -> None:
+        """Makes the line an output of the cell, or replaces it: a saved notebook has the last one.
+
+        rich would need the package ipywidgets for it, and show nothing without.
+        """
+        title = f"{self._title}\n" if self._title else ""
+        style = "white-space: pre; overflow-x: auto; line-height: normal; margin: 0"
+        output = {
+            "text/plain": title + line.plain(),
+            "text/html": f'<pre style="{style}">{title}{line.html()}</pre>',
+        }
+        if self._live is None:
+            from IPython.display import display
+
+            self._live = display(output, raw=True, display_id=True)
+        else:
+            self._live.update(output, raw=True)
 
 
 class _Line:
@@ -118,10 +145,14 @@ class _Line:
         self._pieces: list[tuple[str, str | None]] = []
 
     def add(self, text: str, style: str | None = None) -> None:
-        self._pieces.append((text, style))
+        if text:
+            self._pieces.append((text, style))
 
     def plain(self) -> str:
         return "".join(text for text, _ in self._pieces)
+
+    def html(self) -> str:
+        return "".join(_as_html(text, style) for text, style in self._pieces)
 
     def rich(self) -> Any:
         from rich.text import Text
@@ -129,10 +160,22 @@ class _Line:
         return Text.assemble(*((text, style or "") for text, style in self._pieces))
 
 
-def moves_here() -> bool:
-    """Tells whether the output is a terminal or a notebook, where a line can be redrawn."""
-    is_terminal = hasattr(sys.stdout, "isatty") and sys.stdout.isatty()
-    return is_terminal or "ipykernel" in sys.modules
+# The same colors are legible on white and on dark paper.
+_STYLES = {"bold": "font-weight: bold", "green": "color: #2e9e4f", "bright_black": "color: #8a8a8a"}
+
+
+def _as_html(text: str, style: str | None) -> str:
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f'<span style="{_STYLES[style]}">{escaped}</span>' if style else escaped
+
+
+def _is_terminal() -> bool:
+    return hasattr(sys.stdout, "isatty") and sys.stdout.isatty()
+
+
+def is_notebook() -> bool:
+    """Tells whether the output is that of a notebook's cell, and not caught by the program."""
+    return type(sys.stdout).__module__.partition(".")[0] == "ipykernel"
 
 
 def bar_stroke() -> str:

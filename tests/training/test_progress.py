@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import types
 
 import pytest
 
@@ -68,6 +69,42 @@ def test_output_that_knows_ascii_only_gets_another_stroke(monkeypatch):
     display.finish({"loss": 1.0})
     stream.flush()
     assert b"4/4 ==================== 0s" in stream.buffer.getvalue()
+
+
+def test_a_notebook_gets_one_output_that_is_replaced(monkeypatch):
+    """Outside of Jupyter, whose parts are stood for here; tests/notebooks runs a real kernel."""
+    shown = []
+
+    class Handle:
+        def update(self, output, raw):
+            assert raw
+            shown[-1].append(output)
+
+    def display(output, raw, display_id):
+        assert raw and display_id
+        shown.append([output])
+        return Handle()
+
+    class OutStream(io.StringIO):
+        __module__ = "ipykernel.iostream"
+        encoding = "UTF-8"
+
+    stream = OutStream()
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=display))
+    bar = progress.ProgressDisplay(4, 1, "Epoch 1/2")
+    bar.update(2, lambda: {"a < b": 0.5})
+    bar.finish({"a < b": 0.25})
+    assert stream.getvalue() == ""
+    ((first, *_, last),) = shown
+    assert first["text/plain"] == "Epoch 1/2\n"
+    assert re.fullmatch(
+        r"Epoch 1/2\n4/4 ━{20} 0s \d+(us|ms|s)/step - a < b: 0.2500", last["text/plain"]
+    )
+    assert "a &lt; b: 0.2500" in last["text/html"]
+    progress.ProgressDisplay(4, 2, "Epoch 2/2").finish({})
+    assert stream.getvalue().startswith("Epoch 2/2\n4/4 - ")
 
 
 SCRIPT = textwrap.dedent(
