@@ -17,8 +17,10 @@ except ImportError as error:
         f"{Path(__file__).parent} holds kerascnn's sources without the compiled core. Install the "
         "package (pip install .) and start Python in another folder than the checkout."
     ) from error
+from kerascnn import cuda_package
 from kerascnn.tensor import Tensor, install_operators
 
+cuda_package.install()
 install_operators()
 
 from kerascnn import (  # noqa: E402 (operators first: what follows computes with them)

@@ -603,6 +603,11 @@ def launch_stats(device: str) -> dict[str, int]:
 def kernel_choices() -> list[dict[str, Any]]:
     """What was found by timing kernels, by this process or by one before."""
 
+def set_cuda_library_folder(folder: str) -> None:
+    """
+    Where the CUDA backend is looked for if it is not beside the core. Loads nothing.
+    """
+
 def build_info() -> dict[str, str]: ...
 
 def cuda_versions() -> str:

@@ -6,7 +6,7 @@ import platform
 import sys
 from typing import Any
 
-from kerascnn import _core
+from kerascnn import _core, cuda_package
 
 __version__: str = str(_core.build_info()["version"])
 
@@ -24,8 +24,13 @@ def collect() -> dict[str, Any]:
         {"name": name, "usable": bool(usable), "description": description}
         for name, usable, description in _core.list_devices()
     ]
+    build = dict(_core.build_info())
+    names = ["numpy", "ml_dtypes", "rich", "h5py"]
+    if cuda_package.find() is not None:
+        names.append(cuda_package.DISTRIBUTION)
+        build.pop("cuda_missing_reason", None)  # The backend is there, in a package of its own.
     packages = {}
-    for name in ("numpy", "ml_dtypes", "rich", "h5py"):
+    for name in names:
         try:
             packages[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -35,7 +40,7 @@ def collect() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": packages,
-        "build": dict(_core.build_info()),
+        "build": build,
         "devices": devices,
         "kernels": {"compiler": _core.nvrtc_state(), **_core.compiled_kernels()},
     }

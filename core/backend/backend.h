@@ -280,6 +280,10 @@ std::unique_ptr<Kernel> begin_to_plan_kernel(Backend& backend, const PlanRequest
 // Null where the backend has no kernel for the op.
 const KernelTableRow* find_kernel_row(const Backend& backend, std::string_view op);
 
+// Where the CUDA library is looked for if it is not beside this one; nothing is loaded yet. To be
+// called before a device is asked for.
+void set_cuda_library_folder(const std::string& folder);
+
 // What the CUDA library reports of itself and the libraries it uses, empty where it can't be
 // loaded.
 std::string cuda_versions();
@@ -307,5 +311,7 @@ struct CudaPlugin {
   std::string (*nvrtc_state)();
 };
 constexpr const char* kCudaPluginSymbol = "kerascnn_cuda_plugin";  // const CudaPlugin* (*)()
+// const char* (*)(): core_interface.h as the library was compiled with it.
+constexpr const char* kCudaInterfaceSymbol = "kerascnn_cuda_interface";
 
 }  // namespace kerascnn

@@ -17,7 +17,7 @@ namespace {
 // Times vary: a kernel is faster than the first candidate if it takes this part of its time or
 // less.
 constexpr double kClearly = 0.97;
-constexpr const char* kFirstLine = "kerascnn kernel choice 1";
+constexpr const char* kFirstLineOfChoice = "kerascnn kernel choice 1";
 
 // FNV-1a: the same in every process, unlike std::hash.
 uint64_t stable_hash(const std::string& text) {
@@ -125,7 +125,7 @@ bool KernelChooser::read(KernelChoice& choice) const {
   if (folder_.empty()) return false;
   std::ifstream file(path_of(choice));
   std::string line, machine, call, kernel;
-  if (!std::getline(file, line) || line != kFirstLine) return false;
+  if (!std::getline(file, line) || line != kFirstLineOfChoice) return false;
   if (!std::getline(file, machine) || !std::getline(file, call) || !std::getline(file, kernel)) {
     return false;
   }
@@ -143,7 +143,10 @@ bool KernelChooser::read(KernelChoice& choice) const {
 void KernelChooser::write(const KernelChoice& choice) const {
   if (folder_.empty()) return;
   std::ostringstream text;
-  text << kFirstLine << '\n' << choice.machine << '\n' << choice.call << '\n' << choice.kernel;
+  text << kFirstLineOfChoice << '\n'
+       << choice.machine << '\n'
+       << choice.call << '\n'
+       << choice.kernel;
   for (const auto& [kernel, seconds] : choice.seconds) text << '\n' << seconds << ' ' << kernel;
   text << '\n';
   (void)write_file(path_of(choice), text.str());  // the next process times them again

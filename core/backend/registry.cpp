@@ -1,21 +1,24 @@
-// Which backends there are. The CUDA library is looked for beside this one, and only when a GPU or
-// the list of devices is asked for.
+// Which backends there are. The CUDA library is looked for beside this one and in the folder that
+// was named, and only when a GPU or the list of devices is asked for.
 #include <dlfcn.h>
 
 #include <array>
 #include <atomic>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "core/backend/backend.h"
 #include "core/backend/cpu/cpu_backend.h"
 #include "core/backend/guarded_kernel.h"
 #include "core/base/build_info.h"
+#include "core/base/core_interface.h"
 #include "core/base/error.h"
 
 namespace kerascnn {
 namespace {
 
+constexpr const char* kCudaLibrary = "libkerascnn_cuda.so";
 constexpr const char* kInstallRemedy = "pip install \"kerascnn[cuda13]\"";
 
 struct LoadedPlugin {
@@ -32,11 +35,16 @@ std::filesystem::path library_folder() {
   return std::filesystem::path(info.dli_fname).parent_path();
 }
 
+std::filesystem::path& named_folder() {
+  static std::filesystem::path folder;
+  return folder;
+}
+
 std::string missing_library_reason(const std::filesystem::path& path) {
   const std::string built_without = build_info::kCudaMissingReason;
   if (!built_without.empty()) {
     return message("kerascnn was built without its CUDA backend (", built_without,
-                   "); install a wheel that has it, or build with -DKERASCNN_CUDA=ON");
+                   "); install it with: ", kInstallRemedy, ", or build with KERASCNN_CUDA=ON");
   }
   return message("the CUDA backend ", path.filename().string(), " is not beside libkerascnn in ",
                  path.parent_path().string(), "; reinstall kerascnn");
@@ -54,8 +62,16 @@ std::string load_failure_reason(const std::string& error) {
   return message("the CUDA backend can't be loaded (", error, "); reinstall kerascnn");
 }
 
+// Where the library is, or would be: that of this build goes before that of a package of its own.
+std::filesystem::path find_library() {
+  const std::filesystem::path beside = library_folder() / kCudaLibrary;
+  std::error_code ignored;
+  if (std::filesystem::exists(beside, ignored) || named_folder().empty()) return beside;
+  return named_folder() / kCudaLibrary;
+}
+
 LoadedPlugin load_plugin() {
-  const std::filesystem::path path = library_folder() / "libkerascnn_cuda.so";
+  const std::filesystem::path path = find_library();
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return {nullptr, missing_library_reason(path)};
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -63,11 +79,16 @@ LoadedPlugin load_plugin() {
     const char* error = dlerror();
     return {nullptr, load_failure_reason(error != nullptr ? error : "unknown error")};
   }
+  using Interface = const char* (*)();
   using Entry = const CudaPlugin* (*)();
+  const auto interface = reinterpret_cast<Interface>(dlsym(library, kCudaInterfaceSymbol));
   const Entry entry = reinterpret_cast<Entry>(dlsym(library, kCudaPluginSymbol));
-  if (entry == nullptr) {
-    return {nullptr,
-            message(path.string(), " is not a CUDA backend of this version; reinstall kerascnn")};
+  if (interface == nullptr || entry == nullptr || std::string_view(interface()) != kCoreInterface) {
+    return {nullptr, message("the CUDA backend ", path.string(), " is of ",
+                             interface != nullptr ? interface() : "another version",
+                             " and doesn't fit this kerascnn, which is ", kCoreInterface,
+                             "; install both from one release: ", kInstallRemedy,
+                             ", or build both from one checkout")};
   }
   return {entry(), ""};
 }
@@ -134,6 +155,8 @@ std::vector<DeviceStatus> list_devices() {
   }
   return devices;
 }
+
+void set_cuda_library_folder(const std::string& folder) { named_folder() = folder; }
 
 std::string cuda_versions() {
   const LoadedPlugin& loaded = cuda_plugin();

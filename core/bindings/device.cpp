@@ -107,6 +107,8 @@ void bind_device(nb::module_& m) {
   m.def("kernel_choices", &kernel_choices,
         nb::sig("def kernel_choices() -> list[dict[str, typing.Any]]"),
         "What was found by timing kernels, by this process or by one before.");
+  m.def("set_cuda_library_folder", &set_cuda_library_folder, nb::arg("folder"),
+        "Where the CUDA backend is looked for if it is not beside the core. Loads nothing.");
   m.def("build_info", &build_information, nb::sig("def build_info() -> dict[str, str]"));
   m.def("cuda_versions", &cuda_versions,
         "Versions of the CUDA libraries in use; empty where the CUDA backend can't be loaded.");

@@ -92,7 +92,9 @@ foreach(header IN LISTS needed_headers ITEMS cudnn.h cudnn_frontend.h)
     list(APPEND missing ${header})
   endif()
 endforeach()
-set(KERASCNN_CUDA_RPATH "$ORIGIN;$ORIGIN/../nvidia/cu13/lib;$ORIGIN/../nvidia/cudnn/lib")
+# libkerascnn is beside this library or, where that is a package of its own, in the next one. It is loaded already
+# when kerascnn opens this one.
+set(KERASCNN_CUDA_RPATH "$ORIGIN;$ORIGIN/../kerascnn;$ORIGIN/../nvidia/cu13/lib;$ORIGIN/../nvidia/cudnn/lib")
 foreach(library IN LISTS needed_libraries)
   string(MAKE_C_IDENTIFIER "KERASCNN_${library}" variable)
   mark_as_advanced(${variable})

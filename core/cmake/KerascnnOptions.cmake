@@ -20,6 +20,7 @@ set(KERASCNN_CUDA_ARCHITECTURES development CACHE STRING
     "'development' (this machine's GPU, else 90), 'wheel' (75 to 120 and PTX), or a CMake list")
 set(KERASCNN_EXTRA_RPATH "" CACHE STRING
     "Absolute folders in which the built libraries also look for oneDNN and the CUDA libraries")
+option(KERASCNN_BUNDLE_OPENMP "Put GCC's OpenMP library into the package, for wheels that others install" OFF)
 set(KERASCNN_SANITIZE "" CACHE STRING "Sanitizers for core/ and its tests: address;undefined")
 foreach(option IN ITEMS KERASCNN_ONEDNN KERASCNN_CUDA)
   set_property(CACHE ${option} PROPERTY STRINGS AUTO ON OFF)
@@ -54,6 +55,16 @@ else()
   include(GNUInstallDirs)
   set(KERASCNN_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}")
 endif()
+set(KERASCNN_CUDA_INSTALL_DIR "${KERASCNN_INSTALL_DIR}" CACHE STRING
+    "Folder below the prefix for the CUDA library: kerascnn's own, or that of a package of its own")
+
+# From nothing, a build with precompiled headers and several sources for each compiler call takes half of the time. One
+# source alone, or a build from a compiler cache, is quicker without, so this is for pip.
+set(quick_build ${building_wheel})
+if(CMAKE_CXX_COMPILER_LAUNCHER)
+  set(quick_build OFF)
+endif()
+option(KERASCNN_QUICK_BUILD "Precompiled headers, and several sources for each compiler call" ${quick_build})
 
 # The flags of every target. Contraction into fused multiply-adds is off because whether the compiler
 # contracts depends on how it vectorized: kernels that want an FMA write one. Nothing here may depend on

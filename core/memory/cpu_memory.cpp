@@ -11,7 +11,7 @@
 namespace kerascnn {
 namespace {
 
-constexpr int64_t kAlignment = 256;
+constexpr int64_t kHostAlignment = 256;
 // Smaller requests are not compared with the free memory: asking costs more than they do.
 constexpr int64_t kCheckedFrom = int64_t{64} << 20;
 
@@ -68,8 +68,9 @@ void* CpuMemory::allocate(int64_t bytes) {
   // Linux promises more memory than there is and ends the process when it is touched; a request
   // that cannot be met has to fail here, where an error can still be raised.
   if (bytes >= kCheckedFrom && bytes > available()) return nullptr;
-  const size_t rounded = (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-  return std::aligned_alloc(kAlignment, rounded);
+  const size_t rounded =
+      (static_cast<size_t>(bytes) + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
+  return std::aligned_alloc(kHostAlignment, rounded);
 }
 
 void CpuMemory::free(void* data) noexcept { std::free(data); }

@@ -12,7 +12,7 @@ namespace {
 constexpr int kVersion = 3;
 // Earlier versions of the protocol say nothing of streams.
 constexpr int kFirstWithStreams = 3;
-constexpr intptr_t kLegacyDefaultStream = 1;
+constexpr intptr_t kDefaultStream = 1;
 constexpr intptr_t kEveryStream = -1;
 
 char kind_of(DLDataType dtype) {
@@ -115,7 +115,7 @@ bool has_cuda_array(const Tensor& tensor) {
 CudaArray cuda_array_of(const Tensor& tensor) {
   Backend& own = backend(tensor.device());
   const auto address = reinterpret_cast<intptr_t>(own.stream());
-  const intptr_t stream = address != 0 ? address : kLegacyDefaultStream;
+  const intptr_t stream = address != 0 ? address : kDefaultStream;
   own.begin_sharing();  // the consumer looks at the stream alone
   const StoragePtr& storage = tensor.storage();
   const bool read_only = tensor.read_only() || storage->is_needed();

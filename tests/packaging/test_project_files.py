@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+PYPROJECT = (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8")
 README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def pyproject():
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no TOML parser")
-    return tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(PYPROJECT)
 
 
 def test_the_cuda_switch_brings_the_toolchain_of_the_group(pyproject):
@@ -31,8 +32,32 @@ def test_the_cuda_switch_brings_the_toolchain_of_the_group(pyproject):
 
 def test_the_cuda_extra_has_the_versions_that_are_built_against(pyproject):
     built = set(pyproject["dependency-groups"]["cuda-build"])
-    loaded = pyproject["project"]["optional-dependencies"]["cuda13"]
-    assert loaded and {requirement.split(";")[0].strip() for requirement in loaded} <= built
+    (extra,) = pyproject["tool"]["dynamic-metadata"]
+    assert extra["libraries"] and set(extra["libraries"]) <= built
+
+
+def test_the_cuda_package_is_built_and_runs_with_the_same_versions(pyproject):
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no TOML parser")
+    text = (CHECKOUT / "core/packaging/cuda13/pyproject.toml").read_text(encoding="utf-8")
+    package = tomllib.loads(text)
+    built = set(pyproject["dependency-groups"]["cuda-build"])
+    assert built == set(package["build-system"]["requires"]) - {"scikit-build-core>=1.1,<2"}
+    (extra,) = pyproject["tool"]["dynamic-metadata"]
+    assert package["project"]["dependencies"] == extra["libraries"]
+    (version,) = re.findall(package["tool"]["dynamic-metadata"][0]["regex"], PYPROJECT)
+    assert version == pyproject["project"]["version"]
+
+
+@pytest.mark.parametrize("switch", ["ON", "1", "OFF", ""])
+def test_the_cuda_extra_is_what_the_build_lacks(pyproject, monkeypatch, switch):
+    """A build that has the CUDA backend needs libraries only; any other needs the backend too."""
+    (entry,) = pyproject["tool"]["dynamic-metadata"]
+    monkeypatch.syspath_prepend(CHECKOUT / entry["provider"]["path"])
+    provider = __import__(entry["provider"]["module"])
+    monkeypatch.setenv("KERASCNN_CUDA", switch)
+    fields = provider.dynamic_metadata(entry, {"version": "1.2.3"})
+    names = [requirement.split(";")[0] for requirement in fields["optional-dependencies"]["cuda13"]]
+    assert names == (entry["libraries"] if switch in ("ON", "1") else ["kerascnn-cuda13==1.2.3"])
 
 
 def test_the_group_build_holds_what_an_isolated_build_requires(pyproject):

@@ -131,16 +131,13 @@ std::unique_ptr<Kernel> plan_rows(const PlanRequest& request, const char* descri
   const size_t labels = scores + 1;
   const int64_t count = spec.shape[0], classes = spec.shape[1];
   const double epsilon = request.attributes.get_double("epsilon");
+  const IntegerReader label_of = integer_reader(request, request.inputs[labels].dtype);
   return dispatch_floating(request, spec.dtype, [&]<typename T>(Type<T> type) {
-    return dispatch_integer(
-        request, request.inputs[labels].dtype, [&]<typename Label>(Type<Label>) {
-          return make_kernel(description, [=](const KernelArgs& args) {
-            parallel_each(count, kExpWork * classes, [&](int64_t index) {
-              const auto label = static_cast<int64_t>(input<Label>(args, labels)[index]);
-              run(type, args, Row{index, classes, label, epsilon});
-            });
-          });
-        });
+    return make_kernel(description, [=](const KernelArgs& args) {
+      parallel_each(count, kExpWork * classes, [&](int64_t index) {
+        run(type, args, Row{index, classes, label_of(args.inputs[labels], index), epsilon});
+      });
+    });
   });
 }
 

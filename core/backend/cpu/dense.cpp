@@ -13,7 +13,7 @@ namespace kerascnn::cpu {
 
 namespace {
 
-constexpr int64_t kBlockRows = 16;
+constexpr int64_t kDenseRows = 16;
 
 template <typename T>
 std::unique_ptr<Kernel> make_generic_dense(const PlanRequest& request) {
@@ -23,9 +23,9 @@ std::unique_ptr<Kernel> make_generic_dense(const PlanRequest& request) {
   const bool has_bias = request.inputs.size() > 2;
   const ActivationCall activation = fused_activation("dense", request.attributes);
   return make_kernel("kerascnn generic gemm", [=](const KernelArgs& args) {
-    parallel_tasks((rows + kBlockRows - 1) / kBlockRows, [&](int64_t task, int64_t) {
-      const int64_t row = task * kBlockRows;
-      const int64_t count = std::min(kBlockRows, rows - row);
+    parallel_tasks((rows + kDenseRows - 1) / kDenseRows, [&](int64_t task, int64_t) {
+      const int64_t row = task * kDenseRows;
+      const int64_t count = std::min(kDenseRows, rows - row);
       T* out = output<T>(args, 0) + row * columns;
       gemm(count, columns, depth, MatrixView<T>{input<T>(args, 0) + row * depth, depth, 1},
            MatrixView<T>{input<T>(args, 1), columns, 1}, out, columns, false);

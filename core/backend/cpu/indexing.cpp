@@ -113,17 +113,15 @@ std::unique_ptr<Kernel> plan_gather_grad(const PlanRequest& request) {
 std::unique_ptr<Kernel> plan_one_hot(const PlanRequest& request) {
   const int64_t depth = request.attributes.get_int("depth");
   const int64_t count = size_of(request.inputs[0]);
-  return dispatch_integer(request, request.inputs[0].dtype, [&]<typename Index>(Type<Index>) {
-    return dispatch_any(request, request.outputs[0].dtype, [&]<typename T>(Type<T>) {
-      return make_kernel("kerascnn one_hot", [=](const KernelArgs& args) {
-        const Index* indices = input<Index>(args, 0);
-        T* out = output<T>(args, 0);
-        parallel_each(count, depth, [&](int64_t i) {
-          std::fill(out + i * depth, out + (i + 1) * depth, static_cast<T>(0));
-          const int64_t index = static_cast<int64_t>(indices[i]);
-          // An index outside [0, depth) gives a row of zeros, as in Keras.
-          if (index >= 0 && index < depth) out[i * depth + index] = static_cast<T>(1);
-        });
+  const IntegerReader index_of = integer_reader(request, request.inputs[0].dtype);
+  return dispatch_any(request, request.outputs[0].dtype, [&]<typename T>(Type<T>) {
+    return make_kernel("kerascnn one_hot", [=](const KernelArgs& args) {
+      T* out = output<T>(args, 0);
+      parallel_each(count, depth, [&](int64_t i) {
+        std::fill(out + i * depth, out + (i + 1) * depth, static_cast<T>(0));
+        const int64_t index = index_of(args.inputs[0], i);
+        // An index outside [0, depth) gives a row of zeros, as in Keras.
+        if (index >= 0 && index < depth) out[i * depth + index] = static_cast<T>(1);
       });
     });
   });

@@ -14,7 +14,7 @@ namespace kerascnn::cpu {
 
 namespace {
 
-constexpr int64_t kBlockRows = 96;  // of the result, per task
+constexpr int64_t kIntegerRows = 96;  // of the result, per task
 
 std::unique_ptr<Kernel> make_own_kernel(const MatmulSizes& sizes) {
   const IntegerKernels& kernels = integer_kernels();
@@ -46,14 +46,14 @@ std::unique_ptr<Kernel> make_own_kernel(const MatmulSizes& sizes) {
           sizes.transpose_b ? MatrixView<int8_t>{b, 1, k} : MatrixView<int8_t>{b, n, 1}, k, n,
           right + entry * panels * kernels.panel * pairs, panel, panel + 1);
     });
-    const int64_t blocks = (m + kBlockRows - 1) / kBlockRows;
+    const int64_t blocks = (m + kIntegerRows - 1) / kIntegerRows;
     parallel_tasks(sizes.batch * panels * blocks, [&](int64_t task, int64_t) {
       const int64_t entry = task / (panels * blocks);
       const int64_t column = task / blocks % panels * kernels.panel;
-      const int64_t row = task % blocks * kBlockRows;
+      const int64_t row = task % blocks * kIntegerRows;
       kernels.multiply(left + (entry * m + row) * pairs,
                        right + (entry * panels * kernels.panel + column) * pairs,
-                       std::min(kBlockRows, m - row), std::min(kernels.panel, n - column), pairs,
+                       std::min(kIntegerRows, m - row), std::min(kernels.panel, n - column), pairs,
                        output<int32_t>(args, 0) + (entry * m + row) * n + column, n);
     });
   };

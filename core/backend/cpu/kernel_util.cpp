@@ -7,4 +7,12 @@ void throw_unsupported_dtype(const PlanRequest& request, DType dtype) {
                           "; cast the inputs to a dtype that the op is documented for"));
 }
 
+IntegerReader integer_reader(const PlanRequest& request, DType dtype) {
+  return dispatch_integer(request, dtype, []<typename T>(Type<T>) -> IntegerReader {
+    return [](const void* values, int64_t i) {
+      return static_cast<int64_t>(static_cast<const T*>(values)[i]);
+    };
+  });
+}
+
 }  // namespace kerascnn::cpu

@@ -86,6 +86,11 @@ auto dispatch_any(const PlanRequest& request, DType dtype, Function&& function) 
   return dtype == DType::Bool ? function(Type<bool>()) : dispatch_number(request, dtype, function);
 }
 
+// Element i of an array of integers. Kernels that read one for each row take this, because one for
+// each dtype of the integers would be many times the code.
+using IntegerReader = int64_t (*)(const void* values, int64_t i);
+IntegerReader integer_reader(const PlanRequest& request, DType dtype);
+
 // For kernels that only move elements: calls function(Type<uintN_t>()) of the element's size.
 template <typename Function>
 auto dispatch_size(DType dtype, Function&& function) {

@@ -17,7 +17,7 @@ constexpr int64_t kMostGridRows = 65535;
 constexpr int64_t kMostFlatBlocks = int64_t{1} << 20;
 // Neighbouring lanes read so many elements of a row at least: a line of memory.
 constexpr int kLineElements = 64;
-constexpr int kFewestLanes = 8;
+constexpr int kFewestLanesOfLine = 8;
 // The last block of some columns adds up what all splits left, while the rest of the device has
 // nothing to do. A thread of it should read no more splits than it can have under way at once.
 constexpr int64_t kSplitsOfThread = 4;
@@ -54,7 +54,7 @@ RegionLaunch launch_by_column(const RegionSource& source, int64_t rows, int64_t 
   rows /= source.parts;
   int lanes = lanes_for(ceil_div(columns, source.width));
   Splits splits = splits_for(source, rows, columns, lanes, at_once);
-  const int fewest = std::clamp(kLineElements / source.width, kFewestLanes, kMostLanes);
+  const int fewest = std::clamp(kLineElements / source.width, kFewestLanesOfLine, kMostLanes);
   while (source.kind == RegionKind::Columns && lanes > fewest &&
          splits.count > kSplitsOfThread * (source.threads / lanes)) {
     lanes /= 2;

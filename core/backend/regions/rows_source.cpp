@@ -18,7 +18,7 @@ constexpr int kMostThreads = 1024;
 constexpr int kUsualThreads = 256;
 constexpr int kLongThreads = 512;  // of rows that are read again
 // A thread may have so many 32-bit words of a row's inputs.
-constexpr int kMostWords = 64;
+constexpr int kMostWordsOfRows = 64;
 constexpr int kMostWordsOfLargeBlocks = 32;
 constexpr double kMostWaste = 1.2;  // places in the threads' registers for each element
 constexpr int kFewBytes = 8;        // fewer at once are worth other geometries
@@ -98,7 +98,7 @@ class RowsText {
       if (held_.loads[i]) words += std::max(g.depth, bytes / 4);
     }
     const bool is_large = source_.threads > kLongThreads;
-    source_.holds_row = words <= (is_large ? kMostWordsOfLargeBlocks : kMostWords);
+    source_.holds_row = words <= (is_large ? kMostWordsOfLargeBlocks : kMostWordsOfRows);
     if (!source_.holds_row && source_.lanes > kWarp) {
       source_.lanes = source_.threads = kLongThreads;
     }

@@ -5,6 +5,7 @@
 
 #include "core/backend/cuda/runtime/cuda_backend.h"
 #include "core/backend/cuda/runtime/nvrtc.h"
+#include "core/base/core_interface.h"
 #include "core/base/error.h"
 
 namespace kerascnn::cuda {
@@ -76,4 +77,8 @@ kerascnn_cuda_plugin() {
       kerascnn::cuda::backend_of,        kerascnn::cuda::library_versions,
       kerascnn::cuda::start_compile_for, kerascnn::cuda::nvrtc_state};
   return &plugin;
+}
+
+extern "C" __attribute__((visibility("default"))) const char* kerascnn_cuda_interface() {
+  return kerascnn::kCoreInterface;
 }
