@@ -11,6 +11,8 @@
 //                          fails
 //   KERASCNN_CUDA_PRIORITIES 0: all kernels of a CUDA graph have the same priority
 //   KERASCNN_CUDA_REGIONS  0: no generated kernels; 2: generated ones for small regions too
+//   KERASCNN_GROUP_NORM_KERNELS
+//                          1: group normalization has a kernel of its own in each pass on CUDA
 //   KERASCNN_HOME          where choices of kernels and compiled kernels are kept (default:
 //                          ~/.kerascnn)
 //   KERASCNN_KERNEL_CACHE_MB

@@ -13,6 +13,7 @@
 #include "core/graph/passes/passes.h"
 #include "fusion_testing.h"
 #include "graph_testing.h"
+#include "group_norm_testing.h"
 
 namespace kerascnn {
 namespace {
@@ -189,8 +190,26 @@ RootedGraph attention(std::mt19937& random) {
       .rooted;
 }
 
+template <bool kGradients>
+RootedGraph group_norm(std::mt19937& random) {
+  const Sizes n(random);
+  return testing::GroupNormGraph({.shape = {n.classes, n.rows, 2 * n.features},
+                                  .groups = n.features,
+                                  .has_gradients = kGradients})
+      .simplified();
+}
+
+// Is it a part of what a fusion leaves to other nodes?
+bool is_left(const Node& node) {
+  if (node.op == &op_max_pool2d) return true;  // the pooling node makes the index
+  // Gradients of group normalization are added up over the samples.
+  const auto* const axes = node.op == &op_reduce_sum ? &node.attributes.get_ints("axes") : nullptr;
+  return node.op == &op_reshape || (axes != nullptr && *axes == Shape{0});
+}
+
 // What one fusion takes over from another one.
-const std::map<std::string_view, std::string_view> kGivers = {{"attention_grad", "attention"}};
+const std::map<std::string_view, std::string_view> kGivers = {{"attention_grad", "attention"},
+                                                              {"group_norm_grad", "group_norm"}};
 
 const std::map<std::string, RootedGraph (*)(std::mt19937&), std::less<>> kGraphs = {
     {"attention", attention<false>},
@@ -203,6 +222,8 @@ const std::map<std::string, RootedGraph (*)(std::mt19937&), std::less<>> kGraphs
     {"count_matches", counting},
     {"matmul_activation_grad", activation_gradient},
     {"dense_wgrad", kernel_and_bias},
+    {"group_norm", group_norm<false>},
+    {"group_norm_grad", group_norm<true>},
     {"dense_sparse_softmax_cross_entropy", loss_head<false>},
     {"dense_sparse_softmax_cross_entropy_dgrad", loss_head<true>},
 };
@@ -226,7 +247,7 @@ TEST(each_pattern_is_found_and_computes_what_its_nodes_do) {
     check_same_results(rooted, joined);
     CHECK_EQUAL(count_nodes(joined.graph, "fused"), fusions.size());
     for (const Node& node : joined.graph.nodes()) {
-      CHECK(node.op == &op_fused || node.op == &op_max_pool2d);  // the pooling node makes the index
+      CHECK(node.op == &op_fused || is_left(node));
     }
   }
   CHECK_EQUAL(kGraphs.size(), names.size());

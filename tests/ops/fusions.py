@@ -169,6 +169,46 @@ def attention_grad(t, arrays, q, k, v, gy, *added, **attributes):
     return [y, *t.graph.gradients(loss, [q, k, v])]
 
 
+def group_statistics(t, x, *, groups, epsilon):
+    """Returns x in float32, and the means and inverse deviations of groups of its last axis."""
+    in_groups = [x.shape[0], groups, x.shape[-1] // groups]
+    wide = x if x.dtype == "float32" else t.cast(x, dtype="float32")
+    moments = t.all("column_moments", wide, outer_axes=1)
+    mean, variance = (t.reshape(moment, shape=in_groups) for moment in moments)
+    if in_groups[2] > 1:
+        means = mean
+        mean = t.reduce_mean(means, axes=[2], keepdims=True)
+        apart = t.square(t.subtract(means, mean))
+        variance = t.reduce_mean(t.add(variance, apart), axes=[2], keepdims=True)
+    return wide, mean, t.rsqrt(t.add(variance, t.graph.full([], "float32", epsilon)))
+
+
+def group_norm(t, arrays, x, gamma, beta, *, groups, epsilon, activation):
+    """Traces the nodes as GroupNormalization does, and an activation after it."""
+    wide, mean, inverse = group_statistics(t, x, groups=groups, epsilon=epsilon)
+    in_groups = [x.shape[0], groups, x.shape[-1] // groups]
+    weights = [1, *in_groups[1:]]
+    scale = t.multiply(inverse, t.reshape(gamma, shape=weights))
+    origin = t.stop_gradient(t.broadcast_to(mean, shape=in_groups))
+    shift = t.multiply(t.subtract(origin, mean), scale)
+    shift = t.add(shift, t.reshape(beta, shape=weights))
+    beside = [x.shape[0], *[1] * (len(x.shape) - 2), x.shape[-1]]
+    origin, scale, shift = (t.reshape(each, shape=beside) for each in (origin, scale, shift))
+    y = t.add(t.multiply(t.subtract(wide, origin), scale), shift)
+    if x.dtype != "float32":
+        y = t.cast(y, dtype=x.dtype)
+    if activation:
+        y = t.all(activation, y, **({"approximate": False} if activation == "gelu" else {}))[0]
+    return [y]
+
+
+def group_norm_grad(t, arrays, x, gamma, beta, gy, **attributes):
+    (y,) = group_norm(t, arrays, x, gamma, beta, **attributes)
+    axes = list(range(len(y.shape)))
+    loss = t.reduce_sum(t.multiply(y, gy), axes=axes, keepdims=False)
+    return [y, *t.graph.gradients(loss, [x, gamma, beta])]
+
+
 # Each function takes (nodes, the arrays, values of the inputs, attributes) and returns the values
 # of the outputs.
 TRACE = {
@@ -182,6 +222,8 @@ TRACE = {
     "count_matches": count_matches,
     "matmul_activation_grad": matmul_activation_grad,
     "dense_wgrad": dense_wgrad,
+    "group_norm": group_norm,
+    "group_norm_grad": group_norm_grad,
     "dense_sparse_softmax_cross_entropy": dense_loss,
     "dense_sparse_softmax_cross_entropy_dgrad": dense_loss_dgrad,
 }

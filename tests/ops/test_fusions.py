@@ -16,6 +16,7 @@ from . import (
     fusion_cases_batches,
     fusion_cases_conv_pooling,
     fusion_cases_counting,
+    fusion_cases_group_norm,
     fusion_cases_products,
     fusions,
     harness,
@@ -26,6 +27,7 @@ CASES = [
     *fusion_cases_batches.CASES,
     *fusion_cases_conv_pooling.CASES,
     *fusion_cases_counting.CASES,
+    *fusion_cases_group_norm.CASES,
     *fusion_cases_products.CASES,
 ]
 
@@ -34,6 +36,11 @@ CASES = [
 TOLERANCE = {"float64": 1e-12, "float32": 2.0**-9, "float16": 2.0**-5, "bfloat16": 2.0**-2}
 # These give integers, or copies.
 EXACT = {"count_matches", "take_batches"}
+
+
+@pytest.fixture(autouse=True)
+def all_kernels(monkeypatch):
+    monkeypatch.setenv(fusion_cases_group_norm.SWITCH, "1")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ class FusionPass {
         readers_(source),
         options_(options),
         group_of_(source.graph.nodes().size(), kNone),
+        num_again_(source.graph.nodes().size(), 0),
         is_emitted_(source.graph.nodes().size(), false) {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       nodes_of_[graph_.nodes()[i].op].push_back(static_cast<int32_t>(i));
@@ -94,7 +95,6 @@ class FusionPass {
     }
     for (size_t i = 0; i < pattern.calls_.size(); ++i) {
       const int32_t node = group.binding.nodes[i];
-      if (group_of_[node] != kNone) return false;
       if (!pattern.calls_[i].again) {
         group.nodes.push_back(node);
       } else if (!group.has_kernel()) {
@@ -103,15 +103,41 @@ class FusionPass {
       }
     }
     std::sort(group.nodes.begin(), group.nodes.end());
-    if (was_dropped(group) || !find_giver(group) || !keeps_its_values(group) ||
-        depends_on_itself(group)) {
+    if (was_dropped(group) || is_in_larger(group) || !find_giver(group) || !has_its_nodes(group) ||
+        !keeps_its_values(group) || depends_on_itself(group)) {
       return false;
     }
     describe(group);
     if (!is_accepted(group) || (group.has_kernel() && !plan(group))) return false;
     for (const int32_t node : group.nodes) group_of_[node] = static_cast<int32_t>(groups_.size());
+    count_again(group, 1);
     groups_.push_back(std::move(group));
     return true;
+  }
+
+  // Does a match of the same fusion with more parts compute one of its nodes again?
+  bool is_in_larger(const Group& group) const {
+    const auto is_again = [&](int32_t node) { return num_again_[node] > 0; };
+    if (std::ranges::none_of(group.nodes, is_again)) return false;
+    return std::ranges::any_of(groups_, [&](const Group& other) {
+      if (other.is_dropped || other.fusion != group.fusion) return false;
+      return std::ranges::any_of(group.nodes, [&](int32_t node) {
+        return std::ranges::find(other.binding.nodes, node) != other.binding.nodes.end();
+      });
+    });
+  }
+
+  // No other group takes the place of a node that it has, unless it takes over what that one knows.
+  bool has_its_nodes(const Group& group) const {
+    return std::ranges::all_of(group.binding.nodes, [&](int32_t node) {
+      return group_of_[node] == kNone || group_of_[node] == group.giver;
+    });
+  }
+
+  void count_again(const Group& group, int32_t change) {
+    for (size_t i = 0; i < group.binding.nodes.size(); ++i) {
+      if (group.pattern->calls_[i].again) num_again_[group.binding.nodes[i]] += change;
+    }
   }
 
   // The group that has what this one takes over. Says whether all of it is there.
@@ -308,6 +334,7 @@ class FusionPass {
         if (group.is_dropped || is_complete(group)) continue;
         group.is_dropped = is_changed = true;
         for (const int32_t node : group.nodes) group_of_[node] = kNone;
+        count_again(group, -1);
       }
     }
     return is_any_dropped;
@@ -329,19 +356,24 @@ class FusionPass {
     return true;
   }
 
-  // Is the node left out, as all that reads it computes it again?
+  static bool computes(const Group& group, int32_t node) {
+    return group.has_kernel() && !group.is_dropped &&
+           std::ranges::find(group.binding.nodes, node) != group.binding.nodes.end();
+  }
+
+  // Is the node left out, as all that reads it computes it again? What reads it may be left out
+  // too, where all groups that compute that compute this node as well.
   bool is_made_again(int32_t node) const {
-    const std::vector<ValueId>& values = graph_.nodes()[node].outputs;
-    return std::all_of(values.begin(), values.end(), [&](ValueId value) {
-      const std::vector<int32_t>& nodes = readers_.nodes(value);
+    const auto is_computed_with = [&](int32_t reader) {
+      if (group_of_[reader] != kNone) return computes(groups_[group_of_[reader]], node);
+      if (num_again_[reader] == 0 || !is_made_again(reader)) return false;
+      return std::ranges::all_of(groups_, [&](const Group& group) {
+        return !computes(group, reader) || computes(group, node);
+      });
+    };
+    return std::ranges::all_of(graph_.nodes()[node].outputs, [&](ValueId value) {
       return !readers_.is_root(value) &&
-             std::all_of(nodes.begin(), nodes.end(), [&](int32_t reader) {
-               if (group_of_[reader] == kNone) return false;
-               const Group& group = groups_[group_of_[reader]];
-               const std::vector<int32_t>& known = group.binding.nodes;
-               return group.has_kernel() &&
-                      std::find(known.begin(), known.end(), node) != known.end();
-             });
+             std::ranges::all_of(readers_.nodes(value), is_computed_with);
     });
   }
 
@@ -433,8 +465,9 @@ class FusionPass {
   const PassOptions& options_;
   std::unordered_map<const OpDef*, std::vector<int32_t>> nodes_of_;
   std::vector<Group> groups_;
-  std::vector<int32_t> group_of_;  // by node of the source
-  std::vector<bool> is_emitted_;   // by node of the source
+  std::vector<int32_t> group_of_;   // by node of the source
+  std::vector<int32_t> num_again_;  // by node of the source: how many groups compute it again
+  std::vector<bool> is_emitted_;    // by node of the source
 };
 
 RootedGraph apply_fusions(const RootedGraph& source, const PassOptions& options) {

@@ -156,6 +156,34 @@ def test_groups_far_from_zero(shape, groups, dtype, compiled, device, rng, monke
         np.testing.assert_allclose(own.numpy(), wanted, rtol=8 * unit, atol=atol)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_groups_may_have_one_kernel_in_each_pass_of_a_step(dtype, cuda_device, monkeypatch):
+    """The activation behind them is in it, and no activation is cast by itself."""
+    monkeypatch.setenv("KERASCNN_GROUP_NORM_KERNELS", "1")
+    policy = kerascnn.DTypePolicy(dtype)
+    with kerascnn.device(cuda_device):
+        inputs = kerascnn.Input((24, 20, 3))
+        x = layers.Conv2D(16, 1, use_bias=False, dtype=policy)(inputs)
+        x = layers.GroupNormalization(4, dtype=policy)(x)
+        x = layers.Activation("silu", dtype=policy)(x)
+        model = kerascnn.Model(inputs, layers.Conv2D(4, 1, dtype=policy)(x))
+        model.compile("sgd", "mse")
+        rng = np.random.default_rng(8)
+        images, targets = rng.normal(size=(8, 24, 20, 3)), rng.normal(size=(8, 24, 20, 4))
+        model.fit(images, targets, batch_size=8, verbose=0)
+    (step,) = model._programs.values()
+    calls = step.program.describe()
+    own = [call["attributes"]["fusion"] for call in calls if "fusion" in call["attributes"]]
+    assert [name for name in own if name.startswith("group_norm")] == [
+        "group_norm",
+        "group_norm_grad",
+    ]
+    text = step.program.to_string()
+    assert "column_moments" not in text
+    if dtype == "mixed_bfloat16":
+        assert "float32 (8, 24, 20, 16)" not in text
+
+
 def test_groups_of_no_sample(device):
     with kerascnn.device(device):
         y = layers.GroupNormalization(2)(np.zeros((0, 3, 4), "float32"))

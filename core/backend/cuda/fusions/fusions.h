@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/backend/cuda/fusions/attention.h"
+#include "core/backend/cuda/fusions/group_norm.h"
 #include "core/graph/conv_pooling.h"
 #include "core/graph/fusion.h"
 #include "core/graph/node_conditions.h"
@@ -30,7 +31,9 @@ namespace kerascnn::cuda {
   FUSION(count_matches)                            \
   FUSION(take_batches)                             \
   FUSION(attention)                                \
-  FUSION(attention_grad)
+  FUSION(attention_grad)                           \
+  FUSION(group_norm)                               \
+  FUSION(group_norm_grad)
 
 std::span<const Fusion* const> fusions();
 

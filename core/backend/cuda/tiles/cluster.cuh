@@ -75,6 +75,17 @@ __device__ __forceinline__ float4 load_from_cluster(const float4* shared, unsign
   return value;
 }
 
+__device__ __forceinline__ float load_from_cluster(const float* shared, unsigned rank) {
+  float value = 0.0f;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("ld.shared::cluster.f32 %0, [%1];"
+               : "=f"(value)
+               : "r"(address_in_cluster(shared, rank))
+               : "memory");
+#endif
+  return value;
+}
+
 // A launch of clusters of `size` blocks that are neighbours along x.
 class ClusterLaunch {
  public:
