@@ -48,6 +48,20 @@ def test_every_figure_of_a_tutorial_has_a_text(page):
     assert without == []
 
 
+def test_every_example_is_in_the_gallery():
+    text = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    cards = re.findall(r"^::::\{grid-item-card\}(.*?)^::::$", text, re.M | re.S)
+    shown = []
+    for card in cards:
+        (name,) = re.findall(r"^```\{glue:figure\} (\w+)\n:alt: \w[^\n]+ [^\n]+$", card, re.M)
+        (command,) = re.findall(r"^python examples/(\w+)\.py", card, re.M)
+        (link,) = re.findall(r"\(\.\./examples/(\w+)\.py\)", card)
+        assert name == command == link
+        shown.append(name)
+    examples = {path.stem for path in (CHECKOUT / "examples").glob("*.py")} - {"common"}
+    assert sorted(shown) == sorted(examples)
+
+
 def quoted(page):
     """Returns the messages that a page quotes, each in one line."""
     text = (DOCS / "howto" / f"{page}.md").read_text(encoding="utf-8")
