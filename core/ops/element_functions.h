@@ -59,7 +59,7 @@ using arithmetic_t = typename Choice<is_float<T>, T, unsigned long long>::type;
 #define KERASCNN_STD std::
 #endif
 
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
 #define KERASCNN_MATH KERASCNN_STD
 #else
 #define KERASCNN_MATH host_math::
