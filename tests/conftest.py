@@ -32,6 +32,14 @@ os.environ["KERASCNN_TEST_SEED"] = str(TEST_SEED)
 CUDA_DEVICE = "cuda:0"
 
 
+def pytest_addoption(parser) -> None:
+    parser.addoption(
+        "--thorough",
+        action="store_true",
+        help="drills and fuzzing take their large amounts, which is hours, instead of seconds each",
+    )
+
+
 def pytest_report_header() -> str:
     return f"kerascnn: KERASCNN_TEST_SEED={TEST_SEED}"
 
@@ -59,6 +67,23 @@ def away_from_the_checkout(tmp_path_factory):
 def rng(request) -> np.random.Generator:
     """Returns a generator whose numbers depend only on the seed of the run and the test's name."""
     return np.random.default_rng([TEST_SEED, zlib.crc32(request.node.nodeid.encode())])
+
+
+@pytest.fixture
+def amount(request):
+    """Returns a function that chooses how much a drill does: in every run, or with `--thorough`."""
+    thorough = request.config.getoption("--thorough")
+    return lambda usual, large: large if thorough else usual
+
+
+@pytest.fixture(autouse=True)
+def settings_as_before():
+    """What a test sets in kerascnn.config, the examples of docstrings included, ends with it."""
+    config = sys.modules.get("kerascnn.config")
+    before = dict(config._settings) if config else None
+    yield
+    if before is not None:
+        config._settings.update(before)
 
 
 def _reason_against(device: str) -> str | None:

@@ -1,5 +1,7 @@
 """Tracebacks show the user's frames, and the message names the call that failed."""
 
+import subprocess
+import sys
 import traceback
 
 import numpy as np
@@ -74,8 +76,13 @@ def test_an_error_keeps_its_cause():
 
 
 def test_flash_attention_is_kept_without_effect():
-    assert keras.config.is_flash_attention_enabled() is None
     keras.config.enable_flash_attention()
     assert keras.config.is_flash_attention_enabled()
     keras.config.disable_flash_attention()
     assert keras.config.is_flash_attention_enabled() is False
+
+
+def test_flash_attention_is_undecided_at_first():
+    code = "import kerascnn; print(kerascnn.config.is_flash_attention_enabled())"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "None\n"
